@@ -1,0 +1,2 @@
+//! The binary `anabranch`.
+fn main() {}

@@ -1,0 +1,23 @@
+//! The words every crate shares: identifiers, times, errors, the reply sink and the wire primitives.
+//!
+//! This crate never opens a socket or a file, reads a clock or draws entropy; it depends on no other crate of
+//! the workspace. What has no meaning outside one crate does not belong here.
+
+mod error;
+mod hash;
+mod id;
+mod reply;
+mod time;
+mod wire;
+
+pub use error::{Error, ErrorCode};
+pub use hash::{HashSeed, KeyHash};
+pub use id::{
+    Incarnation, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, RequestId, SessionId, Slot, TransactionId,
+};
+pub use reply::{Reply, ReplyBuf, ReplySink};
+pub use time::{Instant, Timestamp, WallTime};
+pub use wire::{Malformed, Reader, Wire, put_bytes, put_varint};
+
+/// The one source of randomness a pure crate may use: a generator that its driver seeded and recorded.
+pub type Rng = fastrand::Rng;

@@ -1,0 +1,211 @@
+//! Replies. A protocol writes them into a [`ReplySink`]; whoever asked decides what becomes of them: the RESP
+//! encoder writes bytes, a [`ReplyBuf`] keeps them for a message, a history or a comparison.
+
+use crate::wire::{Malformed, Reader, Wire, put_bytes, put_varint};
+use crate::{Error, wire};
+
+/// Takes one reply, element by element, in the order of the wire. A container announces how many follow.
+pub trait ReplySink {
+    /// A status such as `OK`.
+    fn simple(&mut self, text: &str);
+    /// A byte string.
+    fn bulk(&mut self, bytes: &[u8]);
+    /// An integer.
+    fn integer(&mut self, value: i64);
+    /// A floating-point number (RESP2: its shortest decimal form as a bulk string).
+    fn double(&mut self, value: f64);
+    /// Human-readable text (RESP3: verbatim).
+    fn text(&mut self, text: &str);
+    /// The absence of a value (RESP2: the null bulk string).
+    fn null(&mut self);
+    /// The absence of an array (RESP2: the null array).
+    fn null_array(&mut self);
+    /// An array; `len` elements follow.
+    fn array(&mut self, len: usize);
+    /// A map; `pairs` times a key and a value follow (RESP2: a flat array).
+    fn map(&mut self, pairs: usize);
+    /// A set; `len` elements follow (RESP2: an array).
+    fn set(&mut self, len: usize);
+    /// A list of pairs; `pairs` times [`ReplySink::pair`] and two elements follow (RESP2: a flat array).
+    fn pairs(&mut self, pairs: usize);
+    /// One pair of [`ReplySink::pairs`]; two elements follow.
+    fn pair(&mut self);
+    /// An error.
+    fn error(&mut self, error: &Error);
+}
+
+/// A reply, kept. Compact, comparable, and replayable into another sink.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplyBuf(Vec<u8>);
+
+/// One element of a kept reply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply<'a> {
+    /// See [`ReplySink::simple`].
+    Simple(&'a str),
+    /// See [`ReplySink::bulk`].
+    Bulk(&'a [u8]),
+    /// See [`ReplySink::integer`].
+    Integer(i64),
+    /// See [`ReplySink::double`].
+    Double(f64),
+    /// See [`ReplySink::text`].
+    Text(&'a str),
+    /// See [`ReplySink::null`].
+    Null,
+    /// See [`ReplySink::null_array`].
+    NullArray,
+    /// See [`ReplySink::array`].
+    Array(usize),
+    /// See [`ReplySink::map`].
+    Map(usize),
+    /// See [`ReplySink::set`].
+    Set(usize),
+    /// See [`ReplySink::pairs`].
+    Pairs(usize),
+    /// See [`ReplySink::pair`].
+    Pair,
+    /// See [`ReplySink::error`].
+    Error(Error),
+}
+
+impl Reply<'_> {
+    /// Writes the element into `sink`.
+    pub fn write(&self, sink: &mut dyn ReplySink) {
+        match self {
+            Reply::Simple(text) => sink.simple(text),
+            Reply::Bulk(bytes) => sink.bulk(bytes),
+            Reply::Integer(value) => sink.integer(*value),
+            Reply::Double(value) => sink.double(*value),
+            Reply::Text(text) => sink.text(text),
+            Reply::Null => sink.null(),
+            Reply::NullArray => sink.null_array(),
+            Reply::Array(len) => sink.array(*len),
+            Reply::Map(pairs) => sink.map(*pairs),
+            Reply::Set(len) => sink.set(*len),
+            Reply::Pairs(pairs) => sink.pairs(*pairs),
+            Reply::Pair => sink.pair(),
+            Reply::Error(error) => sink.error(error),
+        }
+    }
+
+    /// How many elements belong to this one as its direct children.
+    pub fn children(&self) -> usize {
+        match self {
+            Reply::Array(len) | Reply::Set(len) | Reply::Pairs(len) => *len,
+            Reply::Map(pairs) => pairs.saturating_mul(2),
+            Reply::Pair => 2,
+            _ => 0,
+        }
+    }
+}
+
+impl ReplyBuf {
+    /// An empty one.
+    pub fn new() -> Self { Self::default() }
+
+    /// True when nothing was written.
+    pub fn is_empty(&self) -> bool { self.0.is_empty() }
+
+    /// Forgets what was written and keeps the memory.
+    pub fn clear(&mut self) { self.0.clear(); }
+
+    /// How many bytes are kept.
+    pub fn len(&self) -> usize { self.0.len() }
+
+    /// The elements, in order.
+    pub fn elements(&self) -> impl Iterator<Item = Reply<'_>> {
+        let mut reader = Reader::new(&self.0);
+        std::iter::from_fn(move || if reader.is_empty() { None } else { element(&mut reader).ok() })
+    }
+
+    /// The first element; most replies have one only.
+    pub fn first(&self) -> Option<Reply<'_>> { self.elements().next() }
+
+    /// The error, if the reply is one.
+    pub fn as_error(&self) -> Option<Error> {
+        match self.first() {
+            Some(Reply::Error(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Writes everything into `sink`.
+    pub fn replay(&self, sink: &mut dyn ReplySink) { self.elements().for_each(|element| element.write(sink)); }
+
+    fn tag_count(&mut self, tag: u8, count: usize) {
+        self.0.push(tag);
+        put_varint(&mut self.0, count as u64);
+    }
+}
+
+fn text<'a>(input: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+    std::str::from_utf8(input.bytes()?).map_err(|_| Malformed("reply text"))
+}
+
+fn element<'a>(input: &mut Reader<'a>) -> Result<Reply<'a>, Malformed> {
+    let count = |input: &mut Reader<'a>| usize::try_from(input.varint()?).map_err(|_| Malformed("reply count"));
+    Ok(match input.byte()? {
+        0 => Reply::Simple(text(input)?),
+        1 => Reply::Bulk(input.bytes()?),
+        2 => Reply::Integer(i64::decode(input)?),
+        3 => Reply::Double(f64::decode(input)?),
+        4 => Reply::Text(text(input)?),
+        5 => Reply::Null,
+        6 => Reply::NullArray,
+        7 => Reply::Array(count(input)?),
+        8 => Reply::Map(count(input)?),
+        9 => Reply::Set(count(input)?),
+        10 => Reply::Pairs(count(input)?),
+        11 => Reply::Pair,
+        12 => Reply::Error(Error::decode(input)?),
+        _ => return Err(Malformed("reply tag")),
+    })
+}
+
+impl ReplySink for ReplyBuf {
+    fn simple(&mut self, text: &str) {
+        self.0.push(0);
+        put_bytes(&mut self.0, text.as_bytes());
+    }
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.0.push(1);
+        put_bytes(&mut self.0, bytes);
+    }
+    fn integer(&mut self, value: i64) {
+        self.0.push(2);
+        value.encode(&mut self.0);
+    }
+    fn double(&mut self, value: f64) {
+        self.0.push(3);
+        value.encode(&mut self.0);
+    }
+    fn text(&mut self, text: &str) {
+        self.0.push(4);
+        put_bytes(&mut self.0, text.as_bytes());
+    }
+    fn null(&mut self) { self.0.push(5); }
+    fn null_array(&mut self) { self.0.push(6); }
+    fn array(&mut self, len: usize) { self.tag_count(7, len); }
+    fn map(&mut self, pairs: usize) { self.tag_count(8, pairs); }
+    fn set(&mut self, len: usize) { self.tag_count(9, len); }
+    fn pairs(&mut self, pairs: usize) { self.tag_count(10, pairs); }
+    fn pair(&mut self) { self.0.push(11); }
+    fn error(&mut self, error: &Error) {
+        self.0.push(12);
+        error.encode(&mut self.0);
+    }
+}
+
+impl Wire for ReplyBuf {
+    fn encode(&self, out: &mut Vec<u8>) { put_bytes(out, &self.0); }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let bytes = input.bytes()?;
+        let mut reader = wire::Reader::new(bytes);
+        while !reader.is_empty() {
+            element(&mut reader)?;
+        }
+        Ok(ReplyBuf(bytes.to_vec()))
+    }
+}
