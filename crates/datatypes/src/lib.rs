@@ -1,1 +1,46 @@
-//! (skeleton)
+//! The type library: state, operations, results, effects, commutativity. Every data type is a pure module here.
+//!
+//! A command becomes typed [`Operation`]s. [`prepare`] evaluates an operation on a key's [`Cell`]: it writes the
+//! result into a sink and returns the [`Effect`] to commit, if any (Claret 3.3: operations split in prepare and
+//! commit). [`apply`] performs an effect, in any order with effects it commutes with, and never fails. What
+//! `apply` changed comes back as a [`Patch`]; [`exchange`] swaps a patch with the state, so the same call undoes
+//! and redoes. [`commutes`] judges two [`Invocation`]s by what they observed and what they change.
+//!
+//! ```text
+//!   Operation --prepare(&Cell)--> result + Effect --apply(&mut Cell)--> Patch --exchange(&mut Cell)--> Patch ...
+//!        \--observation()--> Observation   \--footprint()--> Footprint       (commutes, modes)
+//! ```
+//!
+//! A type is one module (`dict`, `set`, ...) with its `Operation`, `Effect`, `prepare`, `apply`, `exchange`,
+//! `effects_commute` and `footprint` over its own container; this file and `cell.rs` do what all share: the type
+//! check, creation, disappearance when empty, expiry. No networking, no clock, no entropy, no hash-order iteration.
+
+mod cell;
+pub mod collections;
+pub mod dict;
+mod effect;
+mod items;
+pub mod key;
+pub mod list;
+mod observation;
+mod operation;
+pub mod register;
+pub mod scored_set;
+pub mod set;
+
+pub use cell::{Cell, Kind, Patch, Value, apply, exchange, prepare};
+pub use effect::Effect;
+pub use items::Items;
+pub use observation::{Aspect, Invocation, Mode, Observation, commutes};
+pub use operation::Operation;
+
+use types::Rng;
+
+/// What evaluating an operation may use beside the state: the time that expiries compare with, and randomness.
+#[derive(Debug)]
+pub struct Context<'c> {
+    /// Milliseconds since 1970; the transaction's or the session's time, never a raw clock (Corrections 69).
+    pub now_millis: u64,
+    /// For operations that choose (SPOP); the choice is part of the effect.
+    pub random: &'c mut Rng,
+}

@@ -1,0 +1,288 @@
+//! The state of one key, and what every type shares: the type check, creation, disappearance, expiry.
+
+use crate::collections::{ChunkedList, PackedMap, PackedSet, ScoredTree};
+use crate::register::Register;
+use crate::{Context, Effect, Operation, dict, key, list, register, scored_set, set};
+use types::{Error, Malformed, Reader, ReplySink, Wire};
+
+/// Which type a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Redis's string.
+    Register,
+    /// Redis's hash.
+    Dict,
+    /// Redis's set.
+    Set,
+    /// Redis's sorted set.
+    ScoredSet,
+    /// Redis's list.
+    List,
+}
+
+impl Kind {
+    /// The name that `TYPE` replies.
+    pub fn redis_name(self) -> &'static str {
+        match self {
+            Kind::Register => "string",
+            Kind::Dict => "hash",
+            Kind::Set => "set",
+            Kind::ScoredSet => "zset",
+            Kind::List => "list",
+        }
+    }
+}
+
+/// A value of some type. Collections are never empty: an empty one is an absent key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Bytes or an integer.
+    Register(Register),
+    /// Fields and values.
+    Dict(Box<PackedMap>),
+    /// Members.
+    Set(Box<PackedSet>),
+    /// Members with scores.
+    ScoredSet(Box<ScoredTree>),
+    /// Elements in order.
+    List(Box<ChunkedList>),
+}
+
+impl Value {
+    /// Its type.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Value::Register(_) => Kind::Register,
+            Value::Dict(_) => Kind::Dict,
+            Value::Set(_) => Kind::Set,
+            Value::ScoredSet(_) => Kind::ScoredSet,
+            Value::List(_) => Kind::List,
+        }
+    }
+
+    fn empty(kind: Kind) -> Value {
+        match kind {
+            Kind::Register => Value::Register(Register::default()),
+            Kind::Dict => Value::Dict(Box::default()),
+            Kind::Set => Value::Set(Box::default()),
+            Kind::ScoredSet => Value::ScoredSet(Box::default()),
+            Kind::List => Value::List(Box::default()),
+        }
+    }
+
+    fn is_empty_collection(&self) -> bool {
+        match self {
+            Value::Register(_) => false,
+            Value::Dict(dict) => dict.is_empty(),
+            Value::Set(set) => set.is_empty(),
+            Value::ScoredSet(set) => set.is_empty(),
+            Value::List(list) => list.is_empty(),
+        }
+    }
+
+    /// The bytes it occupies beyond its own size, allocator rounding estimated.
+    pub fn memory(&self) -> usize {
+        match self {
+            Value::Register(register) => register.memory(),
+            Value::Dict(dict) => dict.memory(),
+            Value::Set(set) => set.memory(),
+            Value::ScoredSet(set) => set.memory(),
+            Value::List(list) => list.memory(),
+        }
+    }
+}
+
+/// What one key holds: a value or nothing, and when it expires.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// The value; `None` for an absent key.
+    pub value: Option<Value>,
+    /// Milliseconds since 1970; 0 for never. An absent key has 0.
+    pub expires_at: u64,
+}
+
+impl Cell {
+    /// An absent key.
+    pub const ABSENT: Cell = Cell { value: None, expires_at: 0 };
+
+    /// Its type, if it holds a value.
+    pub fn kind(&self) -> Option<Kind> { self.value.as_ref().map(Value::kind) }
+
+    /// True when its deadline has passed. An expired cell reads as absent, and whoever observes that commits
+    /// the deletion (Corrections 69).
+    #[inline]
+    pub fn is_expired(&self, now_millis: u64) -> bool { self.expires_at != 0 && self.expires_at <= now_millis }
+
+    /// Forgets value and deadline.
+    pub fn clear(&mut self) -> Cell { std::mem::take(self) }
+}
+
+macro_rules! containers {
+    ($($tag:literal $variant:ident $module:ident,)*) => {
+        impl Cell {
+            /// Appends the binary form: deadline, tag of the type, state. What checkpoints and moves carry.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                self.expires_at.encode(out);
+                match &self.value {
+                    None => out.push(0),
+                    $(Some(Value::$variant(state)) => {
+                        out.push($tag);
+                        $module::encode_state(state, out);
+                    })*
+                }
+            }
+
+            /// Reads the binary form.
+            pub fn decode(input: &mut Reader<'_>) -> Result<Cell, Malformed> {
+                let expires_at = u64::decode(input)?;
+                let value = match input.byte()? {
+                    0 => return Ok(Cell::ABSENT),
+                    $($tag => Value::$variant($module::decode_state(input)?.into()),)*
+                    _ => return Err(Malformed("value tag")),
+                };
+                if value.is_empty_collection() {
+                    return Err(Malformed("empty collection"));
+                }
+                Ok(Cell { value: Some(value), expires_at })
+            }
+        }
+    };
+}
+containers! { 1 Register register, 2 Dict dict, 3 Set set, 4 ScoredSet scored_set, 5 List list, }
+
+/// What an effect changed, as data that [`exchange`] swaps with the state: undo and redo are the same call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Patch {
+    /// Nothing was changed.
+    Nothing,
+    /// The whole cell as it was.
+    Cell(Cell),
+    /// The deadline as it was.
+    Expiry(u64),
+    /// What was added to an integer register that existed.
+    Added {
+        /// The summand, wrapping.
+        by: i64,
+    },
+    /// Elements of a collection as they were, and the deadline it has while it exists.
+    Elements {
+        /// The deadline to restore when the collection comes into being again.
+        expires_at: u64,
+        /// The elements.
+        elements: Elements,
+    },
+}
+
+/// The elements of one type that a patch swaps.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Elements {
+    /// Fields with their values.
+    Dict(dict::Patch),
+    /// Members, present or not.
+    Set(set::Patch),
+    /// Members with their scores.
+    ScoredSet(scored_set::Patch),
+    /// Elements at positions.
+    List(list::Patch),
+}
+
+impl Elements {
+    fn kind(&self) -> Kind {
+        match self {
+            Elements::Dict(_) => Kind::Dict,
+            Elements::Set(_) => Kind::Set,
+            Elements::ScoredSet(_) => Kind::ScoredSet,
+            Elements::List(_) => Kind::List,
+        }
+    }
+}
+
+/// Evaluates `operation` on `cell`, which must not be expired: writes the result into `sink` and returns the
+/// effect to commit, if the operation changes anything.
+pub fn prepare<'a>(
+    cell: &Cell, operation: &Operation<'a>, context: &mut Context<'_>, sink: &mut dyn ReplySink,
+) -> Option<Effect<'a>> {
+    debug_assert!(!cell.is_expired(context.now_millis), "the caller commits the expiry first");
+    macro_rules! typed {
+        ($module:ident, $operation:expr, $variant:ident) => {
+            match &cell.value {
+                None => $module::prepare(None, $operation, context, sink).map(Effect::$variant),
+                Some(Value::$variant(state)) => {
+                    $module::prepare(Some(state), $operation, context, sink).map(Effect::$variant)
+                }
+                Some(_) => {
+                    sink.error(&Error::wrong_type());
+                    None
+                }
+            }
+        };
+    }
+    match operation {
+        Operation::Key(operation) => key::prepare(cell, operation, context, sink).map(Effect::Key),
+        Operation::Register(operation) => register::prepare(cell, operation, context, sink).map(Effect::Register),
+        Operation::Dict(operation) => typed!(dict, operation, Dict),
+        Operation::Set(operation) => typed!(set, operation, Set),
+        Operation::ScoredSet(operation) => typed!(scored_set, operation, ScoredSet),
+        Operation::List(operation) => typed!(list, operation, List),
+    }
+}
+
+/// Performs `effect`. Total: an effect on a value of another type changes nothing. With `UNDO` the returned
+/// patch takes it back; without, the patch is [`Patch::Nothing`] and nothing is copied for it.
+pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
+    macro_rules! typed {
+        ($module:ident, $effect:expr, $variant:ident) => {{
+            let expires_at = cell.expires_at;
+            let value = cell.value.get_or_insert_with(|| Value::empty(Kind::$variant));
+            let Value::$variant(state) = value else { return Patch::Nothing };
+            let patch = $module::apply::<UNDO>(state, $effect);
+            if state.is_empty() {
+                *cell = Cell::ABSENT;
+            }
+            match patch {
+                Some(patch) => Patch::Elements { expires_at, elements: Elements::$variant(patch) },
+                None => Patch::Nothing,
+            }
+        }};
+    }
+    match effect {
+        Effect::Key(effect) => key::apply::<UNDO>(cell, effect),
+        Effect::Register(effect) => register::apply::<UNDO>(cell, effect),
+        Effect::Dict(effect) => typed!(dict, effect, Dict),
+        Effect::Set(effect) => typed!(set, effect, Set),
+        Effect::ScoredSet(effect) => typed!(scored_set, effect, ScoredSet),
+        Effect::List(effect) => typed!(list, effect, List),
+    }
+}
+
+/// Swaps `patch` with the state it describes. Called on the state that the effect left, it undoes; called again
+/// on the state before, it redoes; and so on.
+pub fn exchange(cell: &mut Cell, patch: &mut Patch) {
+    match patch {
+        Patch::Nothing => {}
+        Patch::Cell(other) => std::mem::swap(cell, other),
+        Patch::Expiry(other) => std::mem::swap(&mut cell.expires_at, other),
+        Patch::Added { by } => {
+            *by = by.wrapping_neg();
+            register::add(cell, *by);
+        }
+        Patch::Elements { expires_at, elements } => exchange_elements(cell, expires_at, elements),
+    }
+}
+
+fn exchange_elements(cell: &mut Cell, expires_at: &mut u64, elements: &mut Elements) {
+    if cell.value.is_none() {
+        *cell = Cell { value: Some(Value::empty(elements.kind())), expires_at: *expires_at };
+    }
+    match (cell.value.as_mut(), elements) {
+        (Some(Value::Dict(state)), Elements::Dict(patch)) => dict::exchange(state, patch),
+        (Some(Value::Set(state)), Elements::Set(patch)) => set::exchange(state, patch),
+        (Some(Value::ScoredSet(state)), Elements::ScoredSet(patch)) => scored_set::exchange(state, patch),
+        (Some(Value::List(state)), Elements::List(patch)) => list::exchange(state, patch),
+        _ => debug_assert!(false, "a patch is exchanged with the state it came from"),
+    }
+    *expires_at = cell.expires_at;
+    if cell.value.as_ref().is_some_and(Value::is_empty_collection) {
+        *cell = Cell::ABSENT;
+    }
+}

@@ -1,0 +1,106 @@
+//! Every effect of every type, as one closed enum. The binary form is what journals and streams carry.
+
+use crate::observation::Footprint;
+use crate::{Kind, Mode, dict, key, list, register, scored_set, set};
+use types::{Malformed, Reader};
+
+/// The mutation that an operation commits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect<'a> {
+    /// On a key of any type.
+    Key(key::Effect<'a>),
+    /// On a register.
+    Register(register::Effect<'a>),
+    /// On a dict.
+    Dict(dict::Effect<'a>),
+    /// On a set.
+    Set(set::Effect<'a>),
+    /// On a scored set.
+    ScoredSet(scored_set::Effect<'a>),
+    /// On a list.
+    List(list::Effect<'a>),
+}
+
+impl<'a> Effect<'a> {
+    /// The deletion of the key: what expiry, DEL and the loss of a type come to.
+    pub const DELETE: Effect<'static> = Effect::Key(key::Effect::Delete);
+
+    /// The type it belongs to; `None` when it replaces or removes whatever is there.
+    pub fn kind(&self) -> Option<Kind> {
+        match self {
+            Effect::Key(_) => None,
+            Effect::Register(effect) => effect.kind(),
+            Effect::Dict(_) => Some(Kind::Dict),
+            Effect::Set(_) => Some(Kind::Set),
+            Effect::ScoredSet(_) => Some(Kind::ScoredSet),
+            Effect::List(_) => Some(Kind::List),
+        }
+    }
+
+    /// Which aspects of the state it may change.
+    pub fn footprint(&self) -> Footprint<'_> {
+        match self {
+            Effect::Key(effect) => effect.footprint(),
+            Effect::Register(effect) => effect.footprint(),
+            Effect::Dict(effect) => effect.footprint(),
+            Effect::Set(effect) => effect.footprint(),
+            Effect::ScoredSet(effect) => effect.footprint(),
+            Effect::List(effect) => effect.footprint(),
+        }
+    }
+
+    /// The lock mode that it needs (Claret 5.1.1): effects in compatible modes always commute.
+    pub fn mode(&self) -> Mode {
+        match self {
+            Effect::Register(register::Effect::Add { .. }) => Mode::Increment,
+            Effect::Set(set::Effect::Add { .. }) => Mode::Add,
+            Effect::Set(set::Effect::Remove { .. }) => Mode::Remove,
+            _ => Mode::Write,
+        }
+    }
+
+    /// True when both orders leave equal states, whatever the state is and whatever other effects, each of which
+    /// commutes with both, come between (Corrections 60 and 66).
+    pub fn commutes_with(&self, other: &Effect<'_>) -> bool {
+        match (self, other) {
+            (Effect::Key(a), Effect::Key(b)) => key::effects_commute(a, b),
+            (Effect::Register(a), Effect::Register(b)) => register::effects_commute(a, b),
+            (Effect::Dict(a), Effect::Dict(b)) => dict::effects_commute(a, b),
+            (Effect::Set(a), Effect::Set(b)) => set::effects_commute(a, b),
+            (Effect::ScoredSet(a), Effect::ScoredSet(b)) => scored_set::effects_commute(a, b),
+            (Effect::List(a), Effect::List(b)) => list::effects_commute(a, b),
+            _ => false,
+        }
+    }
+
+    /// Appends the binary form.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        macro_rules! tagged {
+            ($tag:literal, $effect:expr) => {{
+                out.push($tag);
+                $effect.encode(out);
+            }};
+        }
+        match self {
+            Effect::Key(effect) => tagged!(0, effect),
+            Effect::Register(effect) => tagged!(1, effect),
+            Effect::Dict(effect) => tagged!(2, effect),
+            Effect::Set(effect) => tagged!(3, effect),
+            Effect::ScoredSet(effect) => tagged!(4, effect),
+            Effect::List(effect) => tagged!(5, effect),
+        }
+    }
+
+    /// Reads the binary form, borrowing byte strings from it.
+    pub fn decode(input: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match input.byte()? {
+            0 => Effect::Key(key::Effect::decode(input)?),
+            1 => Effect::Register(register::Effect::decode(input)?),
+            2 => Effect::Dict(dict::Effect::decode(input)?),
+            3 => Effect::Set(set::Effect::decode(input)?),
+            4 => Effect::ScoredSet(scored_set::Effect::decode(input)?),
+            5 => Effect::List(list::Effect::decode(input)?),
+            _ => return Err(Malformed("effect tag")),
+        })
+    }
+}

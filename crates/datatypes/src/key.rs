@@ -1,0 +1,277 @@
+//! Operations on a key of any type: deletion, existence, expiry, and moving a whole value.
+
+use crate::observation::Footprint;
+use crate::{Aspect, Cell, Context, Observation, Patch};
+use std::borrow::Cow;
+use types::{Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};
+
+/// When EXPIRE takes effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpireCondition {
+    /// NX: only without a deadline.
+    pub if_none: bool,
+    /// XX: only with a deadline.
+    pub if_some: bool,
+    /// GT: only if later than the present one (none counts as infinitely late).
+    pub if_later: bool,
+    /// LT: only if earlier than the present one.
+    pub if_earlier: bool,
+}
+types::wire_struct!(ExpireCondition { if_none, if_some, if_later, if_earlier });
+
+/// How a deadline is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeFormat {
+    /// Seconds left, rounded (TTL).
+    SecondsLeft,
+    /// Milliseconds left (PTTL).
+    MillisLeft,
+    /// Seconds since 1970, rounded (EXPIRETIME).
+    SecondsAt,
+    /// Milliseconds since 1970 (PEXPIRETIME).
+    MillisAt,
+}
+wire_enum!(TimeFormat { 0 => SecondsLeft, 1 => MillisLeft, 2 => SecondsAt, 3 => MillisAt });
+
+/// An operation on a key of any type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operation<'a> {
+    /// Removes the key: 1 if it was there, else 0.
+    Delete,
+    /// 1 if the key is there, else 0.
+    Exists,
+    /// The type's name, `none` if absent.
+    Type,
+    /// Sets the deadline: 1 if set. One in the past deletes.
+    ExpireAt {
+        /// Milliseconds since 1970.
+        at_millis: u64,
+        /// When to do it.
+        condition: ExpireCondition,
+    },
+    /// The deadline: -2 if the key is absent, -1 if it has none.
+    Deadline(TimeFormat),
+    /// Drops the deadline: 1 if there was one.
+    Persist,
+    /// The whole cell in its binary form, or null; the key stays.
+    Copy,
+    /// The whole cell in its binary form, or null; the key is removed.
+    Take,
+    /// Replaces whatever is there by a cell in its binary form: `OK`.
+    Restore(Cow<'a, [u8]>),
+}
+
+/// A mutation of a key of any type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect<'a> {
+    /// The key is gone.
+    Delete,
+    /// The deadline is this; 0 for none. Nothing happens to an absent key.
+    SetDeadline(u64),
+    /// The cell is this, in its binary form.
+    Restore(Cow<'a, [u8]>),
+}
+
+impl<'a> Operation<'a> {
+    /// True when it can never have an effect.
+    pub fn is_read(&self) -> bool {
+        matches!(self, Operation::Exists | Operation::Type | Operation::Deadline(_) | Operation::Copy)
+    }
+
+    /// What its result reveals at most.
+    pub fn observation(&self) -> Observation<'a> {
+        match self {
+            Operation::Restore(_) => Observation::NOTHING,
+            // A key's type changes only through its disappearance.
+            Operation::Delete | Operation::Exists | Operation::Type => Observation::any(Aspect::Existence),
+            Operation::ExpireAt { .. } | Operation::Deadline(_) | Operation::Persist => Observation::any(Aspect::Whole),
+            Operation::Copy | Operation::Take => Observation::any(Aspect::Whole),
+        }
+    }
+
+    /// Appends the binary form.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Operation::Delete => out.push(0),
+            Operation::Exists => out.push(1),
+            Operation::Type => out.push(2),
+            Operation::ExpireAt { at_millis, condition } => {
+                out.push(3);
+                at_millis.encode(out);
+                condition.encode(out);
+            }
+            Operation::Deadline(format) => {
+                out.push(4);
+                format.encode(out);
+            }
+            Operation::Persist => out.push(5),
+            Operation::Copy => out.push(6),
+            Operation::Take => out.push(7),
+            Operation::Restore(bytes) => {
+                out.push(8);
+                put_bytes(out, bytes);
+            }
+        }
+    }
+
+    /// Reads the binary form.
+    pub fn decode(input: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match input.byte()? {
+            0 => Operation::Delete,
+            1 => Operation::Exists,
+            2 => Operation::Type,
+            3 => Operation::ExpireAt { at_millis: Wire::decode(input)?, condition: Wire::decode(input)? },
+            4 => Operation::Deadline(Wire::decode(input)?),
+            5 => Operation::Persist,
+            6 => Operation::Copy,
+            7 => Operation::Take,
+            8 => Operation::Restore(checked_cell(input)?),
+            _ => return Err(Malformed("key operation tag")),
+        })
+    }
+}
+
+/// A cell's binary form, checked so that applying it cannot fail.
+fn checked_cell<'a>(input: &mut Reader<'a>) -> Result<Cow<'a, [u8]>, Malformed> {
+    let bytes = input.bytes()?;
+    Cell::decode(&mut Reader::new(bytes))?;
+    Ok(Cow::Borrowed(bytes))
+}
+
+impl<'a> Effect<'a> {
+    /// Which aspects it may change.
+    pub fn footprint(&self) -> Footprint<'_> {
+        match self {
+            Effect::SetDeadline(_) => Footprint { aspects: smallvec::smallvec![Aspect::Expiry] },
+            Effect::Delete | Effect::Restore(_) => Footprint::whole(),
+        }
+    }
+
+    /// Appends the binary form.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Effect::Delete => out.push(0),
+            Effect::SetDeadline(at_millis) => {
+                out.push(1);
+                at_millis.encode(out);
+            }
+            Effect::Restore(bytes) => {
+                out.push(2);
+                put_bytes(out, bytes);
+            }
+        }
+    }
+
+    /// Reads the binary form.
+    pub fn decode(input: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match input.byte()? {
+            0 => Effect::Delete,
+            1 => Effect::SetDeadline(Wire::decode(input)?),
+            2 => Effect::Restore(checked_cell(input)?),
+            _ => return Err(Malformed("key effect tag")),
+        })
+    }
+}
+
+/// Deletions commute, and so do equal deadlines and equal contents; a deadline beside anything else does not,
+/// because a collection that becomes empty loses it.
+pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool { a == b }
+
+/// Evaluates an operation; see [`crate::prepare`].
+pub fn prepare<'a>(
+    cell: &Cell, operation: &Operation<'a>, context: &mut Context<'_>, sink: &mut dyn ReplySink,
+) -> Option<Effect<'a>> {
+    let exists = cell.value.is_some();
+    match operation {
+        Operation::Delete => {
+            sink.integer(i64::from(exists));
+            exists.then_some(Effect::Delete)
+        }
+        Operation::Exists => {
+            sink.integer(i64::from(exists));
+            None
+        }
+        Operation::Type => {
+            sink.simple(cell.kind().map_or("none", |kind| kind.redis_name()));
+            None
+        }
+        Operation::ExpireAt { at_millis, condition } => {
+            let effect = expire(cell, *at_millis, *condition, context.now_millis);
+            sink.integer(i64::from(effect.is_some()));
+            effect
+        }
+        Operation::Deadline(format) => {
+            sink.integer(deadline(cell, *format, context.now_millis));
+            None
+        }
+        Operation::Persist => {
+            let effective = cell.expires_at != 0;
+            sink.integer(i64::from(effective));
+            effective.then_some(Effect::SetDeadline(0))
+        }
+        Operation::Copy | Operation::Take => {
+            if !exists {
+                sink.null();
+                return None;
+            }
+            let mut bytes = Vec::new();
+            cell.encode(&mut bytes);
+            sink.bulk(&bytes);
+            matches!(operation, Operation::Take).then_some(Effect::Delete)
+        }
+        Operation::Restore(bytes) => {
+            sink.simple("OK");
+            Some(Effect::Restore(bytes.clone()))
+        }
+    }
+}
+
+fn expire(cell: &Cell, at_millis: u64, condition: ExpireCondition, now_millis: u64) -> Option<Effect<'static>> {
+    let present = cell.expires_at;
+    let refused = cell.value.is_none()
+        || (condition.if_none && present != 0)
+        || (condition.if_some && present == 0)
+        || (condition.if_later && (present == 0 || at_millis <= present))
+        || (condition.if_earlier && present != 0 && at_millis >= present);
+    if refused {
+        None
+    } else if at_millis <= now_millis {
+        Some(Effect::Delete)
+    } else {
+        Some(Effect::SetDeadline(at_millis))
+    }
+}
+
+fn deadline(cell: &Cell, format: TimeFormat, now_millis: u64) -> i64 {
+    if cell.value.is_none() {
+        return -2;
+    }
+    if cell.expires_at == 0 {
+        return -1;
+    }
+    let left = cell.expires_at.saturating_sub(now_millis);
+    let millis = match format {
+        TimeFormat::MillisLeft => left,
+        TimeFormat::SecondsLeft => (left + 500) / 1000,
+        TimeFormat::MillisAt => cell.expires_at,
+        TimeFormat::SecondsAt => (cell.expires_at + 500) / 1000,
+    };
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}
+
+/// Performs an effect; see [`crate::apply`].
+pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
+    let before = match effect {
+        Effect::SetDeadline(_) if cell.value.is_none() => return Patch::Nothing,
+        Effect::SetDeadline(at_millis) => {
+            return Patch::Expiry(std::mem::replace(&mut cell.expires_at, *at_millis));
+        }
+        Effect::Delete if cell.value.is_none() => return Patch::Nothing,
+        Effect::Delete => cell.clear(),
+        Effect::Restore(bytes) => match Cell::decode(&mut Reader::new(bytes)) {
+            Ok(restored) => std::mem::replace(cell, restored),
+            Err(_) => return Patch::Nothing,
+        },
+    };
+    if UNDO { Patch::Cell(before) } else { Patch::Nothing }
+}

@@ -1,0 +1,160 @@
+//! Commutativity of invocations (Claret 5.1, table 2), in one rule for all types.
+//!
+//! An invocation observes some aspects of the state and may change some. Two invocations commute when
+//!
+//! 1. their effects commute with each other, and
+//! 2. neither effect changes an aspect that the other invocation observed.
+//!
+//! A blind invocation observes nothing. A type says only which aspects its operations observe, which its effects
+//! change, and which effects commute; the rule is checked against executions in both orders by property tests.
+
+use crate::{Cell, Effect, Items, Kind, Operation};
+
+/// A part of a key's state that a result can reveal or an effect can change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Aspect<'a> {
+    /// Whether the key exists.
+    Existence,
+    /// How many elements a collection has, or the length of a register.
+    Size,
+    /// These elements: fields, members. Their presence and their value.
+    Elements(Items<'a>),
+    /// When it expires.
+    Expiry,
+    /// Everything.
+    Whole,
+}
+
+impl Aspect<'_> {
+    fn touches(&self, other: &Aspect<'_>) -> bool {
+        match (self, other) {
+            (Aspect::Whole, _) | (_, Aspect::Whole) => true,
+            (Aspect::Elements(a), Aspect::Elements(b)) => a.intersects(b),
+            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+        }
+    }
+}
+
+/// What an effect may change: a few aspects of a value of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Footprint<'a> {
+    /// The aspects.
+    pub aspects: smallvec::SmallVec<[Aspect<'a>; 3]>,
+}
+
+impl<'a> Footprint<'a> {
+    /// Everything.
+    pub fn whole() -> Self { Footprint { aspects: smallvec::smallvec![Aspect::Whole] } }
+
+    /// These elements of a collection, whose size and existence change with them.
+    pub fn elements(items: Items<'a>) -> Self {
+        Footprint { aspects: smallvec::smallvec![Aspect::Existence, Aspect::Size, Aspect::Elements(items)] }
+    }
+}
+
+/// What an operation's result reveals of the state, at most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observation<'a> {
+    /// The type the operation asked for: a result reveals that the key holds it or nothing (or the refusal
+    /// reveals that it does not). `None` when the operation takes any type.
+    pub kind: Option<Kind>,
+    /// The aspect; `None` when the result reveals nothing.
+    pub aspect: Option<Aspect<'a>>,
+}
+
+impl<'a> Observation<'a> {
+    /// Nothing is revealed: what `BLIND` leaves of an operation.
+    pub const NOTHING: Observation<'static> = Observation { kind: None, aspect: None };
+
+    /// An aspect of a key of any type.
+    pub fn any(aspect: Aspect<'a>) -> Self { Observation { kind: None, aspect: Some(aspect) } }
+
+    /// An aspect of a key of this type.
+    pub fn of(kind: Kind, aspect: Aspect<'a>) -> Self { Observation { kind: Some(kind), aspect: Some(aspect) } }
+
+    /// True when it reveals nothing.
+    pub fn is_nothing(&self) -> bool { self.aspect.is_none() }
+
+    /// True when the result that revealed this would be the same after `effect`.
+    pub fn unchanged_by(&self, effect: &Effect<'_>) -> bool {
+        let Some(aspect) = &self.aspect else { return true };
+        if self.kind.is_some() && self.kind != effect.kind() {
+            return false;
+        }
+        !effect.footprint().aspects.iter().any(|changed| changed.touches(aspect))
+    }
+}
+
+/// An operation that was evaluated: what it observed and what it changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Invocation<'a> {
+    /// What its result revealed.
+    pub observation: Observation<'a>,
+    /// What it commits.
+    pub effect: Option<Effect<'a>>,
+}
+
+impl<'a> Invocation<'a> {
+    /// An operation whose result is seen, with the effect that `prepare` returned.
+    pub fn observed(operation: &Operation<'a>, effect: Option<Effect<'a>>) -> Self {
+        Invocation { observation: operation.observation(), effect }
+    }
+
+    /// An effect whose result nobody sees.
+    pub fn blind(effect: Effect<'a>) -> Self { Invocation { observation: Observation::NOTHING, effect: Some(effect) } }
+}
+
+/// True when executing `a` and `b` in either order gives the same results and equal states. Without `state`
+/// the answer holds in every state and jointly (Corrections 66); with the committed state, which only the owner
+/// of a key may pass, disjoint insertions and removals commute too while the key has no deadline.
+pub fn commutes(a: &Invocation<'_>, b: &Invocation<'_>, state: Option<&Cell>) -> bool {
+    let effects = match (&a.effect, &b.effect) {
+        (Some(x), Some(y)) => x.commutes_with(y) || state.is_some_and(|cell| disjoint_without_deadline(x, y, cell)),
+        _ => true,
+    };
+    effects
+        && b.effect.as_ref().is_none_or(|effect| a.observation.unchanged_by(effect))
+        && a.effect.as_ref().is_none_or(|effect| b.observation.unchanged_by(effect))
+}
+
+/// An insertion beside a removal of other elements: they commute unless the removal may empty the collection
+/// first and so drop a deadline that the insertion would have kept.
+fn disjoint_without_deadline(a: &Effect<'_>, b: &Effect<'_>, cell: &Cell) -> bool {
+    let elements = |effect: &Effect<'_>, other: &Effect<'_>| {
+        let mine = effect.footprint().aspects;
+        let theirs = other.footprint().aspects;
+        let only = |aspects: &[Aspect<'_>]| {
+            aspects.iter().any(|a| matches!(a, Aspect::Elements(_))) && !aspects.contains(&Aspect::Whole)
+        };
+        only(&mine)
+            && only(&theirs)
+            && !mine.iter().any(|x| {
+                matches!(x, Aspect::Elements(_)) && theirs.iter().any(|y| matches!(y, Aspect::Elements(_)) && x.touches(y))
+            })
+    };
+    cell.expires_at == 0 && a.kind().is_some() && a.kind() == b.kind() && elements(a, b)
+}
+
+/// The lock modes of abstract locks (Claret 5.1.1), coarser than [`commutes`]: holders of compatible modes
+/// always commute, whatever their arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// Observes.
+    Observe,
+    /// Adds members to a set.
+    Add,
+    /// Removes members from a set.
+    Remove,
+    /// Adds to an integer register.
+    Increment,
+    /// Changes anything else.
+    Write,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Mode; 5] = [Mode::Observe, Mode::Add, Mode::Remove, Mode::Increment, Mode::Write];
+
+    /// True when holders of the two modes always commute: a mode with itself, unless it is `Write`.
+    pub fn compatible(self, other: Mode) -> bool { self == other && self != Mode::Write }
+}
