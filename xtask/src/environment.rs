@@ -1,0 +1,157 @@
+//! What the process tests need besides Rust: a few system packages and a Python environment of their own.
+//!
+//! Nothing is installed into the system's Python. System packages are installed only as root and with apt; for
+//! anyone else the error is the command to type.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::{Workspace, capture, is_installed, run};
+
+const REQUIREMENTS: &str = "tests/requirements.txt";
+const PROCESS_TESTS: &str = "tests/process";
+/// Debian's names for the peer of the differential test, its client tools and Python's environments.
+const PACKAGES: &str = "redis-server redis-tools python3-venv";
+
+/// Runs every `tests/process/test_*.py` against the binary of the shared profile.
+pub fn process_tests(workspace: &Workspace) -> Result<()> {
+    run_process_tests(workspace, None)
+}
+
+/// Runs the process tests, all or those whose names match `filter`, a pytest `-k` expression.
+pub fn run_process_tests(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
+    let files = process_test_files(&workspace.root)?;
+    if files.is_empty() {
+        println!("no {PROCESS_TESTS}/test_*.py in this tree");
+        return Ok(());
+    }
+    let binary = workspace.binary();
+    if !binary.is_file() {
+        bail!("{} does not exist; run `cargo xtask test build` first", binary.display());
+    }
+    install_packages(workspace)?;
+    let python = python_environment(workspace)?;
+    let mut pytest = workspace.command(python);
+    pytest.args(["-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "--durations=10"]).args(&files);
+    if let Some(filter) = filter {
+        pytest.args(["-k", filter]);
+    }
+    run(pytest.env("ANABRANCH_BIN", &binary).env("PYTHONDONTWRITEBYTECODE", "1"))
+}
+
+/// The process tests of this tree, sorted, relative to the root.
+fn process_test_files(root: &Path) -> Result<Vec<PathBuf>> {
+    let folder = root.join(PROCESS_TESTS);
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.starts_with("test_") && name.ends_with(".py") {
+            files.push(Path::new(PROCESS_TESTS).join(name));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Installs the system packages that are missing, or fails with the command that does.
+fn install_packages(workspace: &Workspace) -> Result<()> {
+    if is_installed("redis-server") && is_installed("redis-cli") && python_can_make_environments(workspace) {
+        return Ok(());
+    }
+    if !is_installed("apt-get") || !is_root(workspace) {
+        bail!("system packages are missing; install them with: sudo apt-get install -y {PACKAGES}");
+    }
+    println!("installing {PACKAGES}");
+    let apt = |arguments: &[&str]| {
+        run(workspace.command("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    let had_server = is_installed("redis-server");
+    apt(&["update", "-q"])?;
+    apt(&[&["install", "-y", "-q", "--no-install-recommends"], &*PACKAGES.split(' ').collect::<Vec<_>>()]
+        .concat())?;
+    if !had_server {
+        // Debian starts the server that it installs; the tests start their own. Without an init system there is
+        // nothing to stop, so a failure means nothing.
+        let _ = workspace.command("service").args(["redis-server", "stop"]).status();
+    }
+    Ok(())
+}
+
+fn is_root(workspace: &Workspace) -> bool {
+    capture(workspace.command("id").arg("-u")).is_ok_and(|user| user.trim() == "0")
+}
+
+fn python_can_make_environments(workspace: &Workspace) -> bool {
+    is_installed("python3")
+        && workspace
+            .command("python3")
+            .args(["-c", "import ensurepip, venv"])
+            .stderr(std::process::Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+}
+
+/// The Python of an environment that holds exactly the pinned requirements, made on first use.
+///
+/// Its folder is named by the requirements and the Python that made it, so a change of either makes a new one.
+fn python_environment(workspace: &Workspace) -> Result<PathBuf> {
+    let requirements = fs::read_to_string(workspace.root.join(REQUIREMENTS))
+        .with_context(|| format!("cannot read {REQUIREMENTS}"))?;
+    if let Some(loose) = unpinned(&requirements) {
+        bail!("{REQUIREMENTS}: `{loose}` is not pinned with `==`");
+    }
+    let version =
+        capture(workspace.command("python3").args(["-c", "import sys; print(sys.executable, sys.version)"]))?;
+    let key = fingerprint(&[requirements.as_bytes(), version.as_bytes()].concat());
+    let folder = workspace.root.join(".cache/venv").join(format!("{key:016x}"));
+    let python = folder.join("bin/python");
+    let complete = folder.join("complete");
+    if complete.is_file() {
+        return Ok(python);
+    }
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    run(workspace.command("python3").args(["-m", "venv"]).arg(&folder))?;
+    let pip = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", REQUIREMENTS];
+    run(workspace.command(&python).args(pip))?;
+    fs::write(&complete, "").with_context(|| format!("cannot write {}", complete.display()))?;
+    Ok(python)
+}
+
+/// The first requirement that does not name an exact version.
+fn unpinned(requirements: &str) -> Option<&str> {
+    requirements
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim())
+        .find(|line| !line.is_empty() && !line.contains("=="))
+}
+
+/// FNV-1a, 64 bits: names a folder, protects nothing.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_requirement_without_an_exact_version_is_found() {
+        assert_eq!(unpinned("# tools\npytest==8.0.0\n\nredis==5.0.0 # client\n"), None);
+        assert_eq!(unpinned("pytest==8.0.0\nredis>=5\n"), Some("redis>=5"));
+    }
+
+    #[test]
+    fn other_requirements_have_another_fingerprint() {
+        assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
+        assert_ne!(fingerprint(b"redis==5.0.0"), fingerprint(b"redis==5.0.1"));
+    }
+}
