@@ -1,1 +1,44 @@
-//! (skeleton)
+//! The contract between a protocol and whoever drives it.
+//!
+//! A protocol is a step function over data: it reacts to a batch of [`Input`]s by changing its state and filling
+//! [`Outputs`]. It never blocks, never fails, opens nothing, reads no clock and draws no entropy. Two drivers run
+//! the same protocols: the simulator, from a seed, and the runtime, for real.
+//!
+//! ```text
+//!                 +--------------------------- Replica<P> ---------------------------+
+//!  requests  -->  |  inputs --> P::step --> persist ----> records --> the driver's log |
+//!  messages  -->  |    ^                    send, stream -> held | gate | --> packets   |
+//!  timers    -->  |    |                    reply -------------> the asker's sink      |
+//!                 +----+-------------------------------------------------------------- +
+//! ```
+//!
+//! What a driver owes a [`Replica`], in this order: it feeds `step`; it appends what `take_records` gives to its
+//! log and calls `appended` with the log's group number **before** anybody else may step a replica whose records
+//! must stay in order; it tells `opened` how far the log is written and synced; it delivers what `packets` yields,
+//! in any order, any number of times or never; it calls `fire` when `deadline` has come. Replies that a step wrote
+//! may leave when [`Replica::gate`], asked right after the step, is open.
+//!
+//! # The durability gate
+//!
+//! A message or a reply may reveal everything the replica had persisted before it. So it leaves only when those
+//! records are as durable as their class says ([`Durability`]). What vouches for nothing may pass
+//! ([`Outputs::send_now`]).
+//!
+//! # One sequenced stream per peer
+//!
+//! Effects, heartbeats and stability reports to one peer share one stream ([`Outputs::stream`]): behind the gate,
+//! in order, once. Sent any other way, a stable time overtakes the write it vouches for and readers see torn
+//! snapshots. Other messages ([`Outputs::send`]) are gated too, and may be lost, repeated and reordered.
+
+mod contract;
+mod gate;
+mod replica;
+mod request;
+mod stream;
+mod timers;
+
+pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies};
+pub use gate::{Durable, Gate};
+pub use replica::{Packet, Replica};
+pub use request::{KeyedOperation, Request, Step};
+pub use stream::Frame;

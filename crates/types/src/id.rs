@@ -24,7 +24,7 @@ number!(
     ProcessId(u16)
 );
 number!(
-    /// How many times a process has started without knowing all it had said before (Corrections 67).
+    /// How many times a process has started. What it said in one life never counts in another (Corrections 67).
     Incarnation(u32)
 );
 number!(
@@ -64,7 +64,34 @@ impl Slot {
     pub fn coordinator(keyspace: KeyspaceId) -> Self { Slot { keyspace, partition: None } }
 }
 
-/// The address of one protocol instance: where it runs, since when, and which one it is.
+/// Where a protocol instance is to be found, whichever life of the process it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// The process that hosts it.
+    pub process: ProcessId,
+    /// The instance inside the process.
+    pub slot: Slot,
+}
+wire_struct!(Address { process, slot });
+
+impl Address {
+    /// The instance in one life of its process.
+    pub fn at(self, incarnation: Incarnation) -> NodeId {
+        NodeId { process: self.process, incarnation, slot: self.slot }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}/k{}", self.process, self.slot.keyspace)?;
+        match self.slot.partition {
+            Some(partition) => write!(f, "/{partition}"),
+            None => write!(f, "/coordinator"),
+        }
+    }
+}
+
+/// One life of a protocol instance: where it runs, since when, and which one it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId {
     /// The process that hosts it.
@@ -76,14 +103,13 @@ pub struct NodeId {
 }
 wire_struct!(NodeId { process, incarnation, slot });
 
+impl NodeId {
+    /// Where it is to be found in any life.
+    pub fn address(self) -> Address { Address { process: self.process, slot: self.slot } }
+}
+
 impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "p{}.{}/k{}", self.process, self.incarnation, self.slot.keyspace)?;
-        match self.slot.partition {
-            Some(partition) => write!(f, "/{partition}"),
-            None => write!(f, "/coordinator"),
-        }
-    }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, "{}.{}", self.address(), self.incarnation) }
 }
 
 /// A transaction, unique in a deployment for ever: its coordinator's process and incarnation, and a counter.

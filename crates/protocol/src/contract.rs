@@ -1,0 +1,182 @@
+//! The trait, its inputs and its outputs.
+
+use crate::request::Request;
+use crate::timers::Timers;
+use types::{Address, Instant, NodeId, ReplySink, RequestId, Rng, WallTime, Wire};
+
+/// A replica of a partition, or a coordinator in a gateway: anything with an address that reacts to inputs.
+pub trait Protocol: Sized {
+    /// What instances of this protocol say to one another.
+    type Message: Wire;
+    /// What it can be reminded of; one deadline each.
+    type Timer: Copy + Ord + std::fmt::Debug;
+    /// What it writes to the log, borrowed where the caller has it.
+    type Record<'a>: Encode;
+
+    /// Reacts to a batch of inputs and leaves it empty; never blocks, never fails. A step takes at most about a
+    /// millisecond, one large write apart (Corrections 87).
+    fn step(
+        &mut self,
+        now: Now,
+        batch: &mut Vec<Input<'_, Self>>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Self>,
+    );
+
+    /// Appends the next piece of the state, some tens of kilobytes, to `chunk`; returns where to go on, or `None`
+    /// when all has been said. `cursor` 0 starts. Taken beside traffic: a piece may hold effects logged after the
+    /// checkpoint began, so recovery applies a log record only to what is older than it.
+    fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64>;
+
+    /// The log has taken every record persisted so far: what was kept to take them back may go.
+    fn logged(&mut self) {}
+
+    /// The log refused what was persisted since the last `logged`: that never happened. Undoes it and refuses
+    /// writes until `log_healed`. Returns false if the protocol cannot; then the process must end.
+    #[must_use]
+    fn log_failed(&mut self) -> bool {
+        false
+    }
+
+    /// The log takes records again.
+    fn log_healed(&mut self) {}
+}
+
+/// A record that can be encoded.
+pub trait Encode {
+    /// Appends the binary form.
+    fn encode(&self, out: &mut Vec<u8>);
+}
+
+impl<T: Wire> Encode for T {
+    fn encode(&self, out: &mut Vec<u8>) {
+        Wire::encode(self, out);
+    }
+}
+
+/// The two times a step may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// May be skewed and may jump.
+    pub wall: WallTime,
+    /// Never goes back; for timers.
+    pub instant: Instant,
+}
+
+/// Something a protocol reacts to.
+#[derive(Debug)]
+pub enum Input<'a, P: Protocol> {
+    /// A piece of the latest checkpoint; all of them come before the log.
+    Snapshot(&'a [u8]),
+    /// A record of the log after the checkpoint's beginning, in order.
+    Recover(&'a [u8]),
+    /// Recovery is over; sent at every start, also when there was nothing to recover.
+    Recovered {
+        /// False when records this instance had relied on may be missing: it must learn them from its peers
+        /// before it votes, stamps or serves (Corrections 67).
+        complete: bool,
+    },
+    /// A message, from a peer's [`Outputs::send`] (perhaps again) or [`Outputs::stream`] (in order, once).
+    Message {
+        /// Who sent it, in which life.
+        from: NodeId,
+        /// What it said.
+        message: P::Message,
+    },
+    /// A stream peer began a life unknown so far: what was streamed to it and not acknowledged is gone, and
+    /// streaming starts anew. Also said once about every peer before its first message.
+    PeerStarted {
+        /// The peer in its new life.
+        peer: NodeId,
+    },
+    /// A gateway's request.
+    Request {
+        /// Names the reply.
+        id: RequestId,
+        /// What to do.
+        request: Request<'a>,
+    },
+    /// A timer's deadline has come; it is disarmed.
+    Timer(P::Timer),
+}
+
+/// How durable a record must be before what follows it may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Durability {
+    /// Not at all: `none`.
+    Volatile,
+    /// Handed to the kernel: `everysec`.
+    Written,
+    /// Synced: `always`.
+    Synced,
+}
+
+/// Finds the sink of a reply. Implemented by whoever asked.
+pub trait Replies {
+    /// Where the reply to `id` goes; the whole reply is written before the step ends.
+    fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink;
+}
+
+/// A message on its way out, held behind the gate of its step.
+#[derive(Debug)]
+pub(crate) enum Outgoing<M> {
+    Datagram { to: Address, message: M },
+    Stream { to: Address, message: M },
+}
+
+/// What a step brings about.
+pub struct Outputs<'o, P: Protocol> {
+    pub(crate) records: &'o mut Vec<u8>,
+    pub(crate) strongest: &'o mut Option<Durability>,
+    pub(crate) gated: &'o mut Vec<Outgoing<P::Message>>,
+    pub(crate) ungated: &'o mut Vec<(Address, P::Message)>,
+    pub(crate) timers: &'o mut Timers<P::Timer>,
+    pub(crate) replies: &'o mut dyn Replies,
+}
+
+impl<P: Protocol> Outputs<'_, P> {
+    /// Writes a record to the log, encoded at once, after all records before it.
+    #[inline]
+    pub fn persist(&mut self, record: &P::Record<'_>, class: Durability) {
+        let start = self.records.len();
+        self.records.extend_from_slice(&[0; 4]);
+        record.encode(self.records);
+        let len = (self.records.len() - start - 4) as u32;
+        self.records[start..start + 4].copy_from_slice(&len.to_le_bytes());
+        if *self.strongest < Some(class) {
+            *self.strongest = Some(class);
+        }
+    }
+
+    /// Sends a message once everything persisted before is durable. It may be lost, repeated and reordered.
+    pub fn send(&mut self, to: Address, message: P::Message) {
+        self.gated.push(Outgoing::Datagram { to, message });
+    }
+
+    /// Appends a message to the one stream to this peer: once everything persisted before is durable, in order,
+    /// exactly once while both live.
+    pub fn stream(&mut self, to: Address, message: P::Message) {
+        self.gated.push(Outgoing::Stream { to, message });
+    }
+
+    /// Sends a message at once: only for what vouches for nothing.
+    pub fn send_now(&mut self, to: Address, message: P::Message) {
+        self.ungated.push((to, message));
+    }
+
+    /// The sink of a reply, which leaves once everything persisted before is durable.
+    #[inline]
+    pub fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
+        self.replies.reply(id)
+    }
+
+    /// Sets the timer's only deadline.
+    pub fn arm(&mut self, timer: P::Timer, at: Instant) {
+        self.timers.arm(timer, at);
+    }
+
+    /// Clears the timer's deadline.
+    pub fn disarm(&mut self, timer: P::Timer) {
+        self.timers.disarm(timer);
+    }
+}

@@ -1,0 +1,36 @@
+//! The durability gate: which log groups must be how durable before an output may leave.
+
+/// How far a log is durable, in group numbers; everything up to and including the number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Durable {
+    /// Handed to the kernel: survives the death of the process.
+    pub written: u64,
+    /// Synced: survives the loss of power.
+    pub synced: u64,
+}
+
+/// The groups that must be durable before an output may leave; 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    /// Up to here the log must be written.
+    pub written: u64,
+    /// Up to here the log must be synced.
+    pub synced: u64,
+}
+
+impl Gate {
+    /// Nothing to wait for.
+    pub const OPEN: Gate = Gate { written: 0, synced: 0 };
+
+    /// True when everything it waits for is durable.
+    #[inline]
+    pub fn is_open(self, durable: Durable) -> bool {
+        self.written <= durable.written && self.synced <= durable.synced
+    }
+
+    /// Waits for both.
+    #[inline]
+    pub fn and(self, other: Gate) -> Gate {
+        Gate { written: self.written.max(other.written), synced: self.synced.max(other.synced) }
+    }
+}

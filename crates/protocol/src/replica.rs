@@ -1,0 +1,263 @@
+//! A protocol instance with its timers, its streams and its durability gate; pure, and owned by either driver.
+
+use crate::contract::{Input, Now, Outgoing, Outputs, Protocol, Replies};
+use crate::gate::{Durable, Gate};
+use crate::stream::{Arrival, Frame, Streams};
+use crate::timers::Timers;
+use std::collections::VecDeque;
+use types::{Address, Instant, Malformed, NodeId, Reader, Rng, Wire};
+
+/// What travels between two replicas.
+#[derive(Debug)]
+pub enum Packet<P: Protocol> {
+    /// A message that may be lost, repeated and reordered.
+    Datagram(P::Message),
+    /// A frame of the stream between the two.
+    Frame(Frame),
+}
+
+impl<P: Protocol> Wire for Packet<P> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Packet::Datagram(message) => {
+                out.push(0);
+                message.encode(out);
+            }
+            Packet::Frame(frame) => {
+                out.push(1);
+                frame.encode(out);
+            }
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match input.byte()? {
+            0 => Ok(Packet::Datagram(P::Message::decode(input)?)),
+            1 => Ok(Packet::Frame(Frame::decode(input)?)),
+            _ => Err(Malformed("packet tag")),
+        }
+    }
+}
+
+/// A held output: it leaves when its gate is open, after everything held before it.
+#[derive(Debug)]
+enum Held<M> {
+    Message(Outgoing<M>),
+    Frame(Address, Frame),
+}
+
+/// See the crate's documentation for what a driver owes it.
+#[derive(Debug)]
+pub struct Replica<P: Protocol> {
+    node: NodeId,
+    protocol: P,
+    timers: Timers<P::Timer>,
+    streams: Streams,
+    /// Records of steps since the last `appended`.
+    records: Vec<u8>,
+    strongest: Option<crate::Durability>,
+    /// Outputs of steps whose records have no group number yet.
+    fresh: Vec<Outgoing<P::Message>>,
+    fresh_frames: Vec<(Address, Frame)>,
+    held: VecDeque<(Gate, Held<P::Message>)>,
+    gate: Gate,
+    packets: Vec<(Address, Packet<P>)>,
+    ungated: Vec<(Address, P::Message)>,
+    #[cfg(feature = "mutants")]
+    skip_gate: bool,
+}
+
+impl<P: Protocol> Replica<P> {
+    /// A replica at this address in this life. Its first inputs are those of recovery.
+    pub fn new(node: NodeId, protocol: P) -> Self {
+        Replica {
+            node,
+            protocol,
+            timers: Timers::new(),
+            streams: Streams::default(),
+            records: Vec::new(),
+            strongest: None,
+            fresh: Vec::new(),
+            fresh_frames: Vec::new(),
+            held: VecDeque::new(),
+            gate: Gate::OPEN,
+            packets: Vec::new(),
+            ungated: Vec::new(),
+            #[cfg(feature = "mutants")]
+            skip_gate: false,
+        }
+    }
+
+    /// Its address and life.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The protocol, to look at.
+    pub fn protocol(&self) -> &P {
+        &self.protocol
+    }
+
+    /// The protocol, for what is not a step: checkpoints and the log's own news.
+    pub fn protocol_mut(&mut self) -> &mut P {
+        &mut self.protocol
+    }
+
+    /// Reacts to a batch of inputs and leaves it empty.
+    #[inline]
+    pub fn step(
+        &mut self,
+        now: Now,
+        batch: &mut Vec<Input<'_, P>>,
+        random: &mut Rng,
+        replies: &mut dyn Replies,
+    ) {
+        let mut out = Outputs {
+            records: &mut self.records,
+            strongest: &mut self.strongest,
+            gated: &mut self.fresh,
+            ungated: &mut self.ungated,
+            timers: &mut self.timers,
+            replies,
+        };
+        self.protocol.step(now, batch, random, &mut out);
+        debug_assert!(batch.is_empty(), "a step consumes its batch");
+        if !self.ungated.is_empty() {
+            self.packets.extend(self.ungated.drain(..).map(|(to, message)| (to, Packet::Datagram(message))));
+        }
+    }
+
+    /// Takes a packet: a datagram becomes an input, a frame becomes as many as it completes. A malformed stream
+    /// message is an error of the peer's software: the caller reports it and drops the packet.
+    pub fn receive(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        packet: Packet<P>,
+        random: &mut Rng,
+        replies: &mut dyn Replies,
+    ) -> Result<(), Malformed> {
+        let mut batch: Vec<Input<'_, P>> = Vec::new();
+        let mut outcome = Ok(());
+        match packet {
+            Packet::Datagram(message) => batch.push(Input::Message { from, message }),
+            Packet::Frame(frame) => {
+                let mut arrivals = Vec::new();
+                let packets = &mut self.packets;
+                outcome = self.streams.receive::<P>(
+                    from,
+                    frame,
+                    self.node.incarnation,
+                    now.instant,
+                    &mut arrivals,
+                    packets,
+                );
+                batch.extend(arrivals.into_iter().map(|arrival| match arrival {
+                    Arrival::Started(peer) => Input::PeerStarted { peer },
+                    Arrival::Message(from, message) => Input::Message { from, message },
+                }));
+            }
+        }
+        if !batch.is_empty() {
+            self.step(now, &mut batch, random, replies);
+        }
+        self.streams.acknowledgements(|to, frame| self.fresh_frames.push((to, frame)));
+        outcome
+    }
+
+    /// Fires every timer whose deadline has come and sends again what has waited too long.
+    pub fn fire(&mut self, now: Now, random: &mut Rng, replies: &mut dyn Replies) {
+        let mut batch = Vec::new();
+        while let Some(timer) = self.timers.pop(now.instant) {
+            batch.push(Input::Timer(timer));
+        }
+        if !batch.is_empty() {
+            self.step(now, &mut batch, random, replies);
+        }
+        self.streams.resend(now.instant, &mut self.packets);
+    }
+
+    /// When `fire` is due next.
+    pub fn deadline(&self) -> Option<Instant> {
+        [self.timers.next(), self.streams.deadline()].into_iter().flatten().min()
+    }
+
+    /// The records persisted since the last `appended`, each with its length (four bytes, little-endian) before
+    /// it. The driver puts all of them into one group of its log.
+    pub fn records(&self) -> &[u8] {
+        &self.records
+    }
+
+    /// The records are in the log's group with this number; what the steps sent is now held behind it.
+    pub fn appended(&mut self, group: u64) {
+        match self.strongest.take() {
+            Some(crate::Durability::Synced) => {
+                self.gate = self.gate.and(Gate { written: group, synced: group })
+            }
+            Some(crate::Durability::Written) => self.gate = self.gate.and(Gate { written: group, synced: 0 }),
+            Some(crate::Durability::Volatile) | None => {}
+        }
+        self.records.clear();
+    }
+
+    /// What replies of the last step wait for.
+    #[inline]
+    pub fn gate(&self) -> Gate {
+        self.gate
+    }
+
+    /// Moves fresh outputs behind the gate, and releases what waits behind an open one. Called after `appended`
+    /// and whenever the log became more durable.
+    pub fn release(&mut self, now: Instant, durable: Durable) {
+        debug_assert!(self.records.is_empty(), "records are appended before outputs are released");
+        if self.gate.is_open(durable) {
+            self.gate = Gate::OPEN;
+        }
+        let gate = self.effective_gate();
+        self.held.extend(self.fresh.drain(..).map(|outgoing| (gate, Held::Message(outgoing))));
+        self.held.extend(self.fresh_frames.drain(..).map(|(to, frame)| (gate, Held::Frame(to, frame))));
+        while self.held.front().is_some_and(|(gate, _)| gate.is_open(durable)) {
+            match self.held.pop_front() {
+                Some((_, Held::Message(Outgoing::Datagram { to, message }))) => {
+                    self.packets.push((to, Packet::Datagram(message)));
+                }
+                Some((_, Held::Message(Outgoing::Stream { to, message }))) => {
+                    self.streams.push::<P>(to, &message, now, &mut self.packets);
+                }
+                Some((_, Held::Frame(to, frame))) => self.packets.push((to, Packet::Frame(frame))),
+                None => {}
+            }
+        }
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    fn effective_gate(&self) -> Gate {
+        self.gate
+    }
+
+    #[cfg(feature = "mutants")]
+    fn effective_gate(&self) -> Gate {
+        if self.skip_gate { Gate::OPEN } else { self.gate }
+    }
+
+    /// A mutant that the simulator must catch: messages do not wait for the log.
+    #[cfg(feature = "mutants")]
+    pub fn skip_gate(&mut self) {
+        self.skip_gate = true;
+    }
+
+    /// Takes the packets that may leave now.
+    pub fn packets(&mut self) -> impl Iterator<Item = (Address, Packet<P>)> + '_ {
+        self.packets.drain(..)
+    }
+
+    /// True when packets wait to be taken.
+    pub fn has_packets(&self) -> bool {
+        !self.packets.is_empty()
+    }
+
+    /// How many stream messages this peer has not acknowledged.
+    pub fn unacknowledged(&self, peer: Address) -> usize {
+        self.streams.unacknowledged(peer)
+    }
+}

@@ -1,0 +1,123 @@
+//! What a gateway asks of a keyspace, whatever its model.
+
+use datatypes::Operation;
+use types::{KeyHash, SessionId};
+
+/// An operation on a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyedOperation<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its hash, computed once per command.
+    pub hash: KeyHash,
+    /// What to do.
+    pub operation: Operation<'a>,
+    /// True when the result is not to be observed (`BLIND`): the reply is `OK` whatever the result, and the
+    /// invocation commutes wherever its effect does.
+    pub blind: bool,
+}
+
+/// One step of a transaction: an operation on a key, or one on the whole keyspace.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step<'a> {
+    /// On a key; the operation's own reply.
+    Key(KeyedOperation<'a>),
+    /// How many keys there are: an integer.
+    Count,
+    /// Removes every key: `OK`.
+    Flush,
+    /// Visits a piece of the keyspace: an array of the next cursor (an integer, 0 at the end) and an array of keys.
+    /// A key present during a whole iteration is visited at least once.
+    Scan {
+        /// 0 to begin, then what the last piece returned.
+        cursor: u64,
+        /// About how many keys to visit.
+        count: u32,
+    },
+}
+
+/// A request. Its reply is written in one step of the protocol: one value per step of the transaction, in order,
+/// without a container around them; or one error in place of all, and then nothing happened (unless the error is
+/// `UNKNOWNOUTCOME`). An operation's own error (`WRONGTYPE`) stands in its place and stops nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request<'a> {
+    /// One operation as a transaction of its own.
+    One {
+        /// The asking session.
+        session: SessionId,
+        /// The operation.
+        operation: KeyedOperation<'a>,
+    },
+    /// Several steps as one transaction, known in advance; none needs another's result, later ones see the
+    /// effects of earlier ones.
+    Many {
+        /// The asking session.
+        session: SessionId,
+        /// The steps, evaluated in order.
+        steps: &'a [Step<'a>],
+        /// True if a change to a key that the session watches since `Watch` must stop it: then the reply is one
+        /// null array and nothing happens. The watches are gone afterwards, whatever the outcome.
+        watched: bool,
+    },
+    /// Watches keys: any change to one, until the session's next `watched` transaction or `Unwatch`, stops that
+    /// transaction. Replies `OK`.
+    Watch {
+        /// The asking session.
+        session: SessionId,
+        /// The keys with their hashes.
+        keys: &'a [(&'a [u8], KeyHash)],
+    },
+    /// Forgets the watches: `OK`.
+    Unwatch {
+        /// The asking session.
+        session: SessionId,
+    },
+    /// Opens an interactive transaction; a session has at most one. Replies `OK`.
+    Begin {
+        /// The asking session.
+        session: SessionId,
+        /// No operation will have an effect.
+        read_only: bool,
+        /// See `Many`: a touched watch makes `Commit` reply a null array.
+        watched: bool,
+    },
+    /// Evaluates steps inside the session's open transaction, where reads see its own effects.
+    Operate {
+        /// The asking session.
+        session: SessionId,
+        /// The steps, evaluated in order.
+        steps: &'a [Step<'a>],
+    },
+    /// Commits the open transaction: `OK`, or `CONFLICT` naming the key.
+    Commit {
+        /// The asking session.
+        session: SessionId,
+    },
+    /// Gives the open transaction up: `OK`.
+    Abort {
+        /// The asking session.
+        session: SessionId,
+    },
+    /// The session is over: its open transaction and its watches are given up. No reply.
+    Close {
+        /// The session.
+        session: SessionId,
+    },
+}
+
+impl Request<'_> {
+    /// The asking session.
+    pub fn session(&self) -> SessionId {
+        match self {
+            Request::One { session, .. }
+            | Request::Many { session, .. }
+            | Request::Watch { session, .. }
+            | Request::Unwatch { session }
+            | Request::Begin { session, .. }
+            | Request::Operate { session, .. }
+            | Request::Commit { session }
+            | Request::Abort { session }
+            | Request::Close { session } => *session,
+        }
+    }
+}

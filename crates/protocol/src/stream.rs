@@ -1,0 +1,246 @@
+//! Sequenced streams: to one peer, in order, exactly once while both ends live, over a network that loses,
+//! repeats and reorders.
+//!
+//! A frame names both ends' incarnations. Frames to an unknown or an earlier life are answered by `Hello`, which
+//! tells the present one; a stream to a new life starts at number 0, and the protocol is told, because only it
+//! knows what the peer lacks. Acknowledgements are cumulative and leave behind the receiver's gate, so that what
+//! was acknowledged is durable there.
+
+use crate::contract::Protocol;
+use crate::replica::Packet;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use types::{Address, Incarnation, Instant, Malformed, NodeId, Reader, Wire};
+
+/// After how long without an acknowledgement frames are sent again.
+const RESEND_AFTER: Duration = Duration::from_millis(200);
+/// How many unacknowledged frames are sent again at a time.
+const RESEND_WINDOW: usize = 256;
+/// How many frames ahead of the expected one a receiver keeps.
+const REORDER_WINDOW: u64 = 4096;
+
+/// One stream message between two instances.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// "This is my life; which is yours?" Answered by `Welcome`.
+    Hello,
+    /// The answer to `Hello` and to frames meant for another life.
+    Welcome,
+    /// The message with this number, for this life of the receiver.
+    Data {
+        /// The receiver's incarnation that the stream is for.
+        to_life: Incarnation,
+        /// Counts from 0.
+        number: u64,
+        /// The message's binary form.
+        message: Box<[u8]>,
+    },
+    /// Every message below `expected` is processed and durable.
+    Ack {
+        /// The receiver's, to whom this goes back.
+        to_life: Incarnation,
+        /// The next number expected.
+        expected: u64,
+    },
+}
+types::wire_enum!(Frame {
+    0 => Hello,
+    1 => Welcome,
+    2 => Data { to_life, number, message },
+    3 => Ack { to_life, expected },
+});
+
+/// The sending half.
+#[derive(Debug, Default)]
+struct Sender {
+    /// The number of the first frame in `unacknowledged`.
+    first: u64,
+    unacknowledged: VecDeque<Box<[u8]>>,
+    resend_at: Option<Instant>,
+}
+
+/// The receiving half.
+#[derive(Debug, Default)]
+struct Receiver {
+    expected: u64,
+    early: BTreeMap<u64, Box<[u8]>>,
+    acknowledge: bool,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    life: Option<Incarnation>,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+/// What arrived from a peer and is to be handed to the protocol, in order.
+#[derive(Debug)]
+pub(crate) enum Arrival<M> {
+    Started(NodeId),
+    Message(NodeId, M),
+}
+
+/// All streams of one replica.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    peers: BTreeMap<Address, Peer>,
+}
+
+impl Streams {
+    /// Appends a message to the stream to `to`; its first transmission goes to `packets` at once if the peer's
+    /// life is known, else after the answer to a `Hello`.
+    pub(crate) fn push<P: Protocol>(
+        &mut self,
+        to: Address,
+        message: &P::Message,
+        now: Instant,
+        packets: &mut Vec<(Address, Packet<P>)>,
+    ) {
+        let peer = self.peers.entry(to).or_default();
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        let number = peer.sender.first + peer.sender.unacknowledged.len() as u64;
+        peer.sender.unacknowledged.push_back(bytes.into());
+        peer.sender.resend_at.get_or_insert(now + RESEND_AFTER);
+        match peer.life {
+            Some(to_life) => {
+                let message = peer.sender.unacknowledged[(number - peer.sender.first) as usize].clone();
+                packets.push((to, Packet::Frame(Frame::Data { to_life, number, message })));
+            }
+            None if number == 0 => packets.push((to, Packet::Frame(Frame::Hello))),
+            None => {}
+        }
+    }
+
+    /// Takes a frame; `mine` is this replica's life.
+    pub(crate) fn receive<P: Protocol>(
+        &mut self,
+        from: NodeId,
+        frame: Frame,
+        mine: Incarnation,
+        now: Instant,
+        arrivals: &mut Vec<Arrival<P::Message>>,
+        packets: &mut Vec<(Address, Packet<P>)>,
+    ) -> Result<(), Malformed> {
+        let address = from.address();
+        let peer = self.peers.entry(address).or_default();
+        if peer.life > Some(from.incarnation) {
+            return Ok(());
+        }
+        if peer.life != Some(from.incarnation) {
+            peer.restart(from, now, arrivals, packets);
+        }
+        match frame {
+            Frame::Hello => packets.push((address, Packet::Frame(Frame::Welcome))),
+            Frame::Welcome => {}
+            Frame::Data { to_life, .. } | Frame::Ack { to_life, .. } if to_life != mine => {
+                packets.push((address, Packet::Frame(Frame::Welcome)));
+            }
+            Frame::Data { number, message, .. } => {
+                peer.receiver.take::<P>(from, number, message, arrivals)?
+            }
+            Frame::Ack { expected, .. } => peer.sender.acknowledged(expected, now),
+        }
+        Ok(())
+    }
+
+    /// Appends the acknowledgements due; the caller holds them behind the gate.
+    pub(crate) fn acknowledgements(&mut self, mut each: impl FnMut(Address, Frame)) {
+        for (address, peer) in &mut self.peers {
+            if let (true, Some(to_life)) = (std::mem::take(&mut peer.receiver.acknowledge), peer.life) {
+                each(*address, Frame::Ack { to_life, expected: peer.receiver.expected });
+            }
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.peers.values().filter_map(|peer| peer.sender.resend_at).min()
+    }
+
+    /// Sends again what has waited too long for its acknowledgement.
+    pub(crate) fn resend<P: Protocol>(&mut self, now: Instant, packets: &mut Vec<(Address, Packet<P>)>) {
+        for (address, peer) in &mut self.peers {
+            if peer.sender.resend_at.is_none_or(|at| at > now) {
+                continue;
+            }
+            match peer.life {
+                Some(life) => peer.sender.send_all(*address, life, now, packets),
+                None => {
+                    peer.sender.resend_at = Some(now + RESEND_AFTER);
+                    packets.push((*address, Packet::Frame(Frame::Hello)));
+                }
+            }
+        }
+    }
+
+    /// How many messages wait for an acknowledgement of this peer.
+    pub(crate) fn unacknowledged(&self, peer: Address) -> usize {
+        self.peers.get(&peer).map_or(0, |peer| peer.sender.unacknowledged.len())
+    }
+}
+
+impl Peer {
+    /// The peer is in a new life. What was queued before its first life was known is kept and sent; what was
+    /// meant for an earlier life is gone.
+    fn restart<P: Protocol>(
+        &mut self,
+        from: NodeId,
+        now: Instant,
+        arrivals: &mut Vec<Arrival<P::Message>>,
+        packets: &mut Vec<(Address, Packet<P>)>,
+    ) {
+        if self.life.is_some() {
+            self.sender = Sender::default();
+        }
+        self.receiver = Receiver::default();
+        self.life = Some(from.incarnation);
+        arrivals.push(Arrival::Started(from));
+        self.sender.send_all(from.address(), from.incarnation, now, packets);
+    }
+}
+
+impl Sender {
+    fn send_all<P: Protocol>(
+        &mut self,
+        to: Address,
+        to_life: Incarnation,
+        now: Instant,
+        packets: &mut Vec<(Address, Packet<P>)>,
+    ) {
+        self.resend_at = (!self.unacknowledged.is_empty()).then(|| now + RESEND_AFTER);
+        for (number, message) in (self.first..).zip(self.unacknowledged.iter().take(RESEND_WINDOW)) {
+            packets.push((to, Packet::Frame(Frame::Data { to_life, number, message: message.clone() })));
+        }
+    }
+
+    fn acknowledged(&mut self, expected: u64, now: Instant) {
+        let done = expected.saturating_sub(self.first).min(self.unacknowledged.len() as u64);
+        self.unacknowledged.drain(..done as usize);
+        self.first += done;
+        if done > 0 {
+            self.resend_at = (!self.unacknowledged.is_empty()).then(|| now + RESEND_AFTER);
+        }
+    }
+}
+
+impl Receiver {
+    fn take<P: Protocol>(
+        &mut self,
+        from: NodeId,
+        number: u64,
+        message: Box<[u8]>,
+        arrivals: &mut Vec<Arrival<P::Message>>,
+    ) -> Result<(), Malformed> {
+        self.acknowledge = true;
+        if number < self.expected || number > self.expected + REORDER_WINDOW {
+            return Ok(());
+        }
+        self.early.insert(number, message);
+        while let Some(message) = self.early.remove(&self.expected) {
+            self.expected += 1;
+            arrivals.push(Arrival::Message(from, P::Message::decode(&mut Reader::new(&message))?));
+        }
+        Ok(())
+    }
+}
