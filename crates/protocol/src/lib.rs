@@ -30,6 +30,7 @@
 //! in order, once. Sent any other way, a stable time overtakes the write it vouches for and readers see torn
 //! snapshots. Other messages ([`Outputs::send`]) are gated too, and may be lost, repeated and reordered.
 
+mod claim;
 mod contract;
 mod gate;
 mod replica;
@@ -37,6 +38,7 @@ mod request;
 mod stream;
 mod timers;
 
+pub use claim::{Claim, CommitStamp, SnapshotClaim};
 pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies};
 pub use gate::{Durable, Gate};
 pub use replica::{Packet, Replica};

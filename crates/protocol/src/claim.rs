@@ -1,0 +1,42 @@
+//! What a coordinator claims about a transaction it decided, for checkers: which order it took, what it could see,
+//! what it changed. A white-box checker replays the claims and compares every result that clients saw.
+
+use types::{RegionId, SessionId, Timestamp, TransactionId};
+
+/// The claim about one decided transaction. Collected only when a coordinator is asked to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The session that ran it.
+    pub session: SessionId,
+    /// Its id.
+    pub transaction: TransactionId,
+    /// Its place in the commit order; `None` if it aborted, or changed nothing and took no place.
+    pub commit: Option<CommitStamp>,
+    /// What it could see; `None` for a strict one, which saw everything before its place.
+    pub snapshot: Option<SnapshotClaim>,
+    /// Keys and the binary forms of the effects committed on them, in the order of application.
+    pub effects: Vec<(Box<[u8]>, Box<[u8]>)>,
+}
+
+/// A place in a commit order: compared by `at`, then by the transaction's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommitStamp {
+    /// The commit timestamp.
+    pub at: Timestamp,
+    /// Wren's remote dependency time; `ZERO` elsewhere.
+    pub depends_on: Timestamp,
+    /// Where it committed.
+    pub region: RegionId,
+}
+
+/// What a causal transaction could see: everything up to `local` from its own region, up to `remote` from others,
+/// and its session's own writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotClaim {
+    /// The region it ran in.
+    pub region: RegionId,
+    /// Wren's local snapshot time.
+    pub local: Timestamp,
+    /// Wren's remote snapshot time.
+    pub remote: Timestamp,
+}
