@@ -71,7 +71,9 @@ fn install_packages(workspace: &Workspace) -> Result<()> {
         run(workspace.command("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
     };
     let had_server = is_installed("redis-server");
-    apt(&["update", "-q"])?;
+    if let Err(error) = apt(&["update", "-q"]) {
+        println!("{error:#}; trying with the package lists at hand");
+    }
     apt(&[&["install", "-y", "-q", "--no-install-recommends"], &*PACKAGES.split(' ').collect::<Vec<_>>()]
         .concat())?;
     if !had_server {

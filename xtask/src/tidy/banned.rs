@@ -3,17 +3,26 @@
 use super::Finding;
 use super::source::{Source, find_words, line_of};
 
-/// Banned in code, spaces between tokens left out.
+/// Banned in code.
 const CODE: &[(&str, &str)] = &[
     ("todo!(", "finish it or leave it out"),
     ("unimplemented!(", "finish it or leave it out"),
     ("dbg!(", "remove it"),
     ("#[ignore", "a test that does not run shows nothing; repair or remove it"),
-    ("allow(dead_code)", "remove the dead code"),
-    ("allow(unused)", "remove what is unused"),
-    ("allow(clippy::too_many", "split the function or name its arguments in a struct"),
-    ("allow(missing_docs)", "write the documentation"),
 ];
+
+/// Lints that nobody may silence, by the beginning of their names.
+const LINTS: &[(&str, &str)] = &[
+    ("dead_code", "remove the dead code"),
+    ("unused", "remove what is unused"),
+    ("missing_docs", "write the documentation"),
+    ("warnings", "name the lint, with a reason"),
+    ("clippy::all", "name the lint, with a reason"),
+    ("clippy::too_many", "split the function, or name its arguments in a struct"),
+];
+
+/// The lints behind the purity of a crate: an exception says why the result does not depend on it.
+const REASONED_LINTS: &str = "clippy::disallowed";
 
 /// Banned as whole words in comments.
 const COMMENTS: &[(&str, &str)] = &[
@@ -23,18 +32,37 @@ const COMMENTS: &[(&str, &str)] = &[
 
 /// Finds banned text.
 pub fn check(source: &Source<'_>) -> Vec<Finding> {
-    let in_code = CODE.iter().flat_map(|&(text, advice)| {
-        source.code.match_indices(text).map(move |(offset, _)| (offset, text, advice))
-    });
-    let in_comments = COMMENTS.iter().flat_map(|&(text, advice)| {
-        find_words(&source.comments, text).map(move |offset| (offset, text, advice))
-    });
-    in_code
-        .chain(in_comments)
-        .map(|(offset, text, advice)| {
-            Finding::error(source.path, line_of(source.text, offset), format!("`{text}`: {advice}"))
-        })
+    let mut found = Vec::new();
+    for (text, advice) in CODE {
+        found.extend(source.code.match_indices(text).map(|(at, _)| (at, format!("`{text}`: {advice}"))));
+    }
+    for (text, advice) in COMMENTS {
+        found.extend(find_words(&source.comments, text).map(|at| (at, format!("`{text}`: {advice}"))));
+    }
+    found.extend(silenced_lints(&source.code));
+    found
+        .into_iter()
+        .map(|(offset, message)| Finding::error(source.path, line_of(source.text, offset), message))
         .collect()
+}
+
+/// Finds lists such as `allow(a, b)` that silence what must not be silenced.
+fn silenced_lints(code: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for start in ["allow", "expect"].iter().flat_map(|word| find_words(code, word)) {
+        let Some((_, rest)) = code[start..].split_once('(') else { continue };
+        // A call such as `.expect("...")` has no list of lints: its argument is blank.
+        let list = rest.split(')').next().unwrap_or_default();
+        let has_reason = list.contains("reason =");
+        for lint in list.split(',').map(str::trim) {
+            if let Some((_, advice)) = LINTS.iter().find(|(banned, _)| lint.starts_with(banned)) {
+                found.push((start, format!("`{lint}` is silenced: {advice}")));
+            } else if lint.starts_with(REASONED_LINTS) && !has_reason {
+                found.push((start, format!("`{lint}` is silenced without a `reason = \"...\"`")));
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -48,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_and_silenced_code_is_found_with_its_line() {
+    fn unfinished_code_is_found_with_its_line() {
         for (text, _) in CODE {
             let findings = check_text(&format!("fn a() {{}}\n{text}\n"));
             assert_eq!(findings.len(), 1, "{text}");
@@ -59,7 +87,22 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_in_strings_and_prose_are_no_code() {
+    fn a_silenced_lint_is_found_anywhere_in_the_list() {
+        for (lint, _) in LINTS {
+            assert_eq!(check_text(&format!("#[allow({lint})]")).len(), 1, "{lint}");
+            assert_eq!(check_text(&format!("#![expect(a, {lint}_more, b)]")).len(), 1, "{lint}");
+        }
+    }
+
+    #[test]
+    fn an_exception_to_purity_needs_a_reason() {
+        assert_eq!(check_text("#[expect(clippy::disallowed_methods)]").len(), 1);
+        assert_eq!(check_text("#[expect(clippy::disallowed_methods, reason = \"sorted below\")]"), []);
+    }
+
+    #[test]
+    fn the_same_words_in_strings_calls_and_prose_are_no_code() {
         assert_eq!(check_text("// no todo!() here\nlet a = \"FIXME dbg!(1)\";\n"), []);
+        assert_eq!(check_text("map.get(a).expect(\"unused\");\n"), []);
     }
 }
