@@ -1,1 +1,11 @@
-//! (skeleton)
+//! The stored state of a partition: an index from keys to records.
+//!
+//! This crate never opens a socket or a file, starts a thread, reads a clock or draws entropy; what depends on
+//! hash order ([`Table::iter`], [`Table::scan`]) depends on nothing else than the keys, their order of insertion
+//! and the deployment's hash seed.
+
+mod compact_key;
+mod table;
+
+pub use compact_key::CompactKey;
+pub use table::{Drained, Keyed, Table};
