@@ -1,5 +1,6 @@
 //! An owned key in 24 bytes.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
 
@@ -64,6 +65,19 @@ impl PartialEq for CompactKey {
 
 impl Eq for CompactKey {}
 
+impl PartialOrd for CompactKey {
+    fn partial_cmp(&self, other: &CompactKey) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for CompactKey {
+    /// The order of the bytes, wherever they lie.
+    fn cmp(&self, other: &CompactKey) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
 impl fmt::Debug for CompactKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.escape_ascii())
@@ -89,6 +103,13 @@ mod tests {
             assert_eq!(key.clone(), key);
             assert_eq!(key.heap_bytes(), if length > 22 { length } else { 0 });
         }
+    }
+
+    #[test]
+    fn keys_are_ordered_by_their_bytes() {
+        let long = CompactKey::new(&[b'b'; 30]);
+        assert!(CompactKey::new(b"a") < long && long < CompactKey::new(b"c"));
+        assert!(CompactKey::new(b"b") < long && CompactKey::new(b"") < CompactKey::new(b"\0"));
     }
 
     #[test]
