@@ -306,7 +306,7 @@ impl<S: Stamp> Store<S> {
 
     /// Up to `limit` keys whose deadline has passed, earliest first. Whoever owns the store commits their deletion.
     pub fn expired(&self, now_millis: u64, limit: usize) -> impl Iterator<Item = &[u8]> {
-        self.deadlines.range(..=(now_millis, CompactKey::new(b""))).take(limit).map(|(_, key)| &**key)
+        self.deadlines.range(..(now_millis.saturating_add(1), CompactKey::new(b""))).take(limit).map(|(_, key)| &**key)
     }
 
     /// The earliest deadline of a key, in milliseconds since 1970.
