@@ -1,0 +1,51 @@
+//! The containers underneath the data types: maps, sets, lists and sorted sets of byte strings.
+//!
+//! Each container has a packed form for few and short elements, one buffer with about two bytes of overhead per
+//! element, and changes by itself to a form for many elements whose operations stay fast. It never changes back.
+//! Two containers are equal when they hold the same elements, whatever their forms.
+//!
+//! | container | packed form | form for many elements |
+//! |---|---|---|
+//! | [`PackedMap`] | fields and values in insertion order | record table |
+//! | [`PackedSet`] | sorted integers, or members in insertion order | record table |
+//! | [`ScoredTree`] | members in score order | record table and an order-statistic B+tree |
+//! | [`ChunkedList`] | one chunk | a deque of chunks of at most 8 KiB |
+//!
+//! A *record table* (`record_table`) numbers its records 0, 1, 2, ... without gaps, keeps their bytes in an arena
+//! of pages (`arena`) and finds them through a hash index that grows by linear hashing (`index`), so that no
+//! single insertion rehashes a large table. The numbering makes random choice exact, iteration a function of
+//! the operations alone, and a scan resumable: see [`PackedMap::scan`].
+//!
+//! `memory()` answers in constant time: the bytes on the heap, each allocation rounded up to the allocator's
+//! size class, without the container's own struct.
+
+mod arena;
+mod buffer;
+mod chunk;
+mod chunked_list;
+mod index;
+mod int_set;
+mod order_tree;
+mod packed_map;
+mod packed_scores;
+mod packed_set;
+mod record_table;
+mod scored_tree;
+mod tree_node;
+
+#[cfg(test)]
+mod tests;
+
+pub use chunked_list::{ChunkedList, Elements};
+pub use packed_map::{Entries, PackedMap};
+pub use packed_set::{Member, Members, PackedSet};
+pub use scored_tree::{Scored, ScoredTree};
+
+/// The most elements a packed map, set or sorted set holds.
+pub const PACKED_ENTRIES: usize = 128;
+
+/// The longest element, in bytes, that a packed map, set or sorted set holds.
+pub const PACKED_ELEMENT_BYTES: usize = 64;
+
+/// The most members a set of integers holds in its packed form.
+pub const PACKED_INTEGERS: usize = 512;
