@@ -23,7 +23,9 @@ pub struct HybridClock {
 
 impl HybridClock {
     /// A clock that has given nothing yet and accepts foreign timestamps up to `bound` ahead of the wall clock.
-    pub fn new(bound: Duration) -> Self { HybridClock { last: Timestamp::ZERO, bound } }
+    pub fn new(bound: Duration) -> Self {
+        HybridClock { last: Timestamp::ZERO, bound }
+    }
 
     /// A timestamp above every one given or observed before, and not below the wall time.
     #[inline]
@@ -40,7 +42,9 @@ impl HybridClock {
     }
 
     /// The greatest timestamp given or observed.
-    pub fn last(&self) -> Timestamp { self.last }
+    pub fn last(&self) -> Timestamp {
+        self.last
+    }
 
     /// Makes everything given from now on greater than `foreign`, unless that is too far ahead.
     pub fn observe(&mut self, foreign: Timestamp, wall: WallTime) -> Result<(), TooFarAhead> {
@@ -54,7 +58,9 @@ impl HybridClock {
 
     /// Makes everything given from now on greater than `own`, which this clock gave in an earlier life or which a
     /// quorum has accepted: not subject to the bound.
-    pub fn recover(&mut self, own: Timestamp) { self.last = self.last.max(own); }
+    pub fn recover(&mut self, own: Timestamp) {
+        self.last = self.last.max(own);
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,9 @@ struct Entry<S> {
 }
 
 impl<S> Entry<S> {
-    fn effect(&self) -> Option<Effect<'_>> { Effect::decode(&mut Reader::new(&self.effect)).ok() }
+    fn effect(&self) -> Option<Effect<'_>> {
+        Effect::decode(&mut Reader::new(&self.effect)).ok()
+    }
 
     fn apply(&mut self, cell: &mut Cell) {
         self.patch = match Effect::decode(&mut Reader::new(&self.effect)) {
@@ -32,11 +34,17 @@ pub(crate) struct History<S> {
 }
 
 impl<S: Copy + Ord> History<S> {
-    pub(crate) fn new() -> Self { History { entries: Vec::new() } }
+    pub(crate) fn new() -> Self {
+        History { entries: Vec::new() }
+    }
 
-    pub(crate) fn is_empty(&self) -> bool { self.entries.is_empty() }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
 
-    pub(crate) fn contains(&self, stamp: S) -> bool { self.entries.binary_search_by(|e| e.stamp.cmp(&stamp)).is_ok() }
+    pub(crate) fn contains(&self, stamp: S) -> bool {
+        self.entries.binary_search_by(|e| e.stamp.cmp(&stamp)).is_ok()
+    }
 
     /// Puts an effect into its place: what is later is undone, and redone on top. Several effects of one
     /// transaction share a stamp and keep their order of arrival.
@@ -71,11 +79,17 @@ impl<S: Copy + Ord> History<S> {
 
     /// Calls `read` with the state that consists of the visible effects, in stamp order, and then `own`.
     pub(crate) fn with_state<R>(
-        &mut self, cell: &mut Cell, visible: impl Fn(&S) -> bool, own: &[Effect<'_>], read: impl FnOnce(&Cell) -> R,
+        &mut self,
+        cell: &mut Cell,
+        visible: impl Fn(&S) -> bool,
+        own: &[Effect<'_>],
+        read: impl FnOnce(&Cell) -> R,
     ) -> R {
-        let hidden = self.entries.iter().position(|entry| !visible(&entry.stamp)).unwrap_or(self.entries.len());
+        let hidden =
+            self.entries.iter().position(|entry| !visible(&entry.stamp)).unwrap_or(self.entries.len());
         self.entries[hidden..].iter_mut().rev().for_each(|entry| exchange(cell, &mut entry.patch));
-        let later = self.entries[hidden..].iter().filter(|entry| visible(&entry.stamp)).filter_map(Entry::effect);
+        let later =
+            self.entries[hidden..].iter().filter(|entry| visible(&entry.stamp)).filter_map(Entry::effect);
         let mut patches: Vec<Patch> = later.map(|effect| apply::<true>(cell, &effect)).collect();
         patches.extend(own.iter().map(|effect| apply::<true>(cell, effect)));
         let answer = read(cell);
@@ -91,7 +105,8 @@ impl<S: Copy + Ord> History<S> {
 
     /// About how many bytes it occupies.
     pub(crate) fn memory(&self) -> usize {
-        let entries: usize = self.entries.iter().map(|e| std::mem::size_of::<Entry<S>>() + 2 * e.effect.len()).sum();
+        let entries: usize =
+            self.entries.iter().map(|e| std::mem::size_of::<Entry<S>>() + 2 * e.effect.len()).sum();
         std::mem::size_of::<Self>() + entries
     }
 }

@@ -23,19 +23,29 @@ pub struct Record<S> {
 
 impl<S: Stamp> Record<S> {
     /// The newest state; a deleted key whose history is still needed is absent here.
-    pub fn cell(&self) -> &Cell { &self.cell }
+    pub fn cell(&self) -> &Cell {
+        &self.cell
+    }
 
     /// The greatest stamp among its effects.
-    pub fn stamp(&self) -> S { self.stamp }
+    pub fn stamp(&self) -> S {
+        self.stamp
+    }
 
-    fn memory(&self) -> usize { size_of::<Self>() + self.key.heap_bytes() + value_memory(&self.cell) }
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.key.heap_bytes() + value_memory(&self.cell)
+    }
 }
 
 impl<S> Keyed for Record<S> {
-    fn key(&self) -> &[u8] { &self.key }
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
 }
 
-fn value_memory(cell: &Cell) -> usize { cell.value.as_ref().map_or(0, Value::memory) }
+fn value_memory(cell: &Cell) -> usize {
+    cell.value.as_ref().map_or(0, Value::memory)
+}
 
 #[derive(Debug)]
 struct KeyHistory<S> {
@@ -84,24 +94,36 @@ impl<S: Stamp> Store<S> {
     }
 
     /// How many keys there are, expired ones that nobody has met included.
-    pub fn len(&self) -> usize { self.table.len() - self.tombstones }
+    pub fn len(&self) -> usize {
+        self.table.len() - self.tombstones
+    }
 
     /// True without keys.
-    pub fn is_empty(&self) -> bool { self.len() == 0 }
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 
     /// About how many bytes everything occupies.
-    pub fn memory(&self) -> usize { self.table.memory() + self.memory }
+    pub fn memory(&self) -> usize {
+        self.table.memory() + self.memory
+    }
 
     /// The hash of a key.
-    pub fn hash(&self, key: &[u8]) -> KeyHash { self.seed.hash(key) }
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.seed.hash(key)
+    }
 
     /// Brings the key's place in the index into the cache.
     #[inline]
-    pub fn prefetch_bucket(&self, hash: KeyHash) { self.table.prefetch_bucket(hash); }
+    pub fn prefetch_bucket(&self, hash: KeyHash) {
+        self.table.prefetch_bucket(hash);
+    }
 
     /// Brings the key's record into the cache; after `prefetch_bucket`.
     #[inline]
-    pub fn prefetch_record(&self, hash: KeyHash) { self.table.prefetch_record(hash); }
+    pub fn prefetch_record(&self, hash: KeyHash) {
+        self.table.prefetch_record(hash);
+    }
 
     /// The newest state of a key as it reads at `now_millis`: absent when expired.
     #[inline]
@@ -113,7 +135,9 @@ impl<S: Stamp> Store<S> {
     }
 
     /// The record of a key, if it is known.
-    pub fn record(&self, hash: KeyHash, key: &[u8]) -> Option<&Record<S>> { self.table.get(hash, key) }
+    pub fn record(&self, hash: KeyHash, key: &[u8]) -> Option<&Record<S>> {
+        self.table.get(hash, key)
+    }
 
     /// The greatest stamp among the key's effects; for an unknown key the greatest among all forgotten ones.
     pub fn stamp(&self, hash: KeyHash, key: &[u8]) -> S {
@@ -124,7 +148,12 @@ impl<S: Stamp> Store<S> {
     /// than every earlier one. The shortest path for a model whose effects come in order; it keeps no history,
     /// so the caller takes it only when [`Store::retains`] is false.
     #[inline]
-    pub fn update<R>(&mut self, hash: KeyHash, key: &[u8], change: impl FnOnce(&mut Cell) -> (R, Option<S>)) -> R {
+    pub fn update<R>(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        change: impl FnOnce(&mut Cell) -> (R, Option<S>),
+    ) -> R {
         debug_assert!(!self.retains(), "a snapshot needs the history");
         let Some(record) = self.table.get_mut(hash, key) else {
             let mut cell = Cell::ABSENT;
@@ -178,12 +207,17 @@ impl<S: Stamp> Store<S> {
     }
 
     /// True while effects are kept for snapshots.
-    pub fn retains(&self) -> bool { self.horizon.is_some() }
+    pub fn retains(&self) -> bool {
+        self.horizon.is_some()
+    }
 
     /// Effects at or below `horizon` are part of every snapshot from now on and can no longer be undone; `None`
     /// when there is no snapshot at all. The horizon never goes back: snapshots below it get SNAPSHOTTOOOLD.
     pub fn set_horizon(&mut self, horizon: Option<S>) {
-        debug_assert!(horizon.is_none() || self.horizon.is_none() || horizon >= self.horizon, "a horizon only rises");
+        debug_assert!(
+            horizon.is_none() || self.horizon.is_none() || horizon >= self.horizon,
+            "a horizon only rises"
+        );
         self.horizon = horizon;
         while let Some(first) = self.due.first_entry() {
             if horizon.is_some_and(|horizon| *first.key() > horizon) {
@@ -195,7 +229,9 @@ impl<S: Stamp> Store<S> {
     }
 
     /// The horizon; see `set_horizon`.
-    pub fn horizon(&self) -> Option<S> { self.horizon }
+    pub fn horizon(&self) -> Option<S> {
+        self.horizon
+    }
 
     fn fold(&mut self, key: &CompactKey, horizon: S) {
         let hash = self.hash(key);
@@ -238,7 +274,13 @@ impl<S: Stamp> Store<S> {
     }
 
     /// Changes the newest state of a key that has a history, creating an absent record if there is none.
-    fn change_kept<R>(&mut self, hash: KeyHash, key: &[u8], stamp: S, change: impl FnOnce(&mut Cell) -> R) -> R {
+    fn change_kept<R>(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        stamp: S,
+        change: impl FnOnce(&mut Cell) -> R,
+    ) -> R {
         if self.table.get(hash, key).is_none() {
             let record = Record { key: CompactKey::new(key), cell: Cell::ABSENT, stamp };
             self.memory += record.memory();
@@ -259,7 +301,9 @@ impl<S: Stamp> Store<S> {
 
     /// Takes back every effect with this stamp on the key; false if there is none above the horizon.
     pub fn retract(&mut self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
-        let Ok(entry) = self.histories.find_entry(hash.0, |history| *history.key == *key) else { return false };
+        let Ok(entry) = self.histories.find_entry(hash.0, |history| *history.key == *key) else {
+            return false;
+        };
         let (mut history, _) = entry.remove();
         let before = history.history.memory();
         let found = self.change_kept(hash, key, self.watermark, |cell| history.history.remove(cell, stamp));
@@ -272,7 +316,11 @@ impl<S: Stamp> Store<S> {
     /// order, and on top the reader's `own`. Effects at or below the horizon are always visible. Costs the effects
     /// above the first hidden one; the newest state costs nothing.
     pub fn with_state<R>(
-        &mut self, hash: KeyHash, key: &[u8], visible: impl Fn(&S) -> bool, own: &[Effect<'_>],
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        visible: impl Fn(&S) -> bool,
+        own: &[Effect<'_>],
         read: impl FnOnce(&Cell) -> R,
     ) -> R {
         let history = self.histories.find_mut(hash.0, |history| *history.key == *key);
@@ -306,14 +354,21 @@ impl<S: Stamp> Store<S> {
 
     /// Up to `limit` keys whose deadline has passed, earliest first. Whoever owns the store commits their deletion.
     pub fn expired(&self, now_millis: u64, limit: usize) -> impl Iterator<Item = &[u8]> {
-        self.deadlines.range(..(now_millis.saturating_add(1), CompactKey::new(b""))).take(limit).map(|(_, key)| &**key)
+        self.deadlines
+            .range(..(now_millis.saturating_add(1), CompactKey::new(b"")))
+            .take(limit)
+            .map(|(_, key)| &**key)
     }
 
     /// The earliest deadline of a key, in milliseconds since 1970.
-    pub fn next_deadline(&self) -> Option<u64> { self.deadlines.first().map(|(at, _)| *at) }
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
 
     /// How many keys have a deadline.
-    pub fn deadlines(&self) -> usize { self.deadlines.len() }
+    pub fn deadlines(&self) -> usize {
+        self.deadlines.len()
+    }
 
     /// Visits the keys of one place of the index that hold a value; returns the next cursor, 0 at the end. A key
     /// present during a whole iteration is visited at least once.

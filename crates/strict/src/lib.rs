@@ -1,1 +1,8 @@
-//! (skeleton)
+//! The `strict` model: strictly serializable transactions over typed operations.
+//!
+//! - [`solo`]: one replica, the product's embedded default; all quorums are one and a command is a local step.
+//! - `ir` and `tapir`: leaderless replication over 2f+1 replicas and any number of shards.
+//!
+//! No networking, no clock, no entropy, no threads: everything is an input or an output of a step.
+
+pub mod solo;

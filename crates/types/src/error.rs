@@ -71,7 +71,9 @@ impl Error {
     }
 
     /// A plain `ERR`.
-    pub fn err(message: impl Into<Cow<'static, str>>) -> Self { Self::new(ErrorCode::Err, message) }
+    pub fn err(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorCode::Err, message)
+    }
 
     /// Redis's reply to an operation on a key of another type.
     pub const fn wrong_type() -> Self {
@@ -82,7 +84,9 @@ impl Error {
     }
 
     /// Redis's reply to malformed options.
-    pub const fn syntax() -> Self { Error { code: ErrorCode::Err, message: Cow::Borrowed("syntax error") } }
+    pub const fn syntax() -> Self {
+        Error { code: ErrorCode::Err, message: Cow::Borrowed("syntax error") }
+    }
 
     /// Redis's reply where an integer was expected.
     pub const fn not_an_integer() -> Self {

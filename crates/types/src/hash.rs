@@ -11,11 +11,15 @@ pub struct KeyHash(pub u64);
 impl HashSeed {
     /// The hash of `key`.
     #[inline]
-    pub fn hash(self, key: &[u8]) -> KeyHash { KeyHash(xxhash_rust::xxh3::xxh3_64_with_seed(key, self.0)) }
+    pub fn hash(self, key: &[u8]) -> KeyHash {
+        KeyHash(xxhash_rust::xxh3::xxh3_64_with_seed(key, self.0))
+    }
 }
 
 impl KeyHash {
     /// Which of `partitions` equal shares the key falls into.
     #[inline]
-    pub fn share(self, partitions: u16) -> u16 { ((u128::from(self.0) * u128::from(partitions)) >> 64) as u16 }
+    pub fn share(self, partitions: u16) -> u16 {
+        ((u128::from(self.0) * u128::from(partitions)) >> 64) as u16
+    }
 }

@@ -61,7 +61,9 @@ impl Slot {
     }
 
     /// The keyspace's coordinator.
-    pub fn coordinator(keyspace: KeyspaceId) -> Self { Slot { keyspace, partition: None } }
+    pub fn coordinator(keyspace: KeyspaceId) -> Self {
+        Slot { keyspace, partition: None }
+    }
 }
 
 /// Where a protocol instance is to be found, whichever life of the process it is in.
@@ -105,11 +107,15 @@ wire_struct!(NodeId { process, incarnation, slot });
 
 impl NodeId {
     /// Where it is to be found in any life.
-    pub fn address(self) -> Address { Address { process: self.process, slot: self.slot } }
+    pub fn address(self) -> Address {
+        Address { process: self.process, slot: self.slot }
+    }
 }
 
 impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, "{}.{}", self.address(), self.incarnation) }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.address(), self.incarnation)
+    }
 }
 
 /// A transaction, unique in a deployment for ever: its coordinator's process and incarnation, and a counter.

@@ -13,7 +13,8 @@ mod wire;
 pub use error::{Error, ErrorCode};
 pub use hash::{HashSeed, KeyHash};
 pub use id::{
-    Address, Incarnation, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, RequestId, SessionId, Slot, TransactionId,
+    Address, Incarnation, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, RequestId, SessionId, Slot,
+    TransactionId,
 };
 pub use reply::{Reply, ReplyBuf, ReplySink};
 pub use time::{Instant, Timestamp, WallTime};

@@ -102,16 +102,24 @@ impl Reply<'_> {
 
 impl ReplyBuf {
     /// An empty one.
-    pub fn new() -> Self { Self::default() }
+    pub fn new() -> Self {
+        Self::default()
+    }
 
     /// True when nothing was written.
-    pub fn is_empty(&self) -> bool { self.0.is_empty() }
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 
     /// Forgets what was written and keeps the memory.
-    pub fn clear(&mut self) { self.0.clear(); }
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
 
     /// How many bytes are kept.
-    pub fn len(&self) -> usize { self.0.len() }
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
 
     /// The elements, in order.
     pub fn elements(&self) -> impl Iterator<Item = Reply<'_>> {
@@ -120,7 +128,9 @@ impl ReplyBuf {
     }
 
     /// The first element; most replies have one only.
-    pub fn first(&self) -> Option<Reply<'_>> { self.elements().next() }
+    pub fn first(&self) -> Option<Reply<'_>> {
+        self.elements().next()
+    }
 
     /// The error, if the reply is one.
     pub fn as_error(&self) -> Option<Error> {
@@ -131,7 +141,9 @@ impl ReplyBuf {
     }
 
     /// Writes everything into `sink`.
-    pub fn replay(&self, sink: &mut dyn ReplySink) { self.elements().for_each(|element| element.write(sink)); }
+    pub fn replay(&self, sink: &mut dyn ReplySink) {
+        self.elements().for_each(|element| element.write(sink));
+    }
 
     fn tag_count(&mut self, tag: u8, count: usize) {
         self.0.push(tag);
@@ -144,7 +156,8 @@ fn text<'a>(input: &mut Reader<'a>) -> Result<&'a str, Malformed> {
 }
 
 fn element<'a>(input: &mut Reader<'a>) -> Result<Reply<'a>, Malformed> {
-    let count = |input: &mut Reader<'a>| usize::try_from(input.varint()?).map_err(|_| Malformed("reply count"));
+    let count =
+        |input: &mut Reader<'a>| usize::try_from(input.varint()?).map_err(|_| Malformed("reply count"));
     Ok(match input.byte()? {
         0 => Reply::Simple(text(input)?),
         1 => Reply::Bulk(input.bytes()?),
@@ -184,13 +197,27 @@ impl ReplySink for ReplyBuf {
         self.0.push(4);
         put_bytes(&mut self.0, text.as_bytes());
     }
-    fn null(&mut self) { self.0.push(5); }
-    fn null_array(&mut self) { self.0.push(6); }
-    fn array(&mut self, len: usize) { self.tag_count(7, len); }
-    fn map(&mut self, pairs: usize) { self.tag_count(8, pairs); }
-    fn set(&mut self, len: usize) { self.tag_count(9, len); }
-    fn pairs(&mut self, pairs: usize) { self.tag_count(10, pairs); }
-    fn pair(&mut self) { self.0.push(11); }
+    fn null(&mut self) {
+        self.0.push(5);
+    }
+    fn null_array(&mut self) {
+        self.0.push(6);
+    }
+    fn array(&mut self, len: usize) {
+        self.tag_count(7, len);
+    }
+    fn map(&mut self, pairs: usize) {
+        self.tag_count(8, pairs);
+    }
+    fn set(&mut self, len: usize) {
+        self.tag_count(9, len);
+    }
+    fn pairs(&mut self, pairs: usize) {
+        self.tag_count(10, pairs);
+    }
+    fn pair(&mut self) {
+        self.0.push(11);
+    }
     fn error(&mut self, error: &Error) {
         self.0.push(12);
         error.encode(&mut self.0);
@@ -198,7 +225,9 @@ impl ReplySink for ReplyBuf {
 }
 
 impl Wire for ReplyBuf {
-    fn encode(&self, out: &mut Vec<u8>) { put_bytes(out, &self.0); }
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, &self.0);
+    }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let bytes = input.bytes()?;

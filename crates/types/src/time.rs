@@ -11,7 +11,9 @@ wire_struct!(WallTime(0));
 
 impl WallTime {
     /// Milliseconds since 1970, the unit of every expiry.
-    pub fn as_millis(self) -> u64 { self.0 / 1000 }
+    pub fn as_millis(self) -> u64 {
+        self.0 / 1000
+    }
 }
 
 /// A process's monotonic clock: microseconds since it started. Never goes back, means nothing elsewhere.
@@ -20,12 +22,16 @@ pub struct Instant(pub u64);
 
 impl Add<Duration> for Instant {
     type Output = Instant;
-    fn add(self, duration: Duration) -> Instant { Instant(self.0.saturating_add(duration.as_micros() as u64)) }
+    fn add(self, duration: Duration) -> Instant {
+        Instant(self.0.saturating_add(duration.as_micros() as u64))
+    }
 }
 
 impl Sub for Instant {
     type Output = Duration;
-    fn sub(self, earlier: Instant) -> Duration { Duration::from_micros(self.0.saturating_sub(earlier.0)) }
+    fn sub(self, earlier: Instant) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
 }
 
 /// A hybrid timestamp: 52 bits of microseconds since 1970, 12 bits of counter. Orders events; made by `clock`.
@@ -41,14 +47,22 @@ impl Timestamp {
     const COUNTER_BITS: u32 = 12;
 
     /// The smallest timestamp of this wall time.
-    pub fn from_wall(wall: WallTime) -> Self { Timestamp(wall.0 << Self::COUNTER_BITS) }
+    pub fn from_wall(wall: WallTime) -> Self {
+        Timestamp(wall.0 << Self::COUNTER_BITS)
+    }
 
     /// The wall time it was made at.
-    pub fn wall(self) -> WallTime { WallTime(self.0 >> Self::COUNTER_BITS) }
+    pub fn wall(self) -> WallTime {
+        WallTime(self.0 >> Self::COUNTER_BITS)
+    }
 
     /// The next one.
-    pub fn next(self) -> Self { Timestamp(self.0.saturating_add(1)) }
+    pub fn next(self) -> Self {
+        Timestamp(self.0.saturating_add(1))
+    }
 
     /// The one before; `ZERO` has none before it and stays.
-    pub fn previous(self) -> Self { Timestamp(self.0.saturating_sub(1)) }
+    pub fn previous(self) -> Self {
+        Timestamp(self.0.saturating_sub(1))
+    }
 }

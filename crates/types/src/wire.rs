@@ -24,13 +24,19 @@ pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     /// Reads from the start of `bytes`.
-    pub fn new(bytes: &'a [u8]) -> Self { Reader(bytes) }
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader(bytes)
+    }
 
     /// What has not been read.
-    pub fn rest(&self) -> &'a [u8] { self.0 }
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
+    }
 
     /// True when everything has been read.
-    pub fn is_empty(&self) -> bool { self.0.is_empty() }
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 
     /// One byte.
     #[inline]
@@ -152,7 +158,9 @@ macro_rules! unsigned {
 unsigned!(u8, u16, u32, u64, usize);
 
 impl Wire for i64 {
-    fn encode(&self, out: &mut Vec<u8>) { put_varint(out, ((*self << 1) ^ (*self >> 63)) as u64); }
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, ((*self << 1) ^ (*self >> 63)) as u64);
+    }
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let zigzag = input.varint()?;
         Ok((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
@@ -160,7 +168,9 @@ impl Wire for i64 {
 }
 
 impl Wire for f64 {
-    fn encode(&self, out: &mut Vec<u8>) { out.extend_from_slice(&self.to_bits().to_le_bytes()); }
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_bits().to_le_bytes());
+    }
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let bytes = input.take(8)?.try_into().map_err(|_| Malformed("f64"))?;
         Ok(f64::from_bits(u64::from_le_bytes(bytes)))
@@ -168,7 +178,9 @@ impl Wire for f64 {
 }
 
 impl Wire for bool {
-    fn encode(&self, out: &mut Vec<u8>) { out.push(u8::from(*self)); }
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         match input.byte()? {
             0 => Ok(false),
@@ -180,12 +192,18 @@ impl Wire for bool {
 
 impl Wire for () {
     fn encode(&self, _out: &mut Vec<u8>) {}
-    fn decode(_input: &mut Reader<'_>) -> Result<Self, Malformed> { Ok(()) }
+    fn decode(_input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(())
+    }
 }
 
 impl Wire for Box<[u8]> {
-    fn encode(&self, out: &mut Vec<u8>) { put_bytes(out, self); }
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> { Ok(input.bytes()?.into()) }
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self);
+    }
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(input.bytes()?.into())
+    }
 }
 
 impl<T: Wire> Wire for Option<T> {

@@ -1,0 +1,35 @@
+//! A strict keyspace with one replica per partition: the embedded default.
+//!
+//! # Guarantee
+//! Strict serializability. Every request is one atomic step: a driver steps the partition that it holds alone, or
+//! all partitions of a request together ([`Group`]), so commands need no validation. Interactive transactions read
+//! a snapshot, keep their effects to themselves and validate at commit ([`Transactions`]). What was acknowledged
+//! is as durable as the keyspace says.
+//!
+//! # Flow
+//! ```text
+//!  Request::One --> prepare on the newest state --> reply
+//!                        \--> Effect --> persist (stamp, key, effect) --> apply
+//!  Begin --> snapshot = now, leased            Operate --> with_state(<= snapshot, own effects)
+//!  Commit --> all partitions held: every effect above the snapshot commutes with every invocation? --> apply
+//! ```
+//!
+//! # State and invariants
+//! - Stamps are hybrid timestamps, one per effect, rising within the partition; a snapshot is "everything up to a
+//!   stamp", taken while all partitions are held, each of which then stamps above it.
+//! - Expiry is a write: whoever meets an expired key commits its deletion first (Corrections 69).
+//! - While a snapshot is leased, effects are kept in histories; else only the newest state exists.
+//! - Between two `logged` calls the partition remembers how to take its records back, so that a log that fails
+//!   never leaves an unlogged effect visible; while the log is failed, writes are refused and reads go on.
+//! - Recovery applies a record only if its stamp is above the key's: checkpoints are taken beside traffic.
+
+mod group;
+mod partition;
+mod record;
+mod transactions;
+mod watches;
+
+pub use group::Group;
+pub use partition::{Options, Solo, Timer};
+pub use record::Record;
+pub use transactions::Transactions;
