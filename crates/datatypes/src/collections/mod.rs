@@ -49,3 +49,24 @@ pub const PACKED_ELEMENT_BYTES: usize = 64;
 
 /// The most members a set of integers holds in its packed form.
 pub const PACKED_INTEGERS: usize = 512;
+
+/// The seed of containers made without one. Every replica iterates a collection alike.
+const DEFAULT_SEED: u64 = 0x616e_6162_7261_6e63;
+
+impl Default for PackedMap {
+    fn default() -> Self {
+        PackedMap::new(DEFAULT_SEED)
+    }
+}
+
+impl Default for PackedSet {
+    fn default() -> Self {
+        PackedSet::new(DEFAULT_SEED)
+    }
+}
+
+impl Default for ScoredTree {
+    fn default() -> Self {
+        ScoredTree::new(DEFAULT_SEED)
+    }
+}
