@@ -106,15 +106,21 @@ impl Cell {
     pub const ABSENT: Cell = Cell { value: None, expires_at: 0 };
 
     /// Its type, if it holds a value.
-    pub fn kind(&self) -> Option<Kind> { self.value.as_ref().map(Value::kind) }
+    pub fn kind(&self) -> Option<Kind> {
+        self.value.as_ref().map(Value::kind)
+    }
 
     /// True when its deadline has passed. An expired cell reads as absent, and whoever observes that commits
     /// the deletion (Corrections 69).
     #[inline]
-    pub fn is_expired(&self, now_millis: u64) -> bool { self.expires_at != 0 && self.expires_at <= now_millis }
+    pub fn is_expired(&self, now_millis: u64) -> bool {
+        self.expires_at != 0 && self.expires_at <= now_millis
+    }
 
     /// Forgets value and deadline.
-    pub fn clear(&mut self) -> Cell { std::mem::take(self) }
+    pub fn clear(&mut self) -> Cell {
+        std::mem::take(self)
+    }
 }
 
 macro_rules! containers {
@@ -200,7 +206,10 @@ impl Elements {
 /// Evaluates `operation` on `cell`, which must not be expired: writes the result into `sink` and returns the
 /// effect to commit, if the operation changes anything.
 pub fn prepare<'a>(
-    cell: &Cell, operation: &Operation<'a>, context: &mut Context<'_>, sink: &mut dyn ReplySink,
+    cell: &Cell,
+    operation: &Operation<'a>,
+    context: &mut Context<'_>,
+    sink: &mut dyn ReplySink,
 ) -> Option<Effect<'a>> {
     debug_assert!(!cell.is_expired(context.now_millis), "the caller commits the expiry first");
     macro_rules! typed {
@@ -219,7 +228,9 @@ pub fn prepare<'a>(
     }
     match operation {
         Operation::Key(operation) => key::prepare(cell, operation, context, sink).map(Effect::Key),
-        Operation::Register(operation) => register::prepare(cell, operation, context, sink).map(Effect::Register),
+        Operation::Register(operation) => {
+            register::prepare(cell, operation, context, sink).map(Effect::Register)
+        }
         Operation::Dict(operation) => typed!(dict, operation, Dict),
         Operation::Set(operation) => typed!(set, operation, Set),
         Operation::ScoredSet(operation) => typed!(scored_set, operation, ScoredSet),

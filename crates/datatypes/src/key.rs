@@ -84,8 +84,20 @@ impl<'a> Operation<'a> {
             Operation::Restore(_) => Observation::NOTHING,
             // A key's type changes only through its disappearance.
             Operation::Delete | Operation::Exists | Operation::Type => Observation::any(Aspect::Existence),
-            Operation::ExpireAt { .. } | Operation::Deadline(_) | Operation::Persist => Observation::any(Aspect::Whole),
+            Operation::ExpireAt { .. } | Operation::Deadline(_) | Operation::Persist => {
+                Observation::any(Aspect::Whole)
+            }
             Operation::Copy | Operation::Take => Observation::any(Aspect::Whole),
+        }
+    }
+
+    /// See [`crate::Operation::blind_effect`].
+    pub fn blind_effect(&self) -> Option<Effect<'a>> {
+        match self {
+            Operation::Delete => Some(Effect::Delete),
+            Operation::Persist => Some(Effect::SetDeadline(0)),
+            Operation::Restore(bytes) => Some(Effect::Restore(bytes.clone())),
+            _ => None,
         }
     }
 
@@ -175,11 +187,16 @@ impl<'a> Effect<'a> {
 
 /// Deletions commute, and so do equal deadlines and equal contents; a deadline beside anything else does not,
 /// because a collection that becomes empty loses it.
-pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool { a == b }
+pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool {
+    a == b
+}
 
 /// Evaluates an operation; see [`crate::prepare`].
 pub fn prepare<'a>(
-    cell: &Cell, operation: &Operation<'a>, context: &mut Context<'_>, sink: &mut dyn ReplySink,
+    cell: &Cell,
+    operation: &Operation<'a>,
+    context: &mut Context<'_>,
+    sink: &mut dyn ReplySink,
 ) -> Option<Effect<'a>> {
     let exists = cell.value.is_some();
     match operation {
@@ -226,7 +243,12 @@ pub fn prepare<'a>(
     }
 }
 
-fn expire(cell: &Cell, at_millis: u64, condition: ExpireCondition, now_millis: u64) -> Option<Effect<'static>> {
+fn expire(
+    cell: &Cell,
+    at_millis: u64,
+    condition: ExpireCondition,
+    now_millis: u64,
+) -> Option<Effect<'static>> {
     let present = cell.expires_at;
     let refused = cell.value.is_none()
         || (condition.if_none && present != 0)

@@ -16,9 +16,11 @@
 //! check, creation, disappearance when empty, expiry. No networking, no clock, no entropy, no hash-order iteration.
 
 mod cell;
+mod codec;
 pub mod collections;
 pub mod dict;
 mod effect;
+mod index;
 mod items;
 pub mod key;
 pub mod list;
@@ -31,7 +33,7 @@ pub mod set;
 pub use cell::{Cell, Kind, Patch, Value, apply, exchange, prepare};
 pub use effect::Effect;
 pub use items::Items;
-pub use observation::{Aspect, Invocation, Mode, Observation, commutes};
+pub use observation::{Aspect, Footprint, Invocation, Mode, Observation, commutes};
 pub use operation::Operation;
 
 use types::Rng;

@@ -44,7 +44,9 @@ pub struct Footprint<'a> {
 
 impl<'a> Footprint<'a> {
     /// Everything.
-    pub fn whole() -> Self { Footprint { aspects: smallvec::smallvec![Aspect::Whole] } }
+    pub fn whole() -> Self {
+        Footprint { aspects: smallvec::smallvec![Aspect::Whole] }
+    }
 
     /// These elements of a collection, whose size and existence change with them.
     pub fn elements(items: Items<'a>) -> Self {
@@ -52,13 +54,13 @@ impl<'a> Footprint<'a> {
     }
 }
 
-/// What an operation's result reveals of the state, at most.
+/// What an operation's result and the choice of its effect reveal of the state, at most.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation<'a> {
     /// The type the operation asked for: a result reveals that the key holds it or nothing (or the refusal
     /// reveals that it does not). `None` when the operation takes any type.
     pub kind: Option<Kind>,
-    /// The aspect; `None` when the result reveals nothing.
+    /// The aspect; `None` when the result reveals nothing but, where `kind` is given, the type.
     pub aspect: Option<Aspect<'a>>,
 }
 
@@ -67,20 +69,31 @@ impl<'a> Observation<'a> {
     pub const NOTHING: Observation<'static> = Observation { kind: None, aspect: None };
 
     /// An aspect of a key of any type.
-    pub fn any(aspect: Aspect<'a>) -> Self { Observation { kind: None, aspect: Some(aspect) } }
+    pub fn any(aspect: Aspect<'a>) -> Self {
+        Observation { kind: None, aspect: Some(aspect) }
+    }
 
     /// An aspect of a key of this type.
-    pub fn of(kind: Kind, aspect: Aspect<'a>) -> Self { Observation { kind: Some(kind), aspect: Some(aspect) } }
+    pub fn of(kind: Kind, aspect: Aspect<'a>) -> Self {
+        Observation { kind: Some(kind), aspect: Some(aspect) }
+    }
+
+    /// Only that the key holds this type or nothing: an unconditional write that the type check may refuse.
+    pub fn only_kind(kind: Kind) -> Self {
+        Observation { kind: Some(kind), aspect: None }
+    }
 
     /// True when it reveals nothing.
-    pub fn is_nothing(&self) -> bool { self.aspect.is_none() }
+    pub fn is_nothing(&self) -> bool {
+        self.kind.is_none() && self.aspect.is_none()
+    }
 
     /// True when the result that revealed this would be the same after `effect`.
     pub fn unchanged_by(&self, effect: &Effect<'_>) -> bool {
-        let Some(aspect) = &self.aspect else { return true };
         if self.kind.is_some() && self.kind != effect.kind() {
             return false;
         }
+        let Some(aspect) = &self.aspect else { return true };
         !effect.footprint().aspects.iter().any(|changed| changed.touches(aspect))
     }
 }
@@ -101,7 +114,9 @@ impl<'a> Invocation<'a> {
     }
 
     /// An effect whose result nobody sees.
-    pub fn blind(effect: Effect<'a>) -> Self { Invocation { observation: Observation::NOTHING, effect: Some(effect) } }
+    pub fn blind(effect: Effect<'a>) -> Self {
+        Invocation { observation: Observation::NOTHING, effect: Some(effect) }
+    }
 }
 
 /// True when executing `a` and `b` in either order gives the same results and equal states. Without `state`
@@ -109,7 +124,9 @@ impl<'a> Invocation<'a> {
 /// of a key may pass, disjoint insertions and removals commute too while the key has no deadline.
 pub fn commutes(a: &Invocation<'_>, b: &Invocation<'_>, state: Option<&Cell>) -> bool {
     let effects = match (&a.effect, &b.effect) {
-        (Some(x), Some(y)) => x.commutes_with(y) || state.is_some_and(|cell| disjoint_without_deadline(x, y, cell)),
+        (Some(x), Some(y)) => {
+            x.commutes_with(y) || state.is_some_and(|cell| disjoint_without_deadline(x, y, cell))
+        }
         _ => true,
     };
     effects
@@ -129,7 +146,8 @@ fn disjoint_without_deadline(a: &Effect<'_>, b: &Effect<'_>, cell: &Cell) -> boo
         only(&mine)
             && only(&theirs)
             && !mine.iter().any(|x| {
-                matches!(x, Aspect::Elements(_)) && theirs.iter().any(|y| matches!(y, Aspect::Elements(_)) && x.touches(y))
+                matches!(x, Aspect::Elements(_))
+                    && theirs.iter().any(|y| matches!(y, Aspect::Elements(_)) && x.touches(y))
             })
     };
     cell.expires_at == 0 && a.kind().is_some() && a.kind() == b.kind() && elements(a, b)
@@ -156,5 +174,7 @@ impl Mode {
     pub const ALL: [Mode; 5] = [Mode::Observe, Mode::Add, Mode::Remove, Mode::Increment, Mode::Write];
 
     /// True when holders of the two modes always commute: a mode with itself, unless it is `Write`.
-    pub fn compatible(self, other: Mode) -> bool { self == other && self != Mode::Write }
+    pub fn compatible(self, other: Mode) -> bool {
+        self == other && self != Mode::Write
+    }
 }

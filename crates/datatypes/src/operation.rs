@@ -1,6 +1,6 @@
 //! Every operation of every type, as one closed enum.
 
-use crate::{Kind, Observation, dict, key, list, register, scored_set, set};
+use crate::{Effect, Kind, Observation, dict, key, list, register, scored_set, set};
 use types::{Malformed, Reader};
 
 /// A typed command on one key, with its arguments, borrowed from whoever asked.
@@ -45,7 +45,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// What its result reveals of the state, at most.
+    /// What its result, and the choice of its effect, reveal of the state, at most.
     pub fn observation(&self) -> Observation<'a> {
         match self {
             Operation::Key(operation) => operation.observation(),
@@ -54,6 +54,19 @@ impl<'a> Operation<'a> {
             Operation::Set(operation) => operation.observation(),
             Operation::ScoredSet(operation) => operation.observation(),
             Operation::List(operation) => operation.observation(),
+        }
+    }
+
+    /// The effect that performs the operation in every state that does not refuse it, if one does: what `BLIND`
+    /// commits without reading. It never refuses: what is outside its type stays as it is, and sums wrap.
+    pub fn blind_effect(&self) -> Option<Effect<'a>> {
+        match self {
+            Operation::Key(operation) => operation.blind_effect().map(Effect::Key),
+            Operation::Register(operation) => operation.blind_effect().map(Effect::Register),
+            Operation::Dict(operation) => operation.blind_effect().map(Effect::Dict),
+            Operation::Set(operation) => operation.blind_effect().map(Effect::Set),
+            Operation::ScoredSet(operation) => operation.blind_effect().map(Effect::ScoredSet),
+            Operation::List(operation) => operation.blind_effect().map(Effect::List),
         }
     }
 

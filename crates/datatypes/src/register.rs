@@ -19,7 +19,9 @@ pub enum Register {
 }
 
 impl Default for Register {
-    fn default() -> Self { Register::Bytes(Vec::new()) }
+    fn default() -> Self {
+        Register::Bytes(Vec::new())
+    }
 }
 
 impl Register {
@@ -40,10 +42,14 @@ impl Register {
     }
 
     /// The length of the value, in bytes.
-    pub fn len(&self) -> usize { self.with_bytes(<[u8]>::len) }
+    pub fn len(&self) -> usize {
+        self.with_bytes(<[u8]>::len)
+    }
 
     /// True for the empty value.
-    pub fn is_empty(&self) -> bool { self.len() == 0 }
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 
     /// The bytes it occupies beyond its own size.
     pub fn memory(&self) -> usize {
@@ -60,7 +66,9 @@ impl Register {
             return;
         }
         match self {
-            Register::Bytes(bytes) if value.len() <= bytes.capacity() && bytes.capacity() <= 2 * value.len() + 32 => {
+            Register::Bytes(bytes)
+                if value.len() <= bytes.capacity() && bytes.capacity() <= 2 * value.len() + 32 =>
+            {
                 bytes.clear();
                 bytes.extend_from_slice(value);
             }
@@ -82,7 +90,8 @@ pub fn parse_integer(bytes: &[u8]) -> Option<i64> {
         _ => return None,
     }
     // At most 19 digits: the magnitude fits into u64.
-    let magnitude = digits.iter().fold(0u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
+    let magnitude =
+        digits.iter().fold(0u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
     if negative {
         (magnitude <= 1 << 63).then(|| (magnitude as i64).wrapping_neg())
     } else {
@@ -91,10 +100,14 @@ pub fn parse_integer(bytes: &[u8]) -> Option<i64> {
 }
 
 /// Appends a state's binary form.
-pub fn encode_state(register: &Register, out: &mut Vec<u8>) { register.with_bytes(|bytes| put_bytes(out, bytes)); }
+pub fn encode_state(register: &Register, out: &mut Vec<u8>) {
+    register.with_bytes(|bytes| put_bytes(out, bytes));
+}
 
 /// Reads a state's binary form.
-pub fn decode_state(input: &mut Reader<'_>) -> Result<Register, Malformed> { Ok(Register::new(input.bytes()?)) }
+pub fn decode_state(input: &mut Reader<'_>) -> Result<Register, Malformed> {
+    Ok(Register::new(input.bytes()?))
+}
 
 /// When SET takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,15 +206,33 @@ pub enum Effect<'a> {
 
 impl<'a> Operation<'a> {
     /// True when it can never have an effect.
-    pub fn is_read(&self) -> bool { matches!(self, Operation::Get | Operation::Length) }
+    pub fn is_read(&self) -> bool {
+        matches!(self, Operation::Get | Operation::Length)
+    }
 
     /// What its result reveals at most.
     pub fn observation(&self) -> Observation<'a> {
         match self {
-            Operation::Set { condition: Condition::Always, reply: SetReply::Status, .. } => Observation::NOTHING,
-            Operation::Set { reply: SetReply::Status | SetReply::Flag, .. } => Observation::any(Aspect::Existence),
+            Operation::Set { condition: Condition::Always, reply: SetReply::Status, .. } => {
+                Observation::NOTHING
+            }
+            Operation::Set { reply: SetReply::Status | SetReply::Flag, .. } => {
+                Observation::any(Aspect::Existence)
+            }
             Operation::Set { .. } => Observation::any(Aspect::Whole),
             _ => Observation::of(Kind::Register, Aspect::Whole),
+        }
+    }
+
+    /// See [`crate::Operation::blind_effect`].
+    pub fn blind_effect(&self) -> Option<Effect<'a>> {
+        match self {
+            Operation::Set { value, deadline, condition: Condition::Always, .. } => {
+                Some(Effect::Set { value, deadline: *deadline })
+            }
+            Operation::Append { value } => Some(Effect::Append { value }),
+            Operation::Increment { by } => Some(Effect::Add { by: *by }),
+            _ => None,
         }
     }
 
@@ -258,7 +289,9 @@ impl<'a> Effect<'a> {
     }
 
     /// Which aspects it may change: a register is a whole.
-    pub fn footprint(&self) -> Footprint<'_> { Footprint::whole() }
+    pub fn footprint(&self) -> Footprint<'_> {
+        Footprint::whole()
+    }
 
     /// Appends the binary form.
     #[inline]
@@ -305,7 +338,10 @@ pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool {
 /// Evaluates an operation; see [`crate::prepare`].
 #[inline]
 pub fn prepare<'a>(
-    cell: &Cell, operation: &Operation<'a>, _context: &mut Context<'_>, sink: &mut dyn ReplySink,
+    cell: &Cell,
+    operation: &Operation<'a>,
+    _context: &mut Context<'_>,
+    sink: &mut dyn ReplySink,
 ) -> Option<Effect<'a>> {
     let register = match &cell.value {
         None => None,

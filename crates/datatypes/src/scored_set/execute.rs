@@ -1,0 +1,217 @@
+//! Evaluating operations.
+
+use super::bounds::{lex_ranks, score_ranks};
+use super::{AddFlags, Effect, End, Operation, RangeBy, ScoredItems};
+use crate::collections::ScoredTree;
+use crate::items::{count_distinct, has_duplicates};
+use crate::{Context, Items};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use types::{Error, ReplySink};
+
+/// Evaluates an operation; see [`crate::prepare`].
+#[inline]
+pub fn prepare<'a>(
+    state: Option<&ScoredTree>,
+    operation: &Operation<'a>,
+    _context: &mut Context<'_>,
+    sink: &mut dyn ReplySink,
+) -> Option<Effect<'a>> {
+    let score = |member: &[u8]| state.and_then(|state| state.score(member));
+    match operation {
+        Operation::Add { flags, items } => return add(state, *flags, items, sink),
+        Operation::Increment { flags, by, member } => {
+            return increment(score(member), *flags, *by, member, sink);
+        }
+        Operation::Remove { members } => {
+            let found = count_distinct(members.iter(), |member| score(member).is_some());
+            sink.integer(found as i64);
+            return (found > 0).then(|| Effect::Remove { members: members.clone() });
+        }
+        Operation::RemoveRange { by } => return remove_range(state, by, sink),
+        Operation::Pop { end, count } => return pop(state, *end, *count, sink),
+        Operation::Score { member } => reply_score(score(member), sink),
+        Operation::Scores { members } => {
+            sink.array(members.len());
+            members.iter().for_each(|member| reply_score(score(member), sink));
+        }
+        Operation::Length => sink.integer(state.map_or(0, ScoredTree::len) as i64),
+        Operation::Rank { member, reverse } => {
+            let rank =
+                |state: &ScoredTree| if *reverse { state.reverse_rank(member) } else { state.rank(member) };
+            match state.and_then(rank) {
+                Some(rank) => sink.integer(rank as i64),
+                None => sink.null(),
+            }
+        }
+        Operation::Range { by, reverse, limit, with_scores } => {
+            let ranks = state.map_or(0..0, |state| limited(by.ranks(state, *reverse), *reverse, *limit));
+            reply_range(state, ranks, *reverse, *with_scores, sink);
+        }
+        Operation::Count { min, max } => {
+            sink.integer(state.map_or(0, |state| score_ranks(state, *min, *max).len()) as i64);
+        }
+        Operation::LexCount { min, max } => {
+            sink.integer(state.map_or(0, |state| lex_ranks(state, *min, *max).len()) as i64);
+        }
+    }
+    None
+}
+
+/// What becomes of one member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// The flags forbid it.
+    Forbidden,
+    /// It has the score already.
+    Same,
+    Added,
+    Updated,
+}
+
+fn outcome(flags: AddFlags, current: Option<f64>, score: f64) -> Outcome {
+    match current {
+        None if flags.if_present => Outcome::Forbidden,
+        None => Outcome::Added,
+        Some(_) if flags.if_absent => Outcome::Forbidden,
+        Some(current) if flags.if_greater && score <= current => Outcome::Forbidden,
+        Some(current) if flags.if_less && score >= current => Outcome::Forbidden,
+        Some(current) if score == current => Outcome::Same,
+        Some(_) => Outcome::Updated,
+    }
+}
+
+/// A member that is named twice meets its own first score.
+fn add<'a>(
+    state: Option<&ScoredTree>,
+    flags: AddFlags,
+    items: &ScoredItems<'a>,
+    sink: &mut dyn ReplySink,
+) -> Option<Effect<'a>> {
+    let mut written: Option<BTreeMap<&[u8], f64>> =
+        has_duplicates(items.iter().map(|(_, member)| *member)).then(BTreeMap::new);
+    let (mut added, mut updated) = (0, 0);
+    let mut changes = ScoredItems::default();
+    for &(score, member) in items.iter() {
+        let own = written.as_ref().and_then(|written| written.get(member).copied());
+        let current = own.or_else(|| state.and_then(|state| state.score(member)));
+        match outcome(flags, current, score) {
+            Outcome::Forbidden | Outcome::Same => continue,
+            Outcome::Added => added += 1,
+            Outcome::Updated => updated += 1,
+        }
+        changes.push((score, member));
+        if let Some(written) = &mut written {
+            written.insert(member, score);
+        }
+    }
+    sink.integer(if flags.count_changed { added + updated } else { added });
+    (!changes.is_empty()).then_some(Effect::Put { items: changes })
+}
+
+fn increment<'a>(
+    current: Option<f64>,
+    flags: AddFlags,
+    by: f64,
+    member: &'a [u8],
+    sink: &mut dyn ReplySink,
+) -> Option<Effect<'a>> {
+    // Minus zero plus zero is zero.
+    let score = current.unwrap_or(0.0) + by;
+    if score.is_nan() && !flags.if_absent {
+        sink.error(&Error::err("resulting score is not a number (NaN)"));
+        return None;
+    }
+    let outcome = outcome(flags, current, score);
+    match outcome {
+        Outcome::Forbidden => sink.null(),
+        _ => sink.double(score),
+    }
+    let changes = matches!(outcome, Outcome::Added | Outcome::Updated);
+    changes.then(|| Effect::Put { items: ScoredItems::one(score, member) })
+}
+
+fn reply_score(score: Option<f64>, sink: &mut dyn ReplySink) {
+    match score {
+        Some(score) => sink.double(score),
+        None => sink.null(),
+    }
+}
+
+/// The ranks that remain when some are skipped and so many are listed, from the end where the listing starts.
+fn limited(ranks: Range<usize>, reverse: bool, limit: Option<(i64, i64)>) -> Range<usize> {
+    let Some((offset, count)) = limit else { return ranks };
+    let skipped = usize::try_from(offset).map_or(ranks.len(), |offset| offset.min(ranks.len()));
+    let left = ranks.len() - skipped;
+    let listed = usize::try_from(count).map_or(left, |count| count.min(left));
+    let start = if reverse { ranks.end - skipped - listed } else { ranks.start + skipped };
+    start..start + listed
+}
+
+fn reply_range(
+    state: Option<&ScoredTree>,
+    ranks: Range<usize>,
+    reverse: bool,
+    with_scores: bool,
+    sink: &mut dyn ReplySink,
+) {
+    match with_scores {
+        true => sink.pairs(ranks.len()),
+        false => sink.array(ranks.len()),
+    }
+    let Some(state) = state else { return };
+    let write = |(score, member): (f64, &[u8])| {
+        if with_scores {
+            sink.pair();
+        }
+        sink.bulk(member);
+        if with_scores {
+            sink.double(score);
+        }
+    };
+    match reverse {
+        true => state.range(ranks).rev().for_each(write),
+        false => state.range(ranks).for_each(write),
+    }
+}
+
+fn remove_range(
+    state: Option<&ScoredTree>,
+    by: &RangeBy<'_>,
+    sink: &mut dyn ReplySink,
+) -> Option<Effect<'static>> {
+    let ranks = state.map_or(0..0, |state| by.ranks(state, false));
+    sink.integer(ranks.len() as i64);
+    removal(state?, ranks)
+}
+
+fn removal(state: &ScoredTree, ranks: Range<usize>) -> Option<Effect<'static>> {
+    let members = Items::collect(state.range(ranks).map(|(_, member)| member));
+    (!members.is_empty()).then_some(Effect::Remove { members })
+}
+
+fn pop(
+    state: Option<&ScoredTree>,
+    end: End,
+    count: Option<u64>,
+    sink: &mut dyn ReplySink,
+) -> Option<Effect<'static>> {
+    let Some(state) = state else {
+        sink.array(0);
+        return None;
+    };
+    let taken = usize::try_from(count.unwrap_or(1)).map_or(state.len(), |count| count.min(state.len()));
+    let ranks = match end {
+        End::Min => 0..taken,
+        End::Max => state.len() - taken..state.len(),
+    };
+    if count.is_some() {
+        reply_range(Some(state), ranks.clone(), end == End::Max, true, sink);
+    } else {
+        let (score, member) = state.range(ranks.clone()).next()?;
+        sink.array(2);
+        sink.bulk(member);
+        sink.double(score);
+    }
+    removal(state, ranks)
+}
