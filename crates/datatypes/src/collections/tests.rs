@@ -75,7 +75,7 @@ proptest! {
                 prop_assert_eq!(map.get(&field), model.get(&field).map(|value| &value[..]));
                 prop_assert_eq!(map.remove(&field), model.remove(&field).is_some());
             }
-            if step % 101 == 0 {
+            if step.is_multiple_of(101) {
                 check_map(&map, &model);
             }
         }
@@ -95,7 +95,7 @@ proptest! {
         let (mut set, mut model) = (PackedSet::new(plan.seed), BTreeSet::new());
         for step in 0..plan.operations {
             let number = rng.usize(..plan.names);
-            let member = if integers && (step < plan.operations / 2 || number % 7 != 0) {
+            let member = if integers && (step < plan.operations / 2 || !number.is_multiple_of(7)) {
                 let scale = if step < 100 { 1 } else { [1, 1000, -1_000_000, 10_000_000_000][number % 4] };
                 (number as i64 * scale).to_string().into_bytes()
             } else {
@@ -149,7 +149,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(list.get(index), model.get(index).map(|value| &value[..]));
-            if step % 101 == 0 { list.check_invariants(); }
+            if step.is_multiple_of(101) { list.check_invariants(); }
         }
         list.check_invariants();
         prop_assert!(list.iter().eq(model.iter()));
@@ -181,7 +181,7 @@ proptest! {
                 prop_assert_eq!(set.score(&member), model.get(&member).copied());
                 prop_assert_eq!(set.remove(&member), model.remove(&member));
             }
-            if step % 101 == 0 {
+            if step.is_multiple_of(101) {
                 set.check_invariants();
             }
         }
@@ -296,7 +296,7 @@ fn a_large_scored_tree_grows_and_shrinks() {
         let full = set.memory();
         for i in shuffled(20_000, &mut rng).into_iter().skip(300) {
             assert!(set.remove(&name(i)).is_some());
-            if i % 1000 == 0 {
+            if i.is_multiple_of(1000) {
                 set.check_invariants();
             }
         }
