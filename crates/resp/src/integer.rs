@@ -31,27 +31,35 @@ impl Deref for IntegerText {
 /// The shortest decimal text of `value`, the only one that [`parse_integer`] reads back.
 #[inline]
 pub fn format_integer(value: i64) -> IntegerText {
-    let mut text = IntegerText { bytes: [0; MAX_LEN], start: MAX_LEN };
+    let mut bytes = [0; MAX_LEN];
+    let start = write_backwards(value, &mut bytes);
+    IntegerText { bytes, start }
+}
+
+/// Writes the decimal text of `value` at the end of `bytes`, which must have room, and returns where it starts.
+#[inline]
+pub(crate) fn write_backwards(value: i64, bytes: &mut [u8]) -> usize {
+    let mut start = bytes.len();
     let mut rest = value.unsigned_abs();
     while rest >= 100 {
         let pair = (rest % 100) as usize * 2;
         rest /= 100;
-        text.start -= 2;
-        text.bytes[text.start..][..2].copy_from_slice(&PAIRS[pair..pair + 2]);
+        start -= 2;
+        bytes[start..start + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
     }
     if rest >= 10 {
         let pair = rest as usize * 2;
-        text.start -= 2;
-        text.bytes[text.start..][..2].copy_from_slice(&PAIRS[pair..pair + 2]);
+        start -= 2;
+        bytes[start..start + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
     } else {
-        text.start -= 1;
-        text.bytes[text.start] = b'0' + rest as u8;
+        start -= 1;
+        bytes[start] = b'0' + rest as u8;
     }
     if value < 0 {
-        text.start -= 1;
-        text.bytes[text.start] = b'-';
+        start -= 1;
+        bytes[start] = b'-';
     }
-    text
+    start
 }
 
 /// The integer that `text` is the one canonical form of: no leading zero, no plus sign, no blank, no `-0`.

@@ -216,7 +216,7 @@ impl Bounds {
         pipeline: &mut Pipeline,
     ) -> Result<Step, ProtocolError> {
         *progress = Progress { remaining: 0, position: start, bulk: None, scanned: start + scanned };
-        let (count, position) = match short_number(input, start) {
+        let (count, position) = match short_number(input, start, b'*') {
             Some(short) => short,
             None => match self.long_number(input, progress, ProtocolError::TooBigMultibulkCount)? {
                 None => return Ok(Step::Incomplete),
@@ -255,34 +255,36 @@ impl Bounds {
         spans: &mut Vec<Span>,
     ) -> Result<bool, ProtocolError> {
         let ceiling = start + self.limits.max_command_bytes;
-        let mut len = progress.bulk.take();
-        while progress.remaining > 0 {
-            let (bulk, position) = match len.take() {
-                Some(bulk) => (bulk, progress.position),
-                None => match short_number(input, progress.position) {
-                    Some((bulk, position)) if input[progress.position] == b'$' && bulk <= self.bulk_bytes => {
-                        (bulk, position)
-                    }
-                    _ => match self.bulk_header(input, progress)? {
+        let mut header = progress.bulk.take().map(|len| (len, progress.position));
+        let (mut remaining, mut at) = (progress.remaining, progress.position);
+        while remaining > 0 {
+            // A length that was accepted before stays so, even if the client has lost its authentication.
+            let short = || short_number(input, at, b'$').filter(|(len, _)| *len <= self.bulk_bytes);
+            let (len, position) = match header.take().or_else(short) {
+                Some(header) => header,
+                None => {
+                    *progress =
+                        Progress { remaining, position: at, bulk: None, scanned: progress.scanned.max(at) };
+                    match self.bulk_header(input, progress)? {
                         Some(header) => header,
                         None => return Ok(false),
-                    },
-                },
+                    }
+                }
             };
             // The two bytes after an argument are not looked at, as in Redis.
-            let end = position + bulk + 2;
+            let end = position + len + 2;
             if end > ceiling {
                 return Err(ProtocolError::TooBigCommand);
             }
             if end > input.len() {
-                *progress = Progress { bulk: Some(bulk), position, scanned: position, ..*progress };
+                *progress = Progress { remaining, position, bulk: Some(len), scanned: position };
                 return Ok(false);
             }
-            spans.push(Span { start: position as u32, len: bulk as u32 });
-            progress.remaining -= 1;
-            progress.position = end;
-            progress.scanned = end;
+            spans.push(Span { start: position as u32, len: len as u32 });
+            remaining -= 1;
+            at = end;
         }
+        *progress = Progress { remaining, position: at, bulk: None, scanned: at };
         Ok(true)
     }
 
@@ -384,22 +386,27 @@ impl Bounds {
     }
 }
 
-/// Reads a marker, one to three digits in canonical form and the end of the line, where that much and a little
+/// Reads `marker`, one to three digits in canonical form and the end of the line, where that much and a little
 /// more is there: the number and where the next line starts. Nothing says that the long way must be taken.
 #[inline(always)]
-fn short_number(input: &[u8], at: usize) -> Option<(usize, usize)> {
+fn short_number(input: &[u8], at: usize, marker: u8) -> Option<(usize, usize)> {
     let window: &[u8; 6] = input.get(at..)?.first_chunk()?;
-    let digit = |index: usize| usize::from(window[index].wrapping_sub(b'0'));
-    let (first, second, third) = (digit(1), digit(2), digit(3));
-    if window[2] == b'\r' && first < 10 {
-        Some((first, at + 4))
-    } else if first.wrapping_sub(1) >= 9 || second >= 10 {
-        None
-    } else if window[3] == b'\r' {
-        Some((first * 10 + second, at + 5))
-    } else if window[4] == b'\r' && third < 10 {
-        Some((first * 100 + second * 10 + third, at + 6))
-    } else {
-        None
+    let digit = |index: usize| u32::from(window[index]).wrapping_sub(u32::from(b'0'));
+    let first = digit(1);
+    if window[0] != marker || first > 9 {
+        return None;
     }
+    if window[2] == b'\r' {
+        return Some((first as usize, at + 4));
+    }
+    let second = digit(2);
+    if first == 0 || second > 9 {
+        return None;
+    }
+    let two = first * 10 + second;
+    if window[3] == b'\r' {
+        return Some((two as usize, at + 5));
+    }
+    let third = digit(3);
+    (third <= 9 && window[4] == b'\r').then_some(((two * 10 + third) as usize, at + 6))
 }

@@ -200,6 +200,19 @@ fn authentication_holds_for_the_rest_of_the_pipeline() {
     check(&input, &[&[b"AUTH", b"pw"], &[&b"x"[..]; 11], &[&long]], b"", Limits::default(), false);
 }
 
+/// `RESET` may take the authentication away while a long argument is on its way.
+#[test]
+fn an_accepted_argument_stays_accepted() {
+    let mut connection = Connection::new(Limits::default(), true);
+    connection.receive(b"*2\r\n$1\r\na\r\n$20000\r\n");
+    connection.parser.set_authenticated(false);
+    let long = vec![b'$'; 20000];
+    connection.receive(&long);
+    connection.receive(b"\r\nPING\r\n");
+    assert_eq!(connection.error, None);
+    assert_eq!(connection.commands, [vec![b"a".to_vec(), long], vec![b"PING".to_vec()]]);
+}
+
 #[test]
 fn limits_are_configurable() {
     let limits = Limits {
