@@ -59,7 +59,6 @@ struct KeyHistory<S> {
 /// Feed it effects with [`Store::commit`] (any order) or, where effects come in stamp order and no snapshot is
 /// open, with [`Store::update`]. Snapshots are leases that the owner of the store grants and ends; it tells the
 /// oldest one with [`Store::set_horizon`].
-#[derive(Debug)]
 pub struct Store<S> {
     table: Table<Record<S>>,
     histories: HashTable<KeyHistory<S>>,

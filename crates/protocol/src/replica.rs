@@ -112,6 +112,17 @@ impl<P: Protocol> Replica<P> {
         random: &mut Rng,
         replies: &mut dyn Replies,
     ) {
+        self.drive(replies, |protocol, out| protocol.step(now, batch, random, out));
+        debug_assert!(batch.is_empty(), "a step consumes its batch");
+    }
+
+    /// A step whose input is a call: for requests that several replicas, held together, serve as one.
+    #[inline]
+    pub fn drive<R>(
+        &mut self,
+        replies: &mut dyn Replies,
+        react: impl FnOnce(&mut P, &mut Outputs<'_, P>) -> R,
+    ) -> R {
         let mut out = Outputs {
             records: &mut self.records,
             strongest: &mut self.strongest,
@@ -120,11 +131,11 @@ impl<P: Protocol> Replica<P> {
             timers: &mut self.timers,
             replies,
         };
-        self.protocol.step(now, batch, random, &mut out);
-        debug_assert!(batch.is_empty(), "a step consumes its batch");
+        let answer = react(&mut self.protocol, &mut out);
         if !self.ungated.is_empty() {
             self.packets.extend(self.ungated.drain(..).map(|(to, message)| (to, Packet::Datagram(message))));
         }
+        answer
     }
 
     /// Takes a packet: a datagram becomes an input, a frame becomes as many as it completes. A malformed stream

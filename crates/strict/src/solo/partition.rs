@@ -4,12 +4,13 @@
 use super::record::{self, Record, Recovered};
 use super::watches::Watches;
 use clock::HybridClock;
-use datatypes::{Cell, Context, Effect, Operation, Patch, apply, exchange, prepare};
+use datatypes::{Cell, Context, Effect, Patch, apply, exchange, prepare};
 use mvcc::{CompactKey, Drained, Store};
 use protocol::{Durability, Input, KeyedOperation, Now, Outputs, Protocol, Request, Step};
 use std::time::Duration;
 use types::{
-    Error, ErrorCode, HashSeed, KeyHash, Malformed, Reader, ReplyBuf, ReplySink, RequestId, Rng, SessionId, Timestamp,
+    Error, ErrorCode, HashSeed, KeyHash, Malformed, Reader, ReplyBuf, ReplySink, RequestId, Rng, SessionId,
+    Timestamp,
 };
 
 /// How a partition is set up.
@@ -45,7 +46,6 @@ struct Unlogged {
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub struct Solo {
     options: Options,
     clock: HybridClock,
@@ -74,38 +74,60 @@ impl Solo {
     }
 
     /// How many keys it holds.
-    pub fn len(&self) -> usize { self.store.len() }
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
 
     /// True without keys.
-    pub fn is_empty(&self) -> bool { self.store.is_empty() }
+    pub fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
 
     /// How many keys have a deadline.
-    pub fn deadlines(&self) -> usize { self.store.deadlines() }
+    pub fn deadlines(&self) -> usize {
+        self.store.deadlines()
+    }
 
     /// About how many bytes it occupies.
-    pub fn memory(&self) -> usize { self.store.memory() }
+    pub fn memory(&self) -> usize {
+        self.store.memory()
+    }
 
     /// Gives new effects this durability from now on.
-    pub fn set_durability(&mut self, durability: Durability) { self.options.durability = durability; }
+    pub fn set_durability(&mut self, durability: Durability) {
+        self.options.durability = durability;
+    }
 
     /// True while the log is failed and writes are refused.
-    pub fn is_fenced(&self) -> bool { self.fenced }
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
+    }
 
     /// The greatest stamp given; while the partition is held, everything that comes is above it.
-    pub(super) fn now(&mut self, now: Now) -> Timestamp { self.clock.read(now.wall) }
+    pub(super) fn now(&mut self, now: Now) -> Timestamp {
+        self.clock.read(now.wall)
+    }
 
     /// Everything that comes is above `stamp`.
-    pub(super) fn advance(&mut self, stamp: Timestamp) { self.clock.recover(stamp); }
+    pub(super) fn advance(&mut self, stamp: Timestamp) {
+        self.clock.recover(stamp);
+    }
 
     /// Evaluates one operation on the newest state and commits its effect.
     pub(super) fn execute(
-        &mut self, now: Now, id: RequestId, keyed: &KeyedOperation<'_>, random: &mut Rng, out: &mut Outputs<'_, Self>,
+        &mut self,
+        now: Now,
+        id: RequestId,
+        keyed: &KeyedOperation<'_>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Self>,
     ) {
         if self.fenced && !keyed.operation.is_read() {
             return out.reply(id).error(&misconf());
         }
         let now_millis = now.wall.as_millis();
-        if self.store.record(keyed.hash, keyed.key).is_some_and(|record| record.cell().is_expired(now_millis)) {
+        if self.store.record(keyed.hash, keyed.key).is_some_and(|record| record.cell().is_expired(now_millis))
+        {
             self.expire(now, keyed.hash, keyed.key, out);
         }
         let mut blind = BlindSink::default();
@@ -132,8 +154,13 @@ impl Solo {
     /// The shortest path: no snapshot is open and nothing needs to be taken back, so one look-up does it all.
     #[inline]
     fn execute_in_place(
-        &mut self, now: Now, id: RequestId, keyed: &KeyedOperation<'_>, context: &mut Context<'_>,
-        blind: &mut BlindSink, out: &mut Outputs<'_, Self>,
+        &mut self,
+        now: Now,
+        id: RequestId,
+        keyed: &KeyedOperation<'_>,
+        context: &mut Context<'_>,
+        blind: &mut BlindSink,
+        out: &mut Outputs<'_, Self>,
     ) {
         let (clock, durability) = (&mut self.clock, self.options.durability);
         let changed = self.store.update(keyed.hash, keyed.key, |cell| {
@@ -151,11 +178,18 @@ impl Solo {
         }
     }
 
-    fn needs_undo(&self) -> bool { self.options.durability != Durability::Volatile }
+    fn needs_undo(&self) -> bool {
+        self.options.durability != Durability::Volatile
+    }
 
     /// Stamps, logs and applies an effect.
     pub(super) fn commit(
-        &mut self, now: Now, hash: KeyHash, key: &[u8], effect: &Effect<'_>, out: &mut Outputs<'_, Self>,
+        &mut self,
+        now: Now,
+        hash: KeyHash,
+        key: &[u8],
+        effect: &Effect<'_>,
+        out: &mut Outputs<'_, Self>,
     ) {
         let stamp = self.clock.tick(now.wall);
         let durability = self.options.durability;
@@ -184,13 +218,28 @@ impl Solo {
         }
     }
 
+    /// Watches a key for a session; an expired one is absent from now on.
+    pub(super) fn watch(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        hash: KeyHash,
+        key: &[u8],
+        out: &mut Outputs<'_, Self>,
+    ) {
+        if self.store.record(hash, key).is_some_and(|record| record.cell().is_expired(now.wall.as_millis())) {
+            self.expire(now, hash, key, out);
+        }
+        self.watches.add(session, key);
+    }
+
     fn expire(&mut self, now: Now, hash: KeyHash, key: &[u8], out: &mut Outputs<'_, Self>) {
         if !self.fenced {
             self.commit(now, hash, key, &Effect::DELETE, out);
         }
     }
 
-    fn flush(&mut self, now: Now, out: &mut Outputs<'_, Self>) -> Result<(), Error> {
+    pub(super) fn flush(&mut self, now: Now, out: &mut Outputs<'_, Self>) -> Result<(), Error> {
         if self.fenced {
             return Err(misconf());
         }
@@ -222,7 +271,12 @@ impl Solo {
     }
 
     fn step_once(
-        &mut self, now: Now, id: RequestId, step: &Step<'_>, random: &mut Rng, out: &mut Outputs<'_, Self>,
+        &mut self,
+        now: Now,
+        id: RequestId,
+        step: &Step<'_>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Self>,
     ) {
         match step {
             Step::Key(keyed) => self.execute(now, id, keyed, random, out),
@@ -231,12 +285,22 @@ impl Solo {
                 Ok(()) => out.reply(id).simple("OK"),
                 Err(error) => out.reply(id).error(&error),
             },
-            Step::Scan { cursor, count } => self.scan(*cursor, *count, now.wall.as_millis(), out.reply(id)),
+            Step::Scan { cursor, count } => {
+                let mut keys = ReplyBuf::new();
+                let (next, found) = self.scan(*cursor, *count, now.wall.as_millis(), &mut keys);
+                reply_scan(next, found, &keys, out.reply(id));
+            }
         }
     }
 
-    fn scan(&self, mut cursor: u64, count: u32, now_millis: u64, sink: &mut dyn ReplySink) {
-        let mut keys = ReplyBuf::new();
+    /// Visits keys from `cursor` until about `count` are in `keys`; returns how many and where to go on, 0 at the end.
+    pub(super) fn scan(
+        &self,
+        mut cursor: u64,
+        count: u32,
+        now_millis: u64,
+        keys: &mut ReplyBuf,
+    ) -> (u64, usize) {
         let mut found = 0;
         for _ in 0..count.max(1).saturating_mul(10) {
             cursor = self.store.scan(cursor, |key, record| {
@@ -249,14 +313,16 @@ impl Solo {
                 break;
             }
         }
-        sink.array(2);
-        sink.integer(cursor as i64);
-        sink.array(found);
-        keys.replay(sink);
+        (cursor, found)
     }
 
     fn on_request(
-        &mut self, now: Now, id: RequestId, request: &Request<'_>, random: &mut Rng, out: &mut Outputs<'_, Self>,
+        &mut self,
+        now: Now,
+        id: RequestId,
+        request: &Request<'_>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Self>,
     ) {
         match request {
             Request::One { operation, .. } => self.execute(now, id, operation, random, out),
@@ -271,12 +337,7 @@ impl Solo {
                 steps.iter().for_each(|step| self.step_once(now, id, step, random, out));
             }
             Request::Watch { session, keys } => {
-                keys.iter().for_each(|(key, hash)| {
-                    if self.store.record(*hash, key).is_some_and(|r| r.cell().is_expired(now.wall.as_millis())) {
-                        self.expire(now, *hash, key, out);
-                    }
-                    self.watches.add(*session, key);
-                });
+                keys.iter().for_each(|(key, hash)| self.watch(now, *session, *hash, key, out));
                 out.reply(id).simple("OK");
             }
             Request::Unwatch { session } => {
@@ -284,8 +345,12 @@ impl Solo {
                 out.reply(id).simple("OK");
             }
             Request::Close { session } => self.watches.remove(*session),
-            Request::Begin { .. } | Request::Operate { .. } | Request::Commit { .. } | Request::Abort { .. } => {
-                out.reply(id).error(&Error::err("interactive transactions go through the keyspace, not a partition"));
+            Request::Begin { .. }
+            | Request::Operate { .. }
+            | Request::Commit { .. }
+            | Request::Abort { .. } => {
+                out.reply(id)
+                    .error(&Error::err("interactive transactions go through the keyspace, not a partition"));
             }
         }
     }
@@ -316,7 +381,8 @@ impl Solo {
             Recovered::Flush { stamp } => {
                 self.clock.recover(stamp);
                 let hash_of = |key: &[u8]| self.store.hash(key);
-                let older = |key: &[u8]| self.store.record(hash_of(key), key).is_some_and(|r| r.stamp() < stamp);
+                let older =
+                    |key: &[u8]| self.store.record(hash_of(key), key).is_some_and(|r| r.stamp() < stamp);
                 let older: Vec<_> = self.keys().into_iter().filter(|key| older(key)).collect();
                 for key in older {
                     self.store.commit(self.store.hash(&key), &key, stamp, &Effect::DELETE);
@@ -357,7 +423,15 @@ impl Solo {
     }
 }
 
-fn misconf() -> Error {
+/// Replies to a scan.
+pub(super) fn reply_scan(next: u64, found: usize, keys: &ReplyBuf, sink: &mut dyn ReplySink) {
+    sink.array(2);
+    sink.integer(next as i64);
+    sink.array(found);
+    keys.replay(sink);
+}
+
+pub(super) fn misconf() -> Error {
     Error::new(
         ErrorCode::Misconf,
         "the log cannot be written (disk full or I/O error, see the server's log); writes are refused until it can, reads go on",
@@ -390,7 +464,9 @@ impl ReplySink for BlindSink {
     fn set(&mut self, _: usize) {}
     fn pairs(&mut self, _: usize) {}
     fn pair(&mut self) {}
-    fn error(&mut self, error: &Error) { self.0 = Some(error.clone()); }
+    fn error(&mut self, error: &Error) {
+        self.0 = Some(error.clone());
+    }
 }
 
 impl Protocol for Solo {
@@ -399,7 +475,11 @@ impl Protocol for Solo {
     type Record<'a> = Record<'a>;
 
     fn step(
-        &mut self, now: Now, batch: &mut Vec<Input<'_, Self>>, random: &mut Rng, out: &mut Outputs<'_, Self>,
+        &mut self,
+        now: Now,
+        batch: &mut Vec<Input<'_, Self>>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Self>,
     ) {
         if batch.len() > 1 {
             self.prefetch(batch);
@@ -409,7 +489,8 @@ impl Protocol for Solo {
                 Input::Request { id, request } => self.on_request(now, id, &request, random, out),
                 Input::Snapshot(chunk) => {
                     let records = Record::split(chunk).collect::<Result<Vec<_>, _>>();
-                    let outcome = records.and_then(|records| records.into_iter().try_for_each(|r| self.recover(r)));
+                    let outcome =
+                        records.and_then(|records| records.into_iter().try_for_each(|r| self.recover(r)));
                     debug_assert!(outcome.is_ok(), "checkpoints are checksummed");
                 }
                 Input::Recover(record) => {
@@ -448,10 +529,12 @@ impl Protocol for Solo {
         }
         while let Some(undo) = self.unlogged.pop() {
             let taken_back = match undo.patch {
-                Some(mut patch) if !self.store.retains() => self.store.update(undo.hash, &undo.key, |cell: &mut Cell| {
-                    exchange(cell, &mut patch);
-                    (true, Some(undo.previous))
-                }),
+                Some(mut patch) if !self.store.retains() => {
+                    self.store.update(undo.hash, &undo.key, |cell: &mut Cell| {
+                        exchange(cell, &mut patch);
+                        (true, Some(undo.previous))
+                    })
+                }
                 _ => self.store.retract(undo.hash, &undo.key, undo.stamp),
             };
             if !taken_back {
@@ -462,8 +545,7 @@ impl Protocol for Solo {
         true
     }
 
-    fn log_healed(&mut self) { self.fenced = false; }
+    fn log_healed(&mut self) {
+        self.fenced = false;
+    }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,128 @@
+//! Requests that several partitions serve as one. The driver holds all of them while it calls, and puts everything
+//! they persist into one group of its log: that makes the request atomic.
+
+use super::partition::{Solo, misconf, reply_scan};
+use protocol::{Now, Replica, Replies, Step};
+use types::{Error, KeyHash, ReplyBuf, RequestId, Rng, SessionId};
+
+/// How many bits of a scan cursor belong to the partition's own cursor; the partition's number is above them.
+const CURSOR_BITS: u32 = 48;
+
+/// All partitions of a keyspace, held together, in order of their number.
+pub struct Group<'g, 'p> {
+    partitions: &'g mut [&'p mut Replica<Solo>],
+}
+
+impl<'g, 'p> Group<'g, 'p> {
+    /// Holds these.
+    pub fn new(partitions: &'g mut [&'p mut Replica<Solo>]) -> Self {
+        Group { partitions }
+    }
+
+    /// The partition that a key belongs to, of `partitions`.
+    pub fn index_of(hash: KeyHash, partitions: usize) -> usize {
+        if partitions == 1 { 0 } else { usize::from(hash.share(partitions as u16)) }
+    }
+
+    pub(super) fn of(&mut self, hash: KeyHash) -> &mut Replica<Solo> {
+        let index = Self::index_of(hash, self.partitions.len());
+        self.partitions[index]
+    }
+
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Replica<Solo>> {
+        self.partitions.iter_mut().map(|partition| &mut **partition)
+    }
+
+    /// Serves [`protocol::Request::Many`].
+    #[expect(clippy::too_many_arguments, reason = "a request's fields and what a step is given")]
+    pub fn many(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        session: SessionId,
+        steps: &[Step<'_>],
+        watched: bool,
+        random: &mut Rng,
+        replies: &mut dyn Replies,
+    ) {
+        if watched && self.take_watches(session, now) {
+            return replies.reply(id).null_array();
+        }
+        steps.iter().for_each(|step| self.step(now, id, step, random, replies));
+    }
+
+    /// Forgets the session's watches; true if one was touched.
+    pub(super) fn take_watches(&mut self, session: SessionId, now: Now) -> bool {
+        let touched = self.partitions.iter().any(|partition| partition.protocol().is_touched(session, now));
+        self.all().for_each(|partition| partition.protocol_mut().watches.remove(session));
+        touched
+    }
+
+    /// Serves [`protocol::Request::Watch`].
+    pub fn watch(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        session: SessionId,
+        keys: &[(&[u8], KeyHash)],
+        replies: &mut dyn Replies,
+    ) {
+        for (key, hash) in keys {
+            self.of(*hash).drive(replies, |solo, out| solo.watch(now, session, *hash, key, out));
+        }
+        replies.reply(id).simple("OK");
+    }
+
+    /// Serves [`protocol::Request::Unwatch`]; the reply is the caller's.
+    pub fn unwatch(&mut self, session: SessionId) {
+        self.all().for_each(|partition| partition.protocol_mut().watches.remove(session));
+    }
+
+    fn step(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        step: &Step<'_>,
+        random: &mut Rng,
+        replies: &mut dyn Replies,
+    ) {
+        match step {
+            Step::Key(keyed) => {
+                self.of(keyed.hash).drive(replies, |solo, out| solo.execute(now, id, keyed, random, out));
+            }
+            Step::Count => {
+                let count: usize = self.partitions.iter().map(|partition| partition.protocol().len()).sum();
+                replies.reply(id).integer(count as i64);
+            }
+            Step::Flush => match self.flush(now, replies) {
+                Ok(()) => replies.reply(id).simple("OK"),
+                Err(error) => replies.reply(id).error(&error),
+            },
+            Step::Scan { cursor, count } => {
+                let mut keys = ReplyBuf::new();
+                let (next, found) = self.scan(*cursor, *count, now, &mut keys);
+                reply_scan(next, found, &keys, replies.reply(id));
+            }
+        }
+    }
+
+    fn flush(&mut self, now: Now, replies: &mut dyn Replies) -> Result<(), Error> {
+        if self.partitions.iter().any(|partition| partition.protocol().is_fenced()) {
+            return Err(misconf());
+        }
+        self.all().try_for_each(|partition| partition.drive(replies, |solo, out| solo.flush(now, out)))
+    }
+
+    fn scan(&self, cursor: u64, count: u32, now: Now, keys: &mut ReplyBuf) -> (u64, usize) {
+        let index = (cursor >> CURSOR_BITS) as usize;
+        let Some(partition) = self.partitions.get(index) else { return (0, 0) };
+        let inner = cursor & ((1 << CURSOR_BITS) - 1);
+        let (next, found) = partition.protocol().scan(inner, count, now.wall.as_millis(), keys);
+        let next = match next {
+            0 if index + 1 == self.partitions.len() => 0,
+            0 => (index as u64 + 1) << CURSOR_BITS,
+            next => (index as u64) << CURSOR_BITS | next,
+        };
+        (next, found)
+    }
+}
