@@ -53,6 +53,7 @@ impl<'a> Effect<'a> {
     pub fn mode(&self) -> Mode {
         match self {
             Effect::Register(register::Effect::Add { .. }) => Mode::Increment,
+            Effect::Dict(dict::Effect::Add { .. }) => Mode::IncrementFields,
             Effect::Set(set::Effect::Add { .. }) => Mode::Add,
             Effect::Set(set::Effect::Remove { .. }) => Mode::Remove,
             _ => Mode::Write,

@@ -284,11 +284,11 @@ fn deadline(cell: &Cell, format: TimeFormat, now_millis: u64) -> i64 {
 /// Performs an effect; see [`crate::apply`].
 pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
     let before = match effect {
-        Effect::SetDeadline(_) if cell.value.is_none() => return Patch::Nothing,
+        Effect::SetDeadline(_) | Effect::Delete if cell.value.is_none() => return Patch::Nothing,
         Effect::SetDeadline(at_millis) => {
-            return Patch::Expiry(std::mem::replace(&mut cell.expires_at, *at_millis));
+            let before = std::mem::replace(&mut cell.expires_at, *at_millis);
+            return if UNDO { Patch::Expiry(before) } else { Patch::Nothing };
         }
-        Effect::Delete if cell.value.is_none() => return Patch::Nothing,
         Effect::Delete => cell.clear(),
         Effect::Restore(bytes) => match Cell::decode(&mut Reader::new(bytes)) {
             Ok(restored) => std::mem::replace(cell, restored),

@@ -165,13 +165,16 @@ pub enum Mode {
     Remove,
     /// Adds to an integer register.
     Increment,
+    /// Adds to integer fields of a dict.
+    IncrementFields,
     /// Changes anything else.
     Write,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 5] = [Mode::Observe, Mode::Add, Mode::Remove, Mode::Increment, Mode::Write];
+    pub const ALL: [Mode; 6] =
+        [Mode::Observe, Mode::Add, Mode::Remove, Mode::Increment, Mode::IncrementFields, Mode::Write];
 
     /// True when holders of the two modes always commute: a mode with itself, unless it is `Write`.
     pub fn compatible(self, other: Mode) -> bool {

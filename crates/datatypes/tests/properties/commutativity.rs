@@ -1,0 +1,210 @@
+//! Whenever the rule says that invocations commute, every order gives the same results and equal states
+//! (Corrections 60 and 66).
+
+use crate::strategies::{effect, effect_of, operation, operation_of, scene};
+use crate::{evaluate, for_all};
+use datatypes::{Cell, Effect, Invocation, Mode, Operation, apply, commutes, scored_set};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use std::cell::Cell as Counter;
+
+/// The rule under test.
+type Rule = fn(&Invocation<'_>, &Invocation<'_>, Option<&Cell>) -> bool;
+
+/// Something that happens to a key: an operation whose result is seen, or an effect that nobody observes.
+#[derive(Clone, Debug)]
+enum Step {
+    Observed(Operation<'static>),
+    Blind(Effect<'static>),
+}
+
+fn step_of(kind: datatypes::Kind) -> BoxedStrategy<Step> {
+    prop_oneof![operation_of(kind).prop_map(Step::Observed), effect_of(kind).prop_map(Step::Blind)].boxed()
+}
+
+fn any_step() -> BoxedStrategy<Step> {
+    prop_oneof![operation().prop_map(Step::Observed), effect().prop_map(Step::Blind)].boxed()
+}
+
+fn scenes(count: usize) -> impl Strategy<Value = (Cell, Vec<Step>)> {
+    scene(step_of, any_step, count)
+}
+
+impl Step {
+    fn invocation(&self, cell: &Cell) -> Invocation<'static> {
+        match self {
+            Step::Observed(operation) => Invocation::observed(operation, evaluate(cell, operation).1),
+            Step::Blind(effect) => Invocation::blind(effect.clone()),
+        }
+    }
+}
+
+fn applied(cell: &Cell, effect: &Option<Effect<'_>>) -> Cell {
+    let mut after = cell.clone();
+    if let Some(effect) = effect {
+        apply::<false>(&mut after, effect);
+    }
+    after
+}
+
+/// Executes steps that were all evaluated on `cell` in an order: each one's result must be what it was there,
+/// and the effect it would choose now must do what the chosen one does.
+fn execute(cell: &Cell, steps: &[Step], order: &[usize]) -> Result<Cell, TestCaseError> {
+    let mut state = cell.clone();
+    for step in order.iter().map(|&place| &steps[place]) {
+        let chosen = step.invocation(cell).effect;
+        let after = applied(&state, &chosen);
+        if let Step::Observed(operation) = step {
+            let (reply, effect) = evaluate(&state, operation);
+            prop_assert_eq!(
+                &reply,
+                &evaluate(cell, operation).0,
+                "result of {:?} in order {:?}",
+                operation,
+                order
+            );
+            prop_assert_eq!(
+                &applied(&state, &effect),
+                &after,
+                "effect of {:?} in order {:?}",
+                operation,
+                order
+            );
+        }
+        state = after;
+    }
+    Ok(state)
+}
+
+/// If all steps commute pairwise: every order gives the results and the state of the first. True if they do.
+fn check_orders(
+    rule: Rule,
+    cell: &Cell,
+    known: bool,
+    steps: &[Step],
+    orders: &[&[usize]],
+) -> Result<bool, TestCaseError> {
+    let invocations: Vec<_> = steps.iter().map(|step| step.invocation(cell)).collect();
+    let known = known.then_some(cell);
+    for (place, a) in invocations.iter().enumerate() {
+        for b in &invocations[place + 1..] {
+            prop_assert_eq!(rule(a, b, known), rule(b, a, known), "the rule is symmetric");
+            if !rule(a, b, known) {
+                return Ok(false);
+            }
+        }
+    }
+    let first = execute(cell, steps, orders[0])?;
+    for order in &orders[1..] {
+        prop_assert_eq!(&execute(cell, steps, order)?, &first, "state after order {:?}", order);
+    }
+    Ok(true)
+}
+
+const PAIR: [&[usize]; 2] = [&[0, 1], &[1, 0]];
+const TRIPLE: [&[usize]; 6] = [&[0, 1, 2], &[0, 2, 1], &[1, 0, 2], &[1, 2, 0], &[2, 0, 1], &[2, 1, 0]];
+
+/// Checks the rule on many scenes and returns how many of them commuted.
+fn count_commuting(cases: u32, count: usize, orders: &[&[usize]]) -> u32 {
+    let commuting = Counter::new(0);
+    for_all(cases, (scenes(count), any::<bool>()), |((cell, steps), known)| {
+        commuting.set(commuting.get() + u32::from(check_orders(commutes, &cell, known, &steps, orders)?));
+        Ok(())
+    });
+    commuting.get()
+}
+
+#[test]
+fn commuting_pairs_give_equal_results_and_states_in_both_orders() {
+    assert!(count_commuting(6000, 2, &PAIR) > 1000, "the test must meet commuting pairs");
+}
+
+#[test]
+fn commuting_triples_give_equal_results_and_states_in_all_orders() {
+    assert!(count_commuting(6000, 3, &TRIPLE) > 300, "the test must meet commuting triples");
+}
+
+#[test]
+fn commuting_effects_do_so_in_states_where_they_were_not_chosen() {
+    let commuting = Counter::new(0);
+    let effects = || scene(effect_of, || effect().boxed(), 3);
+    for_all(6000, effects(), |(cell, effects)| {
+        let steps: Vec<_> = effects.into_iter().map(Step::Blind).collect();
+        commuting.set(commuting.get() + u32::from(check_orders(commutes, &cell, false, &steps, &TRIPLE)?));
+        Ok(())
+    });
+    assert!(commuting.get() > 300, "the test must meet commuting triples");
+}
+
+/// What a rule gets wrong is found: the checker sees its counterexample within a few thousand cases.
+fn is_refuted(rule: Rule, count: usize, orders: &[&[usize]]) -> bool {
+    let wrong = Counter::new(false);
+    for_all(4000, scenes(count), |(cell, steps)| -> TestCaseResult {
+        wrong.set(wrong.get() || check_orders(rule, &cell, false, &steps, orders).is_err());
+        Ok(())
+    });
+    wrong.get()
+}
+
+fn any_two_puts(a: &Invocation<'_>, b: &Invocation<'_>, state: Option<&Cell>) -> bool {
+    let is_put =
+        |x: &Invocation<'_>| matches!(x.effect, Some(Effect::ScoredSet(scored_set::Effect::Put { .. })));
+    let blind = a.observation.is_nothing() && b.observation.is_nothing();
+    commutes(a, b, state) || (blind && is_put(a) && is_put(b))
+}
+
+fn nobody_observes(a: &Invocation<'_>, b: &Invocation<'_>, _state: Option<&Cell>) -> bool {
+    match (&a.effect, &b.effect) {
+        (Some(x), Some(y)) => x.commutes_with(y),
+        _ => true,
+    }
+}
+
+fn additions_and_removals(a: &Invocation<'_>, b: &Invocation<'_>, state: Option<&Cell>) -> bool {
+    // As if no key had a deadline.
+    commutes(a, b, Some(state.unwrap_or(&Cell::ABSENT)))
+}
+
+#[test]
+fn a_wrong_rule_is_refuted() {
+    assert!(is_refuted(any_two_puts, 2, &PAIR), "the same member with different scores (Corrections 60)");
+    assert!(is_refuted(nobody_observes, 2, &PAIR), "an effect that changes what the other observed");
+    assert!(is_refuted(additions_and_removals, 2, &PAIR), "a removal that drops the deadline first");
+    assert!(!is_refuted(commutes, 2, &PAIR));
+}
+
+#[test]
+fn effects_in_compatible_modes_commute() {
+    for_all(6000, (effect(), effect()), |(a, b)| {
+        prop_assert!(!a.mode().compatible(b.mode()) || a.commutes_with(&b));
+        Ok(())
+    });
+    for a in Mode::ALL {
+        for b in Mode::ALL {
+            assert_eq!(a.compatible(b), b.compatible(a));
+        }
+    }
+}
+
+#[test]
+fn a_blind_effect_does_what_the_operation_does_unless_it_is_refused() {
+    let blind = Counter::new(0);
+    for_all(4000, scene(operation_of, || operation().boxed(), 1), |(cell, operations)| {
+        let Some(effect) = operations[0].blind_effect() else { return Ok(()) };
+        blind.set(blind.get() + 1);
+        let (reply, chosen) = evaluate(&cell, &operations[0]);
+        if reply.as_error().is_none() {
+            prop_assert_eq!(applied(&cell, &Some(effect)), applied(&cell, &chosen));
+        }
+        Ok(())
+    });
+    assert!(blind.get() > 500, "the test must meet blind effects");
+}
+
+#[test]
+fn reads_have_no_effect() {
+    for_all(2000, scene(operation_of, || operation().boxed(), 1), |(cell, operations)| {
+        prop_assert!(!operations[0].is_read() || evaluate(&cell, &operations[0]).1.is_none());
+        Ok(())
+    });
+}

@@ -1,0 +1,328 @@
+//! Random cells, operations and effects of every type.
+
+use datatypes::list::{self, Positions};
+use datatypes::scored_set::{self, AddFlags, LexBound, RangeBy, ScoreBound, ScoredItems};
+use datatypes::{Cell, Effect, Items, Kind, Operation, apply, dict, key, register, set};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// Longer than what the packed forms of the collections hold.
+const LONG: &[u8] = &[b'x'; 80];
+const WORDS: [&[u8]; 9] = [b"a", b"b", b"c", b"0", b"7", b"-3", b"007", b"", LONG];
+const SCORES: [f64; 9] = [0.0, -0.0, 1.0, 1.5, -2.0, 1e300, 0.1, f64::INFINITY, f64::NEG_INFINITY];
+const DEADLINES: [u64; 2] = [2000, 3000];
+
+pub const KINDS: [Kind; 5] = [Kind::Register, Kind::Dict, Kind::Set, Kind::ScoredSet, Kind::List];
+
+pub fn word() -> impl Strategy<Value = &'static [u8]> {
+    select(&WORDS[..])
+}
+
+fn score() -> impl Strategy<Value = f64> {
+    select(&SCORES[..])
+}
+
+fn summand() -> impl Strategy<Value = i64> {
+    select(&[1, -3, 0, 40, i64::MAX, i64::MIN][..])
+}
+
+/// Every representation of a few strings.
+fn items(len: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Value = Items<'static>> {
+    vec(word(), len).prop_map(|words| match words[..] {
+        [word] => Items::one(word),
+        [first, second] => Items::two(first, second),
+        _ => Items::collect(words.into_iter()),
+    })
+}
+
+fn pairs() -> impl Strategy<Value = Items<'static>> {
+    vec((word(), word()), 1..4).prop_map(|pairs| match pairs[..] {
+        [(field, value)] => Items::two(field, value),
+        _ => Items::collect(pairs.iter().flat_map(|(field, value)| [*field, *value])),
+    })
+}
+
+fn scored_items() -> impl Strategy<Value = ScoredItems<'static>> {
+    vec((score(), word()), 1..4).prop_map(|items| items.into_iter().collect())
+}
+
+fn index() -> impl Strategy<Value = i64> {
+    prop_oneof![9 => -6..6i64, 1 => select(&[i64::MIN, i64::MAX][..])]
+}
+
+pub fn key_operation() -> impl Strategy<Value = key::Operation<'static>> {
+    use key::{Operation as O, TimeFormat as T};
+    let condition = any::<[bool; 4]>().prop_map(|[if_none, if_some, if_later, if_earlier]| {
+        key::ExpireCondition { if_none, if_some, if_later, if_earlier }
+    });
+    prop_oneof![
+        Just(O::Delete),
+        Just(O::Exists),
+        Just(O::Type),
+        (select(&[500, 2000, 3000][..]), condition)
+            .prop_map(|(at_millis, condition)| O::ExpireAt { at_millis, condition }),
+        select(&[T::SecondsLeft, T::MillisLeft, T::SecondsAt, T::MillisAt][..]).prop_map(O::Deadline),
+        Just(O::Persist),
+        Just(O::Copy),
+        Just(O::Take),
+        cell().prop_map(|cell| O::Restore(encoded(&cell).into())),
+    ]
+}
+
+pub fn register_operation() -> impl Strategy<Value = register::Operation<'static>> {
+    use register::{Condition as C, Operation as O, SetReply as R};
+    let condition = select(&[C::Always, C::IfAbsent, C::IfPresent][..]);
+    let reply = select(&[R::Status, R::Flag, R::Old][..]);
+    prop_oneof![
+        Just(O::Get),
+        (word(), deadline(), condition, reply).prop_map(|(value, deadline, condition, reply)| O::Set {
+            value,
+            deadline,
+            condition,
+            reply
+        }),
+        word().prop_map(|value| O::Append { value }),
+        Just(O::Length),
+        summand().prop_map(|by| O::Increment { by }),
+        Just(O::GetDelete),
+    ]
+}
+
+fn deadline() -> impl Strategy<Value = register::Deadline> {
+    use register::Deadline as D;
+    prop_oneof![Just(D::Clear), Just(D::Keep), select(&DEADLINES[..]).prop_map(|millis| D::At { millis })]
+}
+
+pub fn dict_operation() -> impl Strategy<Value = dict::Operation<'static>> {
+    use dict::{Operation as O, PutReply as R};
+    prop_oneof![
+        4 => (pairs(), select(&[R::Added, R::Status][..])).prop_map(|(pairs, reply)| O::Put { pairs, reply }),
+        1 => (word(), word()).prop_map(|(field, value)| O::PutIfAbsent { field, value }),
+        1 => word().prop_map(|field| O::Get { field }),
+        1 => items(1..4).prop_map(|fields| O::GetMany { fields }),
+        1 => select(&[O::GetAll, O::Fields, O::Values, O::Length][..]),
+        1 => word().prop_map(|field| O::Contains { field }),
+        1 => word().prop_map(|field| O::FieldLength { field }),
+        3 => items(1..4).prop_map(|fields| O::Delete { fields }),
+        3 => (word(), summand()).prop_map(|(field, by)| O::Increment { field, by }),
+    ]
+}
+
+pub fn set_operation() -> impl Strategy<Value = set::Operation<'static>> {
+    use set::Operation as O;
+    prop_oneof![
+        4 => items(1..4).prop_map(|members| O::Add { members }),
+        3 => items(1..4).prop_map(|members| O::Remove { members }),
+        1 => word().prop_map(|member| O::Contains { member }),
+        1 => items(1..4).prop_map(|members| O::ContainsMany { members }),
+        1 => Just(O::Members),
+        1 => Just(O::Length),
+        2 => option::of(0..5u64).prop_map(|count| O::Pop { count }),
+        1 => option::of(-4..5i64).prop_map(|count| O::Random { count }),
+    ]
+}
+
+fn score_bound() -> impl Strategy<Value = ScoreBound> {
+    (score(), any::<bool>()).prop_map(|(score, open)| {
+        if open { ScoreBound::Exclusive(score) } else { ScoreBound::Inclusive(score) }
+    })
+}
+
+fn lex_bound() -> impl Strategy<Value = LexBound<'static>> {
+    prop_oneof![
+        Just(LexBound::Lowest),
+        Just(LexBound::Highest),
+        word().prop_map(LexBound::Inclusive),
+        word().prop_map(LexBound::Exclusive),
+    ]
+}
+
+fn range_by() -> impl Strategy<Value = RangeBy<'static>> {
+    prop_oneof![
+        (index(), index()).prop_map(|(start, stop)| RangeBy::Index { start, stop }),
+        (score_bound(), score_bound()).prop_map(|(min, max)| RangeBy::Score { min, max }),
+        (lex_bound(), lex_bound()).prop_map(|(min, max)| RangeBy::Lex { min, max }),
+    ]
+}
+
+/// The flags that Redis admits together.
+fn add_flags() -> impl Strategy<Value = AddFlags> {
+    let none = AddFlags::default();
+    let admitted = [
+        none,
+        AddFlags { if_absent: true, ..none },
+        AddFlags { if_present: true, ..none },
+        AddFlags { if_greater: true, ..none },
+        AddFlags { if_less: true, ..none },
+        AddFlags { if_present: true, if_less: true, ..none },
+    ];
+    (select(admitted.to_vec()), any::<bool>())
+        .prop_map(|(flags, count_changed)| AddFlags { count_changed, ..flags })
+}
+
+pub fn scored_set_operation() -> impl Strategy<Value = scored_set::Operation<'static>> {
+    use scored_set::{End, Operation as O};
+    let end = select(&[End::Min, End::Max][..]);
+    let limit = option::of((-1..4i64, -1..4i64));
+    prop_oneof![
+        6 => (add_flags(), scored_items()).prop_map(|(flags, items)| O::Add { flags, items }),
+        3 => (add_flags(), score(), word()).prop_map(|(flags, by, member)| O::Increment { flags, by, member }),
+        3 => items(1..4).prop_map(|members| O::Remove { members }),
+        1 => word().prop_map(|member| O::Score { member }),
+        1 => items(1..4).prop_map(|members| O::Scores { members }),
+        1 => Just(O::Length),
+        1 => (word(), any::<bool>()).prop_map(|(member, reverse)| O::Rank { member, reverse }),
+        4 => (range_by(), any::<bool>(), limit, any::<bool>())
+            .prop_map(|(by, reverse, limit, with_scores)| O::Range { by, reverse, limit, with_scores }),
+        1 => (score_bound(), score_bound()).prop_map(|(min, max)| O::Count { min, max }),
+        1 => (lex_bound(), lex_bound()).prop_map(|(min, max)| O::LexCount { min, max }),
+        1 => range_by().prop_map(|by| O::RemoveRange { by }),
+        1 => (end, option::of(0..4u64)).prop_map(|(end, count)| O::Pop { end, count }),
+    ]
+}
+
+fn end() -> impl Strategy<Value = list::End> {
+    select(&[list::End::Front, list::End::Back][..])
+}
+
+pub fn list_operation() -> impl Strategy<Value = list::Operation<'static>> {
+    use list::Operation as O;
+    prop_oneof![
+        6 => (end(), items(1..5), any::<bool>())
+            .prop_map(|(end, values, only_if_exists)| O::Push { end, values, only_if_exists }),
+        2 => (end(), option::of(0..4u64)).prop_map(|(end, count)| O::Pop { end, count }),
+        1 => (index(), index()).prop_map(|(start, stop)| O::Range { start, stop }),
+        1 => Just(O::Length),
+        1 => index().prop_map(|index| O::Index { index }),
+        2 => (index(), word()).prop_map(|(index, value)| O::Put { index, value }),
+        1 => (index(), index()).prop_map(|(start, stop)| O::Trim { start, stop }),
+        2 => (-3..4i64, word()).prop_map(|(count, value)| O::Remove { count, value }),
+        2 => (any::<bool>(), word(), word())
+            .prop_map(|(before, pivot, value)| O::InsertBeside { before, pivot, value }),
+    ]
+}
+
+/// An operation on a key that is expected to hold this type.
+pub fn operation_of(kind: Kind) -> BoxedStrategy<Operation<'static>> {
+    match kind {
+        Kind::Register => register_operation().prop_map(Operation::Register).boxed(),
+        Kind::Dict => dict_operation().prop_map(Operation::Dict).boxed(),
+        Kind::Set => set_operation().prop_map(Operation::Set).boxed(),
+        Kind::ScoredSet => scored_set_operation().prop_map(Operation::ScoredSet).boxed(),
+        Kind::List => list_operation().prop_map(Operation::List).boxed(),
+    }
+}
+
+/// Any operation.
+pub fn operation() -> impl Strategy<Value = Operation<'static>> {
+    prop_oneof![
+        1 => key_operation().prop_map(Operation::Key),
+        5 => select(&KINDS[..]).prop_flat_map(operation_of),
+    ]
+}
+
+fn key_effect() -> impl Strategy<Value = key::Effect<'static>> {
+    use key::Effect as E;
+    prop_oneof![
+        Just(E::Delete),
+        select(&[0, 2000, 3000][..]).prop_map(E::SetDeadline),
+        cell().prop_map(|cell| E::Restore(encoded(&cell).into())),
+    ]
+}
+
+fn list_effect() -> impl Strategy<Value = list::Effect<'static>> {
+    use list::Effect as E;
+    let place = || prop_oneof![9 => 0..6u64, 1 => Just(u64::MAX)];
+    prop_oneof![
+        (end(), items(1..4)).prop_map(|(end, values)| E::Push { end, values }),
+        (end(), place()).prop_map(|(end, count)| E::Pop { end, count }),
+        (place(), word()).prop_map(|(index, value)| E::Put { index, value }),
+        (place(), place()).prop_map(|(start, len)| E::Keep { start, len }),
+        vec(place(), 0..4).prop_map(|positions| E::RemoveAt { positions: Positions::from_iter(positions) }),
+        (place(), word()).prop_map(|(index, value)| E::InsertAt { index, value }),
+    ]
+}
+
+/// An effect of this type.
+pub fn effect_of(kind: Kind) -> BoxedStrategy<Effect<'static>> {
+    match kind {
+        Kind::Register => prop_oneof![
+            (word(), deadline()).prop_map(|(value, deadline)| register::Effect::Set { value, deadline }),
+            summand().prop_map(|by| register::Effect::Add { by }),
+            word().prop_map(|value| register::Effect::Append { value }),
+            Just(register::Effect::Delete),
+        ]
+        .prop_map(Effect::Register)
+        .boxed(),
+        Kind::Dict => prop_oneof![
+            pairs().prop_map(|pairs| dict::Effect::Put { pairs }),
+            items(0..4).prop_map(|fields| dict::Effect::Remove { fields }),
+            (word(), summand()).prop_map(|(field, by)| dict::Effect::Add { field, by }),
+        ]
+        .prop_map(Effect::Dict)
+        .boxed(),
+        Kind::Set => prop_oneof![
+            items(0..4).prop_map(|members| set::Effect::Add { members }),
+            items(0..4).prop_map(|members| set::Effect::Remove { members }),
+        ]
+        .prop_map(Effect::Set)
+        .boxed(),
+        Kind::ScoredSet => prop_oneof![
+            scored_items().prop_map(|items| scored_set::Effect::Put { items }),
+            items(0..4).prop_map(|members| scored_set::Effect::Remove { members }),
+        ]
+        .prop_map(Effect::ScoredSet)
+        .boxed(),
+        Kind::List => list_effect().prop_map(Effect::List).boxed(),
+    }
+}
+
+/// Any effect.
+pub fn effect() -> impl Strategy<Value = Effect<'static>> {
+    prop_oneof![
+        1 => key_effect().prop_map(Effect::Key),
+        9 => select(&KINDS[..]).prop_flat_map(effect_of),
+    ]
+}
+
+/// A cell that holds this type, unless a few effects of the type leave nothing.
+pub fn cell_of(kind: Kind) -> BoxedStrategy<Cell> {
+    (vec(effect_of(kind), 1..5), select(&[0, 0, 2000, 3000][..]))
+        .prop_map(|(effects, expires_at)| {
+            let mut cell = Cell::ABSENT;
+            for effect in &effects {
+                apply::<false>(&mut cell, effect);
+            }
+            apply::<false>(&mut cell, &Effect::Key(key::Effect::SetDeadline(expires_at)));
+            cell
+        })
+        .boxed()
+}
+
+/// Any cell.
+pub fn cell() -> impl Strategy<Value = Cell> {
+    prop_oneof![1 => Just(Cell::ABSENT), 9 => select(&KINDS[..]).prop_flat_map(cell_of)]
+}
+
+/// A cell and what is done to it, most often of the same type.
+pub fn scene<S: Strategy + 'static>(
+    of: impl Fn(Kind) -> S + Clone + 'static,
+    any: impl Fn() -> BoxedStrategy<S::Value> + Clone + 'static,
+    count: usize,
+) -> impl Strategy<Value = (Cell, Vec<S::Value>)>
+where
+    S::Value: 'static,
+{
+    select(&KINDS[..]).prop_flat_map(move |kind| {
+        let step = prop_oneof![9 => of(kind).boxed(), 1 => any()];
+        (prop_oneof![8 => cell_of(kind), 1 => Just(Cell::ABSENT), 1 => cell()], vec(step, count))
+    })
+}
+
+pub fn encoded(cell: &Cell) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    cell.encode(&mut bytes);
+    bytes
+}
