@@ -129,11 +129,12 @@ impl Store {
         self.0.delete(name).map_err(failed(name, DiskAction::Delete))
     }
 
-    /// Deletes a file that may not exist.
-    pub fn delete_if_present(&self, name: &str) -> Result<(), DiskError> {
+    /// Deletes a file that may not exist; true if it did.
+    pub fn delete_if_present(&self, name: &str) -> Result<bool, DiskError> {
         match self.0.delete(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result.map_err(failed(name, DiskAction::Delete)),
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(name, DiskAction::Delete)(error)),
         }
     }
 

@@ -121,7 +121,10 @@ impl Manifest {
 
     /// Makes this the directory's manifest. After an error either the old or the new one is.
     pub fn write(&self, store: &Store) -> Result<(), DiskError> {
-        store.delete_if_present(TEMPORARY)?;
+        if store.delete_if_present(TEMPORARY)? {
+            // Else a crash could keep the renaming below, but apply it to the file that had the name before.
+            store.sync_directory()?;
+        }
         let file = store.create(TEMPORARY)?;
         file.write_at(0, &self.encode())?;
         file.sync()?;

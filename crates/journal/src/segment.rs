@@ -127,7 +127,7 @@ impl SegmentFiles {
             }
             renamed
         } else {
-            self.store.delete_if_present(&name)
+            self.store.delete_if_present(&name).map(drop)
         };
         if gone.is_ok() {
             self.live.retain(|live| *live != generation);
