@@ -1,0 +1,214 @@
+//! Transactional causal consistency, checked through claimed snapshots.
+//!
+//! What a transaction sees is the set of committed transactions that Wren's rule gives for its snapshot, and its
+//! session's own earlier ones. Checked: replies and effects are those of an execution on that set, in order of place;
+//! the set holds everything that its members saw; a session's sets only grow and hold its own writes; a
+//! transaction's place is above everything it saw; and nothing in a set began after it was used, which is the promise
+//! of stable times. Sets are bit sets over the committed transactions: memory grows with the square of the history.
+
+use crate::history::{Commit, Snapshot, Transaction};
+use crate::invocations::{Decoded, decode_all};
+use crate::replay::{Cells, replay};
+use crate::report::{Check, Findings};
+use std::collections::BTreeMap;
+
+/// True when a snapshot shows a committed transaction (Wren, Algorithm 6; Corrections 26).
+fn is_visible(commit: Commit, snapshot: Snapshot) -> bool {
+    if commit.region == snapshot.region {
+        commit.at <= snapshot.local && commit.depends_on <= snapshot.remote
+    } else {
+        commit.at <= snapshot.remote
+    }
+}
+
+/// A set of writers by their position in the order of places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct BitSet(Vec<u64>);
+
+impl BitSet {
+    fn new(size: usize) -> Self {
+        BitSet(vec![0; size.div_ceil(64)])
+    }
+    fn insert(&mut self, index: usize) {
+        self.0[index / 64] |= 1 << (index % 64);
+    }
+    fn contains(&self, index: usize) -> bool {
+        self.0[index / 64] & 1 << (index % 64) != 0
+    }
+    fn union(&mut self, other: &BitSet) {
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
+    }
+
+    fn first_missing(&self, of: &BitSet) -> Option<usize> {
+        let word = self.0.iter().zip(&of.0).position(|(mine, theirs)| theirs & !mine != 0)?;
+        Some(word * 64 + (of.0[word] & !self.0[word]).trailing_zeros() as usize)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.0.len() * 64).filter(|index| self.contains(*index))
+    }
+}
+
+/// The committed transactions in order of place, and what every transaction saw of them.
+struct Visible<'d, 'h> {
+    all: &'d [Decoded<'h>],
+    /// Positions in `all`, in order of place.
+    writers: Vec<usize>,
+    /// For each of `all` that has a snapshot: the writers it saw.
+    seen: Vec<Option<BitSet>>,
+    /// For each of `all`: its position among the writers.
+    rank: Vec<Option<usize>>,
+}
+
+pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
+    let decoded = decode_all(history, findings);
+    let visible = Visible::new(&decoded, findings);
+    visible.check_places(findings);
+    visible.check_stable_time(findings);
+    visible.check_closure(findings);
+    visible.check_sessions(findings);
+    visible.replay(findings);
+}
+
+impl<'d, 'h> Visible<'d, 'h> {
+    fn new(all: &'d [Decoded<'h>], findings: &mut Findings) -> Self {
+        let mut writers: Vec<usize> =
+            (0..all.len()).filter(|at| all[*at].transaction.place().is_some()).collect();
+        writers.sort_by_key(|at| all[*at].transaction.place());
+        let mut rank = vec![None; all.len()];
+        writers.iter().enumerate().for_each(|(position, at)| rank[*at] = Some(position));
+        let mut visible = Visible { all, writers, seen: Vec::new(), rank };
+        let own = visible.own_earlier();
+        visible.seen = (0..all.len()).map(|at| visible.seen_by(at, &own)).collect();
+        for transaction in all.iter().filter(|t| snapshot(t).is_none() && !t.steps.is_empty()) {
+            if transaction.steps.iter().any(|step| step.observed.is_some()) {
+                let message = format!("transaction {} claims no snapshot", transaction.number());
+                findings.add(Check::Claims, message, vec![transaction.number()]);
+            }
+        }
+        visible
+    }
+
+    /// For each transaction the session's committed ones before it.
+    fn own_earlier(&self) -> Vec<Vec<usize>> {
+        let mut order: Vec<usize> = (0..self.all.len()).collect();
+        order.sort_by_key(|at| self.all[*at].transaction.invoked);
+        let mut sessions: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let mut own = vec![Vec::new(); self.all.len()];
+        for at in order {
+            let session = sessions.entry(self.all[at].transaction.session).or_default();
+            own[at].clone_from(session);
+            session.extend(self.rank[at]);
+        }
+        own
+    }
+
+    fn seen_by(&self, at: usize, own: &[Vec<usize>]) -> Option<BitSet> {
+        let snapshot = snapshot(&self.all[at])?;
+        let mut seen = BitSet::new(self.writers.len());
+        for (position, writer) in self.writers.iter().enumerate() {
+            let commit = self.all[*writer].transaction.claim.as_ref().and_then(|claim| claim.commit);
+            if *writer != at && commit.is_some_and(|commit| is_visible(commit, snapshot)) {
+                seen.insert(position);
+            }
+        }
+        own[at].iter().for_each(|position| seen.insert(*position));
+        Some(seen)
+    }
+
+    fn writer(&self, position: usize) -> &'d Decoded<'h> {
+        &self.all[self.writers[position]]
+    }
+
+    fn with_sets(&self) -> impl Iterator<Item = (usize, &BitSet)> {
+        self.seen.iter().enumerate().filter_map(|(at, seen)| Some((at, seen.as_ref()?)))
+    }
+
+    fn check_places(&self, findings: &mut Findings) {
+        for (at, seen) in self.with_sets() {
+            let Some(mine) = self.rank[at] else { continue };
+            if let Some(above) = seen.iter().find(|position| *position > mine) {
+                let (number, other) = (self.all[at].number(), self.writer(above).number());
+                let message = format!("transaction {number} saw {other}, whose place is above its own");
+                findings.add(Check::Order, message, vec![other, number]);
+            }
+        }
+    }
+
+    fn check_stable_time(&self, findings: &mut Findings) {
+        for (at, seen) in self.with_sets() {
+            let Some(end) = self.all[at].transaction.responded else { continue };
+            let late = |position: &usize| {
+                let writer = self.writer(*position);
+                !writer.steps.is_empty() && writer.transaction.invoked > end
+            };
+            if let Some(late) = seen.iter().find(late) {
+                let (number, other) = (self.all[at].number(), self.writer(late));
+                let message = format!(
+                    "the snapshot of transaction {number}, answered at {end} us, counts {}, which began at {} us",
+                    other.number(),
+                    other.transaction.invoked
+                );
+                findings.add(Check::StableTime, message, vec![other.number(), number]);
+            }
+        }
+    }
+
+    fn check_closure(&self, findings: &mut Findings) {
+        for (at, seen) in self.with_sets() {
+            for position in seen.iter() {
+                let Some(needed) = &self.seen[self.writers[position]] else { continue };
+                if let Some(missing) = seen.first_missing(needed) {
+                    let (number, middle) = (self.all[at].number(), self.writer(position).number());
+                    let first = self.writer(missing).number();
+                    let message = format!(
+                        "{number} sees {middle} and {middle} saw {first}, but {number} does not see {first}"
+                    );
+                    findings.add(Check::CausalClosure, message, vec![first, middle, number]);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn check_sessions(&self, findings: &mut Findings) {
+        let mut order: Vec<usize> = (0..self.all.len()).collect();
+        order.sort_by_key(|at| self.all[*at].transaction.invoked);
+        let mut sessions: BTreeMap<u64, (BitSet, u64)> = BTreeMap::new();
+        for at in order {
+            let (Some(seen), number) = (&self.seen[at], self.all[at].number()) else { continue };
+            let (before, last) = sessions
+                .entry(self.all[at].transaction.session)
+                .or_insert_with(|| (BitSet::new(self.writers.len()), number));
+            if let Some(lost) = seen.first_missing(before) {
+                let lost = self.writer(lost).number();
+                let message = format!(
+                    "session {}: transaction {number} does not see {lost}, which transaction {last} saw",
+                    self.all[at].transaction.session
+                );
+                findings.add(Check::Session, message, vec![lost, *last, number]);
+            }
+            before.union(seen);
+            *last = number;
+        }
+    }
+
+    fn replay(&self, findings: &mut Findings) {
+        for (at, seen) in self.with_sets() {
+            let transaction = &self.all[at];
+            let mut cells = Cells::default();
+            for position in seen.iter() {
+                for (key, effect) in &self.writer(position).effects {
+                    if transaction.steps.iter().any(|step| step.key == *key) {
+                        cells.apply(key, effect);
+                    }
+                }
+            }
+            replay(transaction, &cells, "its snapshot", findings);
+        }
+    }
+}
+
+fn snapshot(transaction: &Decoded<'_>) -> Option<Snapshot> {
+    transaction.transaction.claim.as_ref().and_then(|claim| claim.snapshot)
+}

@@ -1,0 +1,243 @@
+//! The history format; see the crate's documentation.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::fmt;
+use std::io::{BufRead, Write};
+
+/// A key: bytes that are printed readably.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub Vec<u8>);
+
+/// A binary form: bytes that are printed in hexadecimal.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub Vec<u8>);
+
+/// What became of a transaction, as its client knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It took effect.
+    Committed,
+    /// It had no effect.
+    Aborted,
+    /// Nobody told.
+    Unknown,
+}
+
+/// One operation of a transaction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The key.
+    pub key: Key,
+    /// The operation's binary form.
+    pub operation: Bytes,
+    /// The operation for readers; ignored by the checks.
+    #[serde(default)]
+    pub text: String,
+    /// True when the client did not ask for the result.
+    #[serde(default)]
+    pub blind: bool,
+    /// What the client saw, as [`crate::render`] writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
+}
+
+/// A place in the commit order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Commit {
+    /// The commit timestamp.
+    pub at: u64,
+    /// Wren's remote dependency time; 0 elsewhere.
+    #[serde(default)]
+    pub depends_on: u64,
+    /// Where it committed.
+    #[serde(default)]
+    pub region: u16,
+}
+
+/// What a causal transaction could see, beside its session's own writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The region it ran in.
+    pub region: u16,
+    /// Wren's local snapshot time.
+    pub local: u64,
+    /// Wren's remote snapshot time.
+    pub remote: u64,
+}
+
+/// What the protocol claims about a transaction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Process, incarnation and number.
+    pub transaction: [u64; 3],
+    /// Its place in the commit order, if it took one.
+    pub commit: Option<Commit>,
+    /// What it could see, if that is not everything before its place.
+    pub snapshot: Option<Snapshot>,
+    /// Keys and the binary forms of the effects committed on them, in the order of application.
+    pub effects: Vec<(Key, Bytes)>,
+}
+
+impl Claim {
+    /// The place in the commit order, comparable: the timestamp, then the id.
+    pub fn place(&self) -> Option<(u64, [u64; 3])> {
+        Some((self.commit?.at, self.transaction))
+    }
+}
+
+/// One transaction that a client began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Transaction {
+    /// Its name in the history.
+    pub number: u64,
+    /// The client's causal thread.
+    pub session: u64,
+    /// When the client asked, in microseconds.
+    pub invoked: u64,
+    /// When the client had its answer, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub responded: Option<u64>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What it did.
+    pub steps: Vec<Step>,
+    /// What the protocol claims about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// True for a read made when everything had come to rest.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_rest: bool,
+}
+
+impl Transaction {
+    /// The claimed place in the commit order.
+    pub fn place(&self) -> Option<(u64, [u64; 3])> {
+        self.claim.as_ref().and_then(Claim::place)
+    }
+
+    /// True when its effects are in force: the client knows it, or the claim says so where the client does not.
+    pub fn took_effect(&self) -> bool {
+        match self.outcome {
+            Outcome::Committed => true,
+            Outcome::Aborted => false,
+            Outcome::Unknown => self.place().is_some(),
+        }
+    }
+}
+
+/// A line of a history file is not a transaction.
+#[derive(Debug)]
+pub struct HistoryError {
+    /// The line, counted from 1; 0 when the file itself cannot be read.
+    pub line: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl fmt::Display for HistoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "cannot read the history: {}", self.reason),
+            line => write!(f, "line {line} of the history: {}", self.reason),
+        }
+    }
+}
+
+impl std::error::Error for HistoryError {}
+
+/// Reads a history, one JSON object a line; empty lines are skipped.
+pub fn read_history(input: impl BufRead) -> Result<Vec<Transaction>, HistoryError> {
+    let mut history = Vec::new();
+    for (index, line) in input.lines().enumerate() {
+        let line = line.map_err(|error| HistoryError { line: index + 1, reason: error.to_string() })?;
+        if !line.trim().is_empty() {
+            let transaction = serde_json::from_str(&line);
+            history.push(
+                transaction.map_err(|error| HistoryError { line: index + 1, reason: error.to_string() })?,
+            );
+        }
+    }
+    Ok(history)
+}
+
+/// Writes a history, one JSON object a line.
+pub fn write_history(history: &[Transaction], mut output: impl Write) -> std::io::Result<()> {
+    for transaction in history {
+        serde_json::to_writer(&mut output, transaction)?;
+        output.write_all(b"\n")?;
+    }
+    output.flush()
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| match byte {
+            b'\\' => f.write_str("\\x5c"),
+            b' '..=b'~' => write!(f, "{}", *byte as char),
+            byte => write!(f, "\\x{byte:02x}"),
+        })
+    }
+}
+
+impl Key {
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut rest = text.as_bytes();
+        while let [first, tail @ ..] = rest {
+            if *first != b'\\' {
+                bytes.push(*first);
+                rest = tail;
+                continue;
+            }
+            let [b'x', high, low, tail @ ..] = tail else { return Err("a backslash without xNN".into()) };
+            bytes.push(hex_byte(*high, *low)?);
+            rest = tail;
+        }
+        Ok(Key(bytes))
+    }
+}
+
+fn hex_byte(high: u8, low: u8) -> Result<u8, String> {
+    let digit = |byte: u8| (byte as char).to_digit(16).ok_or_else(|| "not a hexadecimal digit".to_owned());
+    Ok((digit(high)? * 16 + digit(low)?) as u8)
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Bytes {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (pairs, odd) = text.as_bytes().as_chunks::<2>();
+        if !odd.is_empty() {
+            return Err("an odd number of hexadecimal digits".into());
+        }
+        pairs.iter().map(|[high, low]| hex_byte(*high, *low)).collect::<Result<_, _>>().map(Bytes)
+    }
+}
+
+macro_rules! as_text {
+    ($($name:ident),*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $name::parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+            }
+        }
+    )*};
+}
+as_text!(Key, Bytes);

@@ -1,0 +1,125 @@
+//! Executes transactions one after another on plain states and compares what clients saw.
+
+use crate::invocations::Decoded;
+use crate::render::{readable, render};
+use crate::report::{Check, Findings};
+use datatypes::{Cell, Context, Effect, apply, prepare};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{ReplyBuf, Rng};
+
+/// The cells of some keys; what is not there is absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Cells<'h>(BTreeMap<&'h [u8], Cell>);
+
+impl<'h> Cells<'h> {
+    /// Performs an effect.
+    pub fn apply(&mut self, key: &'h [u8], effect: &Effect<'_>) {
+        apply::<false>(self.0.entry(key).or_default(), effect);
+    }
+
+    fn cell(&self, key: &[u8]) -> &Cell {
+        self.0.get(key).unwrap_or(&Cell::ABSENT)
+    }
+
+    /// The binary form of everything, for telling states apart.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (key, cell) in self.0.iter().filter(|(_, cell)| cell.value.is_some()) {
+            types::put_bytes(&mut bytes, key);
+            cell.encode(&mut bytes);
+        }
+        bytes
+    }
+
+    /// The cells of the keys that the transaction touches.
+    fn touched(&self, transaction: &Decoded<'h>) -> Cells<'h> {
+        let keys: BTreeSet<&'h [u8]> = (transaction.steps.iter().map(|step| step.key))
+            .chain(transaction.effects.iter().map(|(key, _)| *key))
+            .collect();
+        Cells(keys.into_iter().map(|key| (key, self.cell(key).clone())).collect())
+    }
+
+    fn update(&mut self, cells: Cells<'h>) {
+        self.0.extend(cells.0);
+    }
+}
+
+/// The first reply that differs from what the client saw.
+pub(crate) struct Difference {
+    pub step: usize,
+    pub expected: String,
+}
+
+/// Executes the steps on `cells`; stops at the first reply that differs from what the client saw.
+pub(crate) fn execute<'h>(transaction: &Decoded<'h>, cells: &mut Cells<'h>) -> Result<(), Difference> {
+    let mut random = Rng::with_seed(0);
+    for (index, step) in transaction.steps.iter().enumerate() {
+        let mut reply = ReplyBuf::new();
+        let mut context = Context { now_millis: 0, random: &mut random };
+        let effect = prepare(cells.cell(step.key), &step.operation, &mut context, &mut reply);
+        if let Some(seen) = step.observed {
+            let expected = render(&reply);
+            if expected != seen {
+                return Err(Difference { step: index, expected });
+            }
+        }
+        if let Some(effect) = effect {
+            cells.apply(step.key, &effect);
+        }
+    }
+    Ok(())
+}
+
+/// Executes a transaction on `base`, compares its replies and its effects, and returns the cells it leaves, which
+/// are those that its claimed effects make.
+///
+/// The claimed effects must leave the state that executing the operations there leaves. That is asked of blind
+/// operations too: an effect left out because a stale replica found nothing to do is a lost write. What nobody asked
+/// for (a claim without a client's transaction) is performed as claimed.
+pub(crate) fn replay<'h>(
+    transaction: &Decoded<'h>,
+    base: &Cells<'h>,
+    whence: &str,
+    findings: &mut Findings,
+) -> Cells<'h> {
+    let mut executed = base.touched(transaction);
+    let mut claimed = executed.clone();
+    for (key, effect) in &transaction.effects {
+        claimed.apply(key, effect);
+    }
+    let number = transaction.number();
+    match execute(transaction, &mut executed) {
+        Err(Difference { step, expected }) => {
+            let (seen, text) = (&transaction.steps[step], &transaction.transaction.steps[step].text);
+            let message = format!(
+                "transaction {number}, step {step} ({text} on {}): the client saw {}, {whence} gives {expected}",
+                seen.key.escape_ascii(),
+                seen.observed.unwrap_or("nothing"),
+            );
+            findings.add(Check::Replies, message, vec![number]);
+        }
+        Ok(()) if !transaction.steps.is_empty() && executed != claimed => {
+            let effects: Vec<String> = (transaction.effects.iter())
+                .map(|(key, effect)| format!("{}: {}", key.escape_ascii(), readable(&format!("{effect:?}"))))
+                .collect();
+            let message = format!(
+                "transaction {number} claims effects that do not do what its operations do on {whence}: [{}]",
+                effects.join(", ")
+            );
+            findings.add(Check::Effects, message, vec![number]);
+        }
+        Ok(()) => {}
+    }
+    claimed
+}
+
+/// [`replay`], and `state` becomes what the transaction leaves.
+pub(crate) fn replay_onto<'h>(
+    transaction: &Decoded<'h>,
+    state: &mut Cells<'h>,
+    whence: &str,
+    findings: &mut Findings,
+) {
+    let left = replay(transaction, state, whence, findings);
+    state.update(left);
+}

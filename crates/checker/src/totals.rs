@@ -1,0 +1,113 @@
+//! Exactly once, without believing any claim: a counter at rest is the sum of what was committed, a set that only
+//! grows holds what was added. Transactions whose outcome is unknown may count or not.
+
+use crate::history::{Key, Outcome, Transaction};
+use crate::report::{Check, Findings};
+use datatypes::{Operation, register, set};
+use std::collections::{BTreeMap, BTreeSet};
+use types::Reader;
+
+/// What may have been done to a key.
+#[derive(Default)]
+struct Total {
+    /// The sum of what committed, and of what may have: all negative, all positive summands.
+    sum: i64,
+    perhaps_less: i64,
+    perhaps_more: i64,
+    /// True when an increment committed for certain, so that the key must be there.
+    counted: bool,
+    added: BTreeSet<String>,
+    perhaps_added: BTreeSet<String>,
+    /// Something else was done to the key: nothing can be said.
+    mixed: bool,
+}
+
+pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
+    let totals = totals(history);
+    for transaction in history.iter().filter(|t| t.at_rest && t.outcome == Outcome::Committed) {
+        for step in &transaction.steps {
+            let (Some(reply), Some(total)) = (step.reply.as_deref(), totals.get(&step.key)) else { continue };
+            let Ok(operation) = Operation::decode(&mut Reader::new(&step.operation.0)) else { continue };
+            let complaint = match operation {
+                _ if total.mixed => None,
+                Operation::Register(register::Operation::Get) if total.added.is_empty() => {
+                    total.wrong_sum(reply)
+                }
+                Operation::Set(set::Operation::Members) => total.wrong_members(reply),
+                _ => None,
+            };
+            if let Some(complaint) = complaint {
+                let message = format!("{} at rest is {reply}, but {complaint}", step.key);
+                findings.add(Check::ExactlyOnce, message, vec![transaction.number]);
+            }
+        }
+    }
+}
+
+fn totals(history: &[Transaction]) -> BTreeMap<&Key, Total> {
+    let mut totals: BTreeMap<&Key, Total> = BTreeMap::new();
+    for transaction in history.iter().filter(|t| t.outcome != Outcome::Aborted) {
+        let certain = transaction.outcome == Outcome::Committed;
+        for step in &transaction.steps {
+            let total = totals.entry(&step.key).or_default();
+            let refused = step.reply.as_deref().is_some_and(|reply| reply.starts_with('-'));
+            match Operation::decode(&mut Reader::new(&step.operation.0)) {
+                Ok(operation) if operation.is_read() || refused => {}
+                Ok(Operation::Register(register::Operation::Increment { by })) => {
+                    total.increment(by, certain)
+                }
+                Ok(Operation::Set(set::Operation::Add { members })) => {
+                    let set = if certain { &mut total.added } else { &mut total.perhaps_added };
+                    set.extend(members.iter().map(quoted));
+                }
+                _ => total.mixed = true,
+            }
+        }
+    }
+    totals
+}
+
+impl Total {
+    fn increment(&mut self, by: i64, certain: bool) {
+        match (certain, by < 0) {
+            (true, _) => {
+                self.sum = self.sum.wrapping_add(by);
+                self.counted = true;
+            }
+            (false, true) => self.perhaps_less = self.perhaps_less.wrapping_add(by),
+            (false, false) => self.perhaps_more = self.perhaps_more.wrapping_add(by),
+        }
+    }
+
+    /// What is wrong with the value of a counter, if anything.
+    fn wrong_sum(&self, reply: &str) -> Option<String> {
+        let value = match reply {
+            "(nil)" if self.counted => {
+                return Some(format!("increments by {} in all were committed", self.sum));
+            }
+            "(nil)" => 0,
+            reply => reply.trim_matches('"').parse::<i64>().ok()?,
+        };
+        let (low, high) = (self.sum + self.perhaps_less, self.sum + self.perhaps_more);
+        (value < low || value > high).then(|| match low == high {
+            true => format!("increments by {low} in all were committed"),
+            false => format!("increments by between {low} and {high} in all were committed"),
+        })
+    }
+
+    /// What is wrong with the members of a set that only grows, if anything.
+    fn wrong_members(&self, reply: &str) -> Option<String> {
+        let members = reply.strip_prefix('{')?.strip_suffix('}')?;
+        let members: BTreeSet<&str> = members.split(", ").filter(|member| !member.is_empty()).collect();
+        if let Some(lost) = self.added.iter().find(|member| !members.contains(member.as_str())) {
+            return Some(format!("the addition of {lost} was committed"));
+        }
+        let known = |member: &&&str| !self.added.contains(**member) && !self.perhaps_added.contains(**member);
+        members.iter().find(known).map(|member| format!("nobody added {member}"))
+    }
+}
+
+/// A member as [`crate::render`] writes it.
+fn quoted(member: &[u8]) -> String {
+    format!("\"{}\"", member.escape_ascii())
+}

@@ -1,0 +1,123 @@
+//! Histories that break transactional causal consistency, each by one known anomaly, and what it permits.
+
+use crate::support::{GET, History, increment, write};
+use anabranch_checker::{Check, Level, check};
+
+fn assert_good(history: &History) {
+    let report = check(&history.0, Level::TransactionalCausal);
+    assert!(report.ok, "{:#?}", report.violations);
+}
+
+fn assert_bad(history: &History, expected: Check) -> String {
+    let report = check(&history.0, Level::TransactionalCausal);
+    let found = report.violations.iter().find(|violation| violation.check == expected);
+    found.unwrap_or_else(|| panic!("expected {expected:?}, found {:#?}", report.violations)).message.clone()
+}
+
+#[test]
+fn stale_reads_and_write_skew_are_permitted() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).saw(0, 0, 0).committed(0, 5, 0);
+    history.transaction(2, 20, 30).step("x", GET, Some("(nil)")).saw(1, 0, 0);
+    history
+        .transaction(3, 0, 50)
+        .step("x", GET, Some("(nil)"))
+        .step("y", write("1"), Some("OK"))
+        .saw(0, 0, 0)
+        .committed(0, 6, 0);
+    history
+        .transaction(4, 0, 50)
+        .step("y", GET, Some("(nil)"))
+        .step("x", write("1"), Some("OK"))
+        .saw(0, 0, 0)
+        .committed(0, 7, 0);
+    assert_good(&history);
+}
+
+#[test]
+fn a_session_reads_its_own_writes_before_they_are_stable() {
+    let mut history = History::default();
+    history
+        .transaction(1, 0, 10)
+        .step("n", increment(1), Some("(integer) 1"))
+        .saw(0, 0, 0)
+        .committed(0, 5, 0);
+    history
+        .transaction(1, 20, 30)
+        .step("n", increment(1), Some("(integer) 2"))
+        .saw(0, 1, 0)
+        .committed(0, 8, 0);
+    assert_good(&history);
+    history.transaction(1, 40, 50).step("n", GET, Some("\"1\"")).saw(0, 2, 0);
+    assert_bad(&history, Check::Replies);
+}
+
+#[test]
+fn fractured_read() {
+    let mut history = History::default();
+    history
+        .transaction(1, 0, 10)
+        .step("x", write("a"), Some("OK"))
+        .step("y", write("a"), Some("OK"))
+        .saw(0, 0, 0)
+        .committed(0, 5, 0);
+    history.transaction(2, 20, 30).step("x", GET, Some("\"a\"")).step("y", GET, Some("(nil)")).saw(0, 9, 0);
+    assert_bad(&history, Check::Replies);
+}
+
+#[test]
+fn causal_reversal() {
+    // 2 saw 1 in region 0 and wrote; 3 sees 2 but not 1, because the dependency was not carried along.
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).saw(1, 0, 0).committed(1, 5, 0);
+    history
+        .transaction(2, 20, 30)
+        .step("x", GET, Some("\"a\""))
+        .step("y", write("b"), Some("OK"))
+        .saw(0, 6, 5)
+        .committed(0, 8, 0);
+    history.transaction(3, 40, 50).step("y", GET, Some("\"b\"")).step("x", GET, Some("(nil)")).saw(0, 8, 4);
+    let message = assert_bad(&history, Check::CausalClosure);
+    assert!(message.contains("3 sees 2 and 2 saw 1"), "{message}");
+}
+
+#[test]
+fn non_monotonic_session() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).saw(0, 0, 0).committed(0, 5, 0);
+    history.transaction(2, 20, 30).step("x", GET, Some("\"a\"")).saw(0, 6, 0);
+    history.transaction(2, 40, 50).step("x", GET, Some("(nil)")).saw(0, 3, 0);
+    assert!(assert_bad(&history, Check::Session).contains("does not see 1"));
+}
+
+#[test]
+fn a_snapshot_above_stable_time() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", GET, Some("(nil)")).saw(0, 9, 0);
+    history.transaction(2, 20, 30).step("y", write("a"), Some("OK")).saw(0, 0, 0).committed(0, 5, 0);
+    assert!(assert_bad(&history, Check::StableTime).contains("counts 2"));
+}
+
+#[test]
+fn a_place_below_what_was_seen() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).saw(1, 0, 0).committed(1, 9, 0);
+    history
+        .transaction(2, 20, 30)
+        .step("x", GET, Some("\"a\""))
+        .step("x", write("b"), Some("OK"))
+        .saw(0, 10, 9)
+        .committed(0, 7, 9);
+    assert_bad(&history, Check::Order);
+}
+
+#[test]
+fn an_increment_applied_twice_in_one_region() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("n", increment(1), None).saw(0, 0, 0).committed(0, 5, 0);
+    history.transaction(2, 20, 30).step("n", GET, Some("\"1\"")).saw(0, 9, 8).at_rest();
+    history.transaction(3, 20, 30).step("n", GET, Some("\"2\"")).saw(1, 9, 8).at_rest();
+    assert_bad(&history, Check::Replies);
+    assert_bad(&history, Check::Convergence);
+    assert_bad(&history, Check::ExactlyOnce);
+}

@@ -1,0 +1,6 @@
+//! Known-bad histories: each check sees the anomaly it is for, and lets pass what only looks like it.
+
+mod causal;
+mod format;
+mod strict;
+mod support;

@@ -1,0 +1,179 @@
+//! Histories that are not strictly serializable, each by one known anomaly, and good ones that look alike.
+
+use crate::support::{GET, History, MEMBERS, add, increment, write};
+use anabranch_checker::{Check, Level, SearchOutcome, check, search_strict_order};
+
+fn assert_good(history: &History) {
+    let report = check(&history.0, Level::StrictSerializable);
+    assert!(report.ok, "{:#?}", report.violations);
+    assert!(matches!(search_strict_order(&history.0, 10_000), SearchOutcome::Serial(_)), "the search agrees");
+}
+
+fn assert_bad(history: &History, expected: Check) -> String {
+    let report = check(&history.0, Level::StrictSerializable);
+    let found = report.violations.iter().find(|violation| violation.check == expected);
+    found.unwrap_or_else(|| panic!("expected {expected:?}, found {:#?}", report.violations)).message.clone()
+}
+
+fn assert_search_refuses(history: &History) {
+    assert_eq!(search_strict_order(&history.0, 10_000), SearchOutcome::Impossible);
+}
+
+#[test]
+fn a_serial_history_is_good() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).at(5);
+    history.transaction(2, 20, 30).step("x", GET, Some("\"a\"")).step("x", write("b"), Some("OK")).at(25);
+    history.transaction(1, 40, 50).step("x", GET, Some("\"b\"")).at(45);
+    assert_good(&history);
+}
+
+#[test]
+fn concurrent_blind_increments_may_commit_against_real_time_because_they_commute() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("n", increment(1), None).at(9);
+    history.transaction(2, 20, 30).step("n", increment(2), None).at(5);
+    history.transaction(1, 40, 50).step("n", GET, Some("\"3\"")).at(45).at_rest();
+    assert_good(&history);
+}
+
+#[test]
+fn lost_update() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("n", increment(1), Some("(integer) 1")).at(5);
+    history.transaction(2, 0, 10).step("n", increment(1), Some("(integer) 1")).at(6);
+    assert!(assert_bad(&history, Check::Replies).contains("the client saw (integer) 1"));
+    assert_search_refuses(&history);
+}
+
+#[test]
+fn stale_read() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).at(5);
+    history.transaction(2, 20, 30).step("x", write("b"), Some("OK")).at(25);
+    history.transaction(3, 40, 50).step("x", GET, Some("\"a\"")).at(15);
+    let message = assert_bad(&history, Check::Order);
+    assert!(message.contains("2 ended at 30 us, 3 began at 40 us"), "{message}");
+    assert_search_refuses(&history);
+}
+
+#[test]
+fn a_stale_read_that_took_no_place() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).at(5);
+    history.transaction(2, 20, 30).step("x", write("b"), Some("OK")).at(25);
+    history.transaction(3, 25, 50).step("x", GET, Some("\"a\""));
+    assert_good(&history);
+    history.transaction(4, 60, 70).step("x", GET, Some("\"a\""));
+    assert!(assert_bad(&history, Check::Replies).contains("transaction 4 took no place"));
+    assert_search_refuses(&history);
+}
+
+#[test]
+fn reads_without_a_place_may_not_go_back_in_time() {
+    let mut history = History::default();
+    history.transaction(1, 0, 100).step("x", write("a"), Some("OK")).at(50);
+    history.transaction(2, 10, 20).step("x", GET, Some("\"a\""));
+    history.transaction(3, 30, 40).step("x", GET, Some("(nil)"));
+    assert_bad(&history, Check::Replies);
+    assert_search_refuses(&history);
+}
+
+#[test]
+fn fractured_read() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).step("y", write("a"), Some("OK")).at(5);
+    history.transaction(2, 0, 20).step("x", GET, Some("\"a\"")).step("y", GET, Some("(nil)")).at(15);
+    assert_bad(&history, Check::Replies);
+    assert_search_refuses(&history);
+}
+
+#[test]
+fn real_time_inversion_through_a_third_transaction() {
+    // Corrections 1, shape (b): the timestamps are a serial order, real time is not kept.
+    let mut history = History::default();
+    history.transaction(3, 0, 100).step("a", GET, Some("(nil)")).step("b", write("t3"), Some("OK")).at(7);
+    history.transaction(1, 10, 20).step("a", write("t1"), Some("OK")).at(10);
+    history.transaction(2, 30, 40).step("b", write("t2"), Some("OK")).at(5);
+    history.transaction(4, 200, 210).step("b", GET, Some("\"t3\"")).at(205);
+    assert_bad(&history, Check::Order);
+    assert!(check(&history.0, Level::Serializable).ok, "serializable it is");
+    assert_search_refuses(&history);
+}
+
+#[test]
+fn write_skew() {
+    let mut history = History::default();
+    history.transaction(1, 0, 50).step("x", GET, Some("(nil)")).step("y", write("1"), Some("OK")).at(5);
+    history.transaction(2, 0, 50).step("y", GET, Some("(nil)")).step("x", write("1"), Some("OK")).at(6);
+    assert_bad(&history, Check::Replies);
+    assert_search_refuses(&history);
+}
+
+#[test]
+fn duplicate_application() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("n", increment(1), None).at(5);
+    history.transaction(2, 20, 30).step("n", GET, Some("\"2\"")).at(25).at_rest();
+    assert_bad(&history, Check::Replies);
+    let message = assert_bad_totals(&history);
+    assert!(message.contains("increments by 1 in all"), "{message}");
+    assert_search_refuses(&history);
+}
+
+fn assert_bad_totals(history: &History) -> String {
+    let report = check(&history.0, Level::Convergence);
+    let found = report.violations.into_iter().find(|violation| violation.check == Check::ExactlyOnce);
+    found.expect("the totals must be wrong").message
+}
+
+#[test]
+fn lost_increment_and_lost_member() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("n", increment(5), Some("(integer) 5")).at(5);
+    history.transaction(2, 0, 10).step("s", add("m"), Some("(integer) 1")).at(6);
+    history.transaction(3, 20, 30).step("n", GET, Some("(nil)")).at(25).at_rest();
+    assert!(assert_bad_totals(&history).contains("increments by 5"));
+    let mut history = History::default();
+    history.transaction(2, 0, 10).step("s", add("m"), Some("(integer) 1")).at(6);
+    history.transaction(3, 20, 30).step("s", MEMBERS, Some("{}")).at(25).at_rest();
+    assert!(assert_bad_totals(&history).contains("the addition of \"m\" was committed"));
+}
+
+#[test]
+fn an_unknown_outcome_counts_where_its_claim_says_so_and_may_count_in_totals() {
+    for (value, committed) in [("\"1\"", true), ("(nil)", false)] {
+        let mut history = History::default();
+        let unknown = history.transaction(1, 0, 10).step("n", increment(1), Some("(integer) 1"));
+        if committed {
+            unknown.at(5).unknown()
+        } else {
+            unknown.without_effects().unknown()
+        }
+        history.transaction(2, 20, 30).step("n", GET, Some(value)).at(25).at_rest();
+        assert_good(&history);
+    }
+}
+
+#[test]
+fn an_abort_that_committed() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("n", increment(1), Some("(integer) 1")).at(5).aborted();
+    assert_bad(&history, Check::Claims);
+}
+
+#[test]
+fn an_effect_left_out_because_a_stale_replica_saw_nothing_to_do() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("s", add("m"), None).at(5).without_effects();
+    assert_bad(&history, Check::Effects);
+}
+
+#[test]
+fn gateways_that_differ_at_rest() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).at(5);
+    history.transaction(2, 20, 30).step("x", GET, Some("\"a\"")).at(25).at_rest();
+    history.transaction(3, 20, 30).step("x", GET, Some("(nil)")).at(26).at_rest();
+    assert_bad(&history, Check::Convergence);
+}

@@ -1,0 +1,129 @@
+//! Builds histories by hand.
+
+use anabranch_checker::{Bytes, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, describe};
+use datatypes::register::{Condition, Deadline, SetReply};
+use datatypes::{Effect, Items, Operation, register, set};
+
+/// A history under construction.
+#[derive(Default)]
+pub struct History(pub Vec<Transaction>);
+
+pub const GET: Operation<'static> = Operation::Register(register::Operation::Get);
+pub const MEMBERS: Operation<'static> = Operation::Set(set::Operation::Members);
+
+pub fn write(value: &str) -> Operation<'_> {
+    let (condition, deadline, reply) = (Condition::Always, Deadline::Clear, SetReply::Status);
+    Operation::Register(register::Operation::Set { value: value.as_bytes(), deadline, condition, reply })
+}
+
+pub fn increment(by: i64) -> Operation<'static> {
+    Operation::Register(register::Operation::Increment { by })
+}
+
+pub fn add(member: &str) -> Operation<'_> {
+    Operation::Set(set::Operation::Add { members: Items::one(member.as_bytes()) })
+}
+
+impl History {
+    /// A committed transaction of a session between two times; numbered from 1.
+    pub fn transaction(&mut self, session: u64, invoked: u64, responded: u64) -> Builder<'_> {
+        let number = self.0.len() as u64 + 1;
+        self.0.push(Transaction {
+            number,
+            session,
+            invoked,
+            responded: Some(responded),
+            outcome: Outcome::Committed,
+            steps: Vec::new(),
+            claim: Some(Claim {
+                transaction: [1, 1, number],
+                commit: None,
+                snapshot: None,
+                effects: Vec::new(),
+            }),
+            at_rest: false,
+        });
+        Builder(self.0.last_mut().expect("just pushed"))
+    }
+}
+
+/// The transaction being built.
+pub struct Builder<'h>(&'h mut Transaction);
+
+impl Builder<'_> {
+    /// An operation whose reply the client saw, or none for a blind one. Claims its effect on an absent state.
+    pub fn step(self, key: &str, operation: Operation<'_>, reply: Option<&str>) -> Self {
+        if let Some(effect) = effect_of(&operation) {
+            let mut bytes = Vec::new();
+            effect.encode(&mut bytes);
+            let claim = self.0.claim.as_mut().expect("the builder made a claim");
+            claim.effects.push((Key(key.into()), Bytes(bytes)));
+        }
+        let mut bytes = Vec::new();
+        operation.encode(&mut bytes);
+        self.0.steps.push(Step {
+            key: Key(key.into()),
+            operation: Bytes(bytes),
+            text: describe(&operation),
+            blind: reply.is_none(),
+            reply: reply.map(str::to_owned),
+        });
+        self
+    }
+
+    /// Claims a place.
+    pub fn at(self, at: u64) -> Self {
+        self.committed(0, at, 0)
+    }
+
+    /// Claims a place in a region, with Wren's dependency time.
+    pub fn committed(self, region: u16, at: u64, depends_on: u64) -> Self {
+        self.0.claim.as_mut().expect("the builder made a claim").commit =
+            Some(Commit { at, depends_on, region });
+        self
+    }
+
+    /// Claims a snapshot.
+    pub fn saw(self, region: u16, local: u64, remote: u64) -> Self {
+        let claim = self.0.claim.as_mut().expect("the builder made a claim");
+        claim.snapshot = Some(Snapshot { region, local, remote });
+        self
+    }
+
+    /// The read of a system at rest.
+    pub fn at_rest(self) {
+        self.0.at_rest = true;
+    }
+
+    /// The client never learned the outcome.
+    pub fn unknown(self) {
+        self.0.outcome = Outcome::Unknown;
+        self.0.responded = None;
+    }
+
+    /// The client was told that nothing happened.
+    pub fn aborted(self) {
+        self.0.outcome = Outcome::Aborted;
+    }
+
+    /// Forgets the claimed effects.
+    pub fn without_effects(self) -> Self {
+        self.0.claim.as_mut().expect("the builder made a claim").effects.clear();
+        self
+    }
+}
+
+fn effect_of<'a>(operation: &Operation<'a>) -> Option<Effect<'a>> {
+    match operation {
+        Operation::Register(register::Operation::Set { value, deadline, .. }) => {
+            Some(Effect::Register(register::Effect::Set { value, deadline: *deadline }))
+        }
+        Operation::Register(register::Operation::Increment { by }) => {
+            Some(Effect::Register(register::Effect::Add { by: *by }))
+        }
+        Operation::Set(set::Operation::Add { members }) => {
+            Some(Effect::Set(set::Effect::Add { members: members.clone() }))
+        }
+        _ => None,
+    }
+}
