@@ -116,7 +116,7 @@ fn count_commuting(cases: u32, count: usize, orders: &[&[usize]]) -> u32 {
 
 #[test]
 fn commuting_pairs_give_equal_results_and_states_in_both_orders() {
-    assert!(count_commuting(6000, 2, &PAIR) > 1000, "the test must meet commuting pairs");
+    assert!(count_commuting(5000, 2, &PAIR) > 800, "the test must meet commuting pairs");
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn commuting_effects_do_so_in_states_where_they_were_not_chosen() {
     assert!(commuting.get() > 300, "the test must meet commuting triples");
 }
 
-/// What a rule gets wrong is found: the checker sees its counterexample within a few thousand cases.
+/// What a rule gets wrong is found: the checker sees its counterexample within 1500 cases.
 fn is_refuted(rule: Rule, count: usize, orders: &[&[usize]]) -> bool {
     let wrong = Counter::new(false);
-    for_all(4000, scenes(count), |(cell, steps)| -> TestCaseResult {
+    for_all(1500, scenes(count), |(cell, steps)| -> TestCaseResult {
         wrong.set(wrong.get() || check_orders(rule, &cell, false, &steps, orders).is_err());
         Ok(())
     });

@@ -44,8 +44,13 @@ fn pairs() -> impl Strategy<Value = Items<'static>> {
     })
 }
 
+/// Now and then of one score, so that ranges of members mean something.
 fn scored_items() -> impl Strategy<Value = ScoredItems<'static>> {
-    vec((score(), word()), 1..4).prop_map(|items| items.into_iter().collect())
+    let zero = word().prop_map(|member| (0.0, member));
+    prop_oneof![
+        vec((score(), word()), 1..4).prop_map(|items| items.into_iter().collect()),
+        vec(zero, 1..4).prop_map(|items| items.into_iter().collect()),
+    ]
 }
 
 fn index() -> impl Strategy<Value = i64> {

@@ -1,0 +1,122 @@
+//! Naive dicts and sets.
+
+use super::{Bytes, bulk_or_null, bulks, expect, integer};
+use datatypes::dict::{Operation as Dict, PutReply};
+use datatypes::set::Operation as Set;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Error, ReplyBuf, ReplySink};
+
+pub(super) fn perform_dict(
+    state: &mut BTreeMap<Bytes, Bytes>,
+    operation: &Dict<'_>,
+    actual: &ReplyBuf,
+) -> ReplyBuf {
+    let number = |number: usize| expect(|reply| reply.integer(number as i64));
+    match operation {
+        Dict::Put { pairs, reply } => {
+            let before = state.len();
+            for (field, value) in pairs.pairs() {
+                state.insert(field.to_vec(), value.to_vec());
+            }
+            match reply {
+                PutReply::Added => number(state.len() - before),
+                PutReply::Status => expect(|reply| reply.simple("OK")),
+            }
+        }
+        Dict::PutIfAbsent { field, value } => {
+            let absent = !state.contains_key(*field);
+            state.entry(field.to_vec()).or_insert(value.to_vec());
+            number(usize::from(absent))
+        }
+        Dict::Get { field } => expect(|reply| bulk_or_null(reply, state.get(*field).map(|value| &value[..]))),
+        Dict::GetMany { fields } => expect(|reply| {
+            reply.array(fields.len());
+            fields.iter().for_each(|field| bulk_or_null(reply, state.get(field).map(|value| &value[..])));
+        }),
+        Dict::GetAll => {
+            let listed = bulks(actual);
+            let pairs: BTreeMap<_, _> =
+                listed.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+            assert_eq!(&pairs, state);
+            expect(|reply| {
+                reply.map(state.len());
+                listed.iter().for_each(|bytes| reply.bulk(bytes));
+            })
+        }
+        Dict::Fields => unordered(state.keys().cloned().collect(), actual, ReplyBuf::array),
+        Dict::Values => unordered(state.values().cloned().collect(), actual, ReplyBuf::array),
+        Dict::Length => number(state.len()),
+        Dict::Contains { field } => number(usize::from(state.contains_key(*field))),
+        Dict::FieldLength { field } => number(state.get(*field).map_or(0, Vec::len)),
+        Dict::Delete { fields } => {
+            number(fields.iter().filter(|field| state.remove(*field).is_some()).count())
+        }
+        Dict::Increment { field, by } => {
+            let current = state.get(*field).map_or(Some(0), |value| integer(value));
+            match current.map(|current| current.checked_add(*by)) {
+                None => expect(|reply| reply.error(&Error::err("hash value is not an integer"))),
+                Some(None) => {
+                    expect(|reply| reply.error(&Error::err("increment or decrement would overflow")))
+                }
+                Some(Some(sum)) => {
+                    state.insert(field.to_vec(), sum.to_string().into_bytes());
+                    expect(|reply| reply.integer(sum))
+                }
+            }
+        }
+    }
+}
+
+/// The reply lists these byte strings, in whatever order.
+fn unordered(mut expected: Vec<Bytes>, actual: &ReplyBuf, header: fn(&mut ReplyBuf, usize)) -> ReplyBuf {
+    let listed = bulks(actual);
+    let mut sorted = listed.clone();
+    sorted.sort();
+    expected.sort();
+    assert_eq!(sorted, expected);
+    expect(|reply| {
+        header(reply, listed.len());
+        listed.iter().for_each(|bytes| reply.bulk(bytes));
+    })
+}
+
+pub(super) fn perform_set(state: &mut BTreeSet<Bytes>, operation: &Set<'_>, actual: &ReplyBuf) -> ReplyBuf {
+    let number = |number: usize| expect(|reply| reply.integer(number as i64));
+    let chosen = bulks(actual);
+    let at_most = |count: usize| count.min(state.len());
+    match operation {
+        Set::Add { members } => number(members.iter().filter(|member| state.insert(member.to_vec())).count()),
+        Set::Remove { members } => number(members.iter().filter(|member| state.remove(*member)).count()),
+        Set::Contains { member } => number(usize::from(state.contains(*member))),
+        Set::ContainsMany { members } => expect(|reply| {
+            reply.array(members.len());
+            members.iter().for_each(|member| reply.integer(i64::from(state.contains(member))));
+        }),
+        Set::Members => unordered(state.iter().cloned().collect(), actual, ReplyBuf::set),
+        Set::Length => number(state.len()),
+        Set::Pop { count } => {
+            assert_eq!(chosen.len(), at_most(count.unwrap_or(1) as usize));
+            assert!(chosen.iter().all(|member| state.remove(member)), "different members are chosen");
+            listing(&chosen, count.is_some().then_some(ReplyBuf::set))
+        }
+        Set::Random { count } => {
+            let negative = count.is_some_and(|count| count < 0) && !state.is_empty();
+            let asked = count.unwrap_or(1).unsigned_abs() as usize;
+            assert_eq!(chosen.len(), if negative { asked } else { at_most(asked) });
+            assert!(chosen.iter().all(|member| state.contains(member)));
+            assert!(negative || chosen.iter().collect::<BTreeSet<_>>().len() == chosen.len());
+            listing(&chosen, count.is_some().then_some(ReplyBuf::array))
+        }
+    }
+}
+
+/// Strings behind a header, or without one a single string or null.
+fn listing(chosen: &[Bytes], header: Option<fn(&mut ReplyBuf, usize)>) -> ReplyBuf {
+    expect(|reply| match header {
+        None => bulk_or_null(reply, chosen.first().map(|bytes| &bytes[..])),
+        Some(header) => {
+            header(reply, chosen.len());
+            chosen.iter().for_each(|bytes| reply.bulk(bytes));
+        }
+    })
+}
