@@ -379,6 +379,11 @@ impl<S: Stamp> Store<S> {
         })
     }
 
+    /// Like [`Store::scan`], but also visits absent keys whose history is kept.
+    pub fn scan_all(&self, cursor: u64, mut visit: impl FnMut(&[u8])) -> u64 {
+        self.table.scan(cursor, |record| visit(&record.key))
+    }
+
     /// Any key that holds a value, by chance.
     pub fn random_key(&self, random: &mut Rng) -> Option<&[u8]> {
         let tries = (0..64).filter_map(|_| self.table.random(random));

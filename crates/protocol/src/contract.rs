@@ -28,10 +28,13 @@ pub trait Protocol: Sized {
     /// checkpoint began, so recovery applies a log record only to what is older than it.
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64>;
 
-    /// The log has taken every record persisted so far: what was kept to take them back may go.
-    fn logged(&mut self) {}
+    /// The log has taken the first `records` records that this instance persisted since `Recovered`: what was kept
+    /// to take them back may go.
+    fn logged(&mut self, records: u64) {
+        let _ = records;
+    }
 
-    /// The log refused what was persisted since the last `logged`: that never happened. Undoes it and refuses
+    /// The log refused what was persisted beyond the last `logged`: that never happened. Undoes it and refuses
     /// writes until `log_healed`. Returns false if the protocol cannot; then the process must end.
     #[must_use]
     fn log_failed(&mut self) -> bool {
@@ -113,7 +116,8 @@ pub enum Durability {
 
 /// Finds the sink of a reply. Implemented by whoever asked.
 pub trait Replies {
-    /// Where the reply to `id` goes; the whole reply is written before the step ends.
+    /// Where the reply to `id` goes; the whole reply is written before the step ends, perhaps by several calls with
+    /// no other reply between them.
     fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink;
 }
 
@@ -127,6 +131,7 @@ pub(crate) enum Outgoing<M> {
 /// What a step brings about.
 pub struct Outputs<'o, P: Protocol> {
     pub(crate) records: &'o mut Vec<u8>,
+    pub(crate) persisted: &'o mut u64,
     pub(crate) strongest: &'o mut Option<Durability>,
     pub(crate) gated: &'o mut Vec<Outgoing<P::Message>>,
     pub(crate) ungated: &'o mut Vec<(Address, P::Message)>,
@@ -143,6 +148,7 @@ impl<P: Protocol> Outputs<'_, P> {
         record.encode(self.records);
         let len = (self.records.len() - start - 4) as u32;
         self.records[start..start + 4].copy_from_slice(&len.to_le_bytes());
+        *self.persisted += 1;
         if *self.strongest < Some(class) {
             *self.strongest = Some(class);
         }

@@ -55,6 +55,10 @@ pub struct Replica<P: Protocol> {
     streams: Streams,
     /// Records of steps since the last `appended`.
     records: Vec<u8>,
+    /// How many records were persisted since recovery.
+    persisted: u64,
+    /// Up to which record each group of the log that is not known to be written reaches.
+    groups: VecDeque<(u64, u64)>,
     strongest: Option<crate::Durability>,
     /// Outputs of steps whose records have no group number yet.
     fresh: Vec<Outgoing<P::Message>>,
@@ -76,6 +80,8 @@ impl<P: Protocol> Replica<P> {
             timers: Timers::new(),
             streams: Streams::default(),
             records: Vec::new(),
+            persisted: 0,
+            groups: VecDeque::new(),
             strongest: None,
             fresh: Vec::new(),
             fresh_frames: Vec::new(),
@@ -125,6 +131,7 @@ impl<P: Protocol> Replica<P> {
     ) -> R {
         let mut out = Outputs {
             records: &mut self.records,
+            persisted: &mut self.persisted,
             strongest: &mut self.strongest,
             gated: &mut self.fresh,
             ungated: &mut self.ungated,
@@ -209,6 +216,38 @@ impl<P: Protocol> Replica<P> {
             Some(crate::Durability::Volatile) | None => {}
         }
         self.records.clear();
+        match self.groups.back_mut() {
+            Some((last, reached)) if *last == group => *reached = self.persisted,
+            _ => self.groups.push_back((group, self.persisted)),
+        }
+    }
+
+    /// The log has written this group and all before it.
+    pub fn logged(&mut self, group: u64) {
+        let mut reached = None;
+        while self.groups.front().is_some_and(|(number, _)| *number <= group) {
+            reached = self.groups.pop_front();
+        }
+        if let Some((_, records)) = reached {
+            self.protocol.logged(records);
+        }
+    }
+
+    /// The log refused the records of every group beyond `written`, and takes none until it is healed: what they
+    /// did is undone, and what was to be sent is not. False if the protocol cannot undo; then the process must end.
+    #[must_use]
+    pub fn refused(&mut self, written: u64) -> bool {
+        self.logged(written);
+        self.groups.clear();
+        self.records.clear();
+        self.strongest = None;
+        self.fresh.clear();
+        self.fresh_frames.clear();
+        self.held.retain(|(gate, _)| gate.written <= written);
+        let undone = self.protocol.log_failed();
+        // Records count on: the protocol has dropped those that were refused.
+        self.protocol.logged(self.persisted);
+        undone
     }
 
     /// What replies of the last step wait for.

@@ -7,6 +7,7 @@ use clock::HybridClock;
 use datatypes::{Cell, Context, Effect, Patch, apply, exchange, prepare};
 use mvcc::{CompactKey, Drained, Store};
 use protocol::{Durability, Input, KeyedOperation, Now, Outputs, Protocol, Request, Step};
+use std::collections::VecDeque;
 use std::time::Duration;
 use types::{
     Error, ErrorCode, HashSeed, KeyHash, Malformed, Reader, ReplyBuf, ReplySink, RequestId, Rng, SessionId,
@@ -34,9 +35,16 @@ const EXPIRED_PER_TURN: usize = 200;
 const FREED_PER_TURN: usize = 2000;
 const CHECKPOINT_CHUNK_BYTES: usize = 64 * 1024;
 
-/// How one logged effect is taken back.
+/// How one record is taken back.
 #[derive(Debug)]
-struct Unlogged {
+enum Unlogged {
+    Effect(UnloggedEffect),
+    /// The removal of everything cannot be.
+    Flush,
+}
+
+#[derive(Debug)]
+struct UnloggedEffect {
     key: CompactKey,
     hash: KeyHash,
     stamp: Timestamp,
@@ -51,11 +59,14 @@ pub struct Solo {
     clock: HybridClock,
     pub(super) store: Store<Timestamp>,
     pub(super) watches: Watches,
-    unlogged: Vec<Unlogged>,
-    /// A record was persisted that cannot be taken back.
-    irrevocable: bool,
+    /// How to take back what the log may still refuse, one entry per record persisted.
+    unlogged: VecDeque<Unlogged>,
+    /// How many records the log has taken.
+    logged: u64,
     fenced: bool,
     drained: Vec<Drained<mvcc::Record<Timestamp>>>,
+    /// The snapshot that a checkpoint shows; `None`: each key as it is when its turn comes.
+    checkpoint_at: Option<Timestamp>,
 }
 
 impl Solo {
@@ -65,10 +76,11 @@ impl Solo {
             clock: HybridClock::new(Duration::from_secs(60)),
             store: Store::new(options.seed, Timestamp::ZERO),
             watches: Watches::default(),
-            unlogged: Vec::new(),
-            irrevocable: false,
+            unlogged: VecDeque::new(),
+            logged: 0,
             fenced: false,
             drained: Vec::new(),
+            checkpoint_at: None,
             options,
         }
     }
@@ -91,6 +103,11 @@ impl Solo {
     /// About how many bytes it occupies.
     pub fn memory(&self) -> usize {
         self.store.memory()
+    }
+
+    /// How durable its effects are.
+    pub fn durability(&self) -> Durability {
+        self.options.durability
     }
 
     /// Gives new effects this durability from now on.
@@ -214,7 +231,8 @@ impl Solo {
             return self.store.commit(hash, key, stamp, effect);
         };
         if undo {
-            self.unlogged.push(Unlogged { key: CompactKey::new(key), hash, stamp, previous, patch });
+            let key = CompactKey::new(key);
+            self.unlogged.push_back(Unlogged::Effect(UnloggedEffect { key, hash, stamp, previous, patch }));
         }
     }
 
@@ -231,6 +249,18 @@ impl Solo {
             self.expire(now, hash, key, out);
         }
         self.watches.add(session, key);
+    }
+
+    fn take_back(&mut self, undo: UnloggedEffect) -> bool {
+        match undo.patch {
+            Some(mut patch) if !self.store.retains() => {
+                self.store.update(undo.hash, &undo.key, |cell: &mut Cell| {
+                    exchange(cell, &mut patch);
+                    (true, Some(undo.previous))
+                })
+            }
+            _ => self.store.retract(undo.hash, &undo.key, undo.stamp),
+        }
     }
 
     fn expire(&mut self, now: Now, hash: KeyHash, key: &[u8], out: &mut Outputs<'_, Self>) {
@@ -253,7 +283,7 @@ impl Solo {
         let stamp = self.clock.tick(now.wall);
         if self.needs_undo() {
             out.persist(&Record::Flush { stamp }, self.options.durability);
-            self.irrevocable = true;
+            self.unlogged.push_back(Unlogged::Flush);
         }
         self.watches.touch_all();
         self.drained.push(self.store.clear(stamp));
@@ -411,6 +441,34 @@ impl Solo {
         out.arm(Timer::Housekeeping, now.instant + wait);
     }
 
+    /// Adds one place of the index to a checkpoint, as the snapshot shows it. Keys deleted since are found because
+    /// their records stay while the snapshot needs them.
+    fn checkpoint_snapshot(&mut self, snapshot: Timestamp, cursor: u64, chunk: &mut Vec<u8>) -> u64 {
+        let mut keys: Vec<Box<[u8]>> = Vec::new();
+        let next = self.store.scan_all(cursor, |key| keys.push(key.into()));
+        for key in keys {
+            let hash = self.store.hash(&key);
+            let stamp = self.store.stamp(hash, &key).min(snapshot);
+            self.store.with_state(
+                hash,
+                &key,
+                |effect| *effect <= snapshot,
+                &[],
+                |cell| {
+                    if cell.value.is_some() {
+                        record::put(chunk, &Record::State { stamp, key: &key, cell });
+                    }
+                },
+            );
+        }
+        next
+    }
+
+    /// Checkpoints show this snapshot from now on, which the caller has leased; `None`: the newest state.
+    pub fn set_checkpoint_snapshot(&mut self, snapshot: Option<Timestamp>) {
+        self.checkpoint_at = snapshot;
+    }
+
     fn prefetch(&self, batch: &[Input<'_, Self>]) {
         let hashes = || {
             batch.iter().filter_map(|input| match input {
@@ -506,9 +564,12 @@ impl Protocol for Solo {
 
     fn checkpoint(&mut self, mut cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         loop {
-            cursor = self.store.scan(cursor, |key, held| {
-                record::put(chunk, &Record::State { stamp: held.stamp(), key, cell: held.cell() });
-            });
+            cursor = match self.checkpoint_at {
+                Some(snapshot) => self.checkpoint_snapshot(snapshot, cursor, chunk),
+                None => self.store.scan(cursor, |key, held| {
+                    record::put(chunk, &Record::State { stamp: held.stamp(), key, cell: held.cell() });
+                }),
+            };
             if cursor == 0 {
                 return None;
             }
@@ -518,30 +579,23 @@ impl Protocol for Solo {
         }
     }
 
-    fn logged(&mut self) {
-        self.unlogged.clear();
-        self.irrevocable = false;
+    fn logged(&mut self, records: u64) {
+        let taken = records.saturating_sub(self.logged).min(self.unlogged.len() as u64);
+        self.unlogged.drain(..taken as usize);
+        self.logged = records;
     }
 
     fn log_failed(&mut self) -> bool {
-        if self.irrevocable {
-            return false;
-        }
-        while let Some(undo) = self.unlogged.pop() {
-            let taken_back = match undo.patch {
-                Some(mut patch) if !self.store.retains() => {
-                    self.store.update(undo.hash, &undo.key, |cell: &mut Cell| {
-                        exchange(cell, &mut patch);
-                        (true, Some(undo.previous))
-                    })
-                }
-                _ => self.store.retract(undo.hash, &undo.key, undo.stamp),
+        self.fenced = true;
+        while let Some(record) = self.unlogged.pop_back() {
+            let undone = match record {
+                Unlogged::Effect(undo) => self.take_back(undo),
+                Unlogged::Flush => false,
             };
-            if !taken_back {
+            if !undone {
                 return false;
             }
         }
-        self.fenced = true;
         true
     }
 

@@ -69,6 +69,8 @@ pub struct Transactions {
     open: BTreeMap<SessionId, Open>,
     /// Sessions whose lease ended before their transaction did.
     expired: BTreeMap<SessionId, ()>,
+    /// The snapshot of a checkpoint under way.
+    pinned: Option<Timestamp>,
 }
 
 impl Transactions {
@@ -194,6 +196,24 @@ impl Transactions {
         self.open.values().map(|open| open.deadline).min()
     }
 
+    /// Leases the present snapshot to a checkpoint, one at a time, until `unpin`.
+    pub fn pin(&mut self, now: Now, group: &mut Group<'_, '_>) {
+        let snapshot = group.all().map(|partition| partition.protocol_mut().now(now)).max();
+        group.all().for_each(|partition| {
+            partition.protocol_mut().advance(snapshot.unwrap_or_default());
+            partition.protocol_mut().set_checkpoint_snapshot(snapshot);
+        });
+        self.pinned = snapshot;
+        self.lease(group);
+    }
+
+    /// Ends the checkpoint's lease.
+    pub fn unpin(&mut self, group: &mut Group<'_, '_>) {
+        self.pinned = None;
+        group.all().for_each(|partition| partition.protocol_mut().set_checkpoint_snapshot(None));
+        self.lease(group);
+    }
+
     fn missing(&mut self, session: SessionId) -> Option<Error> {
         if self.open.contains_key(&session) {
             None
@@ -207,7 +227,7 @@ impl Transactions {
 
     /// Tells the partitions how far back snapshots reach.
     fn lease(&self, group: &mut Group<'_, '_>) {
-        let oldest = self.open.values().map(|open| open.snapshot).min();
+        let oldest = self.open.values().map(|open| open.snapshot).chain(self.pinned).min();
         group.all().for_each(|partition| partition.protocol_mut().store.set_horizon(oldest));
     }
 }
