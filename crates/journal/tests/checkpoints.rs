@@ -1,5 +1,7 @@
 //! Checkpoints beside traffic: what counts, what is ignored, what is refused.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
+
 use anabranch_journal::{
     DirectoryId, FinishedCheckpoint, GroupNumber, Log, LogError, LogOptions, OpenError, Piece, Recovered,
     SimulatedDisk,

@@ -1,5 +1,7 @@
 //! Damage: refused below what is known synced, cut above it, never a panic.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
+
 use anabranch_journal::{
     DirectoryId, Disk, FORMAT_VERSION, GroupNumber, Log, LogOptions, OpenError, Piece, Recovered,
     SimulatedDisk,

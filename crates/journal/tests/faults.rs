@@ -1,5 +1,7 @@
 //! Full disks, I/O errors, failed syncs, large groups, recycled files, and the real disk.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
+
 use anabranch_journal::{
     DirectoryId, Disk, GroupNumber, Log, LogError, LogOptions, Piece, RealDisk, Recovered, SimulatedDisk,
 };
@@ -217,4 +219,13 @@ fn the_real_disk_keeps_a_log_and_admits_one_process() {
     assert_eq!((found, recovered.last), (vec![vec![2; 4000]; 10], GroupNumber(30)));
     log.close().unwrap();
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn the_parts_move_between_threads() {
+    fn sendable<T: Send>() {}
+    sendable::<Log>();
+    sendable::<anabranch_journal::SyncTicket>();
+    sendable::<anabranch_journal::CheckpointWriter>();
+    sendable::<anabranch_journal::Installation>();
 }

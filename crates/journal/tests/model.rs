@@ -3,10 +3,11 @@
 
 mod common;
 
-use anabranch_journal::{LogOptions, RecoveryOptions};
-use common::{check, options, scenarios};
+use anabranch_journal::{Log, LogOptions, RecoveryOptions, SimulatedDisk};
+use common::{check, open, options, scenarios};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
+use types::Rng;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
@@ -31,4 +32,28 @@ fn a_torn_group_accepted_is_caught() {
     let options = LogOptions { recovery: RecoveryOptions { accept_torn_groups: true }, ..options() };
     let outcome = runner.run(&scenarios(), |ops| check(&ops, &options).map_err(TestCaseError::fail));
     assert!(matches!(outcome, Err(TestError::Fail(..))), "the mutant survived: {outcome:?}");
+}
+
+/// A recovery that dies at any of its steps, with the power, neither loses what was synced nor spoils the next one.
+#[test]
+fn a_recovery_may_die_at_every_step() {
+    for step in 0..24 {
+        for seed in 0..60 {
+            let disk = SimulatedDisk::new();
+            let mut log = open(&disk, &options()).expect("a new log").log;
+            for group in 0..3u8 {
+                log.append(&[group; 5000]).expect("an open log");
+                if group == 0 { log.sync_now().map(drop) } else { log.write_out().map(drop) }
+                    .expect("a good disk");
+            }
+            let mount = disk.mount();
+            disk.kill_after(step);
+            let survived = Log::open(mount, &options(), &mut |_| Ok(())).is_ok();
+            disk.crash(&mut Rng::with_seed(seed));
+            let opened =
+                open(&disk, &options()).unwrap_or_else(|error| panic!("step {step}, seed {seed}: {error}"));
+            let found = opened.groups.len();
+            assert!(found >= if survived { 3 } else { 1 }, "step {step}, seed {seed}: {found} groups");
+        }
+    }
 }
