@@ -457,7 +457,7 @@ pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
             }
             let before = UNDO.then(|| cell.clone());
             append_bytes(cell, value);
-            before.map_or(Patch::Nothing, |before| Patch::Cell(before))
+            before.map_or(Patch::Nothing, Patch::Cell)
         }
         Effect::Delete => {
             let before = cell.clear();

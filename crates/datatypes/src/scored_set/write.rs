@@ -10,8 +10,11 @@ use types::{Malformed, Reader, put_bytes, put_varint};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
     /// In the order in which they were changed; [`exchange`] goes backwards.
-    entries: SmallVec<[(Box<[u8]>, Option<f64>); 1]>,
+    entries: SmallVec<[Entry; 1]>,
 }
+
+/// A member and the score to give it, or none to remove it.
+type Entry = (Box<[u8]>, Option<f64>);
 
 /// Performs an effect; see [`crate::apply`].
 #[inline]
