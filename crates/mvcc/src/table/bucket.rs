@@ -177,21 +177,17 @@ impl<R> Bucket<R> {
 
     /// The first record of this bucket alone whose fingerprint is equal; its key is not looked at.
     #[inline]
-    pub(super) fn candidate(&self, fingerprint: Fingerprint) -> Option<&R> {
+    fn candidate(&self, fingerprint: Fingerprint) -> Option<&R> {
         self.slots[self.matches(fingerprint.0).next()?].as_deref()
     }
 
-    /// Asks for the records of this bucket whose fingerprint is equal, and for the next bucket of the chain
-    /// where there is none.
+    /// Asks for the first record of this bucket whose fingerprint is equal, or else for the chain's next bucket.
     #[inline]
-    pub(super) fn prefetch_candidates(&self, fingerprint: Fingerprint) {
-        let mut found = false;
-        for record in self.matches(fingerprint.0).filter_map(|slot| self.slots[slot].as_deref()) {
-            prefetch_value(record);
-            found = true;
-        }
-        if let (false, Some(next)) = (found, self.overflow.as_deref()) {
-            prefetch(next);
+    pub(super) fn prefetch_candidate(&self, fingerprint: Fingerprint) {
+        match (self.candidate(fingerprint), self.overflow.as_deref()) {
+            (Some(record), _) => prefetch_value(record),
+            (None, Some(next)) => prefetch(next),
+            (None, None) => (),
         }
     }
 
@@ -205,8 +201,14 @@ impl<R: Keyed> Bucket<R> {
     /// The slot of this bucket alone that holds `key`.
     #[inline(always)]
     fn slot_of(&self, fingerprint: Fingerprint, key: &[u8]) -> Option<usize> {
-        self.matches(fingerprint.0)
-            .find(|&slot| self.slots[slot].as_ref().is_some_and(|record| record.key() == key))
+        for slot in self.matches(fingerprint.0) {
+            if let Some(record) = &self.slots[slot]
+                && record.key() == key
+            {
+                return Some(slot);
+            }
+        }
+        None
     }
 
     /// The record of `key` in the chain.
@@ -233,8 +235,23 @@ impl<R: Keyed> Bucket<R> {
         }
     }
 
-    /// Takes the record of `key` out of the chain and closes the hole with one of the first overflow bucket.
+    /// Takes the record of `key` out of the chain.
+    #[inline]
     pub(super) fn remove(
+        &mut self,
+        fingerprint: Fingerprint,
+        key: &[u8],
+        overflow_count: &mut usize,
+    ) -> Option<Box<R>> {
+        if self.overflow.is_some() {
+            return self.remove_from_chain(fingerprint, key, overflow_count);
+        }
+        let slot = self.slot_of(fingerprint, key)?;
+        self.take(slot).map(|(_, record)| record)
+    }
+
+    /// Takes the record of `key` out and closes the hole with one of the first overflow bucket.
+    fn remove_from_chain(
         &mut self,
         fingerprint: Fingerprint,
         key: &[u8],
@@ -245,9 +262,9 @@ impl<R: Keyed> Bucket<R> {
             .enumerate()
             .find_map(|(depth, bucket)| Some((depth, bucket.slot_of(fingerprint, key)?)))?;
         let (_, removed) = self.nth_mut(depth).take(slot)?;
+        let first = self.overflow.as_deref_mut();
         if depth != 1
-            && let Some((moved_fingerprint, moved)) =
-                self.overflow.as_deref_mut().and_then(Bucket::take_highest)
+            && let Some((moved_fingerprint, moved)) = first.and_then(Bucket::take_highest)
         {
             self.nth_mut(depth).put(slot, moved_fingerprint, moved);
         }

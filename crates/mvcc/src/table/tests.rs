@@ -219,7 +219,10 @@ fn it_grows_and_shrinks_over_segments() {
     (0..count).for_each(|key| pair.get(key));
     (100..count).for_each(|key| pair.remove(key));
     pair.check();
-    assert!(pair.table.memory() < full / 100, "{} of {full} bytes are left", pair.table.memory());
+    // At least SHRINK_BELOW records a bucket are left, in a segment with room for at most four times the buckets.
+    let (left, buckets) = (pair.table.memory(), 100 / SHRINK_BELOW);
+    let most = empty + 4 * buckets * size_of::<Bucket<Counted>>() + 1024;
+    assert!(left < most, "{left} of {full} bytes are left, not {most}");
     (0..100).for_each(|key| pair.remove(key));
     pair.check();
     assert!(pair.table.memory() <= empty + 16 * size_of::<Bucket<Counted>>());
@@ -310,14 +313,4 @@ fn random_draws_are_fair() {
     assert!(least >= Some(&120) && most <= Some(&280), "between {least:?} and {most:?}");
     let empty: Table<Counted> = Table::new(HashSeed(7));
     assert!(empty.random(&mut random).is_none());
-}
-
-#[test]
-fn a_candidate_is_the_record_unless_fingerprints_collide() {
-    let mut pair = Pair::new();
-    (0..10_000).for_each(|key| pair.insert(key, key));
-    let right = (0..10_000)
-        .filter(|&key| pair.table.candidate(pair.hash(key)).is_some_and(|record| record.number() == key))
-        .count();
-    assert!(right > 8_500, "{right} of 10000");
 }
