@@ -1,7 +1,7 @@
-//! The table against std's map, through many splits and joins.
+//! The table against an ordered map, through many splits and joins.
 
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use proptest::prelude::*;
@@ -48,13 +48,13 @@ impl Keyed for Counted {
 /// A table, the map it must equal, and the number of live records, which must equal both.
 struct Pair {
     table: Table<Counted>,
-    model: HashMap<u32, u32>,
+    model: BTreeMap<u32, u32>,
     alive: Rc<Cell<usize>>,
 }
 
 impl Pair {
     fn new() -> Pair {
-        Pair { table: Table::new(HashSeed(7)), model: HashMap::new(), alive: Rc::default() }
+        Pair { table: Table::new(HashSeed(7)), model: BTreeMap::new(), alive: Rc::default() }
     }
 
     fn hash(&self, key: u32) -> KeyHash {
@@ -88,7 +88,7 @@ impl Pair {
         let table = &self.table;
         assert_eq!(table.len(), self.model.len());
         assert_eq!(self.alive.get(), self.model.len());
-        let listed: HashMap<u32, u32> = table.iter().map(|record| (record.number(), record.value)).collect();
+        let listed: BTreeMap<u32, u32> = table.iter().map(|record| (record.number(), record.value)).collect();
         assert_eq!(listed, self.model);
         assert_eq!(table.iter().count(), table.len(), "a record is listed twice");
         assert!(
@@ -130,8 +130,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn scan_all(table: &Table<Counted>) -> HashSet<u32> {
-    let (mut seen, mut cursor) = (HashSet::new(), 0);
+fn scan_all(table: &Table<Counted>) -> BTreeSet<u32> {
+    let (mut seen, mut cursor) = (BTreeSet::new(), 0);
     loop {
         cursor = table.scan(cursor, |record| assert!(seen.insert(record.number()), "visited twice at rest"));
         if cursor == 0 {
@@ -183,7 +183,7 @@ proptest! {
     ) {
         let mut pair = Pair::new();
         (0..500).for_each(|key| pair.insert(key, key));
-        let (mut seen, mut cursor, mut changes) = (HashSet::new(), 0, changes.into_iter());
+        let (mut seen, mut cursor, mut changes) = (BTreeSet::new(), 0, changes.into_iter());
         loop {
             for _ in 0..pace {
                 cursor = pair.table.scan(cursor, |record| {
