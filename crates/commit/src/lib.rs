@@ -1,1 +1,14 @@
-//! (skeleton)
+//! Blocks of commit protocols: what a transaction observed, and optimistic validation over invocations.
+//!
+//! Blocks return verdicts and protocols send. This crate never opens a socket or a file, starts a thread, reads a
+//! clock or draws entropy.
+
+mod modes;
+mod observed;
+mod stamp;
+mod validation;
+
+pub use modes::ModeStamps;
+pub use observed::Observed;
+pub use stamp::Stamp;
+pub use validation::{Access, Verdict, overwrites, validate};

@@ -1,0 +1,142 @@
+//! Optimistic validation over invocations: one invocation of a transaction against everything that one replica
+//! knows of the same key. Rigorous: no rule trusts a clock (Corrections 1).
+
+use crate::{ModeStamps, Observed, Stamp};
+use datatypes::{Effect, Invocation, commutes, key, register};
+use types::Timestamp;
+
+/// An invocation and what its evaluation saw.
+#[derive(Clone, Debug)]
+pub struct Access<'a> {
+    /// What it observed of the state's aspects, and what it changes.
+    pub invocation: Invocation<'a>,
+    /// The effects that its evaluation saw; `None` for one that was not evaluated (a blind effect).
+    pub observed: Option<&'a Observed>,
+}
+
+/// What validation finds; a greater one stands above a smaller one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// No conflict.
+    Ok,
+    /// It may commit at a stamp later than this.
+    Retry {
+        /// The timestamp to exceed.
+        above: Timestamp,
+    },
+    /// It conflicts with a transaction that is prepared and undecided.
+    Abstain,
+    /// It missed a committed effect that its result depends on: only a new evaluation can help.
+    Abort,
+}
+
+/// Judges `access`, proposed at `stamp`, against one key: the `committed` effects that the replica holds, newest
+/// first, down to the observed base; the `prepared` invocations of other transactions, with the stamps they are
+/// prepared at; and the greatest committed stamps by mode.
+pub fn validate<'e>(
+    stamp: Stamp,
+    access: &Access<'_>,
+    committed: impl Iterator<Item = (Stamp, Effect<'e>)>,
+    prepared: impl Iterator<Item = (Stamp, Access<'e>)>,
+    modes: &ModeStamps,
+) -> Verdict {
+    let invocation = &access.invocation;
+    let seen = |other: Stamp| access.observed.is_some_and(|observed| observed.contains(other));
+    if !invocation.observation.is_nothing() {
+        let base = access.observed.map_or(Stamp::ZERO, Observed::base);
+        let mut missed = committed.take_while(|(other, _)| *other > base).filter(|(other, _)| !seen(*other));
+        if missed.any(|(_, effect)| !invocation.observation.unchanged_by(&effect)) {
+            return Verdict::Abort;
+        }
+    }
+    // What was observed is decided, even where the news of it has not arrived.
+    let mut undecided = prepared.filter(|(other, _)| !seen(*other));
+    if undecided.any(|(_, other)| !commutes(invocation, &other.invocation, None)) {
+        return Verdict::Abstain;
+    }
+    let read = access.observed.map_or(Stamp::ZERO, Observed::newest);
+    let changed = invocation.effect.as_ref().map_or(Stamp::ZERO, |effect| modes.against(effect.mode()));
+    let above = read.max(changed);
+    if stamp <= above { Verdict::Retry { above: above.at } } else { Verdict::Ok }
+}
+
+/// True for an effect after which nothing below it matters: the state is the same whatever was there.
+pub fn overwrites(effect: &Effect<'_>) -> bool {
+    match effect {
+        Effect::Key(key::Effect::Delete | key::Effect::Restore(_)) => true,
+        Effect::Register(register::Effect::Set { deadline, .. }) => *deadline != register::Deadline::Keep,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::TransactionId;
+
+    fn stamp(at: u64) -> Stamp {
+        let transaction = TransactionId { number: at, ..TransactionId::default() };
+        Stamp { at: Timestamp(at), transaction }
+    }
+
+    fn add() -> Effect<'static> {
+        Effect::Register(register::Effect::Add { by: 1 })
+    }
+
+    fn get() -> Invocation<'static> {
+        Invocation::observed(&datatypes::Operation::Register(register::Operation::Get), None)
+    }
+
+    fn judge(
+        at: u64,
+        access: &Access<'_>,
+        committed: &[u64],
+        prepared: &[(u64, Invocation<'static>)],
+    ) -> Verdict {
+        let mut modes = ModeStamps::default();
+        committed.iter().for_each(|at| modes.raise(add().mode(), stamp(*at)));
+        let effects = committed.iter().rev().map(|at| (stamp(*at), add()));
+        let pending = prepared
+            .iter()
+            .map(|(at, invocation)| (stamp(*at), Access { invocation: invocation.clone(), observed: None }));
+        validate(stamp(at), access, effects, pending, &modes)
+    }
+
+    #[test]
+    fn a_read_that_missed_an_earlier_commuting_effect_is_stopped() {
+        // Corrections 65: the read saw the increment at 9, not the one at 7.
+        let observed = Observed::new(Stamp::ZERO, [stamp(9)]);
+        let access = Access { invocation: get(), observed: Some(&observed) };
+        assert_eq!(judge(20, &access, &[7, 9], &[]), Verdict::Abort);
+        assert_eq!(judge(20, &access, &[9], &[]), Verdict::Ok);
+        assert_eq!(judge(20, &access, &[9], &[(7, Invocation::blind(add()))]), Verdict::Abstain);
+    }
+
+    #[test]
+    fn commuting_increments_pass_each_other_in_any_order_of_stamps() {
+        let access = Access { invocation: Invocation::blind(add()), observed: None };
+        assert_eq!(judge(7, &access, &[9], &[(11, Invocation::blind(add()))]), Verdict::Ok);
+    }
+
+    #[test]
+    fn a_write_below_a_committed_one_is_told_where_to_retry() {
+        let write = Effect::DELETE;
+        let access = Access { invocation: Invocation::blind(write), observed: None };
+        assert_eq!(judge(7, &access, &[9], &[]), Verdict::Retry { above: Timestamp(9) });
+        assert_eq!(judge(10, &access, &[9], &[]), Verdict::Ok);
+    }
+
+    #[test]
+    fn a_stamp_not_above_what_was_read_is_refused() {
+        let observed = Observed::new(stamp(9), []);
+        let access = Access { invocation: get(), observed: Some(&observed) };
+        assert_eq!(judge(8, &access, &[], &[]), Verdict::Retry { above: Timestamp(9) });
+    }
+
+    #[test]
+    fn what_a_read_observed_no_longer_stands_in_its_way() {
+        let observed = Observed::new(Stamp::ZERO, [stamp(7)]);
+        let access = Access { invocation: get(), observed: Some(&observed) };
+        assert_eq!(judge(20, &access, &[], &[(7, Invocation::blind(add()))]), Verdict::Ok);
+    }
+}
