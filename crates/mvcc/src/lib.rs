@@ -5,7 +5,10 @@
 //! and the deployment's hash seed.
 
 mod compact_key;
+mod history;
+mod store;
 mod table;
 
 pub use compact_key::CompactKey;
+pub use store::{Record, Stamp, Store};
 pub use table::{Drained, Keyed, Table};

@@ -1,1 +1,37 @@
-//! (skeleton)
+//! Drives protocols for real: threads, sockets, timers, the log on disk.
+//!
+//! # Threads and ownership
+//! Worker threads each own an event loop, their connections and a gateway. A partition is a [`protocol::Replica`]
+//! behind a lock of its own; a command runs to completion on the thread of its connection, under the lock of its
+//! partition (all of them, in order, for a request over several). There is no queue between a socket and a record.
+//! One thread syncs the log, one takes checkpoints. Locks are taken in this order, never the other way round:
+//! transactions of a keyspace, partitions by number, the log.
+//!
+//! # A turn of the loop
+//! ```text
+//!  ready sockets --> read --> gateway --> partitions --> records to the open group of the log (under the partition's lock)
+//!                                                   \--> replies to output buffers, behind the gate
+//!  then, once for all of them:  write the group out (or wake the syncer) --> send every reply whose gate is open
+//! ```
+
+mod checkpointer;
+mod connection;
+mod error;
+mod health;
+mod host;
+mod info;
+mod journal;
+mod keyspace;
+mod metadata;
+mod options;
+mod process;
+mod recovery;
+mod server;
+mod solo;
+mod syncer;
+mod worker;
+
+pub use error::StartError;
+pub use health::Health;
+pub use options::Options;
+pub use server::{Handle, Server};

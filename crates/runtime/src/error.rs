@@ -1,0 +1,52 @@
+//! Why a process does not start.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Each says what to look at.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: {error}; is another server running there?")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error("cannot use the data directory {}: {error}", directory.display())]
+    Data {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said; a directory in use names its holder.
+        error: std::io::Error,
+    },
+    /// The log does not open.
+    #[error("cannot recover from {}: {error}", directory.display())]
+    Journal {
+        /// The directory.
+        directory: PathBuf,
+        /// What is wrong, with file and offset.
+        error: journal::OpenError,
+    },
+    /// The log opened but cannot be written.
+    #[error("cannot write the log in {}: {error}", directory.display())]
+    Log {
+        /// The directory.
+        directory: PathBuf,
+        /// What is wrong.
+        error: journal::LogError,
+    },
+    /// The list of keyspaces is damaged.
+    #[error("{} is damaged: {reason}; restore it from a backup", file.display())]
+    Metadata {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A thread or an event loop could not be created.
+    #[error("cannot start a worker: {0}")]
+    Worker(std::io::Error),
+}

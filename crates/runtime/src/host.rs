@@ -1,0 +1,189 @@
+//! What surrounds a worker's gateway.
+
+use crate::info;
+use crate::keyspace::{Keyspace, class_of, durability_of};
+use crate::process::{Process, WorkerHandle};
+use crate::solo::{Outcome, SoloCall};
+use gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model};
+use protocol::{Gate, Now, Replies, Request};
+use std::sync::Arc;
+use types::{Error, KeyspaceId, RequestId, Rng};
+
+/// See [`Host`].
+pub(crate) struct WorkerHost {
+    pub(crate) process: Arc<Process>,
+    pub(crate) me: Arc<WorkerHandle>,
+    /// The keyspaces as of the beginning of the turn.
+    pub(crate) keyspaces: Arc<Vec<Arc<Keyspace>>>,
+    pub(crate) now: Now,
+    pub(crate) random: Rng,
+    /// What the replies written since the last `take_outcome` wait for.
+    pub(crate) outcome: Outcome,
+}
+
+impl WorkerHost {
+    pub(crate) fn new(process: Arc<Process>, me: Arc<WorkerHandle>) -> Self {
+        let (keyspaces, now) = (process.keyspaces(), process.now());
+        let outcome = Outcome { gate: Gate::OPEN, refused: false };
+        WorkerHost { process, me, keyspaces, now, random: Rng::new(), outcome }
+    }
+
+    /// A new turn of the loop begins.
+    pub(crate) fn turn(&mut self) {
+        self.now = self.process.now();
+    }
+
+    pub(crate) fn take_outcome(&mut self) -> Outcome {
+        std::mem::replace(&mut self.outcome, Outcome { gate: Gate::OPEN, refused: false })
+    }
+
+    fn keyspace(&self, id: KeyspaceId) -> Option<&Arc<Keyspace>> {
+        match self.keyspaces.get(usize::from(id.0)) {
+            Some(keyspace) if keyspace.id == id => Some(keyspace),
+            _ => self.keyspaces.iter().find(|keyspace| keyspace.id == id),
+        }
+    }
+
+    fn administer_now(&mut self, command: &Administration<'_>) -> Result<(), Error> {
+        match command {
+            Administration::Create { name, options } => {
+                let (name, options) = (text(name)?, supported(options)?);
+                let durability = options.durability.map_or(self.process.options.durability, durability_of);
+                self.process.create(&name, durability)?;
+            }
+            Administration::Alter { name, options } => {
+                let (name, options) = (text(name)?, supported(options)?);
+                let durability =
+                    options.durability.ok_or_else(|| Error::err("ALTER needs DURABILITY and a class"))?;
+                self.process.alter(&name, durability_of(durability))?;
+            }
+            Administration::Drop { name } => self.process.drop_keyspace(&text(name)?)?,
+            Administration::List | Administration::Info { .. } => {}
+        }
+        self.keyspaces = self.process.keyspaces();
+        Ok(())
+    }
+}
+
+fn text(name: &[u8]) -> Result<String, Error> {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
+    if name.is_empty() || name.len() > 64 || !name.iter().all(plain) {
+        return Err(Error::err("a keyspace's name has 1 to 64 letters, digits or any of - _ . :"));
+    }
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+fn supported<'o>(options: &'o KeyspaceOptions<'o>) -> Result<&'o KeyspaceOptions<'o>, Error> {
+    if let Some((option, _)) = options.others.first() {
+        return Err(Error::err(format!("unknown keyspace option '{}'", String::from_utf8_lossy(option))));
+    }
+    match options.model {
+        None | Some(Model::Strict) => Ok(options),
+        Some(model) => Err(Error::err(format!(
+            "model '{}' is not available in a single process; only 'strict' is",
+            model.as_str()
+        ))),
+    }
+}
+
+impl Host for WorkerHost {
+    fn submit(
+        &mut self,
+        keyspace: KeyspaceId,
+        requests: &mut Vec<(RequestId, Request<'_>)>,
+        replies: &mut dyn Replies,
+    ) {
+        let Some(keyspace) = self.keyspace(keyspace).cloned() else {
+            let gone = Error::err("the keyspace was dropped; choose another with KEYSPACE USE or SELECT");
+            return requests.drain(..).for_each(|(id, request)| {
+                if !matches!(request, Request::Close { .. }) {
+                    replies.reply(id).error(&gone);
+                }
+            });
+        };
+        let mut call = SoloCall {
+            keyspace: &keyspace,
+            journal: self.process.journal.as_ref(),
+            now: self.now,
+            random: &mut self.random,
+            outcome: &mut self.outcome,
+        };
+        call.serve(requests, replies);
+    }
+
+    fn administer(&mut self, id: RequestId, command: Administration<'_>, replies: &mut dyn Replies) {
+        let outcome = self.administer_now(&command);
+        let sink = replies.reply(id);
+        match (outcome, command) {
+            (Err(error), _) => sink.error(&error),
+            (Ok(()), Administration::List) => {
+                sink.array(self.keyspaces.len());
+                self.keyspaces.iter().for_each(|keyspace| sink.bulk(keyspace.name.as_bytes()));
+            }
+            (Ok(()), Administration::Info { name }) => {
+                match self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name) {
+                    Some(keyspace) => info::describe(keyspace, sink),
+                    None => sink
+                        .error(&Error::err(format!("no such keyspace '{}'", String::from_utf8_lossy(name)))),
+                }
+            }
+            (Ok(()), _) => sink.simple("OK"),
+        }
+    }
+
+    fn now(&self) -> Now {
+        self.now
+    }
+
+    fn keyspace_of_number(&self, number: u64) -> Option<KeyspaceId> {
+        (number < u64::from(self.process.options.databases.max(1))).then_some(KeyspaceId(number as u16))
+    }
+
+    fn keyspace_of_name(&self, name: &[u8]) -> Option<KeyspaceId> {
+        self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name).map(|keyspace| keyspace.id)
+    }
+
+    fn keyspaces(&self) -> Vec<KeyspaceId> {
+        self.keyspaces.iter().map(|keyspace| keyspace.id).collect()
+    }
+
+    fn authentication_required(&self) -> bool {
+        self.process.options.password.is_some()
+    }
+
+    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
+        let expected = self.process.options.password.as_deref().unwrap_or("").as_bytes();
+        // Compares every byte, so that the time tells nothing.
+        let different = expected.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
+        user == b"default" && expected.len() == password.len() && different == 0
+    }
+
+    fn info(&self, sections: &[String], out: &mut String) {
+        info::write(&self.process, &self.keyspaces, sections, out);
+    }
+
+    fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {
+        info::configuration(&self.process, visit);
+    }
+
+    fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {
+        for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
+            worker.clients.lock().iter().for_each(&mut *visit);
+        }
+    }
+
+    fn kill_other_clients(&mut self, filter: &ClientFilter) -> u64 {
+        let mut killed = 0;
+        for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
+            killed +=
+                worker.clients.lock().iter().filter(|client| filter.matches(&client.peer)).count() as u64;
+            worker.inbox.lock().kills.push(filter.clone());
+            worker.wake();
+        }
+        killed
+    }
+}
+
+pub(crate) fn durability_name(keyspace: &Keyspace) -> &'static str {
+    class_of(keyspace.durability()).as_str()
+}

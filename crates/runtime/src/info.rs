@@ -1,0 +1,241 @@
+//! What the process says about itself: INFO, CONFIG GET, KEYSPACE INFO, metrics.
+
+use crate::host::durability_name;
+use crate::keyspace::{Keyspace, class_of};
+use crate::process::Process;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use types::ReplySink;
+
+const SECTIONS: [&str; 7] =
+    ["server", "clients", "memory", "persistence", "stats", "keyspace", "replication"];
+
+/// The sections that INFO without an argument has, each a heading and `name:value` lines.
+pub(crate) fn write(process: &Process, keyspaces: &[Arc<Keyspace>], sections: &[String], out: &mut String) {
+    let wanted = |section: &str| {
+        sections.is_empty()
+            || sections.iter().any(|s| s == section || s == "all" || s == "default" || s == "everything")
+    };
+    for section in SECTIONS.into_iter().filter(|section| wanted(section)) {
+        if !out.is_empty() {
+            out.push_str("\r\n");
+        }
+        let (first, rest) = section.split_at(1);
+        line(out, format_args!("# {}{rest}", first.to_uppercase()));
+        match section {
+            "server" => server(process, out),
+            "clients" => clients(process, out),
+            "memory" => memory(keyspaces, out),
+            "persistence" => persistence(process, out),
+            "stats" => stats(process, out),
+            "keyspace" => keyspace(process, keyspaces, out),
+            _ => line(out, format_args!("role:master\r\nconnected_slaves:0")),
+        }
+    }
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    let written = write!(out, "{text}\r\n");
+    debug_assert!(written.is_ok(), "a string takes any text");
+}
+
+fn server(process: &Process, out: &mut String) {
+    let uptime = process.started.elapsed().as_secs();
+    // Clients decide by the Redis version which commands they may use.
+    line(out, format_args!("redis_version:7.0.15\r\nserver_name:anabranch"));
+    line(out, format_args!("anabranch_version:{}\r\nredis_mode:standalone", env!("CARGO_PKG_VERSION")));
+    line(out, format_args!("os:{} {}", std::env::consts::OS, std::env::consts::ARCH));
+    line(out, format_args!("arch_bits:{}\r\nprocess_id:{}", usize::BITS, std::process::id()));
+    line(out, format_args!("tcp_port:{}", process.port.load(Relaxed)));
+    line(out, format_args!("uptime_in_seconds:{uptime}\r\nuptime_in_days:{}", uptime / 86_400));
+    line(
+        out,
+        format_args!("incarnation:{}\r\nworker_threads:{}", process.incarnation, process.options.threads),
+    );
+}
+
+fn clients(process: &Process, out: &mut String) {
+    line(out, format_args!("connected_clients:{}", process.clients.load(Relaxed)));
+    line(out, format_args!("maxclients:{}\r\nblocked_clients:0", process.options.max_clients));
+}
+
+fn memory(keyspaces: &[Arc<Keyspace>], out: &mut String) {
+    let data: usize = keyspaces.iter().map(|keyspace| keyspace.memory()).sum();
+    let resident = resident_bytes();
+    line(out, format_args!("used_memory:{}\r\nused_memory_dataset:{data}", resident.max(data as u64)));
+    line(out, format_args!("used_memory_rss:{resident}\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction"));
+}
+
+/// What the kernel says the process occupies, in bytes; 0 where it does not say.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * 4096)
+}
+
+fn persistence(process: &Process, out: &mut String) {
+    let loading = 0;
+    line(out, format_args!("loading:{loading}\r\naof_enabled:{}", u8::from(process.journal.is_some())));
+    let Some(journal) = &process.journal else { return };
+    let durable = journal.durable();
+    let status = if journal.is_suspended() { "err" } else { "ok" };
+    line(out, format_args!("aof_last_write_status:{status}\r\nlog_written_group:{}", durable.written));
+    line(
+        out,
+        format_args!("log_synced_group:{}\r\nlog_bytes_since_checkpoint:{}", durable.synced, journal.grown()),
+    );
+    line(
+        out,
+        format_args!(
+            "log_groups:{}\r\nlog_syncs:{}",
+            journal.groups.load(Relaxed),
+            journal.syncs.load(Relaxed)
+        ),
+    );
+    line(out, format_args!("checkpoints:{}", process.checkpoints.load(Relaxed)));
+}
+
+fn stats(process: &Process, out: &mut String) {
+    line(out, format_args!("total_connections_received:{}", process.total_connections.load(Relaxed)));
+    line(out, format_args!("total_commands_processed:{}", commands(process)));
+    line(out, format_args!("rejected_connections:{}", process.rejected_connections.load(Relaxed)));
+}
+
+fn commands(process: &Process) -> u64 {
+    process.workers.read().iter().map(|worker| worker.commands.load(Relaxed)).sum()
+}
+
+fn keyspace(process: &Process, keyspaces: &[Arc<Keyspace>], out: &mut String) {
+    for keyspace in keyspaces.iter().filter(|keyspace| keyspace.id.0 < process.options.databases.max(1)) {
+        let keys = keyspace.len();
+        if keys > 0 {
+            line(
+                out,
+                format_args!("db{}:keys={keys},expires={},avg_ttl=0", keyspace.id, keyspace.deadlines()),
+            );
+        }
+    }
+}
+
+/// `KEYSPACE INFO`.
+pub(crate) fn describe(keyspace: &Keyspace, sink: &mut dyn ReplySink) {
+    sink.map(7);
+    sink.bulk(b"name");
+    sink.bulk(keyspace.name.as_bytes());
+    sink.bulk(b"model");
+    sink.bulk(keyspace.model().as_str().as_bytes());
+    sink.bulk(b"durability");
+    sink.bulk(durability_name(keyspace).as_bytes());
+    sink.bulk(b"partitions");
+    sink.integer(keyspace.partitions.len() as i64);
+    sink.bulk(b"keys");
+    sink.integer(keyspace.len() as i64);
+    sink.bulk(b"memory_bytes");
+    sink.integer(keyspace.memory() as i64);
+    sink.bulk(b"open_transactions");
+    sink.integer(keyspace.transactions.lock().len() as i64);
+}
+
+/// `CONFIG GET`: Redis's names where there is one of that meaning.
+pub(crate) fn configuration(process: &Process, visit: &mut dyn FnMut(&str, &str)) {
+    let options = &process.options;
+    let durable = process.journal.is_some();
+    visit(
+        "appendfsync",
+        match class_of(options.durability).as_str() {
+            "none" => "no",
+            class => class,
+        },
+    );
+    visit("appendonly", if durable { "yes" } else { "no" });
+    visit("databases", &options.databases.to_string());
+    visit("dir", &options.data.as_deref().map_or(String::new(), |path| path.display().to_string()));
+    visit("io-threads", &options.threads.to_string());
+    visit("maxclients", &options.max_clients.to_string());
+    visit("maxmemory", "0");
+    visit("maxmemory-policy", "noeviction");
+    visit("port", &process.port.load(Relaxed).to_string());
+    visit("proto-max-bulk-len", &datatypes::register::MAX_BYTES.to_string());
+    visit("requirepass", options.password.as_deref().unwrap_or(""));
+    visit("save", "");
+    visit("timeout", "0");
+}
+
+/// The process's figures in Prometheus's text format.
+pub(crate) fn metrics(process: &Process) -> String {
+    let mut out = String::new();
+    let mut metric = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {
+        let heading = writeln!(out, "# HELP anabranch_{name} {help}\n# TYPE anabranch_{name} {kind}");
+        let lines =
+            values.iter().try_for_each(|(labels, value)| writeln!(out, "anabranch_{name}{labels} {value}"));
+        debug_assert!(heading.is_ok() && lines.is_ok(), "a string takes any text");
+    };
+    let plain = |value: u64| vec![(String::new(), value)];
+    metric("up", "gauge", "1 while the process serves.", &plain(1));
+    metric(
+        "uptime_seconds",
+        "gauge",
+        "Since the process started.",
+        &plain(process.started.elapsed().as_secs()),
+    );
+    metric(
+        "resident_memory_bytes",
+        "gauge",
+        "Memory held, as the kernel counts it.",
+        &plain(resident_bytes()),
+    );
+    metric("connected_clients", "gauge", "Clients connected.", &plain(process.clients.load(Relaxed) as u64));
+    let connections = plain(process.total_connections.load(Relaxed));
+    metric("connections_total", "counter", "Connections accepted.", &connections);
+    let rejected = plain(process.rejected_connections.load(Relaxed));
+    metric(
+        "rejected_connections_total",
+        "counter",
+        "Connections refused at the limit of clients.",
+        &rejected,
+    );
+    metric("commands_total", "counter", "Commands executed or queued.", &plain(commands(process)));
+    let keyspaces = process.keyspaces();
+    let each = |value: fn(&Keyspace) -> u64| -> Vec<(String, u64)> {
+        keyspaces
+            .iter()
+            .map(|keyspace| (format!("{{keyspace=\"{}\"}}", keyspace.name), value(keyspace)))
+            .collect()
+    };
+    metric("keys", "gauge", "Keys held.", &each(|keyspace| keyspace.len() as u64));
+    metric(
+        "keys_with_deadline",
+        "gauge",
+        "Keys that will expire.",
+        &each(|keyspace| keyspace.deadlines() as u64),
+    );
+    metric("keyspace_memory_bytes", "gauge", "Memory of the data, estimated.", &each(|k| k.memory() as u64));
+    let open = each(|keyspace| keyspace.transactions.lock().len() as u64);
+    metric("open_transactions", "gauge", "Interactive transactions open.", &open);
+    if let Some(journal) = &process.journal {
+        let durable = journal.durable();
+        metric(
+            "log_written_group",
+            "counter",
+            "The newest group of the log written.",
+            &plain(durable.written),
+        );
+        metric("log_synced_group", "counter", "The newest group of the log synced.", &plain(durable.synced));
+        metric("log_syncs_total", "counter", "Syncs of the log.", &plain(journal.syncs.load(Relaxed)));
+        let suspended = u64::from(journal.is_suspended());
+        metric("log_suspended", "gauge", "1 while the log cannot be written.", &plain(suspended));
+        metric(
+            "log_bytes_since_checkpoint",
+            "gauge",
+            "Growth since the last checkpoint.",
+            &plain(journal.grown()),
+        );
+        metric(
+            "checkpoints_total",
+            "counter",
+            "Checkpoints taken.",
+            &plain(process.checkpoints.load(Relaxed)),
+        );
+    }
+    out
+}

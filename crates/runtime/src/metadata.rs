@@ -1,0 +1,89 @@
+//! Which keyspaces there are: on one machine a small local file, replaced atomically.
+
+use crate::error::StartError;
+use crate::keyspace::{class_of, durability_of};
+use gateway::DurabilityClass;
+use protocol::Durability;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, rename};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "keyspaces.json";
+const VERSION: u32 = 1;
+
+/// What is known of one keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeyspaceEntry {
+    /// Never used again after a drop.
+    pub(crate) id: u16,
+    pub(crate) name: String,
+    pub(crate) model: String,
+    pub(crate) durability: String,
+}
+
+impl KeyspaceEntry {
+    pub(crate) fn new(id: u16, name: &str, durability: Durability) -> Self {
+        let durability = class_of(durability).as_str().to_owned();
+        KeyspaceEntry { id, name: name.to_owned(), model: "strict".to_owned(), durability }
+    }
+
+    pub(crate) fn durability(&self) -> Option<Durability> {
+        DurabilityClass::from_name(self.durability.as_bytes()).map(durability_of)
+    }
+}
+
+/// The file's content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Metadata {
+    version: u32,
+    /// The hash seed of the data: it stays while the data does.
+    pub(crate) seed: u64,
+    pub(crate) next_id: u16,
+    pub(crate) keyspaces: Vec<KeyspaceEntry>,
+}
+
+impl Metadata {
+    /// The numbered keyspaces of a fresh directory; number 0 is `default`.
+    pub(crate) fn fresh(databases: u16, durability: Durability, seed: u64) -> Self {
+        let name = |number| if number == 0 { "default".to_owned() } else { format!("db{number}") };
+        let keyspaces =
+            (0..databases.max(1)).map(|number| KeyspaceEntry::new(number, &name(number), durability));
+        Metadata { version: VERSION, seed, next_id: databases.max(1), keyspaces: keyspaces.collect() }
+    }
+
+    /// Reads the file; `None` if there is none.
+    pub(crate) fn load(directory: &Path) -> Result<Option<Self>, StartError> {
+        let file = directory.join(FILE);
+        let damaged = |reason: String| StartError::Metadata { file: file.clone(), reason };
+        let bytes = match std::fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(damaged(error.to_string())),
+        };
+        let metadata: Metadata =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if metadata.version > VERSION {
+            return Err(damaged(format!(
+                "version {} is newer than this program's {VERSION}",
+                metadata.version
+            )));
+        }
+        for entry in &metadata.keyspaces {
+            if entry.durability().is_none() || entry.model != "strict" {
+                return Err(damaged(format!("keyspace '{}' has unknown options", entry.name)));
+            }
+        }
+        Ok(Some(metadata))
+    }
+
+    /// Replaces the file, durably.
+    pub(crate) fn save(&self, directory: &Path) -> std::io::Result<()> {
+        let temporary: PathBuf = directory.join(format!("{FILE}.tmp"));
+        let mut file = File::create(&temporary)?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        file.sync_all()?;
+        rename(&temporary, directory.join(FILE))?;
+        File::open(directory)?.sync_all()
+    }
+}

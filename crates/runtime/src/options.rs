@@ -1,0 +1,73 @@
+//! What a process is told when it starts.
+
+use protocol::Durability;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// See the fields; the default is the embedded server: one thread, data in `anabranch-data`, `everysec`.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where clients connect.
+    pub listen: Vec<SocketAddr>,
+    /// Where the log and its checkpoints are; `None` keeps everything in memory only.
+    pub data: Option<PathBuf>,
+    /// How many worker threads; at least 1.
+    pub threads: usize,
+    /// How many partitions each strict keyspace has; 0 for four per thread, or one with a single thread.
+    pub partitions: u16,
+    /// The durability of keyspaces that do not choose their own.
+    pub durability: Durability,
+    /// What clients must say to AUTH; `None` lets everybody in.
+    pub password: Option<String>,
+    /// The most clients at a time; more are refused.
+    pub max_clients: usize,
+    /// A client with this many bytes of unread replies is served no further until it has read.
+    pub client_output_limit_bytes: usize,
+    /// The most bytes of one command.
+    pub client_query_limit_bytes: usize,
+    /// How many numbers SELECT takes.
+    pub databases: u16,
+    /// A checkpoint is taken when the log has grown by this many bytes since the last one, and by as much as that.
+    pub checkpoint_after_bytes: u64,
+    /// The size of a segment file of the log.
+    pub segment_bytes: u64,
+    /// How often an `everysec` log is synced.
+    pub sync_every: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            data: Some(PathBuf::from("anabranch-data")),
+            threads: 1,
+            partitions: 0,
+            durability: Durability::Written,
+            password: None,
+            max_clients: 10_000,
+            client_output_limit_bytes: 1 << 20,
+            client_query_limit_bytes: 1 << 30,
+            databases: 16,
+            checkpoint_after_bytes: 256 << 20,
+            segment_bytes: 64 << 20,
+            sync_every: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Options {
+    /// How many partitions a new strict keyspace gets.
+    pub(crate) fn partition_count(&self) -> u16 {
+        match (self.partitions, self.threads) {
+            (0, 1) => 1,
+            (0, threads) => (threads as u16).saturating_mul(4),
+            (partitions, _) => partitions,
+        }
+    }
+
+    /// The durability that a keyspace can have here.
+    pub(crate) fn effective(&self, durability: Durability) -> Durability {
+        if self.data.is_none() { Durability::Volatile } else { durability }
+    }
+}

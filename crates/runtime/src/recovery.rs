@@ -1,0 +1,142 @@
+//! From the data directory to partitions that serve.
+
+use crate::error::StartError;
+use crate::journal::{Journal, SOLO_RECORDS};
+use crate::keyspace::Keyspace;
+use crate::metadata::Metadata;
+use crate::options::Options;
+use crate::process::Process;
+use ::journal::{DirectoryId, Log, LogOptions, Piece, RealDisk};
+use protocol::{Input, Now, Replica, Replies};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use strict::solo::{Group, Record, Solo};
+use types::{HashSeed, Incarnation, KeyspaceId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
+
+/// Replies nobody waits for.
+pub(crate) struct NoReplies(ReplyBuf);
+
+impl NoReplies {
+    pub(crate) fn new() -> Self {
+        NoReplies(ReplyBuf::new())
+    }
+}
+
+impl Replies for NoReplies {
+    fn reply(&mut self, _: RequestId) -> &mut dyn ReplySink {
+        self.0.clear();
+        &mut self.0
+    }
+}
+
+/// Opens the data directory, if there is one, and recovers everything in it.
+pub(crate) fn recover(options: Options) -> Result<Process, StartError> {
+    let Some(directory) = options.data.clone() else {
+        let durability = options.effective(options.durability);
+        let metadata = Metadata::fresh(options.databases, durability, fastrand::u64(..));
+        let keyspaces = build(&options, &metadata, Incarnation(1));
+        return Ok(finish(Process::new(options, metadata, Incarnation(1), into_list(keyspaces), None), true));
+    };
+    let data = |error| StartError::Data { directory: directory.clone(), error };
+    let disk = RealDisk::open(&directory).map_err(data)?;
+    let metadata = load_metadata(&directory, &options)?;
+    let log_options = LogOptions {
+        segment_bytes: options.segment_bytes,
+        fresh_id: DirectoryId(fastrand::u128(..)),
+        ..LogOptions::default()
+    };
+    // The incarnation is known only after the log is open; recovery itself says nothing to anybody.
+    let mut keyspaces = build(&options, &metadata, Incarnation(0));
+    let mut records = 0u64;
+    let opened = Log::open(Arc::new(disk), &log_options, &mut |piece| {
+        records += 1;
+        visit(&mut keyspaces, HashSeed(metadata.seed), piece)
+    });
+    let (mut log, recovered) =
+        opened.map_err(|error| StartError::Journal { directory: directory.clone(), error })?;
+    if let Some(cut) = &recovered.cut {
+        tracing::warn!(file = cut.file, offset = cut.offset, "the log ended in a torn group, which was cut");
+    }
+    let incarnation = Incarnation(recovered.incarnation.0 + 1);
+    log.set_incarnation(incarnation)
+        .map_err(|error| StartError::Log { directory: directory.clone(), error })?;
+    tracing::info!(
+        pieces = records,
+        incarnation = incarnation.0,
+        clean = recovered.clean_shutdown,
+        "recovered"
+    );
+    let journal = Some(Journal::new(log));
+    let complete = recovered.clean_shutdown || recovered.created;
+    Ok(finish(Process::new(options, metadata, incarnation, into_list(keyspaces), journal), complete))
+}
+
+fn load_metadata(directory: &Path, options: &Options) -> Result<Metadata, StartError> {
+    if let Some(metadata) = Metadata::load(directory)? {
+        return Ok(metadata);
+    }
+    let metadata = Metadata::fresh(options.databases, options.durability, fastrand::u64(..));
+    let saved = metadata.save(directory);
+    saved.map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
+    Ok(metadata)
+}
+
+type Keyspaces = BTreeMap<KeyspaceId, Keyspace>;
+
+fn build(options: &Options, metadata: &Metadata, incarnation: Incarnation) -> Keyspaces {
+    let (count, seed) = (options.partition_count(), HashSeed(metadata.seed));
+    let keyspace = |entry: &crate::metadata::KeyspaceEntry| {
+        let durability = options.effective(entry.durability().unwrap_or(options.durability));
+        let id = KeyspaceId(entry.id);
+        (id, Keyspace::new(id, entry.name.clone(), count, durability, seed, incarnation))
+    };
+    metadata.keyspaces.iter().map(keyspace).collect()
+}
+
+fn into_list(keyspaces: Keyspaces) -> Vec<Arc<Keyspace>> {
+    keyspaces.into_values().map(Arc::new).collect()
+}
+
+/// Routes a recovered piece by keyspace and key, however many partitions there are now.
+fn visit(keyspaces: &mut Keyspaces, seed: HashSeed, piece: Piece<'_>) -> Result<(), String> {
+    let (bytes) = match piece {
+        Piece::Chunk(bytes) => (bytes, true),
+        Piece::Record { bytes, .. } => (bytes, false),
+    };
+    let [SOLO_RECORDS, low, high, records @ ..] = bytes else {
+        return Err("a record of an unknown kind; was the data written by a newer program?".to_owned());
+    };
+    // The records of a keyspace that was dropped since have no home.
+    let Some(keyspace) = keyspaces.get_mut(&KeyspaceId(u16::from_le_bytes([*low, *high]))) else {
+        return Ok(());
+    };
+    for record in Record::split(records) {
+        let record = record.map_err(|error| error.to_string())?;
+        let count = keyspace.partitions.len();
+        match Record::key_of(record).map_err(|error| error.to_string())? {
+            Some(key) => feed(keyspace, Group::index_of(seed.hash(key), count), record),
+            None => (0..count).for_each(|index| feed(keyspace, index, record)),
+        }
+    }
+    Ok(())
+}
+
+fn feed(keyspace: &Keyspace, index: usize, record: &[u8]) {
+    let mut replica = keyspace.partitions[index].replica.lock();
+    input(&mut replica, Input::Recover(record));
+}
+
+fn input(replica: &mut Replica<Solo>, input: Input<'_, Solo>) {
+    let now = Now { wall: WallTime(0), instant: types::Instant(0) };
+    replica.step(now, &mut vec![input], &mut Rng::with_seed(0), &mut NoReplies::new());
+}
+
+fn finish(process: Process, complete: bool) -> Process {
+    for keyspace in process.keyspaces().iter() {
+        for cell in &keyspace.partitions {
+            input(&mut cell.replica.lock(), Input::Recovered { complete });
+        }
+    }
+    process
+}

@@ -1,0 +1,110 @@
+//! Requests to a strict keyspace of this process: the locks, the steps, the log, the gate.
+
+use crate::journal::Journal;
+use crate::keyspace::{Keyspace, PartitionCell};
+use parking_lot::MutexGuard;
+use protocol::{Gate, Input, Now, Replica, Replies, Request};
+use std::sync::Arc;
+use strict::solo::{Group, Solo};
+use types::{RequestId, Rng};
+
+/// What a turn's requests came to.
+pub(crate) struct Outcome {
+    /// What the replies wait for.
+    pub(crate) gate: Gate,
+    /// The log refused: the replies must not leave.
+    pub(crate) refused: bool,
+}
+
+/// Serves requests of one worker.
+pub(crate) struct SoloCall<'c> {
+    pub(crate) keyspace: &'c Keyspace,
+    pub(crate) journal: Option<&'c Journal>,
+    pub(crate) now: Now,
+    pub(crate) random: &'c mut Rng,
+    pub(crate) outcome: &'c mut Outcome,
+}
+
+impl SoloCall<'_> {
+    /// Serves them in order; consecutive ones on the same partition are one step.
+    pub(crate) fn serve(&mut self, requests: &mut Vec<(RequestId, Request<'_>)>, replies: &mut dyn Replies) {
+        let count = self.keyspace.partitions.len();
+        let mut batch: Vec<Input<'_, Solo>> = Vec::with_capacity(requests.len());
+        let mut target = 0;
+        for (id, request) in requests.drain(..) {
+            match &request {
+                Request::One { operation, .. } => {
+                    let index = Group::index_of(operation.hash, count);
+                    if index != target {
+                        self.step(target, &mut batch, replies);
+                        target = index;
+                    }
+                    batch.push(Input::Request { id, request });
+                }
+                _ => {
+                    self.step(target, &mut batch, replies);
+                    self.serve_over_all(id, &request, replies);
+                }
+            }
+        }
+        self.step(target, &mut batch, replies);
+    }
+
+    fn step(&mut self, index: usize, batch: &mut Vec<Input<'_, Solo>>, replies: &mut dyn Replies) {
+        if batch.is_empty() {
+            return;
+        }
+        let cell = &self.keyspace.partitions[index];
+        let mut replica = cell.replica.lock();
+        replica.step(self.now, batch, self.random, replies);
+        self.log(&mut [(cell, &mut replica)]);
+    }
+
+    fn log(&mut self, partitions: &mut [(&Arc<PartitionCell>, &mut Replica<Solo>)]) {
+        let Some(journal) = self.journal else { return };
+        self.outcome.refused |= !journal.append(partitions);
+        for (_, replica) in partitions {
+            self.outcome.gate = self.outcome.gate.and(replica.gate());
+        }
+    }
+
+    /// A request that may touch every partition.
+    fn serve_over_all(&mut self, id: RequestId, request: &Request<'_>, replies: &mut dyn Replies) {
+        let mut transactions = self.keyspace.transactions.lock();
+        let mut guards = self.keyspace.lock_all();
+        let mut partitions: Vec<&mut Replica<Solo>> = guards.iter_mut().map(|guard| &mut **guard).collect();
+        let mut group = Group::new(&mut partitions);
+        let now = self.now;
+        match request {
+            Request::One { .. } => debug_assert!(false, "single operations are served by their partition"),
+            Request::Many { session, steps, watched } => {
+                group.many(now, id, *session, steps, *watched, self.random, replies);
+            }
+            Request::Watch { session, keys } => group.watch(now, id, *session, keys, replies),
+            Request::Unwatch { session } => {
+                group.unwatch(*session);
+                replies.reply(id).simple("OK");
+            }
+            Request::Begin { session, read_only, watched } => {
+                transactions.begin(now, *session, *read_only, *watched, &mut group, replies.reply(id));
+            }
+            Request::Operate { session, steps } => {
+                transactions.operate(id, *session, steps, &mut group, self.random, replies);
+            }
+            Request::Commit { session } => transactions.commit(now, id, *session, &mut group, replies),
+            Request::Abort { session } => transactions.abort(*session, &mut group, Some(replies.reply(id))),
+            Request::Close { session } => {
+                transactions.abort(*session, &mut group, None);
+                group.unwatch(*session);
+            }
+        }
+        self.log_all(&mut guards);
+    }
+
+    fn log_all(&mut self, guards: &mut [MutexGuard<'_, Replica<Solo>>]) {
+        let keyspace = self.keyspace;
+        let mut partitions: Vec<_> =
+            keyspace.partitions.iter().zip(guards.iter_mut().map(|guard| &mut **guard)).collect();
+        self.log(&mut partitions);
+    }
+}

@@ -1,0 +1,34 @@
+//! The thread that makes the log durable: at once when a reply waits for it, else every second; and that tries
+//! again when the log could not be written.
+
+use crate::journal::Journal;
+use crate::process::Process;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(process: &Arc<Process>, journal: &Journal) {
+    let every = process.options.sync_every;
+    let mut last_retry = Instant::now();
+    while !process.is_stopping() {
+        journal.await_sync(if journal.is_suspended() { RETRY_EVERY } else { every });
+        if journal.is_suspended() && last_retry.elapsed() >= RETRY_EVERY {
+            last_retry = Instant::now();
+            heal(process, journal);
+        }
+        journal.write_out();
+        journal.sync();
+        process.wake_awaiting();
+    }
+}
+
+fn heal(process: &Process, journal: &Journal) {
+    if !journal.retry() {
+        return;
+    }
+    for keyspace in process.keyspaces().iter() {
+        keyspace.lock_all().iter_mut().for_each(|replica| replica.protocol_mut().log_healed());
+    }
+    tracing::info!("the log can be written again; writes are accepted");
+}

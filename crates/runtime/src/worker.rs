@@ -1,0 +1,423 @@
+//! A worker thread: its event loop, its connections, its gateway.
+
+use crate::connection::{Connection, Io};
+use crate::host::WorkerHost;
+use crate::process::{Process, WorkerHandle};
+use crate::recovery::NoReplies;
+use gateway::{Config, ConnectionId, Gateway, Peer, State};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use protocol::Durable;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use strict::solo::Group;
+
+pub(crate) const WAKER: Token = Token(usize::MAX);
+/// Tokens of listeners count down from here.
+const LISTENERS: usize = usize::MAX - 1;
+const TICK: Duration = Duration::from_millis(100);
+const READ_BUFFER: usize = 64 * 1024;
+const EVENTS: usize = 1024;
+
+/// See the module.
+pub(crate) struct Worker {
+    index: usize,
+    poll: Poll,
+    listeners: Vec<TcpListener>,
+    host: WorkerHost,
+    gateway: Gateway,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    /// From the gateway's names of connections to ours.
+    tokens: BTreeMap<ConnectionId, usize>,
+    /// Connections with something to execute or to send in this turn.
+    touched: Vec<usize>,
+    /// Connections whose socket may hold more than was read.
+    unread: Vec<usize>,
+    /// Connections whose replies wait for the log.
+    holding: Vec<usize>,
+    buffer: Box<[u8]>,
+    next_tick: types::Instant,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        index: usize,
+        poll: Poll,
+        mut listeners: Vec<TcpListener>,
+        process: Arc<Process>,
+        me: Arc<WorkerHandle>,
+    ) -> std::io::Result<Self> {
+        for (number, listener) in listeners.iter_mut().enumerate() {
+            poll.registry().register(listener, Token(LISTENERS - number), Interest::READABLE)?;
+        }
+        let limits = resp::Limits {
+            max_command_bytes: process.options.client_query_limit_bytes,
+            ..resp::Limits::default()
+        };
+        let config = Config {
+            worker: index as u16,
+            hash_seed: process.seed,
+            limits,
+            max_output_bytes: process.options.client_output_limit_bytes,
+            ..Config::default()
+        };
+        Ok(Worker {
+            index,
+            poll,
+            listeners,
+            host: WorkerHost::new(process, me),
+            gateway: Gateway::new(config),
+            connections: Vec::new(),
+            free: Vec::new(),
+            tokens: BTreeMap::new(),
+            touched: Vec::new(),
+            unread: Vec::new(),
+            holding: Vec::new(),
+            buffer: vec![0; READ_BUFFER].into(),
+            next_tick: types::Instant(0),
+        })
+    }
+
+    /// Serves until the process stops.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS);
+        while !self.host.process.is_stopping() {
+            let idle = self.unread.is_empty() && self.touched.is_empty();
+            let timeout = if idle { TICK } else { Duration::ZERO };
+            if let Err(error) = self.poll.poll(&mut events, Some(timeout)) {
+                if error.kind() != ErrorKind::Interrupted {
+                    crate::process::fatal(&format!("the event loop failed: {error}"));
+                }
+            }
+            self.turn(&events);
+        }
+        self.finish();
+    }
+
+    fn turn(&mut self, events: &Events) {
+        self.host.turn();
+        for token in std::mem::take(&mut self.unread) {
+            self.readable(token);
+        }
+        for event in events {
+            match event.token() {
+                WAKER => self.empty_inbox(),
+                Token(token) if token > LISTENERS - self.listeners.len() => self.accept(LISTENERS - token),
+                Token(token) => {
+                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                        self.readable(token);
+                    }
+                    if event.is_writable() {
+                        self.touch(token);
+                    }
+                }
+            }
+        }
+        if self.host.now.instant >= self.next_tick {
+            self.tick();
+        }
+        self.settle();
+        self.log();
+        self.send_all();
+    }
+
+    fn accept(&mut self, listener: usize) {
+        loop {
+            match self.listeners[listener].accept() {
+                Ok((socket, address)) => self.admit(socket, address),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // Out of file descriptors, most likely: the next event tries again.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes a new connection, or hands it to the worker whose turn it is.
+    fn admit(&mut self, mut socket: TcpStream, address: SocketAddr) {
+        let process = &self.host.process;
+        let number = process.total_connections.fetch_add(1, Ordering::Relaxed);
+        if process.clients.load(Ordering::Relaxed) >= process.options.max_clients {
+            process.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            // The socket is new, so this fits its buffer; if not, the client sees the end all the same.
+            let _ = socket.write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        process.clients.fetch_add(1, Ordering::Relaxed);
+        let target = {
+            let workers = process.workers.read();
+            Arc::clone(&workers[number as usize % workers.len()])
+        };
+        if Arc::ptr_eq(&target, &self.host.me) {
+            self.open(socket, address);
+        } else {
+            target.inbox.lock().sockets.push((socket, address));
+            target.wake();
+        }
+    }
+
+    fn open(&mut self, mut socket: TcpStream, address: SocketAddr) {
+        let token = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        let registered =
+            self.poll.registry().register(&mut socket, Token(token), Interest::READABLE | Interest::WRITABLE);
+        if let Err(error) = registered.and_then(|()| socket.set_nodelay(true)) {
+            tracing::warn!(%error, "a connection could not be opened");
+            self.free.push(token);
+            self.host.process.clients.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let peer = Peer {
+            client: self.host.process.next_client.fetch_add(1, Ordering::Relaxed),
+            address: address.to_string(),
+            local_address: socket.local_addr().map_or(String::new(), |local| local.to_string()),
+        };
+        let id = self.gateway.open(peer, &self.host);
+        self.tokens.insert(id, token);
+        self.connections[token] = Some(Connection::new(socket, id));
+        self.readable(token);
+    }
+
+    fn empty_inbox(&mut self) {
+        let inbox = std::mem::take(&mut *self.host.me.inbox.lock());
+        for (socket, address) in inbox.sockets {
+            self.open(socket, address);
+        }
+        for filter in inbox.kills {
+            self.gateway.kill(&filter);
+        }
+        for token in std::mem::take(&mut self.holding) {
+            self.touch(token);
+        }
+    }
+
+    fn touch(&mut self, token: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(token) {
+            if !connection.touched {
+                connection.touched = true;
+                self.touched.push(token);
+            }
+        }
+    }
+
+    /// Reads what the socket has, a buffer's worth, and executes it.
+    fn readable(&mut self, token: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(token) else { return };
+        if connection.closing || connection.half_closed || connection.stalled {
+            return self.touch(token);
+        }
+        let (count, io) = connection.read(&mut self.buffer);
+        if io == Io::Closed {
+            connection.half_closed = true;
+        }
+        if io == Io::More {
+            self.unread.push(token);
+        }
+        if count > 0 {
+            let buffer = std::mem::take(&mut self.buffer);
+            self.execute(token, &buffer[..count]);
+            self.buffer = buffer;
+        }
+        self.touch(token);
+    }
+
+    /// Executes what has been read before and `fresh`.
+    fn execute(&mut self, token: usize, fresh: &[u8]) {
+        let Some(Some(connection)) = self.connections.get_mut(token) else { return };
+        let received = if connection.input.is_empty() {
+            let received = self.gateway.receive(connection.id, fresh, &mut self.host);
+            connection.input.extend_from_slice(&fresh[received.consumed..]);
+            received
+        } else {
+            connection.input.extend_from_slice(fresh);
+            let received = self.gateway.receive(connection.id, &connection.input, &mut self.host);
+            connection.input.drain(..received.consumed);
+            if connection.input.is_empty() {
+                connection.input = Vec::new();
+            }
+            received
+        };
+        connection.stalled = matches!(received.state, State::Waiting | State::OutputFull);
+        connection.closing |= received.state == State::Closing;
+        self.gate(token);
+    }
+
+    /// The replies just written wait for what they reveal.
+    fn gate(&mut self, token: usize) {
+        let outcome = self.host.take_outcome();
+        let Some(Some(connection)) = self.connections.get_mut(token) else { return };
+        let Some(output) = self.gateway.output_mut(connection.id) else { return };
+        if outcome.refused {
+            fail(output);
+            connection.closing = true;
+        } else if let Some(journal) = &self.host.process.journal {
+            if !outcome.gate.is_open(journal.durable()) {
+                connection.hold(output, outcome.gate);
+            }
+        }
+    }
+
+    /// Goes on where replies have come, and reads on where output has drained.
+    fn settle(&mut self) {
+        let mut news = Vec::new();
+        self.gateway.settle(&mut self.host, &mut news);
+        for id in news {
+            let Some(token) = self.tokens.get(&id).copied() else { continue };
+            self.gate(token);
+            self.touch(token);
+            let state = self.gateway.state(id);
+            let Some(Some(connection)) = self.connections.get_mut(token) else { continue };
+            connection.closing |= state == State::Closing;
+            if state == State::Reading && connection.stalled {
+                self.resume(token);
+            }
+        }
+    }
+
+    fn resume(&mut self, token: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(token) {
+            connection.stalled = false;
+            self.execute(token, &[]);
+            self.unread.push(token);
+        }
+    }
+
+    /// Makes the turn's records as durable as this thread can without waiting for the disk.
+    fn log(&mut self) {
+        let Some(journal) = &self.host.process.journal else { return };
+        let durable = journal.durable();
+        let (mut write, mut sync) = (false, false);
+        for token in &self.touched {
+            let Some(Some(connection)) = self.connections.get(*token) else { continue };
+            for gate in connection.gates() {
+                sync |= gate.synced > durable.synced;
+                write |= gate.written > durable.written;
+            }
+        }
+        if sync {
+            self.host.me.awaits_log.store(true, Ordering::Release);
+            journal.want_sync();
+        } else if write {
+            journal.write_out();
+        }
+    }
+
+    fn send_all(&mut self) {
+        let durable = match &self.host.process.journal {
+            Some(journal) => journal.durable(),
+            None => Durable::default(),
+        };
+        for token in std::mem::take(&mut self.touched) {
+            self.send(token, durable);
+        }
+        if !self.holding.is_empty() {
+            self.host.me.awaits_log.store(true, Ordering::Release);
+            let late = self.host.process.journal.as_ref().is_some_and(|journal| journal.durable() != durable);
+            if late {
+                // It became durable between the look and the note: nobody else will wake us.
+                self.host.me.wake();
+            }
+        }
+    }
+
+    fn send(&mut self, token: usize, durable: Durable) {
+        let Some(Some(connection)) = self.connections.get_mut(token) else { return };
+        connection.touched = false;
+        let Some(output) = self.gateway.output_mut(connection.id) else { return };
+        if let Some(journal) = &self.host.process.journal {
+            if connection.gates().any(|gate| journal.has_failed(gate.written)) {
+                fail(output);
+                connection.abandon();
+            }
+        }
+        let io = if output.is_empty() { Io::More } else { connection.send(output, durable) };
+        let drained = output.is_empty();
+        if connection.holds() {
+            self.holding.push(token);
+        }
+        let over = connection.closing || (connection.half_closed && !connection.stalled);
+        if io == Io::Closed || (over && drained) {
+            return self.close(token);
+        }
+        if drained && connection.stalled && self.gateway.state(connection.id) == State::Reading {
+            self.resume(token);
+            self.touch(token);
+        }
+    }
+
+    fn close(&mut self, token: usize) {
+        let Some(mut connection) = self.connections[token].take() else { return };
+        self.gateway.close(connection.id, &mut self.host);
+        self.tokens.remove(&connection.id);
+        // A socket that cannot be deregistered is closed all the same.
+        let _ = self.poll.registry().deregister(&mut connection.socket);
+        self.free.push(token);
+        self.host.process.clients.fetch_sub(1, Ordering::Relaxed);
+        self.host.take_outcome();
+    }
+
+    /// Every 100 ms: the timers of this worker's partitions, leases, what others want to know.
+    fn tick(&mut self) {
+        self.next_tick = self.host.now.instant + TICK;
+        self.host.keyspaces = self.host.process.keyspaces();
+        self.host.me.commands.store(self.gateway.commands(), Ordering::Relaxed);
+        let threads = self.host.process.options.threads;
+        if threads > 1 {
+            let mut clients = Vec::new();
+            self.gateway.clients(&mut |client| clients.push(client.clone()));
+            *self.host.me.clients.lock() = clients;
+        }
+        let keyspaces = Arc::clone(&self.host.keyspaces);
+        for keyspace in keyspaces.iter() {
+            for cell in keyspace.partitions.iter().skip(self.index).step_by(threads) {
+                let mut replica = cell.replica.lock();
+                replica.fire(self.host.now, &mut self.host.random, &mut NoReplies::new());
+                if let Some(journal) = &self.host.process.journal {
+                    // Nobody waits for a reply; if the log refused, it is undone and comes again.
+                    let _ = journal.append(&mut [(cell, &mut replica)]);
+                }
+            }
+            if self.index == 0 {
+                self.expire_leases(keyspace);
+            }
+        }
+    }
+
+    fn expire_leases(&mut self, keyspace: &crate::keyspace::Keyspace) {
+        let mut transactions = keyspace.transactions.lock();
+        if transactions.deadline().is_some_and(|deadline| deadline <= self.host.now.instant) {
+            let mut guards = keyspace.lock_all();
+            let mut partitions: Vec<_> = guards.iter_mut().map(|guard| &mut **guard).collect();
+            transactions.expire(self.host.now, &mut Group::new(&mut partitions));
+        }
+    }
+
+    /// The process stops: what is logged becomes durable, what waits for it is sent.
+    fn finish(mut self) {
+        if let Some(journal) = &self.host.process.journal {
+            journal.write_out();
+            journal.sync();
+        }
+        self.touched = (0..self.connections.len()).collect();
+        self.send_all();
+    }
+}
+
+/// What a client gets whose writes were applied, could not be logged and were undone: it cannot know which of its
+/// pipelined commands are meant, so the connection ends here.
+fn fail(output: &mut Vec<u8>) {
+    output.clear();
+    output.extend_from_slice(
+        b"-UNKNOWNOUTCOME the log could not be written (disk full or I/O error); the last commands were not made \
+          durable and were undone, read before you retry\r\n",
+    );
+}
