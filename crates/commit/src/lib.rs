@@ -3,12 +3,18 @@
 //! Blocks return verdicts and protocols send. This crate never opens a socket or a file, starts a thread, reads a
 //! clock or draws entropy.
 
+mod decisions;
 mod modes;
 mod observed;
+mod participant;
 mod stamp;
 mod validation;
+mod votes;
 
+pub use decisions::Decisions;
 pub use modes::ModeStamps;
 pub use observed::Observed;
+pub use participant::Participant;
 pub use stamp::Stamp;
 pub use validation::{Access, Verdict, overwrites, validate};
+pub use votes::Votes;
