@@ -1,1 +1,40 @@
-//! (skeleton)
+//! Sessions, the command table, transactions: what stands between a client's bytes and a keyspace's requests.
+//!
+//! No sockets, no threads, no clock, no entropy: bytes come in through [`Gateway::receive`], requests leave through
+//! a [`Host`], replies come back through [`protocol::Replies`], at once or later, and bytes go out.
+//!
+//! ```text
+//!   bytes --resp::Parser--> commands --table--> plans --+--> one operation: joins the batch, Request::One
+//!                                                       +--> several steps: Request::Many, replies combined
+//!                                                       +--> a dialogue: Begin, Operate ..., Commit, retried
+//!   bytes <--resp::Encoder-- replies <--combine-- Replies <------------------------------------ keyspace
+//! ```
+//!
+//! **The fast path.** Consecutive commands on a single key become one batch, and their replies are encoded where
+//! they are to be sent from. Everything else ends the batch. A connection that waits for a reply executes nothing
+//! more until it has come, so replies keep the order of commands.
+
+mod client;
+mod combine;
+mod commands;
+mod control;
+mod describe;
+mod dialogue;
+mod engine;
+mod exec;
+mod flow;
+mod gateway;
+mod glob;
+mod host;
+mod mailbox;
+mod number;
+mod plan;
+mod script;
+mod session;
+mod table;
+mod task;
+
+pub use client::{ClientFilter, ClientInfo, Peer};
+pub use describe::command_table_markdown;
+pub use gateway::{Config, ConnectionId, Gateway, Received, State};
+pub use host::{Administration, DurabilityClass, Host, KeyspaceOptions, Model};

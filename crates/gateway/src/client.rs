@@ -1,0 +1,107 @@
+//! What is known about a client beside its data: who it is, what it said about itself, how to name it in a filter.
+
+use resp::ProtocolVersion;
+use std::fmt::Write;
+use types::Instant;
+
+/// What the runtime knows about a connection when it opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The client's number, unique per process incarnation; also its session's.
+    pub client: u64,
+    /// The client's address, `host:port`.
+    pub address: String,
+    /// The address it connected to.
+    pub local_address: String,
+}
+
+/// One line of `CLIENT LIST`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientInfo {
+    /// See [`Peer`].
+    pub peer: Peer,
+    /// The name it gave itself; empty if none.
+    pub name: Vec<u8>,
+    /// The name of its library; empty if unknown.
+    pub library: Vec<u8>,
+    /// The version of its library; empty if unknown.
+    pub library_version: Vec<u8>,
+    /// When it connected.
+    pub opened_at: Instant,
+    /// When it last sent a command.
+    pub active_at: Instant,
+    /// The number of the selected keyspace; 0 when it was chosen by name.
+    pub database: u64,
+    /// How many commands are queued; `None` outside MULTI.
+    pub queued: Option<usize>,
+    /// The bytes of the queued commands.
+    pub queued_bytes: usize,
+    /// Replies not yet taken by the runtime, in bytes.
+    pub output_bytes: usize,
+    /// The last command, `client|list`.
+    pub last_command: &'static str,
+    /// The version of the protocol it speaks.
+    pub version: ProtocolVersion,
+}
+
+impl ClientInfo {
+    /// Appends the line as Redis formats it; `now` gives the ages.
+    pub fn write_line(&self, now: Instant, out: &mut String) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let queued = self.queued.map_or(-1, |queued| queued as i64);
+        let flags = if self.queued.is_some() { "x" } else { "N" };
+        let written = write!(
+            out,
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 \
+             multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem=0 \
+             events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+            self.peer.client,
+            self.peer.address,
+            self.peer.local_address,
+            text(&self.name),
+            (now - self.opened_at).as_secs(),
+            (now - self.active_at).as_secs(),
+            self.database,
+            self.queued_bytes,
+            self.output_bytes,
+            self.output_bytes,
+            self.last_command,
+            self.version.number(),
+            text(&self.library),
+            text(&self.library_version),
+        );
+        debug_assert!(written.is_ok(), "a string takes any text");
+    }
+}
+
+/// Which clients `CLIENT KILL` closes: those that match every condition given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientFilter {
+    /// This client.
+    pub client: Option<u64>,
+    /// The client at this address.
+    pub address: Option<Vec<u8>>,
+    /// Clients that connected to this address.
+    pub local_address: Option<Vec<u8>>,
+    /// Clients of this user; all clients are `default` today.
+    pub user: Option<Vec<u8>>,
+    /// `normal` clients are all there are; any other type matches none.
+    pub only_other_types: bool,
+    /// Not this client (the asking one, unless `SKIPME no`).
+    pub except: Option<u64>,
+}
+
+impl ClientFilter {
+    /// True when the client is meant.
+    pub fn matches(&self, peer: &Peer) -> bool {
+        let equal = |wanted: &Option<Vec<u8>>, got: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted == got.as_bytes())
+        };
+        !self.only_other_types
+            && self.client.is_none_or(|client| client == peer.client)
+            && equal(&self.address, &peer.address)
+            && equal(&self.local_address, &peer.local_address)
+            && equal(&self.user, "default")
+            && self.except != Some(peer.client)
+    }
+}

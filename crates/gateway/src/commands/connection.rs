@@ -1,0 +1,285 @@
+//! Commands about the connection: who the client is, which protocol and which keyspace it uses.
+
+use crate::client::ClientFilter;
+use crate::control::Control;
+use crate::flow::Flow;
+use crate::host::Host;
+use crate::plan::Call;
+use crate::table::flag::{ADMIN, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
+use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local, lossy, wrong_arity};
+use resp::{ProtocolVersion, parse_integer};
+use types::{Error, ErrorCode, KeyspaceId, ReplySink};
+
+/// The version of Redis whose commands, replies and errors these are.
+const REDIS_VERSION: &str = "7.0.15";
+
+const ANYTIME: u16 = NOSCRIPT | LOADING | STALE;
+const HANDSHAKE: u16 = ANYTIME | FAST | NO_AUTH;
+
+/// The table's entries.
+#[rustfmt::skip]
+pub(crate) static COMMANDS: &[Command] = &[
+    Command::new("hello", -1, HANDSHAKE, "6.0.0", "Chooses the protocol's version, authenticates and names the client", Local(hello)),
+    Command::new("auth", -2, HANDSHAKE, "1.0.0", "Authenticates the client", Local(auth)),
+    Command::new("ping", -1, FAST, "1.0.0", "Replies PONG, or the argument", Local(ping)),
+    Command::new("echo", 2, LOADING | STALE | FAST, "1.0.0", "Replies the argument", Local(echo)),
+    Command::new("select", 2, LOADING | STALE | FAST, "1.0.0", "Chooses the keyspace that the configuration maps to a number", Local(select)),
+    Command::new("quit", -1, HANDSHAKE, "1.0.0", "Closes the connection", Steer(Flow::Quit)),
+    Command::new("reset", 1, HANDSHAKE, "6.2.0", "Makes the connection as good as new", Steer(Flow::Reset)),
+    Command::new("client", -2, 0, "2.4.0", "Commands about clients", Handler::Container).containing(CLIENT),
+];
+
+#[rustfmt::skip]
+static CLIENT: &[Command] = &[
+    Command::new("client|id", 2, ANYTIME, "5.0.0", "Tells the client's number", Local(client_id)),
+    Command::new("client|setname", 3, ANYTIME, "2.6.9", "Names the client", Local(client_set_name)),
+    Command::new("client|getname", 2, ANYTIME, "2.6.9", "Tells the client's name", Local(client_get_name)),
+    Command::new("client|setinfo", 4, ANYTIME, "7.2.0", "Tells the name or the version of the client's library", Local(client_set_info)),
+    Command::new("client|info", 2, ANYTIME, "6.2.0", "Describes the client", Local(client_info)),
+    Command::new("client|list", -2, ANYTIME | ADMIN, "2.4.0", "Describes all clients, or some", Local(client_list)),
+    Command::new("client|kill", -3, ANYTIME | ADMIN, "2.4.0", "Closes clients", Local(client_kill)),
+];
+
+fn hello(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let call = control.call;
+    let mut version = control.connection.session.version;
+    if call.len() > 1 {
+        let text = "Protocol version is not an integer or out of range";
+        let number = parse_integer(call.bytes(1)).ok_or_else(|| Error::err(text))?;
+        version = ProtocolVersion::from_number(number)
+            .ok_or_else(|| Error::new(ErrorCode::NoProto, "unsupported protocol version"))?;
+    }
+    let (mut index, mut name) = (2, None);
+    while index < call.len() {
+        let left = call.len() - index - 1;
+        if left >= 2 && call.is(index, "AUTH") {
+            authenticate(control, call.bytes(index + 1), call.bytes(index + 2))?;
+            index += 3;
+        } else if left >= 1 && call.is(index, "SETNAME") {
+            name = Some(checked_name(call.bytes(index + 1), "Client names")?);
+            index += 2;
+        } else {
+            return Err(Error::err(format!("Syntax error in HELLO option '{}'", lossy(call.bytes(index)))));
+        }
+    }
+    let session = &mut control.connection.session;
+    if !session.authenticated {
+        return Err(Error::new(
+            ErrorCode::NoAuth,
+            "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+             <pass> option can be used to authenticate the client and select the RESP protocol version at the \
+             same time",
+        ));
+    }
+    if let Some(name) = name {
+        session.name = name;
+    }
+    session.version = version;
+    write_greeting(session.peer.client, version, sink);
+    Ok(())
+}
+
+fn write_greeting(client: u64, version: ProtocolVersion, sink: &mut dyn ReplySink) {
+    let texts = |sink: &mut dyn ReplySink, name: &str, value: &str| {
+        sink.bulk(name.as_bytes());
+        sink.bulk(value.as_bytes());
+    };
+    sink.map(7);
+    texts(sink, "server", "redis");
+    texts(sink, "version", REDIS_VERSION);
+    sink.bulk(b"proto");
+    sink.integer(version.number());
+    sink.bulk(b"id");
+    sink.integer(client as i64);
+    texts(sink, "mode", "standalone");
+    texts(sink, "role", "master");
+    sink.bulk(b"modules");
+    sink.array(0);
+}
+
+fn authenticate(control: &mut Control<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
+    if !control.host.authenticate(user, password) {
+        let text = "invalid username-password pair or user is disabled.";
+        return Err(Error::new(ErrorCode::WrongPass, text));
+    }
+    control.connection.session.authenticated = true;
+    Ok(())
+}
+
+fn auth(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let call = control.call;
+    let (user, password) = match call.len() {
+        2 if !control.host.authentication_required() => {
+            return Err(Error::err(
+                "AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
+            ));
+        }
+        2 => (&b"default"[..], call.bytes(1)),
+        3 => (call.bytes(1), call.bytes(2)),
+        _ => return Err(Error::syntax()),
+    };
+    authenticate(control, user, password)?;
+    sink.simple("OK");
+    Ok(())
+}
+
+fn ping(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    match control.call.len() {
+        1 => sink.simple("PONG"),
+        2 => sink.bulk(control.call.bytes(1)),
+        _ => return Err(wrong_arity(control.call.command)),
+    }
+    Ok(())
+}
+
+fn echo(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    sink.bulk(control.call.bytes(1));
+    Ok(())
+}
+
+fn select(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let (keyspace, database) = selected(&control.call, control.host)?;
+    control.connection.session.select(keyspace, database);
+    sink.simple("OK");
+    Ok(())
+}
+
+/// The keyspace that a SELECT chooses, with its number.
+///
+/// # Errors
+/// The number is none, or none that the configuration knows.
+pub(crate) fn selected(call: &Call<'_>, host: &dyn Host) -> Result<(KeyspaceId, u64), Error> {
+    let number = call.integer(1)?;
+    let keyspace = u64::try_from(number).ok().and_then(|number| host.keyspace_of_number(number));
+    let keyspace = keyspace.ok_or_else(|| Error::err("DB index is out of range"))?;
+    Ok((keyspace, number as u64))
+}
+
+fn client_id(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    sink.integer(control.connection.session.peer.client as i64);
+    Ok(())
+}
+
+/// A name that fits into a line of `CLIENT LIST`.
+fn checked_name(name: &[u8], what: &str) -> Result<Vec<u8>, Error> {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        Ok(name.to_vec())
+    } else {
+        Err(Error::err(format!("{what} cannot contain spaces, newlines or special characters.")))
+    }
+}
+
+fn client_set_name(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    control.connection.session.name = checked_name(control.call.bytes(2), "Client names")?;
+    sink.simple("OK");
+    Ok(())
+}
+
+fn client_get_name(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    match &control.connection.session.name[..] {
+        [] => sink.null(),
+        name => sink.bulk(name),
+    }
+    Ok(())
+}
+
+fn client_set_info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let call = control.call;
+    let session = &mut control.connection.session;
+    if call.is(2, "LIB-NAME") {
+        session.library = checked_name(call.bytes(3), "lib-name")?;
+    } else if call.is(2, "LIB-VER") {
+        session.library_version = checked_name(call.bytes(3), "lib-ver")?;
+    } else {
+        return Err(Error::err(format!("Unrecognized option '{}'", lossy(call.bytes(2)))));
+    }
+    sink.simple("OK");
+    Ok(())
+}
+
+fn client_info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let mut line = String::new();
+    control.own_info().write_line(control.now.instant, &mut line);
+    line.push('\n');
+    sink.text(&line);
+    Ok(())
+}
+
+/// Whether a type of client exists, and whether it is not `normal`, the only one there is here.
+fn is_other_type(name: &[u8]) -> Result<bool, Error> {
+    let is = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
+    match ["normal", "pubsub", "master", "replica", "slave"].iter().position(|known| is(&known)) {
+        Some(position) => Ok(position != 0),
+        None => Err(Error::err(format!("Unknown client type '{}'", lossy(name)))),
+    }
+}
+
+fn client_list(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let call = control.call;
+    let mut clients = control.clients();
+    if call.len() == 4 && call.is(2, "TYPE") {
+        if is_other_type(call.bytes(3))? {
+            clients.clear();
+        }
+    } else if call.len() > 3 && call.is(2, "ID") {
+        let mut wanted = Vec::new();
+        for index in 3..call.len() {
+            wanted.push(call.integer(index).map_err(|_| Error::err("Invalid client ID"))? as u64);
+        }
+        clients.retain(|client| wanted.contains(&client.peer.client));
+    } else if call.len() != 2 {
+        return Err(Error::syntax());
+    }
+    let mut text = String::new();
+    for client in &clients {
+        client.write_line(control.now.instant, &mut text);
+        text.push('\n');
+    }
+    sink.text(&text);
+    Ok(())
+}
+
+fn client_kill(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let call = control.call;
+    if call.len() == 3 {
+        let filter = ClientFilter { address: Some(call.bytes(2).to_vec()), ..ClientFilter::default() };
+        if control.kill(&filter) == 0 {
+            return Err(Error::err("No such client"));
+        }
+        sink.simple("OK");
+        return Ok(());
+    }
+    let filter = kill_filter(&call, control.connection.session.peer.client)?;
+    sink.integer(control.kill(&filter) as i64);
+    Ok(())
+}
+
+fn kill_filter(call: &Call<'_>, own: u64) -> Result<ClientFilter, Error> {
+    let mut filter = ClientFilter { except: Some(own), ..ClientFilter::default() };
+    let mut index = 2;
+    while index + 1 < call.len() {
+        let value = call.bytes(index + 1);
+        match () {
+            () if call.is(index, "ID") => {
+                let number = parse_integer(value).and_then(|number| u64::try_from(number).ok());
+                let number = number.filter(|number| *number > 0);
+                filter.client = Some(number.ok_or_else(|| Error::err("client-id should be greater than 0"))?);
+            }
+            () if call.is(index, "TYPE") => filter.only_other_types = is_other_type(value)?,
+            () if call.is(index, "ADDR") => filter.address = Some(value.to_vec()),
+            () if call.is(index, "LADDR") => filter.local_address = Some(value.to_vec()),
+            () if call.is(index, "USER") => {
+                if value != b"default" {
+                    return Err(Error::err(format!("No such user '{}'", lossy(value))));
+                }
+                filter.user = Some(value.to_vec());
+            }
+            () if call.is(index, "SKIPME") && value.eq_ignore_ascii_case(b"yes") => filter.except = Some(own),
+            () if call.is(index, "SKIPME") && value.eq_ignore_ascii_case(b"no") => filter.except = None,
+            () => return Err(Error::syntax()),
+        }
+        index += 2;
+    }
+    if index < call.len() { Err(Error::syntax()) } else { Ok(filter) }
+}

@@ -1,0 +1,102 @@
+//! Commands about keyspaces: named sets of keys, each with a model and its options.
+
+use crate::control::Control;
+use crate::flow::Flow;
+use crate::host::{Administration, DurabilityClass, Host, KeyspaceOptions, Model};
+use crate::plan::Call;
+use crate::table::flag::{ADMIN, FAST, NO_MULTI, NOSCRIPT};
+use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local, lossy};
+use types::{Error, KeyspaceId, ReplySink};
+
+/// The longest name of a keyspace, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+const OPERATOR: u16 = ADMIN | NOSCRIPT | NO_MULTI;
+
+/// The table's entries.
+#[rustfmt::skip]
+pub(crate) static COMMANDS: &[Command] = &[
+    Command::new("keyspace", -2, 0, "anabranch 0.1.0", "Commands about keyspaces", Handler::Container).containing(KEYSPACE),
+];
+
+#[rustfmt::skip]
+static KEYSPACE: &[Command] = &[
+    Command::new("keyspace|create", -5, OPERATOR, "anabranch 0.1.0", "Creates a keyspace: KEYSPACE CREATE name MODEL strict|causal|branch [DURABILITY always|everysec|none] [option value ...]", Steer(Flow::Administer)),
+    Command::new("keyspace|alter", -5, OPERATOR, "anabranch 0.1.0", "Changes options of a keyspace: KEYSPACE ALTER name option value [option value ...]", Steer(Flow::Administer)),
+    Command::new("keyspace|drop", 3, OPERATOR, "anabranch 0.1.0", "Drops a keyspace with everything in it: KEYSPACE DROP name", Steer(Flow::Administer)),
+    Command::new("keyspace|list", 2, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keyspaces", Steer(Flow::Administer)),
+    Command::new("keyspace|info", 3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Describes a keyspace: KEYSPACE INFO name", Steer(Flow::Administer)),
+    Command::new("keyspace|use", 3, NOSCRIPT | FAST, "anabranch 0.1.0", "Chooses the keyspace for the connection: KEYSPACE USE name", Local(use_keyspace)),
+];
+
+fn use_keyspace(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let keyspace = used(&control.call, control.host)?;
+    control.connection.session.select(keyspace, 0);
+    sink.simple("OK");
+    Ok(())
+}
+
+/// The keyspace that a KEYSPACE USE chooses.
+///
+/// # Errors
+/// There is none of that name.
+pub(crate) fn used(call: &Call<'_>, host: &dyn Host) -> Result<KeyspaceId, Error> {
+    let name = call.bytes(2);
+    host.keyspace_of_name(name)
+        .ok_or_else(|| Error::err(format!("no keyspace '{}'; KEYSPACE LIST names them", lossy(name))))
+}
+
+/// What the host is asked to do.
+///
+/// # Errors
+/// The name or an option is not well formed.
+pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, Error> {
+    Ok(match call.command.short_name() {
+        "list" => Administration::List,
+        "info" => Administration::Info { name: call.bytes(2) },
+        "drop" => Administration::Drop { name: call.bytes(2) },
+        "alter" => Administration::Alter { name: call.bytes(2), options: options(call)? },
+        _ => {
+            let (name, options) = (checked_name(call.bytes(2))?, options(call)?);
+            if options.model.is_none() {
+                return Err(Error::err("KEYSPACE CREATE needs MODEL strict, causal or branch"));
+            }
+            Administration::Create { name, options }
+        }
+    })
+}
+
+fn checked_name(name: &[u8]) -> Result<&[u8], Error> {
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.iter().all(allowed) {
+        Ok(name)
+    } else {
+        let text = format!("a keyspace's name has 1 to {MAX_NAME_BYTES} letters, digits, '_', '-' or '.'");
+        Err(Error::err(text))
+    }
+}
+
+fn options<'a>(call: &Call<'a>) -> Result<KeyspaceOptions<'a>, Error> {
+    let mut options = KeyspaceOptions::default();
+    for index in (3..call.len()).step_by(2) {
+        if index + 1 == call.len() {
+            return Err(Error::err(format!("option {} needs a value", lossy(call.bytes(index)))));
+        }
+        let (name, value) = (call.bytes(index), call.bytes(index + 1));
+        if call.is(index, "MODEL") {
+            let model = Model::from_name(value);
+            options.model = Some(model.ok_or_else(|| unknown("MODEL", value, "strict, causal or branch"))?);
+        } else if call.is(index, "DURABILITY") {
+            let class = DurabilityClass::from_name(value);
+            options.durability =
+                Some(class.ok_or_else(|| unknown("DURABILITY", value, "always, everysec or none"))?);
+        } else {
+            options.others.push((name, value));
+        }
+    }
+    Ok(options)
+}
+
+fn unknown(option: &str, value: &[u8], known: &str) -> Error {
+    Error::err(format!("{option} is {known}, not '{}'", lossy(value)))
+}

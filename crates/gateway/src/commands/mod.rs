@@ -1,0 +1,13 @@
+//! The commands, a file per family: their entries in the table, and how each becomes a plan or a reply.
+
+pub(crate) mod connection;
+pub(crate) mod hashes;
+pub(crate) mod keys;
+pub(crate) mod keyspaces;
+pub(crate) mod lists;
+pub(crate) mod scored_ranges;
+pub(crate) mod scored_sets;
+pub(crate) mod server;
+pub(crate) mod sets;
+pub(crate) mod strings;
+pub(crate) mod transactions;

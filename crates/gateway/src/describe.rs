@@ -1,0 +1,165 @@
+//! The command table as clients and readers see it: `COMMAND`, and a page of the documentation.
+
+use crate::table::{Command, FAMILIES, flag};
+use std::fmt::Write;
+use types::ReplySink;
+
+/// Redis's names of the flags.
+const FLAG_NAMES: [(u16, &str); 10] = [
+    (flag::WRITE, "write"),
+    (flag::READONLY, "readonly"),
+    (flag::DENYOOM, "denyoom"),
+    (flag::ADMIN, "admin"),
+    (flag::NOSCRIPT, "noscript"),
+    (flag::LOADING, "loading"),
+    (flag::STALE, "stale"),
+    (flag::FAST, "fast"),
+    (flag::NO_AUTH, "no_auth"),
+    (flag::NO_MULTI, "no_multi"),
+];
+
+fn group(command: &Command) -> &'static str {
+    let container = command.name.split('|').next().unwrap_or(command.name);
+    let of = |family: &&crate::table::Family| family.commands.iter().any(|entry| entry.name == container);
+    FAMILIES.iter().find(of).map_or("generic", |family| family.group)
+}
+
+/// The command's ACL categories, `@` included.
+pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
+    let name = command.name;
+    let of_group = match group(command) {
+        "generic" => Some("@keyspace"),
+        "string" => Some("@string"),
+        "hash" => Some("@hash"),
+        "list" => Some("@list"),
+        "set" => Some("@set"),
+        "sorted-set" => Some("@sortedset"),
+        "transactions" => Some("@transaction"),
+        "connection" => Some("@connection"),
+        _ => None,
+    };
+    let sweeping = matches!(name, "keys" | "flushdb" | "flushall");
+    let mut categories = Vec::new();
+    let mut add = |condition: bool, category| {
+        if condition {
+            categories.push(category);
+        }
+    };
+    add(matches!(name, "dbsize" | "flushdb" | "flushall"), "@keyspace");
+    add(command.is(flag::READONLY), "@read");
+    add(command.is(flag::WRITE), "@write");
+    add(command.is(flag::ADMIN), "@admin");
+    add(command.is(flag::FAST), "@fast");
+    add(!command.is(flag::FAST), "@slow");
+    add(command.is(flag::ADMIN) || sweeping, "@dangerous");
+    categories.extend(of_group);
+    categories
+}
+
+fn simple_list(names: &[&str], sink: &mut dyn ReplySink) {
+    sink.set(names.len());
+    names.iter().for_each(|name| sink.simple(name));
+}
+
+/// Writes the command's entry of `COMMAND INFO`.
+pub(crate) fn write_info(command: &Command, sink: &mut dyn ReplySink) {
+    let flags: Vec<&str> =
+        FLAG_NAMES.iter().filter(|(flag, _)| command.is(*flag)).map(|(_, name)| *name).collect();
+    sink.array(10);
+    sink.bulk(command.name.as_bytes());
+    sink.integer(i64::from(command.arity));
+    simple_list(&flags, sink);
+    sink.integer(i64::from(command.keys.first));
+    sink.integer(i64::from(command.keys.last));
+    sink.integer(i64::from(command.keys.step));
+    simple_list(&categories(command), sink);
+    sink.array(0);
+    write_key_specification(command, sink);
+    sink.array(command.subcommands.len());
+    command.subcommands.iter().for_each(|sub| write_info(sub, sink));
+}
+
+/// Which arguments are keys, in the words of Redis 7: where the first is found, and how to go on from there.
+fn write_key_specification(command: &Command, sink: &mut dyn ReplySink) {
+    let keys = command.keys;
+    if keys.first == 0 {
+        return sink.set(0);
+    }
+    let access = if command.is(flag::WRITE) { ["RW", "update"] } else { ["RO", "access"] };
+    sink.set(1);
+    sink.map(3);
+    sink.bulk(b"flags");
+    simple_list(&access, sink);
+    sink.bulk(b"begin_search");
+    write_typed("index", &[("index", keys.first)], sink);
+    sink.bulk(b"find_keys");
+    let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
+    write_typed("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], sink);
+}
+
+fn write_typed(kind: &str, numbers: &[(&str, i32)], sink: &mut dyn ReplySink) {
+    sink.map(2);
+    sink.bulk(b"type");
+    sink.bulk(kind.as_bytes());
+    sink.bulk(b"spec");
+    sink.map(numbers.len());
+    for (name, number) in numbers {
+        sink.bulk(name.as_bytes());
+        sink.integer(i64::from(*number));
+    }
+}
+
+/// Writes the command's name and its entry of `COMMAND DOCS`.
+pub(crate) fn write_docs(command: &Command, sink: &mut dyn ReplySink) {
+    let fields = [("summary", command.summary), ("since", command.since), ("group", group(command))];
+    let has_subcommands = !command.subcommands.is_empty();
+    sink.bulk(command.name.as_bytes());
+    sink.map(fields.len() + usize::from(has_subcommands));
+    for (name, value) in fields {
+        sink.bulk(name.as_bytes());
+        sink.bulk(value.as_bytes());
+    }
+    if has_subcommands {
+        sink.bulk(b"subcommands");
+        sink.map(command.subcommands.len());
+        command.subcommands.iter().for_each(|sub| write_docs(sub, sink));
+    }
+}
+
+/// The page `docs/commands.md`: every command with what it does.
+pub fn command_table_markdown() -> String {
+    let mut page = String::from(
+        "# Commands\n\n\
+         Generated from the command table; `COMMAND DOCS` tells the same. Where a name, an option, a reply or an \
+         error exists in Redis 7.0, it is the same here; every command on several keys is one transaction.\n\n\
+         `since` is the version of Redis, or of Anabranch, that introduced the command. The number of arguments \
+         includes the name. A `w` marks commands that may write.\n",
+    );
+    for family in FAMILIES {
+        let mut rows: Vec<&Command> = Vec::new();
+        for command in family.commands {
+            rows.push(command);
+            rows.extend(command.subcommands);
+        }
+        let written = write!(
+            page,
+            "\n## {}\n\n| command | | arguments | since | |\n|---|---|---|---|---|\n",
+            family.title
+        );
+        debug_assert!(written.is_ok(), "a string takes any text");
+        rows.iter().for_each(|command| write_row(command, &mut page));
+    }
+    page
+}
+
+fn write_row(command: &Command, page: &mut String) {
+    let name = command.name.to_ascii_uppercase().replace('|', " ");
+    let arguments = match command.arity {
+        exact @ 0.. => exact.to_string(),
+        least => format!("{} or more", least.unsigned_abs()),
+    };
+    let writes = if command.is(flag::WRITE) { "w" } else { "" };
+    let summary = command.summary.replace('|', "\\|");
+    let written = writeln!(page, "| `{name}` | {writes} | {arguments} | {} | {summary} |", command.since);
+    debug_assert!(written.is_ok(), "a string takes any text");
+}

@@ -1,0 +1,150 @@
+//! Commands whose next step needs the result of the one before.
+
+use crate::combine::no_such_key;
+use crate::glob;
+use datatypes::{Operation, key};
+use protocol::{KeyedOperation, Step};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use types::{HashSeed, Reply, ReplyBuf, ReplySink};
+
+/// A command in progress. It owns what it needs of its arguments.
+#[derive(Debug)]
+pub(crate) enum Dialogue {
+    /// RENAME: takes the value from one key, then puts it under the other.
+    Rename {
+        /// The old name.
+        from: Box<[u8]>,
+        /// The new name.
+        to: Box<[u8]>,
+        /// The value in its binary form, once it was taken.
+        taken: Option<Vec<u8>>,
+    },
+    /// KEYS: visits the keyspace piece by piece.
+    Keys {
+        /// Which keys are wanted.
+        pattern: Box<[u8]>,
+        /// Where the next piece begins.
+        cursor: u64,
+        /// About how many keys a piece has.
+        piece: u32,
+        /// What was found.
+        found: BTreeSet<Vec<u8>>,
+    },
+    /// SCAN: visits one piece, then perhaps asks for the types of what it found.
+    Scan(Scan),
+}
+
+/// SCAN in progress.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// Where to begin.
+    pub(crate) cursor: u64,
+    /// About how many keys to visit.
+    pub(crate) count: u32,
+    /// Which keys are wanted.
+    pub(crate) pattern: Option<Box<[u8]>>,
+    /// The wanted type's name in Redis.
+    pub(crate) kind: Option<Box<[u8]>>,
+    /// Where the next call continues, and the keys whose types are asked for.
+    pub(crate) visited: Option<(u64, Vec<Vec<u8>>)>,
+}
+
+impl Dialogue {
+    /// True when its steps are one transaction even where nobody asked for one.
+    pub(crate) fn is_atomic(&self) -> bool {
+        matches!(self, Dialogue::Rename { .. })
+    }
+
+    /// What to ask next.
+    pub(crate) fn steps(&self, seed: HashSeed) -> Vec<Step<'_>> {
+        let on_key = |key, operation| {
+            let operation = Operation::Key(operation);
+            Step::Key(KeyedOperation { key, hash: seed.hash(key), operation, blind: false })
+        };
+        match self {
+            Dialogue::Rename { from, taken: None, .. } => vec![on_key(from, key::Operation::Take)],
+            Dialogue::Rename { to, taken: Some(taken), .. } => {
+                vec![on_key(to, key::Operation::Restore(Cow::Borrowed(taken)))]
+            }
+            Dialogue::Keys { cursor, piece, .. } => vec![Step::Scan { cursor: *cursor, count: *piece }],
+            Dialogue::Scan(Scan { visited: Some((_, keys)), .. }) => {
+                keys.iter().map(|key| on_key(key, key::Operation::Type)).collect()
+            }
+            Dialogue::Scan(scan) => vec![Step::Scan { cursor: scan.cursor, count: scan.count }],
+        }
+    }
+
+    /// Reads the reply to the last steps. True when the command is done and its reply is written into `sink`.
+    pub(crate) fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
+        if let Some(error) = reply.as_error() {
+            sink.error(&error);
+            return true;
+        }
+        match self {
+            Dialogue::Rename { taken: taken @ None, .. } => match reply.first() {
+                Some(Reply::Bulk(bytes)) => {
+                    *taken = Some(bytes.to_vec());
+                    return false;
+                }
+                _ => sink.error(&no_such_key()),
+            },
+            Dialogue::Rename { .. } => sink.simple("OK"),
+            Dialogue::Keys { pattern, cursor, found, .. } => {
+                let (next, keys) = piece(reply);
+                found.extend(keys.filter(|key| glob::matches(pattern, key, false)).map(<[u8]>::to_vec));
+                if next != 0 {
+                    *cursor = next;
+                    return false;
+                }
+                sink.array(found.len());
+                found.iter().for_each(|key| sink.bulk(key));
+            }
+            Dialogue::Scan(scan) => return scan.on_reply(reply, sink),
+        }
+        true
+    }
+}
+
+impl Scan {
+    fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
+        let (next, keys) = match self.visited.take() {
+            None => {
+                let (next, keys) = piece(reply);
+                let wanted = |key: &&[u8]| {
+                    self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, key, false))
+                };
+                let keys: Vec<Vec<u8>> = keys.filter(wanted).map(<[u8]>::to_vec).collect();
+                if self.kind.is_some() && !keys.is_empty() {
+                    self.visited = Some((next, keys));
+                    return false;
+                }
+                (next, keys)
+            }
+            Some((next, keys)) => {
+                let kind = self.kind.as_deref().unwrap_or_default();
+                let has_kind = |element| matches!(element, Reply::Simple(name) if name.as_bytes() == kind);
+                let fits = reply.elements().map(has_kind);
+                (next, keys.into_iter().zip(fits).filter_map(|(key, fits)| fits.then_some(key)).collect())
+            }
+        };
+        sink.array(2);
+        sink.bulk(next.to_string().as_bytes());
+        sink.array(keys.len());
+        keys.iter().for_each(|key| sink.bulk(key));
+        true
+    }
+}
+
+/// The next cursor and the keys of a visited piece.
+fn piece(reply: &ReplyBuf) -> (u64, impl Iterator<Item = &[u8]>) {
+    let next = reply.elements().find_map(|element| match element {
+        Reply::Integer(next) => Some(next as u64),
+        _ => None,
+    });
+    let keys = reply.elements().filter_map(|element| match element {
+        Reply::Bulk(key) => Some(key),
+        _ => None,
+    });
+    (next.unwrap_or(0), keys)
+}

@@ -1,0 +1,290 @@
+//! Executes a connection's commands: the fast path, and the choice of any other.
+
+use crate::control::Control;
+use crate::flow::Flow;
+use crate::gateway::Gateway;
+use crate::host::Host;
+use crate::mailbox::InOrder;
+use crate::plan::{Call, Plan};
+use crate::script::{Commands, Script, Wrapper, append_command};
+use crate::session::{Activity, Connection, Mode};
+use crate::table::{self, Command, Handler, flag};
+use crate::task::Task;
+use protocol::{KeyedOperation, Now, Request, Step};
+use resp::{Arguments, Pipeline};
+use std::mem;
+use types::{Error, ErrorCode, ReplyBuf, ReplySink, RequestId};
+
+/// A connection while it executes: its gateway has taken it out of its slot meanwhile.
+pub(crate) struct Engine<'e, H> {
+    pub(crate) gateway: &'e mut Gateway,
+    pub(crate) connection: &'e mut Connection,
+    pub(crate) host: &'e mut H,
+    pub(crate) now: Now,
+}
+
+/// What a command turns out to be.
+enum Action<'a> {
+    /// An operation that joins the batch.
+    Join(KeyedOperation<'a>),
+    /// Any other command on data.
+    Run(Plan<'a>),
+    /// A command that is answered at once.
+    Local(fn(&mut Control<'_>, &mut dyn ReplySink) -> Result<(), Error>, Call<'a>),
+    /// A command that steers the connection.
+    Flow(Flow, Call<'a>),
+    /// A command between MULTI and EXEC.
+    Queue(&'static Command),
+}
+
+impl<'e, H: Host> Engine<'e, H> {
+    /// Executes commands of this connection.
+    pub(crate) fn new(gateway: &'e mut Gateway, connection: &'e mut Connection, host: &'e mut H) -> Self {
+        let now = host.now();
+        Engine { gateway, connection, host, now }
+    }
+
+    /// Executes the pipeline's commands, as far as the connection need not wait; returns how many.
+    pub(crate) fn execute(&mut self, pipeline: &Pipeline, input: &[u8]) -> usize {
+        let mut executed = pipeline.len();
+        let mut batch = reuse(mem::take(&mut self.gateway.requests));
+        let session = self.connection.session.id();
+        for (index, arguments) in pipeline.commands(input).enumerate() {
+            let action = match self.classify(arguments) {
+                Ok(Action::Join(operation)) => {
+                    batch.push((self.new_request(), Request::One { session, operation }));
+                    continue;
+                }
+                other => other,
+            };
+            if !self.submit(&mut batch) {
+                executed = index;
+                break;
+            }
+            self.perform(arguments, action);
+            if self.connection.closing || !matches!(self.connection.activity, Activity::Idle) {
+                executed = index + 1;
+                break;
+            }
+        }
+        self.submit(&mut batch);
+        self.gateway.requests = reuse(batch);
+        self.gateway.commands += executed as u64;
+        if executed > 0 {
+            self.connection.session.active_at = self.now.instant;
+        }
+        executed
+    }
+
+    /// Submits the batch and leaves it empty. False when the connection has to wait for replies.
+    fn submit(&mut self, batch: &mut Vec<(RequestId, Request<'_>)>) -> bool {
+        let Some((RequestId(first), _)) = batch.first() else {
+            return matches!(self.connection.activity, Activity::Idle);
+        };
+        let (first, end) = (*first, *first + batch.len() as u64);
+        let connection = &mut *self.connection;
+        let keyspace = connection.session.keyspace;
+        let mailbox = &mut self.gateway.mailbox;
+        let mut replies = InOrder { encoder: connection.encoder(), next: first, end, mailbox };
+        self.host.submit(keyspace, batch, &mut replies);
+        let next = replies.next;
+        batch.clear();
+        next == end || self.take_in_order(next, end)
+    }
+
+    /// Passes on the replies `next..end` as far as they have come in order. False when some are missing.
+    fn take_in_order(&mut self, mut next: u64, end: u64) -> bool {
+        while next < end {
+            let Some(reply) = self.gateway.mailbox.take(next) else {
+                self.connection.activity = Activity::Batch { next, end };
+                return false;
+            };
+            reply.replay(&mut self.connection.encoder());
+            next += 1;
+        }
+        true
+    }
+
+    /// A reply has come: goes on with what the connection waits for. False when the reply is not for it.
+    pub(crate) fn resume(&mut self, number: u64) -> bool {
+        match mem::replace(&mut self.connection.activity, Activity::Idle) {
+            Activity::Batch { next, end } if (next..end).contains(&number) => {
+                self.take_in_order(next, end);
+                true
+            }
+            Activity::Task { awaiting, task } if awaiting == number => {
+                self.finish_or_wait(RequestId(number), task);
+                true
+            }
+            other => {
+                self.connection.activity = other;
+                false
+            }
+        }
+    }
+
+    /// A number that no other request of the process has.
+    #[inline]
+    pub(crate) fn new_request(&mut self) -> RequestId {
+        self.gateway.next_request += 1;
+        RequestId(self.gateway.next_request)
+    }
+
+    /// A call as handlers take it.
+    #[inline]
+    pub(crate) fn call<'a>(&self, command: &'static Command, arguments: Arguments<'a>) -> Call<'a> {
+        Call {
+            arguments,
+            command,
+            now_millis: self.now.wall.as_millis(),
+            seed: self.gateway.config.hash_seed,
+            scan_piece: self.gateway.config.scan_piece,
+        }
+    }
+
+    /// Looks the command up and decides what to do, without doing it.
+    #[inline]
+    fn classify<'a>(&mut self, arguments: Arguments<'a>) -> Result<Action<'a>, Error> {
+        let command = table::find(arguments)?;
+        let call = self.call(command, arguments);
+        let session = &mut self.connection.session;
+        session.last_command = command.name;
+        if !session.authenticated && !command.is(flag::NO_AUTH) {
+            return Err(Error::new(ErrorCode::NoAuth, "Authentication required."));
+        }
+        let read_only = match &session.mode {
+            Mode::Plain => {
+                return match command.handler {
+                    Handler::Data(plan) => Ok(match plan(&call)? {
+                        Plan::One(operation) => Action::Join(operation),
+                        plan => Action::Run(plan),
+                    }),
+                    Handler::Local(run) => Ok(Action::Local(run, call)),
+                    Handler::Flow(flow) => Ok(Action::Flow(flow, call)),
+                    Handler::Container => Err(table::wrong_arity(command)),
+                };
+            }
+            Mode::Queueing(_) => None,
+            Mode::Interactive { read_only } => Some(*read_only),
+        };
+        self.classify_in_transaction(call, read_only)
+    }
+
+    /// Inside a transaction: `read_only` tells whether an open one may write, `None` that commands are queued.
+    fn classify_in_transaction<'a>(
+        &mut self,
+        call: Call<'a>,
+        read_only: Option<bool>,
+    ) -> Result<Action<'a>, Error> {
+        let command = call.command;
+        let name = command.name;
+        if let Handler::Flow(flow) = command.handler
+            && flow.is_never_queued()
+        {
+            return Ok(Action::Flow(flow, call));
+        }
+        if command.is(flag::NO_MULTI) {
+            return Err(Error::err(format!("'{name}' is not allowed inside a transaction")));
+        }
+        self.check_keyspace(&call)?;
+        let Some(read_only) = read_only else { return Ok(Action::Queue(command)) };
+        if read_only && command.is(flag::WRITE) {
+            return Err(Error::err(format!("'{name}' writes, and the transaction was begun READONLY")));
+        }
+        match command.handler {
+            Handler::Data(plan) => Ok(Action::Run(plan(&call)?)),
+            Handler::Local(run) => Ok(Action::Local(run, call)),
+            Handler::Flow(flow) => Ok(Action::Flow(flow, call)),
+            Handler::Container => Err(table::wrong_arity(command)),
+        }
+    }
+
+    fn perform(&mut self, arguments: Arguments<'_>, action: Result<Action<'_>, Error>) {
+        match action {
+            Ok(Action::Join(operation)) => debug_assert!(false, "{operation:?} joins the batch"),
+            Ok(Action::Run(plan)) => self.run(arguments, plan),
+            Ok(Action::Local(run, call)) => {
+                let mut reply = ReplyBuf::new();
+                self.run_local(run, call, &mut reply);
+                reply.replay(&mut self.connection.encoder());
+            }
+            Ok(Action::Flow(flow, call)) => self.steer(flow, call),
+            Ok(Action::Queue(command)) => self.queue(command, arguments),
+            Err(error) => {
+                if let Mode::Queueing(queue) = &mut self.connection.session.mode {
+                    queue.refused = true;
+                }
+                self.connection.encoder().error(&error);
+            }
+        }
+    }
+
+    /// Runs a command that is answered at once.
+    pub(crate) fn run_local(
+        &mut self,
+        run: fn(&mut Control<'_>, &mut dyn ReplySink) -> Result<(), Error>,
+        call: Call<'_>,
+        sink: &mut dyn ReplySink,
+    ) {
+        let mut control = Control {
+            gateway: &mut *self.gateway,
+            connection: &mut *self.connection,
+            host: &mut *self.host,
+            call,
+            now: self.now,
+        };
+        if let Err(error) = run(&mut control, sink) {
+            sink.error(&error);
+        }
+        let authenticated = self.connection.session.authenticated;
+        self.connection.parser.set_authenticated(authenticated);
+    }
+
+    /// Carries out a command on data that does not join a batch.
+    fn run(&mut self, arguments: Arguments<'_>, plan: Plan<'_>) {
+        let interactive = self.connection.session.in_transaction();
+        let (steps, combine) = match plan {
+            Plan::One(operation) => (vec![Step::Key(operation)], crate::combine::Combine::Pass),
+            Plan::Many { steps, combine } => (steps, combine),
+            Plan::Dialogue(dialogue) => {
+                let wrapper = match (interactive, dialogue.is_atomic()) {
+                    (true, _) => Wrapper::Interactive,
+                    (false, true) => Wrapper::Transaction,
+                    (false, false) => Wrapper::Loose,
+                };
+                let mut source = Vec::new();
+                append_command(arguments, &mut source);
+                return self.run_script(Box::new(Script::new(Commands::new(source), wrapper)));
+            }
+        };
+        let len = steps.len();
+        let id = self.send_steps(&steps, interactive);
+        self.finish_or_wait(id, Task::Combine { combine, len });
+    }
+
+    /// The client is gone: gives its transaction and its watches up.
+    pub(crate) fn close_session(&mut self) {
+        let session = self.connection.session.id();
+        for keyspace in mem::take(&mut self.connection.session.used) {
+            self.send(keyspace, Request::Close { session });
+        }
+    }
+}
+
+/// An empty vector in the same memory, for requests that borrow from somewhere else.
+fn reuse<'b>(mut requests: Vec<(RequestId, Request<'_>)>) -> Vec<(RequestId, Request<'b>)> {
+    requests.clear();
+    // Collecting an emptied vector of elements of the same size keeps its allocation.
+    requests.into_iter().filter_map(|_| None).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_batch_keeps_its_memory() {
+        let requests: Vec<(RequestId, Request<'static>)> = Vec::with_capacity(100);
+        assert!(reuse(requests).capacity() >= 100);
+    }
+}

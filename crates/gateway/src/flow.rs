@@ -1,0 +1,275 @@
+//! Commands that steer the connection: transactions, watches, the end.
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::plan::Call;
+use crate::script::append_command;
+use crate::session::{Mode, Queue, Session};
+use crate::table::Command;
+use crate::task::{After, Task};
+use protocol::Request;
+use resp::Arguments;
+use types::{Error, ErrorCode, KeyHash, ReplySink};
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// MULTI
+    Multi,
+    /// EXEC
+    Exec,
+    /// DISCARD
+    Discard,
+    /// WATCH
+    Watch,
+    /// UNWATCH
+    Unwatch,
+    /// TXN BEGIN
+    Begin,
+    /// TXN COMMIT
+    Commit,
+    /// TXN ABORT
+    Abort,
+    /// QUIT
+    Quit,
+    /// RESET
+    Reset,
+    /// FLUSHALL
+    FlushAll,
+    /// KEYSPACE CREATE, ALTER, DROP, LIST, INFO
+    Administer,
+}
+
+impl Flow {
+    /// True when it is carried out at once between MULTI and EXEC too.
+    pub(crate) fn is_never_queued(self) -> bool {
+        !matches!(self, Flow::Unwatch | Flow::FlushAll | Flow::Administer)
+    }
+}
+
+impl<H: Host> Engine<'_, H> {
+    /// Carries the command out.
+    pub(crate) fn steer(&mut self, flow: Flow, call: Call<'_>) {
+        let outcome = match flow {
+            Flow::Multi => self.multi(),
+            Flow::Exec => self.exec(),
+            Flow::Discard => self.discard(),
+            Flow::Watch => self.watch(call),
+            Flow::Unwatch => self.unwatch(),
+            Flow::Begin => self.begin(call),
+            Flow::Commit => self.end(call, |session| Request::Commit { session }),
+            Flow::Abort => self.end(call, |session| Request::Abort { session }),
+            Flow::Quit => self.quit(),
+            Flow::Reset => self.reset(),
+            Flow::FlushAll => self.flush_all_command(call),
+            Flow::Administer => self.administer(call),
+        };
+        if let Err(error) = outcome {
+            self.connection.encoder().error(&error);
+        }
+    }
+
+    /// Queues a command until EXEC.
+    pub(crate) fn queue(&mut self, command: &'static Command, arguments: Arguments<'_>) {
+        let (most, most_bytes) =
+            (self.gateway.config.max_queued_commands, self.gateway.config.max_queued_bytes);
+        let Mode::Queueing(queue) = &mut self.connection.session.mode else { return };
+        let bytes: usize = arguments.iter().map(|argument| argument.len() + 16).sum();
+        if queue.len >= most || queue.source.len() + bytes > most_bytes {
+            queue.refused = true;
+            let limit = if queue.len >= most { most } else { most_bytes };
+            let unit = if queue.len >= most { "commands" } else { "bytes" };
+            let text = format!("'{}' exceeds the limit of {limit} {unit} in a transaction", command.name);
+            return self.connection.encoder().error(&Error::err(text));
+        }
+        // A refused queue is never executed.
+        if !queue.refused {
+            append_command(arguments, &mut queue.source);
+        }
+        queue.len += 1;
+        self.connection.encoder().simple("QUEUED");
+    }
+
+    /// Refuses a command that would leave the keyspace of the transaction (Corrections 77).
+    pub(crate) fn check_keyspace(&self, call: &Call<'_>) -> Result<(), Error> {
+        let target = match call.command.name {
+            "flushall" if self.host.keyspaces().len() > 1 => {
+                return Err(cross_keyspace("FLUSHALL empties every keyspace, a transaction has one"));
+            }
+            "select" => crate::commands::connection::selected(call, &*self.host).ok(),
+            "keyspace|use" => crate::commands::keyspaces::used(call, &*self.host).ok().map(|id| (id, 0)),
+            _ => None,
+        };
+        match target {
+            Some((keyspace, _)) if keyspace != self.connection.session.keyspace => {
+                Err(cross_keyspace("a transaction has one keyspace; end it before choosing another"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn multi(&mut self) -> Result<(), Error> {
+        let session = &mut self.connection.session;
+        match session.mode {
+            Mode::Queueing(_) => return Err(Error::err("MULTI calls can not be nested")),
+            Mode::Interactive { .. } => return Err(Error::err("MULTI inside TXN is not allowed")),
+            Mode::Plain => check_watch(session)?,
+        }
+        session.mode = Mode::Queueing(Queue::default());
+        self.connection.encoder().simple("OK");
+        Ok(())
+    }
+
+    fn exec(&mut self) -> Result<(), Error> {
+        let session = &mut self.connection.session;
+        let Mode::Queueing(queue) = &mut session.mode else {
+            return Err(Error::err("EXEC without MULTI"));
+        };
+        let queue = std::mem::take(queue);
+        session.mode = Mode::Plain;
+        if queue.refused {
+            let text = "Transaction discarded because of previous errors.";
+            self.connection.encoder().error(&Error::new(ErrorCode::ExecAbort, text));
+            self.forget_watches();
+            return Ok(());
+        }
+        let watched = session.watching.take().is_some();
+        self.execute_queue(queue, watched);
+        Ok(())
+    }
+
+    fn discard(&mut self) -> Result<(), Error> {
+        let session = &mut self.connection.session;
+        if !matches!(session.mode, Mode::Queueing(_)) {
+            return Err(Error::err("DISCARD without MULTI"));
+        }
+        session.mode = Mode::Plain;
+        self.connection.encoder().simple("OK");
+        self.forget_watches();
+        Ok(())
+    }
+
+    /// Forgets the watches after the client has its reply.
+    fn forget_watches(&mut self) {
+        if let Some(watching) = self.connection.session.watching.take() {
+            let session = self.connection.session.id();
+            let id = self.send(watching.keyspace, Request::Unwatch { session });
+            self.finish_or_wait(id, Task::Ignore);
+        }
+    }
+
+    fn watch(&mut self, call: Call<'_>) -> Result<(), Error> {
+        let session = &self.connection.session;
+        match session.mode {
+            Mode::Queueing(_) => return Err(Error::err("WATCH inside MULTI is not allowed")),
+            Mode::Interactive { .. } => return Err(Error::err("WATCH inside TXN is not allowed")),
+            Mode::Plain => check_watch(session)?,
+        }
+        let (added, most) = (call.len() - 1, self.gateway.config.max_watched_keys);
+        if session.watching.map_or(0, |watching| watching.keys) + added > most {
+            return Err(Error::err(format!("a session watches at most {most} keys")));
+        }
+        let keys: Vec<(&[u8], KeyHash)> =
+            call.arguments.iter().skip(1).map(|key| (key, call.seed.hash(key))).collect();
+        let request = Request::Watch { session: session.id(), keys: &keys };
+        let id = self.send(session.keyspace, request);
+        self.finish_or_wait(id, Task::Forward(After::Watched(added)));
+        Ok(())
+    }
+
+    fn unwatch(&mut self) -> Result<(), Error> {
+        self.connection.encoder().simple("OK");
+        self.forget_watches();
+        Ok(())
+    }
+
+    fn begin(&mut self, call: Call<'_>) -> Result<(), Error> {
+        let session = &self.connection.session;
+        match session.mode {
+            Mode::Queueing(_) => return Err(Error::err("TXN inside MULTI is not allowed")),
+            Mode::Interactive { .. } => return Err(Error::err("TXN calls can not be nested")),
+            Mode::Plain => check_watch(session)?,
+        }
+        let read_only = call.is(2, "READONLY");
+        if call.len() > 3 || (call.len() == 3 && !read_only) {
+            return Err(Error::syntax());
+        }
+        let watched = session.watching.is_some();
+        let request = Request::Begin { session: session.id(), read_only, watched };
+        let id = self.send(session.keyspace, request);
+        self.finish_or_wait(id, Task::Forward(After::Began { read_only }));
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        call: Call<'_>,
+        request: fn(types::SessionId) -> Request<'static>,
+    ) -> Result<(), Error> {
+        let session = &self.connection.session;
+        if !matches!(session.mode, Mode::Interactive { .. }) {
+            let name = call.command.short_name().to_ascii_uppercase();
+            return Err(Error::err(format!("TXN {name} without TXN BEGIN")));
+        }
+        let id = self.send(session.keyspace, request(session.id()));
+        self.finish_or_wait(id, Task::Forward(After::Ended));
+        Ok(())
+    }
+
+    fn quit(&mut self) -> Result<(), Error> {
+        self.connection.encoder().simple("OK");
+        self.connection.closing = true;
+        Ok(())
+    }
+
+    /// The connection is as if it were new.
+    fn reset(&mut self) -> Result<(), Error> {
+        self.close_session();
+        let authenticated = !self.host.authentication_required();
+        let keyspace = self.host.keyspace_of_number(0).unwrap_or_default();
+        let connection = &mut *self.connection;
+        let old = &connection.session;
+        let mut session = Session::new(old.peer.clone(), keyspace, authenticated, old.opened_at);
+        session.active_at = old.active_at;
+        connection.session = session;
+        connection.parser.set_authenticated(authenticated);
+        connection.encoder().simple("RESET");
+        Ok(())
+    }
+
+    fn flush_all_command(&mut self, call: Call<'_>) -> Result<(), Error> {
+        crate::commands::keys::check_flush_mode(&call)?;
+        let mut keyspaces = self.host.keyspaces();
+        if self.connection.session.in_transaction() {
+            // Only one keyspace: `check_keyspace` saw to it.
+            let id = self.send_steps(&[protocol::Step::Flush], true);
+            self.finish_or_wait(id, Task::Combine { combine: crate::combine::Combine::Pass, len: 1 });
+        } else {
+            keyspaces.reverse();
+            self.flush_all(keyspaces);
+        }
+        Ok(())
+    }
+
+    fn administer(&mut self, call: Call<'_>) -> Result<(), Error> {
+        let command = crate::commands::keyspaces::administration(&call)?;
+        let id = self.new_request();
+        self.host.administer(id, command, &mut self.gateway.mailbox);
+        self.finish_or_wait(id, Task::Forward(After::Nothing));
+        Ok(())
+    }
+}
+
+/// Refuses a transaction in another keyspace than that of the watched keys (Corrections 77).
+fn check_watch(session: &Session) -> Result<(), Error> {
+    match session.watching {
+        Some(watching) if watching.keyspace != session.keyspace => {
+            Err(cross_keyspace("keys are watched in another keyspace; UNWATCH first"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn cross_keyspace(text: &'static str) -> Error {
+    Error::new(ErrorCode::CrossKeyspace, text)
+}

@@ -1,0 +1,327 @@
+//! The gateway itself: its connections, and the calls by which a runtime drives it.
+
+use crate::client::{ClientFilter, ClientInfo, Peer};
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::mailbox::Mailbox;
+use crate::session::{Activity, Connection, Session};
+use protocol::{Replies, Request};
+use resp::{Parser, Pipeline};
+use std::collections::BTreeMap;
+use types::{HashSeed, ReplySink, RequestId};
+
+/// How many bits of a request's number count requests; the bits above name the worker.
+const REQUEST_BITS: u32 = 48;
+
+/// What a gateway is told when it starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which of the process's gateways it is. Request numbers start with it: see [`Config::worker_of`].
+    pub worker: u16,
+    /// The deployment's hash seed.
+    pub hash_seed: HashSeed,
+    /// What a client may send.
+    pub limits: resp::Limits,
+    /// The most commands between MULTI and EXEC.
+    pub max_queued_commands: usize,
+    /// The most bytes of the commands between MULTI and EXEC. At most 1 GiB.
+    pub max_queued_bytes: usize,
+    /// The most keys that a session watches at a time.
+    pub max_watched_keys: usize,
+    /// A connection with this many bytes of unsent replies executes nothing more until they are sent.
+    pub max_output_bytes: usize,
+    /// How often a command that needs several steps, or an EXEC, is tried while it meets conflicts.
+    pub max_attempts: u32,
+    /// About how many keys one step of KEYS visits.
+    pub scan_piece: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            worker: 0,
+            hash_seed: HashSeed::default(),
+            limits: resp::Limits::default(),
+            max_queued_commands: 100_000,
+            max_queued_bytes: 64 << 20,
+            max_watched_keys: 100_000,
+            max_output_bytes: 1 << 20,
+            max_attempts: 64,
+            scan_piece: 1000,
+        }
+    }
+}
+
+impl Config {
+    /// The worker whose gateway made this request, so that a reply finds its way back.
+    pub fn worker_of(id: RequestId) -> u16 {
+        (id.0 >> REQUEST_BITS) as u16
+    }
+}
+
+/// Names a connection of one gateway; never used again after it closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId {
+    slot: u32,
+    generation: u32,
+}
+
+/// What [`Gateway::receive`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// How many bytes of the input are done with.
+    pub consumed: usize,
+    /// What the connection can do next.
+    pub state: State,
+}
+
+/// What a connection can do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It needs more bytes from the client.
+    Reading,
+    /// It waits for a reply of a keyspace; [`Gateway::settle`] tells when to call `receive` again.
+    Waiting,
+    /// It has more unsent replies than it may; call `receive` again when the output is empty.
+    OutputFull,
+    /// It is over: send the output, close the socket, call [`Gateway::close`].
+    Closing,
+}
+
+/// Everything a worker thread knows about its clients.
+///
+/// A runtime drives it so. A socket connects: [`Gateway::open`]. Bytes arrive: [`Gateway::receive`] with all unread
+/// bytes; keep what was not consumed. Replies have piled up in [`Gateway::output_mut`]: send them, drain what was
+/// sent. A keyspace answers outside of `receive`: it writes into the gateway, which is a [`Replies`]. After every
+/// round of receiving and answering: [`Gateway::settle`], which goes on where a reply was missing and names the
+/// connections that have output, can receive again, or are over. A socket disconnects: [`Gateway::close`].
+#[derive(Debug)]
+pub struct Gateway {
+    pub(crate) config: Config,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    pub(crate) mailbox: Mailbox,
+    /// Connections that wait, by the number of the last reply they wait for.
+    waiting: BTreeMap<u64, ConnectionId>,
+    /// Connections with news for the runtime.
+    news: Vec<ConnectionId>,
+    pub(crate) next_request: u64,
+    pub(crate) requests: Vec<(RequestId, Request<'static>)>,
+    pipeline: Pipeline,
+    open: usize,
+    pub(crate) commands: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+}
+
+impl Gateway {
+    /// A gateway without connections.
+    pub fn new(config: Config) -> Self {
+        let next_request = u64::from(config.worker) << REQUEST_BITS;
+        Gateway {
+            config,
+            slots: Vec::new(),
+            free: Vec::new(),
+            mailbox: Mailbox::default(),
+            waiting: BTreeMap::new(),
+            news: Vec::new(),
+            next_request,
+            requests: Vec::new(),
+            pipeline: Pipeline::default(),
+            open: 0,
+            commands: 0,
+        }
+    }
+
+    /// A client connected.
+    pub fn open(&mut self, peer: Peer, host: &impl Host) -> ConnectionId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, connection: None });
+            (self.slots.len() - 1) as u32
+        });
+        let id = ConnectionId { slot, generation: self.slots[slot as usize].generation };
+        let authenticated = !host.authentication_required();
+        let keyspace = host.keyspace_of_number(0).unwrap_or_default();
+        let session = Session::new(peer, keyspace, authenticated, host.now().instant);
+        self.slots[slot as usize].connection = Some(Box::new(Connection {
+            id,
+            parser: Parser::new(self.config.limits, authenticated),
+            session,
+            output: Vec::new(),
+            activity: Activity::Idle,
+            closing: false,
+        }));
+        self.open += 1;
+        id
+    }
+
+    /// Bytes arrived, or a connection may go on: executes what `input`, all unread bytes, holds of complete
+    /// commands. Does nothing for a connection that waits or is over.
+    pub fn receive<H: Host>(&mut self, id: ConnectionId, input: &[u8], host: &mut H) -> Received {
+        let Some(mut connection) = self.take(id) else {
+            return Received { consumed: input.len(), state: State::Closing };
+        };
+        let mut pipeline = std::mem::take(&mut self.pipeline);
+        let mut consumed = 0;
+        let state = loop {
+            if let Some(state) = self.obstacle(&connection) {
+                break state;
+            }
+            let unread = &input[consumed..];
+            let outcome = connection.parser.parse(unread, &mut pipeline);
+            let executed = Engine::new(self, &mut connection, host).execute(&pipeline, unread);
+            if executed < pipeline.len() {
+                consumed += executed.checked_sub(1).and_then(|last| pipeline.end_of(last)).unwrap_or(0);
+                connection.parser.reset();
+                continue;
+            }
+            match outcome {
+                Ok(0) => break self.obstacle(&connection).unwrap_or(State::Reading),
+                Ok(bytes) => consumed += bytes,
+                // The error is the last reply: it waits until those before it have come.
+                Err(error) if matches!(connection.activity, Activity::Idle) => {
+                    error.write_reply(&mut connection.output);
+                    connection.closing = true;
+                }
+                Err(_) => {
+                    consumed +=
+                        pipeline.len().checked_sub(1).and_then(|last| pipeline.end_of(last)).unwrap_or(0);
+                    connection.parser.reset();
+                }
+            }
+        };
+        self.pipeline = pipeline;
+        self.put_back(connection);
+        Received { consumed, state }
+    }
+
+    /// What keeps the connection from executing commands.
+    fn obstacle(&self, connection: &Connection) -> Option<State> {
+        if connection.closing {
+            Some(State::Closing)
+        } else if !matches!(connection.activity, Activity::Idle) {
+            Some(State::Waiting)
+        } else if connection.output.len() >= self.config.max_output_bytes {
+            Some(State::OutputFull)
+        } else {
+            None
+        }
+    }
+
+    /// Goes on where replies have come, and appends the connections that have news: output, readiness for
+    /// `receive` (their state is `Reading` now), or their end.
+    pub fn settle<H: Host>(&mut self, host: &mut H, news: &mut Vec<ConnectionId>) {
+        loop {
+            let fresh = self.mailbox.take_fresh();
+            if fresh.is_empty() {
+                break;
+            }
+            for number in fresh {
+                let Some((last, id)) = self.waiting.range(number..).next().map(|(last, id)| (*last, *id))
+                else {
+                    self.mailbox.take(number);
+                    continue;
+                };
+                let Some(mut connection) = self.take(id) else { continue };
+                if Engine::new(self, &mut connection, host).resume(number) {
+                    self.waiting.remove(&last);
+                    self.news.push(id);
+                }
+                self.put_back(connection);
+            }
+        }
+        self.news.sort_unstable();
+        self.news.dedup();
+        news.append(&mut self.news);
+    }
+
+    /// The connection's state, as `receive` would report it without new bytes.
+    pub fn state(&self, id: ConnectionId) -> State {
+        match self.connection(id) {
+            Some(connection) => self.obstacle(connection).unwrap_or(State::Reading),
+            None => State::Closing,
+        }
+    }
+
+    /// The encoded replies that wait to be sent. The caller drains what it has sent.
+    pub fn output_mut(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.connection.as_mut().map(|connection| &mut connection.output)
+    }
+
+    /// How many unread bytes it takes until `receive` can do more, if that is known (see [`Parser::needed`]).
+    pub fn needed(&self, id: ConnectionId) -> Option<usize> {
+        self.connection(id).and_then(|connection| connection.parser.needed())
+    }
+
+    /// The client is gone: its transaction and its watches are given up.
+    pub fn close<H: Host>(&mut self, id: ConnectionId, host: &mut H) {
+        let Some(mut connection) = self.take(id) else { return };
+        Engine::new(self, &mut connection, host).close_session();
+        if let Some(last) = connection.activity.last_awaited() {
+            self.waiting.remove(&last);
+        }
+        self.slots[id.slot as usize].generation = id.generation.wrapping_add(1);
+        self.free.push(id.slot);
+        self.open -= 1;
+    }
+
+    /// How many connections are open.
+    pub fn connections(&self) -> usize {
+        self.open
+    }
+
+    /// How many commands it has executed or queued.
+    pub fn commands(&self) -> u64 {
+        self.commands
+    }
+
+    /// Visits its clients.
+    pub fn clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {
+        for connection in self.slots.iter().filter_map(|slot| slot.connection.as_ref()) {
+            visit(&connection.session.info(connection.output.len()));
+        }
+    }
+
+    /// Ends the matching connections; returns how many. [`Gateway::settle`] names them.
+    pub fn kill(&mut self, filter: &ClientFilter) -> u64 {
+        let mut killed = 0;
+        for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
+            if filter.matches(&connection.session.peer) && !connection.closing {
+                connection.closing = true;
+                self.news.push(connection.id);
+                killed += 1;
+            }
+        }
+        killed
+    }
+
+    fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+        let slot = self.slots.get(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.connection.as_deref()
+    }
+
+    fn take(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.connection.take()
+    }
+
+    /// Keeps the connection until its next turn, and remembers what it waits for.
+    fn put_back(&mut self, connection: Box<Connection>) {
+        let id = connection.id;
+        if let Some(last) = connection.activity.last_awaited() {
+            self.waiting.insert(last, id);
+        }
+        self.slots[id.slot as usize].connection = Some(connection);
+    }
+}
+
+impl Replies for Gateway {
+    fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
+        self.mailbox.reply(id)
+    }
+}

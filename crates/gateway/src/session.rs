@@ -1,0 +1,179 @@
+//! What one connection is: its session, what it waits for, and what it has to say.
+
+use crate::client::{ClientInfo, Peer};
+use crate::gateway::ConnectionId;
+use crate::task::Task;
+use resp::{Encoder, Parser, ProtocolVersion};
+use types::{Instant, KeyspaceId, SessionId};
+
+/// A connection as its gateway keeps it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) id: ConnectionId,
+    pub(crate) parser: Parser,
+    pub(crate) session: Session,
+    /// Encoded replies that the runtime has not taken.
+    pub(crate) output: Vec<u8>,
+    pub(crate) activity: Activity,
+    /// No further command is executed; once the output is sent the connection ends.
+    pub(crate) closing: bool,
+}
+
+/// What a connection is doing. Unless it is idle, its next command waits.
+#[derive(Debug)]
+pub(crate) enum Activity {
+    /// Nothing: it may execute commands.
+    Idle,
+    /// It waits for the replies `next..end`, each of which is passed on.
+    Batch {
+        /// The number of the next reply.
+        next: u64,
+        /// The number after the last.
+        end: u64,
+    },
+    /// It waits for one reply that a task makes something of.
+    Task {
+        /// The number of the reply.
+        awaiting: u64,
+        /// What to do with it.
+        task: Task,
+    },
+}
+
+impl Activity {
+    /// The number of the last reply it waits for.
+    pub(crate) fn last_awaited(&self) -> Option<u64> {
+        match self {
+            Activity::Idle => None,
+            Activity::Batch { end, .. } => Some(end - 1),
+            Activity::Task { awaiting, .. } => Some(*awaiting),
+        }
+    }
+}
+
+/// A client's state between commands.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) peer: Peer,
+    pub(crate) version: ProtocolVersion,
+    pub(crate) authenticated: bool,
+    pub(crate) name: Vec<u8>,
+    pub(crate) library: Vec<u8>,
+    pub(crate) library_version: Vec<u8>,
+    /// The selected keyspace.
+    pub(crate) keyspace: KeyspaceId,
+    /// The number it was selected by; 0 when it was selected by name.
+    pub(crate) database: u64,
+    /// Every keyspace it has used, to close the session there in the end.
+    pub(crate) used: Vec<KeyspaceId>,
+    pub(crate) mode: Mode,
+    /// What it watches.
+    pub(crate) watching: Option<Watching>,
+    pub(crate) opened_at: Instant,
+    pub(crate) active_at: Instant,
+    pub(crate) last_command: &'static str,
+}
+
+/// A session's watches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watching {
+    /// The keyspace of all of them.
+    pub(crate) keyspace: KeyspaceId,
+    /// How many keys, each time it was named.
+    pub(crate) keys: usize,
+}
+
+/// What becomes of a command.
+#[derive(Debug)]
+pub(crate) enum Mode {
+    /// It is executed as a transaction of its own.
+    Plain,
+    /// It is queued until EXEC.
+    Queueing(Queue),
+    /// It is part of an open transaction (`TXN BEGIN`).
+    Interactive {
+        /// It may not write.
+        read_only: bool,
+    },
+}
+
+/// The commands between MULTI and EXEC, encoded as they came.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// The commands in RESP.
+    pub(crate) source: Vec<u8>,
+    /// How many there are.
+    pub(crate) len: usize,
+    /// One of them was refused: EXEC will be refused too.
+    pub(crate) refused: bool,
+}
+
+impl Connection {
+    /// Writes replies behind those that wait to be sent.
+    #[inline]
+    pub(crate) fn encoder(&mut self) -> Encoder<&mut Vec<u8>> {
+        Encoder::new(&mut self.output, self.session.version)
+    }
+}
+
+impl Session {
+    /// A new client's session.
+    pub(crate) fn new(peer: Peer, keyspace: KeyspaceId, authenticated: bool, now: Instant) -> Self {
+        Session {
+            peer,
+            version: ProtocolVersion::Resp2,
+            authenticated,
+            name: Vec::new(),
+            library: Vec::new(),
+            library_version: Vec::new(),
+            keyspace,
+            database: 0,
+            used: vec![keyspace],
+            mode: Mode::Plain,
+            watching: None,
+            opened_at: now,
+            active_at: now,
+            last_command: "NULL",
+        }
+    }
+
+    /// Its identity towards keyspaces.
+    pub(crate) fn id(&self) -> SessionId {
+        SessionId(self.peer.client)
+    }
+
+    /// Selects a keyspace.
+    pub(crate) fn select(&mut self, keyspace: KeyspaceId, database: u64) {
+        (self.keyspace, self.database) = (keyspace, database);
+        if !self.used.contains(&keyspace) {
+            self.used.push(keyspace);
+        }
+    }
+
+    /// True when its commands belong to one transaction, which has one keyspace (Corrections 77).
+    pub(crate) fn in_transaction(&self) -> bool {
+        !matches!(self.mode, Mode::Plain)
+    }
+
+    /// Its line in `CLIENT LIST`.
+    pub(crate) fn info(&self, output_bytes: usize) -> ClientInfo {
+        let queue = match &self.mode {
+            Mode::Queueing(queue) => Some(queue),
+            _ => None,
+        };
+        ClientInfo {
+            peer: self.peer.clone(),
+            name: self.name.clone(),
+            library: self.library.clone(),
+            library_version: self.library_version.clone(),
+            opened_at: self.opened_at,
+            active_at: self.active_at,
+            database: self.database,
+            queued: queue.map(|queue| queue.len),
+            queued_bytes: queue.map_or(0, |queue| queue.source.len()),
+            output_bytes,
+            last_command: self.last_command,
+            version: self.version,
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The command table: what every command is called, takes, touches and does, in one place.
+//!
+//! The entries stand with their handlers in `commands/`, a file per family. Looking a command up, `COMMAND` and
+//! `docs/commands.md` all read these entries.
+
+use crate::commands;
+use crate::control::Control;
+use crate::flow::Flow;
+use crate::plan::{Call, Plan};
+use resp::Arguments;
+use types::{Error, ReplySink};
+
+/// What is known of a command; Redis's flags of the same names.
+pub(crate) mod flag {
+    /// It may change data.
+    pub(crate) const WRITE: u16 = 1;
+    /// It reads data and changes nothing.
+    pub(crate) const READONLY: u16 = 1 << 1;
+    /// It may need more memory.
+    pub(crate) const DENYOOM: u16 = 1 << 2;
+    /// It is for operators.
+    pub(crate) const ADMIN: u16 = 1 << 3;
+    /// It may not be called from scripts.
+    pub(crate) const NOSCRIPT: u16 = 1 << 4;
+    /// It works while the process recovers.
+    pub(crate) const LOADING: u16 = 1 << 5;
+    /// It works on a stale replica.
+    pub(crate) const STALE: u16 = 1 << 6;
+    /// Its cost does not grow with the data.
+    pub(crate) const FAST: u16 = 1 << 7;
+    /// It works before authentication.
+    pub(crate) const NO_AUTH: u16 = 1 << 8;
+    /// It is refused between MULTI and EXEC.
+    pub(crate) const NO_MULTI: u16 = 1 << 9;
+}
+
+/// Which arguments are keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    /// The first one's index; 0 for none.
+    pub(crate) first: i32,
+    /// The last one's index; negative counts from the end.
+    pub(crate) last: i32,
+    /// The distance between two.
+    pub(crate) step: i32,
+}
+
+/// A command or a subcommand.
+#[derive(Debug)]
+pub(crate) struct Command {
+    /// In lower case; a subcommand's is `client|kill`.
+    pub(crate) name: &'static str,
+    /// How many arguments, the name included; negative: at least so many.
+    pub(crate) arity: i32,
+    /// See [`flag`].
+    pub(crate) flags: u16,
+    /// Which arguments are keys.
+    pub(crate) keys: Keys,
+    /// The version of Redis that introduced it, or of Anabranch.
+    pub(crate) since: &'static str,
+    /// One sentence.
+    pub(crate) summary: &'static str,
+    /// What it does.
+    pub(crate) handler: Handler,
+    /// What its first argument may choose.
+    pub(crate) subcommands: &'static [Command],
+}
+
+/// How a command is executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Handler {
+    /// It becomes operations.
+    Data(for<'a> fn(&Call<'a>) -> Result<Plan<'a>, Error>),
+    /// It concerns the session or the process, and is answered at once.
+    Local(fn(&mut Control<'_>, &mut dyn ReplySink) -> Result<(), Error>),
+    /// It steers the connection.
+    Flow(Flow),
+    /// It does nothing without a subcommand.
+    Container,
+}
+
+impl Command {
+    /// A command without keys or subcommands.
+    pub(crate) const fn new(
+        name: &'static str,
+        arity: i32,
+        flags: u16,
+        since: &'static str,
+        summary: &'static str,
+        handler: Handler,
+    ) -> Self {
+        let keys = Keys { first: 0, last: 0, step: 0 };
+        Command { name, arity, flags, keys, since, summary, handler, subcommands: &[] }
+    }
+
+    /// The same with its keys.
+    pub(crate) const fn keys(mut self, first: i32, last: i32, step: i32) -> Self {
+        self.keys = Keys { first, last, step };
+        self
+    }
+
+    /// The same with subcommands.
+    pub(crate) const fn containing(mut self, subcommands: &'static [Command]) -> Self {
+        self.subcommands = subcommands;
+        self
+    }
+
+    /// True when it has the flag.
+    #[inline]
+    pub(crate) fn is(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The name without the container's.
+    pub(crate) fn short_name(&self) -> &'static str {
+        self.name.rsplit('|').next().unwrap_or(self.name)
+    }
+
+    /// True when a call with `len` arguments, the name included, is well formed.
+    #[inline]
+    fn takes(&self, len: usize) -> bool {
+        if self.arity >= 0 { len == self.arity as usize } else { len >= self.arity.unsigned_abs() as usize }
+    }
+
+    /// The arguments that are keys.
+    pub(crate) fn key_indices(&self, len: usize) -> impl Iterator<Item = usize> {
+        let last = if self.keys.last < 0 { len as i32 + self.keys.last } else { self.keys.last };
+        let range = if self.keys.first > 0 { self.keys.first..last + 1 } else { 0..0 };
+        range.step_by(self.keys.step.max(1) as usize).map(|index| index as usize)
+    }
+}
+
+/// A family of commands: Redis's group of that name.
+#[derive(Debug)]
+pub(crate) struct Family {
+    /// The group's name in `COMMAND DOCS`.
+    pub(crate) group: &'static str,
+    /// Its heading in the documentation.
+    pub(crate) title: &'static str,
+    /// Its commands.
+    pub(crate) commands: &'static [Command],
+}
+
+/// All commands, family by family.
+pub(crate) static FAMILIES: &[Family] = &[
+    Family { group: "generic", title: "Keys", commands: commands::keys::COMMANDS },
+    Family { group: "string", title: "Strings", commands: commands::strings::COMMANDS },
+    Family { group: "hash", title: "Hashes", commands: commands::hashes::COMMANDS },
+    Family { group: "list", title: "Lists", commands: commands::lists::COMMANDS },
+    Family { group: "set", title: "Sets", commands: commands::sets::COMMANDS },
+    Family { group: "sorted-set", title: "Sorted sets", commands: commands::scored_sets::COMMANDS },
+    Family { group: "transactions", title: "Transactions", commands: commands::transactions::COMMANDS },
+    Family { group: "connection", title: "Connection", commands: commands::connection::COMMANDS },
+    Family { group: "server", title: "Server", commands: commands::server::COMMANDS },
+    Family { group: "keyspaces", title: "Keyspaces", commands: commands::keyspaces::COMMANDS },
+];
+
+/// Slots of the index; more than twice the number of commands.
+const INDEX_SIZE: usize = 512;
+/// An empty slot of the index.
+const NOWHERE: (u8, u8) = (u8::MAX, u8::MAX);
+
+/// Where each command stands, family and position, by the hash of its name; collisions go to the next free slot.
+static INDEX: [(u8, u8); INDEX_SIZE] = build_index();
+
+const fn build_index() -> [(u8, u8); INDEX_SIZE] {
+    let mut index = [NOWHERE; INDEX_SIZE];
+    let (mut family, mut count) = (0, 0);
+    while family < FAMILIES.len() {
+        let commands = FAMILIES[family].commands;
+        let mut position = 0;
+        while position < commands.len() {
+            let mut slot = slot_of(commands[position].name.as_bytes());
+            while index[slot].0 != u8::MAX {
+                slot = (slot + 1) % INDEX_SIZE;
+            }
+            index[slot] = (family as u8, position as u8);
+            (position, count) = (position + 1, count + 1);
+        }
+        family += 1;
+    }
+    assert!(count * 2 < INDEX_SIZE, "the index is sparse");
+    index
+}
+
+/// Hashes a name without regard to case: its length, its first bytes and its last ones.
+#[inline]
+const fn slot_of(name: &[u8]) -> usize {
+    let mut hash = name.len() as u32;
+    let mut position = 0;
+    while position < name.len() && position < 24 {
+        hash = (hash ^ (name[position] | 0x20) as u32).wrapping_mul(0x0100_0193);
+        position += 1;
+    }
+    (hash ^ (hash >> 15)) as usize % INDEX_SIZE
+}
+
+/// The command of this name, in any case.
+#[inline]
+pub(crate) fn command(name: &[u8]) -> Option<&'static Command> {
+    let mut slot = slot_of(name);
+    loop {
+        let (family, position) = INDEX[slot];
+        if family == u8::MAX {
+            return None;
+        }
+        let command = &FAMILIES[family as usize].commands[position as usize];
+        if command.name.as_bytes().eq_ignore_ascii_case(name) {
+            return Some(command);
+        }
+        slot = (slot + 1) % INDEX_SIZE;
+    }
+}
+
+/// The command or subcommand that `arguments` call.
+///
+/// # Errors
+/// There is none, or the number of arguments is wrong.
+#[inline]
+pub(crate) fn find(arguments: Arguments<'_>) -> Result<&'static Command, Error> {
+    let Some(mut found) = command(arguments.name()) else { return Err(unknown_command(arguments)) };
+    if !found.subcommands.is_empty()
+        && let Some(name) = arguments.get(1)
+    {
+        found = subcommand(found, name)?;
+    }
+    if found.takes(arguments.len()) { Ok(found) } else { Err(wrong_arity(found)) }
+}
+
+/// The subcommand of this name, in any case.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn subcommand(container: &'static Command, name: &[u8]) -> Result<&'static Command, Error> {
+    let matches = |sub: &&Command| sub.short_name().as_bytes().eq_ignore_ascii_case(name);
+    container.subcommands.iter().find(matches).ok_or_else(|| {
+        Error::err(format!(
+            "unknown subcommand '{}'. Try {} HELP.",
+            lossy(&name[..name.len().min(128)]),
+            container.name.to_ascii_uppercase()
+        ))
+    })
+}
+
+/// Redis's text for a wrong number of arguments.
+#[cold]
+pub(crate) fn wrong_arity(command: &Command) -> Error {
+    Error::err(format!("wrong number of arguments for '{}' command", command.name))
+}
+
+#[cold]
+fn unknown_command(arguments: Arguments<'_>) -> Error {
+    const SHOWN_BYTES: usize = 128;
+    let mut shown = Vec::new();
+    for argument in arguments.iter().skip(1) {
+        if shown.len() >= SHOWN_BYTES {
+            break;
+        }
+        let room = SHOWN_BYTES - shown.len();
+        shown.push(b'\'');
+        shown.extend_from_slice(&argument[..argument.len().min(room)]);
+        shown.extend_from_slice(b"' ");
+    }
+    let name = arguments.name();
+    let name = lossy(&name[..name.len().min(SHOWN_BYTES)]);
+    Error::err(format!("unknown command '{name}', with args beginning with: {}", lossy(&shown)))
+}
+
+/// Text of bytes that a client sent; what is no UTF-8 is replaced.
+pub(crate) fn lossy(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case_and_nothing_else_is() {
+        for family in FAMILIES {
+            for entry in family.commands {
+                assert!(std::ptr::eq(command(entry.name.as_bytes()).expect("by its name"), entry));
+                let upper = entry.name.to_ascii_uppercase();
+                assert!(std::ptr::eq(command(upper.as_bytes()).expect("in upper case"), entry));
+            }
+        }
+        for name in ["", "ge", "gett", "\u{0}", "get ", "GE\x54\x00"] {
+            assert!(command(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn entries_are_consistent() {
+        for entry in FAMILIES.iter().flat_map(|family| family.commands) {
+            assert_eq!(entry.name, entry.name.to_ascii_lowercase());
+            let both = flag::WRITE | flag::READONLY;
+            assert_ne!(entry.flags & both, both, "{} writes or reads", entry.name);
+            let is_data = matches!(entry.handler, Handler::Data(_));
+            let says_data = entry.flags & both != 0 || matches!(entry.handler, Handler::Flow(_));
+            assert!(!is_data || says_data || entry.name == "blind", "{}", entry.name);
+            for sub in entry.subcommands {
+                assert_eq!(sub.name.split('|').next(), Some(entry.name));
+            }
+        }
+    }
+}

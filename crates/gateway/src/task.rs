@@ -1,0 +1,142 @@
+//! What a connection does with the one reply it waits for.
+
+use crate::combine::{Combine, whole_error};
+use crate::engine::Engine;
+use crate::exec::Exec;
+use crate::host::Host;
+use crate::script::Script;
+use crate::session::{Activity, Mode};
+use protocol::{Request, Step};
+use types::{KeyspaceId, ReplyBuf, ReplySink, RequestId};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Pass it on, and change the session.
+    Forward(After),
+    /// Ignore it: the client has its reply.
+    Ignore,
+    /// Make one reply of the replies to the steps.
+    Combine {
+        /// How.
+        combine: Combine,
+        /// How many.
+        len: usize,
+    },
+    /// Make EXEC's array.
+    Exec(Exec),
+    /// Go on with the script.
+    Script(Box<Script>),
+    /// Empty the next keyspace.
+    FlushAll(Vec<KeyspaceId>),
+}
+
+/// What a reply that is passed on means for the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Nothing.
+    Nothing,
+    /// Unless it is an error, a transaction is open.
+    Began {
+        /// It may not write.
+        read_only: bool,
+    },
+    /// The transaction is over.
+    Ended,
+    /// Unless it is an error, the session watches so many keys more.
+    Watched(usize),
+}
+
+impl<H: Host> Engine<'_, H> {
+    /// Sends a request; its reply comes into the mailbox, at once or later.
+    pub(crate) fn send(&mut self, keyspace: KeyspaceId, request: Request<'_>) -> RequestId {
+        let id = self.new_request();
+        self.host.submit(keyspace, &mut vec![(id, request)], &mut self.gateway.mailbox);
+        id
+    }
+
+    /// Sends steps as a transaction of their own, or as part of the session's open one.
+    pub(crate) fn send_steps(&mut self, steps: &[Step<'_>], in_transaction: bool) -> RequestId {
+        let session = self.connection.session.id();
+        let request = if in_transaction {
+            Request::Operate { session, steps }
+        } else {
+            Request::Many { session, steps, watched: false }
+        };
+        self.send(self.connection.session.keyspace, request)
+    }
+
+    /// Does the task if the reply is there, else remembers it.
+    pub(crate) fn finish_or_wait(&mut self, id: RequestId, task: Task) {
+        match self.gateway.mailbox.take(id.0) {
+            Some(reply) => self.finish(task, reply),
+            None => self.connection.activity = Activity::Task { awaiting: id.0, task },
+        }
+    }
+
+    /// Does the task.
+    pub(crate) fn finish(&mut self, task: Task, reply: ReplyBuf) {
+        match task {
+            Task::Forward(after) => {
+                self.apply(after, reply.as_error().is_some());
+                reply.replay(&mut self.connection.encoder());
+            }
+            Task::Ignore => {}
+            Task::Combine { combine, len } => {
+                let mut encoder = self.connection.encoder();
+                match whole_error(&reply, len) {
+                    Some(error) => encoder.error(&error),
+                    None => combine.write(len, &mut reply.elements(), &mut encoder),
+                }
+            }
+            Task::Exec(exec) => self.finish_exec(exec, &reply),
+            Task::Script(mut script) => {
+                if !self.on_script_reply(&mut script, &reply) {
+                    self.run_script(script);
+                }
+            }
+            Task::FlushAll(rest) => match whole_error(&reply, 1).or(reply.as_error()) {
+                Some(error) => self.connection.encoder().error(&error),
+                None => self.flush_all(rest),
+            },
+        }
+    }
+
+    fn apply(&mut self, after: After, failed: bool) {
+        let session = &mut self.connection.session;
+        match after {
+            After::Began { read_only } if !failed => session.mode = Mode::Interactive { read_only },
+            After::Ended => {
+                session.mode = Mode::Plain;
+                session.watching = None;
+            }
+            After::Watched(keys) if !failed => {
+                let before = session.watching.map_or(0, |watching| watching.keys);
+                session.watching =
+                    Some(crate::session::Watching { keyspace: session.keyspace, keys: before + keys });
+            }
+            After::Nothing | After::Began { .. } | After::Watched(_) => {}
+        }
+    }
+
+    /// Empties the keyspaces, one after the other, and replies.
+    pub(crate) fn flush_all(&mut self, mut rest: Vec<KeyspaceId>) {
+        while let Some(keyspace) = rest.pop() {
+            let session = self.connection.session.id();
+            let id = self.send(keyspace, Request::Many { session, steps: &[Step::Flush], watched: false });
+            match self.gateway.mailbox.take(id.0) {
+                None => {
+                    let task = Task::FlushAll(rest);
+                    self.connection.activity = Activity::Task { awaiting: id.0, task };
+                    return;
+                }
+                Some(reply) => {
+                    if let Some(error) = reply.as_error() {
+                        return self.connection.encoder().error(&error);
+                    }
+                }
+            }
+        }
+        self.connection.encoder().simple("OK");
+    }
+}
