@@ -26,7 +26,7 @@ fn round_trip<'b, T: PartialEq + Debug>(
 
 #[test]
 fn operations_survive_their_binary_form() {
-    for_all(2000, operation(), |operation| {
+    for_all(1000, operation(), |operation| {
         let mut bytes = Vec::new();
         operation.encode(&mut bytes);
         round_trip(&operation, &bytes, Operation::decode)
@@ -35,7 +35,7 @@ fn operations_survive_their_binary_form() {
 
 #[test]
 fn effects_survive_their_binary_form() {
-    for_all(2000, effect(), |effect| {
+    for_all(1000, effect(), |effect| {
         let mut bytes = Vec::new();
         effect.encode(&mut bytes);
         round_trip(&effect, &bytes, Effect::decode)
@@ -44,7 +44,7 @@ fn effects_survive_their_binary_form() {
 
 #[test]
 fn cells_survive_their_binary_form() {
-    for_all(1000, cell(), |cell| round_trip(&cell, &encoded(&cell), Cell::decode));
+    for_all(600, cell(), |cell| round_trip(&cell, &encoded(&cell), Cell::decode));
 }
 
 /// Bytes that are nearly right: a valid form with some bytes changed.
@@ -79,7 +79,7 @@ fn operation_form() -> impl Strategy<Value = Vec<u8>> {
 #[test]
 fn whatever_decodes_as_an_effect_can_be_applied_to_any_cell_and_taken_back() {
     let form = prop_oneof![damaged(effect_form()), vec(any::<u8>(), 0..24)];
-    for_all(4000, (cell(), form), |(cell, bytes)| {
+    for_all(2000, (cell(), form), |(cell, bytes)| {
         let Ok(effect) = Effect::decode(&mut Reader::new(&bytes)) else { return Ok(()) };
         let mut state = cell.clone();
         let mut patch = apply::<true>(&mut state, &effect);
@@ -92,7 +92,7 @@ fn whatever_decodes_as_an_effect_can_be_applied_to_any_cell_and_taken_back() {
 #[test]
 fn whatever_decodes_as_an_operation_can_be_evaluated_on_any_cell() {
     let form = prop_oneof![damaged(operation_form()), vec(any::<u8>(), 0..24)];
-    for_all(4000, (cell(), form), |(cell, bytes)| {
+    for_all(2000, (cell(), form), |(cell, bytes)| {
         let Ok(operation) = Operation::decode(&mut Reader::new(&bytes)) else { return Ok(()) };
         let endless = matches!(
             operation,
@@ -108,7 +108,7 @@ fn whatever_decodes_as_an_operation_can_be_evaluated_on_any_cell() {
 #[test]
 fn damaged_cells_decode_to_cells_or_not_at_all() {
     let form = prop_oneof![damaged(cell().prop_map(|cell| encoded(&cell))), vec(any::<u8>(), 0..24)];
-    for_all(4000, form, |bytes| {
+    for_all(2000, form, |bytes| {
         if let Ok(cell) = Cell::decode(&mut Reader::new(&bytes)) {
             prop_assert_eq!(Cell::decode(&mut Reader::new(&encoded(&cell))), Ok(cell));
         }

@@ -16,8 +16,9 @@ const DEADLINES: [u64; 2] = [2000, 3000];
 
 pub const KINDS: [Kind; 5] = [Kind::Register, Kind::Dict, Kind::Set, Kind::ScoredSet, Kind::List];
 
+/// Half of them one of two, so that two steps often name the same.
 pub fn word() -> impl Strategy<Value = &'static [u8]> {
-    select(&WORDS[..])
+    prop_oneof![select(&WORDS[..2]), select(&WORDS[..])]
 }
 
 fn score() -> impl Strategy<Value = f64> {
@@ -54,7 +55,7 @@ fn scored_items() -> impl Strategy<Value = ScoredItems<'static>> {
 }
 
 fn index() -> impl Strategy<Value = i64> {
-    prop_oneof![9 => -6..6i64, 1 => select(&[i64::MIN, i64::MAX][..])]
+    prop_oneof![5 => -1..2i64, 4 => -6..6i64, 1 => select(&[i64::MIN, i64::MAX][..])]
 }
 
 pub fn key_operation() -> impl Strategy<Value = key::Operation<'static>> {
@@ -239,7 +240,7 @@ fn key_effect() -> impl Strategy<Value = key::Effect<'static>> {
 
 fn list_effect() -> impl Strategy<Value = list::Effect<'static>> {
     use list::Effect as E;
-    let place = || prop_oneof![9 => 0..6u64, 1 => Just(u64::MAX)];
+    let place = || prop_oneof![5 => 0..2u64, 4 => 0..6u64, 1 => Just(u64::MAX)];
     prop_oneof![
         (end(), items(1..4)).prop_map(|(end, values)| E::Push { end, values }),
         (end(), place()).prop_map(|(end, count)| E::Pop { end, count }),

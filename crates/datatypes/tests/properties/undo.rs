@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 #[test]
 fn patches_undo_and_redo_a_history_exactly() {
-    for_all(3000, scene(effect_of, || effect().boxed(), 8), |(cell, effects)| {
+    for_all(1500, scene(effect_of, || effect().boxed(), 8), |(cell, effects)| {
         let mut states = vec![cell.clone()];
         let mut patches: Vec<Patch> = Vec::new();
         let mut state = cell;
@@ -32,7 +32,7 @@ fn patches_undo_and_redo_a_history_exactly() {
 #[test]
 fn a_suffix_is_undone_and_other_effects_take_its_place() {
     let branches = scene(effect_of, || effect().boxed(), 9);
-    for_all(2000, branches, |(cell, effects)| {
+    for_all(1000, branches, |(cell, effects)| {
         let (common, rest) = effects.split_at(3);
         let (left, right) = rest.split_at(3);
         let mut state = cell.clone();
@@ -50,7 +50,7 @@ fn a_suffix_is_undone_and_other_effects_take_its_place() {
 
 #[test]
 fn keeping_a_patch_changes_nothing_else() {
-    for_all(3000, scene(effect_of, || effect().boxed(), 4), |(cell, effects)| {
+    for_all(1500, scene(effect_of, || effect().boxed(), 4), |(cell, effects)| {
         let (mut with, mut without): (Cell, Cell) = (cell.clone(), cell);
         for effect in &effects {
             apply::<true>(&mut with, effect);

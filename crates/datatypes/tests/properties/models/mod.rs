@@ -209,7 +209,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation<'static>>> {
 
 #[test]
 fn histories_of_operations_give_what_the_naive_models_say() {
-    for_all(1500, operations(), |operations| {
+    for_all(1000, operations(), |operations| {
         let (mut cell, mut model) = (Cell::ABSENT, Model::Absent);
         for operation in &operations {
             if model.leaves_open(operation) {
