@@ -58,6 +58,6 @@ pub use history::{
     Bytes, Claim, Commit, HistoryError, Key, Outcome, Snapshot, Step, Transaction, read_history,
     write_history,
 };
-pub use render::{describe, render};
+pub use render::{describe, render, render_values};
 pub use report::{Check, Level, Report, Violation, check, check_file};
 pub use search::{SearchOutcome, search_strict_order};

@@ -4,16 +4,19 @@ use datatypes::Operation;
 use types::{Reply, ReplyBuf};
 
 /// A reply as text, close to what `redis-cli` prints: `OK`, `"bytes"`, `(integer) 1`, `(nil)`, `[a, b]`,
-/// `-CODE message`. Sets, and maps by their keys, are sorted, because their order means nothing; several replies of one
-/// request are separated by `; `.
-pub fn render(reply: &ReplyBuf) -> String {
+/// `-CODE message`. Sets, and maps by their keys, are sorted, because their order means nothing; several values are
+/// separated by `; `.
+pub fn render(reply: &ReplyBuf) -> String { render_values(reply).join("; ") }
+
+/// Each value of a reply that holds several, as [`render`] writes it.
+pub fn render_values(reply: &ReplyBuf) -> Vec<String> {
     let elements: Vec<Reply<'_>> = reply.elements().collect();
     let mut rest = elements.as_slice();
     let mut texts = Vec::new();
     while !rest.is_empty() {
         texts.push(value(&mut rest));
     }
-    texts.join("; ")
+    texts
 }
 
 /// Takes one value with its children off the front.

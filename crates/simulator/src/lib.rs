@@ -1,1 +1,47 @@
-//! (skeleton)
+//! Runs protocols in a simulated world, from a seed, and checks what clients saw.
+//!
+//! Virtual time; processes with a real journal over a simulated disk that loses what was not synced; skewed and
+//! jumping wall clocks; a network that delays, loses, repeats and reorders; links cut in one direction or both;
+//! processes that are killed, lose power, stand still. Which of these a seed brings, and how strongly, is drawn from
+//! the seed ([`Swarm`]). Clients run typed transactions on few keys. A run has a phase of traffic under faults; then
+//! everything is healed and progress is demanded: every transaction ends, every gateway answers, and all answer alike.
+//! The history is then checked ([`checker`]).
+//!
+//! This crate never reads a real clock, opens a file or a socket, or draws entropy: a seed is a run, and every seed is
+//! run twice to show it. Real timing and real disks are the runtime's tests.
+//!
+//! ```text
+//!   clients --requests--> coordinator \                          / coordinator
+//!     ^                    replicas    > process -- network -- <   replicas
+//!     +------replies------ log, disk  /        ^                 \ log, disk
+//!                                           nemesis
+//! ```
+//!
+//! To simulate another protocol, implement [`Deployment`] and call [`run_seeds`]. To see a failing seed, run it alone
+//! with [`Options::readable`].
+//!
+//! # What is not simulated yet
+//!
+//! Writes that fail while the process lives on (a failed write ends it here), bit rot, watches, expiring keys, and
+//! processes that join or leave.
+
+mod client;
+mod deployment;
+mod deployments;
+mod faults;
+mod finale;
+mod nemesis;
+mod network;
+mod process;
+mod recorder;
+mod run;
+mod sessions;
+mod trace;
+mod workload;
+mod world;
+
+pub use deployment::{Deployment, Host, KEYSPACE, Mutants, Setting};
+pub use deployments::NAMES;
+pub use faults::Swarm;
+pub use finale::{Run, simulate};
+pub use run::{Failure, Options, Summary, UnknownProtocol, run, run_seeds};

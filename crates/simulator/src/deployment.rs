@@ -1,0 +1,67 @@
+//! What differs from protocol to protocol: who runs where, and how to ask an instance what it claims.
+
+use checker::Level;
+use protocol::{Claim, Durability, Protocol};
+use std::fmt::Debug;
+use types::{HashSeed, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, Rng};
+
+/// The keyspace that is simulated.
+pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
+
+/// One process of a deployment.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Its id; processes are listed in ascending order, from 0 without gaps.
+    pub process: ProcessId,
+    /// Where it stands.
+    pub region: RegionId,
+    /// The partitions of which it has a replica.
+    pub partitions: Vec<PartitionId>,
+    /// True if it has a coordinator, so that clients may connect.
+    pub gateway: bool,
+}
+
+/// What an instance is told at its start, the same in every life.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// How durable the keyspace is.
+    pub durability: Durability,
+    /// The seed of key hashes.
+    pub hash_seed: HashSeed,
+}
+
+/// A protocol and how it is laid out.
+pub trait Deployment {
+    /// The protocol: replicas and coordinators.
+    type Protocol: Protocol<Message: Debug>;
+
+    /// The processes.
+    fn hosts(&self) -> Vec<Host>;
+
+    /// A fresh instance, before recovery. Its node's slot says whether it is a replica or a coordinator.
+    fn start(&self, node: NodeId, setting: Setting, random: &mut Rng) -> Self::Protocol;
+
+    /// Takes the claims made since the last call.
+    fn claims(&self, instance: &mut Self::Protocol) -> Vec<Claim>;
+
+    /// How many transactions this instance has not ended: must reach 0 when everything is healed.
+    fn undecided(&self, instance: &Self::Protocol) -> usize;
+
+    /// What histories are checked for.
+    fn level(&self) -> Level;
+
+    /// The durabilities it supports.
+    fn durabilities(&self) -> &[Durability] {
+        &[Durability::Synced]
+    }
+}
+
+/// Deliberate mistakes of the world around the protocol, which the checks must catch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mutants {
+    /// Messages do not wait for the log (an ungated heartbeat, an ungated vote).
+    #[cfg(feature = "mutants")]
+    pub ungated: bool,
+    /// Recovery takes a torn group for an intact one.
+    pub torn_groups: bool,
+}

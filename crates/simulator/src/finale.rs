@@ -1,0 +1,134 @@
+//! A run from its beginning to its end: traffic under faults, healing, the demand for progress, reads at rest.
+
+use crate::deployment::{Deployment, Mutants};
+use crate::world::{Event, World};
+use checker::{Outcome, Report, Transaction, check};
+
+/// How long traffic lasts under faults, in microseconds of virtual time.
+const TRAFFIC: u64 = 8_000_000;
+/// How long traffic goes on after healing.
+const CALM: u64 = 1_000_000;
+/// Within what time everything undecided must end after that.
+const PATIENCE: u64 = 60_000_000;
+/// How often that is looked at, and a read of everything repeated.
+const ROUND: u64 = 500_000;
+
+/// What came of one run of a seed.
+#[derive(Debug)]
+pub struct Run {
+    /// The seed.
+    pub seed: u64,
+    /// A hash of everything that happened.
+    pub trace_hash: u64,
+    /// Everything that happened, if it was asked for.
+    pub trace: Vec<String>,
+    /// What clients did and saw.
+    pub history: Vec<Transaction>,
+    /// What the checks found.
+    pub report: Report,
+}
+
+/// Runs a seed and checks its history.
+pub fn simulate<D: Deployment>(deployment: D, seed: u64, mutants: Mutants, readable: bool) -> Run {
+    let mut world = World::new(deployment, seed, mutants, readable);
+    (0..world.processes.len()).for_each(|process| world.start(process));
+    for _ in 0..world.swarm.clients {
+        let client = world.add_client();
+        let delay = world.random.u64(0..200_000);
+        world.after(delay, Event::Client(client));
+    }
+    world.begin_faults();
+    world.run_until(TRAFFIC);
+    world.heal();
+    world.run_until(TRAFFIC + CALM);
+    world.traffic = false;
+    world.demand_progress();
+    world.read_at_rest();
+    world.into_run(seed)
+}
+
+impl<D: Deployment> World<D> {
+    fn undecided(&self) -> Vec<(usize, usize)> {
+        let lives = self
+            .processes
+            .iter()
+            .enumerate()
+            .filter_map(|(index, process)| Some((index, process.life.as_ref()?)));
+        lives
+            .map(|(index, life)| {
+                (
+                    index,
+                    life.replicas.iter().map(|replica| self.deployment.undecided(replica.protocol())).sum(),
+                )
+            })
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
+    fn demand_progress(&mut self) {
+        let end = self.now + PATIENCE;
+        while self.now < end {
+            if self.clients.iter().all(|client| client.open.is_none()) && self.undecided().is_empty() {
+                return;
+            }
+            self.run_until(self.now + ROUND);
+        }
+        for (process, count) in self.undecided() {
+            let message =
+                format!("process {process} has {count} undecided transactions a minute after healing");
+            self.recorder.no_progress(message);
+        }
+    }
+
+    /// Reads everything through every gateway until all answer, and answer alike.
+    fn read_at_rest(&mut self) {
+        self.run_until(self.now + 4 * ROUND);
+        let readers: Vec<usize> =
+            self.gateways().into_iter().map(|gateway| self.add_client_of(gateway)).collect();
+        let end = self.now + PATIENCE;
+        loop {
+            let places = self.read_everything(&readers);
+            let all = places.len() == readers.len();
+            let replies = |place: &usize| {
+                self.recorder.history[*place].steps.iter().map(|s| s.reply.clone()).collect::<Vec<_>>()
+            };
+            let alike = places.windows(2).all(|pair| replies(&pair[0]) == replies(&pair[1]));
+            if (all && alike) || self.now >= end {
+                places.iter().for_each(|place| self.recorder.history[*place].at_rest = true);
+                if !all {
+                    let message = "a minute after healing some gateway does not answer reads".into();
+                    self.recorder.no_progress(message);
+                }
+                return;
+            }
+            self.run_until(self.now + ROUND);
+        }
+    }
+
+    /// One read of everything by each reader; the places of those that were answered.
+    fn read_everything(&mut self, readers: &[usize]) -> Vec<usize> {
+        for reader in readers {
+            self.clients[*reader].last = None;
+            let plan = self.workload.read_all();
+            self.begin(*reader, plan, true);
+        }
+        let places: Vec<Option<usize>> =
+            readers.iter().map(|reader| self.clients[*reader].open.as_ref().map(|open| open.place)).collect();
+        let end = self.now + 12 * ROUND;
+        while self.now < end && readers.iter().any(|reader| self.clients[*reader].open.is_some()) {
+            self.run_until(self.now + ROUND / 10);
+        }
+        let answered = |(reader, place): (&usize, Option<usize>)| {
+            place.filter(|_| self.clients[*reader].last == Some(Outcome::Committed))
+        };
+        readers.iter().zip(places).filter_map(answered).collect()
+    }
+
+    fn into_run(self, seed: u64) -> Run {
+        let (trace_hash, trace) = self.trace.finish();
+        let mut report = check(&self.recorder.history, self.deployment.level());
+        report.violations.splice(0..0, self.recorder.violations);
+        report.ok = report.violations.is_empty();
+        Run { seed, trace_hash, trace, history: self.recorder.history, report }
+    }
+}

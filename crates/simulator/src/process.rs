@@ -1,0 +1,298 @@
+//! A simulated process: a disk that outlives it, and in each life a log and the protocol instances.
+
+use crate::deployment::{Deployment, Host, Mutants, Setting};
+use journal::{
+    CheckpointWriter, DirectoryId, FinishedCheckpoint, Log, LogOptions, Piece, RecoveryOptions, SyncTicket,
+};
+use journal::{LogError, SimulatedDisk};
+use protocol::{Durability, Durable, Gate, Input, Now, Protocol, Replica, Replies};
+use std::collections::BTreeMap;
+use types::{
+    Incarnation, Instant, PartitionId, Reader, ReplyBuf, ReplySink, RequestId, Rng, Slot, WallTime, Wire,
+};
+
+/// The wall time at virtual time 0, in microseconds since 1970.
+const EPOCH: u64 = 1_790_000_000_000_000;
+/// Small segments, so that a short run uses several.
+const SEGMENT_BYTES: u64 = 64 << 10;
+
+/// Where the replies of a step go.
+#[derive(Default)]
+pub(crate) struct Sink(pub BTreeMap<RequestId, ReplyBuf>);
+
+impl Replies for Sink {
+    fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
+        self.0.entry(id).or_default()
+    }
+}
+
+/// A process, dead or alive.
+pub(crate) struct Process<P: Protocol> {
+    pub host: Host,
+    pub disk: SimulatedDisk,
+    pub random: Rng,
+    /// How far its wall clock is from virtual time.
+    pub clock_offset: i64,
+    /// Until when it stands still.
+    pub paused_until: u64,
+    /// True when it is to lose power right after its next write, before a sync.
+    pub doomed: bool,
+    /// True when power was lost since the last start.
+    pub lost_power: bool,
+    pub life: Option<Life<P>>,
+}
+
+/// One life of a process.
+pub(crate) struct Life<P: Protocol> {
+    pub incarnation: Incarnation,
+    pub log: Log,
+    pub replicas: Vec<Replica<P>>,
+    /// Replies behind their gates.
+    pub replies: Vec<(Gate, RequestId, ReplyBuf)>,
+    pub write_scheduled: bool,
+    pub sync: Option<SyncTicket>,
+    pub checkpoint: Option<Checkpointing>,
+    pub finished_checkpoint: Option<FinishedCheckpoint>,
+    pub wake_at: Option<u64>,
+    started_at: u64,
+}
+
+/// A checkpoint being taken beside traffic.
+pub(crate) struct Checkpointing {
+    writer: CheckpointWriter,
+    replica: usize,
+    cursor: u64,
+}
+
+/// Why a life ends: its log failed.
+pub(crate) struct LogFailed(pub String);
+
+impl From<LogError> for LogFailed {
+    fn from(error: LogError) -> Self {
+        LogFailed(error.to_string())
+    }
+}
+
+impl<P: Protocol> Process<P> {
+    pub fn new(host: Host, random: Rng, clock_offset: i64) -> Self {
+        let (disk, life) = (SimulatedDisk::new(), None);
+        Process { host, disk, random, clock_offset, paused_until: 0, doomed: false, lost_power: false, life }
+    }
+
+    /// The times that a step at this virtual time uses.
+    pub fn now(&self, now: u64) -> Now {
+        let started_at = self.life.as_ref().map_or(now, |life| life.started_at);
+        let wall = (EPOCH + now).saturating_add_signed(self.clock_offset);
+        Now { wall: WallTime(wall), instant: Instant(now - started_at) }
+    }
+
+    /// The virtual time of an instant of this life.
+    pub fn virtual_time(&self, instant: Instant) -> u64 {
+        self.life.as_ref().map_or(u64::MAX, |life| life.started_at.saturating_add(instant.0))
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        let replica = |partition: &PartitionId| Slot::replica(crate::KEYSPACE, *partition);
+        let coordinator = self.host.gateway.then(|| Slot::coordinator(crate::KEYSPACE));
+        self.host.partitions.iter().map(replica).chain(coordinator).collect()
+    }
+
+    /// Begins a life: opens the log, and lets every instance recover from it.
+    ///
+    /// # Errors
+    /// The journal's words, if it refuses to start.
+    pub fn start<D: Deployment<Protocol = P>>(
+        &mut self,
+        now: u64,
+        deployment: &D,
+        setting: Setting,
+        mutants: Mutants,
+    ) -> Result<Sink, String> {
+        let options = LogOptions {
+            segment_bytes: SEGMENT_BYTES,
+            fresh_id: DirectoryId(self.random.u128(..)),
+            recovery: RecoveryOptions { accept_torn_groups: mutants.torn_groups },
+            ..LogOptions::default()
+        };
+        let mut found: BTreeMap<Slot, Recovered> = BTreeMap::new();
+        let visit = &mut |piece: Piece<'_>| {
+            let (Piece::Chunk(bytes) | Piece::Record { bytes, .. }) = piece;
+            let mut reader = Reader::new(bytes);
+            match Slot::decode(&mut reader) {
+                Ok(slot) => found.entry(slot).or_default().take(piece, reader.rest()),
+                // Only a torn group that a mutant accepted has such records.
+                Err(_) if mutants.torn_groups => {}
+                Err(error) => return Err(error.to_string()),
+            }
+            Ok(())
+        };
+        let (mut log, recovered) =
+            Log::open(self.disk.mount(), &options, visit).map_err(|error| error.to_string())?;
+        let incarnation = Incarnation(recovered.incarnation.0 + 1);
+        log.set_incarnation(incarnation).map_err(|error| error.to_string())?;
+        let complete = recovered.created
+            || match setting.durability {
+                Durability::Synced => true,
+                Durability::Written => !self.lost_power,
+                Durability::Volatile => false,
+            };
+        self.lost_power = false;
+        self.life = Some(Life {
+            incarnation,
+            log,
+            replicas: Vec::new(),
+            replies: Vec::new(),
+            write_scheduled: false,
+            sync: None,
+            checkpoint: None,
+            finished_checkpoint: None,
+            wake_at: None,
+            started_at: now,
+        });
+        let mut sink = Sink::default();
+        let time = self.now(now);
+        for slot in self.slots() {
+            let node = types::Address { process: self.host.process, slot }.at(incarnation);
+            let protocol = deployment.start(node, setting, &mut self.random);
+            let mut replica = Replica::new(node, protocol);
+            #[cfg(feature = "mutants")]
+            if mutants.ungated {
+                replica.skip_gate();
+            }
+            let pieces = found.remove(&slot).unwrap_or_default();
+            let mut batch: Vec<Input<'_, P>> = (pieces.chunks.iter().map(|bytes| Input::Snapshot(bytes)))
+                .chain(pieces.records.iter().map(|bytes| Input::Recover(bytes)))
+                .collect();
+            batch.push(Input::Recovered { complete });
+            replica.step(time, &mut batch, &mut self.random, &mut sink);
+            if let Some(life) = &mut self.life {
+                life.replicas.push(replica);
+            }
+        }
+        Ok(sink)
+    }
+
+    /// Ends the life. With the power goes what was not synced.
+    pub fn end(&mut self, power_cut: bool) {
+        self.life = None;
+        if power_cut {
+            self.disk.crash(&mut self.random);
+            self.lost_power = true;
+        }
+    }
+}
+
+/// What the log holds for one instance.
+#[derive(Default)]
+struct Recovered {
+    chunks: Vec<Vec<u8>>,
+    records: Vec<Vec<u8>>,
+}
+
+impl Recovered {
+    fn take(&mut self, piece: Piece<'_>, body: &[u8]) {
+        match piece {
+            Piece::Chunk(_) => self.chunks.push(body.to_vec()),
+            Piece::Record { .. } => self.records.push(body.to_vec()),
+        }
+    }
+}
+
+impl<P: Protocol> Life<P> {
+    /// How far the log is durable.
+    pub fn durable(&self) -> Durable {
+        Durable { written: self.log.written().0, synced: self.log.synced().0 }
+    }
+
+    /// Moves the records of a replica's steps into the open group; true if there were any.
+    pub fn append(&mut self, index: usize) -> Result<bool, LogFailed> {
+        let replica = &mut self.replicas[index];
+        let mut reader = Reader::new(replica.records());
+        if reader.is_empty() {
+            return Ok(false);
+        }
+        let slot = replica.node().slot;
+        while let Ok(length) = reader.take(4) {
+            let length = length.try_into().map_or(0, u32::from_le_bytes) as usize;
+            let Ok(record) = reader.take(length) else { break };
+            self.log.append_with(|out| {
+                slot.encode(out);
+                out.extend_from_slice(record);
+            })?;
+        }
+        replica.appended(self.log.open_group().0);
+        Ok(true)
+    }
+
+    /// Writes the open group to the kernel.
+    pub fn write_out(&mut self) -> Result<(), LogFailed> {
+        self.write_scheduled = false;
+        self.log.write_out()?;
+        self.tell_logged();
+        Ok(())
+    }
+
+    fn tell_logged(&mut self) {
+        let written = self.log.written().0;
+        self.replicas.iter_mut().for_each(|replica| replica.logged(written));
+    }
+
+    /// Begins a sync if there is something to sync and none is under way; true if one began.
+    pub fn begin_sync(&mut self) -> Result<bool, LogFailed> {
+        if self.sync.is_none() {
+            self.sync = self.log.begin_sync()?;
+            return Ok(self.sync.is_some());
+        }
+        Ok(false)
+    }
+
+    /// Ends the sync under way.
+    pub fn finish_sync(&mut self) -> Result<(), LogFailed> {
+        if let Some(ticket) = self.sync.take() {
+            self.log.finish_sync(ticket.sync())?;
+        }
+        if self.finished_checkpoint.as_ref().is_some_and(|finished| finished.reflects() <= self.log.synced())
+            && let Some(finished) = self.finished_checkpoint.take()
+        {
+            self.log.install(finished)?;
+        }
+        Ok(())
+    }
+
+    /// Begins a checkpoint, unless one is under way.
+    pub fn begin_checkpoint(&mut self) -> Result<(), LogFailed> {
+        if self.checkpoint.is_none() && self.finished_checkpoint.is_none() {
+            let writer = self.log.begin_checkpoint()?;
+            self.tell_logged();
+            self.checkpoint = Some(Checkpointing { writer, replica: 0, cursor: 0 });
+        }
+        Ok(())
+    }
+
+    /// Writes the next piece of the checkpoint; false when it is complete.
+    pub fn continue_checkpoint(&mut self) -> Result<bool, LogFailed> {
+        let failed = |error: journal::DiskError| LogFailed(error.to_string());
+        let Some(progress) = &mut self.checkpoint else { return Ok(false) };
+        if let Some(replica) = self.replicas.get_mut(progress.replica) {
+            let mut chunk = Vec::new();
+            replica.node().slot.encode(&mut chunk);
+            match replica.protocol_mut().checkpoint(progress.cursor, &mut chunk) {
+                Some(cursor) => progress.cursor = cursor,
+                None => (progress.replica, progress.cursor) = (progress.replica + 1, 0),
+            }
+            let newest = if self.log.open_bytes() > 0 { self.log.open_group() } else { self.log.written() };
+            progress.writer.reflect(newest);
+            progress.writer.chunk(&chunk).map_err(failed)?;
+            return Ok(true);
+        }
+        if let Some(progress) = self.checkpoint.take() {
+            self.finished_checkpoint = Some(progress.writer.finish().map_err(failed)?);
+        }
+        Ok(false)
+    }
+
+    /// The earliest deadline of any instance.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.replicas.iter().filter_map(Replica::deadline).min()
+    }
+}

@@ -1,0 +1,134 @@
+//! Puts the history together: what clients did and saw, and what instances claim.
+
+use crate::workload::Plan;
+use checker::{Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Violation, describe};
+use datatypes::Operation;
+use std::collections::BTreeMap;
+use types::{Reader, SessionId};
+
+/// The history so far.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    pub history: Vec<Transaction>,
+    pub violations: Vec<Violation>,
+    /// The newest transaction of each session, by its place in the history.
+    newest: BTreeMap<u64, usize>,
+    /// Where each claim that took a place went.
+    claimed: BTreeMap<[u64; 3], usize>,
+}
+
+impl Recorder {
+    /// A client begins a transaction; returns its place in the history. Its outcome is unknown so far.
+    pub fn begin(&mut self, session: SessionId, plan: &Plan, now: u64) -> usize {
+        let step = |step: &crate::workload::PlannedStep| Step {
+            key: Key(step.key.clone()),
+            text: Operation::decode(&mut Reader::new(&step.operation))
+                .map_or_else(|e| e.to_string(), |o| describe(&o)),
+            operation: Bytes(step.operation.clone()),
+            blind: step.blind,
+            reply: None,
+        };
+        let place = self.push(session.0, now, plan.steps.iter().map(step).collect());
+        self.newest.insert(session.0, place);
+        place
+    }
+
+    fn push(&mut self, session: u64, invoked: u64, steps: Vec<Step>) -> usize {
+        let place = self.history.len();
+        self.history.push(Transaction {
+            number: place as u64,
+            session,
+            invoked,
+            responded: None,
+            outcome: Outcome::Unknown,
+            steps,
+            claim: None,
+            at_rest: false,
+        });
+        place
+    }
+
+    /// The client saw these replies, from the given step on.
+    pub fn replies(&mut self, place: usize, first: usize, replies: Vec<String>) {
+        for (step, reply) in self.history[place].steps[first..].iter_mut().zip(replies) {
+            step.reply = Some(reply);
+        }
+    }
+
+    /// The client learned the outcome, or gives up waiting for it.
+    pub fn end(&mut self, place: usize, outcome: Outcome, now: u64) {
+        let transaction = &mut self.history[place];
+        transaction.outcome = outcome;
+        transaction.responded = (outcome != Outcome::Unknown).then_some(now);
+    }
+
+    /// An instance claims something. Claims of one transaction may come from several instances, each with its part
+    /// of the effects; what they say about its place must agree.
+    pub fn claim(&mut self, claim: protocol::Claim, now: u64) {
+        let session = claim.session.0;
+        let claim = converted(claim);
+        if claim.commit.is_none() {
+            let place = self.newest.get(&session).copied();
+            if let Some(transaction) = place.map(|place| &mut self.history[place])
+                && transaction.claim.is_none()
+            {
+                transaction.claim = Some(claim);
+            }
+            return;
+        }
+        if let Some(place) = self.claimed.get(&claim.transaction) {
+            return self.merge(*place, claim);
+        }
+        let newest = self.newest.get(&session).copied();
+        let free = |place: &usize| self.history[*place].place().is_none();
+        let place = newest.filter(free).unwrap_or_else(|| self.push(session, now, Vec::new()));
+        self.claimed.insert(claim.transaction, place);
+        self.history[place].claim = Some(claim);
+    }
+
+    fn merge(&mut self, place: usize, claim: Claim) {
+        let Some(known) = &mut self.history[place].claim else { return };
+        if known.commit != claim.commit {
+            let message = format!(
+                "transaction {place} is claimed to have committed at {:?} and at {:?}",
+                known.commit, claim.commit
+            );
+            self.violations.push(Violation {
+                check: Check::Claims,
+                message,
+                transactions: vec![place as u64],
+            });
+            return;
+        }
+        let news: Vec<_> = (claim.effects.into_iter())
+            .filter(|(key, _)| known.effects.iter().all(|(other, _)| other != key))
+            .collect();
+        known.effects.extend(news);
+        known.snapshot = known.snapshot.or(claim.snapshot);
+    }
+
+    /// Something did not happen in time.
+    pub fn no_progress(&mut self, message: String) {
+        self.violations.push(Violation { check: Check::Progress, message, transactions: Vec::new() });
+    }
+}
+
+fn converted(claim: protocol::Claim) -> Claim {
+    let id = claim.transaction;
+    Claim {
+        transaction: [u64::from(id.process.0), u64::from(id.incarnation.0), id.number],
+        commit: claim.commit.map(|commit| Commit {
+            at: commit.at.0,
+            depends_on: commit.depends_on.0,
+            region: commit.region.0,
+        }),
+        snapshot: claim.snapshot.map(|snapshot| Snapshot {
+            region: snapshot.region.0,
+            local: snapshot.local.0,
+            remote: snapshot.remote.0,
+        }),
+        effects: (claim.effects.into_iter())
+            .map(|(key, effect)| (Key(key.into_vec()), Bytes(effect.into_vec())))
+            .collect(),
+    }
+}

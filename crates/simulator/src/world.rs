@@ -1,0 +1,434 @@
+//! The world: virtual time, processes, network, clients, and the events between them.
+//!
+//! Everything that happens is an event at a virtual time in microseconds; events at one time happen in the order in
+//! which they were scheduled. All randomness comes from the seed, so a seed is a run.
+
+use crate::client::Client;
+use crate::deployment::{Deployment, Mutants, Setting};
+use crate::faults::{Swarm, exponential};
+use crate::network::Network;
+use crate::process::{LogFailed, Process, Sink};
+use crate::recorder::Recorder;
+use crate::trace::{Trace, kind};
+use crate::workload::Workload;
+use protocol::{Durability, Now, Packet, Protocol, Replica};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::rc::Rc;
+use types::{Address, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId, Rng, Wire};
+
+/// How long a keyspace that is synced now and then waits between syncs, in microseconds.
+const LAZY_SYNC: u64 = 1_000_000;
+
+/// Something that happens at a time.
+pub(crate) enum Event {
+    /// A packet arrives.
+    Deliver { from: NodeId, to: Address, bytes: Rc<[u8]> },
+    /// A deadline has come.
+    Wake { process: usize, incarnation: Incarnation },
+    /// The open group is handed to the kernel.
+    WriteOut { process: usize, incarnation: Incarnation },
+    /// A sync ends.
+    Synced { process: usize, incarnation: Incarnation },
+    /// A lazy sync begins.
+    BeginSync { process: usize, incarnation: Incarnation },
+    /// A checkpoint begins, or goes on.
+    Checkpoint { process: usize, incarnation: Incarnation, begin: bool },
+    /// A dead process starts.
+    Restart { process: usize },
+    /// The next fault of the nemesis.
+    Fault,
+    /// Cut links are joined again.
+    Join { links: Vec<(types::ProcessId, types::ProcessId)> },
+    /// A client begins its next transaction.
+    Client(usize),
+    /// A client has its reply.
+    Reply { client: usize, request: RequestId, reply: ReplyBuf },
+    /// A client waits no longer.
+    Timeout { client: usize, request: RequestId },
+}
+
+/// See the module.
+pub(crate) struct World<D: Deployment> {
+    pub deployment: D,
+    pub setting: Setting,
+    pub swarm: Swarm,
+    pub mutants: Mutants,
+    pub now: u64,
+    scheduled: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    pub processes: Vec<Process<D::Protocol>>,
+    pub network: Network,
+    pub random: Rng,
+    pub trace: Trace,
+    pub workload: Workload,
+    pub recorder: Recorder,
+    pub clients: Vec<Client>,
+    /// Which client waits for which request.
+    pub waiting: BTreeMap<RequestId, usize>,
+    pub next_request: u64,
+    pub next_session: u64,
+    /// False once everything is healed.
+    pub faults: bool,
+    /// False once clients begin nothing new.
+    pub traffic: bool,
+}
+
+impl<D: Deployment> World<D> {
+    pub fn new(deployment: D, seed: u64, mutants: Mutants, readable: bool) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let swarm = Swarm::draw(&mut random, deployment.durabilities());
+        let setting = Setting { durability: swarm.durability, hash_seed: HashSeed(random.u64(..)) };
+        let skew = swarm.clock_skew as i64;
+        let processes = (deployment.hosts().into_iter())
+            .map(|host| Process::new(host, random.fork(), random.i64(-skew..=skew)))
+            .collect();
+        let mut trace = Trace::new(readable);
+        trace.note(0, kind::START, &seed.to_le_bytes(), || format!("seed {seed}: {swarm:?}"));
+        World {
+            workload: Workload::new(swarm.keys_per_kind, setting.hash_seed),
+            deployment,
+            setting,
+            swarm,
+            mutants,
+            now: 0,
+            scheduled: 0,
+            queue: BTreeMap::new(),
+            processes,
+            network: Network::new(),
+            random,
+            trace,
+            recorder: Recorder::default(),
+            clients: Vec::new(),
+            waiting: BTreeMap::new(),
+            next_request: 1,
+            next_session: 1,
+            faults: true,
+            traffic: true,
+        }
+    }
+
+    /// Schedules an event after so many microseconds.
+    pub fn after(&mut self, delay: u64, event: Event) {
+        self.scheduled += 1;
+        self.queue.insert((self.now + delay, self.scheduled), event);
+    }
+
+    /// Lets events happen until the given virtual time.
+    pub fn run_until(&mut self, end: u64) {
+        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= end) {
+            let ((at, _), event) = entry.remove_entry();
+            self.now = at;
+            self.handle(event);
+        }
+        self.now = end;
+    }
+
+    fn handle(&mut self, event: Event) {
+        if let Some(until) = self.paused(&event) {
+            return self.after(until - self.now, event);
+        }
+        match event {
+            Event::Deliver { from, to, bytes } => self.on_deliver(from, to, &bytes),
+            Event::Wake { process, incarnation } => self.on_wake(process, incarnation),
+            Event::WriteOut { process, incarnation } => self.on_write_out(process, incarnation),
+            Event::Synced { process, incarnation } => self.on_synced(process, incarnation),
+            Event::BeginSync { process, incarnation } => {
+                if self.lives(process, incarnation) {
+                    self.begin_sync(process);
+                }
+            }
+            Event::Checkpoint { process, incarnation, begin } => {
+                self.on_checkpoint(process, incarnation, begin)
+            }
+            Event::Restart { process } => self.start(process),
+            Event::Fault => self.on_fault(),
+            Event::Join { links } => links.into_iter().for_each(|(from, to)| self.network.join(from, to)),
+            Event::Client(client) => self.on_client(client),
+            Event::Reply { client, request, reply } => self.on_reply(client, request, &reply),
+            Event::Timeout { client, request } => self.on_timeout(client, request),
+        }
+    }
+
+    /// Until when the process that an event happens to stands still, if it does.
+    fn paused(&self, event: &Event) -> Option<u64> {
+        let process = match event {
+            Event::Deliver { to, .. } => usize::from(to.process.0),
+            Event::Wake { process, .. }
+            | Event::WriteOut { process, .. }
+            | Event::Synced { process, .. }
+            | Event::BeginSync { process, .. }
+            | Event::Checkpoint { process, .. } => *process,
+            _ => return None,
+        };
+        let until = self.processes.get(process)?.paused_until;
+        (until > self.now).then_some(until)
+    }
+
+    fn lives(&self, process: usize, incarnation: Incarnation) -> bool {
+        self.processes[process].life.as_ref().is_some_and(|life| life.incarnation == incarnation)
+    }
+
+    /// Starts a dead process.
+    pub fn start(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        if process.life.is_some() {
+            return;
+        }
+        let started = process.start(self.now, &self.deployment, self.setting, self.mutants);
+        let sink = match started {
+            Ok(sink) => sink,
+            Err(reason) => {
+                self.trace
+                    .note(self.now, kind::START, &[], || format!("p{index} refuses to start: {reason}"));
+                return self.recorder.no_progress(format!("process {index} refuses to start: {reason}"));
+            }
+        };
+        let incarnation = process.life.as_ref().map_or(Incarnation(0), |life| life.incarnation);
+        self.trace.note(self.now, kind::START, &incarnation.0.to_le_bytes(), || {
+            format!("p{index} starts, incarnation {incarnation}")
+        });
+        let replicas = process.life.as_ref().map_or(0, |life| life.replicas.len());
+        for replica in 0..replicas {
+            self.settle(index, replica, Sink::default());
+        }
+        debug_assert!(sink.0.is_empty(), "nobody asked anything yet");
+        if self.swarm.checkpoint_interval > 0 {
+            let delay = exponential(&mut self.random, self.swarm.checkpoint_interval);
+            self.after(delay, Event::Checkpoint { process: index, incarnation, begin: true });
+        }
+        if self.setting.durability != Durability::Synced {
+            self.after(LAZY_SYNC, Event::BeginSync { process: index, incarnation });
+        }
+    }
+
+    /// Lets a replica work, and sees to everything that follows from it.
+    pub fn step(
+        &mut self,
+        process: usize,
+        replica: usize,
+        work: impl FnOnce(&mut Replica<D::Protocol>, Now, &mut Rng, &mut Sink),
+    ) {
+        let now = self.processes[process].now(self.now);
+        let Process { life: Some(life), random, .. } = &mut self.processes[process] else { return };
+        let Some(instance) = life.replicas.get_mut(replica) else { return };
+        let mut sink = Sink::default();
+        work(instance, now, random, &mut sink);
+        self.settle(process, replica, sink);
+    }
+
+    /// After a step: claims, records, replies and packets go where they belong.
+    fn settle(&mut self, process: usize, replica: usize, sink: Sink) {
+        let Some(life) = &mut self.processes[process].life else { return };
+        for claim in self.deployment.claims(life.replicas[replica].protocol_mut()) {
+            self.recorder.claim(claim, self.now);
+        }
+        let incarnation = life.incarnation;
+        match life.append(replica) {
+            Err(failed) => return self.log_failed(process, failed),
+            Ok(appended) if appended && !life.write_scheduled => {
+                life.write_scheduled = true;
+                let delay = self.random.u64(0..=self.swarm.group_delay);
+                self.after(delay, Event::WriteOut { process, incarnation });
+            }
+            Ok(_) => {}
+        }
+        if let Some(life) = &mut self.processes[process].life {
+            let gate = life.replicas[replica].gate();
+            life.replies.extend(sink.0.into_iter().map(|(request, reply)| (gate, request, reply)));
+        }
+        self.release(process);
+    }
+
+    /// Lets leave what the log's progress allows, and sets the alarm for the next deadline.
+    fn release(&mut self, index: usize) {
+        let now = self.processes[index].now(self.now);
+        let Some(life) = &mut self.processes[index].life else { return };
+        let durable = life.durable();
+        let mut packets = Vec::new();
+        for replica in &mut life.replicas {
+            replica.release(now.instant, durable);
+            let from = replica.node();
+            packets.extend(replica.packets().map(|(to, packet)| (from, to, packet)));
+        }
+        let (open, held) =
+            std::mem::take(&mut life.replies).into_iter().partition(|(gate, ..)| gate.is_open(durable));
+        life.replies = held;
+        let open: Vec<(_, RequestId, ReplyBuf)> = open;
+        for (from, to, packet) in packets {
+            self.send(from, to, &packet);
+        }
+        for (_, request, reply) in open {
+            if let Some(client) = self.waiting.get(&request).copied() {
+                self.after(1, Event::Reply { client, request, reply });
+            }
+        }
+        self.set_alarm(index);
+    }
+
+    fn set_alarm(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let Some(deadline) = process.life.as_ref().and_then(|life| life.deadline()) else { return };
+        let at = process.virtual_time(deadline).max(self.now + 1);
+        let Some(life) = &mut process.life else { return };
+        if life.wake_at.is_none_or(|wake_at| wake_at > at) {
+            life.wake_at = Some(at);
+            let incarnation = life.incarnation;
+            self.after(at - self.now, Event::Wake { process: index, incarnation });
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: Address, packet: &Packet<D::Protocol>) {
+        let Some(receiver) = self.processes.get(usize::from(to.process.0)) else { return };
+        let sender = &self.processes[usize::from(from.process.0)].host;
+        let ends = ((sender.process, sender.region), (receiver.host.process, receiver.host.region));
+        let mut bytes = Vec::new();
+        packet.encode(&mut bytes);
+        let bytes: Rc<[u8]> = bytes.into();
+        for delay in self.network.fate(ends.0, ends.1, &self.swarm, &mut self.random) {
+            self.after(delay, Event::Deliver { from, to, bytes: Rc::clone(&bytes) });
+        }
+    }
+
+    fn on_deliver(&mut self, from: NodeId, to: Address, bytes: &[u8]) {
+        let index = usize::from(to.process.0);
+        let Some(life) = &self.processes[index].life else { return };
+        let Some(replica) = life.replicas.iter().position(|replica| replica.node().address() == to) else {
+            return;
+        };
+        let packet = match Packet::<D::Protocol>::decode(&mut Reader::new(bytes)) {
+            Ok(packet) => packet,
+            Err(error) => return self.recorder.no_progress(format!("{from} sent {to} a {error}")),
+        };
+        self.trace.note(self.now, kind::DELIVER, bytes, || format!("{from} -> {to}: {}", described(&packet)));
+        let mut outcome = Ok(());
+        self.step(index, replica, |replica, now, random, sink| {
+            outcome = replica.receive(now, from, packet, random, sink);
+        });
+        if let Err(error) = outcome {
+            self.recorder.no_progress(format!("{from} streamed {to} a {error}"));
+        }
+    }
+
+    fn on_wake(&mut self, index: usize, incarnation: Incarnation) {
+        if !self.lives(index, incarnation) {
+            return;
+        }
+        let instant = self.processes[index].now(self.now).instant;
+        let Some(life) = &mut self.processes[index].life else { return };
+        if life.wake_at.is_some_and(|at| at > self.now) {
+            return;
+        }
+        life.wake_at = None;
+        let due = |replica: &Replica<D::Protocol>| replica.deadline().is_some_and(|at| at <= instant);
+        let due: Vec<usize> = (0..life.replicas.len()).filter(|index| due(&life.replicas[*index])).collect();
+        for replica in due {
+            self.trace.note(self.now, kind::TIMER, &[index as u8, replica as u8], || {
+                format!("p{index} timers of instance {replica}")
+            });
+            self.step(index, replica, |replica, now, random, sink| replica.fire(now, random, sink));
+        }
+        self.set_alarm(index);
+    }
+
+    fn on_write_out(&mut self, index: usize, incarnation: Incarnation) {
+        if !self.lives(index, incarnation) {
+            return;
+        }
+        let Some(life) = &mut self.processes[index].life else { return };
+        if let Err(failed) = life.write_out() {
+            return self.log_failed(index, failed);
+        }
+        let written = life.log.written().0;
+        self.trace.note(self.now, kind::WRITE, &written.to_le_bytes(), || {
+            format!("p{index} wrote group {written}")
+        });
+        if self.setting.durability == Durability::Synced {
+            self.begin_sync(index);
+        }
+        self.release(index);
+        self.strike_if_doomed(index);
+    }
+
+    fn begin_sync(&mut self, index: usize) {
+        let Some(life) = &mut self.processes[index].life else { return };
+        let incarnation = life.incarnation;
+        match life.begin_sync() {
+            Err(failed) => self.log_failed(index, failed),
+            Ok(true) => {
+                let delay = exponential(&mut self.random, self.swarm.sync);
+                self.after(delay, Event::Synced { process: index, incarnation });
+            }
+            Ok(false) if self.setting.durability != Durability::Synced => {
+                self.after(LAZY_SYNC, Event::BeginSync { process: index, incarnation });
+            }
+            Ok(false) => {}
+        }
+    }
+
+    fn on_synced(&mut self, index: usize, incarnation: Incarnation) {
+        if !self.lives(index, incarnation) {
+            return;
+        }
+        let Some(life) = &mut self.processes[index].life else { return };
+        if let Err(failed) = life.finish_sync() {
+            return self.log_failed(index, failed);
+        }
+        let synced = life.log.synced().0;
+        self.trace
+            .note(self.now, kind::SYNC, &synced.to_le_bytes(), || format!("p{index} synced group {synced}"));
+        match self.setting.durability {
+            Durability::Synced => self.begin_sync(index),
+            _ => self.after(LAZY_SYNC, Event::BeginSync { process: index, incarnation }),
+        }
+        self.release(index);
+    }
+
+    fn on_checkpoint(&mut self, index: usize, incarnation: Incarnation, begin: bool) {
+        if !self.lives(index, incarnation) {
+            return;
+        }
+        let Some(life) = &mut self.processes[index].life else { return };
+        let progress = match begin {
+            true => life.begin_checkpoint().map(|()| true),
+            false => life.continue_checkpoint(),
+        };
+        match progress {
+            Err(failed) => return self.log_failed(index, failed),
+            Ok(true) => {
+                let delay = self.random.u64(0..2_000);
+                self.after(delay, Event::Checkpoint { process: index, incarnation, begin: false });
+            }
+            Ok(false) => {
+                self.trace
+                    .note(self.now, kind::CHECKPOINT, &[], || format!("p{index} finished a checkpoint"));
+                let delay = exponential(&mut self.random, self.swarm.checkpoint_interval);
+                self.after(delay, Event::Checkpoint { process: index, incarnation, begin: true });
+            }
+        }
+        // A checkpoint begins with the open group written out.
+        self.begin_sync(index);
+        self.release(index);
+    }
+
+    /// A process whose log failed ends, and starts again.
+    fn log_failed(&mut self, index: usize, failed: LogFailed) {
+        self.trace.note(self.now, kind::FAULT, &[index as u8], || format!("p{index} ends: {}", failed.0));
+        self.end(index, true);
+        self.after(100_000, Event::Restart { process: index });
+    }
+}
+
+/// A packet for readers.
+fn described<P: Protocol<Message: Debug>>(packet: &Packet<P>) -> String {
+    match packet {
+        Packet::Datagram(message) => format!("{message:?}"),
+        Packet::Frame(protocol::Frame::Data { number, message, .. }) => {
+            match P::Message::decode(&mut Reader::new(message)) {
+                Ok(message) => format!("#{number} {message:?}"),
+                Err(error) => format!("#{number} {error}"),
+            }
+        }
+        Packet::Frame(frame) => format!("{frame:?}"),
+    }
+}
