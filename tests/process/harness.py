@@ -1,0 +1,185 @@
+"""Starts, kills and restarts servers: ours, and Redis as its peer."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from resp import Raw
+
+# How long a server may take to say that it is ready, in seconds. Generous: a loaded machine is no failure.
+READY_TIMEOUT = 60.0
+# A process that ended in order, by a signal that asked for it, or by SIGKILL.
+EXPECTED_ENDS = (0, -signal.SIGTERM, -signal.SIGKILL)
+
+
+def binary() -> str:
+    path = os.environ.get("ANABRANCH_BIN")
+    assert path, "ANABRANCH_BIN names no binary; run the process tests with: cargo xtask test process"
+    return path
+
+
+class Server:
+    """A server process. Its address changes with every start, its data directory does not."""
+
+    name = "?"
+
+    def __init__(self):
+        self.process = None
+        self.port = 0
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{self.name}-"))
+        self.log = self.folder / "stderr"
+
+    def start(self):
+        raise NotImplementedError
+
+    def client(self, **options) -> redis.Redis:
+        """A client that never repeats a command by itself, so that tests count what was acknowledged."""
+        options.setdefault("retry", Retry(NoBackoff(), 0))
+        options.setdefault("socket_timeout", 20)
+        return redis.Redis(host="127.0.0.1", port=self.port, **options)
+
+    def raw(self, timeout: float = 20.0) -> Raw:
+        return Raw(self.port, timeout)
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye, no flush."""
+        self.process.kill()
+        self.process.wait()
+        self._check_log()
+
+    def terminate(self) -> int:
+        """SIGTERM: an end in order; returns the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=READY_TIMEOUT)
+        self._check_log()
+        return status
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def memory_bytes(self) -> int:
+        """What the kernel counts as resident."""
+        statm = Path(f"/proc/{self.process.pid}/statm").read_text()
+        return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def stderr(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def close(self) -> None:
+        """Ends the process and removes its data. Fails if the process had ended by itself."""
+        status = self.process.poll() if self.process else 0
+        if self.process and status is None:
+            self.process.kill()
+            self.process.wait()
+        errors = self.stderr()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        assert status is None or status in EXPECTED_ENDS, f"{self.name} ended with {status}:\n{errors}"
+        assert "panicked" not in errors, errors
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _check_log(self) -> None:
+        assert "panicked" not in self.stderr(), self.stderr()
+
+    def _spawn(self, command: list[str], **options) -> None:
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True, **options
+            )
+
+
+class Anabranch(Server):
+    """Our server. `durability=None` keeps everything in memory; further arguments go to `serve` as they are."""
+
+    name = "anabranch"
+
+    def __init__(self, durability: str | None = None, *arguments: str, data: Path | None = None, wrapper=()):
+        super().__init__()
+        self.data = data or self.folder / "data"
+        self.durability = durability
+        self.arguments = arguments
+        self.wrapper = list(wrapper)
+
+    def start(self):
+        where = ["--memory"]
+        if self.durability:
+            where = ["--data", str(self.data), "--durability", self.durability]
+        serve = [binary(), "serve", "--listen", "127.0.0.1:0", *where, *self.arguments, "--json"]
+        self._spawn(self.wrapper + serve)
+        ready = self._ready_line()
+        self.port = int(ready["address"].rsplit(":", 1)[1])
+        return self
+
+    def _ready_line(self) -> dict:
+        lines = []
+        reader = threading.Thread(target=lambda: lines.append(self.process.stdout.readline()), daemon=True)
+        reader.start()
+        reader.join(READY_TIMEOUT)
+        assert lines and lines[0], f"the server did not become ready:\n{self.stderr()}"
+        ready = json.loads(lines[0])
+        assert ready["ready"] is True, ready
+        # Whatever else it prints must not fill the pipe.
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        return ready
+
+
+class Redis(Server):
+    """The peer: Redis with an append-only file, synced at every write."""
+
+    name = "redis-server"
+
+    def start(self):
+        for _ in range(10):
+            self.port = free_port()
+            data = self.folder / "data"
+            data.mkdir(exist_ok=True)
+            self._spawn(
+                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(data), "--save", ""]
+                + ["--appendonly", "yes", "--appendfsync", "always", "--logfile", str(self.folder / "log")]
+            )
+            if self._answers():
+                return self
+        raise AssertionError(f"redis-server did not start:\n{(self.folder / 'log').read_text()}")
+
+    def _answers(self) -> bool:
+        deadline = time.monotonic() + READY_TIMEOUT
+        while self.is_running() and time.monotonic() < deadline:
+            try:
+                with self.raw() as connection:
+                    if connection.call("PING").raw == b"+PONG\r\n":
+                        return True
+            except OSError:
+                pass
+            time.sleep(0.02)
+        return False
+
+
+def free_port() -> int:
+    """A port that was free a moment ago; whoever uses it tries again if it was taken meanwhile."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until(condition, timeout: float = 20.0, every: float = 0.02):
+    """Waits for `condition()` to be true and returns what it returned; fails after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout} s: {condition}"
+        time.sleep(every)
+    return result
