@@ -100,10 +100,8 @@ fn into_list(keyspaces: Keyspaces) -> Vec<Arc<Keyspace>> {
 
 /// Routes a recovered piece by keyspace and key, however many partitions there are now.
 fn visit(keyspaces: &mut Keyspaces, seed: HashSeed, piece: Piece<'_>) -> Result<(), String> {
-    let (bytes) = match piece {
-        Piece::Chunk(bytes) => (bytes, true),
-        Piece::Record { bytes, .. } => (bytes, false),
-    };
+    // A checkpoint's chunk has the form of a record: states of keys instead of effects.
+    let (Piece::Chunk(bytes) | Piece::Record { bytes, .. }) = piece;
     let [SOLO_RECORDS, low, high, records @ ..] = bytes else {
         return Err("a record of an unknown kind; was the data written by a newer program?".to_owned());
     };

@@ -3,6 +3,7 @@
 
 use crate::journal::Journal;
 use crate::process::Process;
+use protocol::Protocol;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
