@@ -1,8 +1,9 @@
 //! The command table as clients and readers see it: `COMMAND`, and a page of the documentation.
 
+use crate::control::Control;
 use crate::table::{Command, FAMILIES, flag};
 use std::fmt::Write;
-use types::ReplySink;
+use types::{Error, ReplySink};
 
 /// Redis's names of the flags.
 const FLAG_NAMES: [(u16, &str); 10] = [
@@ -124,6 +125,23 @@ pub(crate) fn write_docs(command: &Command, sink: &mut dyn ReplySink) {
         sink.map(command.subcommands.len());
         command.subcommands.iter().for_each(|sub| write_docs(sub, sink));
     }
+}
+
+/// `HELP` of a container: its subcommands.
+///
+/// # Errors
+/// None.
+pub(crate) fn help(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let container = control.call.arguments.name();
+    let subcommands = crate::table::command(container).map_or(&[][..], |command| command.subcommands);
+    sink.array(1 + 2 * subcommands.len());
+    let title = String::from_utf8_lossy(container).to_ascii_uppercase();
+    sink.simple(&format!("{title} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for command in subcommands {
+        sink.simple(&command.short_name().to_ascii_uppercase());
+        sink.simple(&format!("    {}.", command.summary));
+    }
+    Ok(())
 }
 
 /// The page `docs/commands.md`: every command with what it does.

@@ -2,6 +2,7 @@
 
 use crate::client::ClientFilter;
 use crate::control::Control;
+use crate::describe;
 use crate::flow::Flow;
 use crate::host::Host;
 use crate::plan::Call;
@@ -38,6 +39,7 @@ static CLIENT: &[Command] = &[
     Command::new("client|info", 2, ANYTIME, "6.2.0", "Describes the client", Local(client_info)),
     Command::new("client|list", -2, ANYTIME | ADMIN, "2.4.0", "Describes all clients, or some", Local(client_list)),
     Command::new("client|kill", -3, ANYTIME | ADMIN, "2.4.0", "Closes clients", Local(client_kill)),
+    Command::new("client|help", 2, LOADING | STALE, "5.0.0", "Lists the subcommands", Local(describe::help)),
 ];
 
 fn hello(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
@@ -209,7 +211,7 @@ fn client_info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<()
 /// Whether a type of client exists, and whether it is not `normal`, the only one there is here.
 fn is_other_type(name: &[u8]) -> Result<bool, Error> {
     let is = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
-    match ["normal", "pubsub", "master", "replica", "slave"].iter().position(|known| is(&known)) {
+    match ["normal", "pubsub", "master", "replica", "slave"].iter().position(is) {
         Some(position) => Ok(position != 0),
         None => Err(Error::err(format!("Unknown client type '{}'", lossy(name)))),
     }

@@ -1,10 +1,11 @@
 //! Commands about keyspaces: named sets of keys, each with a model and its options.
 
 use crate::control::Control;
+use crate::describe;
 use crate::flow::Flow;
 use crate::host::{Administration, DurabilityClass, Host, KeyspaceOptions, Model};
 use crate::plan::Call;
-use crate::table::flag::{ADMIN, FAST, NO_MULTI, NOSCRIPT};
+use crate::table::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
 use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local, lossy};
 use types::{Error, KeyspaceId, ReplySink};
 
@@ -27,6 +28,7 @@ static KEYSPACE: &[Command] = &[
     Command::new("keyspace|list", 2, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keyspaces", Steer(Flow::Administer)),
     Command::new("keyspace|info", 3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Describes a keyspace: KEYSPACE INFO name", Steer(Flow::Administer)),
     Command::new("keyspace|use", 3, NOSCRIPT | FAST, "anabranch 0.1.0", "Chooses the keyspace for the connection: KEYSPACE USE name", Local(use_keyspace)),
+    Command::new("keyspace|help", 2, LOADING | STALE, "anabranch 0.1.0", "Lists the subcommands", Local(describe::help)),
 ];
 
 fn use_keyspace(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {

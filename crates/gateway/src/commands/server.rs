@@ -24,6 +24,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 #[rustfmt::skip]
 static CONFIG: &[Command] = &[
     Command::new("config|get", -3, ADMIN | NOSCRIPT | LOADING | STALE, "2.0.0", "Tells the parameters that match patterns", Local(config_get)),
+    Command::new("config|help", 2, LOADING | STALE, "5.0.0", "Lists the subcommands", Local(describe::help)),
 ];
 
 #[rustfmt::skip]
@@ -33,6 +34,7 @@ static COMMAND: &[Command] = &[
     Command::new("command|info", -2, LOADING | STALE, "2.8.13", "Describes commands", Local(command_info)),
     Command::new("command|list", -2, LOADING | STALE, "7.0.0", "Lists the names of commands", Local(command_list)),
     Command::new("command|getkeys", -4, LOADING | STALE, "2.8.13", "Tells which arguments of a command are keys", Local(command_get_keys)),
+    Command::new("command|help", 2, LOADING | STALE, "5.0.0", "Lists the subcommands", Local(describe::help)),
 ];
 
 fn info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
@@ -100,7 +102,7 @@ fn command_info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(
     for name in control.arguments().iter().skip(2) {
         match named(name) {
             Some(command) => describe::write_info(command, sink),
-            None => sink.null_array(),
+            None => sink.null(),
         }
     }
     Ok(())
@@ -132,8 +134,8 @@ fn command_list(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(
         None => true,
         Some(pattern) if by_pattern => glob::matches(pattern, command.name.as_bytes(), true),
         Some(category) if by_category => {
-            let is = |name: &&str| name[1..].as_bytes().eq_ignore_ascii_case(category);
-            describe::categories(command).iter().any(|name| is(&name))
+            let is = |name: &&str| name.as_bytes()[1..].eq_ignore_ascii_case(category);
+            describe::categories(command).iter().any(is)
         }
         Some(_) => false,
     };

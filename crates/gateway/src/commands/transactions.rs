@@ -1,9 +1,10 @@
 //! Transactions, and the prefix that makes writes commute.
 
+use crate::describe;
 use crate::flow::Flow;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, LOADING, NOSCRIPT, STALE, WRITE};
-use crate::table::{self, Command, Handler, Handler::Flow as Steer};
+use crate::table::{self, Command, Handler, Handler::Flow as Steer, Handler::Local};
 use types::Error;
 
 const ANYTIME: u16 = NOSCRIPT | LOADING | STALE;
@@ -25,6 +26,7 @@ static TXN: &[Command] = &[
     Command::new("txn|begin", -2, ANYTIME, "anabranch 0.1.0", "Opens a transaction: TXN BEGIN [READONLY]", Steer(Flow::Begin)),
     Command::new("txn|commit", 2, ANYTIME, "anabranch 0.1.0", "Commits the open transaction, or replies CONFLICT", Steer(Flow::Commit)),
     Command::new("txn|abort", 2, ANYTIME, "anabranch 0.1.0", "Gives the open transaction up", Steer(Flow::Abort)),
+    Command::new("txn|help", 2, LOADING | STALE, "anabranch 0.1.0", "Lists the subcommands", Local(describe::help)),
 ];
 
 fn blind<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {

@@ -1,0 +1,7 @@
+//! The gateway from outside: bytes in, bytes out, over keyspaces of reference.
+
+mod documentation;
+mod pipelines;
+mod scripts;
+mod support;
+mod transactions;

@@ -1,0 +1,180 @@
+//! Hosts around keyspaces of reference: one answers at once, the other when it is told to, in any order.
+
+use crate::support::memory::Memory;
+use anabranch_gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model};
+use protocol::{Now, Replies, Request};
+use std::collections::BTreeMap;
+use types::{Error, Instant, KeyspaceId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
+
+/// A process with sixteen numbered keyspaces.
+#[derive(Debug)]
+pub struct TestHost {
+    keyspaces: BTreeMap<KeyspaceId, (String, Memory)>,
+    next: u16,
+    pub now_millis: u64,
+    pub password: Option<&'static str>,
+    /// `Some` holds replies back.
+    pub held: Option<Vec<(RequestId, ReplyBuf)>>,
+    /// Every request, as the keyspace saw it.
+    pub seen: Vec<String>,
+    /// Sizes of the vectors that were submitted.
+    pub batches: Vec<usize>,
+}
+
+impl TestHost {
+    pub fn new() -> Self {
+        let keyspaces = (0..16).map(|number| {
+            let name = if number == 0 { "default".to_owned() } else { number.to_string() };
+            (KeyspaceId(number), (name, Memory::default()))
+        });
+        TestHost {
+            keyspaces: keyspaces.collect(),
+            next: 16,
+            now_millis: 1_700_000_000_000,
+            password: None,
+            held: None,
+            seen: Vec::new(),
+            batches: Vec::new(),
+        }
+    }
+
+    /// Gives out the replies that were held back, in an order that `random` chooses.
+    pub fn release(&mut self, replies: &mut dyn Replies, random: &mut Rng) {
+        let mut held = self.held.as_mut().map(std::mem::take).unwrap_or_default();
+        random.shuffle(&mut held);
+        for (id, reply) in held {
+            reply.replay(replies.reply(id));
+        }
+    }
+
+    fn answer(&mut self, id: RequestId, reply: ReplyBuf, replies: &mut dyn Replies) {
+        match &mut self.held {
+            Some(held) => held.push((id, reply)),
+            None => reply.replay(replies.reply(id)),
+        }
+    }
+
+    fn find(&self, name: &[u8]) -> Option<KeyspaceId> {
+        self.keyspaces.iter().find(|(_, (own, _))| own.as_bytes() == name).map(|(id, _)| *id)
+    }
+
+    fn create(&mut self, name: &[u8], options: &KeyspaceOptions<'_>) -> Result<(), Error> {
+        if options.model != Some(Model::Strict) {
+            return Err(Error::err("this process has strict keyspaces only"));
+        }
+        if self.find(name).is_some() {
+            return Err(Error::err("the keyspace exists"));
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.keyspaces.insert(KeyspaceId(self.next), (name, Memory::default()));
+        self.next += 1;
+        Ok(())
+    }
+}
+
+impl Host for TestHost {
+    fn submit(
+        &mut self,
+        keyspace: KeyspaceId,
+        requests: &mut Vec<(RequestId, Request<'_>)>,
+        replies: &mut dyn Replies,
+    ) {
+        self.batches.push(requests.len());
+        for (id, request) in requests.drain(..) {
+            self.seen.push(format!("{keyspace} {request:?}"));
+            let closes = matches!(request, Request::Close { .. });
+            let now_millis = self.now_millis;
+            let reply = match self.keyspaces.get_mut(&keyspace) {
+                Some((_, memory)) => memory.execute(&request, now_millis),
+                None => {
+                    let mut reply = ReplyBuf::new();
+                    reply.error(&Error::err("the keyspace was dropped"));
+                    reply
+                }
+            };
+            if !closes {
+                self.answer(id, reply, replies);
+            }
+        }
+    }
+
+    fn administer(&mut self, id: RequestId, command: Administration<'_>, replies: &mut dyn Replies) {
+        let mut reply = ReplyBuf::new();
+        let missing = || Error::err("no such keyspace");
+        let outcome = match &command {
+            Administration::Create { name, options } => self.create(name, options),
+            Administration::Alter { name, .. } => self.find(name).map(|_| ()).ok_or_else(missing),
+            Administration::Drop { name } => match self.find(name) {
+                Some(found) => {
+                    self.keyspaces.remove(&found);
+                    Ok(())
+                }
+                None => Err(missing()),
+            },
+            Administration::List => {
+                reply.array(self.keyspaces.len());
+                self.keyspaces.values().for_each(|(name, _)| reply.bulk(name.as_bytes()));
+                Ok(())
+            }
+            Administration::Info { name } => match self.find(name) {
+                Some(_) => {
+                    reply.map(1);
+                    reply.bulk(b"name");
+                    reply.bulk(name);
+                    Ok(())
+                }
+                None => Err(missing()),
+            },
+        };
+        match outcome {
+            Err(error) => reply.error(&error),
+            Ok(()) if reply.is_empty() => reply.simple("OK"),
+            Ok(()) => {}
+        }
+        self.answer(id, reply, replies);
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            wall: WallTime(self.now_millis * 1000),
+            instant: Instant((self.now_millis - 1_700_000_000_000) * 1000),
+        }
+    }
+
+    fn keyspace_of_number(&self, number: u64) -> Option<KeyspaceId> {
+        u16::try_from(number).ok().filter(|number| *number < 16).map(KeyspaceId)
+    }
+
+    fn keyspace_of_name(&self, name: &[u8]) -> Option<KeyspaceId> {
+        self.find(name)
+    }
+
+    fn keyspaces(&self) -> Vec<KeyspaceId> {
+        self.keyspaces.keys().copied().collect()
+    }
+
+    fn authentication_required(&self) -> bool {
+        self.password.is_some()
+    }
+
+    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
+        user == b"default" && self.password.is_none_or(|own| own.as_bytes() == password)
+    }
+
+    fn info(&self, sections: &[String], out: &mut String) {
+        if sections.is_empty() || sections.iter().any(|section| section == "server") {
+            out.push_str("# Server\r\nredis_version:7.0.15\r\n");
+        }
+    }
+
+    fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {
+        visit("appendonly", "no");
+        visit("save", "");
+    }
+
+    fn other_clients(&self, _visit: &mut dyn FnMut(&ClientInfo)) {}
+
+    fn kill_other_clients(&mut self, _filter: &ClientFilter) -> u64 {
+        0
+    }
+}

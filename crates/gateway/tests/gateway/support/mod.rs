@@ -1,0 +1,132 @@
+//! What the tests share: hosts, clients, and replies as text.
+
+pub mod host;
+pub mod memory;
+
+use anabranch_gateway::{Config, ConnectionId, Gateway, Peer, State};
+use host::TestHost;
+use resp::{ReplyParser, Value};
+use std::collections::BTreeMap;
+use types::Rng;
+
+/// A gateway with its clients and its host.
+pub struct Harness {
+    pub gateway: Gateway,
+    pub host: TestHost,
+    clients: BTreeMap<String, Client>,
+    random: Rng,
+}
+
+struct Client {
+    connection: ConnectionId,
+    unread: Vec<u8>,
+}
+
+impl Harness {
+    pub fn new(config: Config) -> Self {
+        let random = Rng::with_seed(7);
+        Harness { gateway: Gateway::new(config), host: TestHost::new(), clients: BTreeMap::new(), random }
+    }
+
+    pub fn connection(&mut self, name: &str) -> ConnectionId {
+        let number = self.clients.len() as u64 + 1;
+        let (gateway, host) = (&mut self.gateway, &self.host);
+        let client = self.clients.entry(name.to_owned()).or_insert_with(|| {
+            let address = format!("10.0.0.{number}:5000");
+            let peer = Peer { client: number, address, local_address: "10.0.0.99:6379".to_owned() };
+            Client { connection: gateway.open(peer, host), unread: Vec::new() }
+        });
+        client.connection
+    }
+
+    /// Sends bytes and returns what comes back, without waiting for what is held back.
+    pub fn send(&mut self, client: &str, bytes: &[u8]) -> Vec<u8> {
+        let connection = self.connection(client);
+        self.unread(client).extend_from_slice(bytes);
+        self.receive(client);
+        self.settle();
+        let output = self.gateway.output_mut(connection).expect("it is open");
+        std::mem::take(output)
+    }
+
+    /// Sends bytes and waits until everything is answered, releasing what is held back.
+    pub fn ask(&mut self, client: &str, bytes: &[u8]) -> Vec<u8> {
+        let mut output = self.send(client, bytes);
+        let connection = self.connection(client);
+        while self.gateway.state(connection) == State::Waiting {
+            self.release();
+            output.extend(self.send(client, b""));
+        }
+        output
+    }
+
+    /// Lets the host give out what it held back.
+    pub fn release(&mut self) {
+        self.host.release(&mut self.gateway, &mut self.random);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let mut news = Vec::new();
+        self.gateway.settle(&mut self.host, &mut news);
+        let ready: Vec<String> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| news.contains(&client.connection))
+            .map(|(name, _)| name.clone())
+            .collect();
+        ready.iter().for_each(|name| self.receive(name));
+    }
+
+    fn receive(&mut self, client: &str) {
+        let Client { connection, unread } = self.clients.get_mut(client).expect("it was opened");
+        let received = self.gateway.receive(*connection, unread, &mut self.host);
+        unread.drain(..received.consumed);
+    }
+
+    fn unread(&mut self, client: &str) -> &mut Vec<u8> {
+        &mut self.clients.get_mut(client).expect("it was opened").unread
+    }
+}
+
+/// Replies as text, one a line.
+pub fn render(bytes: &[u8]) -> Vec<String> {
+    let (mut parser, mut rest, mut lines) = (ReplyParser::default(), bytes, Vec::new());
+    while !rest.is_empty() {
+        let (consumed, value) = parser.parse(rest).expect("well-formed replies");
+        lines.push(text(&value.expect("whole replies")));
+        rest = &rest[consumed..];
+    }
+    lines
+}
+
+fn quoted(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes.escape_ascii())
+}
+
+fn list(open: &str, values: impl Iterator<Item = String>, close: &str) -> String {
+    format!("{open}{}{close}", values.collect::<Vec<_>>().join(", "))
+}
+
+/// A reply as text: `+OK`, `-ERR ...`, `:1`, `"bytes"`, `nil`, `[...]`, `{...}`.
+pub fn text(value: &Value) -> String {
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match value {
+        Value::Null => "nil".to_owned(),
+        Value::NullArray => "nil-array".to_owned(),
+        Value::Simple(bytes) => format!("+{}", lossy(bytes)),
+        Value::Error(bytes) => format!("-{}", lossy(bytes)),
+        Value::Integer(number) => format!(":{number}"),
+        Value::Bulk(bytes) => quoted(bytes),
+        Value::Double(number) => format!(",{number}"),
+        Value::Boolean(truth) => format!("#{truth}"),
+        Value::BigNumber(bytes) => format!("({}", lossy(bytes)),
+        Value::Verbatim { text, .. } => format!("={}", quoted(text)),
+        Value::Array(values) => list("[", values.iter().map(text), "]"),
+        Value::Set(values) => list("~[", values.iter().map(text), "]"),
+        Value::Push(values) => list(">[", values.iter().map(text), "]"),
+        Value::Map(pairs) => {
+            list("{", pairs.iter().map(|(key, value)| format!("{}: {}", text(key), text(value))), "}")
+        }
+    }
+}

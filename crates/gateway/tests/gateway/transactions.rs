@@ -1,0 +1,98 @@
+//! Which requests transactions become, and what happens when they meet a conflict.
+
+use crate::support::{Harness, render};
+use anabranch_gateway::Config;
+
+fn harness() -> Harness {
+    Harness::new(Config::default())
+}
+
+/// The kinds of the requests that the keyspace saw.
+fn kinds(harness: &Harness) -> Vec<String> {
+    let kind = |request: &String| {
+        let words = request.split(|char: char| !char.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.skip(1).take(1).collect()
+    };
+    harness.host.seen.iter().map(kind).collect()
+}
+
+#[test]
+fn exec_is_one_request_when_no_command_needs_another_result() {
+    let mut harness = harness();
+    harness.send("a", b"MULTI\r\nSET a 1\r\nMGET a b\r\nDEL a b\r\nPING\r\nSINTER a b\r\nEXEC\r\n");
+    assert_eq!(kinds(&harness), ["Many"]);
+}
+
+#[test]
+fn exec_with_a_dialogue_is_a_transaction_of_several_requests() {
+    let mut harness = harness();
+    harness.send("a", b"MULTI\r\nSET a 1\r\nRENAME a b\r\nEXEC\r\n");
+    assert_eq!(kinds(&harness), ["Begin", "Operate", "Operate", "Operate", "Commit"]);
+}
+
+#[test]
+fn keys_outside_a_transaction_is_no_transaction() {
+    let mut harness = Harness::new(Config { scan_piece: 2, ..Config::default() });
+    harness.send("a", b"MSET a 1 b 2 c 3\r\nKEYS *\r\n");
+    assert_eq!(kinds(&harness), ["Many", "Many", "Many"]);
+}
+
+/// Stops a client behind each of its requests and lets another one write in between.
+fn renamed_while_written(config: Config, writes: usize) -> (Vec<String>, Harness) {
+    let mut harness = Harness::new(config);
+    harness.send("a", b"SET from 1\r\n");
+    harness.host.held = Some(Vec::new());
+    harness.host.seen.clear();
+    let mut output = harness.send("a", b"RENAME from to\r\n");
+    let mut written = 0;
+    while output.is_empty() {
+        let took = harness.host.seen.last().is_some_and(|request| request.contains("Take"));
+        if took && written < writes {
+            harness.send("b", b"SET from 2\r\n");
+            written += 1;
+        }
+        harness.release();
+        output = harness.send("a", b"");
+    }
+    harness.host.held = None;
+    (render(&output), harness)
+}
+
+#[test]
+fn rename_is_tried_again_when_it_meets_a_conflict() {
+    let (output, mut harness) = renamed_while_written(Config::default(), 2);
+    assert_eq!(output, ["+OK"]);
+    assert_eq!(kinds(&harness).iter().filter(|kind| *kind == "Begin").count(), 3);
+    assert_eq!(render(&harness.send("c", b"MGET from to\r\n")), ["[nil, \"2\"]"]);
+}
+
+#[test]
+fn rename_gives_up_in_the_end_and_says_so() {
+    let (output, _) = renamed_while_written(Config { max_attempts: 3, ..Config::default() }, usize::MAX);
+    assert_eq!(
+        output,
+        [
+            "-CONFLICT key 'from' was changed by a concurrent transaction; retry the transaction (given up after 3 \
+          attempts)"
+        ]
+    );
+}
+
+#[test]
+fn a_closed_session_has_no_watches_and_no_transaction_afterwards() {
+    let mut harness = harness();
+    harness.send("a", b"TXN BEGIN\r\nSET k 1\r\nRESET\r\nGET k\r\n");
+    assert_eq!(kinds(&harness), ["Begin", "Operate", "Close", "One"]);
+    let output = harness.send("a", b"WATCH k\r\nSET k 1\r\nRESET\r\nMULTI\r\nGET k\r\nEXEC\r\n");
+    assert_eq!(render(&output), ["+OK", "+OK", "+RESET", "+OK", "+QUEUED", "[\"1\"]"]);
+}
+
+#[test]
+fn blind_operations_are_marked_and_join_the_batch() {
+    let mut harness = harness();
+    let output = harness.send("a", b"BLIND INCR n\r\nINCR n\r\nBLIND SADD s x\r\n");
+    assert_eq!(render(&output), ["+OK", ":2", "+OK"]);
+    assert_eq!(harness.host.batches, [3]);
+    let blind: Vec<bool> = harness.host.seen.iter().map(|request| request.contains("blind: true")).collect();
+    assert_eq!(blind, [true, false, true]);
+}
