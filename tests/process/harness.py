@@ -139,7 +139,7 @@ class Anabranch(Server):
 
 
 class Redis(Server):
-    """The peer: Redis with an append-only file, synced at every write."""
+    """The peer: Redis in memory only."""
 
     name = "redis-server"
 
@@ -150,7 +150,7 @@ class Redis(Server):
             data.mkdir(exist_ok=True)
             self._spawn(
                 ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(data), "--save", ""]
-                + ["--appendonly", "yes", "--appendfsync", "always", "--logfile", str(self.folder / "log")]
+                + ["--appendonly", "no", "--logfile", str(self.folder / "log")]
             )
             if self._answers():
                 return self

@@ -1,0 +1,88 @@
+"""Where Anabranch answers otherwise than Redis 7.0 on purpose, and why.
+
+The table is the source of docs/differences.md: `python tests/process/differences.py > docs/differences.md`.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One intended difference. The last command of `example` shows it."""
+
+    what: str
+    redis: str
+    anabranch: str
+    reason: str
+    example: tuple[str, ...]
+    # The names of the commands whose replies it explains, and how ours begins there.
+    commands: tuple[str, ...]
+    ours: bytes
+
+    def covers(self, arguments: tuple, ours: bytes, theirs: bytes) -> bool:
+        """True if this explains why the replies to a command are not the same."""
+        named = arguments[0].upper().decode("latin-1") in self.commands
+        return named and ours != theirs and ours.startswith(self.ours)
+
+
+INTENDED = [
+    Difference(
+        what="`SELECT` of another number inside `MULTI`",
+        redis="changes the database in the middle of the transaction",
+        anabranch="`CROSSKEYSPACE`, and `EXEC` is refused",
+        reason="A transaction has one keyspace, because each keyspace chooses its own consistency model.",
+        example=("MULTI", "SELECT 1"),
+        commands=("SELECT",),
+        ours=b"-CROSSKEYSPACE ",
+    ),
+    Difference(
+        what="`FLUSHALL` inside `MULTI`",
+        redis="empties all databases at once",
+        anabranch="`CROSSKEYSPACE`; `FLUSHDB` is allowed",
+        reason="The same. Outside of a transaction `FLUSHALL` empties keyspace by keyspace.",
+        example=("MULTI", "FLUSHALL"),
+        commands=("FLUSHALL",),
+        ours=b"-CROSSKEYSPACE ",
+    ),
+    Difference(
+        what="`MULTI` after `WATCH` in another database",
+        redis="watches keys of several databases",
+        anabranch="`CROSSKEYSPACE` until `UNWATCH`",
+        reason="The same: what a transaction watches belongs to the transaction.",
+        example=("WATCH key", "SELECT 1", "MULTI"),
+        commands=("MULTI",),
+        ours=b"-CROSSKEYSPACE ",
+    ),
+    Difference(
+        what="`CLIENT SETINFO`",
+        redis="unknown in 7.0, there since 7.2",
+        anabranch="as in 7.2",
+        reason="Current client libraries introduce themselves with it.",
+        example=("CLIENT SETINFO LIB-NAME mine",),
+        commands=("CLIENT",),
+        ours=b"+OK",
+    ),
+]
+
+HEADER = """\
+# Differences from Redis
+
+What an application or a client library can notice when it is moved from Redis 7.0 to Anabranch, for the commands
+that both have. Everything else is compared byte for byte: `tests/process/test_differential.py` sends the same random
+command sequences to both servers. Each row is itself tested: its example shows the difference.
+
+This page is made from `tests/process/differences.py`; change that file and run
+`python tests/process/differences.py > docs/differences.md`.
+
+| what | Redis 7.0 | Anabranch | why |
+|---|---|---|---|
+"""
+
+
+def render() -> str:
+    """The page docs/differences.md."""
+    return HEADER + "".join(f"| {d.what} | {d.redis} | {d.anabranch} | {d.reason} |\n" for d in INTENDED)
+
+
+if __name__ == "__main__":
+    print(render(), end="")

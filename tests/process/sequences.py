@@ -1,0 +1,316 @@
+"""Random command sequences from a seed: every command with its options, and everything that can be wrong with it.
+
+A template is a line such as `SET <string> <value> {NX|XX|} {GET|}`: `<name>` is replaced by a random value of that
+sort, `{a|b|}` by one of the alternatives, and `(...)+` stands one to three times.
+"""
+
+import random
+import re
+from dataclasses import dataclass
+
+CONNECTIONS = 3
+
+TEMPLATES = {
+    "strings": """
+        GET <string>
+        SET <string> <value>
+        SET <string> <value> {EX <seconds>|PX <millis>|EXAT <at>|PXAT <at-millis>|KEEPTTL|} {NX|XX|} {GET|}
+        SET <string> <value> {NX|XX|GET|KEEPTTL} {NX|XX|GET|KEEPTTL|EX <seconds>}
+        MGET <string>+
+        MSET (<string> <value>)+
+        SETNX <string> <value>
+        SETEX <string> <seconds> <value>
+        PSETEX <string> <millis> <value>
+        GETSET <string> <value>
+        GETDEL <string>
+        APPEND <string> <value>
+        STRLEN <string>
+        INCR <string>
+        DECR <string>
+        INCRBY <string> <integer>
+        DECRBY <string> <integer>
+    """,
+    "keys": """
+        DEL <key>+
+        UNLINK <key>+
+        EXISTS <key>+
+        TYPE <key>
+        KEYS <pattern>
+        SCAN 0 {MATCH <pattern>|} {COUNT <count>|} {TYPE <type>|}
+        RENAME <key> <key>
+        EXPIRE <key> <seconds> {NX|XX|GT|LT|NX GT|XX LT|GT LT|}
+        PEXPIRE <key> <millis> {NX|XX|GT|LT|}
+        EXPIREAT <key> <at> {NX|XX|GT|LT|}
+        PEXPIREAT <key> <at-millis> {NX|XX|GT|LT|}
+        EXPIRE <key> {0|-1|-1000}
+        TTL <key>
+        PTTL <key>
+        EXPIRETIME <key>
+        PEXPIRETIME <key>
+        PERSIST <key>
+        DBSIZE
+    """,
+    "hashes": """
+        HSET <hash> (<field> <value>)+
+        HSETNX <hash> <field> <value>
+        HMSET <hash> (<field> <value>)+
+        HGET <hash> <field>
+        HMGET <hash> <field>+
+        HGETALL <hash>
+        HDEL <hash> <field>+
+        HEXISTS <hash> <field>
+        HLEN <hash>
+        HSTRLEN <hash> <field>
+        HINCRBY <hash> <field> <integer>
+        HKEYS <hash>
+        HVALS <hash>
+    """,
+    "lists": """
+        LPUSH <list> <value>+
+        RPUSH <list> <value>+
+        LPUSHX <list> <value>+
+        RPUSHX <list> <value>+
+        LPOP <list> {<count>|}
+        RPOP <list> {<count>|}
+        LRANGE <list> <index> <index>
+        LRANGE <list> 0 -1
+        LLEN <list>
+        LINDEX <list> <index>
+        LSET <list> <index> <value>
+        LTRIM <list> <index> <index>
+        LREM <list> <index> <value>
+        LINSERT <list> {BEFORE|AFTER} <value> <value>
+    """,
+    "sets": """
+        SADD <set> <member>+
+        SREM <set> <member>+
+        SISMEMBER <set> <member>
+        SMISMEMBER <set> <member>+
+        SMEMBERS <set>
+        SCARD <set>
+        SPOP <set> {<count>|}
+        SRANDMEMBER <set> {<count>|-3|}
+        SINTER <set>+
+        SUNION <set>+
+        SDIFF <set>+
+    """,
+    "sorted sets": """
+        ZADD <zset> (<score> <member>)+
+        ZADD <zset> {NX|XX|} {GT|LT|} {CH|} {INCR|} <score> <member>
+        ZADD <zset> {NX|XX|GT|LT|CH} {CH|} (<score> <member>)+
+        ZREM <zset> <member>+
+        ZSCORE <zset> <member>
+        ZMSCORE <zset> <member>+
+        ZINCRBY <zset> <score> <member>
+        ZCARD <zset>
+        ZRANK <zset> <member>
+        ZREVRANK <zset> <member>
+        ZRANGE <zset> <index> <index> {REV|} {WITHSCORES|}
+        ZRANGE <zset> 0 -1 WITHSCORES
+        ZRANGE <zset> <bound> <bound> BYSCORE {REV|} {LIMIT <index> <index>|} {WITHSCORES|}
+        ZRANGE <zset> <lex> <lex> BYLEX {REV|} {LIMIT <index> <index>|}
+        ZREVRANGE <zset> <index> <index> {WITHSCORES|}
+        ZRANGEBYSCORE <zset> <bound> <bound> {WITHSCORES|} {LIMIT <index> <index>|}
+        ZREVRANGEBYSCORE <zset> <bound> <bound> {WITHSCORES|} {LIMIT <index> <index>|}
+        ZRANGEBYLEX <zset> <lex> <lex> {LIMIT <index> <index>|}
+        ZREVRANGEBYLEX <zset> <lex> <lex> {LIMIT <index> <index>|}
+        ZCOUNT <zset> <bound> <bound>
+        ZLEXCOUNT <zset> <lex> <lex>
+        ZREMRANGEBYSCORE <zset> <bound> <bound>
+        ZREMRANGEBYRANK <zset> <index> <index>
+        ZREMRANGEBYLEX <zset> <lex> <lex>
+        ZPOPMIN <zset> {<count>|}
+        ZPOPMAX <zset> {<count>|}
+    """,
+    "transactions": """
+        MULTI
+        MULTI
+        EXEC
+        EXEC
+        EXEC
+        DISCARD
+        WATCH <key>+
+        WATCH <key>+
+        UNWATCH
+    """,
+    "connection": """
+        PING {<value>|}
+        ECHO <value>
+        SELECT {0|0|0|1|15|16|-1|abc}
+        QUIT
+        RESET
+        HELLO {2|3|1|4|abc|} {AUTH default <value>|AUTH nobody <value>|SETNAME <name>|SETNAME|NONSENSE|}
+        AUTH {default <value>|nobody <value>|<value>}
+        CLIENT ID
+        CLIENT SETNAME <name>
+        CLIENT GETNAME
+        CLIENT INFO
+        CLIENT LIST {TYPE normal|TYPE pubsub|TYPE nonsense|ID 999999|ID abc|NONSENSE|}
+        CLIENT KILL {ID <client>|ID 999999|ID 0|ID abc|TYPE nonsense|ADDR 1.2.3.4:5|1.2.3.4:5}
+        CLIENT NONSENSE
+    """,
+    "server": """
+        TIME
+        INFO {server|memory|nonsense|}
+        CONFIG GET {maxmemory|databases nonsense|nonsense|DATABASE?}
+        COMMAND COUNT
+        COMMAND DOCS {get|nonsense}
+        COMMAND INFO {get|set nonsense|zadd client}
+        FLUSHDB {ASYNC|SYNC|NONSENSE|}
+        FLUSHALL {ASYNC|SYNC|NONSENSE|}
+        NONSENSE <value>
+    """,
+}
+
+# How often a family is chosen. A sequence prefers two of the first six, so that it gets somewhere.
+WEIGHTS = {"strings": 12, "keys": 8, "hashes": 8, "lists": 8, "sets": 8, "sorted sets": 12}
+ALWAYS = {"transactions": 8, "connection": 3, "server": 2}
+
+# What no command expects where it stands.
+ODD = [b"", b"-1", b"0", b"-0", b"+1", b"01", b" 1", b"1 ", b"1.5", b"1e3", b"0x10", b"abc", b"inf", b"-inf", b"nan"]
+ODD += [b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"1e400", b"\x00\xff\r\n", b"(", b"["]
+ODD += [b"NX", b"GET", b"WITHSCORES", b"LIMIT", b"x" * 70, b"-9223372036854775809"]
+
+VALUES = [b"", b"0", b"1", b"-1", b"10", b"5", b"007", b"3.5", b"a", b"b", b"c", b"\x00\xff\r\n", b"x" * 70]
+VALUES += [b"9223372036854775807", b"-9223372036854775808"]
+SCORES = [b"0", b"1", b"1", b"2", b"-1", b"1.5", b"-0", b"3.0", b"inf", b"-inf", b"1e3", b"0.1", b"1e-7", b"17976931348623157e292"]
+BOUNDS = SCORES + [b"(1", b"(2", b"(-1", b"(inf", b"+inf", b"(-inf", b"-inf", b"+inf"]
+LEX = [b"-", b"+", b"[a", b"(a", b"[b", b"(c", b"[", b"(", b"-", b"+", b"[e"]
+PATTERNS = [b"*", b"s*", b"?1", b"[sh]1", b"[^s]*", b"s[0-2]", b"\\s1", b"", b"**1", b"[", b"z?", b"*\\"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command on one of the connections. A joined one is sent together with the one before it."""
+
+    connection: int
+    arguments: tuple[bytes, ...]
+    joined: bool = False
+
+    def __str__(self) -> str:
+        words = " ".join(repr(word)[1:] for word in self.arguments)
+        return f"connection {self.connection}: {'(joined) ' if self.joined else ''}{words}"
+
+
+def generate(seed: int, length: int) -> list[Step]:
+    """The sequence of this seed."""
+    rng = random.Random(seed)
+    weights = dict(ALWAYS)
+    for family in rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=2):
+        weights[family] = 60
+    for family, weight in WEIGHTS.items():
+        weights.setdefault(family, weight / 4)
+    steps = []
+    for connection in range(CONNECTIONS):
+        if rng.random() < 0.4:
+            steps.append(Step(connection, (b"HELLO", b"3")))
+    connection = 0
+    while len(steps) < length:
+        changed = rng.random() < 0.25
+        if changed:
+            connection = rng.randrange(CONNECTIONS)
+        family = rng.choices(list(weights), list(weights.values()))[0]
+        arguments = spoil(rng, expand(rng, rng.choice(PARSED[family])))
+        steps.append(Step(connection, tuple(arguments), not changed and rng.random() < 0.5))
+    return steps
+
+
+def spoil(rng: random.Random, arguments: list[bytes]) -> list[bytes]:
+    """Most commands as they are; some with a word too few, too many or odd, or in another case."""
+    luck = rng.random()
+    place = rng.randrange(len(arguments))
+    if luck < 0.02:
+        del arguments[max(place, 1) :]
+    elif luck < 0.04:
+        arguments.insert(place + 1, rng.choice(ODD + VALUES))
+    elif luck < 0.08 and place > 0:
+        arguments[place] = rng.choice(ODD)
+    elif luck < 0.12:
+        arguments = [word.swapcase() if word.isalpha() and len(word) > 1 else word for word in arguments]
+    return arguments
+
+
+TOKEN = re.compile(r"<([\w-]+)>(\+)?|([{(|]|\}|\)\+)|([^\s{}()|<>]+)")
+
+
+def parse(template: str) -> list:
+    """Nested lists: words, `("value", name)`, `("many", parts)` and `("either", [parts, ...])`."""
+    stack = [[]]
+    for name, many, mark, word in TOKEN.findall(template):
+        if name:
+            value = ("value", name)
+            stack[-1].append(("many", [value]) if many else value)
+        elif word:
+            stack[-1].append(word.encode())
+        elif mark == "{":
+            alternatives = [[]]
+            stack[-1].append(("either", alternatives))
+            stack += [alternatives, alternatives[-1]]
+        elif mark == "|":
+            stack.pop()
+            stack[-1].append([])
+            stack.append(stack[-1][-1])
+        elif mark == "}":
+            del stack[-2:]
+        elif mark == "(":
+            parts = []
+            stack[-1].append(("many", parts))
+            stack.append(parts)
+        else:
+            stack.pop()
+    return stack[0]
+
+
+def expand(rng: random.Random, parts: list) -> list[bytes]:
+    words = []
+    for part in parts:
+        if isinstance(part, bytes):
+            words.append(part)
+        elif part[0] == "either":
+            words += expand(rng, rng.choice(part[1]))
+        elif part[0] == "many":
+            for _ in range(rng.choice([1, 1, 1, 2, 2, 3])):
+                words += expand(rng, part[1])
+        else:
+            words.append(value(rng, part[1]))
+    return words
+
+
+KEY_LETTERS = {"string": "s", "hash": "h", "list": "l", "set": "e", "zset": "z"}
+
+
+def value(rng: random.Random, sort: str) -> bytes:
+    """A random value of this sort."""
+    if sort in KEY_LETTERS:
+        letter = KEY_LETTERS[sort] if rng.random() < 0.93 else rng.choice("shlez")
+        return f"{letter}{rng.randrange(3)}".encode()
+    if sort == "key":
+        return f"{rng.choice('shlez')}{rng.randrange(3)}".encode()
+    if sort in ("field", "member"):
+        return rng.choice([b"a", b"b", b"c", b"d", b"1", b"2", b"-3", b"", b"f\xff"])
+    # Deadlines are far away and hardly ever equal, so that no reply depends on the moment.
+    if sort in ("seconds", "millis"):
+        return str(rng.randrange(10**4, 10**6) * (1 if sort == "seconds" else 1000)).encode()
+    if sort in ("at", "at-millis"):
+        return str(rng.randrange(4 * 10**9, 9 * 10**9) * (1 if sort == "at" else 1000)).encode()
+    if sort == "client":
+        return b"{client %d}" % rng.randrange(CONNECTIONS)
+    return rng.choice(CHOICES[sort])
+
+
+CHOICES = {
+    "value": VALUES,
+    "score": SCORES,
+    "bound": BOUNDS,
+    "lex": LEX,
+    "pattern": PATTERNS,
+    "integer": [b"1", b"-1", b"10", b"0", b"9223372036854775807", b"-9223372036854775808", b"1.5", b"abc"],
+    "index": [b"0", b"1", b"2", b"-1", b"-2", b"5", b"-100", b"100"],
+    "count": [b"0", b"1", b"2", b"3", b"100", b"-1"],
+    "type": [b"string", b"hash", b"zset", b"list", b"set", b"nonsense"],
+    "name": [b"me", b"a:b", b"", b"two words", b"\xff"],
+}
+
+PARSED = {
+    family: [parse(line) for line in text.splitlines() if line.strip()] for family, text in TEMPLATES.items()
+}
