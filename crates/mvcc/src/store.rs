@@ -153,17 +153,28 @@ impl<S: Stamp> Store<S> {
         key: &[u8],
         change: impl FnOnce(&mut Cell) -> (R, Option<S>),
     ) -> R {
+        self.update_stamped(hash, key, |cell, _| change(cell))
+    }
+
+    /// Like [`Store::update`]; `change` also gets what [`Store::stamp`] would say.
+    #[inline]
+    pub fn update_stamped<R>(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        change: impl FnOnce(&mut Cell, S) -> (R, Option<S>),
+    ) -> R {
         debug_assert!(!self.retains(), "a snapshot needs the history");
         let Some(record) = self.table.get_mut(hash, key) else {
             let mut cell = Cell::ABSENT;
-            let (answer, stamp) = change(&mut cell);
+            let (answer, stamp) = change(&mut cell, self.watermark);
             if let Some(stamp) = stamp {
                 self.create(hash, key, cell, stamp);
             }
             return answer;
         };
         let (memory, deadline) = (value_memory(&record.cell), record.cell.expires_at);
-        let (answer, stamp) = change(&mut record.cell);
+        let (answer, stamp) = change(&mut record.cell, record.stamp);
         let Some(stamp) = stamp else { return answer };
         record.stamp = stamp;
         self.memory = self.memory + value_memory(&record.cell) - memory;

@@ -131,6 +131,7 @@ impl Solo {
     }
 
     /// Evaluates one operation on the newest state and commits its effect.
+    #[inline]
     pub(super) fn execute(
         &mut self,
         now: Now,
@@ -139,38 +140,47 @@ impl Solo {
         random: &mut Rng,
         out: &mut Outputs<'_, Self>,
     ) {
-        if self.fenced && !keyed.operation.is_read() {
+        let mut context = Context { now_millis: now.wall.as_millis(), random };
+        if keyed.operation.is_read() {
+            return self.read(now, id, keyed, &mut context, out);
+        }
+        if self.fenced {
             return out.reply(id).error(&misconf());
         }
-        let now_millis = now.wall.as_millis();
-        if self.store.record(keyed.hash, keyed.key).is_some_and(|record| record.cell().is_expired(now_millis))
-        {
-            self.expire(now, keyed.hash, keyed.key, out);
-        }
         let mut blind = BlindSink::default();
-        let mut context = Context { now_millis, random };
-        if keyed.operation.is_read() {
-            let cell = self.store.cell(keyed.hash, keyed.key, now_millis);
-            prepare(cell, &keyed.operation, &mut context, out.reply(id));
-            return;
-        }
-        if self.store.retains() || self.needs_undo() {
-            let cell = self.store.cell(keyed.hash, keyed.key, now_millis);
-            let sink: &mut dyn ReplySink = if keyed.blind { &mut blind } else { out.reply(id) };
-            if let Some(effect) = prepare(cell, &keyed.operation, &mut context, sink) {
-                self.commit(now, keyed.hash, keyed.key, &effect, out);
-            }
+        if self.store.retains() {
+            self.write_with_history(now, id, keyed, &mut context, &mut blind, out);
+        } else if self.needs_undo() {
+            self.write_in_place::<true>(now, id, keyed, &mut context, &mut blind, out);
         } else {
-            self.execute_in_place(now, id, keyed, &mut context, &mut blind, out);
+            self.write_in_place::<false>(now, id, keyed, &mut context, &mut blind, out);
         }
         if keyed.blind {
             blind.finish(out.reply(id));
         }
     }
 
-    /// The shortest path: no snapshot is open and nothing needs to be taken back, so one look-up does it all.
     #[inline]
-    fn execute_in_place(
+    fn read(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        keyed: &KeyedOperation<'_>,
+        context: &mut Context<'_>,
+        out: &mut Outputs<'_, Self>,
+    ) {
+        let record = self.store.record(keyed.hash, keyed.key);
+        let cell = record.map_or(&Cell::ABSENT, |record| record.cell());
+        if !cell.is_expired(context.now_millis) {
+            prepare(cell, &keyed.operation, context, out.reply(id));
+            return;
+        }
+        self.expire(now, keyed.hash, keyed.key, out);
+        prepare(&Cell::ABSENT, &keyed.operation, context, out.reply(id));
+    }
+
+    /// A snapshot is open: the store keeps what it replaces.
+    fn write_with_history(
         &mut self,
         now: Now,
         id: RequestId,
@@ -179,19 +189,56 @@ impl Solo {
         blind: &mut BlindSink,
         out: &mut Outputs<'_, Self>,
     ) {
-        let (clock, durability) = (&mut self.clock, self.options.durability);
-        let changed = self.store.update(keyed.hash, keyed.key, |cell| {
+        self.settle_expiry(now, keyed.hash, keyed.key, out);
+        let cell = self.store.cell(keyed.hash, keyed.key, context.now_millis);
+        let sink: &mut dyn ReplySink = if keyed.blind { blind } else { out.reply(id) };
+        if let Some(effect) = prepare(cell, &keyed.operation, context, sink) {
+            self.commit(now, keyed.hash, keyed.key, &effect, out);
+        }
+    }
+
+    /// The shortest path: no snapshot is open, so one look-up does it all. With `UNDO`, effects are logged and what
+    /// takes them back is kept until the log has them.
+    #[inline]
+    fn write_in_place<const UNDO: bool>(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        keyed: &KeyedOperation<'_>,
+        context: &mut Context<'_>,
+        blind: &mut BlindSink,
+        out: &mut Outputs<'_, Self>,
+    ) {
+        let (clock, unlogged, durability) = (&mut self.clock, &mut self.unlogged, self.options.durability);
+        let (hash, key) = (keyed.hash, keyed.key);
+        let changed = self.store.update_stamped(hash, key, |cell, mut previous| {
+            let mut commit = |cell: &mut Cell, effect: &Effect<'_>, out: &mut Outputs<'_, Self>| {
+                let stamp = clock.tick(now.wall);
+                if UNDO {
+                    out.persist(&Record::Effect { stamp, key, effect }, durability);
+                    let patch = Some(apply::<true>(cell, effect));
+                    let key = CompactKey::new(key);
+                    unlogged.push_back(Unlogged::Effect(UnloggedEffect {
+                        key,
+                        hash,
+                        stamp,
+                        previous,
+                        patch,
+                    }));
+                } else {
+                    apply::<false>(cell, effect);
+                }
+                previous = stamp;
+                stamp
+            };
+            let expired = cell.is_expired(context.now_millis).then(|| commit(cell, &Effect::DELETE, out));
             let sink: &mut dyn ReplySink = if keyed.blind { blind } else { out.reply(id) };
-            let Some(effect) = prepare(cell, &keyed.operation, context, sink) else { return (false, None) };
-            let stamp = clock.tick(now.wall);
-            if durability != Durability::Volatile {
-                out.persist(&Record::Effect { stamp, key: keyed.key, effect: &effect }, durability);
-            }
-            apply::<false>(cell, &effect);
-            (true, Some(stamp))
+            let effect = prepare(cell, &keyed.operation, context, sink);
+            let stamp = effect.map(|effect| commit(cell, &effect, out)).or(expired);
+            (stamp.is_some(), stamp)
         });
         if changed && !self.watches.is_empty() {
-            self.watches.touch(keyed.key);
+            self.watches.touch(key);
         }
     }
 
@@ -245,10 +292,16 @@ impl Solo {
         key: &[u8],
         out: &mut Outputs<'_, Self>,
     ) {
-        if self.store.record(hash, key).is_some_and(|record| record.cell().is_expired(now.wall.as_millis())) {
+        self.settle_expiry(now, hash, key, out);
+        self.watches.add(session, key);
+    }
+
+    /// Commits the deletion of a key whose deadline has passed.
+    pub(super) fn settle_expiry(&mut self, now: Now, hash: KeyHash, key: &[u8], out: &mut Outputs<'_, Self>) {
+        let now_millis = now.wall.as_millis();
+        if self.store.record(hash, key).is_some_and(|record| record.cell().is_expired(now_millis)) {
             self.expire(now, hash, key, out);
         }
-        self.watches.add(session, key);
     }
 
     fn take_back(&mut self, undo: UnloggedEffect) -> bool {

@@ -22,6 +22,7 @@ struct Done {
     hash: KeyHash,
     /// The operation's binary form.
     operation: Vec<u8>,
+    /// Neither the client nor the choice of the effect has observed the state.
     blind: bool,
     /// The binary forms of its effects, the deletion of an expired key first.
     effects: Vec<Vec<u8>>,
@@ -248,6 +249,10 @@ impl Open {
         if self.bytes + operation.len() > MAX_BYTES {
             return sink.error(&Error::err("the transaction holds more than 256 MiB; commit or abort it"));
         }
+        if let Some(effect) = keyed.operation.blind_effect().filter(|_| keyed.blind) {
+            sink.simple("OK");
+            return self.note(keyed, operation, true, vec![encoded(effect)]);
+        }
         let (snapshot, now_millis) = (self.snapshot, self.now_millis);
         let own: Vec<Effect<'_>> =
             self.done.iter().filter(|done| *done.key == *keyed.key).flat_map(Done::effects).collect();
@@ -270,9 +275,14 @@ impl Open {
         if keyed.blind {
             blind.finish(sink);
         }
+        // Whatever the client sees of it, the choice of the effect has observed the state.
+        self.note(keyed, operation, false, effects);
+    }
+
+    fn note(&mut self, keyed: &KeyedOperation<'_>, operation: Vec<u8>, blind: bool, effects: Vec<Vec<u8>>) {
         self.bytes += keyed.key.len() + operation.len() + effects.iter().map(Vec::len).sum::<usize>();
         let key = CompactKey::new(keyed.key);
-        self.done.push(Done { key, hash: keyed.hash, operation, blind: keyed.blind, effects });
+        self.done.push(Done { key, hash: keyed.hash, operation, blind, effects });
     }
 
     /// Every effect that came after the snapshot commutes with what this transaction saw and does.
@@ -300,6 +310,8 @@ impl Open {
 
     fn apply(&self, now: Now, group: &mut Group<'_, '_>, replies: &mut dyn Replies) {
         for done in &self.done {
+            let partition = group.of(done.hash);
+            partition.drive(replies, |solo, out| solo.settle_expiry(now, done.hash, &done.key, out));
             for effect in done.effects() {
                 let partition = group.of(done.hash);
                 partition.drive(replies, |solo, out| solo.commit(now, done.hash, &done.key, &effect, out));
