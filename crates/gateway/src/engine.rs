@@ -210,6 +210,7 @@ impl<'e, H: Host> Engine<'e, H> {
             }
             Ok(Action::Flow(flow, call)) => self.steer(flow, call),
             Ok(Action::Queue(command)) => self.queue(command, arguments),
+            Err(error) if arguments.name().eq_ignore_ascii_case(b"exec") => self.abort_exec(&error),
             Err(error) => {
                 if let Mode::Queueing(queue) = &mut self.connection.session.mode {
                     queue.refused = true;

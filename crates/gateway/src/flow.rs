@@ -138,6 +138,17 @@ impl<H: Host> Engine<'_, H> {
         Ok(())
     }
 
+    /// EXEC itself was not well formed: Redis discards the transaction and says why.
+    pub(crate) fn abort_exec(&mut self, error: &Error) {
+        if let Mode::Queueing(_) = self.connection.session.mode {
+            self.connection.session.mode = Mode::Plain;
+        }
+        let reason = if error.code == ErrorCode::Err { error.message.to_string() } else { error.to_string() };
+        let text = format!("Transaction discarded because of: {reason}");
+        self.connection.encoder().error(&Error::new(ErrorCode::ExecAbort, text));
+        self.forget_watches();
+    }
+
     fn discard(&mut self) -> Result<(), Error> {
         let session = &mut self.connection.session;
         if !matches!(session.mode, Mode::Queueing(_)) {

@@ -1,8 +1,20 @@
 //! Floating-point numbers as clients write them.
 
-/// The number that `text` is for Redis: what C's `strtod` reads to its end, but not a number, no blank in front,
-/// and nothing too large or too small for a double.
+/// The number that `text` is for Redis: what C's `strtod` reads to its end, but no NaN, no blank in front, and
+/// nothing too large or too small for a double.
 pub(crate) fn parse_float(text: &[u8]) -> Option<f64> {
+    let value = parse_bound(text)?;
+    let is_word = |byte: &u8| matches!(byte, b'i' | b'I');
+    let is_digit = |byte: &u8| matches!(byte, b'1'..=b'9');
+    // `strtod` reports overflow, and underflow to zero, as errors.
+    let overflowed = value.is_infinite() && !text.iter().any(is_word);
+    let mantissa = text.split(|byte| matches!(byte, b'e' | b'E' | b'p' | b'P')).next().unwrap_or_default();
+    let underflowed = value == 0.0 && mantissa.iter().any(is_digit);
+    (!overflowed && !underflowed).then_some(value)
+}
+
+/// The same for an end of a range, where what is too large counts as infinite and what is too small as zero.
+pub(crate) fn parse_bound(text: &[u8]) -> Option<f64> {
     let (negative, magnitude) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
@@ -18,11 +30,7 @@ pub(crate) fn parse_float(text: &[u8]) -> Option<f64> {
 }
 
 fn parse_decimal(text: &[u8]) -> Option<f64> {
-    let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
-    let is_zero = mantissa.iter().all(|byte| matches!(byte, b'0' | b'.'));
-    // `strtod` reports overflow, and underflow to zero, as errors.
-    (value.is_finite() && (value != 0.0 || is_zero)).then_some(value)
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// `strtod` also reads `0x1f`, `0x1.8p3`.
@@ -49,12 +57,12 @@ fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
         rest = tail;
     }
     let value = value * 2f64.powi(exponent);
-    (digits > 0 && value.is_finite()).then_some(value)
+    (digits > 0).then_some(value)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::parse_float;
+    use super::{parse_bound, parse_float};
 
     #[test]
     fn what_redis_reads_as_a_number() {
@@ -81,5 +89,7 @@ mod tests {
         {
             assert_eq!(parse_float(text.as_bytes()), None, "{text:?}");
         }
+        assert_eq!(parse_bound(b"1e400"), Some(f64::INFINITY));
+        assert_eq!(parse_bound(b"-1e-400"), Some(-0.0));
     }
 }

@@ -1,6 +1,6 @@
 //! Ranges of sorted sets: by place, by score, by name; listed, counted, removed.
 
-use crate::number::parse_float;
+use crate::number::parse_bound;
 use crate::plan::{Call, Plan};
 use datatypes::Operation::ScoredSet;
 use datatypes::scored_set::{LexBound, Operation, RangeBy, ScoreBound};
@@ -143,7 +143,7 @@ fn lex_range<'a>(call: &Call<'a>, min: usize, max: usize) -> Result<RangeBy<'a>,
 fn score_bound(text: &[u8]) -> Result<ScoreBound, Error> {
     let score = |text: &[u8]| match text {
         [] => Ok(0.0),
-        text => parse_float(text).ok_or_else(|| Error::err("min or max is not a float")),
+        text => parse_bound(text).ok_or_else(|| Error::err("min or max is not a float")),
     };
     match text {
         [b'(', text @ ..] => Ok(ScoreBound::Exclusive(score(text)?)),

@@ -113,7 +113,7 @@ fn nothing_happens_before_authentication() {
     let mut harness = harness();
     harness.host.password = Some("secret");
     let refused = "-NOAUTH Authentication required.";
-    assert_eq!(render(&harness.send("a", b"GET k\r\nPING\r\nEXEC\r\n")), [refused; 3]);
+    assert_eq!(render(&harness.send("a", b"GET k\r\nPING\r\nMULTI\r\n")), [refused; 3]);
     let output = harness.send("a", b"NOSUCH\r\nHELLO 2\r\nAUTH wrong\r\nAUTH secret\r\nGET k\r\n");
     let lines = render(&output);
     assert!(lines[0].starts_with("-ERR unknown command"), "{lines:?}");
