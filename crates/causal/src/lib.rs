@@ -1,1 +1,6 @@
-//! (skeleton)
+//! Causal models: one module per protocol, over shared blocks.
+//!
+//! Every protocol here answers three questions: how a stamp is chosen, which stamps a reader may see, and what
+//! happens to effects that do not commute. No networking, no clock, no entropy, no hash-order iteration.
+
+pub mod wren;

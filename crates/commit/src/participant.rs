@@ -4,47 +4,52 @@ use std::collections::BTreeMap;
 use types::{Timestamp, TransactionId};
 
 /// Transactions this participant has proposed a timestamp for, and transactions whose timestamp is decided and that
-/// wait to be applied in timestamp order.
+/// wait to be applied in timestamp order. `P` is what is kept of the former, `C` of the latter.
 ///
 /// The bound that may be published is below every proposal: a decided timestamp is the maximum of the proposals, so
 /// nothing can still commit at or below it (Wren, Algorithm 7, line 6). A caller with a clock publishes the clock's
 /// reading when nothing is proposed, and must make the clock remember it (Corrections 21).
 #[derive(Clone, Debug)]
-pub struct Participant<T> {
-    prepared: BTreeMap<TransactionId, (Timestamp, T)>,
-    committed: BTreeMap<(Timestamp, TransactionId), T>,
+pub struct Participant<P, C> {
+    prepared: BTreeMap<TransactionId, (Timestamp, P)>,
+    committed: BTreeMap<(Timestamp, TransactionId), C>,
 }
 
-impl<T> Default for Participant<T> {
+impl<P, C> Default for Participant<P, C> {
     fn default() -> Self {
         Participant { prepared: BTreeMap::new(), committed: BTreeMap::new() }
     }
 }
 
-impl<T> Participant<T> {
+impl<P, C> Participant<P, C> {
     /// Proposes `at` for a transaction.
-    pub fn prepare(&mut self, id: TransactionId, at: Timestamp, work: T) {
+    pub fn prepare(&mut self, id: TransactionId, at: Timestamp, work: P) {
         self.prepared.insert(id, (at, work));
     }
 
     /// What was proposed for a transaction that is not decided here.
-    pub fn prepared(&self, id: TransactionId) -> Option<(Timestamp, &T)> {
+    pub fn prepared(&self, id: TransactionId) -> Option<(Timestamp, &P)> {
         self.prepared.get(&id).map(|(at, work)| (*at, work))
     }
 
     /// Every transaction that is not decided here, in order of its id.
-    pub fn undecided(&self) -> impl Iterator<Item = (TransactionId, Timestamp, &T)> {
+    pub fn undecided(&self) -> impl Iterator<Item = (TransactionId, Timestamp, &P)> {
         self.prepared.iter().map(|(id, (at, work))| (*id, *at, work))
+    }
+
+    /// What is kept of every transaction that is not decided here, to change it.
+    pub fn undecided_mut(&mut self) -> impl Iterator<Item = &mut P> {
+        self.prepared.values_mut().map(|(_, work)| work)
     }
 
     /// The transaction commits at `at`: takes it out of the proposed ones. The caller makes its effects known and
     /// hands the work to [`Participant::commit`]. `None` if it is not prepared here.
-    pub fn take(&mut self, id: TransactionId) -> Option<T> {
+    pub fn take(&mut self, id: TransactionId) -> Option<P> {
         self.prepared.remove(&id).map(|(_, work)| work)
     }
 
     /// Queues decided work until everything that may be placed before it is known.
-    pub fn commit(&mut self, at: Timestamp, id: TransactionId, work: T) {
+    pub fn commit(&mut self, at: Timestamp, id: TransactionId, work: C) {
         self.committed.insert((at, id), work);
     }
 
@@ -54,7 +59,7 @@ impl<T> Participant<T> {
     }
 
     /// Takes the decided work up to and including `bound`, in order (Corrections 20).
-    pub fn apply_through(&mut self, bound: Timestamp) -> Vec<(Timestamp, TransactionId, T)> {
+    pub fn apply_through(&mut self, bound: Timestamp) -> Vec<(Timestamp, TransactionId, C)> {
         let mut due = Vec::new();
         while self.committed.first_key_value().is_some_and(|((at, _), _)| *at <= bound) {
             due.extend(self.committed.pop_first().map(|((at, id), work)| (at, id, work)));
@@ -63,7 +68,7 @@ impl<T> Participant<T> {
     }
 
     /// The decided work that waits, in order.
-    pub fn waiting(&self) -> impl Iterator<Item = (Timestamp, TransactionId, &T)> {
+    pub fn waiting(&self) -> impl Iterator<Item = (Timestamp, TransactionId, &C)> {
         self.committed.iter().map(|((at, id), work)| (*at, *id, work))
     }
 }

@@ -1,0 +1,367 @@
+//! What the nodes of a keyspace say to one another.
+
+use super::stamp::Snapshot;
+use types::{Error, RegionId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
+
+/// The one message type. Coordinators and participants exchange datagrams and repeat them; what replicas tell one
+/// another about time and effects goes through the one stream to the peer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// Coordinator to one partition of its region, regularly: "which snapshot may I read?" In the paper each
+    /// transaction asks; here a coordinator asks for all that it will start until the next answer. It also leases the
+    /// oldest snapshot that the coordinator still reads.
+    StartTx {
+        /// The greatest local stable time that the coordinator knows.
+        lst: Timestamp,
+        /// The greatest remote stable time that it knows.
+        rst: Timestamp,
+        /// The oldest snapshot of its running transactions, or what it would give to a new one.
+        oldest: Snapshot,
+    },
+    /// The answer to `StartTx`.
+    StartTxResp {
+        /// The local stable time.
+        lst: Timestamp,
+        /// The remote stable time.
+        rst: Timestamp,
+    },
+    /// Coordinator to partition: evaluate this on the snapshot.
+    SliceReq {
+        /// The transaction.
+        id: TransactionId,
+        /// Which question of the transaction it is.
+        round: u32,
+        /// What it sees.
+        snapshot: Snapshot,
+        /// The time that deadlines compare with (Corrections 69).
+        now_millis: u64,
+        /// Work on keys of this partition.
+        parts: Vec<Part>,
+        /// Work on all its keys.
+        whole: Vec<Whole>,
+    },
+    /// The answer to `SliceReq`.
+    SliceResp {
+        /// The transaction.
+        id: TransactionId,
+        /// The round of the question.
+        round: u32,
+        /// The results, or why there are none.
+        outcome: Outcome,
+    },
+    /// Coordinator to participant: propose a commit timestamp for these effects.
+    Prepare {
+        /// The transaction.
+        id: TransactionId,
+        /// All of the coordinator's transactions with lower numbers have ended everywhere (Corrections 34).
+        settled: u64,
+        /// What it saw.
+        snapshot: Snapshot,
+        /// The greatest timestamp its session knows: the paper's `ht`.
+        highest: Timestamp,
+        /// The time that deadlines compare with.
+        now_millis: u64,
+        /// The partition that records the decision: the first one written (Corrections 73).
+        decider: u16,
+        /// True when there is no other participant: the proposal is the decision.
+        alone: bool,
+        /// Work on keys of this partition.
+        parts: Vec<Part>,
+        /// Work on all its keys.
+        whole: Vec<Whole>,
+    },
+    /// The answer to `Prepare`.
+    PrepareResp {
+        /// The transaction.
+        id: TransactionId,
+        /// The proposal, the decision or the refusal.
+        vote: Vote,
+    },
+    /// Coordinator to participant, decider first; and a decider's answer to `Query`.
+    Commit {
+        /// The transaction.
+        id: TransactionId,
+        /// The commit timestamp.
+        at: Timestamp,
+    },
+    /// The participant's answer to `Commit` and `Abort`: what stands in its log.
+    CommitResp {
+        /// The transaction.
+        id: TransactionId,
+        /// The commit timestamp; `None` if it was aborted.
+        at: Option<Timestamp>,
+    },
+    /// Coordinator to participant: it has no effect; and a decider's answer to `Query`.
+    Abort {
+        /// The transaction.
+        id: TransactionId,
+    },
+    /// A participant in doubt to the decider: a transaction without a decision is aborted by this.
+    Query {
+        /// The transaction.
+        id: TransactionId,
+    },
+    /// Replica to its peers in the other regions: a transaction's effects on this partition, in order of place.
+    Replicate {
+        /// Where it committed; the receiver does not take its own region for it (Corrections 25).
+        origin: RegionId,
+        /// The transaction.
+        id: TransactionId,
+        /// Its place.
+        at: Timestamp,
+        /// Its remote dependency time.
+        depends_on: Timestamp,
+        /// Keys and effects.
+        effects: Vec<KeyEffects>,
+    },
+    /// Replica to its peers in the other regions, also after every batch of effects (Corrections 32).
+    Heartbeat {
+        /// Whose time it is.
+        origin: RegionId,
+        /// Everything of `origin` up to here has been sent.
+        at: Timestamp,
+        /// Everything of the receiver up to here is held durably.
+        received: Timestamp,
+    },
+    /// The greeting of a replica to a peer in another region: everything of the receiver up to here is held durably,
+    /// go on from there.
+    Received {
+        /// Up to where.
+        up_to: Timestamp,
+    },
+    /// Partition to the root of its region's stabilization tree.
+    StableReport {
+        /// What it has applied of its own region.
+        local: Timestamp,
+        /// What it has received of every other region.
+        remote: Timestamp,
+        /// The oldest snapshot that one of its coordinators reads.
+        oldest: Snapshot,
+    },
+    /// The root to the partitions of its region.
+    StableTime {
+        /// The minimum over `local`.
+        lst: Timestamp,
+        /// The minimum over `remote`.
+        rst: Timestamp,
+        /// The minimum over `oldest`, time by time.
+        oldest: Snapshot,
+    },
+}
+wire_enum!(Message {
+    0 => StartTx { lst, rst, oldest },
+    1 => StartTxResp { lst, rst },
+    2 => SliceReq { id, round, snapshot, now_millis, parts, whole },
+    3 => SliceResp { id, round, outcome },
+    4 => Prepare { id, settled, snapshot, highest, now_millis, decider, alone, parts, whole },
+    5 => PrepareResp { id, vote },
+    6 => Commit { id, at },
+    7 => CommitResp { id, at },
+    8 => Abort { id },
+    9 => Query { id },
+    10 => Replicate { origin, id, at, depends_on, effects },
+    11 => Heartbeat { origin, at, received },
+    12 => Received { up_to },
+    13 => StableReport { local, remote, oldest },
+    14 => StableTime { lst, rst, oldest },
+});
+
+/// A transaction's work on one key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// In a slice: the effects of the session that the snapshot does not show, in order of place, and those of the
+    /// transaction so far; the work is done on top (Corrections 37).
+    pub overlay: Vec<Box<[u8]>>,
+    /// The session's own transactions among what the snapshot does not show.
+    pub own: Vec<TransactionId>,
+    /// What to do, in order.
+    pub work: Vec<Work>,
+}
+wire_struct!(Part { key, overlay, own, work });
+
+/// One thing to do to a key. Operations and effects are in their binary forms.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Evaluate the operation: in a slice on the snapshot, in a prepare on the primary's newest state.
+    Evaluate {
+        /// The step of the transaction that gets the result.
+        step: u32,
+        /// The operation.
+        operation: Box<[u8]>,
+        /// True when the client does not want the result.
+        blind: bool,
+    },
+    /// Commit the effect, which depends on no state.
+    Effect {
+        /// The effect.
+        effect: Box<[u8]>,
+    },
+    /// Commit effects that were chosen on the snapshot, unless something of this region came since that matters to
+    /// the operation that chose them (Corrections 70).
+    Observed {
+        /// The operation.
+        operation: Box<[u8]>,
+        /// The effects.
+        effects: Vec<Box<[u8]>>,
+    },
+    /// Do nothing, but only if nothing of this region changed the key since the snapshot at which it was watched.
+    Watched {
+        /// That snapshot.
+        since: Snapshot,
+    },
+}
+wire_enum!(Work {
+    0 => Evaluate { step, operation, blind },
+    1 => Effect { effect },
+    2 => Observed { operation, effects },
+    3 => Watched { since },
+});
+
+/// Work on all keys of a partition; weak, as nothing locks them (Corrections 78).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Whole {
+    /// How many keys there are.
+    Count {
+        /// The step that gets the number.
+        step: u32,
+    },
+    /// A piece of the keys.
+    Scan {
+        /// The step that gets the piece.
+        step: u32,
+        /// The partition's own cursor.
+        cursor: u64,
+        /// About how many keys.
+        count: u32,
+    },
+    /// Delete every key but these, to which the transaction itself does something.
+    Flush {
+        /// The step that asked for it.
+        step: u32,
+        /// The keys left to the transaction's own work.
+        except: Vec<Box<[u8]>>,
+    },
+}
+wire_enum!(Whole {
+    0 => Count { step },
+    1 => Scan { step, cursor, count },
+    2 => Flush { step, except },
+});
+
+/// The effects of a transaction on a key, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyEffects {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The binary forms of the effects.
+    pub effects: Vec<Box<[u8]>>,
+}
+wire_struct!(KeyEffects { key, effects });
+
+/// The result of a step at one partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The step.
+    pub step: u32,
+    /// The result.
+    pub reply: ReplyBuf,
+    /// What the evaluation wants to commit.
+    pub effects: Vec<Box<[u8]>>,
+    /// The partition's cursor after a piece of a scan.
+    pub cursor: u64,
+    /// The keys that a flush deletes.
+    pub flushed: Vec<Box<[u8]>>,
+}
+wire_struct!(Answer { step, reply, effects, cursor, flushed });
+
+impl Answer {
+    /// A result.
+    pub(super) fn new(step: u32, reply: ReplyBuf) -> Self {
+        Answer { step, reply, effects: Vec::new(), cursor: 0, flushed: Vec::new() }
+    }
+}
+
+/// What came of a slice.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The results.
+    Done {
+        /// One for each step that was evaluated here.
+        answers: Vec<Answer>,
+    },
+    /// The snapshot is below the horizon (Corrections 33).
+    TooOld,
+    /// The partition cannot serve.
+    Refused {
+        /// Why.
+        error: Error,
+    },
+}
+wire_enum!(Outcome { 0 => Done { answers }, 1 => TooOld, 2 => Refused { error } });
+
+/// What a participant says to a `Prepare`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Vote {
+    /// The transaction may commit at `at` or later.
+    Prepared {
+        /// The proposal: the paper's `pt`.
+        at: Timestamp,
+        /// What the evaluation gave.
+        gained: Gained,
+    },
+    /// The transaction has committed, as the only participant decided.
+    Committed {
+        /// The commit timestamp.
+        at: Timestamp,
+        /// What the evaluation gave; `None` if the participant has restarted since and no longer knows.
+        gained: Option<Gained>,
+    },
+    /// A concurrent transaction of the region is in the way: nothing happened, try again.
+    Conflict {
+        /// The key.
+        key: Box<[u8]>,
+        /// The remote stable time that the next attempt must know at least.
+        raise: Timestamp,
+    },
+    /// What the transaction observed on its snapshot has changed: nothing happened, and trying again is the client's
+    /// choice.
+    Changed {
+        /// The key.
+        key: Box<[u8]>,
+    },
+    /// A watched key has changed: nothing happened.
+    Touched,
+    /// The snapshot is below the horizon: nothing happened.
+    TooOld,
+    /// It was aborted here before, because it was in doubt for too long or because its coordinator gave it up.
+    Aborted,
+    /// The participant cannot take part: nothing happened.
+    Refused {
+        /// Why.
+        error: Error,
+    },
+}
+wire_enum!(Vote {
+    0 => Prepared { at, gained },
+    1 => Committed { at, gained },
+    2 => Conflict { key, raise },
+    3 => Changed { key },
+    4 => Touched,
+    5 => TooOld,
+    6 => Aborted,
+    7 => Refused { error },
+});
+
+/// What evaluating a transaction at a participant gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Gained {
+    /// One result for each step that was evaluated here.
+    pub answers: Vec<Answer>,
+    /// Keys whose effects the coordinator does not know, with all of them.
+    pub effects: Vec<KeyEffects>,
+    /// Places of transactions of this region that were observed although the snapshot does not show them.
+    pub observed: Vec<(Timestamp, TransactionId)>,
+}
+wire_struct!(Gained { answers, effects, observed });

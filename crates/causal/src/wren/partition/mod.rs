@@ -1,0 +1,335 @@
+//! A replica of a partition: the paper's server without its coordinator half (Wren, Algorithms 6 and 7).
+//!
+//! `slices` reads, `prepare` and `decide` are the participant of the two-phase commit, `replicate` applies and
+//! exchanges effects and heartbeats with the other regions, `stabilize` finds the stable times and the horizon,
+//! `recover` is the log and the checkpoint.
+
+mod decide;
+mod prepare;
+mod recover;
+mod replicate;
+mod slices;
+mod stabilize;
+
+use super::message::{Gained, KeyEffects, Message};
+use super::pledge::Pledge;
+use super::record::{Effects, Record};
+use super::setup::{Options, Topology};
+use super::stamp::{Snapshot, Stamp};
+use super::{Node, Timer, pledge};
+use clock::HybridClock;
+use commit::{Decisions, Participant};
+use mvcc::Store;
+use protocol::{Input, Now, Outputs};
+use replication::{Link, Outbox};
+use stabilize::{Leases, Root};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use types::{Address, Error, ErrorCode, Instant, NodeId, RegionId, Rng, Timestamp, TransactionId};
+
+/// Whether it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// Its log is being read.
+    Recovering,
+    /// It serves.
+    Serving,
+    /// Its log lacks records that it had relied on: it says so and does nothing (Corrections 67).
+    Incomplete,
+}
+
+/// What is kept of a transaction that is prepared here.
+#[derive(Debug)]
+struct Pending {
+    depends_on: Timestamp,
+    decider: u16,
+    pledges: Vec<Pledge>,
+    /// What evaluating it gave, to answer a repeated `Prepare`; `None` after a restart.
+    gained: Option<Gained>,
+    /// Since when it waits for its decision.
+    since: Instant,
+}
+
+/// What became of a transaction here.
+#[derive(Debug)]
+struct Decided {
+    /// Its place, if it committed.
+    at: Option<Timestamp>,
+    /// True if another participant may ask: this is the decider of several.
+    outlives: bool,
+    /// What a repeated `Prepare` of its only participant is answered.
+    gained: Option<Gained>,
+}
+
+/// What has arrived from another region.
+#[derive(Debug, Default)]
+struct Origin {
+    /// Everything up to here: the paper's entry of the version vector.
+    up_to: Timestamp,
+    /// And these transactions above.
+    above: BTreeSet<(Timestamp, TransactionId)>,
+}
+
+/// A transaction of this region on its way to the others.
+#[derive(Debug)]
+struct Outgoing {
+    depends_on: Timestamp,
+    effects: Vec<KeyEffects>,
+}
+
+/// See the module.
+pub struct Partition {
+    topology: Topology,
+    region: RegionId,
+    index: u16,
+    options: Options,
+    life: Life,
+    clock: HybridClock,
+    store: Store<Stamp>,
+    participant: Participant<Pending, Outgoing>,
+    /// Which undecided transactions hold a key.
+    held: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
+    decisions: Decisions<Decided>,
+    origins: BTreeMap<RegionId, Origin>,
+    links: BTreeMap<RegionId, Link>,
+    outbox: Outbox<Outgoing>,
+    /// Everything of this region up to here is applied: the paper's own entry of the version vector.
+    installed: Timestamp,
+    promised: Timestamp,
+    lst: Timestamp,
+    rst: Timestamp,
+    /// The oldest snapshot that can still be read.
+    horizon: Snapshot,
+    leases: Leases,
+    /// At the root of the region's stabilization tree.
+    root: Option<Root>,
+    /// Of the stabilization tree.
+    neighbours: BTreeMap<u16, Link>,
+    last_heartbeat: Instant,
+    /// The horizon stays while a checkpoint is taken.
+    checkpointing: bool,
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partition")
+            .field("region", &self.region)
+            .field("index", &self.index)
+            .field("installed", &self.installed)
+            .field("origins", &self.origins)
+            .field("stable", &(self.lst, self.rst))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Partition {
+    /// An empty replica. Its first inputs are those of recovery.
+    pub(super) fn new(topology: Topology, region: RegionId, index: u16, options: Options) -> Self {
+        let others: Vec<RegionId> = topology.others(region).collect();
+        let neighbours: Vec<u16> = match index {
+            0 => (1..topology.partitions()).collect(),
+            _ => vec![0],
+        };
+        let mut store = Store::new(topology.seed, Stamp::default());
+        store.set_horizon(Some(Stamp::default()));
+        Partition {
+            region,
+            index,
+            options,
+            life: Life::Recovering,
+            clock: HybridClock::new(options.clock_bound),
+            store,
+            participant: Participant::default(),
+            held: BTreeMap::new(),
+            decisions: Decisions::default(),
+            origins: others.iter().map(|other| (*other, Origin::default())).collect(),
+            links: others.iter().map(|other| (*other, Link::default())).collect(),
+            outbox: Outbox::new(others),
+            installed: Timestamp::ZERO,
+            promised: Timestamp::ZERO,
+            lst: Timestamp::ZERO,
+            rst: Timestamp::ZERO,
+            horizon: Snapshot::default(),
+            leases: Leases::default(),
+            root: (index == 0).then(|| Root::new(topology.partitions())),
+            neighbours: neighbours.into_iter().map(|index| (index, Link::default())).collect(),
+            last_heartbeat: Instant::default(),
+            checkpointing: false,
+            topology,
+        }
+    }
+
+    /// The stable times that it knows: local, then remote.
+    pub fn stable(&self) -> (Timestamp, Timestamp) {
+        (self.lst, self.rst)
+    }
+
+    /// How many transactions wait for their decision here.
+    pub fn undecided(&self) -> usize {
+        self.participant.undecided().count()
+    }
+
+    /// How many of its transactions some other region may lack.
+    pub fn unreceived(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// How many decisions it remembers.
+    pub fn remembered(&self) -> usize {
+        self.decisions.len()
+    }
+
+    pub(super) fn step_one(
+        &mut self,
+        now: Now,
+        input: Input<'_, Node>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        match input {
+            Input::Snapshot(chunk) => {
+                let outcome = self.recover_chunk(chunk);
+                debug_assert!(outcome.is_ok(), "checkpoints are checksummed");
+            }
+            Input::Recover(record) => {
+                let outcome = self.recover(record);
+                debug_assert!(outcome.is_ok(), "log records are checksummed");
+            }
+            Input::Recovered { complete } => self.on_recovered(now, complete, out),
+            Input::Request { id, .. } => out.reply(id).error(&Error::err("requests go to a coordinator")),
+            _ if self.life == Life::Recovering => {}
+            Input::Message { from, message } => self.on_message(now, from, message, random, out),
+            Input::PeerStarted { peer } => self.on_peer_started(peer, out),
+            Input::Timer(Timer::Apply) => self.on_apply(now, out),
+            Input::Timer(Timer::Gossip) => self.on_gossip(now, out),
+            Input::Timer(Timer::Doubt) => self.on_doubt(now, out),
+            Input::Timer(Timer::StartTx | Timer::Retry(_)) => {}
+        }
+    }
+
+    fn on_message(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        message: Message,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        if self.life == Life::Incomplete {
+            return self.refuse(from, &message, out);
+        }
+        match message {
+            Message::StartTx { lst, rst, oldest } => {
+                self.on_start_tx(now, from.address(), Snapshot { local: lst, remote: rst }, oldest, out);
+            }
+            Message::SliceReq { .. } => self.on_slice_req(from.address(), message, random, out),
+            Message::Prepare { .. } => self.on_prepare(now, from.address(), message, random, out),
+            Message::Commit { id, at } => self.on_commit(from.address(), id, at, out),
+            Message::Abort { id } => self.on_abort(id, out),
+            Message::Query { id } => self.on_query(from.address(), id, out),
+            Message::Replicate { origin, id, at, depends_on, effects } => {
+                self.on_replicate(origin, id, at, depends_on, effects, out);
+            }
+            Message::Heartbeat { origin, at, received } => self.on_heartbeat(origin, at, received),
+            Message::Received { up_to } => self.on_received(from.address(), up_to, out),
+            Message::StableReport { local, remote, oldest } => {
+                self.on_stable_report(from.address(), local, remote, oldest);
+            }
+            Message::StableTime { lst, rst, oldest } => self.on_stable_time(now, lst, rst, oldest),
+            Message::StartTxResp { .. }
+            | Message::SliceResp { .. }
+            | Message::PrepareResp { .. }
+            | Message::CommitResp { .. } => {}
+        }
+    }
+
+    /// What to say instead of serving from an incomplete log.
+    fn refuse(&mut self, from: NodeId, message: &Message, out: &mut Outputs<'_, Node>) {
+        let text = format!(
+            "partition {} of region {} lost records that others rely on (unclean stop without a synced log); nothing was done",
+            self.index, self.region
+        );
+        let error = Error::new(ErrorCode::Unavailable, text);
+        let answer = match message {
+            Message::SliceReq { id, round, .. } => Message::SliceResp {
+                id: *id,
+                round: *round,
+                outcome: super::message::Outcome::Refused { error },
+            },
+            Message::Prepare { id, .. } => {
+                Message::PrepareResp { id: *id, vote: super::message::Vote::Refused { error } }
+            }
+            _ => return,
+        };
+        out.send(from.address(), answer);
+    }
+
+    fn address_of(&self, index: u16) -> Address {
+        self.topology.address(self.region, index)
+    }
+
+    /// Makes a transaction's effects known to readers whose snapshot shows them. What a checkpoint's cells hold
+    /// already is left out.
+    fn store_effects(&mut self, stamp: Stamp, effects: &[KeyEffects]) {
+        if self.life == Life::Recovering && stamp <= Stamp::last_at(self.horizon.remote) {
+            return;
+        }
+        for of_key in effects {
+            let hash = self.store.hash(&of_key.key);
+            if self.store.has_effect(hash, &of_key.key, stamp) {
+                continue;
+            }
+            for effect in of_key.effects.iter().filter_map(|bytes| pledge::effect(bytes)) {
+                self.store.commit(hash, &of_key.key, stamp, &effect);
+            }
+        }
+    }
+
+    fn stamp(&self, id: TransactionId, at: Timestamp, depends_on: Timestamp) -> Stamp {
+        Stamp { at, transaction: id, region: self.region, depends_on }
+    }
+
+    /// Commits a transaction of this region that is in no queue: makes its effects known and queues it for the other
+    /// regions.
+    fn commit_effects(&mut self, stamp: Stamp, effects: Vec<KeyEffects>) {
+        self.store_effects(stamp, &effects);
+        if !effects.is_empty() {
+            let outgoing = Outgoing { depends_on: stamp.depends_on, effects };
+            self.participant.commit(stamp.at, stamp.transaction, outgoing);
+        }
+    }
+
+    fn persist(&self, record: &Record<'_>, out: &mut Outputs<'_, Node>) {
+        out.persist(record, self.options.durability);
+    }
+
+    fn hold(&mut self, id: TransactionId, pledges: &[Pledge]) {
+        for pledge in pledges {
+            self.held.entry(pledge.key.clone()).or_default().insert(id);
+        }
+    }
+
+    fn let_go(&mut self, id: TransactionId, pledges: &[Pledge]) {
+        for pledge in pledges {
+            if let Some(holders) = self.held.get_mut(&pledge.key) {
+                holders.remove(&id);
+                if holders.is_empty() {
+                    self.held.remove(&pledge.key);
+                }
+            }
+        }
+    }
+}
+
+/// The effects of all pledges, by key.
+fn effects_of(pledges: &[Pledge]) -> Vec<KeyEffects> {
+    let by_key = pledges
+        .iter()
+        .map(|pledge| KeyEffects { key: pledge.key.clone(), effects: pledge.effects().cloned().collect() });
+    by_key.filter(|of_key| !of_key.effects.is_empty()).collect()
+}
+
+fn borrowed(stamp: Stamp, effects: &[KeyEffects]) -> Effects<'_> {
+    Effects { stamp, effects: Cow::Borrowed(effects) }
+}

@@ -1,0 +1,284 @@
+//! The participant's vote: evaluates what must see the newest state, checks what is in the way, proposes a commit
+//! timestamp (Wren, Algorithm 6, lines 13 to 19; Corrections 21, 26 and 70).
+
+use super::slices::Evaluation;
+use super::{Decided, Partition, Pending, borrowed, effects_of};
+use crate::wren::Node;
+use crate::wren::message::{Answer, Gained, KeyEffects, Message, Part, Vote, Whole, Work};
+use crate::wren::pledge::{self, Deed, Pledge, encoded};
+use crate::wren::record::Record;
+use crate::wren::stamp::{Snapshot, Stamp};
+use datatypes::Effect;
+use protocol::{Now, Outputs};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use types::{Address, Error, KeyHash, ReplyBuf, Rng, Timestamp, TransactionId};
+
+/// What a `Prepare` asks for, beside the work.
+struct Terms {
+    id: TransactionId,
+    snapshot: Snapshot,
+    now_millis: u64,
+}
+
+/// What has been worked out of a `Prepare`.
+#[derive(Default)]
+struct Worked {
+    pledges: BTreeMap<Box<[u8]>, Pledge>,
+    gained: Gained,
+}
+
+impl Partition {
+    pub(super) fn on_prepare(
+        &mut self,
+        now: Now,
+        from: Address,
+        message: Message,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Message::Prepare { id, settled, snapshot, highest, now_millis, decider, alone, parts, whole } =
+            message
+        else {
+            return;
+        };
+        if !self.decisions.admit(id, settled, |decided| decided.outlives) {
+            return;
+        }
+        let vote = match self.known_vote(id) {
+            Some(vote) => vote,
+            None if self.clock.observe(highest, now.wall).is_err() => Vote::Refused {
+                error: Error::err(format!(
+                    "the session's time is too far ahead of the clock of partition {}; nothing was done",
+                    self.index
+                )),
+            },
+            None => {
+                self.learn_stable(snapshot);
+                let terms = Terms { id, snapshot, now_millis };
+                match self.work_out(&terms, &parts, &whole, random) {
+                    Ok(worked) if alone => self.commit_alone(now, &terms, worked, out),
+                    Ok(worked) => self.propose(now, &terms, decider, worked, out),
+                    Err(vote) => vote,
+                }
+            }
+        };
+        out.send(from, Message::PrepareResp { id, vote });
+    }
+
+    /// The vote on a repeated `Prepare`.
+    fn known_vote(&self, id: TransactionId) -> Option<Vote> {
+        if let Some(decided) = self.decisions.get(id) {
+            return Some(match decided.at {
+                Some(at) => Vote::Committed { at, gained: decided.gained.clone() },
+                None => Vote::Aborted,
+            });
+        }
+        let (at, pending) = self.participant.prepared(id)?;
+        Some(match &pending.gained {
+            Some(gained) => Vote::Prepared { at, gained: gained.clone() },
+            // Evaluated before a restart: the results are gone, so the coordinator has to begin again.
+            None => Vote::Conflict { key: Box::default(), raise: Timestamp::ZERO },
+        })
+    }
+
+    fn work_out(
+        &mut self,
+        terms: &Terms,
+        parts: &[Part],
+        whole: &[Whole],
+        random: &mut Rng,
+    ) -> Result<Worked, Vote> {
+        let mut worked = Worked::default();
+        for part in parts {
+            self.work_out_part(terms, part, random, &mut worked)?;
+        }
+        for whole in whole {
+            if let Whole::Flush { step, except } = whole {
+                let flushed: Vec<_> = self.keys().into_iter().filter(|key| !except.contains(key)).collect();
+                for key in &flushed {
+                    let deeds = vec![Deed::blind(encoded(&Effect::DELETE))];
+                    worked.pledges.insert(key.clone(), Pledge { key: key.clone(), deeds });
+                }
+                worked.gained.answers.push(Answer { flushed, ..Answer::new(*step, ReplyBuf::new()) });
+            }
+        }
+        match worked.pledges.values().find(|pledge| self.is_blocked(pledge)) {
+            Some(pledge) => Err(Vote::Conflict { key: pledge.key.clone(), raise: Timestamp::ZERO }),
+            None => Ok(worked),
+        }
+    }
+
+    fn work_out_part(
+        &mut self,
+        terms: &Terms,
+        part: &Part,
+        random: &mut Rng,
+        worked: &mut Worked,
+    ) -> Result<(), Vote> {
+        let hash = self.store.hash(&part.key);
+        let mut pledge = Pledge { key: part.key.clone(), deeds: Vec::new() };
+        let mut before: Vec<Box<[u8]>> = Vec::new();
+        let mut known = true;
+        if part.work.iter().any(|work| matches!(work, Work::Evaluate { .. })) {
+            self.observe_newest(terms, hash, part, &mut worked.gained)?;
+        }
+        for work in &part.work {
+            let deed = match work {
+                Work::Effect { effect } => {
+                    if before.is_empty() && self.deletes_expired(hash, &part.key, effect, terms.now_millis) {
+                        pledge.deeds.push(Deed::blind(encoded(&Effect::DELETE)));
+                        before.push(encoded(&Effect::DELETE));
+                        known = false;
+                    }
+                    Deed::blind(effect.clone())
+                }
+                Work::Evaluate { step, operation, blind } => {
+                    known = false;
+                    let evaluation = Evaluation {
+                        hash,
+                        key: &part.key,
+                        before: &before,
+                        operation,
+                        blind: *blind,
+                        now_millis: terms.now_millis,
+                    };
+                    self.evaluate_newest(terms, *step, &evaluation, random, &mut worked.gained)?
+                }
+                Work::Observed { operation, effects } => {
+                    let deed =
+                        Deed { operation: Some(operation.clone()), whole: false, effects: effects.clone() };
+                    if !self.is_unchanged(terms.snapshot, hash, part, &deed)? {
+                        return Err(Vote::Changed { key: part.key.clone() });
+                    }
+                    deed
+                }
+                Work::Watched { since } => {
+                    let deed = Deed { whole: true, ..Deed::default() };
+                    if !self.is_unchanged(*since, hash, part, &deed)? {
+                        return Err(Vote::Touched);
+                    }
+                    deed
+                }
+            };
+            before.extend(deed.effects.iter().cloned());
+            pledge.deeds.push(deed);
+        }
+        if !known {
+            let effects = pledge.effects().cloned().collect();
+            worked.gained.effects.push(KeyEffects { key: part.key.clone(), effects });
+        }
+        worked.pledges.insert(part.key.clone(), pledge);
+        Ok(())
+    }
+
+    /// An effect on a key that has expired starts from nothing, unless it replaces everything anyway.
+    fn deletes_expired(&self, hash: KeyHash, key: &[u8], effect: &[u8], now_millis: u64) -> bool {
+        let expired = self.store.record(hash, key).is_some_and(|record| record.cell().is_expired(now_millis));
+        expired && pledge::effect(effect).is_some_and(|effect| effect.kind().is_some())
+    }
+
+    /// The newest state shows what this region has committed and what is stable of the others. Notes what of it the
+    /// snapshot does not show; what depends on more of the others than the snapshot shows needs a newer snapshot.
+    fn observe_newest(
+        &self,
+        terms: &Terms,
+        hash: KeyHash,
+        part: &Part,
+        gained: &mut Gained,
+    ) -> Result<(), Vote> {
+        if terms.snapshot.remote < self.horizon.remote {
+            return Err(Vote::TooOld);
+        }
+        let newest = self.store.effects(hash, &part.key).map(|(stamp, _)| stamp);
+        let mut raise = Timestamp::ZERO;
+        for stamp in newest.filter(|stamp| stamp.region == self.region) {
+            if stamp.depends_on > terms.snapshot.remote {
+                raise = raise.max(stamp.depends_on);
+            }
+            let place = (stamp.at, stamp.transaction);
+            let shown = terms.snapshot.shows(&stamp, self.region) || part.own.contains(&stamp.transaction);
+            if !shown && gained.observed.last() != Some(&place) {
+                gained.observed.push(place);
+            }
+        }
+        match raise {
+            Timestamp::ZERO => Ok(()),
+            raise => Err(Vote::Conflict { key: part.key.clone(), raise }),
+        }
+    }
+
+    fn evaluate_newest(
+        &mut self,
+        terms: &Terms,
+        step: u32,
+        evaluation: &Evaluation<'_>,
+        random: &mut Rng,
+        gained: &mut Gained,
+    ) -> Result<Deed, Vote> {
+        let mut reply = ReplyBuf::new();
+        let (region, remote) = (self.region, terms.snapshot.remote);
+        let visible = |stamp: &Stamp| stamp.region == region || stamp.at <= remote;
+        let effects = evaluation.run(&mut self.store, visible, random, &mut reply).map_err(|malformed| {
+            Vote::Refused { error: Error::err(format!("a transaction holds a {malformed}")) }
+        })?;
+        gained.answers.push(Answer::new(step, reply));
+        Ok(Deed { operation: Some(evaluation.operation.into()), whole: false, effects })
+    }
+
+    /// True if nothing of this region that `since` does not show matters to the deed, the session's own apart.
+    fn is_unchanged(&self, since: Snapshot, hash: KeyHash, part: &Part, deed: &Deed) -> Result<bool, Vote> {
+        if since.remote < self.horizon.remote {
+            return Err(if deed.whole { Vote::Touched } else { Vote::TooOld });
+        }
+        let mut later = self.store.effects(hash, &part.key).filter(|(stamp, _)| {
+            stamp.region == self.region
+                && !since.shows(stamp, self.region)
+                && !part.own.contains(&stamp.transaction)
+        });
+        Ok(later.all(|(_, foreign)| deed.withstands(&foreign)))
+    }
+
+    fn is_blocked(&self, pledge: &Pledge) -> bool {
+        let holders = self.held.get(&pledge.key).into_iter().flatten();
+        let theirs = holders.filter_map(|id| self.participant.prepared(*id)).flat_map(|(_, p)| &p.pledges);
+        theirs.filter(|other| other.key == pledge.key).any(|other| other.is_in_the_way_of(pledge))
+    }
+
+    /// The proposal is above everything stamped, published or observed (Corrections 21).
+    fn propose(
+        &mut self,
+        now: Now,
+        terms: &Terms,
+        decider: u16,
+        worked: Worked,
+        out: &mut Outputs<'_, Node>,
+    ) -> Vote {
+        let (id, at) = (terms.id, self.clock.tick(now.wall));
+        let depends_on = terms.snapshot.remote;
+        let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
+        let record = Record::Prepared { id, at, depends_on, decider, pledges: Cow::Borrowed(&pledges) };
+        self.persist(&record, out);
+        self.hold(id, &pledges);
+        let gained = Some(worked.gained.clone());
+        self.participant.prepare(
+            id,
+            at,
+            Pending { depends_on, decider, pledges, gained, since: now.instant },
+        );
+        Vote::Prepared { at, gained: worked.gained }
+    }
+
+    /// The only participant decides at once: its record is the decision.
+    fn commit_alone(&mut self, now: Now, terms: &Terms, worked: Worked, out: &mut Outputs<'_, Node>) -> Vote {
+        let at = self.clock.tick(now.wall);
+        let stamp = self.stamp(terms.id, at, terms.snapshot.remote);
+        let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
+        let effects = effects_of(&pledges);
+        self.persist(&Record::Alone(borrowed(stamp, &effects)), out);
+        self.commit_effects(stamp, effects);
+        let gained = Some(worked.gained);
+        self.decisions.decide(terms.id, Decided { at: Some(at), outlives: false, gained: gained.clone() });
+        Vote::Committed { at, gained }
+    }
+}

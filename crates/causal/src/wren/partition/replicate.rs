@@ -1,0 +1,151 @@
+//! Application in order of place and the exchange with the other regions (Wren, Algorithm 7, lines 5 to 28;
+//! Corrections 20, 21, 24, 25 and 32).
+//!
+//! Effects become known to readers when they commit: no snapshot shows them before the stable time has passed them.
+//! What is applied here is the promise that nothing will be placed below any more. Everything to a peer goes through
+//! the one stream, so a heartbeat never overtakes the effects it vouches for. Only heartbeats raise the version
+//! vector: several transactions may share a commit timestamp.
+
+use super::{Outgoing, Partition, borrowed};
+use crate::wren::message::{KeyEffects, Message};
+use crate::wren::record::Record;
+use crate::wren::stamp::Stamp;
+use crate::wren::{Node, Timer};
+use protocol::{Now, Outputs};
+use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
+
+impl Partition {
+    pub(super) fn on_apply(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        let bound = self.publishable(now);
+        self.promise(bound, out);
+        self.installed = self.installed.max(bound);
+        let due = match self.options.mutants.apply_below {
+            true => self.participant.apply_through(self.installed.previous()),
+            false => self.participant.apply_through(self.installed),
+        };
+        let peers: Vec<RegionId> =
+            self.links.iter().filter(|(_, link)| link.is_resumed()).map(|(peer, _)| *peer).collect();
+        let batch = !due.is_empty();
+        for (at, id, outgoing) in due {
+            for peer in &peers {
+                out.stream(self.topology.address(*peer, self.index), self.replicate(at, id, &outgoing));
+            }
+            self.outbox.push(at, id, outgoing);
+        }
+        let heartbeat_due = now.instant - self.last_heartbeat >= self.options.heartbeat_every;
+        if batch || heartbeat_due {
+            self.last_heartbeat = now.instant;
+            peers.into_iter().for_each(|peer| self.tell_time(peer, batch, out));
+        }
+        out.arm(Timer::Apply, now.instant + self.options.apply_every);
+    }
+
+    /// Nothing will be placed at or below it any more. The clock remembers it (Corrections 21).
+    fn publishable(&mut self, now: Now) -> Timestamp {
+        let clock = if self.options.mutants.bound_not_remembered {
+            self.clock.last().max(Timestamp::from_wall(now.wall))
+        } else {
+            self.clock.read(now.wall)
+        };
+        self.participant.bound(clock)
+    }
+
+    /// What is published is below what the log promises: a restart stamps above it.
+    fn promise(&mut self, bound: Timestamp, out: &mut Outputs<'_, Node>) {
+        if bound >= self.promised {
+            let ahead = self.options.promise.as_micros() as u64;
+            let until = Timestamp::from_wall(types::WallTime(bound.wall().0 + ahead)).max(bound);
+            self.persist(&Record::Promise { until }, out);
+            self.promised = until;
+        }
+    }
+
+    fn replicate(&self, at: Timestamp, id: TransactionId, outgoing: &Outgoing) -> Message {
+        let (depends_on, effects) = (outgoing.depends_on, outgoing.effects.clone());
+        Message::Replicate { origin: self.region, id, at, depends_on, effects }
+    }
+
+    fn tell_time(&mut self, peer: RegionId, batch: bool, out: &mut Outputs<'_, Node>) {
+        let may_tell = self.links.get_mut(&peer).is_some_and(|link| link.may_tell());
+        if !batch && !may_tell {
+            return;
+        }
+        let received = self.received_of(peer);
+        let heartbeat = Message::Heartbeat { origin: self.region, at: self.installed, received };
+        let to = self.topology.address(peer, self.index);
+        if self.options.mutants.ungated_heartbeat {
+            out.send_now(to, heartbeat);
+        } else {
+            out.stream(to, heartbeat);
+        }
+    }
+
+    fn received_of(&self, origin: RegionId) -> Timestamp {
+        self.origins.get(&origin).map_or(Timestamp::ZERO, |origin| origin.up_to)
+    }
+
+    pub(super) fn on_replicate(
+        &mut self,
+        origin: RegionId,
+        id: TransactionId,
+        at: Timestamp,
+        depends_on: Timestamp,
+        effects: Vec<KeyEffects>,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(known) = self.origins.get_mut(&origin) else { return };
+        if at <= known.up_to || !known.above.insert((at, id)) {
+            return;
+        }
+        let region = if self.options.mutants.receiver_as_origin { self.region } else { origin };
+        let stamp = Stamp { at, transaction: id, region, depends_on };
+        let logged = Stamp { region: origin, ..stamp };
+        self.persist(&Record::Replicated(borrowed(logged, &effects)), out);
+        self.store_effects(stamp, &effects);
+    }
+
+    pub(super) fn on_heartbeat(&mut self, origin: RegionId, at: Timestamp, received: Timestamp) {
+        let Some(known) = self.origins.get_mut(&origin) else { return };
+        known.up_to = known.up_to.max(at);
+        let up_to = known.up_to;
+        known.above.retain(|(at, _)| *at > up_to);
+        if let Some(link) = self.links.get_mut(&origin) {
+            link.heard();
+        }
+        self.outbox.received(origin, received);
+    }
+
+    /// Says to every peer what is held, so that it goes on from there.
+    pub(super) fn greet_all(&mut self, out: &mut Outputs<'_, Node>) {
+        let peers: Vec<RegionId> = self.links.keys().copied().collect();
+        peers.into_iter().for_each(|peer| self.greet(peer, out));
+    }
+
+    fn greet(&self, peer: RegionId, out: &mut Outputs<'_, Node>) {
+        let greeting = Message::Received { up_to: self.received_of(peer) };
+        out.stream(self.topology.address(peer, self.index), greeting);
+    }
+
+    /// The stream to a peer's new life starts with nothing in it.
+    pub(super) fn on_peer_started(&mut self, peer: NodeId, out: &mut Outputs<'_, Node>) {
+        let Some((region, index)) = self.topology.locate(peer.address()) else { return };
+        if region == self.region {
+            if let Some(link) = self.neighbours.get_mut(&index) {
+                link.started(peer.incarnation);
+            }
+        } else if self.links.get_mut(&region).is_some_and(|link| link.started(peer.incarnation)) {
+            self.greet(region, out);
+        }
+    }
+
+    /// A peer's greeting: it is sent what it lacks of what has been applied; the rest follows with its batch.
+    pub(super) fn on_received(&mut self, from: Address, up_to: Timestamp, out: &mut Outputs<'_, Node>) {
+        let Some((peer, _)) = self.topology.locate(from) else { return };
+        let Some(link) = self.links.get_mut(&peer) else { return };
+        link.resume();
+        self.outbox.received(peer, up_to);
+        let lacking = self.outbox.between(up_to, self.installed);
+        lacking.for_each(|(at, id, outgoing)| out.stream(from, self.replicate(at, id, outgoing)));
+        self.tell_time(peer, true, out);
+    }
+}

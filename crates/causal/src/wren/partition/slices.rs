@@ -1,0 +1,148 @@
+//! Reads: operations evaluated on a snapshot, without waiting (Wren, Algorithm 6, lines 1 to 12).
+
+use super::Partition;
+use crate::wren::Node;
+use crate::wren::message::{Answer, Message, Outcome, Part, Whole, Work};
+use crate::wren::pledge::encoded;
+use crate::wren::stamp::{Snapshot, Stamp};
+use datatypes::{Cell, Context, Effect, Operation, prepare};
+use mvcc::Store;
+use protocol::Outputs;
+use types::{Address, Error, KeyHash, Malformed, Reader, ReplyBuf, ReplySink, Rng};
+
+/// About how many places of the index a scan visits at most for each key that was asked for.
+const SCAN_EFFORT: u32 = 10;
+
+/// An operation to be evaluated on a state.
+pub(super) struct Evaluation<'e> {
+    pub(super) hash: KeyHash,
+    pub(super) key: &'e [u8],
+    /// What to do on top of the state first.
+    pub(super) before: &'e [Box<[u8]>],
+    pub(super) operation: &'e [u8],
+    pub(super) blind: bool,
+    pub(super) now_millis: u64,
+}
+
+impl Evaluation<'_> {
+    /// Writes the result into `reply` and returns the effects to commit: the deletion of an expired key first.
+    pub(super) fn run(
+        &self,
+        store: &mut Store<Stamp>,
+        visible: impl Fn(&Stamp) -> bool,
+        random: &mut Rng,
+        reply: &mut ReplyBuf,
+    ) -> Result<Vec<Box<[u8]>>, Malformed> {
+        let operation = Operation::decode(&mut Reader::new(self.operation))?;
+        let before: Result<Vec<Effect<'_>>, Malformed> =
+            self.before.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes))).collect();
+        let effects = store.with_state(self.hash, self.key, visible, &before?, |cell| {
+            let expired = cell.is_expired(self.now_millis);
+            let cell = if expired { &Cell::ABSENT } else { cell };
+            let mut context = Context { now_millis: self.now_millis, random };
+            let effect = prepare(cell, &operation, &mut context, reply);
+            let deletion = (expired && !operation.is_read()).then_some(Effect::DELETE);
+            deletion.into_iter().chain(effect).map(|effect| encoded(&effect)).collect()
+        });
+        if self.blind && reply.as_error().is_none() {
+            reply.clear();
+            reply.simple("OK");
+        }
+        Ok(effects)
+    }
+}
+
+impl Partition {
+    pub(super) fn on_slice_req(
+        &mut self,
+        from: Address,
+        request: Message,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Message::SliceReq { id, round, snapshot, now_millis, parts, whole } = request else { return };
+        self.learn_stable(snapshot);
+        let outcome = if snapshot.remote < self.horizon.remote {
+            Outcome::TooOld
+        } else {
+            match self.slice(snapshot, now_millis, &parts, random) {
+                Ok(mut answers) => {
+                    answers.extend(whole.iter().map(|whole| self.whole(whole, now_millis)));
+                    Outcome::Done { answers }
+                }
+                Err(malformed) => {
+                    Outcome::Refused { error: Error::err(format!("a slice holds a {malformed}")) }
+                }
+            }
+        };
+        out.send(from, Message::SliceResp { id, round, outcome });
+    }
+
+    fn slice(
+        &mut self,
+        snapshot: Snapshot,
+        now_millis: u64,
+        parts: &[Part],
+        random: &mut Rng,
+    ) -> Result<Vec<Answer>, Malformed> {
+        let mut answers = Vec::new();
+        let region = self.region;
+        for part in parts {
+            let hash = self.store.hash(&part.key);
+            let mut before = part.overlay.clone();
+            for work in &part.work {
+                let (step, operation, blind) = match work {
+                    Work::Effect { effect } => {
+                        before.push(effect.clone());
+                        continue;
+                    }
+                    Work::Evaluate { step, operation, blind } => (*step, operation, *blind),
+                    Work::Observed { .. } | Work::Watched { .. } => continue,
+                };
+                let evaluation =
+                    Evaluation { hash, key: &part.key, before: &before, operation, blind, now_millis };
+                let mut reply = ReplyBuf::new();
+                let visible = |stamp: &Stamp| snapshot.shows(stamp, region);
+                let effects = evaluation.run(&mut self.store, visible, random, &mut reply)?;
+                before.extend(effects.iter().cloned());
+                answers.push(Answer { effects, ..Answer::new(step, reply) });
+            }
+        }
+        Ok(answers)
+    }
+
+    fn whole(&self, whole: &Whole, now_millis: u64) -> Answer {
+        let mut reply = ReplyBuf::new();
+        match whole {
+            Whole::Count { step } | Whole::Flush { step, .. } => {
+                reply.integer(self.store.len() as i64);
+                Answer::new(*step, reply)
+            }
+            Whole::Scan { step, cursor, count } => {
+                let mut cursor = *cursor;
+                for _ in 0..count.max(&1).saturating_mul(SCAN_EFFORT) {
+                    cursor = self.store.scan(cursor, |key, record| {
+                        if !record.cell().is_expired(now_millis) {
+                            reply.bulk(key);
+                        }
+                    });
+                    if cursor == 0 || reply.elements().count() >= *count as usize {
+                        break;
+                    }
+                }
+                Answer { cursor, ..Answer::new(*step, reply) }
+            }
+        }
+    }
+
+    /// The keys that hold a value.
+    pub(super) fn keys(&self) -> Vec<Box<[u8]>> {
+        let (mut keys, mut cursor) = (Vec::new(), 0);
+        loop {
+            cursor = self.store.scan(cursor, |key, _| keys.push(key.into()));
+            if cursor == 0 {
+                return keys;
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! What a partition writes to its log and to checkpoints.
+
+use super::message::KeyEffects;
+use super::pledge::Pledge;
+use super::stamp::Stamp;
+use datatypes::Cell;
+use std::borrow::Cow;
+use types::{Malformed, Reader, RegionId, Timestamp, TransactionId, Wire, put_bytes, put_varint};
+
+/// One record. Borrowed where it is written, owned where it is read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record<'a> {
+    /// A commit timestamp was proposed and the participant is bound by it.
+    Prepared {
+        /// The transaction.
+        id: TransactionId,
+        /// The proposal.
+        at: Timestamp,
+        /// The remote dependency time of its effects.
+        depends_on: Timestamp,
+        /// The partition that records the decision.
+        decider: u16,
+        /// What it holds on the keys.
+        pledges: Cow<'a, [Pledge]>,
+    },
+    /// A prepared transaction committed. At the decider this is the decision (Corrections 73).
+    Committed {
+        /// The transaction.
+        id: TransactionId,
+        /// Its place.
+        at: Timestamp,
+    },
+    /// A transaction has no effect, whatever anybody says later.
+    Aborted {
+        /// The transaction.
+        id: TransactionId,
+    },
+    /// A transaction committed whose only participant this is.
+    Alone(Effects<'a>),
+    /// A transaction of another region arrived.
+    Replicated(Effects<'a>),
+    /// Nothing at or below has been or will be stamped after a restart: what is published stays below (Corrections
+    /// 21 and 22).
+    Promise {
+        /// Up to where.
+        until: Timestamp,
+    },
+    /// Of a checkpoint: effects at or below are in the cells.
+    Horizon {
+        /// The remote snapshot time.
+        at: Timestamp,
+    },
+    /// Of a checkpoint: what was received of a region.
+    Received {
+        /// The region.
+        origin: RegionId,
+        /// Everything up to here.
+        up_to: Timestamp,
+        /// And these.
+        above: Cow<'a, [(Timestamp, TransactionId)]>,
+    },
+    /// Of a checkpoint: what became of a transaction.
+    Decided {
+        /// The transaction.
+        id: TransactionId,
+        /// Its place if it committed.
+        at: Option<Timestamp>,
+        /// True if a participant may still ask.
+        outlives: bool,
+    },
+    /// Of a checkpoint: a transaction of this region that another one may lack; its effects are in the cells.
+    Outgoing(Effects<'a>),
+    /// Of a checkpoint: a key as the horizon shows it.
+    State {
+        /// The key.
+        key: Cow<'a, [u8]>,
+        /// The binary form of its cell.
+        cell: Cow<'a, [u8]>,
+    },
+    /// Of a checkpoint: an effect above the horizon.
+    Kept {
+        /// The key.
+        key: Cow<'a, [u8]>,
+        /// Its place.
+        stamp: Stamp,
+        /// The binary form of the effect.
+        effect: Cow<'a, [u8]>,
+    },
+}
+
+/// A transaction's effects on this partition, with their place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effects<'a> {
+    /// Their place.
+    pub stamp: Stamp,
+    /// Keys and effects.
+    pub effects: Cow<'a, [KeyEffects]>,
+}
+
+impl Effects<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.stamp.encode(out);
+        put_all(out, &self.effects);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Effects<'static>, Malformed> {
+        Ok(Effects { stamp: Stamp::decode(input)?, effects: Cow::Owned(Wire::decode(input)?) })
+    }
+}
+
+fn wire(out: &mut Vec<u8>, value: &impl Wire) {
+    value.encode(out);
+}
+
+fn put_all<T: Wire>(out: &mut Vec<u8>, items: &[T]) {
+    put_varint(out, items.len() as u64);
+    items.iter().for_each(|item| item.encode(out));
+}
+
+impl protocol::Encode for Record<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::Prepared { id, at, depends_on, decider, pledges } => {
+                out.push(0);
+                wire(out, &(*id, *at, *depends_on, *decider));
+                put_all(out, pledges);
+            }
+            Record::Committed { id, at } => {
+                out.push(1);
+                wire(out, &(*id, *at));
+            }
+            Record::Aborted { id } => {
+                out.push(2);
+                wire(out, id);
+            }
+            Record::Alone(effects) => {
+                out.push(3);
+                effects.encode(out);
+            }
+            Record::Replicated(effects) => {
+                out.push(4);
+                effects.encode(out);
+            }
+            Record::Promise { until } => {
+                out.push(5);
+                wire(out, until);
+            }
+            Record::Horizon { at } => {
+                out.push(6);
+                wire(out, at);
+            }
+            Record::Received { origin, up_to, above } => {
+                out.push(7);
+                wire(out, &(*origin, *up_to));
+                put_all(out, above);
+            }
+            Record::Decided { id, at, outlives } => {
+                out.push(8);
+                wire(out, &(*id, *at, *outlives));
+            }
+            Record::Outgoing(effects) => {
+                out.push(9);
+                effects.encode(out);
+            }
+            Record::State { key, cell } => {
+                out.push(10);
+                put_bytes(out, key);
+                put_bytes(out, cell);
+            }
+            Record::Kept { key, stamp, effect } => {
+                out.push(11);
+                put_bytes(out, key);
+                wire(out, stamp);
+                put_bytes(out, effect);
+            }
+        }
+    }
+}
+
+impl Record<'static> {
+    /// Reads a record back.
+    pub fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let owned = |bytes: &[u8]| Cow::Owned(bytes.to_vec());
+        Ok(match input.byte()? {
+            0 => {
+                let (id, at, depends_on, decider) = Wire::decode(input)?;
+                Record::Prepared { id, at, depends_on, decider, pledges: Cow::Owned(Wire::decode(input)?) }
+            }
+            1 => {
+                let (id, at) = Wire::decode(input)?;
+                Record::Committed { id, at }
+            }
+            2 => Record::Aborted { id: Wire::decode(input)? },
+            3 => Record::Alone(Effects::decode(input)?),
+            4 => Record::Replicated(Effects::decode(input)?),
+            5 => Record::Promise { until: Wire::decode(input)? },
+            6 => Record::Horizon { at: Wire::decode(input)? },
+            7 => {
+                let (origin, up_to) = Wire::decode(input)?;
+                Record::Received { origin, up_to, above: Cow::Owned(Wire::decode(input)?) }
+            }
+            8 => {
+                let (id, at, outlives) = Wire::decode(input)?;
+                Record::Decided { id, at, outlives }
+            }
+            9 => Record::Outgoing(Effects::decode(input)?),
+            10 => Record::State { key: owned(input.bytes()?), cell: owned(input.bytes()?) },
+            11 => Record::Kept {
+                key: owned(input.bytes()?),
+                stamp: Stamp::decode(input)?,
+                effect: owned(input.bytes()?),
+            },
+            _ => return Err(Malformed("record tag")),
+        })
+    }
+
+    /// The cell of a `State`.
+    pub(super) fn cell(bytes: &[u8]) -> Result<Cell, Malformed> {
+        Cell::decode(&mut Reader::new(bytes))
+    }
+}
+
+/// Appends a record behind its length, as checkpoints hold them.
+pub(super) fn put(out: &mut Vec<u8>, record: &Record<'_>) {
+    let mut bytes = Vec::new();
+    protocol::Encode::encode(record, &mut bytes);
+    put_bytes(out, &bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_survive_their_binary_form() {
+        let stamp = Stamp { at: Timestamp(7), depends_on: Timestamp(3), ..Stamp::default() };
+        let effects = Effects {
+            stamp,
+            effects: Cow::Owned(vec![KeyEffects {
+                key: b"k".to_vec().into(),
+                effects: vec![b"e".to_vec().into()],
+            }]),
+        };
+        let id = stamp.transaction;
+        let pledges = Cow::Owned(vec![Pledge::default()]);
+        let records = [
+            Record::Prepared { id, at: Timestamp(1), depends_on: Timestamp(0), decider: 2, pledges },
+            Record::Committed { id, at: Timestamp(9) },
+            Record::Aborted { id },
+            Record::Alone(effects.clone()),
+            Record::Replicated(effects.clone()),
+            Record::Promise { until: Timestamp(8) },
+            Record::Horizon { at: Timestamp(8) },
+            Record::Received {
+                origin: RegionId(1),
+                up_to: Timestamp(4),
+                above: Cow::Owned(vec![(Timestamp(5), id)]),
+            },
+            Record::Decided { id, at: Some(Timestamp(2)), outlives: true },
+            Record::Outgoing(effects),
+            Record::State { key: Cow::Borrowed(b"k"), cell: Cow::Borrowed(b"c") },
+            Record::Kept { key: Cow::Borrowed(b"k"), stamp, effect: Cow::Borrowed(b"e") },
+        ];
+        for record in records {
+            let mut bytes = Vec::new();
+            protocol::Encode::encode(&record, &mut bytes);
+            let mut reader = Reader::new(&bytes);
+            assert_eq!(Record::decode(&mut reader), Ok(record));
+            assert!(reader.is_empty());
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Who takes part, and how a node is set up.
+
+use protocol::Durability;
+use std::time::Duration;
+use types::{Address, HashSeed, KeyHash, KeyspaceId, RegionId};
+
+/// One region's replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionTopology {
+    /// The replica of every partition, in order of the partition's number; as many in every region.
+    pub partitions: Vec<Address>,
+}
+
+/// A keyspace's regions and replicas, the same on every node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// In order of their id, from 0.
+    pub regions: Vec<RegionTopology>,
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// Hashes the keys.
+    pub seed: HashSeed,
+}
+
+impl Topology {
+    /// How many partitions every region has.
+    pub fn partitions(&self) -> u16 {
+        self.regions.first().map_or(0, |region| region.partitions.len() as u16)
+    }
+
+    /// The partition a key belongs to.
+    pub fn partition_of(&self, hash: KeyHash) -> u16 {
+        hash.share(self.partitions())
+    }
+
+    /// The replica of a partition in a region.
+    pub fn address(&self, region: RegionId, partition: u16) -> Address {
+        self.regions[usize::from(region.0)].partitions[usize::from(partition)]
+    }
+
+    /// Whose replica of which partition is at an address.
+    pub(super) fn locate(&self, address: Address) -> Option<(RegionId, u16)> {
+        let regions = (0u16..).zip(&self.regions);
+        let mut found = regions.filter_map(|(region, topology)| {
+            let index = topology.partitions.iter().position(|replica| *replica == address)?;
+            Some((RegionId(region), index as u16))
+        });
+        found.next()
+    }
+
+    /// Every region but this one.
+    pub(super) fn others(&self, region: RegionId) -> impl Iterator<Item = RegionId> + use<> {
+        (0..self.regions.len() as u16).map(RegionId).filter(move |other| *other != region)
+    }
+}
+
+/// Whose writes a session reads before they are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All sessions of a coordinator share one causal thread: its highest write time and its cache. What connection
+    /// pools need, and the default.
+    Process,
+    /// Every session is a causal thread of its own.
+    Session,
+}
+
+/// How a node is set up. Times are intervals unless they say otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How durable a record is before what follows it leaves.
+    pub durability: Durability,
+    /// Between two applications of committed transactions (the paper's delta R).
+    pub apply_every: Duration,
+    /// Between two reports for the stable times (the paper's delta G), and between two questions of a coordinator
+    /// for them.
+    pub gossip_every: Duration,
+    /// The least time between two heartbeats without effects to one peer.
+    pub heartbeat_every: Duration,
+    /// After how long without an answer a coordinator asks a partition again.
+    pub retry_after: Duration,
+    /// After how long a coordinator gives a request up.
+    pub give_up_after: Duration,
+    /// After how long without a decision a participant asks the decider, and the decider aborts.
+    pub doubt_after: Duration,
+    /// How long the snapshots of a silent coordinator are kept readable.
+    pub lease: Duration,
+    /// How long an interactive transaction may stay open, and how long a watch holds.
+    pub open_for: Duration,
+    /// How far beyond the published bound a partition promises, in its log, not to stamp after a restart.
+    pub promise: Duration,
+    /// How far ahead of a partition's clock a coordinator's timestamp may be (Corrections 35 and 85).
+    pub clock_bound: Duration,
+    /// The causal thread that sessions share.
+    pub scope: Scope,
+    /// True if coordinators shall claim what their transactions saw and did, for checkers.
+    pub claims: bool,
+    /// Deliberate mistakes.
+    pub mutants: Mutants,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            durability: Durability::Written,
+            apply_every: Duration::from_millis(5),
+            gossip_every: Duration::from_millis(5),
+            heartbeat_every: Duration::from_millis(5),
+            retry_after: Duration::from_millis(100),
+            give_up_after: Duration::from_secs(5),
+            doubt_after: Duration::from_secs(1),
+            lease: Duration::from_secs(10),
+            open_for: Duration::from_secs(60),
+            promise: Duration::from_millis(250),
+            clock_bound: Duration::from_secs(60),
+            scope: Scope::Process,
+            claims: false,
+            mutants: Mutants::default(),
+        }
+    }
+}
+
+/// Mistakes that tests switch on to see that the harness catches them; all off otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mutants {
+    /// Heartbeats leave at once, past the gate and the stream, and overtake the effects they vouch for.
+    pub ungated_heartbeat: bool,
+    /// A snapshot's local time is the coordinator's clock instead of the local stable time.
+    pub read_above_stable: bool,
+    /// The clock does not remember the bound it published (Corrections 21).
+    pub bound_not_remembered: bool,
+    /// A transaction placed exactly at the bound is declared applied, but is not (Corrections 20).
+    pub apply_below: bool,
+    /// A replicated effect takes its receiver's region for its origin (Corrections 25).
+    pub receiver_as_origin: bool,
+    /// Stable times are overwritten by what was said last (Corrections 28).
+    pub non_monotone_snapshot: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{PartitionId, ProcessId, Slot};
+
+    #[test]
+    fn a_replica_is_found_by_its_address() {
+        let keyspace = KeyspaceId(4);
+        let replica = |process: u16, partition: u16| Address {
+            process: ProcessId(process),
+            slot: Slot::replica(keyspace, PartitionId(partition)),
+        };
+        let region = |process| RegionTopology { partitions: vec![replica(process, 0), replica(process, 1)] };
+        let topology = Topology { regions: vec![region(1), region(2)], keyspace, seed: HashSeed(0) };
+        assert_eq!(topology.locate(replica(2, 1)), Some((RegionId(1), 1)));
+        assert_eq!(topology.locate(replica(3, 1)), None);
+        assert_eq!(topology.others(RegionId(0)).collect::<Vec<_>>(), [RegionId(1)]);
+        assert_eq!(topology.partition_of(KeyHash(u64::MAX)), 1);
+    }
+}
