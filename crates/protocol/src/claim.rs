@@ -15,8 +15,11 @@ pub struct Claim {
     /// What it could see; `None` for a strict one, which saw everything before its place.
     pub snapshot: Option<SnapshotClaim>,
     /// Keys and the binary forms of the effects committed on them, in the order of application.
-    pub effects: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub effects: Vec<KeyEffect>,
 }
+
+/// A key and the binary form of an effect on it.
+pub type KeyEffect = (Box<[u8]>, Box<[u8]>);
 
 /// A place in a commit order: compared by `at`, then by the transaction's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

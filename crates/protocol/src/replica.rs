@@ -244,6 +244,8 @@ impl<P: Protocol> Replica<P> {
         self.fresh.clear();
         self.fresh_frames.clear();
         self.held.retain(|(gate, _)| gate.written <= written);
+        // What was refused gates nothing that comes after.
+        self.gate = Gate { written: self.gate.written.min(written), synced: self.gate.synced.min(written) };
         let undone = self.protocol.log_failed();
         // Records count on: the protocol has dropped those that were refused.
         self.protocol.logged(self.persisted);
