@@ -13,7 +13,7 @@ use crate::task::Task;
 use protocol::{KeyedOperation, Now, Request, Step};
 use resp::{Arguments, Pipeline};
 use std::mem;
-use types::{Error, ErrorCode, ReplyBuf, ReplySink, RequestId};
+use types::{Error, ErrorCode, ReplySink, RequestId};
 
 /// A connection while it executes: its gateway has taken it out of its slot meanwhile.
 pub(crate) struct Engine<'e, H> {
@@ -123,6 +123,14 @@ impl<'e, H: Host> Engine<'e, H> {
         }
     }
 
+    /// Goes on with what the connection interrupted.
+    pub(crate) fn continue_script(&mut self) {
+        match mem::replace(&mut self.connection.activity, Activity::Idle) {
+            Activity::Interrupted(script) => self.run_script(script),
+            other => self.connection.activity = other,
+        }
+    }
+
     /// A number that no other request of the process has.
     #[inline]
     pub(crate) fn new_request(&mut self) -> RequestId {
@@ -204,9 +212,11 @@ impl<'e, H: Host> Engine<'e, H> {
             Ok(Action::Join(operation)) => debug_assert!(false, "{operation:?} joins the batch"),
             Ok(Action::Run(plan)) => self.run(arguments, plan),
             Ok(Action::Local(run, call)) => {
-                let mut reply = ReplyBuf::new();
+                let mut reply = mem::take(&mut self.gateway.scratch);
                 self.run_local(run, call, &mut reply);
                 reply.replay(&mut self.connection.encoder());
+                reply.clear();
+                self.gateway.scratch = reply;
             }
             Ok(Action::Flow(flow, call)) => self.steer(flow, call),
             Ok(Action::Queue(command)) => self.queue(command, arguments),

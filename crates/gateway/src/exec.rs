@@ -16,6 +16,9 @@ use resp::Arguments;
 use std::mem;
 use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink, RequestId};
 
+/// How many requests of one script are sent before others have their turn (Corrections 87).
+const REQUESTS_PER_TURN: usize = 8;
+
 /// An EXEC that was one request, whose reply is awaited.
 #[derive(Debug)]
 pub(crate) struct Exec {
@@ -129,9 +132,9 @@ impl<H: Host> Engine<'_, H> {
         }
     }
 
-    /// Runs a script until it ends or has to wait.
+    /// Runs a script until it ends, has to wait, or has had its turn.
     pub(crate) fn run_script(&mut self, mut script: Box<Script>) {
-        loop {
+        for _ in 0..REQUESTS_PER_TURN {
             let Some(id) = self.next_of_script(&mut script) else {
                 return script.write_results(&mut self.connection.encoder());
             };
@@ -144,6 +147,7 @@ impl<H: Host> Engine<'_, H> {
                 return;
             }
         }
+        self.connection.activity = Activity::Interrupted(script);
     }
 
     /// Sends the script's next request; `None` when there is none left.

@@ -8,7 +8,7 @@ use crate::session::{Activity, Connection, Session};
 use protocol::{Replies, Request};
 use resp::{Parser, Pipeline};
 use std::collections::BTreeMap;
-use types::{HashSeed, ReplySink, RequestId};
+use types::{HashSeed, ReplyBuf, ReplySink, RequestId};
 
 /// How many bits of a request's number count requests; the bits above name the worker.
 const REQUEST_BITS: u32 = 48;
@@ -47,7 +47,7 @@ impl Default for Config {
             max_watched_keys: 100_000,
             max_output_bytes: 1 << 20,
             max_attempts: 64,
-            scan_piece: 1000,
+            scan_piece: 256,
         }
     }
 }
@@ -95,6 +95,9 @@ pub enum State {
 /// sent. A keyspace answers outside of `receive`: it writes into the gateway, which is a [`Replies`]. After every
 /// round of receiving and answering: [`Gateway::settle`], which goes on where a reply was missing and names the
 /// connections that have output, can receive again, or are over. A socket disconnects: [`Gateway::close`].
+///
+/// Replies are encoded when they are given. A runtime whose keyspaces promise durability keeps a connection's output
+/// until what its replies reveal is as durable as promised.
 #[derive(Debug)]
 pub struct Gateway {
     pub(crate) config: Config,
@@ -105,6 +108,10 @@ pub struct Gateway {
     waiting: BTreeMap<u64, ConnectionId>,
     /// Connections with news for the runtime.
     news: Vec<ConnectionId>,
+    /// Connections that interrupted what they do.
+    interrupted: Vec<ConnectionId>,
+    /// For replies that are written in one piece.
+    pub(crate) scratch: ReplyBuf,
     pub(crate) next_request: u64,
     pub(crate) requests: Vec<(RequestId, Request<'static>)>,
     pipeline: Pipeline,
@@ -129,6 +136,8 @@ impl Gateway {
             mailbox: Mailbox::default(),
             waiting: BTreeMap::new(),
             news: Vec::new(),
+            interrupted: Vec::new(),
+            scratch: ReplyBuf::new(),
             next_request,
             requests: Vec::new(),
             pipeline: Pipeline::default(),
@@ -212,31 +221,46 @@ impl Gateway {
         }
     }
 
-    /// Goes on where replies have come, and appends the connections that have news: output, readiness for
-    /// `receive` (their state is `Reading` now), or their end.
-    pub fn settle<H: Host>(&mut self, host: &mut H, news: &mut Vec<ConnectionId>) {
+    /// Goes on where replies have come and where long commands were interrupted, and appends the connections that
+    /// have news: output, readiness for `receive` (their state is `Reading` now), or their end. True when it is to be
+    /// called again soon even if nothing happens.
+    pub fn settle<H: Host>(&mut self, host: &mut H, news: &mut Vec<ConnectionId>) -> bool {
+        for id in std::mem::take(&mut self.interrupted) {
+            let Some(mut connection) = self.take(id) else { continue };
+            Engine::new(self, &mut connection, host).continue_script();
+            self.news.push(id);
+            self.put_back(connection);
+        }
         loop {
             let fresh = self.mailbox.take_fresh();
             if fresh.is_empty() {
                 break;
             }
-            for number in fresh {
-                let Some((last, id)) = self.waiting.range(number..).next().map(|(last, id)| (*last, *id))
-                else {
-                    self.mailbox.take(number);
-                    continue;
-                };
-                let Some(mut connection) = self.take(id) else { continue };
-                if Engine::new(self, &mut connection, host).resume(number) {
-                    self.waiting.remove(&last);
-                    self.news.push(id);
-                }
-                self.put_back(connection);
-            }
+            fresh.into_iter().for_each(|number| self.deliver(number, host));
         }
         self.news.sort_unstable();
         self.news.dedup();
         news.append(&mut self.news);
+        !self.interrupted.is_empty()
+    }
+
+    /// Lets the connection that waits for this reply go on; forgets a reply that nobody waits for.
+    fn deliver<H: Host>(&mut self, number: u64, host: &mut H) {
+        let waiting = self.waiting.range(number..).next().map(|(last, id)| (*last, *id));
+        if let Some((last, id)) = waiting
+            && let Some(mut connection) = self.take(id)
+        {
+            let resumed = Engine::new(self, &mut connection, host).resume(number);
+            if resumed {
+                self.waiting.remove(&last);
+                self.news.push(id);
+            }
+            self.put_back(connection);
+            if resumed {
+                return;
+            }
+        }
+        self.mailbox.take(number);
     }
 
     /// The connection's state, as `receive` would report it without new bytes.
@@ -315,6 +339,9 @@ impl Gateway {
         let id = connection.id;
         if let Some(last) = connection.activity.last_awaited() {
             self.waiting.insert(last, id);
+        }
+        if matches!(connection.activity, Activity::Interrupted(_)) && !self.interrupted.contains(&id) {
+            self.interrupted.push(id);
         }
         self.slots[id.slot as usize].connection = Some(connection);
     }

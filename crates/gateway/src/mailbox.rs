@@ -9,6 +9,10 @@ use types::{ReplyBuf, ReplySink, RequestId};
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     arrived: BTreeMap<u64, ReplyBuf>,
+    /// The request being submitted: its reply is likely to come at once.
+    expected: Option<u64>,
+    /// The reply to the last expected request, with its number.
+    answer: Option<(u64, ReplyBuf)>,
     /// What arrived since the last [`Mailbox::take_fresh`], in order of arrival.
     fresh: Vec<u64>,
 }
@@ -16,10 +20,16 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     /// The reply with this number, if it has come.
     pub(crate) fn take(&mut self, number: u64) -> Option<ReplyBuf> {
-        if self.arrived.is_empty() {
-            return None;
+        match &self.answer {
+            Some((answered, _)) if *answered == number => self.answer.take().map(|(_, reply)| reply),
+            _ if self.arrived.is_empty() => None,
+            _ => self.arrived.remove(&number),
         }
-        self.arrived.remove(&number)
+    }
+
+    /// A request is submitted: `Some` before, `None` after. Whoever submitted it takes the reply, or waits for it.
+    pub(crate) fn expect(&mut self, number: Option<u64>) {
+        self.expected = number;
     }
 
     /// The numbers of replies that came since the last call; some may have been taken since.

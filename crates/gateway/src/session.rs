@@ -2,6 +2,7 @@
 
 use crate::client::{ClientInfo, Peer};
 use crate::gateway::ConnectionId;
+use crate::script::Script;
 use crate::task::Task;
 use resp::{Encoder, Parser, ProtocolVersion};
 use types::{Instant, KeyspaceId, SessionId};
@@ -38,13 +39,15 @@ pub(crate) enum Activity {
         /// What to do with it.
         task: Task,
     },
+    /// It has more to ask, and lets others go first.
+    Interrupted(Box<Script>),
 }
 
 impl Activity {
     /// The number of the last reply it waits for.
     pub(crate) fn last_awaited(&self) -> Option<u64> {
         match self {
-            Activity::Idle => None,
+            Activity::Idle | Activity::Interrupted(_) => None,
             Activity::Batch { end, .. } => Some(end - 1),
             Activity::Task { awaiting, .. } => Some(*awaiting),
         }

@@ -51,7 +51,10 @@ impl<H: Host> Engine<'_, H> {
     /// Sends a request; its reply comes into the mailbox, at once or later.
     pub(crate) fn send(&mut self, keyspace: KeyspaceId, request: Request<'_>) -> RequestId {
         let id = self.new_request();
-        self.host.submit(keyspace, &mut vec![(id, request)], &mut self.gateway.mailbox);
+        let mailbox = &mut self.gateway.mailbox;
+        mailbox.expect(Some(id.0));
+        self.host.submit(keyspace, &mut vec![(id, request)], mailbox);
+        mailbox.expect(None);
         id
     }
 

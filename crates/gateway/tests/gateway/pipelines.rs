@@ -196,6 +196,25 @@ fn a_killed_client_is_news_for_the_runtime() {
 }
 
 #[test]
+fn a_long_command_lets_others_go_first() {
+    let mut harness = Harness::new(Config { scan_piece: 1, ..Config::default() });
+    let pairs: String = (10..40).map(|number| format!(" k{number} v")).collect();
+    harness.send("a", format!("MSET{pairs}\r\n").as_bytes());
+    assert!(harness.send("a", b"KEYS k1*\r\nPING\r\n").is_empty());
+    let connection = harness.connection("a");
+    assert_eq!(harness.gateway.state(connection), State::Waiting);
+    assert_eq!(render(&harness.send("b", b"PING\r\n")), ["+PONG"]);
+    let lines = render(&harness.ask("a", b""));
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0].matches("k1").count(), 10);
+    let before = harness.host.batches.len();
+    harness.send("a", b"KEYS *\r\n");
+    harness.gateway.close(connection, &mut harness.host);
+    assert!(!harness.gateway.settle(&mut harness.host, &mut Vec::new()), "it is over");
+    assert!(harness.host.batches.len() < before + 25);
+}
+
+#[test]
 fn requests_name_their_worker() {
     let mut harness = Harness::new(Config { worker: 5, ..Config::default() });
     harness.host.held = Some(Vec::new());
