@@ -5,4 +5,6 @@
 //!
 //! No networking, no clock, no entropy, no threads: everything is an input or an output of a step.
 
+pub mod ir;
 pub mod solo;
+pub mod tapir;

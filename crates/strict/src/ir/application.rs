@@ -1,0 +1,40 @@
+//! What IR asks of the application above it.
+
+use std::fmt::Debug;
+use types::{TransactionId, Wire};
+
+/// The application's operations, as types.
+pub trait Operations: Clone + Debug + PartialEq + 'static {
+    /// A consensus operation: replicas execute it when it is proposed, and agree on a result.
+    type Consensus: Wire + Clone + Debug + PartialEq;
+    /// The result of a consensus operation; equal ones count together.
+    type Result: Wire + Copy + Debug + Eq;
+    /// An inconsistent operation: executed at any time and in any order; the last of its group.
+    type Inconsistent: Wire + Clone + Debug + PartialEq;
+
+    /// The result that promises never to have voted otherwise (IR-TAPIR's NO-VOTE).
+    const NO_VOTE: Self::Result;
+
+    /// True for the result that holds locks until its group ends (PREPARE-OK).
+    fn holds(result: Self::Result) -> bool;
+}
+
+/// The upcalls. IR decides when; the application never calls back.
+pub trait Application<O: Operations> {
+    /// Judges a consensus operation against the present state without changing it; locks that its own group holds
+    /// do not count. Beside the result, an opaque hint for the client says which part of the operation decided it.
+    fn execute_consensus(
+        &mut self,
+        group: TransactionId,
+        operation: &O::Consensus,
+    ) -> (O::Result, Option<u32>);
+
+    /// Holds the locks of this attempt, instead of those that the group held.
+    fn hold(&mut self, group: TransactionId, operation: &O::Consensus);
+
+    /// Lets the group's locks go.
+    fn release(&mut self, group: TransactionId);
+
+    /// Executes the group's inconsistent operation, once, and lets its locks go.
+    fn execute_inconsistent(&mut self, group: TransactionId, operation: &O::Inconsistent);
+}

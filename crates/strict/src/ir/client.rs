@@ -1,0 +1,126 @@
+//! The client's side of one consensus operation at one shard: which results count, and when they suffice.
+
+use super::{Operations, fast_quorum, quorum};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Copy, Debug)]
+struct Answer<O: Operations> {
+    view: u64,
+    result: O::Result,
+    finalized: bool,
+}
+
+/// The result that is being finalized on the slow path.
+#[derive(Clone, Debug)]
+struct Finalizing<O: Operations> {
+    view: u64,
+    result: O::Result,
+    confirmed: BTreeSet<usize>,
+}
+
+/// Counts replies and confirmations. A new attempt needs a new tally.
+#[derive(Clone, Debug)]
+pub struct Tally<O: Operations> {
+    members: usize,
+    fast: usize,
+    answers: BTreeMap<usize, Answer<O>>,
+    finalizing: Option<Finalizing<O>>,
+    succeeded: Option<O::Result>,
+}
+
+impl<O: Operations> Tally<O> {
+    /// Of an operation that `members` replicas were asked to execute.
+    pub fn new(members: usize) -> Self {
+        Tally {
+            members,
+            fast: fast_quorum(members),
+            answers: BTreeMap::new(),
+            finalizing: None,
+            succeeded: None,
+        }
+    }
+
+    /// A mutant that the simulator must catch: `fast` equal results pass for a fast quorum.
+    pub fn with_fast_quorum(members: usize, fast: usize) -> Self {
+        Tally { fast, ..Tally::new(members) }
+    }
+
+    /// The highest view among the replies.
+    pub fn view(&self) -> u64 {
+        self.answers.values().map(|answer| answer.view).max().unwrap_or(0)
+    }
+
+    /// Takes the reply of replica `member`; a later one of the same replica replaces an earlier one.
+    pub fn reply(&mut self, member: usize, view: u64, result: O::Result, finalized: bool) {
+        if self.answers.get(&member).is_some_and(|answer| answer.view > view) {
+            return;
+        }
+        self.answers.insert(member, Answer { view, result, finalized });
+        if self.finalizing.as_ref().is_some_and(|finalizing| finalizing.view < self.view()) {
+            // The view has ended: what was chosen in it is chosen anew from the new view's replies.
+            self.finalizing = None;
+        }
+        self.count_fast();
+    }
+
+    fn count_fast(&mut self) {
+        if self.succeeded.is_some() || self.finalizing.is_some() {
+            return;
+        }
+        let results: Vec<O::Result> = self.results().map(|(_, result, _)| result).collect();
+        let enough =
+            |result: &&O::Result| results.iter().filter(|other| other == result).count() >= self.fast;
+        self.succeeded = results.iter().find(enough).copied();
+    }
+
+    /// The replies of the highest view: replica, result, FINALIZED.
+    pub fn results(&self) -> impl Iterator<Item = (usize, O::Result, bool)> {
+        let view = self.view();
+        let of_view = self.answers.iter().filter(move |(_, answer)| answer.view == view);
+        of_view.map(|(member, answer)| (*member, answer.result, answer.finalized))
+    }
+
+    /// How many replicas have replied in the highest view.
+    pub fn replied(&self) -> usize {
+        self.results().count()
+    }
+
+    /// The result with which the operation succeeded.
+    pub fn succeeded(&self) -> Option<O::Result> {
+        self.succeeded
+    }
+
+    /// True once no further reply can complete a fast quorum.
+    pub fn fast_is_impossible(&self) -> bool {
+        let results: Vec<O::Result> = self.results().map(|(_, result, _)| result).collect();
+        let missing = self.members - results.len().min(self.members);
+        let best = results.iter().map(|result| results.iter().filter(|other| *other == result).count()).max();
+        best.unwrap_or(0) + missing < self.fast
+    }
+
+    /// True when f+1 replies of one view are there, so that the slow path may choose.
+    pub fn may_choose(&self) -> bool {
+        self.replied() >= quorum(self.members)
+    }
+
+    /// The chosen result and the view it was chosen in, while it is being finalized.
+    pub fn finalizing(&self) -> Option<(u64, O::Result)> {
+        self.finalizing.as_ref().map(|finalizing| (finalizing.view, finalizing.result))
+    }
+
+    /// Chooses a result for the slow path. From here on the fast path is closed in this view.
+    pub fn finalize(&mut self, result: O::Result) {
+        self.finalizing = Some(Finalizing { view: self.view(), result, confirmed: BTreeSet::new() });
+    }
+
+    /// Takes a confirmation of the original coordinator's Finalize.
+    pub fn confirm(&mut self, member: usize, view: u64, result: O::Result) {
+        let Some(finalizing) = &mut self.finalizing else { return };
+        if finalizing.view == view && finalizing.result == result {
+            finalizing.confirmed.insert(member);
+            if finalizing.confirmed.len() >= quorum(self.members) && self.succeeded.is_none() {
+                self.succeeded = Some(result);
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a leader makes of f+1 records: IR-TAPIR's Merge(R, d, u).
+
+use super::{Application, Entry, Group, Groups, Held, Operations};
+use std::collections::BTreeSet;
+use types::TransactionId;
+
+/// The operations of the merged records, sorted by how much is known of their results.
+struct Sorted<O: Operations> {
+    /// Groups that have ended, and groups whose result is settled (R, and d with another result than PREPARE-OK).
+    settled: Groups<O>,
+    /// Tentative PREPARE-OK, found often enough that it may have succeeded on the fast path.
+    d: Groups<O>,
+    /// The other tentative ones: they cannot have succeeded.
+    u: Groups<O>,
+}
+
+/// Merges `records`, those of the highest last normal view among the f+1 that a leader took; `majority` is
+/// ceil(f/2)+1. `app` holds no locks at the call and those of the merged record afterwards. Outcomes are the
+/// caller's to execute, before the call: see `outcomes`.
+pub fn merge<O: Operations>(
+    records: &[&Groups<O>],
+    majority: usize,
+    app: &mut impl Application<O>,
+) -> Groups<O> {
+    let ids: BTreeSet<TransactionId> = records.iter().flat_map(|record| record.keys().copied()).collect();
+    let mut sorted = Sorted { settled: Groups::new(), d: Groups::new(), u: Groups::new() };
+    for id in ids {
+        let copies: Vec<&Group<O>> = records.iter().filter_map(|record| record.get(&id)).collect();
+        sort(id, &copies, majority, &mut sorted);
+    }
+    let Sorted { settled: mut merged, d, u } = sorted;
+    for (id, group) in &merged {
+        if let Some(held) = &group.held {
+            app.hold(*id, &held.operation);
+        }
+    }
+    // One fixed order for all of d, then u (Corrections 8).
+    for (id, mut group) in d.into_iter().chain(u) {
+        if let Some(Entry { attempt, operation: Some(operation), result, finalized, .. }) = &mut group.entry {
+            *result = app.execute_consensus(id, operation).0;
+            *finalized = true;
+            if O::holds(*result) {
+                app.hold(id, operation);
+                group.held = Some(Held { attempt: *attempt, operation: operation.clone() });
+            }
+        }
+        merged.insert(id, group);
+    }
+    merged
+}
+
+/// Sorts one group, given its copies in the records that count.
+fn sort<O: Operations>(id: TransactionId, copies: &[&Group<O>], majority: usize, sorted: &mut Sorted<O>) {
+    let promised = copies.iter().map(|group| group.promised).max().unwrap_or_default();
+    let mut group = Group { promised, ..Group::default() };
+    if let Some(outcome) = copies.iter().find_map(|group| group.outcome.clone()) {
+        group.outcome = Some(outcome);
+        sorted.settled.insert(id, group);
+        return;
+    }
+    let entries: Vec<&Entry<O>> = copies.iter().filter_map(|group| group.entry.as_ref()).collect();
+    let Some(highest) = entries.iter().map(|entry| entry.attempt).max() else {
+        sorted.settled.insert(id, group);
+        return;
+    };
+    if let Some(entry) = finalized(&entries, highest) {
+        sorted.settled.insert(id, settle(group, entry.clone()));
+        return;
+    }
+    let of_highest: Vec<&&Entry<O>> = entries.iter().filter(|entry| entry.attempt == highest).collect();
+    let count = |result| of_highest.iter().filter(|entry| entry.result == result).count();
+    let operation = of_highest.iter().find_map(|entry| entry.operation.clone());
+    let common = of_highest.iter().map(|entry| entry.result).find(|result| count(*result) >= majority);
+    let any_no_vote = entries.iter().any(|entry| entry.result == O::NO_VOTE);
+    let tentative = |result, ballot| Entry {
+        attempt: highest,
+        operation: operation.clone(),
+        result,
+        ballot,
+        finalized: true,
+    };
+    match common {
+        Some(result) if O::holds(result) => {
+            group.entry = Some(tentative(result, Default::default()));
+            sorted.d.insert(id, group);
+        }
+        _ if any_no_vote => {
+            let entry = tentative(O::NO_VOTE, promised);
+            sorted.settled.insert(id, settle(group, entry));
+        }
+        Some(result) => {
+            let entry = tentative(result, Default::default());
+            sorted.settled.insert(id, settle(group, entry));
+        }
+        None => {
+            group.entry = of_highest.first().map(|entry| tentative(entry.result, Default::default()));
+            sorted.u.insert(id, group);
+        }
+    }
+}
+
+/// The finalized entry that counts: of a backup coordinator the one with the highest ballot, whatever attempts the
+/// original coordinator has made beside it; of the original coordinator only one of the highest attempt.
+fn finalized<'e, O: Operations>(entries: &[&'e Entry<O>], highest: u32) -> Option<&'e Entry<O>> {
+    let best = entries.iter().filter(|entry| entry.finalized).max_by_key(|entry| entry.ballot())?;
+    (best.ballot.round > 0 || best.attempt == highest).then_some(best)
+}
+
+fn settle<O: Operations>(mut group: Group<O>, entry: Entry<O>) -> Group<O> {
+    if O::holds(entry.result) {
+        let held = entry.operation.clone().map(|operation| Held { attempt: entry.attempt, operation });
+        group.held = held;
+    }
+    group.entry = Some(Entry { finalized: true, ..entry });
+    group
+}

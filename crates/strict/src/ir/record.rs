@@ -1,0 +1,133 @@
+//! The record: everything a replica knows of every group of operations.
+//!
+//! A group is a transaction: its consensus operations (one per attempt) share ballots, promises and one
+//! inconsistent operation that ends it. Of the attempts only the highest counts, so a group keeps one entry.
+
+use super::Operations;
+use std::collections::BTreeMap;
+use types::{Incarnation, Malformed, ProcessId, Reader, TransactionId, Wire, wire_struct};
+
+/// Who may finalize results of a group: the coordinator view of IR-TAPIR. Unique for ever: a backup coordinator
+/// never uses one twice, not even in another life. Compared field by field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoordinatorView {
+    /// 0 for the original coordinator; each recovery takes a higher one.
+    pub round: u32,
+    /// The backup coordinator's process.
+    pub process: ProcessId,
+    /// And its life.
+    pub incarnation: Incarnation,
+}
+wire_struct!(CoordinatorView { round, process, incarnation });
+
+impl CoordinatorView {
+    /// The original coordinator's.
+    pub const ORIGINAL: CoordinatorView =
+        CoordinatorView { round: 0, process: ProcessId(0), incarnation: Incarnation(0) };
+}
+
+/// The present result of a group's consensus operation at one replica.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry<O: Operations> {
+    /// Counts the client's attempts from 1; 0 for a promise of NO-VOTE made before any attempt was seen.
+    pub attempt: u32,
+    /// The operation; `None` when only a promise or a result without it has arrived.
+    pub operation: Option<O::Consensus>,
+    /// The replica's own result while tentative, else the one that the client or a new view chose.
+    pub result: O::Result,
+    /// Under which coordinator view the result was finalized; `ORIGINAL` while tentative.
+    pub ballot: CoordinatorView,
+    /// TENTATIVE or FINALIZED.
+    pub finalized: bool,
+}
+
+impl<O: Operations> Entry<O> {
+    /// Orders results of a group: a later coordinator beats any attempt of an earlier one.
+    pub fn ballot(&self) -> (CoordinatorView, u32) {
+        (self.ballot, self.attempt)
+    }
+}
+
+/// An attempt whose locks a replica holds, durably, whatever result the group has been given since.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held<O: Operations> {
+    /// The attempt.
+    pub attempt: u32,
+    /// Its operation.
+    pub operation: O::Consensus,
+}
+
+/// What a replica knows of one group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group<O: Operations> {
+    /// Counts the changes of the whole record; tells which of two copies of a group is newer.
+    pub revision: u64,
+    /// The highest coordinator view promised: lower ones are not served.
+    pub promised: CoordinatorView,
+    /// The consensus operation that counts.
+    pub entry: Option<Entry<O>>,
+    /// The locks held for it.
+    pub held: Option<Held<O>>,
+    /// The inconsistent operation that ended the group. Nothing else matters then.
+    pub outcome: Option<O::Inconsistent>,
+}
+
+impl<O: Operations> Default for Group<O> {
+    fn default() -> Self {
+        Group { revision: 0, promised: CoordinatorView::ORIGINAL, entry: None, held: None, outcome: None }
+    }
+}
+
+/// All groups; a map so that every replica walks them in the same order (Corrections 9).
+pub type Groups<O> = BTreeMap<TransactionId, Group<O>>;
+
+impl<O: Operations> Wire for Entry<O> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.attempt.encode(out);
+        self.operation.encode(out);
+        self.result.encode(out);
+        self.ballot.encode(out);
+        self.finalized.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Entry {
+            attempt: Wire::decode(input)?,
+            operation: Wire::decode(input)?,
+            result: Wire::decode(input)?,
+            ballot: Wire::decode(input)?,
+            finalized: Wire::decode(input)?,
+        })
+    }
+}
+
+impl<O: Operations> Wire for Held<O> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.attempt.encode(out);
+        self.operation.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Held { attempt: Wire::decode(input)?, operation: Wire::decode(input)? })
+    }
+}
+
+impl<O: Operations> Wire for Group<O> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.revision.encode(out);
+        self.promised.encode(out);
+        self.entry.encode(out);
+        self.held.encode(out);
+        self.outcome.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Group {
+            revision: Wire::decode(input)?,
+            promised: Wire::decode(input)?,
+            entry: Wire::decode(input)?,
+            held: Wire::decode(input)?,
+            outcome: Wire::decode(input)?,
+        })
+    }
+}

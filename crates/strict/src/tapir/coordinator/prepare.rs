@@ -1,0 +1,387 @@
+//! The commit protocol: Prepare, the choice between fast and slow path, the decision.
+
+use super::super::node::IrMessage;
+use super::super::operation::{Decision, Part, Prepare, Vote};
+use super::execute::reply_step;
+use super::transaction::{Conflict, Phase, Preparing, Progress, Purpose, ShardVotes, Transaction};
+use super::{Coordinator, Step};
+use crate::ir::{CoordinatorView, Tally, quorum};
+use commit::{Observed, Stamp};
+use protocol::{Claim, CommitStamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::{Error, ErrorCode, Timestamp, TransactionId};
+
+/// How many timestamps are tried for one evaluation.
+const ATTEMPTS: u32 = 8;
+/// The backoff doubles at most this often.
+const DOUBLINGS: u32 = 8;
+
+/// A replica's reply to Prepare.
+pub(super) struct Reply {
+    pub attempt: u32,
+    pub view: u64,
+    pub result: Vote,
+    pub finalized: bool,
+    pub hint: Option<u32>,
+}
+
+/// The reply to a transaction that met a conflicting one.
+pub(super) fn conflict(key: Option<&[u8]>) -> Error {
+    let message = match key {
+        Some(key) => format!(
+            "key '{}' was changed or is being changed by another transaction; nothing happened, retry",
+            String::from_utf8_lossy(key)
+        ),
+        None => {
+            "another transaction stood in the way until the time was up; nothing happened, retry".to_owned()
+        }
+    };
+    Error::new(ErrorCode::Conflict, message)
+}
+
+impl Coordinator {
+    /// Sends Prepare for an evaluated transaction.
+    pub(super) fn prepare(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        let parts = transaction.parts();
+        if parts.is_empty() {
+            return self.reply_results(transaction, step);
+        }
+        let observed = parts.values().flat_map(|(invoked, _)| invoked).filter_map(|i| i.observed.as_ref());
+        let newest = observed.map(Observed::newest).max().unwrap_or(Stamp::ZERO);
+        let at = self.timestamp_above(newest.at, step);
+        if self.has_expired(&transaction, at) {
+            return self.refuse(transaction, &Conflict { key: None, watch: false }, step);
+        }
+        if transaction.watches.iter().any(|watched| passed(watched.expires_at, at)) {
+            return self.refuse(transaction, &Conflict { key: None, watch: true }, step);
+        }
+        let participants: Vec<u16> = parts.keys().copied().collect();
+        let votes = |(shard, (invocations, watches)): (u16, (Vec<_>, usize))| {
+            let part = Arc::new(Part { participants: participants.clone(), invocations });
+            (shard, ShardVotes { part, watches, tally: self.tally(shard), retry: None })
+        };
+        let shards: BTreeMap<u16, ShardVotes> = parts.into_iter().map(votes).collect();
+        let now = step.now.instant;
+        transaction.phase = Phase::Preparing(Preparing {
+            attempt: 1,
+            last: false,
+            at,
+            shards,
+            slow_at: now + self.options.fast_timeout,
+            resend_at: now + self.options.resend_every,
+            conflict: None,
+        });
+        self.propose(&transaction, step);
+        self.keep(transaction, step);
+    }
+
+    /// A timestamp above everything observed and everything that replicas asked for (Corrections 2).
+    fn timestamp_above(&mut self, floor: Timestamp, step: &Step<'_, '_>) -> Timestamp {
+        self.clock.recover(floor);
+        self.clock.tick(step.now.wall)
+    }
+
+    fn tally(&self, shard: u16) -> Tally<super::super::operation::Transactions> {
+        let members = self.topology.replicas(shard).len();
+        if self.options.mutants.wrong_quorum {
+            Tally::with_fast_quorum(members, quorum(members))
+        } else {
+            Tally::new(members)
+        }
+    }
+
+    /// True if a key that was seen alive has expired at the commit timestamp (Corrections 69).
+    fn has_expired(&self, transaction: &Transaction, at: Timestamp) -> bool {
+        transaction.done().any(|(_, done)| passed(done.expires_at, at))
+    }
+
+    /// Sends Prepare to every replica of every shard that has not succeeded, and Finalize where it is due.
+    fn propose(&self, transaction: &Transaction, step: &mut Step<'_, '_>) {
+        let Phase::Preparing(preparing) = &transaction.phase else { return };
+        for (shard, votes) in &preparing.shards {
+            if votes.tally.succeeded().is_some() {
+                continue;
+            }
+            let message = IrMessage::Propose {
+                group: transaction.id,
+                attempt: preparing.attempt,
+                view: self.views.get(shard).copied().unwrap_or(0),
+                operation: Prepare { at: preparing.at, part: votes.part.clone() },
+            };
+            self.send_ir(*shard, &message, step);
+            if let Some(message) = finalize(transaction.id, preparing, votes) {
+                self.send_ir(*shard, &message, step);
+            }
+        }
+    }
+
+    pub(super) fn on_reply(
+        &mut self,
+        shard: u16,
+        member: usize,
+        number: u64,
+        reply: &Reply,
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        if let Phase::Preparing(preparing) = &mut transaction.phase {
+            if preparing.attempt == reply.attempt {
+                if let Some(votes) = preparing.shards.get_mut(&shard) {
+                    votes.tally.reply(member, reply.view, reply.result, reply.finalized);
+                    let key = |index: u32| votes.part.invocations.get(index as usize).map(|i| i.key.clone());
+                    if matches!(reply.result, Vote::Abort | Vote::Abstain) {
+                        let watch = reply.result == Vote::Abort
+                            && reply.hint.is_some_and(|index| (index as usize) < votes.watches);
+                        let known = preparing.conflict.as_ref().is_some_and(|conflict| conflict.watch);
+                        if reply.hint.is_some() && !known {
+                            preparing.conflict = Some(Conflict { key: reply.hint.and_then(key), watch });
+                        }
+                    }
+                    if reply.result == Vote::Abort {
+                        self.prefer(shard, member, step.now.instant);
+                    }
+                }
+            }
+        }
+        self.judge(transaction, step);
+    }
+
+    pub(super) fn on_confirm(
+        &mut self,
+        shard: u16,
+        member: usize,
+        number: u64,
+        (attempt, view, result): (u32, u64, Vote),
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        if let Phase::Preparing(preparing) = &mut transaction.phase {
+            if let (true, Some(votes)) = (preparing.attempt == attempt, preparing.shards.get_mut(&shard)) {
+                votes.tally.confirm(member, view, result);
+            }
+        }
+        self.judge(transaction, step);
+    }
+
+    pub(super) fn on_prepare_timer(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        let Phase::Preparing(preparing) = &mut transaction.phase else { return self.keep(transaction, step) };
+        if preparing.resend_at <= step.now.instant {
+            preparing.resend_at = step.now.instant + self.options.resend_every;
+            self.propose(&transaction, step);
+        }
+        self.judge(transaction, step);
+    }
+
+    /// Looks at the votes: chooses where the slow path is due, and decides when every shard has succeeded or one
+    /// has refused. The application hears of a refusal only after it succeeded in IR.
+    fn judge(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        let Phase::Preparing(preparing) = &mut transaction.phase else { return self.keep(transaction, step) };
+        let slow = preparing.slow_at <= step.now.instant;
+        let last = preparing.last;
+        let mut chosen = Vec::new();
+        for (shard, votes) in &mut preparing.shards {
+            let tally = &mut votes.tally;
+            let due = tally.may_choose() && (slow || tally.fast_is_impossible());
+            if tally.succeeded().is_none() && tally.finalizing().is_none() && due {
+                match choose(tally, self.topology.replicas(*shard).len()) {
+                    Vote::Retry { above } if !last => votes.retry = votes.retry.max(Some(above)),
+                    result => {
+                        tally.finalize(result);
+                        chosen.push(*shard);
+                    }
+                }
+            }
+            if let (false, Some(Vote::Retry { above })) = (last, tally.succeeded()) {
+                votes.retry = votes.retry.max(Some(above));
+            }
+        }
+        let refused = |votes: &ShardVotes| {
+            votes.tally.succeeded().is_some_and(|result| result != Vote::PrepareOk) && votes.retry.is_none()
+        };
+        if preparing.shards.values().any(refused) {
+            return self.abort(transaction, step);
+        }
+        if let Some(above) = preparing.shards.values().filter_map(|votes| votes.retry).max() {
+            return self.attempt_again(transaction, above, step);
+        }
+        if preparing.shards.values().all(|votes| votes.tally.succeeded().is_some()) {
+            let at = preparing.at;
+            return self.commit(transaction, at, step);
+        }
+        for shard in chosen {
+            if let Some(message) =
+                preparing.shards.get(&shard).and_then(|v| finalize(transaction.id, preparing, v))
+            {
+                self.send_ir(shard, &message, step);
+            }
+        }
+        self.keep(transaction, step);
+    }
+
+    /// Prepares the same evaluation at a later timestamp; the new attempt supersedes the old one everywhere.
+    fn attempt_again(&mut self, mut transaction: Transaction, above: Timestamp, step: &mut Step<'_, '_>) {
+        let at = self.timestamp_above(above, step);
+        let too_late = self.has_expired(&transaction, at)
+            || transaction.watches.iter().any(|w| passed(w.expires_at, at));
+        let Phase::Preparing(preparing) = &mut transaction.phase else { return self.keep(transaction, step) };
+        if too_late {
+            // No later timestamp will do: the refusal must succeed in IR like any other.
+            preparing.last = true;
+            preparing.shards.values_mut().for_each(|votes| votes.retry = None);
+            return self.judge(transaction, step);
+        }
+        let now = step.now.instant;
+        preparing.attempt += 1;
+        preparing.last = preparing.attempt >= ATTEMPTS;
+        preparing.at = at;
+        preparing.slow_at = now + self.options.fast_timeout;
+        preparing.resend_at = now + self.options.resend_every;
+        let fresh: Vec<u16> = preparing.shards.keys().copied().collect();
+        for shard in fresh {
+            let tally = self.tally(shard);
+            if let Some(votes) = preparing.shards.get_mut(&shard) {
+                (votes.tally, votes.retry) = (tally, None);
+            }
+        }
+        self.propose(&transaction, step);
+        self.keep(transaction, step);
+    }
+
+    /// Every shard has accepted: replies, and tells the replicas.
+    pub(super) fn commit(&mut self, transaction: Transaction, at: Timestamp, step: &mut Step<'_, '_>) {
+        let Phase::Preparing(preparing) = &transaction.phase else { return self.keep(transaction, step) };
+        let forgetful = self.options.mutants.commit_without_effects;
+        let decision = |votes: &ShardVotes| {
+            let mut part = votes.part.clone();
+            if forgetful {
+                if let Some(last) = Arc::make_mut(&mut part).invocations.last_mut() {
+                    last.effect = None;
+                }
+            }
+            Decision::Commit { at, part }
+        };
+        let decisions = preparing.shards.iter().map(|(shard, votes)| (*shard, decision(votes))).collect();
+        self.settle(transaction.id, decisions, step);
+        if self.options.claims {
+            self.claim(&transaction, at);
+        }
+        self.reply_results(transaction, step);
+    }
+
+    fn claim(&mut self, transaction: &Transaction, at: Timestamp) {
+        let expiries = transaction.expiries.values().map(|(_, invoked)| invoked);
+        let steps = transaction.done().filter_map(|(_, done)| done.invoked.as_ref());
+        let effects =
+            expiries.chain(steps).filter_map(|i| Some((i.key.clone(), i.effect.clone()?))).collect();
+        self.claims.push(Claim {
+            session: transaction.session,
+            transaction: transaction.id,
+            commit: Some(CommitStamp { at, depends_on: Timestamp::ZERO, region: self.options.region }),
+            snapshot: None,
+            effects,
+        });
+    }
+
+    /// Replies what a committed transaction has to say, and forgets it.
+    fn reply_results(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        if let Some(request) = transaction.request.take() {
+            if let Purpose::Interactive { .. } = transaction.purpose {
+                step.out.reply(request).simple("OK");
+            } else {
+                for known in &transaction.steps {
+                    if let Progress::Done(done) = &known.progress {
+                        reply_step(&known.call, &done.result, step.out.reply(request));
+                    }
+                }
+            }
+        }
+        if let Purpose::Flush { browse } = transaction.purpose {
+            // The piece is done; what `forget` would take for a failure goes on.
+            transaction.purpose = Purpose::Auto;
+            self.flush_on(browse, step);
+        }
+        self.forget(&transaction, step);
+    }
+
+    /// A refusal has succeeded in IR, or a replica told that the transaction was aborted.
+    pub(super) fn abort(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        let phase = std::mem::replace(&mut transaction.phase, Phase::Executing);
+        let Phase::Preparing(preparing) = phase else { return self.keep(transaction, step) };
+        let decisions = preparing.shards.keys().map(|shard| (*shard, Decision::Abort)).collect();
+        self.settle(transaction.id, decisions, step);
+        let conflict = preparing.conflict.unwrap_or(Conflict { key: None, watch: false });
+        self.refuse(transaction, &conflict, step);
+    }
+
+    /// The transaction had no effect: it runs again, or the caller is told.
+    fn refuse(&mut self, mut transaction: Transaction, conflict: &Conflict, step: &mut Step<'_, '_>) {
+        if conflict.watch && transaction.watched {
+            if let Some(request) = transaction.request.take() {
+                step.out.reply(request).null_array();
+            }
+            return self.forget(&transaction, step);
+        }
+        let again = matches!(transaction.purpose, Purpose::Auto | Purpose::Flush { .. });
+        let unheard = transaction.purpose == Purpose::Auto && transaction.request.is_none();
+        if !again || transaction.retries >= self.options.retries || unheard {
+            let key = conflict.key.clone().or_else(|| transaction.steps.first().map(|s| s.call.key.clone()));
+            return self.fail(transaction, &self::conflict(key.as_deref()), step);
+        }
+        transaction.retries += 1;
+        let number = transaction.id.number;
+        step.out.disarm(super::Timer::Transaction { number });
+        let wait = self.backoff(transaction.retries, step);
+        transaction.phase = Phase::BackingOff { until: step.now.instant + wait };
+        self.keep(transaction, step);
+    }
+
+    /// A random wait, up to twice as long after every conflict; a transaction that has lost for long waits as
+    /// briefly as a new one again, so that it wins against those that came later (Corrections 12).
+    fn backoff(&self, retries: u32, step: &mut Step<'_, '_>) -> std::time::Duration {
+        let doublings = if retries > DOUBLINGS { 0 } else { retries };
+        let most = self.options.backoff.as_micros() as u64 * 2u64.pow(doublings);
+        std::time::Duration::from_micros(step.random.u64(0..=most))
+    }
+}
+
+/// The Finalize of a shard's chosen result, while it is being finalized.
+fn finalize(group: TransactionId, preparing: &Preparing, votes: &ShardVotes) -> Option<IrMessage> {
+    let (view, result) = votes.tally.finalizing()?;
+    Some(IrMessage::Finalize {
+        group,
+        attempt: preparing.attempt,
+        view,
+        ballot: CoordinatorView::ORIGINAL,
+        operation: Some(Prepare { at: preparing.at, part: votes.part.clone() }),
+        result,
+    })
+}
+
+/// TAPIR's decide: which result the slow path finalizes, given f+1 or more votes of one view.
+fn choose(tally: &Tally<super::super::operation::Transactions>, members: usize) -> Vote {
+    let votes: Vec<Vote> = tally.results().map(|(_, vote, _)| vote).collect();
+    let count = |vote: Vote| votes.iter().filter(|other| **other == vote).count();
+    if let Some((_, vote, _)) = tally.results().find(|(_, _, finalized)| *finalized) {
+        return vote;
+    }
+    if count(Vote::Abort) > 0 {
+        return Vote::Abort;
+    }
+    if count(Vote::PrepareOk) >= quorum(members) {
+        return Vote::PrepareOk;
+    }
+    if count(Vote::Abstain) >= quorum(members) {
+        return Vote::Abstain;
+    }
+    let retry = votes.iter().filter_map(|vote| match vote {
+        Vote::Retry { above } => Some(*above),
+        _ => None,
+    });
+    retry.max().map_or(Vote::Abstain, |above| Vote::Retry { above })
+}
+
+/// True if the deadline (milliseconds since 1970, 0 for none) has passed at this timestamp.
+fn passed(expires_at: u64, at: Timestamp) -> bool {
+    expires_at != 0 && at.wall().as_millis() >= expires_at
+}

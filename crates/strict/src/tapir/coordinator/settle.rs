@@ -1,0 +1,81 @@
+//! After the decision: Commit and Abort reach every replica, or as many as answer.
+
+use super::super::message::{Message, Timer};
+use super::super::node::IrMessage;
+use super::super::operation::Decision;
+use super::transaction::Phase;
+use super::{Coordinator, Step};
+use std::collections::{BTreeMap, BTreeSet};
+use types::TransactionId;
+
+/// How often a decision is sent again. Replicas that were away longer learn it from a new view, and those that hold
+/// the transaction prepared from coordinator recovery.
+const TRIES: u32 = 8;
+
+/// A decision on its way.
+#[derive(Debug)]
+pub(super) struct Settlement {
+    id: TransactionId,
+    decisions: BTreeMap<u16, Decision>,
+    /// By shard: the replicas that have not acknowledged.
+    waiting: BTreeMap<u16, BTreeSet<usize>>,
+    tries: u32,
+}
+
+impl Coordinator {
+    /// Tells every participant how the transaction ended.
+    pub(super) fn settle(
+        &mut self,
+        id: TransactionId,
+        decisions: BTreeMap<u16, Decision>,
+        step: &mut Step<'_, '_>,
+    ) {
+        let members = |shard: &u16| (0..self.topology.replicas(*shard).len()).collect();
+        let waiting = decisions.keys().map(|shard| (*shard, members(shard))).collect();
+        let settlement = Settlement { id, decisions, waiting, tries: 0 };
+        self.tell(&settlement, step);
+        self.settlements.insert(id.number, settlement);
+    }
+
+    fn tell(&self, settlement: &Settlement, step: &mut Step<'_, '_>) {
+        for (shard, waiting) in &settlement.waiting {
+            let Some(decision) = settlement.decisions.get(shard) else { continue };
+            for member in waiting {
+                let message = IrMessage::Execute { group: settlement.id, operation: decision.clone() };
+                step.out.send(self.topology.replicas(*shard)[*member], Message::Ir { message });
+            }
+        }
+        let wait = self.options.resend_every * 2u32.pow(settlement.tries);
+        step.out.arm(Timer::Settlement { number: settlement.id.number }, step.now.instant + wait);
+    }
+
+    pub(super) fn on_settlement_timer(&mut self, number: u64, step: &mut Step<'_, '_>) {
+        let Some(mut settlement) = self.settlements.remove(&number) else { return };
+        settlement.tries += 1;
+        if settlement.tries < TRIES {
+            self.tell(&settlement, step);
+            self.settlements.insert(number, settlement);
+        }
+    }
+
+    pub(super) fn on_executed(&mut self, shard: u16, member: usize, number: u64, step: &mut Step<'_, '_>) {
+        let Some(settlement) = self.settlements.get_mut(&number) else { return };
+        if let Some(waiting) = settlement.waiting.get_mut(&shard) {
+            waiting.remove(&member);
+        }
+        if settlement.waiting.values().all(BTreeSet::is_empty) {
+            self.settlements.remove(&number);
+            step.out.disarm(Timer::Settlement { number });
+        }
+    }
+
+    /// A backup coordinator has decided a transaction that is still in progress here.
+    pub(super) fn on_outcome(&mut self, number: u64, decision: &Decision, step: &mut Step<'_, '_>) {
+        let Some(transaction) = self.transactions.remove(&number) else { return };
+        match (&transaction.phase, decision) {
+            (Phase::Preparing(_), Decision::Commit { at, .. }) => self.commit(transaction, *at, step),
+            (Phase::Preparing(_), Decision::Abort) => self.abort(transaction, step),
+            _ => self.keep(transaction, step),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What TAPIR's coordinators and replicas say to one another.
+
+use super::operation::Transactions;
+use crate::ir;
+use commit::Observed;
+use types::{ReplyBuf, TransactionId, wire_enum, wire_struct};
+
+/// What a replica made of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    /// The result, as the client will see it.
+    pub result: ReplyBuf,
+    /// The effect to commit, in its binary form.
+    pub effect: Option<Box<[u8]>>,
+    /// The exact effects it was evaluated on, without the transaction's own (Corrections 65).
+    pub observed: Observed,
+    /// The key had expired: its deletion must commit with the transaction (Corrections 69).
+    pub expired: bool,
+    /// The key's deadline, in milliseconds since 1970, 0 for none: the transaction must commit below it.
+    pub expires_at: u64,
+    /// An undecided transaction prepared here would change what was observed.
+    pub pending: bool,
+}
+wire_struct!(Evaluation { result, effect, observed, expired, expires_at, pending });
+
+/// A message between a coordinator and a replica, or two replicas.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// Coordinator to a replica: evaluate this operation. The paper's Read returns an object; this one returns
+    /// the operation's result, so that a large value stays where it is.
+    Read {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Which of its steps.
+        step: u32,
+        /// The key.
+        key: Box<[u8]>,
+        /// The operation in its binary form.
+        operation: Box<[u8]>,
+        /// The transaction's own effects on the key so far, in their binary form, in order.
+        own: Vec<Box<[u8]>>,
+        /// The transaction's time for expiries, in milliseconds since 1970.
+        now_millis: u64,
+    },
+    /// Replica to coordinator: the answer to Read. A replica that is not NORMAL gives none.
+    ReadReply {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Which of its steps.
+        step: u32,
+        /// The replica's view; replies to a quorum read count together only if it is the same.
+        view: u64,
+        /// The answer.
+        evaluation: Evaluation,
+    },
+    /// Coordinator to a replica: how many keys are there? Weak: no transaction (Corrections 78). Not in the paper.
+    Count {
+        /// Names the answer.
+        transaction: TransactionId,
+    },
+    /// Replica to coordinator: so many.
+    CountReply {
+        /// Names the question.
+        transaction: TransactionId,
+        /// Keys that the replica holds.
+        keys: u64,
+    },
+    /// Coordinator to a replica: visit a piece of the keys. Weak.
+    Scan {
+        /// Names the answer.
+        transaction: TransactionId,
+        /// Where to begin in the replica's index.
+        cursor: u64,
+        /// About how many keys.
+        count: u32,
+        /// Keys whose deadline is not later are left out; milliseconds since 1970.
+        now_millis: u64,
+    },
+    /// Replica to coordinator: the piece.
+    ScanReply {
+        /// Names the question.
+        transaction: TransactionId,
+        /// Where to go on; 0 at the end.
+        cursor: u64,
+        /// The keys.
+        keys: Vec<Box<[u8]>>,
+    },
+    /// Replica of any participant to a backup coordinator: this transaction has been prepared for long
+    /// (Corrections 14). The paper leaves open who starts coordinator recovery.
+    Suspect {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Its participant shards.
+        participants: Vec<u16>,
+    },
+    /// A message of IR, which carries Prepare, Commit, Abort and coordinator changes.
+    Ir {
+        /// The message.
+        message: ir::Message<Transactions>,
+    },
+}
+wire_enum!(Message {
+    0 => Read { transaction, step, key, operation, own, now_millis },
+    1 => ReadReply { transaction, step, view, evaluation },
+    2 => Count { transaction },
+    3 => CountReply { transaction, keys },
+    4 => Scan { transaction, cursor, count, now_millis },
+    5 => ScanReply { transaction, cursor, keys },
+    6 => Suspect { transaction, participants },
+    7 => Ir { message },
+});
+
+/// Everything that replicas and coordinators can be reminded of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// Replica: a view change or a recovery wants something said again.
+    View,
+    /// Replica: look for transactions prepared for too long, and for recoveries that do not come on.
+    Suspicion,
+    /// Coordinator: a transaction waits for a reply, for the slow path, or to run again.
+    Transaction {
+        /// Its number.
+        number: u64,
+    },
+    /// Coordinator: not every replica has acknowledged the decision.
+    Settlement {
+        /// The transaction's number.
+        number: u64,
+    },
+    /// Coordinator: a piece of the keyspace has not been answered.
+    Browse {
+        /// The question's number.
+        number: u64,
+    },
+}

@@ -1,0 +1,79 @@
+//! How replicas and coordinators are set up.
+
+use protocol::Durability;
+use std::time::Duration;
+use types::{ProcessId, RegionId};
+
+/// Options of replicas and coordinators.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// How durable a replica's record is before what it says leaves. Below `Synced` an unclean restart makes the
+    /// replica RECOVERING (Corrections 67).
+    pub durability: Durability,
+    /// Coordinators read from the replica on this process first.
+    pub near: Option<ProcessId>,
+    /// The coordinator's region, named in its claims.
+    pub region: RegionId,
+    /// Keep a claim of every committed transaction for `Node::take_claims`.
+    pub claims: bool,
+    /// Answer a single-key read from f+1 replicas in one round trip where that is safe.
+    pub quorum_reads: bool,
+    /// A read that is not answered after this goes to the next replica.
+    pub read_timeout: Duration,
+    /// The slow path begins after this, counted from Prepare, if f+1 replicas have answered.
+    pub fast_timeout: Duration,
+    /// Prepare, Finalize, Commit and Abort are sent again after this.
+    pub resend_every: Duration,
+    /// A request that is not done after this is answered by an error.
+    pub request_timeout: Duration,
+    /// A replica suspects the coordinator of a transaction that it has held prepared for this long.
+    pub prepared_timeout: Duration,
+    /// How often a conflicting transaction is run again before the caller is told CONFLICT.
+    pub retries: u32,
+    /// The first wait before running again; doubles, and is drawn by chance from zero up.
+    pub backoff: Duration,
+    /// Bugs to validate the harness with.
+    pub mutants: Mutants,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            durability: Durability::Synced,
+            near: None,
+            region: RegionId(0),
+            claims: false,
+            quorum_reads: true,
+            read_timeout: Duration::from_millis(250),
+            fast_timeout: Duration::from_millis(50),
+            resend_every: Duration::from_millis(250),
+            request_timeout: Duration::from_secs(5),
+            prepared_timeout: Duration::from_secs(1),
+            retries: 20,
+            backoff: Duration::from_millis(2),
+            mutants: Mutants::default(),
+        }
+    }
+}
+
+/// Known bugs, each of which the simulator and the checkers must catch within a stated number of seeds. All off in
+/// a real deployment: they exist to validate the harness.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mutants {
+    /// Replicas vote PREPARE-OK whatever they know.
+    pub skip_validation: bool,
+    /// Coordinators take f+1 equal results for a fast quorum.
+    pub wrong_quorum: bool,
+    /// Replicas that adopt another result than PREPARE-OK let the locks go (Corrections 13).
+    pub release_on_adopted_non_ok: bool,
+    /// Commit carries no effects on the last key it names (Corrections 11).
+    pub commit_without_effects: bool,
+    /// Replicas that may have forgotten their votes serve at once (Corrections 4).
+    pub forget_recovery: bool,
+    /// Replicas take Finalize whatever view it was chosen in (Corrections 13).
+    pub finalize_without_view: bool,
+    /// Backup coordinators decide from what f+1 replicas say, without finalizing it (Corrections 13).
+    pub raw_poll_decides: bool,
+    /// Single-key reads believe the first replica that answers (Corrections 16).
+    pub single_replica_reads: bool,
+}

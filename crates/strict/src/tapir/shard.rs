@@ -1,0 +1,234 @@
+//! A replica's copy of a shard: the store, the prepared transactions, and validation. IR's application.
+
+use super::message::Evaluation;
+use super::operation::{Decision, Part, Prepare, Transactions, Vote};
+use crate::ir::Application;
+use commit::{Access, ModeStamps, Observed, Stamp, Verdict, overwrites, validate};
+use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, commutes, prepare};
+use mvcc::Store;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{HashSeed, Malformed, Reader, ReplyBuf, Rng, TransactionId};
+
+/// What validation keeps of a key beside its effects.
+#[derive(Debug, Default)]
+struct KeyState {
+    /// The greatest committed stamps by mode.
+    modes: ModeStamps,
+    /// Every committed effect up to here is held, or overwritten: the base that reads may name.
+    closed: Stamp,
+    /// Committed observers of the whole key, and what they saw: the base moves to them once all of that is held.
+    waiting: Vec<(Stamp, Observed)>,
+}
+
+/// See the module.
+pub(super) struct Shard {
+    store: Store<Stamp>,
+    keys: BTreeMap<Box<[u8]>, KeyState>,
+    prepared: BTreeMap<TransactionId, Prepare>,
+    prepared_by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
+    skip_validation: bool,
+}
+
+/// A read to evaluate.
+pub(super) struct Question<'q> {
+    pub transaction: TransactionId,
+    pub key: &'q [u8],
+    pub operation: &'q [u8],
+    pub own: &'q [Box<[u8]>],
+    pub now_millis: u64,
+}
+
+impl Shard {
+    pub(super) fn new(seed: HashSeed, skip_validation: bool) -> Self {
+        let mut store = Store::new(seed, Stamp::ZERO);
+        // Commits arrive out of order: histories are kept.
+        store.set_horizon(Some(Stamp::ZERO));
+        Shard {
+            store,
+            keys: BTreeMap::new(),
+            prepared: BTreeMap::new(),
+            prepared_by_key: BTreeMap::new(),
+            skip_validation,
+        }
+    }
+
+    pub(super) fn store(&self) -> &Store<Stamp> {
+        &self.store
+    }
+
+    /// The transactions prepared here and undecided.
+    pub(super) fn prepared(&self) -> &BTreeMap<TransactionId, Prepare> {
+        &self.prepared
+    }
+
+    /// Evaluates an operation on the newest state and the asker's own effects.
+    pub(super) fn read(
+        &mut self,
+        question: &Question<'_>,
+        random: &mut Rng,
+    ) -> Result<Evaluation, Malformed> {
+        let (key, now_millis) = (question.key, question.now_millis);
+        let hash = self.store.hash(key);
+        let operation = Operation::decode(&mut Reader::new(question.operation))?;
+        let decoded = question.own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
+        let mut own: Vec<Effect<'_>> = decoded.collect::<Result<_, _>>()?;
+        let expires_at = self.store.with_state(hash, key, |_| true, &[], |cell| cell.expires_at);
+        let expired = expires_at != 0 && expires_at <= now_millis;
+        if expired && own.first() != Some(&Effect::DELETE) {
+            own.insert(0, Effect::DELETE);
+        }
+        let mut result = ReplyBuf::new();
+        let mut context = Context { now_millis, random };
+        let effect = self.store.with_state(
+            hash,
+            key,
+            |_| true,
+            &own,
+            |cell| {
+                let cell = if cell.is_expired(now_millis) { &Cell::ABSENT } else { cell };
+                prepare(cell, &operation, &mut context, &mut result)
+            },
+        );
+        let closed = self.keys.get(key).map_or(Stamp::ZERO, |state| state.closed);
+        let newer = self.store.effects(hash, key).rev().map(|(stamp, _)| stamp);
+        let observed = Observed::new(closed, newer.take_while(|stamp| *stamp > closed));
+        let invocation = datatypes::Invocation::observed(&operation, None);
+        let pending = self.prepared_on(key, question.transaction).any(|(stamp, access)| {
+            !observed.contains(stamp) && !commutes(&invocation, &access.invocation, None)
+        });
+        let effect = effect.map(|effect| encoded(&effect));
+        let expires_at = if expired { 0 } else { expires_at };
+        Ok(Evaluation { result, effect, observed, expired, expires_at, pending })
+    }
+
+    /// What others have prepared on a key.
+    fn prepared_on<'s>(
+        &'s self,
+        key: &'s [u8],
+        except: TransactionId,
+    ) -> impl Iterator<Item = (Stamp, Access<'s>)> {
+        let ids = self.prepared_by_key.get(key).into_iter().flatten().filter(move |id| **id != except);
+        ids.filter_map(|id| Some((*id, self.prepared.get(id)?))).flat_map(move |(transaction, prepared)| {
+            let stamp = Stamp { at: prepared.at, transaction };
+            let of_key = prepared.part.invocations.iter().filter(move |invoked| *invoked.key == *key);
+            of_key.filter_map(move |invoked| Some((stamp, invoked.access().ok()?)))
+        })
+    }
+
+    /// The verdict over a whole part, and the index of the invocation that decided it.
+    fn judge(&self, stamp: Stamp, part: &Part) -> (Verdict, Option<u32>) {
+        let mut worst = (Verdict::Ok, None);
+        for (index, invoked) in part.invocations.iter().enumerate() {
+            let verdict = match invoked.access() {
+                Ok(access) => {
+                    let hash = self.store.hash(&invoked.key);
+                    let modes = self.keys.get(&invoked.key).map(|state| state.modes).unwrap_or_default();
+                    let committed = self.store.effects(hash, &invoked.key).rev();
+                    let prepared = self.prepared_on(&invoked.key, stamp.transaction);
+                    validate(stamp, &access, committed, prepared, &modes)
+                }
+                Err(_) => Verdict::Abort,
+            };
+            if verdict > worst.0 {
+                worst = (verdict, Some(index as u32));
+            }
+        }
+        worst
+    }
+
+    fn commit(&mut self, stamp: Stamp, part: &Part) {
+        for invoked in &part.invocations {
+            let Ok(access) = invoked.access() else { continue };
+            let hash = self.store.hash(&invoked.key);
+            let state = self.keys.entry(invoked.key.clone()).or_default();
+            let observation = &access.invocation.observation;
+            if !observation.is_nothing() {
+                state.modes.raise(Mode::Observe, stamp);
+            }
+            if let Some(effect) = &access.invocation.effect {
+                state.modes.raise(effect.mode(), stamp);
+                self.store.commit(hash, &invoked.key, stamp, effect);
+                if overwrites(effect) {
+                    state.closed = state.closed.max(stamp);
+                }
+            }
+            if let (Some(Aspect::Whole), Some(observed)) = (&observation.aspect, access.observed) {
+                state.waiting.push((stamp, observed.clone()));
+            }
+        }
+        for invoked in &part.invocations {
+            self.close(&invoked.key);
+        }
+    }
+
+    /// Raises a key's closed base. A committed observer of the whole key saw every committed effect below its own
+    /// stamp: of two conflicting transactions that committed, some replica validated one knowing the other's
+    /// decision. So the base may rise to it as soon as everything it saw is here.
+    fn close(&mut self, key: &[u8]) {
+        let hash = self.store.hash(key);
+        let Some(state) = self.keys.get_mut(key) else { return };
+        loop {
+            let closed = state.closed;
+            state.waiting.retain(|(stamp, _)| *stamp > closed);
+            let held = |stamp: &Stamp| *stamp <= closed || self.store.has_effect(hash, key, *stamp);
+            let complete =
+                |observed: &Observed| observed.base() <= closed && observed.above().iter().all(held);
+            let next =
+                state.waiting.iter().filter(|(_, observed)| complete(observed)).map(|(stamp, _)| *stamp);
+            match next.max() {
+                Some(stamp) => state.closed = stamp,
+                None => return,
+            }
+        }
+    }
+}
+
+/// The binary form of an effect.
+pub(super) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    effect.encode(&mut bytes);
+    bytes.into()
+}
+
+impl Application<Transactions> for Shard {
+    fn execute_consensus(&mut self, group: TransactionId, operation: &Prepare) -> (Vote, Option<u32>) {
+        if self.skip_validation {
+            return (Vote::PrepareOk, None);
+        }
+        let (verdict, hint) = self.judge(Stamp { at: operation.at, transaction: group }, &operation.part);
+        let vote = match verdict {
+            Verdict::Ok => Vote::PrepareOk,
+            Verdict::Retry { above } => Vote::Retry { above },
+            Verdict::Abstain => Vote::Abstain,
+            Verdict::Abort => Vote::Abort,
+        };
+        (vote, hint)
+    }
+
+    fn hold(&mut self, group: TransactionId, operation: &Prepare) {
+        self.release(group);
+        for invoked in &operation.part.invocations {
+            self.prepared_by_key.entry(invoked.key.clone()).or_default().insert(group);
+        }
+        self.prepared.insert(group, operation.clone());
+    }
+
+    fn release(&mut self, group: TransactionId) {
+        let Some(prepared) = self.prepared.remove(&group) else { return };
+        for invoked in &prepared.part.invocations {
+            if let Some(ids) = self.prepared_by_key.get_mut(&invoked.key) {
+                ids.remove(&group);
+                if ids.is_empty() {
+                    self.prepared_by_key.remove(&invoked.key);
+                }
+            }
+        }
+    }
+
+    fn execute_inconsistent(&mut self, group: TransactionId, operation: &Decision) {
+        self.release(group);
+        if let Decision::Commit { at, part } = operation {
+            self.commit(Stamp { at: *at, transaction: group }, part);
+        }
+    }
+}
