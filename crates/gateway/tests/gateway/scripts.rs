@@ -7,10 +7,9 @@
 //!
 //! Each script runs twice: over keyspaces that answer at once, and over ones that answer later and in any order.
 
-use crate::support::{Harness, render};
-
 #![expect(clippy::disallowed_methods, reason = "the scripts are files of the repository")]
 
+use crate::support::{Harness, render};
 use std::fs;
 use std::path::{Path, PathBuf};
 
