@@ -116,14 +116,29 @@ class Anabranch(Server):
         self.wrapper = list(wrapper)
 
     def start(self):
-        where = ["--memory"]
-        if self.durability:
-            where = ["--data", str(self.data), "--durability", self.durability]
-        serve = [binary(), "serve", "--listen", "127.0.0.1:0", *where, *self.arguments, "--json"]
-        self._spawn(self.wrapper + serve)
+        self._spawn(self._command())
         ready = self._ready_line()
         self.port = int(ready["address"].rsplit(":", 1)[1])
         return self
+
+    def start_and_kill(self, seconds: float) -> None:
+        """Starts and kills after a moment, ready or not."""
+        self._spawn(self._command())
+        time.sleep(seconds)
+        self.kill()
+
+    def forget(self) -> None:
+        """Cleans up after a process that was expected to fail."""
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+        self.close()
+
+    def _command(self) -> list[str]:
+        where = ["--memory"]
+        if self.durability:
+            where = ["--data", str(self.data), "--durability", self.durability]
+        return [*self.wrapper, binary(), "serve", "--listen", "127.0.0.1:0", *where, *self.arguments, "--json"]
 
     def _ready_line(self) -> dict:
         lines = []

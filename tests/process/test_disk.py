@@ -1,0 +1,207 @@
+"""A full disk: writes are refused with MISCONF, reads go on, nothing acknowledged is lost, and writes come back.
+
+The data lie on a small file system of its own, a tmpfs in a mount namespace, so that nothing of it is left behind.
+Root makes the namespace directly; anyone else, and root where that is forbidden, inside a user namespace. Where
+neither works the tests fail and say so.
+"""
+
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+from harness import Anabranch, wait_until
+
+MIB = 1 << 20
+SIZE = 96 * MIB
+# What is left for the log when the disk is filled.
+LEFT = 2 * MIB
+REFUSED = ("MISCONF", "UNKNOWNOUTCOME")
+
+
+class SmallDisk:
+    """A server whose data directory is a small file system, with a file on it that takes up the space."""
+
+    def __init__(self, durability: str):
+        self.server = Anabranch(durability)
+        self.mount_point = self.server.folder / "disk"
+        self.mount_point.mkdir()
+        self.server.data = self.mount_point / "data"
+        self.holder = self._hold(())
+        if not self.holder:
+            self.holder = self._hold(("--user", "--map-root-user"))
+        assert self.holder, "no small file system can be made here: run the tests as root, or allow user namespaces"
+
+    def _hold(self, kind: tuple[str, ...]) -> subprocess.Popen | None:
+        """Starts the process that keeps the namespace and its file system; nothing if that is not allowed."""
+        inside = f"mount -t tmpfs -o size={SIZE} tmpfs {self.mount_point} && echo mounted && exec sleep infinity"
+        command = ["unshare", *kind, "--mount", "sh", "-c", inside]
+        holder = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if holder.stdout.readline() != "mounted\n":
+            print(holder.communicate()[1])
+            return None
+        enter = ["--user", "--preserve-credentials"] if kind else []
+        self.server.wrapper = ["nsenter", f"--target={holder.pid}", *enter, "--mount"]
+        return holder
+
+    def restart(self) -> None:
+        self.server.kill()
+        self.server.start()
+
+    @property
+    def folder(self) -> Path:
+        """The file system as this process reaches it."""
+        return Path(f"/proc/{self.holder.pid}/root") / self.mount_point.relative_to("/")
+
+    def fill(self) -> None:
+        """Leaves `LEFT` bytes, all of which may be written."""
+        free = os.statvfs(self.folder).f_bavail * os.statvfs(self.folder).f_frsize
+        assert free > LEFT, f"only {free} bytes are free from the beginning"
+        with open(self.folder / "ballast", "wb") as ballast:
+            for _ in range((free - LEFT) // MIB):
+                ballast.write(b"\0" * MIB)
+            ballast.write(b"\0" * ((free - LEFT) % MIB))
+
+    def empty(self) -> None:
+        (self.folder / "ballast").unlink()
+
+    def __enter__(self):
+        self.server.start()
+        return self
+
+    def __exit__(self, *_):
+        self.holder.kill()
+        self.holder.communicate()
+        self.server.close()
+
+
+@pytest.fixture(params=["always", "everysec"])
+def disk(request):
+    with SmallDisk(request.param) as small_disk:
+        yield small_disk
+
+
+def write_until_refused(client, acknowledged: dict) -> str:
+    """Writes values of 10 kB until one is refused, and remembers the others; returns the error."""
+    for number in range(len(acknowledged), 100_000):
+        value = f"{number}:" + "x" * 10_000
+        try:
+            client.set(f"key:{number}", value)
+        except redis.ResponseError as error:
+            return str(error)
+        acknowledged[f"key:{number}"] = value
+    raise AssertionError("the disk took a gigabyte")
+
+
+def check(client, acknowledged: dict, attempted: int) -> None:
+    """Everything acknowledged is there; a write that was refused may only be there if its outcome was unknown."""
+    keys = list(acknowledged)
+    for start in range(0, len(keys), 100):
+        part = keys[start : start + 100]
+        assert client.mget(part) == [acknowledged[key] for key in part]
+    assert client.dbsize() in range(len(keys), len(keys) + attempted + 1)
+
+
+def test_a_full_disk_refuses_writes_and_serves_reads(disk):
+    acknowledged = {}
+    with disk.server.client(decode_responses=True) as client:
+        client.set("before", "1")
+        disk.fill()
+        error = write_until_refused(client, acknowledged)
+        assert error.startswith(REFUSED), error
+        assert acknowledged, "there was room for some"
+
+        # From now on: MISCONF at once, and nothing else is harmed.
+        with pytest.raises(redis.ResponseError, match="^MISCONF"):
+            client.set("refused", "1")
+        with pytest.raises(redis.ResponseError, match="^MISCONF"):
+            client.transaction(lambda pipe: (pipe.multi(), pipe.set("refused", 1), pipe.incr("refused")))
+        with pytest.raises(redis.ResponseError, match="^MISCONF"):
+            client.delete("before")
+        assert client.get("before") == "1" and client.exists("refused") == 0
+        check(client, acknowledged, 1)
+
+        # Space is back: writes are accepted again by themselves.
+        disk.empty()
+        wait_until(lambda: accepts(client))
+        assert client.incr("after") == 1
+        check(client, acknowledged, 4)
+    disk.restart()
+    with disk.server.client(decode_responses=True) as client:
+        check(client, acknowledged, 4)
+        assert (client.get("before"), client.get("after"), client.get("refused")) == ("1", "1", None)
+
+
+def accepts(client) -> bool:
+    try:
+        return client.set("probe", "1")
+    except redis.ResponseError as error:
+        assert str(error).startswith(REFUSED), error
+        return False
+
+
+def test_a_kill_while_the_disk_is_full_loses_nothing(disk):
+    acknowledged = {}
+    with disk.server.client(decode_responses=True) as client:
+        disk.fill()
+        write_until_refused(client, acknowledged)
+    disk.server.kill()
+    disk.empty()
+    disk.server.start()
+    with disk.server.client(decode_responses=True) as client:
+        check(client, acknowledged, 1)
+        assert client.set("after", "1")
+
+
+def test_many_clients_at_a_full_disk(disk):
+    """Writers in parallel, in transactions too: what each was told is true afterwards."""
+    acknowledged, errors = [0] * 6, []
+
+    def write(number):
+        with disk.server.client(decode_responses=True) as client:
+            try:
+                for index in range(1, 100_000):
+                    with client.pipeline() as pipe:
+                        pipe.rpush(f"list:{number}", f"{index}").set(f"twin:{number}", f"{index}:" + "x" * 3000)
+                        pipe.execute()
+                    acknowledged[number] = index
+            except (redis.ResponseError, redis.ConnectionError) as error:
+                errors.append(str(error))
+
+    disk.fill()
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) == 6 and any("MISCONF" in error or "UNKNOWNOUTCOME" in error for error in errors), errors
+    disk.empty()
+    for _ in range(2):
+        with disk.server.client(decode_responses=True) as client:
+            wait_until(lambda: accepts(client))
+            for number, count in enumerate(acknowledged):
+                items = client.lrange(f"list:{number}", 0, -1)
+                assert items == [str(index) for index in range(1, len(items) + 1)]
+                assert count <= len(items) <= count + 1, "acknowledged, and at most the one that was under way"
+                assert client.get(f"twin:{number}").split(":")[0] == str(len(items))
+        disk.restart()
+
+
+def test_deadlines_and_reads_go_on_at_a_full_disk(disk):
+    """Keys expire for readers although their deletion cannot be logged."""
+    with disk.server.client(decode_responses=True) as client:
+        client.set("soon", "1", px=1500)
+        client.rpush("list", *range(1000))
+        disk.fill()
+        write_until_refused(client, {})
+        assert client.lrange("list", 0, -1) == [str(number) for number in range(1000)]
+        wait_until(lambda: client.get("soon") is None, timeout=10.0)
+        assert client.llen("list") == 1000
+        disk.empty()
+        wait_until(lambda: accepts(client))
+        time.sleep(0.2)
+        assert client.get("soon") is None

@@ -1,0 +1,104 @@
+"""kill -9 under load, again and again on the same data: what was acknowledged is there, nothing is half there.
+
+`ANABRANCH_SOAK=1` goes on for many more rounds.
+"""
+
+import os
+import random
+import time
+
+import pytest
+
+from harness import Anabranch
+from load import Writer, writers
+
+ROUNDS = 200 if os.environ.get("ANABRANCH_SOAK") else 12
+
+
+def run_until(writing: list[Writer], end, seconds: float) -> None:
+    """Lets the writers run, then calls `end` under their load."""
+    for writer in writing:
+        writer.start()
+    try:
+        time.sleep(seconds)
+    finally:
+        end()
+        for writer in writing:
+            writer.stop()
+
+
+def check_all(server, writing: list[Writer], may_lose: bool) -> int:
+    with server.client(decode_responses=True) as client:
+        return sum(writer.check(client, may_lose) for writer in writing)
+
+
+@pytest.mark.parametrize("durability", ["always", "everysec"])
+def test_kill_loses_nothing_acknowledged(durability):
+    rng = random.Random(7)
+    with Anabranch(durability) as server:
+        writing = writers(server)
+        for _ in range(ROUNDS):
+            before = sum(writer.acknowledged for writer in writing)
+            run_until(writing, server.kill, rng.uniform(0.05, 0.5))
+            server.start()
+            check_all(server, writing, may_lose=False)
+            assert sum(writer.acknowledged for writer in writing) > before, "every round writes something"
+
+
+def test_kill_without_durability_leaves_a_snapshot():
+    """`none`: a kill may lose the newest writes, but what is there is one state that was once true; an end in order
+    loses nothing."""
+    rng = random.Random(8)
+    with Anabranch("none") as server:
+        writing = writers(server)
+        for number in range(ROUNDS):
+            in_order = number % 3 == 1
+            run_until(writing, server.terminate if in_order else server.kill, rng.uniform(0.05, 0.5))
+            server.start()
+            check_all(server, writing, may_lose=not in_order)
+
+
+def test_kill_during_recovery_loses_nothing():
+    """A process that is killed before it is ready leaves the data as they were."""
+    rng = random.Random(9)
+    with Anabranch("everysec") as server:
+        writing = writers(server)
+        run_until(writing, server.kill, 1.0)
+        for _ in range(ROUNDS // 2):
+            server.start_and_kill(rng.uniform(0.0, 0.06))
+        server.start()
+        check_all(server, writing, may_lose=False)
+
+
+def test_kill_leaves_deadlines_as_they_were():
+    with Anabranch("everysec") as server:
+        with server.client(decode_responses=True) as client:
+            client.set("stays", "1", ex=10_000)
+            client.set("ends", "1", px=300)
+            client.set("forever", "1", ex=10_000)
+            client.persist("forever")
+            before = client.expiretime("stays")
+        server.kill()
+        time.sleep(0.35)
+        server.start()
+        with server.client(decode_responses=True) as client:
+            assert client.expiretime("stays") == before
+            assert client.ttl("forever") == -1
+            assert client.get("ends") is None and client.exists("ends") == 0
+
+
+def test_kill_frees_the_directory_for_the_next_process():
+    """Two processes never serve one directory; a killed one does not keep it."""
+    with Anabranch("everysec") as server:
+        second = Anabranch("everysec", data=server.data)
+        try:
+            with pytest.raises(AssertionError, match="did not become ready"):
+                second.start()
+            assert second.process.wait(timeout=10) != 0
+            assert str(server.data) in second.stderr()
+        finally:
+            second.forget()
+        with server.client() as client:
+            assert client.set("key", "value")
+        server.kill()
+        server.start()
