@@ -1,0 +1,280 @@
+//! The command line. Its shapes are relied on by scripts: add to them, do not change them.
+
+use crate::config::{Durability, HostPort, LogLevel};
+use bench::redis::{Target, Test};
+use checker::Level;
+use clap::{Args, Parser, Subcommand};
+use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 all is well; 1 a violation was found, or a measurement failed; 2 the command could not be carried out.";
+
+/// Anabranch: a transactional data-structure store that speaks the Redis protocol.
+///
+/// Without a command it serves.
+#[derive(Debug, Parser)]
+#[command(name = "anabranch", version, after_help = EXIT_CODES)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one process of the store.
+    Serve(ServeArguments),
+    /// Simulate a protocol with faults, from seeds, and check what clients saw.
+    Sim(SimArguments),
+    /// Check a recorded history.
+    Check(CheckArguments),
+    /// Measure servers.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+impl Default for Command {
+    fn default() -> Self {
+        Command::Serve(ServeArguments::default())
+    }
+}
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = "\
+Prints `ready` with its addresses when it serves. SIGINT and SIGTERM end it in order; a second one ends it at once.
+The environment variable ANABRANCH_LOG sets the log level as well, with precedence over the file.
+
+Examples:
+  anabranch serve --listen 127.0.0.1:6379 --data /var/lib/anabranch
+  anabranch serve --memory --listen 127.0.0.1:0 --json
+  anabranch serve --print-config > anabranch.toml")]
+pub struct ServeArguments {
+    /// Where clients connect; may be given several times [default: 127.0.0.1:6379]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Vec<HostPort>,
+    /// The directory of the log and its checkpoints [default: ./anabranch-data]
+    #[arg(long, value_name = "DIR", conflicts_with = "memory")]
+    pub data: Option<PathBuf>,
+    /// Keep everything in memory only
+    #[arg(long)]
+    pub memory: bool,
+    /// A TOML file with options; the command line has precedence
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Serve /metrics and /healthz over HTTP here [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub admin: Option<HostPort>,
+    /// What a reply promises, unless a keyspace chooses for itself [default: everysec]
+    #[arg(long, value_enum)]
+    pub durability: Option<Durability>,
+    /// Worker threads [default: 1]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroU16>,
+    /// The least severe events to log: error, warn, info, debug, trace, or filters by module [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<LogLevel>,
+    /// Print the configuration in effect as a commented file, and exit
+    #[arg(long)]
+    pub print_config: bool,
+    /// Print `ready` as a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A failing seed prints the command that shows it again. Equal seeds give equal output.
+
+Examples:
+  anabranch sim wren --seeds 200
+  anabranch sim tapir --seed 17 --history tapir-17.jsonl --trace")]
+pub struct SimArguments {
+    /// The protocol to simulate
+    pub protocol: String,
+    /// Run this many seeds, from 0
+    #[arg(long, value_name = "N", required_unless_present = "seed", conflicts_with = "seed")]
+    pub seeds: Option<NonZeroU64>,
+    /// Run this seed only
+    #[arg(long, value_name = "X")]
+    pub seed: Option<u64>,
+    /// Write the history of the first failing seed, or else of the last seed, to this file
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Print what happened in the run of --seed, event by event, to standard error
+    #[arg(long, conflicts_with = "seeds")]
+    pub trace: bool,
+    /// Seeds that run at the same time [default: one per processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Levels: strict-serializable, serializable, transactional-causal, convergence.
+
+Example:
+  anabranch check history.jsonl --model strict-serializable")]
+pub struct CheckArguments {
+    /// The history: one JSON object per transaction and line
+    pub file: PathBuf,
+    /// What to check it for
+    #[arg(long, value_name = "LEVEL")]
+    pub model: Level,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Measure one server that speaks the Redis protocol, or two in turn.
+    Redis(BenchRedisArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each round measures ours, theirs and ours again; medians of the rounds are printed. The column A/A is our second
+measurement of a round through our first: what two equal things differ by on this machine. `txn` is MULTI, two GET,
+two SET, EXEC, and counts as one request. The tests overwrite key:*, counter:*, mylist, myset, myhash and myzset.
+
+Examples:
+  anabranch bench redis --url 127.0.0.1:6379 --against 127.0.0.1:6380 --tests set,get,txn --pipeline 1,16
+  anabranch bench redis --pid $(pidof anabranch) --tests all --json")]
+pub struct BenchRedisArguments {
+    /// Our server: HOST:PORT or redis://[:PASSWORD@]HOST:PORT
+    #[arg(long, value_name = "URL", default_value = "127.0.0.1:6379")]
+    pub url: Target,
+    /// The server to compare it with
+    #[arg(long, value_name = "URL")]
+    pub against: Option<Target>,
+    /// Our server's process id, to measure its processor time per request
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Their server's process id
+    #[arg(long, value_name = "PID", requires = "against")]
+    pub against_pid: Option<u32>,
+    /// Tests, separated by commas, or `all`
+    #[arg(long, value_delimiter = ',', value_name = "TESTS", value_parser = parse_tests,
+          default_value = "ping,set,get,incr,lpush,sadd,hset,zadd,mset,txn")]
+    pub tests: Vec<Tests>,
+    /// Requests that each connection has under way; several numbers, separated by commas, run one after the other
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "16")]
+    pub pipeline: Vec<NonZeroUsize>,
+    /// Connections
+    #[arg(long, value_name = "N", default_value = "50")]
+    pub clients: NonZeroUsize,
+    /// Requests of one measurement [default: 100000 times the pipeline, at most 2000000]
+    #[arg(long, value_name = "N")]
+    pub requests: Option<NonZeroU64>,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value = "5")]
+    pub rounds: NonZeroUsize,
+    /// How many different keys and elements there are
+    #[arg(long, value_name = "N", default_value = "100000")]
+    pub keys: NonZeroU32,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value = "64")]
+    pub size: usize,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One word of `--tests`: a test, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tests(pub &'static [Test]);
+
+fn parse_tests(word: &str) -> Result<Tests, String> {
+    if word == "all" {
+        return Ok(Tests(bench::redis::TESTS));
+    }
+    word.parse::<&'static Test>().map(|test| Tests(std::slice::from_ref(test)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<CommandLine, clap::Error> {
+        CommandLine::try_parse_from(line.split_whitespace())
+    }
+
+    fn refusal(line: &str) -> String {
+        parse(line).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn no_command_means_serve() {
+        assert!(matches!(parse("anabranch").unwrap().command.unwrap_or_default(), Command::Serve(_)));
+    }
+
+    #[test]
+    fn serve_takes_its_options() {
+        let line = "anabranch serve --listen 127.0.0.1:1 --listen [::1]:2 --memory --admin localhost:3 \
+                    --durability always --threads 4 --log-level warn --json";
+        let Some(Command::Serve(serve)) = parse(line).unwrap().command else {
+            unreachable!("serve was asked")
+        };
+        assert_eq!(serve.listen.len(), 2);
+        assert_eq!(serve.durability, Some(Durability::Always));
+        assert_eq!(serve.threads, NonZeroU16::new(4));
+        assert_eq!(serve.log_level.map(String::from).as_deref(), Some("warn"));
+        assert!(serve.memory && serve.json && !serve.print_config);
+        assert!(refusal("anabranch serve --memory --data /tmp/x").contains("cannot be used with"));
+        assert!(refusal("anabranch serve --durability never").contains("everysec"));
+        assert!(refusal("anabranch serve --listen 6379").contains("HOST:PORT"));
+        assert!(refusal("anabranch serve --log-level loud").contains("debug"));
+        assert!(refusal("anabranch serve --threads 0").contains("--threads"));
+    }
+
+    #[test]
+    fn sim_takes_seeds_or_one_seed() {
+        assert!(parse("anabranch sim wren --seeds 20 --json").is_ok());
+        assert!(parse("anabranch sim wren --seed 0 --trace --history /tmp/h").is_ok());
+        assert!(parse("anabranch sim wren").is_err());
+        assert!(parse("anabranch sim wren --seeds 2 --seed 1").is_err());
+        assert!(parse("anabranch sim wren --seeds 2 --trace").is_err());
+    }
+
+    #[test]
+    fn check_names_the_levels_it_knows() {
+        assert!(parse("anabranch check h.jsonl --model convergence").is_ok());
+        assert!(refusal("anabranch check h.jsonl --model linear").contains("strict-serializable"));
+    }
+
+    #[test]
+    fn bench_takes_lists() {
+        let line =
+            "anabranch bench redis --against 127.0.0.1:7000 --against-pid 7 --tests set,TXN --pipeline 1,16";
+        let Some(Command::Bench(BenchCommand::Redis(redis))) = parse(line).unwrap().command else {
+            unreachable!("bench was asked")
+        };
+        let names: Vec<&str> = redis.tests.iter().flat_map(|tests| tests.0).map(|test| test.name).collect();
+        assert_eq!(names, ["set", "txn"]);
+        assert_eq!(redis.pipeline.iter().map(|pipeline| pipeline.get()).collect::<Vec<_>>(), [1, 16]);
+        assert!(refusal("anabranch bench redis --tests sett").contains("lrange_100"));
+        assert!(parse("anabranch bench redis --against-pid 7").is_err());
+        assert!(parse("anabranch bench redis --pipeline 0").is_err());
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        fn visit(command: &clap::Command) {
+            if command.get_subcommands().next().is_none() {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("Example") && help.contains("anabranch "), "{}", command.get_name());
+            }
+            command.get_subcommands().for_each(visit);
+        }
+        visit(&CommandLine::command());
+    }
+}

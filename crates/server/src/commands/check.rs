@@ -1,0 +1,22 @@
+//! `check`: a recorded history against a consistency level.
+
+use super::Outcome;
+use crate::cli::CheckArguments;
+use anyhow::{Context, Result};
+
+/// Checks the file and prints the report.
+pub fn run(arguments: &CheckArguments) -> Result<Outcome> {
+    let report = checker::check_file(&arguments.file, arguments.model)
+        .with_context(|| format!("cannot check {}", arguments.file.display()))?;
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else if report.ok {
+        println!("{}: ok, {} transactions", report.model, report.transactions);
+    } else {
+        println!("{}: VIOLATED, {} transactions", report.model, report.transactions);
+        for violation in &report.violations {
+            println!("\n{violation}\ntransactions: {:?}", violation.transactions);
+        }
+    }
+    Ok(Outcome::of(report.ok))
+}

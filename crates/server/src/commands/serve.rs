@@ -1,0 +1,103 @@
+//! `serve`: one process, from its configuration to its orderly end.
+
+use super::Outcome;
+use crate::admin::{self, Running};
+use crate::cli::ServeArguments;
+use crate::config::Config;
+use crate::logs;
+use anyhow::{Context, Result};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::signal_name;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Serves until a signal or a client ends the process.
+pub fn run(arguments: &ServeArguments) -> Result<Outcome> {
+    let config = Config::of(arguments)?;
+    if arguments.print_config {
+        print!("{}", config.to_toml()?);
+        return Ok(Outcome::Good);
+    }
+    logs::start(&config.log)?;
+    let running = Running::default();
+    obey_signals(&running)?;
+    let server = runtime::Server::start(config.options()?)?;
+    *running.write() = Some(server.handle());
+    let admin = config.admin.listen.as_ref().map(|place| admin::start(place, &running)).transpose()?;
+    let addresses = server.addresses().to_vec();
+    tracing::info!(
+        ?addresses,
+        ?admin,
+        data = (!config.storage.memory).then(|| tracing::field::display(config.storage.directory.display())),
+        threads = config.server.threads,
+        "ready"
+    );
+    print_ready(&addresses, admin, arguments.json)?;
+    server.wait().context("the server could not end in order")?;
+    tracing::info!("ended in order");
+    Ok(Outcome::Good)
+}
+
+/// Ends the server in order at the first SIGINT or SIGTERM, and the process at the second, or while it is starting.
+fn obey_signals(running: &Running) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
+    let running = Arc::clone(running);
+    let watch = move || {
+        for signal in signals.forever() {
+            let name = signal_name(signal).unwrap_or("signal");
+            // The handle is given up: the server ends cleanly when nobody holds it any more.
+            match running.write().take() {
+                Some(handle) => {
+                    tracing::info!(name, "shutting down");
+                    handle.shutdown();
+                }
+                None => {
+                    tracing::warn!(name, "ending at once");
+                    std::process::exit(128 + signal);
+                }
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(watch)
+        .context("cannot watch for signals")?;
+    Ok(())
+}
+
+/// Tells whoever started the process that it serves, and where.
+fn print_ready(addresses: &[SocketAddr], admin: Option<SocketAddr>, json: bool) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{}", ready_line(addresses, admin, json))?;
+    output.flush()?;
+    Ok(())
+}
+
+fn ready_line(addresses: &[SocketAddr], admin: Option<SocketAddr>, json: bool) -> String {
+    if json {
+        let (first, all) = (addresses.first(), addresses);
+        return json!({"ready": true, "address": first, "addresses": all, "admin": admin}).to_string();
+    }
+    let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let admin = admin.map(|address| format!(", admin http://{address}")).unwrap_or_default();
+    format!("ready: {}{admin}", places.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_has_the_fixed_shape() {
+        let addresses = ["127.0.0.1:6379".parse().unwrap(), "[::1]:6379".parse().unwrap()];
+        let admin = Some("127.0.0.1:9121".parse().unwrap());
+        let value: serde_json::Value = serde_json::from_str(&ready_line(&addresses, admin, true)).unwrap();
+        assert_eq!(value["ready"], true);
+        assert_eq!(value["address"], "127.0.0.1:6379");
+        assert_eq!(value["admin"], "127.0.0.1:9121");
+        assert_eq!(ready_line(&addresses, None, false), "ready: 127.0.0.1:6379, [::1]:6379");
+    }
+}

@@ -1,0 +1,190 @@
+//! `sim`: seeds of a simulated world, several at a time.
+//!
+//! Each seed is run by itself and the results are put together in the order of the seeds, so that the output does not
+//! depend on the number of threads.
+
+use super::Outcome;
+use crate::cli::SimArguments;
+use anyhow::{Context, Result, anyhow};
+use serde::Serialize;
+use simulator::{Failure, Options, Summary, UnknownProtocol};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Runs the seeds, prints the summary and the command for each seed that failed.
+pub fn run(arguments: &SimArguments) -> Result<Outcome> {
+    let seeds = match (arguments.seed, arguments.seeds) {
+        (Some(seed), _) => seed..seed.checked_add(1).context("the seed is too large")?,
+        (None, Some(seeds)) => 0..seeds.get(),
+        (None, None) => 0..1,
+    };
+    let threads = match arguments.threads {
+        Some(threads) => threads.get(),
+        None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
+    };
+    let total = run_seeds(seeds, threads, |seed| {
+        let options = Options { first_seed: seed, seeds: 1, readable: arguments.trace, ..Options::default() };
+        simulator::run(&arguments.protocol, &options)
+    })?;
+    if let Some(file) = &arguments.history {
+        std::fs::write(file, &total.history).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    for line in &total.trace {
+        eprintln!("{line}");
+    }
+    print(&arguments.protocol, &total, arguments.json)?;
+    Ok(Outcome::of(total.violations == 0))
+}
+
+/// The seeds' summaries put together.
+#[derive(Debug, Default, Serialize)]
+struct Total {
+    seeds: u64,
+    transactions: u64,
+    committed: u64,
+    violations: u64,
+    /// The seeds' own hashes, folded in their order.
+    trace_hash: String,
+    failures: Vec<Failure>,
+    /// Of the first seed that failed, or else of the last one.
+    #[serde(skip)]
+    history: Vec<u8>,
+    #[serde(skip)]
+    trace: Vec<String>,
+    #[serde(skip)]
+    hash: u64,
+}
+
+impl Total {
+    /// Adds the summary of the next seed.
+    fn add(&mut self, summary: Summary) {
+        if self.failures.is_empty() {
+            self.history = summary.history;
+        }
+        self.seeds += summary.seeds;
+        self.transactions += summary.transactions;
+        self.committed += summary.committed;
+        self.violations += summary.violations;
+        self.failures.extend(summary.failures);
+        self.trace.extend(summary.trace);
+        let own = u64::from_str_radix(&summary.trace_hash, 16).unwrap_or_default();
+        self.hash = self.hash.rotate_left(5) ^ own;
+        self.trace_hash = format!("{:016x}", self.hash);
+    }
+}
+
+/// Runs every seed on some thread.
+fn run_seeds(
+    seeds: Range<u64>,
+    threads: usize,
+    run_one: impl Fn(u64) -> Result<Summary, UnknownProtocol> + Sync,
+) -> Result<Total> {
+    let next = AtomicU64::new(seeds.start);
+    let waiting: Mutex<Collector> = Mutex::new(Collector { next: seeds.start, ..Collector::default() });
+    let work = || -> Result<(), UnknownProtocol> {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !seeds.contains(&seed) {
+                return Ok(());
+            }
+            let summary = run_one(seed)?;
+            let mut collector = waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            collector.take(seed, summary);
+        }
+    };
+    std::thread::scope(|scope| -> Result<()> {
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for handle in handles {
+            handle.join().map_err(|_| anyhow!("the simulator itself panicked; its message is above"))??;
+        }
+        Ok(())
+    })?;
+    Ok(waiting.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).total)
+}
+
+/// Puts summaries that come in any order into the order of their seeds.
+#[derive(Default)]
+struct Collector {
+    next: u64,
+    early: BTreeMap<u64, Summary>,
+    total: Total,
+}
+
+impl Collector {
+    fn take(&mut self, seed: u64, summary: Summary) {
+        self.early.insert(seed, summary);
+        while let Some(summary) = self.early.remove(&self.next) {
+            self.total.add(summary);
+            self.next += 1;
+        }
+    }
+}
+
+fn print(protocol: &str, total: &Total, json: bool) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string(total)?);
+        return Ok(());
+    }
+    println!(
+        "{protocol}: {} seeds, {} transactions ({} committed), {} violations, trace hash {}",
+        total.seeds, total.transactions, total.committed, total.violations, total.trace_hash
+    );
+    for failure in &total.failures {
+        println!("\nseed {}: {}", failure.seed, failure.command);
+        for violation in &failure.violations {
+            println!("  {violation}\n  transactions: {:?}", violation.transactions);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A summary that only this seed has; every fifth seed fails.
+    fn summary(seed: u64) -> Result<Summary, UnknownProtocol> {
+        let failures = match seed % 5 {
+            3 => vec![Failure { seed, command: format!("again {seed}"), violations: Vec::new() }],
+            _ => Vec::new(),
+        };
+        Ok(Summary {
+            seeds: 1,
+            transactions: 10,
+            violations: failures.len() as u64,
+            failures,
+            trace_hash: format!("{:016x}", seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            history: seed.to_string().into_bytes(),
+            ..Summary::default()
+        })
+    }
+
+    #[test]
+    fn the_result_does_not_depend_on_the_threads() {
+        let one = run_seeds(0..40, 1, summary).unwrap();
+        let four = run_seeds(0..40, 4, |seed| {
+            // Lower seeds take longer, so that they end out of order.
+            std::thread::sleep(std::time::Duration::from_micros(40 - seed));
+            summary(seed)
+        })
+        .unwrap();
+        let text = |total: &Total| serde_json::to_string(total).unwrap();
+        assert_eq!(text(&one), text(&four));
+        assert_eq!((one.seeds, one.transactions, one.violations), (40, 400, 8));
+        assert_eq!(four.failures.iter().map(|failure| failure.seed).collect::<Vec<_>>()[..2], [3, 8]);
+    }
+
+    #[test]
+    fn the_history_is_that_of_the_first_failure() {
+        assert_eq!(run_seeds(0..3, 2, summary).unwrap().history, b"2");
+        assert_eq!(run_seeds(0..9, 2, summary).unwrap().history, b"3");
+    }
+
+    #[test]
+    fn an_unknown_protocol_is_an_error() {
+        let error = run_seeds(0..4, 2, |_| Err(UnknownProtocol("x".into()))).unwrap_err();
+        assert!(error.to_string().contains("`x`"), "{error}");
+    }
+}

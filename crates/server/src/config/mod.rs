@@ -1,0 +1,209 @@
+//! What one process is told: a TOML file, the environment, the command line; the later has precedence.
+
+mod file;
+mod template;
+mod values;
+
+pub use values::{Durability, HostPort, LogFormat, LogLevel};
+
+use crate::cli::ServeArguments;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+use values::at_least;
+
+/// The environment variable that sets the log level.
+const LOG_VARIABLE: &str = "ANABRANCH_LOG";
+
+/// Everything that can be set. `docs/configuration.md` describes each key.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    pub server: ServerSection,
+    pub storage: StorageSection,
+    pub admin: AdminSection,
+    pub log: LogSection,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerSection {
+    pub listen: Vec<HostPort>,
+    pub threads: NonZeroU16,
+    pub partitions: u16,
+    pub max_clients: NonZeroUsize,
+    #[serde(deserialize_with = "at_least::<1024, _>")]
+    pub client_output_limit_bytes: u64,
+    #[serde(deserialize_with = "at_least::<1024, _>")]
+    pub client_query_limit_bytes: u64,
+    pub databases: NonZeroU16,
+    #[serde(skip_serializing)]
+    pub password: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorageSection {
+    pub directory: PathBuf,
+    pub memory: bool,
+    pub durability: Durability,
+    #[serde(deserialize_with = "at_least::<65_536, _>")]
+    pub checkpoint_after_bytes: u64,
+    #[serde(deserialize_with = "at_least::<65_536, _>")]
+    pub segment_bytes: u64,
+    pub sync_every_ms: NonZeroU64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdminSection {
+    pub listen: Option<HostPort>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSection {
+    pub level: LogLevel,
+    pub format: LogFormat,
+}
+
+impl Default for ServerSection {
+    fn default() -> Self {
+        let options = runtime::Options::default();
+        ServerSection {
+            listen: options.listen.iter().map(|address| HostPort::from(*address)).collect(),
+            threads: NonZeroU16::MIN,
+            partitions: options.partitions,
+            max_clients: NonZeroUsize::new(options.max_clients).unwrap_or(NonZeroUsize::MIN),
+            client_output_limit_bytes: options.client_output_limit_bytes as u64,
+            client_query_limit_bytes: options.client_query_limit_bytes as u64,
+            databases: NonZeroU16::new(options.databases).unwrap_or(NonZeroU16::MIN),
+            password: options.password,
+        }
+    }
+}
+
+impl Default for StorageSection {
+    fn default() -> Self {
+        let options = runtime::Options::default();
+        let sync_every_ms = options.sync_every.as_millis() as u64;
+        StorageSection {
+            directory: PathBuf::from("./anabranch-data"),
+            memory: false,
+            durability: Durability::Everysec,
+            checkpoint_after_bytes: options.checkpoint_after_bytes,
+            segment_bytes: options.segment_bytes,
+            sync_every_ms: NonZeroU64::new(sync_every_ms).unwrap_or(NonZeroU64::MIN),
+        }
+    }
+}
+
+impl Config {
+    /// What is in effect for a `serve` command: the defaults, then the file, the environment, the command line.
+    pub fn of(arguments: &ServeArguments) -> Result<Self> {
+        let mut config = match &arguments.config {
+            Some(path) => file::read(path)?,
+            None => Config::default(),
+        };
+        if let Ok(level) = std::env::var(LOG_VARIABLE) {
+            config.log.level = level.parse().with_context(|| format!("{LOG_VARIABLE} is wrong"))?;
+        }
+        config.apply(arguments);
+        Ok(config)
+    }
+
+    fn apply(&mut self, arguments: &ServeArguments) {
+        if !arguments.listen.is_empty() {
+            self.server.listen.clone_from(&arguments.listen);
+        }
+        if let Some(directory) = &arguments.data {
+            self.storage.directory.clone_from(directory);
+            self.storage.memory = false;
+        }
+        self.storage.memory |= arguments.memory;
+        self.storage.durability = arguments.durability.unwrap_or(self.storage.durability);
+        self.server.threads = arguments.threads.unwrap_or(self.server.threads);
+        if arguments.admin.is_some() {
+            self.admin.listen.clone_from(&arguments.admin);
+        }
+        if let Some(level) = &arguments.log_level {
+            self.log.level.clone_from(level);
+        }
+    }
+
+    /// The configuration as a commented file. A password is left out.
+    pub fn to_toml(&self) -> Result<String> {
+        template::fill(self)
+    }
+
+    /// What the runtime is told. Names of hosts are looked up here.
+    pub fn options(&self) -> Result<runtime::Options> {
+        let listen = self.server.listen.iter().map(HostPort::resolve).collect::<Result<Vec<_>>>()?;
+        let ServerSection { max_clients, client_output_limit_bytes, client_query_limit_bytes, .. } =
+            self.server;
+        Ok(runtime::Options {
+            listen,
+            data: (!self.storage.memory).then(|| self.storage.directory.clone()),
+            threads: usize::from(self.server.threads.get()),
+            partitions: self.server.partitions,
+            durability: self.storage.durability.into(),
+            password: self.server.password.clone(),
+            max_clients: max_clients.get(),
+            client_output_limit_bytes: usize::try_from(client_output_limit_bytes)?,
+            client_query_limit_bytes: usize::try_from(client_query_limit_bytes)?,
+            databases: self.server.databases.get(),
+            checkpoint_after_bytes: self.storage.checkpoint_after_bytes,
+            segment_bytes: self.storage.segment_bytes,
+            sync_every: Duration::from_millis(self.storage.sync_every_ms.get()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Command, CommandLine};
+    use clap::Parser;
+
+    fn serve(line: &str) -> ServeArguments {
+        match CommandLine::parse_from(line.split_whitespace()).command {
+            Some(Command::Serve(arguments)) => arguments,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_has_precedence_over_the_file() {
+        let text =
+            "[server]\nlisten = ['h:1']\nthreads = 2\n[storage]\nmemory = true\ndurability = 'always'\n";
+        let mut config = file::parse(text, "a.toml").unwrap();
+        config.apply(&serve("anabranch serve --threads 3 --data /d --admin h:2"));
+        assert_eq!(config.server.listen, ["h:1".parse().unwrap()]);
+        assert_eq!(config.server.threads.get(), 3);
+        assert_eq!(config.storage.durability, Durability::Always);
+        // Who names a directory wants it used.
+        assert_eq!((config.storage.directory.to_str(), config.storage.memory), (Some("/d"), false));
+        assert_eq!(config.admin.listen, Some("h:2".parse().unwrap()));
+        config.apply(&serve("anabranch serve --listen h:3 --memory --durability none"));
+        assert_eq!(config.server.listen, ["h:3".parse().unwrap()]);
+        assert!(config.storage.memory && config.storage.durability == Durability::None);
+    }
+
+    #[test]
+    fn the_defaults_are_the_embedded_server_of_the_runtime() {
+        let ours = Config::default().options().unwrap();
+        let theirs = runtime::Options::default();
+        let same = runtime::Options { data: theirs.data.clone(), ..ours.clone() };
+        assert_eq!(format!("{same:?}"), format!("{theirs:?}"));
+        assert_eq!(ours.data, Some(PathBuf::from("./anabranch-data")));
+    }
+
+    #[test]
+    fn memory_leaves_the_directory_alone() {
+        let mut config = Config::default();
+        config.storage.memory = true;
+        assert_eq!(config.options().unwrap().data, None);
+    }
+}

@@ -1,0 +1,195 @@
+//! The values of options that are more than a number, checked when they are read so that an error names its place.
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use tracing_subscriber::EnvFilter;
+
+/// A place to listen: a host, by name or address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HostPort(String);
+
+impl HostPort {
+    /// The address; the first one where a name has several.
+    pub fn resolve(&self) -> Result<SocketAddr> {
+        let mut addresses =
+            self.0.to_socket_addrs().with_context(|| format!("cannot find the host of `{}`", self.0))?;
+        addresses.next().with_context(|| format!("the host of `{}` has no address", self.0))
+    }
+}
+
+impl FromStr for HostPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(HostPort(text.to_owned()))
+            }
+            _ => Err(format!("`{text}` is not HOST:PORT, such as `127.0.0.1:6379` or `[::1]:6379`")),
+        }
+    }
+}
+
+impl TryFrom<String> for HostPort {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<HostPort> for String {
+    fn from(place: HostPort) -> String {
+        place.0
+    }
+}
+
+impl From<SocketAddr> for HostPort {
+    fn from(address: SocketAddr) -> Self {
+        HostPort(address.to_string())
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a reply promises about a later crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Synced to the disk: nothing is lost
+    Always,
+    /// Handed to the kernel: a killed process loses nothing, a power cut at most a second
+    Everysec,
+    /// Everything since the last checkpoint may be lost
+    None,
+}
+
+impl From<Durability> for protocol::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Always => protocol::Durability::Synced,
+            Durability::Everysec => protocol::Durability::Written,
+            Durability::None => protocol::Durability::Volatile,
+        }
+    }
+}
+
+/// Which events are logged: a level, or filters by module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LogLevel(String);
+
+impl LogLevel {
+    /// As the configuration has it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for LogLevel {
+    fn default() -> Self {
+        LogLevel("info".to_owned())
+    }
+}
+
+/// A log level that is none.
+#[derive(Debug)]
+pub struct NoLevel(String);
+
+impl fmt::Display for NoLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is no log level; there are error, warn, info, debug and trace, or filters by module such as \
+             `info,anabranch_runtime=debug`",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for NoLevel {}
+
+impl FromStr for LogLevel {
+    type Err = NoLevel;
+
+    fn from_str(text: &str) -> Result<Self, NoLevel> {
+        const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+        // A bare word that is no level would be taken for the name of a module, and silence everything.
+        let is_module_filter = text.contains(['=', ',', '[']);
+        if (is_module_filter || LEVELS.contains(&text)) && EnvFilter::try_new(text).is_ok() {
+            Ok(LogLevel(text.to_owned()))
+        } else {
+            Err(NoLevel(text.to_owned()))
+        }
+    }
+}
+
+impl TryFrom<String> for LogLevel {
+    type Error = NoLevel;
+
+    fn try_from(text: String) -> Result<Self, NoLevel> {
+        text.parse()
+    }
+}
+
+impl From<LogLevel> for String {
+    fn from(level: LogLevel) -> String {
+        level.0
+    }
+}
+
+/// How an event is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// Reads a number that must not be smaller than `LEAST`.
+pub fn at_least<'de, const LEAST: u64, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let number = u64::deserialize(deserializer)?;
+    if number < LEAST {
+        return Err(D::Error::custom(format!("{number} is too small; it must be at least {LEAST}")));
+    }
+    Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_a_host_and_a_port() {
+        for good in ["127.0.0.1:0", "[::1]:6379", "localhost:65535"] {
+            assert_eq!(good.parse::<HostPort>().unwrap().to_string(), good);
+        }
+        for bad in ["", "6379", ":6379", "host", "host:", "host:65536", "host:-1"] {
+            assert!(bad.parse::<HostPort>().is_err(), "{bad}");
+        }
+        assert_eq!("127.0.0.1:7".parse::<HostPort>().unwrap().resolve().unwrap().port(), 7);
+    }
+
+    #[test]
+    fn a_level_is_a_level_or_a_filter() {
+        for good in ["info", "off", "info,anabranch_runtime=debug"] {
+            assert!(good.parse::<LogLevel>().is_ok(), "{good}");
+        }
+        for bad in ["", "loud", "anabranch=loud"] {
+            assert!(bad.parse::<LogLevel>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The binary as its users meet it: real processes, sockets, signals and exit codes.
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
+
+mod serve;
+mod support;
+mod tools;
