@@ -144,15 +144,32 @@ pub(crate) fn help(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Resul
     Ok(())
 }
 
+/// What differs from Redis 7.0 on purpose, or because it costs more than it is worth.
+const DIFFERENCES: &[&str] = &[
+    "A transaction has one keyspace: `SELECT` or `KEYSPACE USE` of another one between `MULTI` and `EXEC` is refused \
+     with `CROSSKEYSPACE`, and so is `FLUSHALL` where there is more than one keyspace.",
+    "`KEYS`, `SCAN` and `DBSIZE` outside a transaction see no snapshot; a key present all the time is seen. \
+     `SCAN` visits at most 10000 keys a call, whatever `COUNT` says.",
+    "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
+     checked before the key is looked at.",
+    "`SRANDMEMBER` repeats at most 10000000 members, and refuses more.",
+    "The members of sets, and the results of `SINTER`, `SUNION` and `SDIFF`, come in another order.",
+    "An error that quotes bytes which are not UTF-8 shows replacement characters in their place.",
+    "Queued commands and watched keys are bounded in number.",
+    "`COMMAND DOCS` and `COMMAND INFO` leave out arguments, complexity and tips.",
+];
+
 /// The page `docs/commands.md`: every command with what it does.
 pub fn command_table_markdown() -> String {
     let mut page = String::from(
         "# Commands\n\n\
          Generated from the command table; `COMMAND DOCS` tells the same. Where a name, an option, a reply or an \
-         error exists in Redis 7.0, it is the same here; every command on several keys is one transaction.\n\n\
+         error exists in Redis 7.0, it is the same here, the differences below apart; every command on several keys is one transaction.\n\n\
          `since` is the version of Redis, or of Anabranch, that introduced the command. The number of arguments \
          includes the name. A `w` marks commands that may write.\n",
     );
+    page.push_str("\n## Differences from Redis\n\n");
+    DIFFERENCES.iter().for_each(|difference| page.extend(["- ", difference, "\n"]));
     for family in FAMILIES {
         let mut rows: Vec<&Command> = Vec::new();
         for command in family.commands {

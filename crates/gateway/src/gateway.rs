@@ -222,9 +222,8 @@ impl Gateway {
     }
 
     /// Goes on where replies have come and where long commands were interrupted, and appends the connections that
-    /// have news: output, readiness for `receive` (their state is `Reading` now), or their end. True when it is to be
-    /// called again soon even if nothing happens.
-    pub fn settle<H: Host>(&mut self, host: &mut H, news: &mut Vec<ConnectionId>) -> bool {
+    /// have news: output, readiness for `receive` (their state is `Reading` now), or their end.
+    pub fn settle<H: Host>(&mut self, host: &mut H, news: &mut Vec<ConnectionId>) {
         for id in std::mem::take(&mut self.interrupted) {
             let Some(mut connection) = self.take(id) else { continue };
             Engine::new(self, &mut connection, host).continue_script();
@@ -241,6 +240,11 @@ impl Gateway {
         self.news.sort_unstable();
         self.news.dedup();
         news.append(&mut self.news);
+    }
+
+    /// True when [`Gateway::settle`] is to be called again soon even if nothing happens: a long command, such as
+    /// KEYS, let others go first.
+    pub fn is_busy(&self) -> bool {
         !self.interrupted.is_empty()
     }
 

@@ -2,6 +2,7 @@
 
 mod documentation;
 mod pipelines;
+mod properties;
 mod scripts;
 mod support;
 mod transactions;
