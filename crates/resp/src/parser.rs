@@ -408,5 +408,5 @@ fn short_number(input: &[u8], at: usize, marker: u8) -> Option<(usize, usize)> {
         return Some((two as usize, at + 5));
     }
     let third = digit(3);
-    (third <= 9 && window[4] == b'\r').then_some(((two * 10 + third) as usize, at + 6))
+    (third <= 9 && window[4] == b'\r').then(|| ((two * 10 + third) as usize, at + 6))
 }
