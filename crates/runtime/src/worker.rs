@@ -87,7 +87,7 @@ impl Worker {
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS);
         while !self.host.process.is_stopping() {
-            let idle = self.unread.is_empty() && self.touched.is_empty();
+            let idle = self.unread.is_empty() && self.touched.is_empty() && !self.gateway.is_busy();
             let timeout = if idle { TICK } else { Duration::ZERO };
             if let Err(error) = self.poll.poll(&mut events, Some(timeout)) {
                 if error.kind() != ErrorKind::Interrupted {
