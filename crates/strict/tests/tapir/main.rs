@@ -1,0 +1,7 @@
+//! IR and TAPIR over a small deterministic network without disks: what is persisted is durable at once.
+
+mod network;
+mod random;
+mod recovery;
+mod scripts;
+mod views;

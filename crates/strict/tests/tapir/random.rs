@@ -1,0 +1,380 @@
+//! Random runs from seeds: loss, repetition, reordering, skewed clocks, crashes with and without the log, dying
+//! coordinators, few keys. Afterwards every committed transaction is replayed in the order of stamps and every
+//! result is compared; and that order must agree with real time wherever transactions conflict.
+
+use crate::network::{Network, address, text};
+use anabranch_strict::ir::Status;
+use anabranch_strict::tapir::{Decided, Mutants, Options};
+use datatypes::{Cell, Context, Effect, apply, prepare, register};
+use protocol::{Claim, Request, Step};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use types::{Instant, Reader, ReplyBuf, ReplySink, RequestId, Rng, SessionId, Timestamp, TransactionId};
+
+const KEYS: [&str; 4] = ["a", "b", "c", "d"];
+
+/// One step, owned.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Get,
+    Set(u64),
+    Increment,
+    Blind,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    acts: Vec<(&'static str, Act)>,
+    request: RequestId,
+    start: Instant,
+}
+
+/// A committed transaction, as the replicas and its coordinator tell it.
+#[derive(Clone, Debug)]
+struct Committed {
+    at: (Timestamp, TransactionId),
+    effects: Vec<(Box<[u8]>, Box<[u8]>)>,
+    asked: Option<Asked>,
+    end: Option<Instant>,
+}
+
+struct Run {
+    network: Network,
+    asked: BTreeMap<SessionId, Asked>,
+    claims: Vec<Claim>,
+    members: u16,
+}
+
+impl Run {
+    fn new(seed: u64, members: u16, options: &Options) -> Self {
+        let mut network = Network::new(seed, 2, members, 2, options);
+        network.loss = 15;
+        network.duplication = 10;
+        network.delay = Duration::from_millis(15);
+        for process in 1..=2 {
+            let skew = network.rng.i64(-50_000..=50_000);
+            network.set_skew(address(process, None), skew);
+        }
+        Run { network, asked: BTreeMap::new(), claims: Vec::new(), members }
+    }
+
+    fn ask(&mut self, number: u64, process: u16) {
+        let count = self.network.rng.usize(1..=3);
+        let mut acts = Vec::new();
+        for index in 0..count {
+            let act = match self.network.rng.u8(0..4) {
+                0 => Act::Get,
+                1 => Act::Set(number * 1000 + index as u64 * 100),
+                2 => Act::Increment,
+                _ => Act::Blind,
+            };
+            acts.push((KEYS[self.network.rng.usize(0..KEYS.len())], act));
+        }
+        let session = SessionId(number);
+        let start = self.network.now;
+        let values: Vec<String> = acts.iter().map(|(_, act)| value(*act)).collect();
+        let steps: Vec<Step<'_>> =
+            acts.iter().zip(&values).map(|((key, act), value)| self.step(key, *act, value)).collect();
+        let request = self.network.request(process, Request::Many { session, steps: &steps, watched: false });
+        self.asked.insert(session, Asked { acts, request, start });
+    }
+
+    fn step<'a>(&self, key: &'static str, act: Act, value: &'a str) -> Step<'a> {
+        match act {
+            Act::Get => self.network.get(key),
+            Act::Set(_) => self.network.set(key, value),
+            Act::Increment => self.network.increment(key, false),
+            Act::Blind => self.network.increment(key, true),
+        }
+    }
+
+    fn take_claims(&mut self) {
+        for process in 1..=2 {
+            self.claims.extend(self.network.node_mut(address(process, None)).take_claims());
+        }
+    }
+
+    /// Something bad happens to a process.
+    fn strike(&mut self) {
+        self.take_claims();
+        let process = self.network.rng.u16(1..=self.members);
+        let at = address(process, Some(self.network.rng.u16(0..2)));
+        match self.network.rng.u8(0..4) {
+            0 => self.network.restart(at, usize::MAX, true),
+            1 => {
+                let kept = self.network.rng.usize(0..=self.network.log_len(at));
+                self.network.restart(at, kept, false);
+            }
+            2 => {
+                let coordinator = address(self.network.rng.u16(1..=2), None);
+                self.network.restart(coordinator, 0, true);
+            }
+            _ => {
+                self.network.down.insert(at);
+                self.network.run_for(Duration::from_millis(400));
+                self.network.down.remove(&at);
+            }
+        }
+    }
+
+    /// A safety phase with faults, then everything heals.
+    fn play(&mut self, requests: u64) {
+        for number in 1..=requests {
+            let process = self.network.rng.u16(1..=2);
+            self.ask(number, process);
+            let pause = self.network.rng.u64(0..8_000);
+            self.network.run_for(Duration::from_micros(pause));
+            let recovering = self.network.replicas().filter(|(_, r)| r.status() != Status::Normal).count();
+            if recovering == 0 && self.network.rng.u8(0..12) == 0 {
+                self.strike();
+            }
+        }
+        self.network.run_for(Duration::from_secs(6));
+        (self.network.loss, self.network.duplication) = (0, 0);
+        self.network.run_for(Duration::from_secs(60));
+        self.take_claims();
+    }
+
+    /// What committed, in the order of stamps.
+    fn committed(&self) -> Result<Vec<Committed>, String> {
+        let mut shards: BTreeMap<(TransactionId, u16), Option<Decided>> = BTreeMap::new();
+        let mut ends: BTreeMap<TransactionId, bool> = BTreeMap::new();
+        for (at, replica) in self.network.replicas() {
+            if replica.prepared() != 0 || replica.status() != Status::Normal {
+                return Err(format!("{at}: {} prepared, {:?}", replica.prepared(), replica.status()));
+            }
+            for (id, decided) in replica.decided() {
+                let committed = matches!(decided, Decided::Committed { .. });
+                if *ends.entry(id).or_insert(committed) != committed {
+                    return Err(format!("{id} both committed and aborted"));
+                }
+                let known = shards.entry((id, replica.shard())).or_default();
+                if known.as_ref().is_some_and(|known| *known != decided) {
+                    return Err(format!("{id} committed in two ways on shard {}", replica.shard()));
+                }
+                *known = Some(decided);
+            }
+        }
+        let mut all: BTreeMap<TransactionId, Committed> = BTreeMap::new();
+        for ((id, _), decided) in shards {
+            if let Some(Decided::Committed { stamp, effects }) = decided {
+                let at = (stamp.at, id);
+                let entry =
+                    all.entry(id).or_insert(Committed { at, effects: Vec::new(), asked: None, end: None });
+                if entry.at != at {
+                    return Err(format!("{id} committed at two timestamps"));
+                }
+                entry.effects.extend(effects);
+            }
+        }
+        for claim in &self.claims {
+            let Some(entry) = all.get_mut(&claim.transaction) else {
+                return Err(format!("{} was acknowledged and is lost", claim.transaction));
+            };
+            let Some(asked) = self.asked.get(&claim.session) else { continue };
+            let sorted = |effects: &[(Box<[u8]>, Box<[u8]>)]| {
+                let mut by_key = effects.to_vec();
+                by_key.sort_by(|a, b| a.0.cmp(&b.0));
+                by_key
+            };
+            if sorted(&entry.effects) != sorted(&claim.effects) {
+                return Err(format!("{} lost effects", claim.transaction));
+            }
+            entry.end = self.network.replied_at.get(&asked.request).copied();
+            entry.asked = Some(asked.clone());
+        }
+        let mut all: Vec<Committed> = all.into_values().collect();
+        all.sort_by_key(|committed| committed.at);
+        Ok(all)
+    }
+
+    /// Replays, compares, and looks for cycles.
+    fn verify(&self) -> Result<usize, String> {
+        let all = self.committed()?;
+        let mut cells: BTreeMap<Box<[u8]>, Cell> = BTreeMap::new();
+        for committed in &all {
+            match &committed.asked {
+                Some(asked) => self.replay(committed, asked, &mut cells)?,
+                None => committed.effects.iter().for_each(|(key, effect)| perform(key, effect, &mut cells)),
+            }
+        }
+        self.copies()?;
+        real_time(&all)?;
+        self.errors()?;
+        Ok(all.iter().filter(|committed| committed.asked.is_some()).count())
+    }
+
+    /// A replica may miss transactions, but holds exactly what it knows to have committed; and what committed is
+    /// known to f+1 replicas of every shard that it changed.
+    fn copies(&self) -> Result<(), String> {
+        let mut known: BTreeMap<(TransactionId, u16), u16> = BTreeMap::new();
+        for (at, replica) in self.network.replicas() {
+            let mut own = Vec::new();
+            for (id, decided) in replica.decided() {
+                if let Decided::Committed { stamp, effects } = decided {
+                    *known.entry((id, replica.shard())).or_default() += 1;
+                    own.push((stamp, effects));
+                }
+            }
+            own.sort_by_key(|(stamp, _)| *stamp);
+            let mut cells = BTreeMap::new();
+            let effects = own.iter().flat_map(|(_, effects)| effects);
+            effects.for_each(|(key, effect)| perform(key, effect, &mut cells));
+            for (key, cell) in &cells {
+                let mut bytes = Vec::new();
+                cell.encode(&mut bytes);
+                if replica.cell(key) != bytes {
+                    return Err(format!("{at} holds something else at {}", String::from_utf8_lossy(key)));
+                }
+            }
+        }
+        match known.iter().find(|(_, copies)| **copies < self.members / 2 + 1) {
+            Some(((id, shard), copies)) => {
+                Err(format!("{id} is known to {copies} replicas of shard {shard}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Every answer without a claim is an error.
+    fn errors(&self) -> Result<(), String> {
+        let claimed: BTreeSet<SessionId> = self.claims.iter().map(|claim| claim.session).collect();
+        for (session, asked) in &self.asked {
+            let Some(reply) = self.network.replies.0.get(&asked.request) else { continue };
+            if !claimed.contains(session) && reply.as_error().is_none() {
+                return Err(format!("{:?} was answered {} without a claim", asked.acts, text(reply)));
+            }
+        }
+        Ok(())
+    }
+
+    fn replay(
+        &self,
+        committed: &Committed,
+        asked: &Asked,
+        cells: &mut BTreeMap<Box<[u8]>, Cell>,
+    ) -> Result<(), String> {
+        let mut expected = ReplyBuf::new();
+        for (key, act) in &asked.acts {
+            let value = value(*act);
+            let Step::Key(keyed) = self.step(key, *act, &value) else { continue };
+            let cell = cells.entry(key.as_bytes().into()).or_default();
+            let mut result = ReplyBuf::new();
+            let mut context = Context { now_millis: 0, random: &mut Rng::with_seed(0) };
+            let effect = prepare(cell, &keyed.operation, &mut context, &mut result);
+            if keyed.blind {
+                expected.simple("OK")
+            } else {
+                result.replay(&mut expected)
+            }
+            if let Some(effect) = effect {
+                apply::<false>(cell, &effect);
+            }
+        }
+        match self.network.replies.0.get(&asked.request) {
+            Some(reply) if *reply != expected => Err(format!(
+                "{:?} {:?} was answered '{}', in the order of stamps it is '{}'",
+                committed.at,
+                asked.acts,
+                text(reply),
+                text(&expected)
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn value(act: Act) -> String {
+    match act {
+        Act::Set(value) => value.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn perform(key: &[u8], effect: &[u8], cells: &mut BTreeMap<Box<[u8]>, Cell>) {
+    let effect = Effect::decode(&mut Reader::new(effect)).expect("an effect");
+    apply::<false>(cells.entry(key.into()).or_default(), &effect);
+}
+
+/// True if the order of the two matters: a key of both, on which not both only add blindly.
+fn conflict(a: &Committed, b: &Committed) -> bool {
+    let touches = |c: &Committed| -> BTreeMap<Vec<u8>, bool> {
+        let mut keys = BTreeMap::new();
+        let asked = c.asked.iter().flat_map(|asked| &asked.acts);
+        for (key, act) in asked {
+            *keys.entry(key.as_bytes().to_vec()).or_insert(true) &= matches!(act, Act::Blind);
+        }
+        for (key, effect) in &c.effects {
+            let effect = Effect::decode(&mut Reader::new(effect)).expect("an effect");
+            let adds = matches!(effect, Effect::Register(register::Effect::Add { .. }));
+            *keys.entry(key.to_vec()).or_insert(true) &= adds;
+        }
+        keys
+    };
+    let other = touches(b);
+    touches(a).iter().any(|(key, blind)| other.get(key).is_some_and(|also| !(*blind && *also)))
+}
+
+/// Conflicts, in the order of stamps, and real time must not contradict each other, however long the chain.
+fn real_time(all: &[Committed]) -> Result<(), String> {
+    let before = |a: usize, b: usize| {
+        let later = all[b].asked.as_ref().map(|asked| asked.start);
+        let finished = matches!((all[a].end, later), (Some(end), Some(start)) if end < start);
+        finished || (a < b && conflict(&all[a], &all[b]))
+    };
+    // Kahn's algorithm: whoever is preceded by nobody leaves; if somebody must stay, there is a cycle.
+    let mut left: BTreeSet<usize> = (0..all.len()).collect();
+    let mut preceded: Vec<usize> =
+        (0..all.len()).map(|b| (0..all.len()).filter(|a| *a != b && before(*a, b)).count()).collect();
+    while let Some(first) = left.iter().copied().find(|index| preceded[*index] == 0) {
+        left.remove(&first);
+        for index in &left {
+            preceded[*index] -= usize::from(before(first, *index));
+        }
+    }
+    let stuck: Vec<_> = left.iter().map(|index| (all[*index].at, &all[*index].asked)).collect();
+    if left.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("real time contradicts the order of stamps: {stuck:?}"))
+    }
+}
+
+fn run(seed: u64, members: u16, options: &Options, requests: u64) -> Result<usize, String> {
+    let mut run = Run::new(seed, members, options);
+    run.play(requests);
+    run.verify().map_err(|violation| format!("seed {seed}: {violation}"))
+}
+
+fn options() -> Options {
+    Options { quorum_reads: false, prepared_timeout: Duration::from_millis(300), ..Options::default() }
+}
+
+#[test]
+fn every_result_fits_the_order_of_stamps_and_real_time() {
+    let mut committed = 0;
+    for seed in 1..=25 {
+        committed += run(seed, 3, &options(), 40).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+    assert!(committed > 400, "{committed} committed");
+}
+
+#[test]
+fn with_five_replicas_too() {
+    for seed in 100..=106 {
+        run(seed, 5, &options(), 40).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}
+
+#[test]
+fn mutants_are_caught() {
+    let mutants = [
+        ("skip_validation", Mutants { skip_validation: true, ..Mutants::default() }),
+        ("commit_without_effects", Mutants { commit_without_effects: true, ..Mutants::default() }),
+    ];
+    for (name, mutants) in mutants {
+        let options = Options { mutants, ..options() };
+        let caught = (1..=20).any(|seed| run(seed, 3, &options, 40).is_err());
+        assert!(caught, "{name} was not caught in 20 seeds");
+    }
+}

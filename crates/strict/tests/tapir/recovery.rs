@@ -1,0 +1,103 @@
+//! Coordinators that die at every step: the replicas end what they left.
+
+use crate::network::{Network, address, ir_of, text};
+use crate::scripts::assert_settled;
+use anabranch_strict::ir::Message as Ir;
+use anabranch_strict::tapir::{Decided, Options};
+use std::time::Duration;
+
+/// How many outcomes of each kind the replicas know.
+fn outcomes(network: &Network) -> (usize, usize) {
+    let all: Vec<Decided> = network.replicas().flat_map(|(_, r)| r.decided().map(|(_, d)| d)).collect();
+    let committed = all.iter().filter(|decided| matches!(decided, Decided::Committed { .. })).count();
+    (committed, all.len() - committed)
+}
+
+/// The coordinator dies after so many microseconds, having lost a message in four; later nothing is undecided, and
+/// everything works.
+fn die_after(micros: u64, members: u16) -> (usize, usize) {
+    let mut network = Network::new(micros, 2, members, 2, &Options::default());
+    network.loss = 4;
+    let (a, b) = network.two_keys();
+    let steps = [network.increment(a, false), network.increment(b, false)];
+    network.many(1, 1, &steps);
+    network.run_for(Duration::from_micros(micros));
+    network.down.insert(address(1, None));
+    network.loss = 0;
+    network.run_for(Duration::from_secs(8));
+    assert_settled(&network);
+    let known = outcomes(&network);
+    let left: i64 = text(&network.one(2, &network.increment(a, false))).parse().expect("an integer");
+    let right: i64 = text(&network.one(2, &network.increment(b, false))).parse().expect("an integer");
+    assert_eq!(left, right, "both or none, dying after {micros} us");
+    known
+}
+
+#[test]
+fn a_coordinator_that_dies_at_any_moment_leaves_both_effects_or_none() {
+    let (mut committed, mut aborted) = (0, 0);
+    for micros in (0..30_000).step_by(250) {
+        let known = die_after(micros, 3);
+        committed += usize::from(known.0 > 0);
+        aborted += usize::from(known.1 > 0);
+    }
+    assert!(committed > 4 && aborted > 4, "both ends were seen: {committed} and {aborted}");
+}
+
+#[test]
+fn five_replicas_too() {
+    for micros in (0..30_000).step_by(1500) {
+        die_after(micros, 5);
+    }
+}
+
+#[test]
+fn a_transaction_that_may_have_committed_on_the_fast_path_is_committed_by_recovery() {
+    let mut network = Network::new(4, 2, 3, 2, &Options::default());
+    let (a, b) = network.two_keys();
+    network.filter = Some(Box::new(|_, _, message| matches!(ir_of(message), Some(Ir::Execute { .. }))));
+    let steps = [network.set(a, "1"), network.set(b, "1")];
+    let id = network.many(1, 1, &steps);
+    assert_eq!(text(&network.answer(id)), "OK OK", "every replica voted PREPARE-OK");
+    network.down.insert(address(1, None));
+    network.filter = None;
+    network.run_for(Duration::from_secs(5));
+    assert_settled(&network);
+    assert_eq!(text(&network.one(2, &network.get(a))), "1");
+    assert_eq!(text(&network.one(2, &network.get(b))), "1");
+}
+
+#[test]
+fn a_transaction_prepared_at_one_shard_only_is_aborted_by_recovery() {
+    let mut network = Network::new(5, 2, 3, 2, &Options::default());
+    let (a, b) = network.two_keys();
+    let beyond = Some(types::PartitionId(1));
+    network.filter = Some(Box::new(move |_, to, message| {
+        to.slot.partition == beyond && matches!(ir_of(message), Some(Ir::Propose { .. }))
+    }));
+    let steps = [network.set(a, "1"), network.set(b, "1")];
+    network.many(1, 1, &steps);
+    network.run_for(Duration::from_millis(20));
+    network.down.insert(address(1, None));
+    network.filter = None;
+    network.run_for(Duration::from_secs(5));
+    assert_settled(&network);
+    assert_eq!(text(&network.one(2, &network.get(a))), "null");
+    assert_eq!(outcomes(&network).0, 0);
+}
+
+#[test]
+fn a_slow_coordinator_learns_what_recovery_decided() {
+    let mut network = Network::new(6, 2, 3, 2, &Options::default());
+    let (a, b) = network.two_keys();
+    // The coordinator hears nothing for two seconds: recovery takes over, and it learns the outcome afterwards.
+    network.filter = Some(Box::new(|_, to, message| to == address(1, None) && ir_of(message).is_some()));
+    let steps = [network.set(a, "1"), network.set(b, "1")];
+    let id = network.many(1, 1, &steps);
+    network.run_for(Duration::from_secs(3));
+    network.filter = None;
+    assert_eq!(text(&network.answer(id)), "OK OK");
+    network.run_for(Duration::from_secs(1));
+    assert_settled(&network);
+    assert_eq!(text(&network.one(2, &network.get(b))), "1");
+}
