@@ -315,8 +315,8 @@ pub enum Vote {
     Committed {
         /// The commit timestamp.
         at: Timestamp,
-        /// What the evaluation gave; `None` if the participant has restarted since and no longer knows.
-        gained: Option<Gained>,
+        /// What the evaluation gave.
+        gained: Gained,
     },
     /// A concurrent transaction of the region is in the way: nothing happened, try again.
     Conflict {

@@ -1,6 +1,6 @@
 //! What a partition writes to its log and to checkpoints.
 
-use super::message::KeyEffects;
+use super::message::{Gained, KeyEffects};
 use super::pledge::Pledge;
 use super::stamp::Stamp;
 use datatypes::Cell;
@@ -22,6 +22,8 @@ pub enum Record<'a> {
         decider: u16,
         /// What it holds on the keys.
         pledges: Cow<'a, [Pledge]>,
+        /// What a repeated `Prepare` is answered.
+        gained: Cow<'a, Gained>,
     },
     /// A prepared transaction committed. At the decider this is the decision (Corrections 73).
     Committed {
@@ -36,7 +38,12 @@ pub enum Record<'a> {
         id: TransactionId,
     },
     /// A transaction committed whose only participant this is.
-    Alone(Effects<'a>),
+    Alone {
+        /// Its effects.
+        effects: Effects<'a>,
+        /// What a repeated `Prepare` is answered.
+        gained: Cow<'a, Gained>,
+    },
     /// A transaction of another region arrived.
     Replicated(Effects<'a>),
     /// Nothing at or below has been or will be stamped after a restart: what is published stays below (Corrections
@@ -67,6 +74,8 @@ pub enum Record<'a> {
         at: Option<Timestamp>,
         /// True if a participant may still ask.
         outlives: bool,
+        /// What a repeated `Prepare` is answered.
+        gained: Cow<'a, Gained>,
     },
     /// Of a checkpoint: a transaction of this region that another one may lack; its effects are in the cells.
     Outgoing(Effects<'a>),
@@ -120,10 +129,11 @@ fn put_all<T: Wire>(out: &mut Vec<u8>, items: &[T]) {
 impl protocol::Encode for Record<'_> {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Record::Prepared { id, at, depends_on, decider, pledges } => {
+            Record::Prepared { id, at, depends_on, decider, pledges, gained } => {
                 out.push(0);
                 wire(out, &(*id, *at, *depends_on, *decider));
                 put_all(out, pledges);
+                wire(out, &**gained);
             }
             Record::Committed { id, at } => {
                 out.push(1);
@@ -133,9 +143,10 @@ impl protocol::Encode for Record<'_> {
                 out.push(2);
                 wire(out, id);
             }
-            Record::Alone(effects) => {
+            Record::Alone { effects, gained } => {
                 out.push(3);
                 effects.encode(out);
+                wire(out, &**gained);
             }
             Record::Replicated(effects) => {
                 out.push(4);
@@ -154,9 +165,10 @@ impl protocol::Encode for Record<'_> {
                 wire(out, &(*origin, *up_to));
                 put_all(out, above);
             }
-            Record::Decided { id, at, outlives } => {
+            Record::Decided { id, at, outlives, gained } => {
                 out.push(8);
                 wire(out, &(*id, *at, *outlives));
+                wire(out, &**gained);
             }
             Record::Outgoing(effects) => {
                 out.push(9);
@@ -184,14 +196,18 @@ impl Record<'static> {
         Ok(match input.byte()? {
             0 => {
                 let (id, at, depends_on, decider) = Wire::decode(input)?;
-                Record::Prepared { id, at, depends_on, decider, pledges: Cow::Owned(Wire::decode(input)?) }
+                let (pledges, gained) = (Cow::Owned(Wire::decode(input)?), Cow::Owned(Wire::decode(input)?));
+                Record::Prepared { id, at, depends_on, decider, pledges, gained }
             }
             1 => {
                 let (id, at) = Wire::decode(input)?;
                 Record::Committed { id, at }
             }
             2 => Record::Aborted { id: Wire::decode(input)? },
-            3 => Record::Alone(Effects::decode(input)?),
+            3 => {
+                let effects = Effects::decode(input)?;
+                Record::Alone { effects, gained: Cow::Owned(Wire::decode(input)?) }
+            }
             4 => Record::Replicated(Effects::decode(input)?),
             5 => Record::Promise { until: Wire::decode(input)? },
             6 => Record::Horizon { at: Wire::decode(input)? },
@@ -201,7 +217,7 @@ impl Record<'static> {
             }
             8 => {
                 let (id, at, outlives) = Wire::decode(input)?;
-                Record::Decided { id, at, outlives }
+                Record::Decided { id, at, outlives, gained: Cow::Owned(Wire::decode(input)?) }
             }
             9 => Record::Outgoing(Effects::decode(input)?),
             10 => Record::State { key: owned(input.bytes()?), cell: owned(input.bytes()?) },
@@ -243,11 +259,19 @@ mod tests {
         };
         let id = stamp.transaction;
         let pledges = Cow::Owned(vec![Pledge::default()]);
+        let gained = Cow::Owned(Gained { observed: vec![(Timestamp(3), id)], ..Gained::default() });
         let records = [
-            Record::Prepared { id, at: Timestamp(1), depends_on: Timestamp(0), decider: 2, pledges },
+            Record::Prepared {
+                id,
+                at: Timestamp(1),
+                depends_on: Timestamp(0),
+                decider: 2,
+                pledges,
+                gained: gained.clone(),
+            },
             Record::Committed { id, at: Timestamp(9) },
             Record::Aborted { id },
-            Record::Alone(effects.clone()),
+            Record::Alone { effects: effects.clone(), gained },
             Record::Replicated(effects.clone()),
             Record::Promise { until: Timestamp(8) },
             Record::Horizon { at: Timestamp(8) },
@@ -256,7 +280,12 @@ mod tests {
                 up_to: Timestamp(4),
                 above: Cow::Owned(vec![(Timestamp(5), id)]),
             },
-            Record::Decided { id, at: Some(Timestamp(2)), outlives: true },
+            Record::Decided {
+                id,
+                at: Some(Timestamp(2)),
+                outlives: true,
+                gained: Cow::Owned(Gained::default()),
+            },
             Record::Outgoing(effects),
             Record::State { key: Cow::Borrowed(b"k"), cell: Cow::Borrowed(b"c") },
             Record::Kept { key: Cow::Borrowed(b"k"), stamp, effect: Cow::Borrowed(b"e") },

@@ -1,26 +1,365 @@
-//! The coordinator, hosted by a gateway.
-use super::Node;
-use super::setup::{Options, Topology};
+//! The coordinator: hosted by a gateway, it is the paper's client library and the coordinator half of its servers
+//! (Wren, Algorithms 4 and 5). It keeps nothing that must survive (Corrections 73).
+//!
+//! `ask` copies and classifies requests, `session` is what is kept of a client, `thread` a causal thread with its
+//! cache, `running` a transaction under way; `slices` reads, `votes` commits, `finish` answers and claims.
+//!
+//! Its snapshot is the last answer to `StartTx`, so that a transaction begins without a message. Requests of one
+//! session run one after another; sessions run beside one another.
+
+mod ask;
+mod finish;
+mod running;
+mod session;
+mod slices;
+mod thread;
+mod votes;
+
+use super::message::Message;
+use super::setup::{Options, Scope, Topology};
+use super::stamp::Snapshot;
+use super::{Node, Timer};
+use ask::Ask;
 use protocol::{Claim, Input, Now, Outputs};
-use types::{Incarnation, ProcessId, RegionId, Rng};
-/// A coordinator.
+use running::{Phase, Running, Spreading};
+use session::{Open, Session, Waiting, Watch};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use thread::Thread;
+use types::{
+    Address, Error, ErrorCode, Incarnation, ProcessId, RegionId, RequestId, Rng, SessionId, Timestamp,
+    TransactionId,
+};
+
+/// After how many unanswered questions for the stable times another partition is asked.
+const PATIENCE: u32 = 20;
+
+/// See the module.
 #[derive(Debug)]
 pub struct Coordinator {
+    topology: Topology,
+    region: RegionId,
+    process: ProcessId,
+    incarnation: Incarnation,
+    options: Options,
+    /// The number of the next transaction.
+    next: u64,
+    /// The numbers of transactions that have not ended everywhere.
+    unsettled: BTreeSet<u64>,
+    lst: Timestamp,
+    rst: Timestamp,
+    /// The partition that is asked for the stable times.
+    home: u16,
+    unanswered: u32,
+    threads: BTreeMap<Option<SessionId>, Thread>,
+    sessions: BTreeMap<SessionId, Session>,
+    running: BTreeMap<u64, Running>,
+    spreading: BTreeMap<u64, Spreading>,
     claims: Vec<Claim>,
 }
+
 impl Coordinator {
-    pub(super) fn new(_t: Topology, _r: RegionId, _p: ProcessId, _i: Incarnation, _o: Options) -> Self {
-        Coordinator { claims: vec![] }
+    pub(super) fn new(
+        topology: Topology,
+        region: RegionId,
+        process: ProcessId,
+        incarnation: Incarnation,
+        options: Options,
+    ) -> Self {
+        Coordinator {
+            home: process.0 % topology.partitions().max(1),
+            topology,
+            region,
+            process,
+            incarnation,
+            options,
+            next: 0,
+            unsettled: BTreeSet::new(),
+            lst: Timestamp::ZERO,
+            rst: Timestamp::ZERO,
+            unanswered: 0,
+            threads: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            running: BTreeMap::new(),
+            spreading: BTreeMap::new(),
+            claims: Vec::new(),
+        }
     }
+
+    /// The stable times that it knows: local, then remote.
+    pub fn stable(&self) -> (Timestamp, Timestamp) {
+        (self.lst, self.rst)
+    }
+
+    /// How many transactions are under way or not confirmed by all their participants.
+    pub fn unsettled(&self) -> usize {
+        self.unsettled.len()
+    }
+
+    /// How many transactions the caches of its threads hold.
+    pub fn cached(&self) -> usize {
+        self.threads.values().map(Thread::len).sum()
+    }
+
     pub(super) fn take_claims(&mut self) -> Vec<Claim> {
         std::mem::take(&mut self.claims)
     }
+
     pub(super) fn step_one(
         &mut self,
-        _n: Now,
-        _i: Input<'_, Node>,
-        _r: &mut Rng,
-        _o: &mut Outputs<'_, Node>,
+        now: Now,
+        input: Input<'_, Node>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
     ) {
+        match input {
+            Input::Recovered { .. } => self.on_start_tx(now, out),
+            Input::Timer(Timer::StartTx) => self.on_start_tx(now, out),
+            Input::Timer(Timer::Retry(number)) => self.on_retry(now, number, out),
+            Input::Request { id, request } => {
+                let (session, ask) = (request.session(), Ask::new(&request, &self.topology));
+                let waiting = Waiting { id, ask, since: now.instant };
+                self.sessions.entry(session).or_default().queue.push_back(waiting);
+                self.go_on(now, session, out);
+            }
+            Input::Message { from, message } => match message {
+                Message::StartTxResp { lst, rst } => self.on_start_tx_resp(now, lst, rst, out),
+                Message::SliceResp { id, round, outcome } => {
+                    self.on_slice_resp(now, from.address(), id, round, outcome, random, out);
+                }
+                Message::PrepareResp { id, vote } => {
+                    self.on_prepare_resp(now, from.address(), id, vote, random, out);
+                }
+                Message::CommitResp { id, at } => {
+                    self.on_commit_resp(now, from.address(), id, at, random, out);
+                }
+                _ => {}
+            },
+            Input::Snapshot(_) | Input::Recover(_) | Input::PeerStarted { .. } | Input::Timer(_) => {}
+        }
     }
+
+    /// Asks for the stable times and leases the oldest snapshot that is still read.
+    fn on_start_tx(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        self.unanswered += 1;
+        if self.unanswered > PATIENCE {
+            (self.unanswered, self.home) = (0, (self.home + 1) % self.topology.partitions().max(1));
+        }
+        let oldest = self.oldest(now);
+        let message = Message::StartTx { lst: self.lst, rst: self.rst, oldest };
+        out.send(self.address_of(self.home), message);
+        self.threads.values_mut().for_each(|thread| thread.prune(oldest.local));
+        self.give_up_waiting(now, out);
+        out.arm(Timer::StartTx, now.instant + self.options.gossip_every);
+    }
+
+    fn on_start_tx_resp(&mut self, now: Now, lst: Timestamp, rst: Timestamp, out: &mut Outputs<'_, Node>) {
+        self.unanswered = 0;
+        let ready = self.is_ready();
+        if self.options.mutants.non_monotone_snapshot {
+            (self.lst, self.rst) = (lst, rst);
+        } else {
+            (self.lst, self.rst) = (self.lst.max(lst), self.rst.max(rst));
+        }
+        self.release_held(now, out);
+        if !ready && self.is_ready() {
+            let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+            sessions.into_iter().for_each(|session| self.go_on(now, session, out));
+        }
+    }
+
+    /// True once there is a stable snapshot to read.
+    fn is_ready(&self) -> bool {
+        self.lst > Timestamp::ZERO
+    }
+
+    /// The snapshot of a transaction that begins now.
+    fn snapshot(&self, now: Now) -> Snapshot {
+        let local = match self.options.mutants.read_above_stable {
+            true => self.lst.max(Timestamp::from_wall(now.wall)),
+            false => self.lst,
+        };
+        Snapshot::of(local, self.rst)
+    }
+
+    /// The oldest snapshot that something still reads, or else the one that would be given now.
+    fn oldest(&self, now: Now) -> Snapshot {
+        let current = Snapshot::of(self.lst, self.rst);
+        let reads = |running: &&Running| {
+            running.request.is_some()
+                && !matches!(running.phase, Phase::Holding { .. } | Phase::Deciding { .. })
+        };
+        let running = self.running.values().filter(reads).map(|running| running.snapshot);
+        let open = self.sessions.values().filter_map(|session| Some(session.open.as_ref()?.snapshot));
+        let watches = self.sessions.values().flat_map(|session| &session.watches);
+        let watched = watches.filter(|(_, watch)| watch.deadline > now.instant).map(|(_, watch)| watch.since);
+        running.chain(open).chain(watched).fold(current, Snapshot::oldest)
+    }
+
+    fn thread_key(&self, session: SessionId) -> Option<SessionId> {
+        match self.options.scope {
+            Scope::Process => None,
+            Scope::Session => Some(session),
+        }
+    }
+
+    fn thread(&mut self, session: SessionId) -> &mut Thread {
+        let key = self.thread_key(session);
+        self.threads.entry(key).or_default()
+    }
+
+    fn address_of(&self, partition: u16) -> Address {
+        self.topology.address(self.region, partition)
+    }
+
+    fn id(&self, number: u64) -> TransactionId {
+        TransactionId { process: self.process, incarnation: self.incarnation, number }
+    }
+
+    /// A transaction of this life by its id.
+    fn number(&self, id: TransactionId) -> Option<u64> {
+        (id.process == self.process && id.incarnation == self.incarnation).then_some(id.number)
+    }
+
+    /// The partition of this region at an address.
+    fn index_of(&self, address: Address) -> Option<u16> {
+        self.topology.locate(address).filter(|(region, _)| *region == self.region).map(|(_, index)| index)
+    }
+
+    fn new_number(&mut self) -> u64 {
+        self.next += 1;
+        self.unsettled.insert(self.next);
+        self.next
+    }
+
+    /// Every transaction with a lower number has ended everywhere.
+    fn settled(&self) -> u64 {
+        self.unsettled.first().copied().unwrap_or(self.next + 1)
+    }
+
+    /// Starts the session's requests until one of them has to wait.
+    fn go_on(&mut self, now: Now, session: SessionId, out: &mut Outputs<'_, Node>) {
+        while self.is_ready() {
+            let Some(state) = self.sessions.get_mut(&session).filter(|state| state.running.is_none()) else {
+                return;
+            };
+            let Some(Waiting { id, ask, .. }) = state.queue.pop_front() else { break };
+            self.start(now, session, id, ask, out);
+        }
+        if self.sessions.get(&session).is_some_and(Session::is_idle) {
+            self.sessions.remove(&session);
+        }
+    }
+
+    fn start(&mut self, now: Now, session: SessionId, id: RequestId, ask: Ask, out: &mut Outputs<'_, Node>) {
+        match ask {
+            Ask::Steps { steps, watched } => self.start_steps(now, session, id, steps, watched, out),
+            Ask::Watch { keys } => {
+                self.watch(now, session, keys);
+                out.reply(id).simple("OK");
+            }
+            Ask::Unwatch => {
+                self.sessions.entry(session).or_default().watches.clear();
+                out.reply(id).simple("OK");
+            }
+            Ask::Begin { read_only, watched } => self.begin(now, session, id, read_only, watched, out),
+            Ask::Operate { steps } => self.operate(now, session, id, steps, out),
+            Ask::Commit => self.commit(now, session, id, out),
+            Ask::Abort => {
+                let state = self.sessions.entry(session).or_default();
+                (state.open, state.overdue) = (None, false);
+                out.reply(id).simple("OK");
+            }
+            Ask::Close => {
+                let state = self.sessions.entry(session).or_default();
+                (state.open, state.overdue) = (None, false);
+                state.watches.clear();
+                if self.options.scope == Scope::Session {
+                    self.threads.remove(&Some(session));
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self, now: Now, session: SessionId, keys: Vec<(Box<[u8]>, u16)>) {
+        let (since, deadline) = (self.snapshot(now), now.instant + self.options.open_for);
+        for (key, partition) in keys {
+            let thread = self.thread(session);
+            let (_, own) = thread.overlay(&key, since, thread.epoch);
+            let watches = &mut self.sessions.entry(session).or_default().watches;
+            watches.entry(key).or_insert(Watch { partition, since, own, deadline });
+        }
+    }
+
+    fn begin(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        id: RequestId,
+        read_only: bool,
+        watched: bool,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let snapshot = self.snapshot(now);
+        let (epoch, highest) = (self.thread(session).epoch, self.thread(session).highest);
+        let now_millis = millis(now, highest);
+        let deadline = now.instant + self.options.open_for;
+        let state = self.sessions.entry(session).or_default();
+        if state.open.is_some() {
+            let text = "a transaction is already open in this session; commit or abort it first";
+            return out.reply(id).error(&Error::err(text));
+        }
+        state.overdue = false;
+        state.open =
+            Some(Open { snapshot, epoch, now_millis, read_only, watched, deadline, done: Vec::new() });
+        out.reply(id).simple("OK");
+    }
+
+    /// Why the session has no open transaction.
+    fn missing(&self, session: SessionId) -> Error {
+        if self.sessions.get(&session).is_some_and(|state| state.overdue) {
+            let seconds = self.options.open_for.as_secs();
+            let text = format!(
+                "the transaction was open for more than {seconds} seconds and was given up; begin it again"
+            );
+            Error::new(ErrorCode::SnapshotTooOld, text)
+        } else {
+            Error::err("no transaction is open in this session")
+        }
+    }
+
+    /// Gives up what has waited too long for its turn, and what has been open for too long.
+    fn give_up_waiting(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        let (patience, ready) = (self.options.give_up_after, self.is_ready());
+        for state in self.sessions.values_mut() {
+            if state.open.as_ref().is_some_and(|open| open.deadline <= now.instant) {
+                (state.open, state.overdue) = (None, true);
+            }
+            while state.queue.front().is_some_and(|waiting| now.instant - waiting.since >= patience) {
+                let Some(waiting) = state.queue.pop_front() else { break };
+                if matches!(waiting.ask, Ask::Close) {
+                    state.open = None;
+                    state.watches.clear();
+                    continue;
+                }
+                let text = if ready {
+                    "an earlier transaction of this session is not resolved yet; nothing was done"
+                } else {
+                    "no partition of this region has told a stable snapshot yet; nothing was done"
+                };
+                out.reply(waiting.id).error(&Error::new(ErrorCode::Unavailable, text));
+            }
+        }
+        self.sessions.retain(|_, state| !state.is_idle());
+    }
+}
+
+/// The time that deadlines compare with: the wall clock, or the session's last write if that is later.
+fn millis(now: Now, highest: Timestamp) -> u64 {
+    now.wall.max(highest.wall()).as_millis()
+}
+
+/// How long to wait before the attempt after this many.
+fn backoff(attempts: u32, random: &mut Rng) -> Duration {
+    Duration::from_micros(random.u64(200..1000 << attempts.min(6)))
 }

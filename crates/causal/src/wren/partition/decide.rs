@@ -4,7 +4,7 @@
 //! aborted. It says so only after a record that keeps it from committing later.
 
 use super::{Decided, Partition, Pending, effects_of};
-use crate::wren::message::Message;
+use crate::wren::message::{Gained, Message};
 use crate::wren::record::Record;
 use crate::wren::{Node, Timer};
 use protocol::{Now, Outputs};
@@ -34,7 +34,7 @@ impl Partition {
         self.let_go(id, &pending.pledges);
         self.commit_effects(self.stamp(id, at, pending.depends_on), effects_of(&pending.pledges));
         let outlives = pending.decider == self.index;
-        self.decisions.decide(id, Decided { at: Some(at), outlives, gained: None });
+        self.decisions.decide(id, Decided { at: Some(at), outlives, gained: Gained::default() });
     }
 
     /// The first decision stands: what has committed stays committed.
@@ -49,7 +49,7 @@ impl Partition {
         if let Some(pending) = self.participant.take(id) {
             self.let_go(id, &pending.pledges);
         }
-        self.decisions.decide(id, Decided { at: None, outlives: false, gained: None });
+        self.decisions.decide(id, Decided { at: None, outlives: false, gained: Gained::default() });
     }
 
     pub(super) fn on_query(&mut self, from: Address, id: TransactionId, out: &mut Outputs<'_, Node>) {

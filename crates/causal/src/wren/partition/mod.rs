@@ -45,8 +45,8 @@ struct Pending {
     depends_on: Timestamp,
     decider: u16,
     pledges: Vec<Pledge>,
-    /// What evaluating it gave, to answer a repeated `Prepare`; `None` after a restart.
-    gained: Option<Gained>,
+    /// What evaluating it gave, to answer a repeated `Prepare`.
+    gained: Gained,
     /// Since when it waits for its decision.
     since: Instant,
 }
@@ -59,7 +59,7 @@ struct Decided {
     /// True if another participant may ask: this is the decider of several.
     outlives: bool,
     /// What a repeated `Prepare` of its only participant is answered.
-    gained: Option<Gained>,
+    gained: Gained,
 }
 
 /// What has arrived from another region.

@@ -47,19 +47,17 @@ impl Partition {
         }
         let vote = match self.known_vote(id) {
             Some(vote) => vote,
-            None if self.clock.observe(highest, now.wall).is_err() => Vote::Refused {
-                error: Error::err(format!(
-                    "the session's time is too far ahead of the clock of partition {}; nothing was done",
-                    self.index
-                )),
-            },
             None => {
-                self.learn_stable(snapshot);
                 let terms = Terms { id, snapshot, now_millis };
-                match self.work_out(&terms, &parts, &whole, random) {
+                match self.consider(now, &terms, highest, &parts, &whole, random) {
                     Ok(worked) if alone => self.commit_alone(now, &terms, worked, out),
                     Ok(worked) => self.propose(now, &terms, decider, worked, out),
-                    Err(vote) => vote,
+                    Err(vote) => {
+                        // The coordinator may try again under another number: a repetition of this message must not
+                        // do it a second time.
+                        self.on_abort(id, out);
+                        vote
+                    }
                 }
             }
         };
@@ -75,11 +73,27 @@ impl Partition {
             });
         }
         let (at, pending) = self.participant.prepared(id)?;
-        Some(match &pending.gained {
-            Some(gained) => Vote::Prepared { at, gained: gained.clone() },
-            // Evaluated before a restart: the results are gone, so the coordinator has to begin again.
-            None => Vote::Conflict { key: Box::default(), raise: Timestamp::ZERO },
-        })
+        Some(Vote::Prepared { at, gained: pending.gained.clone() })
+    }
+
+    fn consider(
+        &mut self,
+        now: Now,
+        terms: &Terms,
+        highest: Timestamp,
+        parts: &[Part],
+        whole: &[Whole],
+        random: &mut Rng,
+    ) -> Result<Worked, Vote> {
+        if self.clock.observe(highest, now.wall).is_err() {
+            let text = format!(
+                "the session's time is too far ahead of the clock of partition {}; nothing was done",
+                self.index
+            );
+            return Err(Vote::Refused { error: Error::err(text) });
+        }
+        self.learn_stable(terms.snapshot);
+        self.work_out(terms, parts, whole, random)
     }
 
     fn work_out(
@@ -257,10 +271,12 @@ impl Partition {
         let (id, at) = (terms.id, self.clock.tick(now.wall));
         let depends_on = terms.snapshot.remote;
         let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
-        let record = Record::Prepared { id, at, depends_on, decider, pledges: Cow::Borrowed(&pledges) };
+        let gained = Cow::Borrowed(&worked.gained);
+        let record =
+            Record::Prepared { id, at, depends_on, decider, pledges: Cow::Borrowed(&pledges), gained };
         self.persist(&record, out);
         self.hold(id, &pledges);
-        let gained = Some(worked.gained.clone());
+        let gained = worked.gained.clone();
         self.participant.prepare(
             id,
             at,
@@ -275,9 +291,10 @@ impl Partition {
         let stamp = self.stamp(terms.id, at, terms.snapshot.remote);
         let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
         let effects = effects_of(&pledges);
-        self.persist(&Record::Alone(borrowed(stamp, &effects)), out);
+        let gained = Cow::Borrowed(&worked.gained);
+        self.persist(&Record::Alone { effects: borrowed(stamp, &effects), gained }, out);
         self.commit_effects(stamp, effects);
-        let gained = Some(worked.gained);
+        let gained = worked.gained;
         self.decisions.decide(terms.id, Decided { at: Some(at), outlives: false, gained: gained.clone() });
         Vote::Committed { at, gained }
     }

@@ -34,17 +34,13 @@ impl Partition {
 
     pub(super) fn recover(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         match Record::decode(&mut Reader::new(bytes))? {
-            Record::Prepared { id, at, depends_on, decider, pledges } => {
+            Record::Prepared { id, at, depends_on, decider, pledges, gained } => {
                 self.clock.recover(at);
                 if self.decisions.get(id).is_none() && self.participant.prepared(id).is_none() {
                     let pledges = pledges.into_owned();
                     self.hold(id, &pledges);
-                    let since = Instant::default();
-                    self.participant.prepare(
-                        id,
-                        at,
-                        Pending { depends_on, decider, pledges, gained: None, since },
-                    );
+                    let (gained, since) = (gained.into_owned(), Instant::default());
+                    self.participant.prepare(id, at, Pending { depends_on, decider, pledges, gained, since });
                 }
             }
             Record::Committed { id, at } => {
@@ -53,11 +49,11 @@ impl Partition {
                 }
             }
             Record::Aborted { id } => self.abort(id),
-            Record::Alone(Effects { stamp, effects }) => {
+            Record::Alone { effects: Effects { stamp, effects }, gained } => {
                 self.clock.recover(stamp.at);
                 self.commit_effects(stamp, effects.into_owned());
-                self.decisions
-                    .decide(stamp.transaction, Decided { at: Some(stamp.at), outlives: false, gained: None });
+                let decided = Decided { at: Some(stamp.at), outlives: false, gained: gained.into_owned() };
+                self.decisions.decide(stamp.transaction, decided);
             }
             Record::Replicated(Effects { stamp, effects }) => {
                 let origin = self.origins.entry(stamp.region).or_default();
@@ -75,8 +71,8 @@ impl Partition {
                 let above = above.iter().copied().collect();
                 self.origins.insert(origin, Origin { up_to, above });
             }
-            Record::Decided { id, at, outlives } => {
-                self.decisions.decide(id, Decided { at, outlives, gained: None });
+            Record::Decided { id, at, outlives, gained } => {
+                self.decisions.decide(id, Decided { at, outlives, gained: gained.into_owned() });
             }
             Record::Outgoing(Effects { stamp, effects }) => {
                 self.clock.recover(stamp.at);
@@ -145,12 +141,15 @@ impl Partition {
             record::put(chunk, &Record::Received { origin: *origin, up_to: received.up_to, above });
         }
         for (id, decided) in self.decisions.iter() {
-            record::put(chunk, &Record::Decided { id, at: decided.at, outlives: decided.outlives });
+            let gained = Cow::Borrowed(&decided.gained);
+            let (at, outlives) = (decided.at, decided.outlives);
+            record::put(chunk, &Record::Decided { id, at, outlives, gained });
         }
         for (id, at, pending) in self.participant.undecided() {
             let (depends_on, decider) = (pending.depends_on, pending.decider);
             let pledges = Cow::Borrowed(pending.pledges.as_slice());
-            record::put(chunk, &Record::Prepared { id, at, depends_on, decider, pledges });
+            let gained = Cow::Borrowed(&pending.gained);
+            record::put(chunk, &Record::Prepared { id, at, depends_on, decider, pledges, gained });
         }
         for (at, id, outgoing) in self.outbox.iter().chain(self.participant.waiting()) {
             let stamp = self.stamp(id, at, outgoing.depends_on);

@@ -1,0 +1,148 @@
+//! Requests as the coordinator keeps them: owned, and with each operation classified.
+
+use crate::wren::pledge::encoded;
+use crate::wren::setup::Topology;
+use datatypes::{Cell, Context, Effect, Operation, prepare};
+use protocol::{KeyedOperation, Request, Step};
+use types::{KeyHash, ReplyBuf, ReplySink, Rng};
+
+/// A request.
+#[derive(Debug)]
+pub(super) enum Ask {
+    Steps { steps: Vec<Planned>, watched: bool },
+    Watch { keys: Vec<(Box<[u8]>, u16)> },
+    Unwatch,
+    Begin { read_only: bool, watched: bool },
+    Operate { steps: Vec<Planned> },
+    Commit,
+    Abort,
+    Close,
+}
+
+/// One step of a transaction.
+#[derive(Clone, Debug)]
+pub(super) enum Planned {
+    Key { key: Box<[u8]>, partition: u16, what: What },
+    Count,
+    Flush,
+    Scan { cursor: u64, count: u32 },
+}
+
+/// What a step does to its key.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// It only reads.
+    Read { operation: Box<[u8]>, blind: bool },
+    /// It writes whatever the state is, and its reply is known.
+    Write { effect: Box<[u8]>, reply: ReplyBuf },
+    /// It writes, and its reply or its effect depends on the state.
+    Observing { operation: Box<[u8]>, blind: bool },
+}
+
+impl Planned {
+    pub(super) fn is_observing(&self) -> bool {
+        matches!(self, Planned::Key { what: What::Observing { .. }, .. })
+    }
+
+    pub(super) fn is_write(&self) -> bool {
+        match self {
+            Planned::Key { what, .. } => !matches!(what, What::Read { .. }),
+            Planned::Flush => true,
+            Planned::Count | Planned::Scan { .. } => false,
+        }
+    }
+}
+
+/// The deletion of a key.
+pub(super) fn deletion() -> Box<[u8]> {
+    encoded(&Effect::DELETE)
+}
+
+impl Ask {
+    /// Copies what the request borrows.
+    pub(super) fn new(request: &Request<'_>, topology: &Topology) -> Self {
+        let plan = |steps: &[Step<'_>]| steps.iter().map(|step| planned(step, topology)).collect();
+        let place = |(key, hash): &(&[u8], KeyHash)| (Box::from(*key), topology.partition_of(*hash));
+        match request {
+            Request::One { operation, .. } => {
+                Ask::Steps { steps: vec![keyed(operation, topology)], watched: false }
+            }
+            Request::Many { steps, watched, .. } => Ask::Steps { steps: plan(steps), watched: *watched },
+            Request::Watch { keys, .. } => Ask::Watch { keys: keys.iter().map(place).collect() },
+            Request::Unwatch { .. } => Ask::Unwatch,
+            Request::Begin { read_only, watched, .. } => {
+                Ask::Begin { read_only: *read_only, watched: *watched }
+            }
+            Request::Operate { steps, .. } => Ask::Operate { steps: plan(steps) },
+            Request::Commit { .. } => Ask::Commit,
+            Request::Abort { .. } => Ask::Abort,
+            Request::Close { .. } => Ask::Close,
+        }
+    }
+}
+
+fn planned(step: &Step<'_>, topology: &Topology) -> Planned {
+    match step {
+        Step::Key(operation) => keyed(operation, topology),
+        Step::Count => Planned::Count,
+        Step::Flush => Planned::Flush,
+        Step::Scan { cursor, count } => Planned::Scan { cursor: *cursor, count: *count },
+    }
+}
+
+fn keyed(keyed: &KeyedOperation<'_>, topology: &Topology) -> Planned {
+    let what = classify(&keyed.operation, keyed.blind);
+    Planned::Key { key: keyed.key.into(), partition: topology.partition_of(keyed.hash), what }
+}
+
+/// A write that observes nothing has the same reply and the same effect in every state: those it has in an absent
+/// key. A blind one has the effect that needs no state, if there is one.
+fn classify(operation: &Operation<'_>, blind: bool) -> What {
+    let bytes = || {
+        let mut bytes = Vec::new();
+        operation.encode(&mut bytes);
+        bytes.into()
+    };
+    if operation.is_read() {
+        return What::Read { operation: bytes(), blind };
+    }
+    let mut reply = ReplyBuf::new();
+    if blind {
+        if let Some(effect) = operation.blind_effect() {
+            reply.simple("OK");
+            return What::Write { effect: encoded(&effect), reply };
+        }
+    } else if operation.observation().is_nothing() {
+        let mut random = Rng::with_seed(0);
+        let mut context = Context { now_millis: 0, random: &mut random };
+        if let Some(effect) = prepare(&Cell::ABSENT, operation, &mut context, &mut reply) {
+            return What::Write { effect: encoded(&effect), reply };
+        }
+    }
+    What::Observing { operation: bytes(), blind }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datatypes::register::{self, Condition, Deadline, SetReply};
+
+    #[test]
+    fn only_writes_that_observe_something_need_the_primary() {
+        let set = |condition| {
+            let (value, deadline) = (b"v".as_slice(), Deadline::Clear);
+            Operation::Register(register::Operation::Set {
+                value,
+                deadline,
+                condition,
+                reply: SetReply::Status,
+            })
+        };
+        assert!(matches!(classify(&set(Condition::Always), false), What::Write { .. }));
+        assert!(matches!(classify(&set(Condition::IfAbsent), false), What::Observing { .. }));
+        let increment = Operation::Register(register::Operation::Increment { by: 1 });
+        assert!(matches!(classify(&increment, false), What::Observing { .. }));
+        assert!(matches!(classify(&increment, true), What::Write { .. }));
+        assert!(matches!(classify(&Operation::Register(register::Operation::Get), false), What::Read { .. }));
+    }
+}

@@ -1,0 +1,190 @@
+//! Ends: replies, claims, and what a session takes along into its next transaction (Wren, Algorithm 4, lines 26 to
+//! 32; Corrections 34 and 72).
+
+use super::Coordinator;
+use super::running::{Kind, Phase, Preparing, Running};
+use crate::wren::message::KeyEffects;
+use crate::wren::{Node, Timer};
+use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim};
+use types::{Error, ErrorCode, Timestamp};
+
+impl Coordinator {
+    /// The transaction has committed at `at`. What it observed of others beyond its snapshot must be stable before
+    /// the session goes on, so that the session's next snapshot shows it.
+    pub(super) fn on_committed(&mut self, now: Now, number: u64, at: Timestamp, out: &mut Outputs<'_, Node>) {
+        let Some(mut running) = self.running.remove(&number) else { return };
+        let (Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) = &running.phase else { return };
+        let effects = prepared.all_effects();
+        let floor = self.floor(&running, prepared);
+        running.phase = Phase::Holding { floor, at, effects };
+        self.running.insert(number, running);
+        out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
+        self.release(now, number, out);
+    }
+
+    /// The latest place that the transaction observed and its session could not read afterwards.
+    fn floor(&self, running: &Running, prepared: &Preparing) -> Timestamp {
+        let thread = self.threads.get(&self.thread_key(running.session));
+        let mine = |place| thread.is_some_and(|thread| thread.holds(place));
+        let foreign = prepared.gained.observed.iter().filter(|place| !mine(**place));
+        foreign.map(|(at, _)| *at).max().unwrap_or(Timestamp::ZERO)
+    }
+
+    /// The stable time has risen: what waits for it may go on.
+    pub(super) fn release_held(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        let stable = self.lst;
+        let due = self.running.iter().filter(|(_, running)| match running.phase {
+            Phase::Holding { floor, .. } => floor <= stable,
+            _ => false,
+        });
+        let due: Vec<u64> = due.map(|(number, _)| *number).collect();
+        due.into_iter().for_each(|number| self.release(now, number, out));
+    }
+
+    fn release(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+        let ready = |running: &Running| match running.phase {
+            Phase::Holding { floor, .. } => floor <= self.lst,
+            _ => false,
+        };
+        if !self.running.get(&number).is_some_and(ready) {
+            return;
+        }
+        let Some(mut running) = self.running.remove(&number) else { return };
+        let phase =
+            std::mem::replace(&mut running.phase, Phase::Slices { round: 0, awaited: Default::default() });
+        let Phase::Holding { floor, at, effects } = phase else { return };
+        running.snapshot.local = running.snapshot.local.max(floor);
+        if !effects.is_empty() {
+            let id = self.id(number);
+            self.thread(running.session).insert(at, id, &effects);
+        }
+        self.claim(number, &running, Some(at), &effects);
+        self.answer(now, number, running, out);
+    }
+
+    /// Claims what a decided transaction saw and did. One without effects takes no place.
+    pub(super) fn claim(
+        &mut self,
+        number: u64,
+        running: &Running,
+        at: Option<Timestamp>,
+        effects: &[KeyEffects],
+    ) {
+        if !self.options.claims {
+            return;
+        }
+        let snapshot = running.snapshot;
+        let place = at.filter(|_| !effects.is_empty());
+        let commit = place.map(|at| CommitStamp { at, depends_on: snapshot.remote, region: self.region });
+        let effects = effects
+            .iter()
+            .flat_map(|of_key| of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone())));
+        self.claims.push(Claim {
+            session: running.session,
+            transaction: self.id(number),
+            commit,
+            snapshot: Some(SnapshotClaim {
+                region: self.region,
+                local: snapshot.local,
+                remote: snapshot.remote,
+            }),
+            effects: effects.collect(),
+        });
+    }
+
+    /// Writes the replies and goes on with the session.
+    pub(super) fn answer(&mut self, now: Now, number: u64, running: Running, out: &mut Outputs<'_, Node>) {
+        if let Some(request) = running.request {
+            let sink = out.reply(request);
+            match running.kind {
+                Kind::Commit(_) => sink.simple("OK"),
+                Kind::OneShot | Kind::Operate => running.replies.iter().for_each(|reply| reply.replay(sink)),
+            }
+        }
+        self.end(now, number, &running, out);
+    }
+
+    /// Replies an error: nothing happened.
+    pub(super) fn fail(&mut self, now: Now, number: u64, error: Error, out: &mut Outputs<'_, Node>) {
+        let Some(running) = self.running.remove(&number) else { return };
+        if let Some(request) = running.request {
+            out.reply(request).error(&error);
+        }
+        if !matches!(running.kind, Kind::Operate) {
+            self.claim(number, &running, None, &[]);
+        }
+        self.end(now, number, &running, out);
+    }
+
+    /// A watched key was touched: nothing happened.
+    pub(super) fn end_touched(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+        let Some(running) = self.running.remove(&number) else { return };
+        if let Some(request) = running.request {
+            out.reply(request).null_array();
+        }
+        self.claim(number, &running, None, &[]);
+        self.end(now, number, &running, out);
+    }
+
+    /// The outcome of a transaction whose client has been told that it is unknown: it had no effect.
+    pub(super) fn end_unanswered(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+        if let Some(running) = self.running.remove(&number) {
+            self.claim(number, &running, None, &[]);
+            self.end(now, number, &running, out);
+        }
+    }
+
+    fn end(&mut self, now: Now, number: u64, running: &Running, out: &mut Outputs<'_, Node>) {
+        if self.spreading.contains_key(&number) {
+            out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
+        } else {
+            self.unsettled.remove(&number);
+            out.disarm(Timer::Retry(number));
+        }
+        if let Some(state) = self.sessions.get_mut(&running.session) {
+            state.running = None;
+        }
+        self.go_on(now, running.session, out);
+    }
+
+    /// The request's time is over. What may have happened is sought on, without the client.
+    pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+        let Some(running) = self.running.get_mut(&number) else { return };
+        let error = match &running.phase {
+            Phase::Slices { awaited, .. } => unavailable(awaited.keys().copied()),
+            Phase::Preparing(preparing) if !preparing.is_alone() => unavailable(preparing.votes.awaited()),
+            Phase::Backoff { key, .. } => {
+                let key = String::from_utf8_lossy(key).into_owned();
+                let text = format!("concurrent transactions kept key '{key}' busy; retry the transaction");
+                Error::new(ErrorCode::Conflict, text)
+            }
+            Phase::Preparing(preparing) => unknown(preparing.decider),
+            Phase::Deciding { prepared, .. } => unknown(prepared.decider),
+            Phase::Holding { .. } => {
+                let text =
+                    "the transaction took effect, but what it observed is not stable in the region yet";
+                Error::new(ErrorCode::UnknownOutcome, text)
+            }
+        };
+        if error.code != ErrorCode::UnknownOutcome {
+            self.abort_all(number, out);
+            return self.fail(now, number, error, out);
+        }
+        if let Some(request) = running.request.take() {
+            out.reply(request).error(&error);
+        }
+        out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
+    }
+}
+
+fn unavailable(partitions: impl Iterator<Item = u16>) -> Error {
+    let silent: Vec<String> = partitions.map(|partition| partition.to_string()).collect();
+    let text =
+        format!("partition {} of the region did not answer in time; nothing was done", silent.join(", "));
+    Error::new(ErrorCode::Unavailable, text)
+}
+
+fn unknown(decider: u16) -> Error {
+    let text = format!("partition {decider} of the region did not say whether the transaction took effect");
+    Error::new(ErrorCode::UnknownOutcome, text)
+}

@@ -1,0 +1,120 @@
+//! A transaction under way.
+
+use super::ask::Planned;
+use super::session::{Open, Watch};
+use crate::wren::message::{Gained, KeyEffects, Message};
+use crate::wren::stamp::Snapshot;
+use commit::Votes;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Instant, ReplyBuf, RequestId, SessionId, Timestamp};
+
+/// A transaction, or a step of an interactive one, from its request to its reply.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) session: SessionId,
+    /// To whom the reply goes; `None` once it had to be answered with UNKNOWNOUTCOME: its outcome is still sought,
+    /// because the session's next transaction must know it (Corrections 34).
+    pub(super) request: Option<RequestId>,
+    pub(super) kind: Kind,
+    pub(super) deadline: Instant,
+    pub(super) snapshot: Snapshot,
+    pub(super) epoch: u64,
+    pub(super) now_millis: u64,
+    pub(super) steps: Vec<Planned>,
+    pub(super) watches: BTreeMap<Box<[u8]>, Watch>,
+    /// One for each step.
+    pub(super) replies: Vec<ReplyBuf>,
+    /// Sums of counts and cursors of scans, by step.
+    pub(super) numbers: BTreeMap<u32, u64>,
+    /// The effects of the steps that were evaluated on the snapshot.
+    pub(super) chosen: BTreeMap<u32, Vec<Box<[u8]>>>,
+    /// How often it had to begin again.
+    pub(super) attempts: u32,
+    pub(super) phase: Phase,
+}
+
+/// What is under way.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// A transaction known in advance.
+    OneShot,
+    /// Steps of an interactive transaction.
+    Operate,
+    /// The end of an interactive transaction.
+    Commit(Open),
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Reads are out.
+    Slices {
+        /// Which question it is.
+        round: u32,
+        /// By partition: what was asked and is not answered.
+        awaited: BTreeMap<u16, Message>,
+    },
+    /// Votes are out.
+    Preparing(Preparing),
+    /// The decider has been told.
+    Deciding {
+        /// The commit timestamp.
+        at: Timestamp,
+        /// What the votes gave.
+        prepared: Preparing,
+    },
+    /// Committed. What it observed of others is not yet stable, so the reply waits: the session's next snapshot must
+    /// show it.
+    Holding {
+        /// What the local stable time must reach.
+        floor: Timestamp,
+        /// The commit timestamp.
+        at: Timestamp,
+        /// What it committed.
+        effects: Vec<KeyEffects>,
+    },
+    /// Something undecided was in its way; it begins again.
+    Backoff {
+        /// When.
+        until: Instant,
+        /// The key that was last in the way.
+        key: Box<[u8]>,
+    },
+}
+
+/// A two-phase commit.
+#[derive(Debug)]
+pub(super) struct Preparing {
+    pub(super) votes: Votes<u16>,
+    pub(super) messages: BTreeMap<u16, Message>,
+    pub(super) participants: BTreeSet<u16>,
+    pub(super) decider: u16,
+    /// Keys and effects that the coordinator chose, in order; evaluated ones are added from `gained`.
+    pub(super) effects: Vec<KeyEffects>,
+    pub(super) gained: Gained,
+}
+
+impl Preparing {
+    /// The only participant decides by itself.
+    pub(super) fn is_alone(&self) -> bool {
+        self.participants.len() == 1
+    }
+
+    /// Everything that the transaction commits. What a participant said about a key stands.
+    pub(super) fn all_effects(&self) -> Vec<KeyEffects> {
+        let told: BTreeSet<&[u8]> = self.gained.effects.iter().map(|of_key| &*of_key.key).collect();
+        let mine = self.effects.iter().filter(|of_key| !told.contains(&*of_key.key));
+        let flushed = self.gained.answers.iter().flat_map(|answer| &answer.flushed);
+        let deleted =
+            flushed.map(|key| KeyEffects { key: key.clone(), effects: vec![super::ask::deletion()] });
+        let all = mine.chain(&self.gained.effects).cloned().chain(deleted);
+        all.filter(|of_key| !of_key.effects.is_empty()).collect()
+    }
+}
+
+/// A decision that some participants have not confirmed.
+#[derive(Debug)]
+pub(super) struct Spreading {
+    pub(super) at: Timestamp,
+    pub(super) missing: BTreeSet<u16>,
+}

@@ -1,0 +1,80 @@
+//! What the coordinator keeps of a client: requests that wait, an open transaction, watches.
+
+use super::ask::Ask;
+use crate::wren::message::Work;
+use crate::wren::stamp::Snapshot;
+use std::collections::{BTreeMap, VecDeque};
+use types::{Instant, RequestId, TransactionId};
+
+/// A client's session. Its requests run one after another.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    pub(super) queue: VecDeque<Waiting>,
+    /// The number of the transaction that is under way.
+    pub(super) running: Option<u64>,
+    pub(super) open: Option<Open>,
+    /// Its open transaction was given up because its time was over.
+    pub(super) overdue: bool,
+    pub(super) watches: BTreeMap<Box<[u8]>, Watch>,
+}
+
+/// A request that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) id: RequestId,
+    pub(super) ask: Ask,
+    pub(super) since: Instant,
+}
+
+/// An interactive transaction.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) snapshot: Snapshot,
+    /// How much of the thread's cache it sees.
+    pub(super) epoch: u64,
+    pub(super) now_millis: u64,
+    pub(super) read_only: bool,
+    pub(super) watched: bool,
+    pub(super) deadline: Instant,
+    /// Its writes so far, in order.
+    pub(super) done: Vec<Done>,
+}
+
+/// A write of an interactive transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Done {
+    pub(super) key: Box<[u8]>,
+    pub(super) partition: u16,
+    pub(super) work: Work,
+}
+
+impl Done {
+    /// Its effects, in order.
+    pub(super) fn effects(&self) -> &[Box<[u8]>] {
+        match &self.work {
+            Work::Effect { effect } => std::slice::from_ref(effect),
+            Work::Observed { effects, .. } => effects,
+            Work::Evaluate { .. } | Work::Watched { .. } => &[],
+        }
+    }
+}
+
+/// A watched key: any change that `since` does not show touches it, the session's own earlier ones apart.
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    pub(super) partition: u16,
+    pub(super) since: Snapshot,
+    pub(super) own: Vec<TransactionId>,
+    pub(super) deadline: Instant,
+}
+
+impl Session {
+    /// True when nothing is kept for it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+            && self.running.is_none()
+            && self.open.is_none()
+            && self.watches.is_empty()
+            && !self.overdue
+    }
+}

@@ -1,0 +1,352 @@
+//! Reads: what a transaction asks of partitions on its snapshot (Wren, Algorithm 4, lines 8 to 20, and Algorithm 5,
+//! lines 7 to 16; Corrections 37 and 72).
+
+use super::ask::{Planned, What, deletion};
+use super::running::{Kind, Phase, Running};
+use super::session::{Done, Open};
+use super::{Coordinator, millis};
+use crate::wren::message::{Answer, Message, Outcome, Part, Whole, Work};
+use crate::wren::{Node, Timer};
+use protocol::{Now, Outputs};
+use std::collections::BTreeMap;
+use types::{
+    Address, Error, ErrorCode, Reply, ReplyBuf, ReplySink, RequestId, Rng, SessionId, TransactionId,
+};
+
+/// How many bits of a scan cursor belong to the partition's own cursor; the partition's number is above them.
+const CURSOR_BITS: u32 = 48;
+
+/// Work on keys, by partition and in the order of the keys' first mention.
+type Parts = BTreeMap<u16, Vec<Part>>;
+
+/// The work on a key, made if there is none.
+pub(super) fn part_of<'p>(parts: &'p mut Parts, partition: u16, key: &[u8]) -> &'p mut Part {
+    let of_partition = parts.entry(partition).or_default();
+    let place = of_partition.iter().position(|part| *part.key == *key).unwrap_or_else(|| {
+        of_partition.push(Part { key: key.into(), overlay: Vec::new(), own: Vec::new(), work: Vec::new() });
+        of_partition.len() - 1
+    });
+    &mut of_partition[place]
+}
+
+/// The work of all steps on keys. A flush deletes, in its place, every key that the transaction mentions.
+pub(super) fn work_of(steps: &[Planned]) -> Parts {
+    let mut parts = Parts::new();
+    for step in steps {
+        if let Planned::Key { key, partition, .. } = step {
+            part_of(&mut parts, *partition, key);
+        }
+    }
+    for (number, step) in (0u32..).zip(steps) {
+        match step {
+            Planned::Key { key, partition, what } => {
+                let work = match what {
+                    What::Read { operation, blind } | What::Observing { operation, blind } => {
+                        Work::Evaluate { step: number, operation: operation.clone(), blind: *blind }
+                    }
+                    What::Write { effect, .. } => Work::Effect { effect: effect.clone() },
+                };
+                part_of(&mut parts, *partition, key).work.push(work);
+            }
+            Planned::Flush => {
+                let all = parts.values_mut().flatten();
+                all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
+            }
+            Planned::Count | Planned::Scan { .. } => {}
+        }
+    }
+    parts
+}
+
+impl Running {
+    /// The end of an interactive transaction.
+    pub(super) fn of_commit(session: SessionId, request: RequestId, open: Open) -> Self {
+        let (snapshot, epoch, now_millis) = (open.snapshot, open.epoch, open.now_millis);
+        let running = Running::new(session, request, Kind::Commit(open), Vec::new());
+        Running { snapshot, epoch, now_millis, ..running }
+    }
+
+    /// A transaction that has not begun.
+    fn new(session: SessionId, request: RequestId, kind: Kind, steps: Vec<Planned>) -> Self {
+        let replies = steps.iter().map(known_reply).collect();
+        Running {
+            session,
+            request: Some(request),
+            kind,
+            deadline: types::Instant::default(),
+            snapshot: Default::default(),
+            epoch: 0,
+            now_millis: 0,
+            steps,
+            watches: BTreeMap::new(),
+            replies,
+            numbers: BTreeMap::new(),
+            chosen: BTreeMap::new(),
+            attempts: 0,
+            phase: Phase::Slices { round: 0, awaited: BTreeMap::new() },
+        }
+    }
+}
+
+/// The reply to a step that depends on no state.
+fn known_reply(step: &Planned) -> ReplyBuf {
+    let mut reply = ReplyBuf::new();
+    match step {
+        Planned::Key { what: What::Write { reply, .. }, .. } => return reply.clone(),
+        Planned::Flush => reply.simple("OK"),
+        _ => {}
+    }
+    reply
+}
+
+impl Coordinator {
+    pub(super) fn start_steps(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        id: RequestId,
+        steps: Vec<Planned>,
+        watched: bool,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let mut running = Running::new(session, id, Kind::OneShot, steps);
+        running.deadline = now.instant + self.options.give_up_after;
+        if watched {
+            running.watches = std::mem::take(&mut self.sessions.entry(session).or_default().watches);
+            if running.watches.values().any(|watch| watch.deadline <= now.instant) {
+                return out.reply(id).null_array();
+            }
+        }
+        self.attempt(now, running, out);
+    }
+
+    /// Begins a transaction, or begins it again: with a number, a snapshot and a view of the cache of its own.
+    pub(super) fn attempt(&mut self, now: Now, mut running: Running, out: &mut Outputs<'_, Node>) {
+        let number = self.new_number();
+        if let Kind::OneShot = running.kind {
+            running.snapshot = self.snapshot(now);
+            let thread = self.thread(running.session);
+            running.epoch = thread.epoch;
+            running.now_millis = millis(now, thread.highest);
+            running.replies = running.steps.iter().map(known_reply).collect();
+            running.numbers.clear();
+        }
+        self.sessions.entry(running.session).or_default().running = Some(number);
+        out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
+        if let Kind::Commit(_) = running.kind {
+            return self.prepare(now, number, running, out);
+        }
+        let awaited = self.questions(number, &running);
+        if awaited.is_empty() {
+            return self.after_slices(now, number, running, out);
+        }
+        for (partition, message) in &awaited {
+            out.send(self.address_of(*partition), message.clone());
+        }
+        running.phase = Phase::Slices { round: 0, awaited };
+        self.running.insert(number, running);
+    }
+
+    /// What is asked of each partition. A transaction with an observing write reads its keys at the primaries, when
+    /// it prepares: one snapshot could not show what they observe.
+    fn questions(&self, number: u64, running: &Running) -> BTreeMap<u16, Message> {
+        let at_primaries =
+            matches!(running.kind, Kind::OneShot) && running.steps.iter().any(Planned::is_observing);
+        let mut parts = if at_primaries { Parts::new() } else { work_of(&running.steps) };
+        for of_partition in parts.values_mut() {
+            of_partition.retain(|part| part.work.iter().any(|work| matches!(work, Work::Evaluate { .. })));
+            of_partition.iter_mut().for_each(|part| part.overlay = self.overlay(running, &part.key));
+        }
+        let mut whole: BTreeMap<u16, Vec<Whole>> = BTreeMap::new();
+        for (step, planned) in (0u32..).zip(&running.steps) {
+            match planned {
+                Planned::Count => {
+                    for partition in 0..self.topology.partitions() {
+                        whole.entry(partition).or_default().push(Whole::Count { step });
+                    }
+                }
+                Planned::Scan { cursor, count } => {
+                    let partition = (cursor >> CURSOR_BITS) as u16 % self.topology.partitions();
+                    let cursor = cursor & ((1 << CURSOR_BITS) - 1);
+                    whole.entry(partition).or_default().push(Whole::Scan { step, cursor, count: *count });
+                }
+                Planned::Key { .. } | Planned::Flush => {}
+            }
+        }
+        let mut questions = BTreeMap::new();
+        for partition in 0..self.topology.partitions() {
+            let parts = parts.remove(&partition).unwrap_or_default();
+            let whole = whole.remove(&partition).unwrap_or_default();
+            if !parts.is_empty() || !whole.is_empty() {
+                let (id, snapshot, now_millis) = (self.id(number), running.snapshot, running.now_millis);
+                let message = Message::SliceReq { id, round: 0, snapshot, now_millis, parts, whole };
+                questions.insert(partition, message);
+            }
+        }
+        questions
+    }
+
+    /// What a transaction sees of a key beyond its snapshot: its thread's cache, then its own writes.
+    fn overlay(&self, running: &Running, key: &[u8]) -> Vec<Box<[u8]>> {
+        let thread = self.threads.get(&self.thread_key(running.session));
+        let cached = thread.map(|thread| thread.overlay(key, running.snapshot, running.epoch).0);
+        let open = self.sessions.get(&running.session).and_then(|state| state.open.as_ref());
+        let own =
+            open.filter(|_| matches!(running.kind, Kind::Operate)).into_iter().flat_map(|open| &open.done);
+        let own = own.filter(|done| *done.key == *key).flat_map(Done::effects).cloned();
+        cached.unwrap_or_default().into_iter().chain(own).collect()
+    }
+
+    pub(super) fn on_slice_resp(
+        &mut self,
+        now: Now,
+        from: Address,
+        id: TransactionId,
+        round: u32,
+        outcome: Outcome,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some((number, partition)) = self.number(id).zip(self.index_of(from)) else { return };
+        let Some(running) = self.running.get_mut(&number) else { return };
+        let Phase::Slices { round: current, awaited } = &mut running.phase else { return };
+        if *current != round || awaited.remove(&partition).is_none() {
+            return;
+        }
+        let last = awaited.is_empty();
+        match outcome {
+            Outcome::Done { answers } => {
+                answers.into_iter().for_each(|answer| running.take_answer(partition, answer));
+                if last {
+                    if let Some(running) = self.running.remove(&number) {
+                        self.after_slices(now, number, running, out);
+                    }
+                }
+            }
+            Outcome::TooOld if matches!(running.kind, Kind::OneShot) => {
+                self.begin_again(now, number, Box::default(), random, out);
+            }
+            Outcome::TooOld => {
+                let session = running.session;
+                let state = self.sessions.entry(session).or_default();
+                (state.open, state.overdue) = (None, true);
+                let text = "the transaction's snapshot is no longer kept; begin it again";
+                self.fail(now, number, Error::new(ErrorCode::SnapshotTooOld, text), out);
+            }
+            Outcome::Refused { error } => self.fail(now, number, error, out),
+        }
+    }
+
+    /// All reads are answered.
+    fn after_slices(&mut self, now: Now, number: u64, mut running: Running, out: &mut Outputs<'_, Node>) {
+        running.finish_numbers(self.topology.partitions());
+        match running.kind {
+            Kind::OneShot if running.steps.iter().any(Planned::is_write) || !running.watches.is_empty() => {
+                self.prepare(now, number, running, out);
+            }
+            Kind::Operate => {
+                if let Some(open) =
+                    self.sessions.get_mut(&running.session).and_then(|state| state.open.as_mut())
+                {
+                    running.add_writes(open);
+                }
+                self.answer(now, number, running, out);
+            }
+            _ => {
+                self.claim(number, &running, None, &[]);
+                self.answer(now, number, running, out);
+            }
+        }
+    }
+
+    pub(super) fn operate(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        id: RequestId,
+        steps: Vec<Planned>,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(open) = self.sessions.get(&session).and_then(|state| state.open.as_ref()) else {
+            return out.reply(id).error(&self.missing(session));
+        };
+        let refusal = steps.iter().find_map(|step| match step {
+            Planned::Key { .. } if open.read_only && step.is_write() => {
+                Some("the transaction was begun READONLY; writes are refused")
+            }
+            Planned::Key { .. } => None,
+            _ => Some(
+                "commands on the whole keyspace are not allowed inside TXN; use MULTI, or run them outside",
+            ),
+        });
+        if let Some(text) = refusal {
+            return out.reply(id).error(&Error::err(text));
+        }
+        let mut running = Running::new(session, id, Kind::Operate, steps);
+        (running.snapshot, running.epoch, running.now_millis) = (open.snapshot, open.epoch, open.now_millis);
+        running.deadline = now.instant + self.options.give_up_after;
+        self.attempt(now, running, out);
+    }
+}
+
+impl Running {
+    pub(super) fn take_answer(&mut self, partition: u16, answer: Answer) {
+        let step = answer.step;
+        match self.steps.get(step as usize) {
+            Some(Planned::Count) => {
+                if let Some(Reply::Integer(count)) = answer.reply.first() {
+                    *self.numbers.entry(step).or_default() += count as u64;
+                }
+            }
+            Some(Planned::Scan { .. }) => {
+                self.numbers.insert(step, u64::from(partition) << CURSOR_BITS | answer.cursor);
+                self.replies[step as usize] = answer.reply;
+            }
+            Some(Planned::Key { .. }) => {
+                self.replies[step as usize] = answer.reply;
+                self.chosen.insert(step, answer.effects);
+            }
+            Some(Planned::Flush) | None => {}
+        }
+    }
+
+    /// Makes replies of the numbers that several partitions gave, and of scans.
+    fn finish_numbers(&mut self, partitions: u16) {
+        for (step, number) in std::mem::take(&mut self.numbers) {
+            let reply = &mut self.replies[step as usize];
+            let mut finished = ReplyBuf::new();
+            match &self.steps[step as usize] {
+                Planned::Scan { .. } => {
+                    let (partition, inner) = (number >> CURSOR_BITS, number & ((1 << CURSOR_BITS) - 1));
+                    let next = match inner {
+                        0 if partition + 1 >= u64::from(partitions) => 0,
+                        0 => (partition + 1) << CURSOR_BITS,
+                        _ => number,
+                    };
+                    finished.array(2);
+                    finished.integer(next as i64);
+                    finished.array(reply.elements().count());
+                    reply.replay(&mut finished);
+                }
+                _ => finished.integer(number as i64),
+            }
+            *reply = finished;
+        }
+    }
+
+    /// Adds the writes of these steps to the interactive transaction, in order.
+    fn add_writes(&mut self, open: &mut Open) {
+        for (number, step) in (0u32..).zip(&self.steps) {
+            let Planned::Key { key, partition, what } = step else { continue };
+            let work = match what {
+                What::Read { .. } => continue,
+                What::Write { effect, .. } => Work::Effect { effect: effect.clone() },
+                What::Observing { operation, .. } => {
+                    let effects = self.chosen.remove(&number).unwrap_or_default();
+                    Work::Observed { operation: operation.clone(), effects }
+                }
+            };
+            open.done.push(Done { key: key.clone(), partition: *partition, work });
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A causal thread: what a session, or all sessions of a process, wrote and cannot yet read from a snapshot.
+
+use crate::wren::message::KeyEffects;
+use crate::wren::stamp::Snapshot;
+use std::collections::BTreeMap;
+use types::{Timestamp, TransactionId};
+
+/// A write that is not stable everywhere in the region.
+#[derive(Debug)]
+struct Cached {
+    at: Timestamp,
+    id: TransactionId,
+    epoch: u64,
+    effects: Vec<Box<[u8]>>,
+}
+
+/// The paper's client: highest write time and cache. The cache is versioned (Corrections 72): a transaction sees what
+/// was in it when it began, so that what several connections write meanwhile does not tear its snapshot. It holds
+/// effects, not values: they are performed on what the snapshot shows (Corrections 37).
+#[derive(Debug, Default)]
+pub(super) struct Thread {
+    /// The commit timestamp of the thread's last write: the paper's `hwt`.
+    pub(super) highest: Timestamp,
+    /// Counts the transactions that went into the cache.
+    pub(super) epoch: u64,
+    /// In order of place for each key.
+    cache: BTreeMap<Box<[u8]>, Vec<Cached>>,
+    places: BTreeMap<(Timestamp, TransactionId), Vec<Box<[u8]>>>,
+}
+
+impl Thread {
+    /// The effects on a key that a transaction sees beyond its snapshot, in order of place, and whose they are.
+    pub(super) fn overlay(
+        &self,
+        key: &[u8],
+        snapshot: Snapshot,
+        epoch: u64,
+    ) -> (Vec<Box<[u8]>>, Vec<TransactionId>) {
+        let cached = self.cache.get(key).into_iter().flatten();
+        let seen = cached.filter(|cached| cached.at > snapshot.local && cached.epoch <= epoch);
+        let (mut effects, mut own) = (Vec::new(), Vec::new());
+        for cached in seen {
+            effects.extend(cached.effects.iter().cloned());
+            own.push(cached.id);
+        }
+        (effects, own)
+    }
+
+    /// True if the thread reads this transaction's writes from its cache.
+    pub(super) fn holds(&self, place: (Timestamp, TransactionId)) -> bool {
+        self.places.contains_key(&place)
+    }
+
+    /// A transaction of the thread has committed.
+    pub(super) fn insert(&mut self, at: Timestamp, id: TransactionId, effects: &[KeyEffects]) {
+        self.highest = self.highest.max(at);
+        self.epoch += 1;
+        for of_key in effects {
+            let cached = Cached { at, id, epoch: self.epoch, effects: of_key.effects.clone() };
+            let entries = self.cache.entry(of_key.key.clone()).or_default();
+            let place = entries.partition_point(|other| (other.at, other.id) < (at, id));
+            entries.insert(place, cached);
+        }
+        self.places.insert((at, id), effects.iter().map(|of_key| of_key.key.clone()).collect());
+    }
+
+    /// Every snapshot that is still read shows what was placed up to `local`.
+    pub(super) fn prune(&mut self, local: Timestamp) {
+        while let Some(first) = self.places.first_entry() {
+            let place = *first.key();
+            if place.0 > local {
+                return;
+            }
+            for key in first.remove() {
+                let Some(entries) = self.cache.get_mut(&key) else { continue };
+                entries.retain(|cached| (cached.at, cached.id) != place);
+                if entries.is_empty() {
+                    self.cache.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// How many transactions the cache holds.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> TransactionId {
+        TransactionId { number, ..TransactionId::default() }
+    }
+
+    fn write(key: &[u8], effect: u8) -> Vec<KeyEffects> {
+        vec![KeyEffects { key: key.into(), effects: vec![vec![effect].into()] }]
+    }
+
+    fn snapshot(local: u64) -> Snapshot {
+        Snapshot { local: Timestamp(local), remote: Timestamp(0) }
+    }
+
+    fn seen(thread: &Thread, local: u64, epoch: u64) -> Vec<u8> {
+        thread.overlay(b"k", snapshot(local), epoch).0.iter().map(|effect| effect[0]).collect()
+    }
+
+    /// Corrections 72: a transaction that began before a write of another connection does not meet half of it.
+    #[test]
+    fn a_transaction_sees_the_cache_as_it_was_when_it_began() {
+        let mut thread = Thread::default();
+        thread.insert(Timestamp(8), id(1), &write(b"k", 1));
+        let began = thread.epoch;
+        thread.insert(Timestamp(6), id(2), &write(b"k", 2));
+        assert_eq!(seen(&thread, 5, began), [1]);
+        assert_eq!(seen(&thread, 5, thread.epoch), [2, 1], "in order of place");
+        assert_eq!(seen(&thread, 6, thread.epoch), [1], "the snapshot shows the other");
+        assert_eq!(thread.highest, Timestamp(8));
+    }
+
+    #[test]
+    fn what_every_snapshot_shows_is_forgotten() {
+        let mut thread = Thread::default();
+        thread.insert(Timestamp(6), id(1), &write(b"k", 1));
+        thread.insert(Timestamp(8), id(2), &write(b"k", 2));
+        thread.prune(Timestamp(7));
+        assert_eq!(thread.len(), 1);
+        assert_eq!(seen(&thread, 0, 9), [2]);
+        assert!(thread.holds((Timestamp(8), id(2))) && !thread.holds((Timestamp(6), id(1))));
+        thread.prune(Timestamp(8));
+        assert_eq!(thread.len(), 0);
+    }
+}

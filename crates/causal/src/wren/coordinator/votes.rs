@@ -1,0 +1,353 @@
+//! The two-phase commit (Wren, Algorithm 5, lines 17 to 28; Corrections 23, 34, 70 and 73).
+//!
+//! Only participants vote whose keys are written, observed or watched. With one participant its vote is the
+//! decision. With several, the first written one is the decider: when all have proposed, it is told the commit
+//! timestamp; when it has logged that, the client is answered and the others are told, again and again until all
+//! have confirmed.
+
+use super::ask::Planned;
+use super::running::{Kind, Phase, Preparing, Running, Spreading};
+use super::slices::{part_of, work_of};
+use super::{Coordinator, backoff};
+use crate::wren::message::{KeyEffects, Message, Part, Vote, Whole, Work};
+use crate::wren::{Node, Timer};
+use commit::Votes;
+use protocol::{Now, Outputs};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Address, Error, ErrorCode, RequestId, Rng, SessionId, Timestamp, TransactionId};
+
+impl Coordinator {
+    pub(super) fn commit(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        id: RequestId,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(open) = self.sessions.get_mut(&session).and_then(|state| state.open.take()) else {
+            return out.reply(id).error(&self.missing(session));
+        };
+        let mut running = Running::of_commit(session, id, open);
+        running.deadline = now.instant + self.options.give_up_after;
+        if let Kind::Commit(open) = &running.kind {
+            if open.watched {
+                running.watches = std::mem::take(&mut self.sessions.entry(session).or_default().watches);
+            }
+        }
+        if running.watches.values().any(|watch| watch.deadline <= now.instant) {
+            return out.reply(id).null_array();
+        }
+        self.attempt(now, running, out);
+    }
+
+    /// Asks for votes; a transaction that neither writes nor watches has ended.
+    pub(super) fn prepare(
+        &mut self,
+        now: Now,
+        number: u64,
+        mut running: Running,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let parts = self.parts_to_prepare(&running);
+        let flush = running.steps.iter().rposition(|step| matches!(step, Planned::Flush));
+        let mut participants: BTreeSet<u16> = parts.keys().copied().collect();
+        if flush.is_some() {
+            participants.extend(0..self.topology.partitions());
+        }
+        let writes = |part: &Part| part.work.iter().any(|work| !matches!(work, Work::Watched { .. }));
+        let written =
+            parts.iter().find(|(_, parts)| parts.iter().any(writes)).map(|(partition, _)| *partition);
+        let Some(decider) = written.or(participants.first().copied()) else {
+            self.claim(number, &running, None, &[]);
+            return self.answer(now, number, running, out);
+        };
+        let preparing = self.preparing(number, &running, parts, participants, decider, flush);
+        for (partition, message) in &preparing.messages {
+            out.send(self.address_of(*partition), message.clone());
+        }
+        running.phase = Phase::Preparing(preparing);
+        self.running.insert(number, running);
+    }
+
+    fn preparing(
+        &mut self,
+        number: u64,
+        running: &Running,
+        mut parts: BTreeMap<u16, Vec<Part>>,
+        participants: BTreeSet<u16>,
+        decider: u16,
+        flush: Option<usize>,
+    ) -> Preparing {
+        let (id, settled, alone) = (self.id(number), self.settled(), participants.len() == 1);
+        let snapshot = running.snapshot;
+        let highest = self.thread(running.session).highest.max(snapshot.local).max(snapshot.remote);
+        let effects = parts.values().flatten().map(chosen_effects).collect();
+        let except: Vec<Box<[u8]>> = parts.values().flatten().map(|part| part.key.clone()).collect();
+        let whole: Vec<Whole> =
+            flush.map(|step| Whole::Flush { step: step as u32, except }).into_iter().collect();
+        let mut messages = BTreeMap::new();
+        for partition in &participants {
+            let message = Message::Prepare {
+                id,
+                settled,
+                snapshot,
+                highest,
+                now_millis: running.now_millis,
+                decider,
+                alone,
+                parts: parts.remove(partition).unwrap_or_default(),
+                whole: whole.clone(),
+            };
+            messages.insert(*partition, message);
+        }
+        let votes = Votes::new(participants.iter().copied());
+        Preparing { votes, messages, participants, decider, effects, gained: Default::default() }
+    }
+
+    fn parts_to_prepare(&mut self, running: &Running) -> BTreeMap<u16, Vec<Part>> {
+        let mut parts = match &running.kind {
+            Kind::Commit(open) => {
+                let mut parts: BTreeMap<u16, Vec<Part>> = BTreeMap::new();
+                for done in &open.done {
+                    part_of(&mut parts, done.partition, &done.key).work.push(done.work.clone());
+                }
+                parts
+            }
+            Kind::OneShot | Kind::Operate => {
+                let mut parts = work_of(&running.steps);
+                if !running.steps.iter().any(Planned::is_observing) {
+                    // What is only read has been read.
+                    for of_partition in parts.values_mut() {
+                        of_partition.iter_mut().for_each(|part| {
+                            part.work.retain(|work| !matches!(work, Work::Evaluate { .. }));
+                        });
+                        of_partition.retain(|part| !part.work.is_empty());
+                    }
+                    parts.retain(|_, of_partition| !of_partition.is_empty());
+                }
+                parts
+            }
+        };
+        let thread = self.thread(running.session);
+        for part in parts.values_mut().flatten() {
+            (_, part.own) = thread.overlay(&part.key, running.snapshot, running.epoch);
+        }
+        for (key, watch) in &running.watches {
+            let part = part_of(&mut parts, watch.partition, key);
+            part.own.clone_from(&watch.own);
+            part.work.insert(0, Work::Watched { since: watch.since });
+        }
+        parts
+    }
+
+    pub(super) fn on_prepare_resp(
+        &mut self,
+        now: Now,
+        from: Address,
+        id: TransactionId,
+        vote: Vote,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some((number, partition)) = self.number(id).zip(self.index_of(from)) else { return };
+        let Some(running) = self.running.get_mut(&number) else { return };
+        let Phase::Preparing(preparing) = &mut running.phase else { return };
+        match vote {
+            Vote::Prepared { at, gained } | Vote::Committed { at, gained } => {
+                let alone = preparing.is_alone();
+                if preparing.votes.awaited().all(|awaited| awaited != partition) {
+                    return;
+                }
+                preparing.gained.answers.extend(gained.answers.iter().cloned());
+                preparing.gained.effects.extend(gained.effects);
+                preparing.gained.observed.extend(gained.observed);
+                let decided = preparing.votes.vote(partition, at);
+                gained.answers.into_iter().for_each(|answer| running.take_answer(partition, answer));
+                match decided {
+                    Some(at) if alone => self.on_committed(now, number, at, out),
+                    Some(at) => self.decide(now, number, at, out),
+                    None => {}
+                }
+            }
+            Vote::Conflict { key, raise } => {
+                if raise > Timestamp::ZERO {
+                    // It was the remote snapshot time of a transaction of this region, so it is stable here, and
+                    // so was a local time above it.
+                    (self.lst, self.rst) = (self.lst.max(raise.next()), self.rst.max(raise));
+                }
+                self.abort_all(number, out);
+                self.begin_again(now, number, key, random, out);
+            }
+            Vote::Aborted => {
+                self.abort_all(number, out);
+                self.begin_again(now, number, Box::default(), random, out);
+            }
+            Vote::TooOld if matches!(running.kind, Kind::OneShot) => {
+                self.abort_all(number, out);
+                self.begin_again(now, number, Box::default(), random, out);
+            }
+            Vote::TooOld => {
+                let text = "the transaction's snapshot is no longer kept; begin it again";
+                self.refuse(now, number, Error::new(ErrorCode::SnapshotTooOld, text), out);
+            }
+            Vote::Changed { key } => {
+                let key = String::from_utf8_lossy(&key).into_owned();
+                let text =
+                    format!("key '{key}' was changed by a concurrent transaction; retry the transaction");
+                self.refuse(now, number, Error::new(ErrorCode::Conflict, text), out);
+            }
+            Vote::Touched => {
+                self.abort_all(number, out);
+                self.end_touched(now, number, out);
+            }
+            Vote::Refused { error } => self.refuse(now, number, error, out),
+        }
+    }
+
+    fn refuse(&mut self, now: Now, number: u64, error: Error, out: &mut Outputs<'_, Node>) {
+        self.abort_all(number, out);
+        self.fail(now, number, error, out);
+    }
+
+    /// Tells the participants that it has no effect. One that misses it will ask the decider.
+    pub(super) fn abort_all(&mut self, number: u64, out: &mut Outputs<'_, Node>) {
+        let Some(Running { phase: Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }, .. }) =
+            self.running.get(&number)
+        else {
+            return;
+        };
+        if !prepared.is_alone() {
+            for partition in &prepared.participants {
+                out.send(self.address_of(*partition), Message::Abort { id: self.id(number) });
+            }
+        }
+    }
+
+    /// Ends this attempt, which had no effect, and starts another one soon; unless the client has been answered.
+    pub(super) fn begin_again(
+        &mut self,
+        now: Now,
+        number: u64,
+        key: Box<[u8]>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(running) = self.running.get_mut(&number) else { return };
+        if running.request.is_none() {
+            return self.end_unanswered(now, number, out);
+        }
+        let until = now.instant + backoff(running.attempts, random);
+        running.attempts += 1;
+        running.phase = Phase::Backoff { until, key };
+        out.arm(Timer::Retry(number), until);
+    }
+
+    fn decide(&mut self, now: Now, number: u64, at: Timestamp, out: &mut Outputs<'_, Node>) {
+        let Some(mut running) = self.running.remove(&number) else { return };
+        if let Phase::Preparing(prepared) = running.phase {
+            out.send(self.address_of(prepared.decider), Message::Commit { id: self.id(number), at });
+            out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
+            running.phase = Phase::Deciding { at, prepared };
+            self.running.insert(number, running);
+        }
+    }
+
+    pub(super) fn on_commit_resp(
+        &mut self,
+        now: Now,
+        from: Address,
+        id: TransactionId,
+        at: Option<Timestamp>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some((number, partition)) = self.number(id).zip(self.index_of(from)) else { return };
+        if let Some(spreading) = self.spreading.get_mut(&number) {
+            spreading.missing.remove(&partition);
+            return self.end_spreading(number, out);
+        }
+        let Some(running) = self.running.get_mut(&number) else { return };
+        let Phase::Deciding { prepared, .. } = &mut running.phase else { return };
+        if prepared.decider != partition {
+            return;
+        }
+        let Some(at) = at else {
+            // It was in doubt for too long and has no effect.
+            self.abort_all(number, out);
+            return self.begin_again(now, number, Box::default(), random, out);
+        };
+        let missing: BTreeSet<u16> =
+            prepared.participants.iter().copied().filter(|other| *other != partition).collect();
+        for other in &missing {
+            out.send(self.address_of(*other), Message::Commit { id, at });
+        }
+        self.spreading.insert(number, Spreading { at, missing });
+        self.on_committed(now, number, at, out);
+    }
+
+    fn end_spreading(&mut self, number: u64, out: &mut Outputs<'_, Node>) {
+        if self.spreading.get(&number).is_some_and(|spreading| spreading.missing.is_empty()) {
+            self.spreading.remove(&number);
+            if !self.running.contains_key(&number) {
+                self.unsettled.remove(&number);
+                out.disarm(Timer::Retry(number));
+            }
+        }
+    }
+
+    /// Asks again, begins again or gives up.
+    pub(super) fn on_retry(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+        if let Some(spreading) = self.spreading.get(&number) {
+            for partition in &spreading.missing {
+                let message = Message::Commit { id: self.id(number), at: spreading.at };
+                out.send(self.address_of(*partition), message);
+            }
+        }
+        let Some(running) = self.running.get(&number) else {
+            if self.spreading.contains_key(&number) {
+                out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
+            }
+            return;
+        };
+        if running.request.is_some() && now.instant >= running.deadline {
+            return self.give_up(now, number, out);
+        }
+        match &running.phase {
+            Phase::Backoff { until, .. } => {
+                if now.instant < *until {
+                    out.arm(Timer::Retry(number), *until);
+                } else if let Some(running) = self.running.remove(&number) {
+                    self.unsettled.remove(&number);
+                    self.attempt(now, running, out);
+                }
+                return;
+            }
+            Phase::Slices { awaited, .. } => {
+                for (partition, message) in awaited {
+                    out.send(self.address_of(*partition), message.clone());
+                }
+            }
+            Phase::Preparing(preparing) => {
+                for partition in preparing.votes.awaited() {
+                    let message = preparing.messages[&partition].clone();
+                    out.send(self.address_of(partition), message);
+                }
+            }
+            Phase::Deciding { at, prepared } => {
+                out.send(self.address_of(prepared.decider), Message::Commit { id: self.id(number), at: *at });
+            }
+            Phase::Holding { .. } => {}
+        }
+        out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
+    }
+}
+
+/// The effects that the coordinator chose or knows.
+fn chosen_effects(part: &Part) -> KeyEffects {
+    let effects = part.work.iter().flat_map(|work| match work {
+        Work::Effect { effect } => std::slice::from_ref(effect),
+        Work::Observed { effects, .. } => effects.as_slice(),
+        Work::Evaluate { .. } | Work::Watched { .. } => &[],
+    });
+    KeyEffects { key: part.key.clone(), effects: effects.cloned().collect() }
+}
