@@ -104,16 +104,18 @@ class Server:
 
 
 class Anabranch(Server):
-    """Our server. `durability=None` keeps everything in memory; further arguments go to `serve` as they are."""
+    """Our server. `durability=None` keeps everything in memory; `config` is written to a configuration file."""
 
     name = "anabranch"
 
-    def __init__(self, durability: str | None = None, *arguments: str, data: Path | None = None, wrapper=()):
+    def __init__(self, durability: str | None = None, config: str = "", data: Path | None = None):
         super().__init__()
         self.data = data or self.folder / "data"
         self.durability = durability
-        self.arguments = arguments
-        self.wrapper = list(wrapper)
+        self.config = self.folder / "config.toml"
+        self.config.write_text(config)
+        # What the command line of the server begins with, to run it somewhere else.
+        self.wrapper = []
 
     def start(self):
         self._spawn(self._command())
@@ -138,7 +140,8 @@ class Anabranch(Server):
         where = ["--memory"]
         if self.durability:
             where = ["--data", str(self.data), "--durability", self.durability]
-        return [*self.wrapper, binary(), "serve", "--listen", "127.0.0.1:0", *where, *self.arguments, "--json"]
+        serve = [binary(), "serve", "--config", str(self.config), "--listen", "127.0.0.1:0", *where, "--json"]
+        return self.wrapper + serve
 
     def _ready_line(self) -> dict:
         lines = []

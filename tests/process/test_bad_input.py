@@ -253,7 +253,7 @@ def garbage(rng: random.Random) -> bytes:
 
 
 def test_too_many_clients_are_refused_with_a_reason():
-    with Anabranch(None, "--max-clients", "20") as server:
+    with Anabranch(config="[server]\nmax_clients = 20\n") as server:
         connections = [server.raw() for _ in range(20)]
         assert all(connection.call("PING").raw == b"+PONG\r\n" for connection in connections)
         with server.raw() as refused:

@@ -224,6 +224,28 @@ def test_the_server_describes_itself(redis_py):
     assert seconds > 1_600_000_000
 
 
+def test_a_password():
+    """Nothing but the handshake works before it, neither by AUTH nor by HELLO with a wrong one."""
+    with Anabranch(config='[server]\npassword = "long secret"\n') as server:
+        with server.raw() as raw:
+            for command in ("GET a", "MULTI", "CLIENT LIST", "TXN BEGIN", "KEYSPACE LIST", "NONSENSE", "CONFIG GET *"):
+                assert raw.call(*command.split()).raw.startswith((b"-NOAUTH ", b"-ERR unknown command")), command
+            assert raw.call("AUTH", "wrong").raw.startswith(b"-WRONGPASS ")
+            assert raw.call("HELLO", "3", "AUTH", "default", "wrong").raw.startswith(b"-WRONGPASS ")
+            assert raw.call("GET", "a").raw.startswith(b"-NOAUTH ")
+            assert raw.call("AUTH", "long secret").raw == b"+OK\r\n"
+            assert raw.call("GET", "a").raw == b"$-1\r\n"
+            assert raw.call("RESET").raw == b"+RESET\r\n"
+            assert raw.call("GET", "a").raw.startswith(b"-NOAUTH ")
+        with server.raw() as raw:
+            raw.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$20000\r\n")
+            assert raw.read_rest() == b"-ERR Protocol error: unauthenticated bulk length\r\n"
+        with server.client(password="long secret", protocol=3) as client:
+            assert client.set("a", 1) is True
+        with server.client(password="short") as client, pytest.raises(redis.AuthenticationError):
+            client.ping()
+
+
 def test_a_restart_in_order_keeps_everything():
     """SIGTERM: clients are let go, the process ends with 0 and finds everything again."""
     with Anabranch("none") as server:

@@ -12,6 +12,14 @@ import pytest
 from harness import Anabranch
 from load import Writer, writers
 
+# Small files and frequent checkpoints, so that crashes meet them; several threads and partitions.
+BUSY = """
+[server]
+threads = 2
+[storage]
+checkpoint_after_bytes = 200_000
+segment_bytes = 65_536
+"""
 ROUNDS = 200 if os.environ.get("ANABRANCH_SOAK") else 12
 
 
@@ -32,10 +40,11 @@ def check_all(server, writing: list[Writer], may_lose: bool) -> int:
         return sum(writer.check(client, may_lose) for writer in writing)
 
 
+@pytest.mark.parametrize("config", ["", BUSY], ids=["plain", "busy"])
 @pytest.mark.parametrize("durability", ["always", "everysec"])
-def test_kill_loses_nothing_acknowledged(durability):
+def test_kill_loses_nothing_acknowledged(durability, config):
     rng = random.Random(7)
-    with Anabranch(durability) as server:
+    with Anabranch(durability, config) as server:
         writing = writers(server)
         for _ in range(ROUNDS):
             before = sum(writer.acknowledged for writer in writing)
@@ -45,11 +54,12 @@ def test_kill_loses_nothing_acknowledged(durability):
             assert sum(writer.acknowledged for writer in writing) > before, "every round writes something"
 
 
-def test_kill_without_durability_leaves_a_snapshot():
+@pytest.mark.parametrize("config", ["", BUSY], ids=["plain", "busy"])
+def test_kill_without_durability_leaves_a_snapshot(config):
     """`none`: a kill may lose the newest writes, but what is there is one state that was once true; an end in order
     loses nothing."""
     rng = random.Random(8)
-    with Anabranch("none") as server:
+    with Anabranch("none", config) as server:
         writing = writers(server)
         for number in range(ROUNDS):
             in_order = number % 3 == 1
@@ -61,7 +71,7 @@ def test_kill_without_durability_leaves_a_snapshot():
 def test_kill_during_recovery_loses_nothing():
     """A process that is killed before it is ready leaves the data as they were."""
     rng = random.Random(9)
-    with Anabranch("everysec") as server:
+    with Anabranch("everysec", BUSY) as server:
         writing = writers(server)
         run_until(writing, server.kill, 1.0)
         for _ in range(ROUNDS // 2):
