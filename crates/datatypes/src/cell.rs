@@ -179,6 +179,22 @@ pub enum Patch {
     },
 }
 
+impl Patch {
+    /// The bytes it occupies beyond its own size: what a deletion keeps for its undo is not gone.
+    pub fn memory(&self) -> usize {
+        match self {
+            Patch::Nothing | Patch::Expiry(_) | Patch::Added { .. } => 0,
+            Patch::Cell(cell) => cell.value.as_ref().map_or(0, Value::memory),
+            Patch::Elements { elements, .. } => match elements {
+                Elements::Dict(patch) => patch.memory(),
+                Elements::Set(patch) => patch.memory(),
+                Elements::ScoredSet(patch) => patch.memory(),
+                Elements::List(patch) => patch.memory(),
+            },
+        }
+    }
+}
+
 /// The elements of one type that a patch swaps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elements {

@@ -295,6 +295,15 @@ pub struct Patch {
     entries: SmallVec<[Entry; 1]>,
 }
 
+impl Patch {
+    /// The bytes it occupies beyond its own size.
+    pub fn memory(&self) -> usize {
+        let spilled = if self.entries.spilled() { self.entries.capacity() * size_of::<Entry>() } else { 0 };
+        let strings = |entry: &Entry| entry.field.len() + entry.value.as_ref().map_or(0, |value| value.len());
+        spilled + self.entries.iter().map(strings).sum::<usize>()
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
     field: Box<[u8]>,

@@ -59,6 +59,14 @@ impl<'a> Items<'a> {
         }
     }
 
+    /// The bytes it owns on the heap; 0 when it borrows.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Items::Packed { bytes: Cow::Owned(bytes), .. } => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// True when there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

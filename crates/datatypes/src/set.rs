@@ -241,6 +241,15 @@ pub struct Patch {
     members: SmallVec<[Box<[u8]>; 1]>,
 }
 
+impl Patch {
+    /// The bytes it occupies beyond its own size.
+    pub fn memory(&self) -> usize {
+        let spilled =
+            if self.members.spilled() { self.members.capacity() * size_of::<Box<[u8]>>() } else { 0 };
+        spilled + self.members.iter().map(|member| member.len()).sum::<usize>()
+    }
+}
+
 /// Performs an effect; see [`crate::apply`].
 #[inline]
 pub fn apply<const UNDO: bool>(state: &mut PackedSet, effect: &Effect<'_>) -> Option<Patch> {

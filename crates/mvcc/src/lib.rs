@@ -1,4 +1,5 @@
-//! The stored state of a partition: an index from keys to records.
+//! The stored state of a partition: an index from keys to records, each the newest state of a key, and above a
+//! horizon the histories that take records back to older snapshots.
 //!
 //! This crate never opens a socket or a file, starts a thread, reads a clock or draws entropy; what depends on
 //! hash order ([`Table::iter`], [`Table::scan`]) depends on nothing else than the keys, their order of insertion
@@ -10,5 +11,5 @@ mod store;
 mod table;
 
 pub use compact_key::CompactKey;
-pub use store::{Record, Stamp, Store};
+pub use store::{Record, Remains, Stamp, Store};
 pub use table::{Drained, Keyed, Table};

@@ -1,13 +1,37 @@
 //! The store of one partition: records by key, histories above the horizon, deadlines, memory.
+//!
+//! ```text
+//!   key --> Record: newest cell, newest stamp            read and changed as in a store without history
+//!    \--> History: effects above the horizon + undo      only while snapshots are open, only of changed keys
+//! ```
+//!
+//! Without a horizon nothing is kept and effects take effect in their order of arrival. With one, effects above it
+//! take effect in the order of their stamps, whenever they arrive, and a read may leave any of them out. An effect
+//! that arrives at or below the horizon takes effect below all that are kept, after all that are not.
+//!
+//! # Invariants
+//! - A key with a history has a record. A record without a value (a *tombstone*) has a history, or had one that is
+//!   not folded yet. [`Store::assert_consistent`] checks these and every count kept beside the records.
+//! - Histories are folded a few at a time, at commits and when the owner asks ([`Store::fold_some`]), because the
+//!   end of a long snapshot may leave millions behind (Corrections 87). Nothing but the memory in use tells folded
+//!   from due: what is due is part of every snapshot.
 
-use crate::history::History;
+mod consistency;
+mod remains;
+mod snapshots;
+
 use crate::{CompactKey, Drained, Keyed, Table};
-use datatypes::{Cell, Effect, Value, apply};
+use datatypes::{Cell, Value};
 use hashbrown::HashTable;
-use std::collections::{BTreeMap, BTreeSet};
+use snapshots::{Due, KeyHistory};
+use std::collections::{BTreeSet, BinaryHeap};
 use std::fmt::Debug;
-use std::mem::size_of;
 use types::{HashSeed, KeyHash, Rng};
+
+pub use remains::Remains;
+
+/// How many records [`Store::random_key`] draws before it settles for any key that holds a value.
+const RANDOM_DRAWS: usize = 64;
 
 /// What orders an effect: a timestamp with whatever its model needs beside it.
 pub trait Stamp: Copy + Ord + Debug {}
@@ -27,13 +51,13 @@ impl<S: Stamp> Record<S> {
         &self.cell
     }
 
-    /// The greatest stamp among its effects.
+    /// The greatest stamp among the effects since the key was last unknown, retracted ones included.
     pub fn stamp(&self) -> S {
         self.stamp
     }
 
     fn memory(&self) -> usize {
-        size_of::<Self>() + self.key.heap_bytes() + value_memory(&self.cell)
+        size_of::<Self>() + self.key.heap_bytes() + Counted::of(&self.cell).memory
     }
 }
 
@@ -43,36 +67,50 @@ impl<S> Keyed for Record<S> {
     }
 }
 
-fn value_memory(cell: &Cell) -> usize {
-    cell.value.as_ref().map_or(0, Value::memory)
+/// What the store counts of a state.
+#[derive(Clone, Copy)]
+struct Counted {
+    memory: usize,
+    deadline: u64,
+    absent: bool,
 }
 
-#[derive(Debug)]
-struct KeyHistory<S> {
-    key: CompactKey,
-    hash: KeyHash,
-    history: History<S>,
+impl Counted {
+    #[inline]
+    fn of(cell: &Cell) -> Counted {
+        let memory = cell.value.as_ref().map_or(0, Value::memory);
+        Counted { memory, deadline: cell.expires_at, absent: cell.value.is_none() }
+    }
 }
 
 /// The state of a partition, of any model: `S` orders effects, a predicate over `S` is a snapshot.
 ///
 /// Feed it effects with [`Store::commit`] (any order) or, where effects come in stamp order and no snapshot is
 /// open, with [`Store::update`]. Snapshots are leases that the owner of the store grants and ends; it tells the
-/// oldest one with [`Store::set_horizon`].
+/// oldest one with [`Store::set_horizon`], and calls [`Store::fold_some`] in its idle moments.
 pub struct Store<S> {
     table: Table<Record<S>>,
     histories: HashTable<KeyHistory<S>>,
-    /// Which keys may be folded when the horizon passes a stamp.
-    due: BTreeMap<S, Vec<CompactKey>>,
+    /// Which histories may be folded when the horizon passes a stamp; at least one entry a history of this era.
+    due: BinaryHeap<Due<S>>,
+    /// Histories of earlier eras: all of them may go.
+    released: Vec<Due<S>>,
     /// Effects at or below it are part of every snapshot; `None`: there is no snapshot, nothing is kept.
     horizon: Option<S>,
+    /// Counts how often the horizon was given up. Histories of an earlier era are part of every snapshot.
+    era: u64,
     /// The greatest stamp of a key that was forgotten because it is absent.
     watermark: S,
     deadlines: BTreeSet<(u64, CompactKey)>,
     /// Records that are absent but kept for their history.
     tombstones: usize,
+    /// What records, values, histories and deadlines occupy on the heap beyond the containers named here.
     memory: usize,
     seed: HashSeed,
+    /// The binary form of the effect being committed.
+    scratch: Vec<u8>,
+    #[cfg(feature = "mutants")]
+    leave_out_undo: bool,
 }
 
 impl<S: Stamp> Store<S> {
@@ -82,14 +120,25 @@ impl<S: Stamp> Store<S> {
         Store {
             table: Table::new(seed),
             histories: HashTable::new(),
-            due: BTreeMap::new(),
+            due: BinaryHeap::new(),
+            released: Vec::new(),
             horizon: None,
+            era: 0,
             watermark: lowest,
             deadlines: BTreeSet::new(),
             tombstones: 0,
             memory: 0,
             seed,
+            scratch: Vec::new(),
+            #[cfg(feature = "mutants")]
+            leave_out_undo: false,
         }
+    }
+
+    /// A mutant that tests must catch: from now on reads do not undo the first effect that they must not see.
+    #[cfg(feature = "mutants")]
+    pub fn leave_out_undo(&mut self) {
+        self.leave_out_undo = true;
     }
 
     /// How many keys there are, expired ones that nobody has met included.
@@ -102,9 +151,13 @@ impl<S: Stamp> Store<S> {
         self.len() == 0
     }
 
-    /// About how many bytes everything occupies.
+    /// About how many bytes everything occupies: index, records, values, histories with what they can bring back,
+    /// deadlines.
     pub fn memory(&self) -> usize {
-        self.table.memory() + self.memory
+        // A B-tree's nodes are two thirds full.
+        let deadlines = self.deadlines.len() * size_of::<(u64, CompactKey)>() * 3 / 2;
+        let due = (self.due.capacity() + self.released.capacity()) * size_of::<Due<S>>();
+        self.table.memory() + self.histories.allocation_size() + deadlines + due + self.memory
     }
 
     /// The hash of a key.
@@ -134,18 +187,28 @@ impl<S: Stamp> Store<S> {
     }
 
     /// The record of a key, if it is known.
+    #[inline]
     pub fn record(&self, hash: KeyHash, key: &[u8]) -> Option<&Record<S>> {
         self.table.get(hash, key)
     }
 
-    /// The greatest stamp among the key's effects; for an unknown key the greatest among all forgotten ones.
+    /// The record's stamp; for an absent key at least [`Store::watermark`], the greatest among all forgotten ones.
     pub fn stamp(&self, hash: KeyHash, key: &[u8]) -> S {
-        self.table.get(hash, key).map_or(self.watermark, Record::stamp)
+        match self.table.get(hash, key) {
+            Some(record) if record.cell.value.is_some() => record.stamp,
+            Some(record) => record.stamp.max(self.watermark),
+            None => self.watermark,
+        }
     }
 
-    /// Lets `change` work on the newest state, which it may leave changed if it returns the new stamp, greater
-    /// than every earlier one. The shortest path for a model whose effects come in order; it keeps no history,
-    /// so the caller takes it only when [`Store::retains`] is false.
+    /// At least the stamp of every effect on a key that is unknown now.
+    pub fn watermark(&self) -> S {
+        self.watermark
+    }
+
+    /// Lets `change` work on the newest state, which it may leave changed only if it returns the stamp that the
+    /// record shall have. The shortest path for a model whose effects come in order; it keeps no history, so the
+    /// caller takes it only when [`Store::retains`] is false.
     #[inline]
     pub fn update<R>(
         &mut self,
@@ -165,24 +228,34 @@ impl<S: Stamp> Store<S> {
         change: impl FnOnce(&mut Cell, S) -> (R, Option<S>),
     ) -> R {
         debug_assert!(!self.retains(), "a snapshot needs the history");
+        self.forget_released(hash, key);
+        let watermark = self.watermark;
+        self.change(hash, key, |cell, present| change(cell, present.unwrap_or(watermark)))
+    }
+
+    /// Changes a key that has no history. `change` is told the record's stamp, if there is a record.
+    #[inline]
+    fn change<R>(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        change: impl FnOnce(&mut Cell, Option<S>) -> (R, Option<S>),
+    ) -> R {
         let Some(record) = self.table.get_mut(hash, key) else {
             let mut cell = Cell::ABSENT;
-            let (answer, stamp) = change(&mut cell, self.watermark);
+            let (answer, stamp) = change(&mut cell, None);
             if let Some(stamp) = stamp {
                 self.create(hash, key, cell, stamp);
             }
             return answer;
         };
-        let (memory, deadline) = (value_memory(&record.cell), record.cell.expires_at);
-        let (answer, stamp) = change(&mut record.cell, record.stamp);
+        let before = Counted::of(&record.cell);
+        let (answer, stamp) = change(&mut record.cell, Some(record.stamp));
         let Some(stamp) = stamp else { return answer };
         record.stamp = stamp;
-        self.memory = self.memory + value_memory(&record.cell) - memory;
-        let (absent, new_deadline) = (record.cell.value.is_none(), record.cell.expires_at);
-        if deadline != new_deadline {
-            self.move_deadline(key, deadline, new_deadline);
-        }
-        if absent {
+        let after = Counted::of(&record.cell);
+        self.recount(key, before, after);
+        if after.absent {
             self.forget(hash, key);
         }
         answer
@@ -196,7 +269,7 @@ impl<S: Stamp> Store<S> {
         self.move_deadline(key, 0, cell.expires_at);
         let record = Record { key: CompactKey::new(key), cell, stamp };
         self.memory += record.memory();
-        self.table.insert(hash, Box::new(record));
+        self.table.insert_absent(hash, Box::new(record));
     }
 
     fn forget(&mut self, hash: KeyHash, key: &[u8]) {
@@ -207,159 +280,30 @@ impl<S: Stamp> Store<S> {
         }
     }
 
+    /// The state of a key was counted so `before` and is so now.
+    #[inline]
+    fn recount(&mut self, key: &[u8], before: Counted, after: Counted) {
+        self.memory = self.memory + after.memory - before.memory;
+        self.move_deadline(key, before.deadline, after.deadline);
+    }
+
+    #[inline]
     fn move_deadline(&mut self, key: &[u8], from: u64, to: u64) {
-        if from != 0 && from != to {
-            self.deadlines.remove(&(from, CompactKey::new(key)));
-        }
-        if to != 0 && from != to {
-            self.deadlines.insert((to, CompactKey::new(key)));
-        }
-    }
-
-    /// True while effects are kept for snapshots.
-    pub fn retains(&self) -> bool {
-        self.horizon.is_some()
-    }
-
-    /// Effects at or below `horizon` are part of every snapshot from now on and can no longer be undone; `None`
-    /// when there is no snapshot at all. The horizon never goes back: snapshots below it get SNAPSHOTTOOOLD.
-    pub fn set_horizon(&mut self, horizon: Option<S>) {
-        debug_assert!(
-            horizon.is_none() || self.horizon.is_none() || horizon >= self.horizon,
-            "a horizon only rises"
-        );
-        self.horizon = horizon;
-        while let Some(first) = self.due.first_entry() {
-            if horizon.is_some_and(|horizon| *first.key() > horizon) {
-                break;
-            }
-            let (stamp, keys) = first.remove_entry();
-            keys.into_iter().for_each(|key| self.fold(&key, horizon.unwrap_or(stamp).max(stamp)));
-        }
-    }
-
-    /// The horizon; see `set_horizon`.
-    pub fn horizon(&self) -> Option<S> {
-        self.horizon
-    }
-
-    fn fold(&mut self, key: &CompactKey, horizon: S) {
-        let hash = self.hash(key);
-        let Ok(mut entry) = self.histories.find_entry(hash.0, |history| history.key == *key) else { return };
-        let history = &mut entry.get_mut().history;
-        self.memory -= history.memory();
-        history.fold(horizon);
-        if !history.is_empty() {
-            self.memory += history.memory();
+        if from == to {
             return;
         }
-        entry.remove();
-        if self.table.get(hash, key).is_some_and(|record| record.cell.value.is_none()) {
-            self.tombstones -= 1;
-            self.forget(hash, key);
+        let key = CompactKey::new(key);
+        let heap_bytes = key.heap_bytes();
+        if from != 0 && to != 0 {
+            self.deadlines.remove(&(from, key.clone()));
+            self.deadlines.insert((to, key));
+        } else if to != 0 {
+            self.deadlines.insert((to, key));
+            self.memory += heap_bytes;
+        } else {
+            self.deadlines.remove(&(from, key));
+            self.memory -= heap_bytes;
         }
-    }
-
-    /// Applies an effect in its place among the key's effects, whatever the order of arrival, and keeps it for
-    /// snapshots while there are any. A stamp may come several times: the effects of one transaction on one key.
-    pub fn commit(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>) {
-        if !self.retains() {
-            return self.update(hash, key, |cell| {
-                apply::<false>(cell, effect);
-                ((), Some(stamp))
-            });
-        }
-        let mut history = match self.histories.find_entry(hash.0, |history| *history.key == *key) {
-            Ok(entry) => entry.remove().0,
-            Err(_) => KeyHistory { key: CompactKey::new(key), hash, history: History::new() },
-        };
-        if history.history.is_empty() {
-            self.memory += history.history.memory();
-        }
-        let before = history.history.memory();
-        self.change_kept(hash, key, stamp, |cell| history.history.insert(cell, stamp, effect));
-        self.memory = self.memory + history.history.memory() - before;
-        self.due.entry(stamp).or_default().push(history.key.clone());
-        self.histories.insert_unique(hash.0, history, |history| history.hash.0);
-    }
-
-    /// Changes the newest state of a key that has a history, creating an absent record if there is none.
-    fn change_kept<R>(
-        &mut self,
-        hash: KeyHash,
-        key: &[u8],
-        stamp: S,
-        change: impl FnOnce(&mut Cell) -> R,
-    ) -> R {
-        if self.table.get(hash, key).is_none() {
-            let record = Record { key: CompactKey::new(key), cell: Cell::ABSENT, stamp };
-            self.memory += record.memory();
-            self.table.insert(hash, Box::new(record));
-            self.tombstones += 1;
-        }
-        let Some(record) = self.table.get_mut(hash, key) else { unreachable!("it was just inserted") };
-        let (memory, deadline, absent) =
-            (value_memory(&record.cell), record.cell.expires_at, record.cell.value.is_none());
-        let answer = change(&mut record.cell);
-        record.stamp = record.stamp.max(stamp);
-        self.memory = self.memory + value_memory(&record.cell) - memory;
-        let (new_deadline, now_absent) = (record.cell.expires_at, record.cell.value.is_none());
-        self.tombstones = self.tombstones + usize::from(now_absent) - usize::from(absent);
-        self.move_deadline(key, deadline, new_deadline);
-        answer
-    }
-
-    /// Takes back every effect with this stamp on the key; false if there is none above the horizon.
-    pub fn retract(&mut self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
-        let Ok(entry) = self.histories.find_entry(hash.0, |history| *history.key == *key) else {
-            return false;
-        };
-        let (mut history, _) = entry.remove();
-        let before = history.history.memory();
-        let found = self.change_kept(hash, key, self.watermark, |cell| history.history.remove(cell, stamp));
-        self.memory = self.memory + history.history.memory() - before;
-        self.histories.insert_unique(hash.0, history, |history| history.hash.0);
-        found
-    }
-
-    /// Calls `read` with the key's state as a reader sees it: the effects whose stamps are `visible`, in stamp
-    /// order, and on top the reader's `own`. Effects at or below the horizon are always visible. Costs the effects
-    /// above the first hidden one; the newest state costs nothing.
-    pub fn with_state<R>(
-        &mut self,
-        hash: KeyHash,
-        key: &[u8],
-        visible: impl Fn(&S) -> bool,
-        own: &[Effect<'_>],
-        read: impl FnOnce(&Cell) -> R,
-    ) -> R {
-        let history = self.histories.find_mut(hash.0, |history| *history.key == *key);
-        match (self.table.get_mut(hash, key), history) {
-            (Some(record), Some(history)) => history.history.with_state(&mut record.cell, visible, own, read),
-            (Some(record), None) => History::<S>::new().with_state(&mut record.cell, visible, own, read),
-            (None, _) => History::<S>::new().with_state(&mut Cell::default(), visible, own, read),
-        }
-    }
-
-    /// The key's effects above the horizon, in stamp order.
-    pub fn effects(&self, hash: KeyHash, key: &[u8]) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
-        let history = self.histories.find(hash.0, |history| *history.key == *key);
-        history.into_iter().flat_map(|history| history.history.effects())
-    }
-
-    /// True if the key has an effect with this stamp above the horizon.
-    pub fn has_effect(&self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
-        self.histories.find(hash.0, |history| *history.key == *key).is_some_and(|h| h.history.contains(stamp))
-    }
-
-    /// Puts a key as a checkpoint holds it, unless what is here is as new.
-    pub fn restore(&mut self, key: &[u8], stamp: S, cell: Cell) {
-        let hash = self.hash(key);
-        if self.table.get(hash, key).is_some_and(|record| record.stamp >= stamp) {
-            return;
-        }
-        self.forget(hash, key);
-        self.create(hash, key, cell, stamp);
     }
 
     /// Up to `limit` keys whose deadline has passed, earliest first. Whoever owns the store commits their deletion.
@@ -395,20 +339,39 @@ impl<S: Stamp> Store<S> {
         self.table.scan(cursor, |record| visit(&record.key))
     }
 
-    /// Any key that holds a value, by chance.
+    /// Any key that holds a value, by chance; `None` only if there is none. Fair unless most records are
+    /// tombstones.
     pub fn random_key(&self, random: &mut Rng) -> Option<&[u8]> {
-        let tries = (0..64).filter_map(|_| self.table.random(random));
-        tries.filter(|record| record.cell.value.is_some()).map(|record| &*record.key).next()
+        if self.is_empty() {
+            return None;
+        }
+        let mut drawn = (0..RANDOM_DRAWS).filter_map(|_| self.table.random(random));
+        let found = drawn.find(|record| record.cell.value.is_some());
+        found
+            .or_else(|| self.table.iter().find(|record| record.cell.value.is_some()))
+            .map(|record| &*record.key)
     }
 
-    /// Removes everything at once, histories included; the owner frees the storage in pieces (Corrections 87).
+    /// Removes everything at once, histories included. `stamp` is at least every stamp so far. The owner frees the
+    /// records in pieces (Corrections 87); where keys have deadlines, [`Store::take`] is better.
     pub fn clear(&mut self, stamp: S) -> Drained<Record<S>> {
-        self.histories.clear();
-        self.due.clear();
-        self.deadlines.clear();
-        self.tombstones = 0;
-        self.memory = 0;
-        self.watermark = self.watermark.max(stamp);
-        self.table.take()
+        self.take(stamp).table.take()
+    }
+
+    /// Removes everything and hands it over: to be put back in the place of this store, or to be freed in pieces
+    /// ([`Store::into_remains`]). The horizon stays. `stamp` is at least every stamp so far.
+    pub fn take(&mut self, stamp: S) -> Store<S> {
+        let mut empty = Store::new(self.seed, self.watermark.max(stamp));
+        (empty.horizon, empty.era) = (self.horizon, self.era);
+        #[cfg(feature = "mutants")]
+        {
+            empty.leave_out_undo = self.leave_out_undo;
+        }
+        std::mem::replace(self, empty)
+    }
+
+    /// What is left to be freed when nobody needs the store any more.
+    pub fn into_remains(mut self) -> Remains<S> {
+        Remains::new(self.table.take(), self.deadlines, self.histories)
     }
 }

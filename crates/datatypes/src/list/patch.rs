@@ -11,6 +11,14 @@ pub struct Patch {
     pub(super) splices: SmallVec<[Splice; 1]>,
 }
 
+impl Patch {
+    /// The bytes it occupies beyond its own size.
+    pub fn memory(&self) -> usize {
+        let spilled = if self.splices.spilled() { self.splices.capacity() * size_of::<Splice>() } else { 0 };
+        spilled + self.splices.iter().map(|splice| splice.insert.heap_bytes()).sum::<usize>()
+    }
+}
+
 /// At one place: remove so many elements, then insert these.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Splice {

@@ -13,6 +13,14 @@ pub struct Patch {
     entries: SmallVec<[Entry; 1]>,
 }
 
+impl Patch {
+    /// The bytes it occupies beyond its own size.
+    pub fn memory(&self) -> usize {
+        let spilled = if self.entries.spilled() { self.entries.capacity() * size_of::<Entry>() } else { 0 };
+        spilled + self.entries.iter().map(|(member, _)| member.len()).sum::<usize>()
+    }
+}
+
 /// A member and the score to give it, or none to remove it.
 type Entry = (Box<[u8]>, Option<f64>);
 

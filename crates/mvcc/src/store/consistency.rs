@@ -1,0 +1,55 @@
+//! Everything the store counts beside its records, counted anew.
+
+use super::{Counted, Stamp, Store};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+impl<S: Stamp> Store<S> {
+    /// Panics unless every count equals what it counts: memory, tombstones, deadlines, what is due. Visits
+    /// everything; for tests and simulations.
+    pub fn assert_consistent(&self) {
+        let records: usize = self.table.iter().map(|record| record.memory()).sum();
+        #[expect(clippy::disallowed_methods, reason = "a sum does not depend on the order")]
+        let histories: usize = self.histories.iter().map(|history| history.heap_bytes()).sum();
+        let deadlines: usize = self.deadlines.iter().map(|(_, key)| key.heap_bytes()).sum();
+        assert_eq!(self.memory, records + histories + deadlines, "memory");
+        self.assert_records();
+        self.assert_histories();
+    }
+
+    fn assert_records(&self) {
+        let mut tombstones = 0;
+        let mut deadlines = BTreeSet::new();
+        for record in self.table.iter() {
+            let counted = Counted::of(&record.cell);
+            if counted.absent {
+                tombstones += 1;
+                let hash = self.hash(&record.key);
+                let kept = self.histories.find(hash.0, |history| history.key == record.key);
+                assert!(kept.is_some(), "the absent record of {:?} has a history", record.key);
+            }
+            if counted.deadline != 0 {
+                deadlines.insert((counted.deadline, record.key.clone()));
+            }
+        }
+        assert_eq!(self.tombstones, tombstones, "tombstones");
+        assert_eq!(self.deadlines, deadlines, "deadlines");
+    }
+
+    fn assert_histories(&self) {
+        let due: BTreeSet<_> = self.due.iter().map(|Reverse(due)| *due).collect();
+        let released: BTreeSet<_> = self.released.iter().map(|Reverse((_, hash))| *hash).collect();
+        for kept in &self.histories {
+            let key = &kept.key;
+            kept.history.assert_consistent();
+            assert!(self.table.get(kept.hash, key).is_some(), "{key:?}, which has a history, has a record");
+            let last = kept.history.last();
+            assert!(last.is_some_and(|last| kept.due <= last), "the history of {key:?} is folded in time");
+            if kept.era == self.era {
+                assert!(due.contains(&(kept.due, kept.hash)), "the history of {key:?} is due once");
+            } else {
+                assert!(released.contains(&kept.hash), "the released history of {key:?} is due");
+            }
+        }
+    }
+}

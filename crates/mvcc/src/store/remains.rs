@@ -1,0 +1,34 @@
+//! What a store held, on its way to the allocator.
+
+use super::Record;
+use super::snapshots::KeyHistory;
+use crate::{CompactKey, Drained};
+use hashbrown::{HashTable, hash_table};
+use std::collections::BTreeSet;
+
+/// The contents of a store, to be freed in pieces: millions of keys at once would be a step of seconds
+/// (Corrections 87). Dropping it frees the rest at once.
+pub struct Remains<S> {
+    records: Drained<Record<S>>,
+    deadlines: BTreeSet<(u64, CompactKey)>,
+    histories: hash_table::IntoIter<KeyHistory<S>>,
+}
+
+impl<S> Remains<S> {
+    pub(super) fn new(
+        records: Drained<Record<S>>,
+        deadlines: BTreeSet<(u64, CompactKey)>,
+        histories: HashTable<KeyHistory<S>>,
+    ) -> Self {
+        Remains { records, deadlines, histories: histories.into_iter() }
+    }
+
+    /// Frees at most `count` records, deadlines and histories together. Says whether any are left.
+    pub fn free_some(&mut self, count: usize) -> bool {
+        let mut left = count;
+        while left > 0 && (self.histories.next().is_some() || self.deadlines.pop_first().is_some()) {
+            left -= 1;
+        }
+        self.records.free_some(left) || !self.deadlines.is_empty() || self.histories.len() > 0
+    }
+}

@@ -1,0 +1,358 @@
+//! The part of the store that knows time: effects in stamp order, reads of any snapshot, the horizon.
+
+use super::{Counted, Record, Stamp, Store};
+use crate::CompactKey;
+use crate::history::History;
+use datatypes::{Cell, Effect, apply};
+use hashbrown::hash_table;
+use std::cmp::Reverse;
+use types::KeyHash;
+
+/// How many due histories a commit folds: more than the one that it may add, so that the backlog shrinks.
+const FOLDED_PER_COMMIT: usize = 2;
+
+/// How many due histories a move of the horizon folds: some tenths of a millisecond.
+const FOLDED_PER_MOVE: usize = 500;
+
+/// The most memory that is kept to encode the next effect.
+const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// When a history may be folded, and the hash that finds it; the earliest is the greatest.
+pub(super) type Due<S> = Reverse<(S, KeyHash)>;
+
+/// The history of one key.
+#[derive(Debug)]
+pub(super) struct KeyHistory<S> {
+    pub(super) key: CompactKey,
+    pub(super) hash: KeyHash,
+    /// The stamp under which it stands in `due`, at most its greatest one: a hot key is folded once for many
+    /// effects, not once an effect.
+    pub(super) due: S,
+    pub(super) era: u64,
+    pub(super) history: History<S>,
+}
+
+impl<S: Stamp> KeyHistory<S> {
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.key.heap_bytes() + self.history.heap_bytes()
+    }
+}
+
+impl<S: Stamp> Store<S> {
+    /// True while effects are kept for snapshots.
+    pub fn retains(&self) -> bool {
+        self.horizon.is_some()
+    }
+
+    /// The horizon; see `set_horizon`.
+    pub fn horizon(&self) -> Option<S> {
+        self.horizon
+    }
+
+    /// Effects at or below `horizon` are part of every snapshot from now on and can no longer be undone; `None`
+    /// when there is no snapshot at all, and then everything so far is part of every later snapshot. A horizon
+    /// never goes back: snapshots below it get SNAPSHOTTOOOLD.
+    pub fn set_horizon(&mut self, horizon: Option<S>) {
+        debug_assert!(
+            horizon.is_none() || self.horizon.is_none() || horizon >= self.horizon,
+            "a horizon only rises"
+        );
+        if horizon.is_none() && self.horizon.is_some() {
+            self.era += 1;
+            let mut due = std::mem::take(&mut self.due).into_vec();
+            if due.len() > self.released.len() {
+                std::mem::swap(&mut due, &mut self.released);
+            }
+            self.released.append(&mut due);
+        }
+        self.horizon = horizon;
+        self.fold_some(FOLDED_PER_MOVE);
+    }
+
+    /// Folds at most `limit` of the histories that no snapshot needs any more, which frees their memory and their
+    /// tombstones. Says whether any are left.
+    pub fn fold_some(&mut self, limit: usize) -> bool {
+        for _ in 0..limit {
+            if let Some(Reverse((_, hash))) = self.released.pop() {
+                self.release(hash);
+            } else if self.is_due()
+                && let Some(Reverse((stamp, hash))) = self.due.pop()
+            {
+                self.fold(stamp, hash);
+            } else {
+                break;
+            }
+        }
+        let left = !self.released.is_empty() || self.is_due();
+        if !left {
+            self.free_containers();
+        }
+        left
+    }
+
+    fn is_due(&self) -> bool {
+        self.horizon.is_some_and(|horizon| self.due.peek().is_some_and(|Reverse((at, _))| *at <= horizon))
+    }
+
+    /// A long snapshot makes these grow; most of the time they are next to empty.
+    fn free_containers(&mut self) {
+        self.released = Vec::new();
+        if self.due.len() < self.due.capacity() / 4 {
+            self.due.shrink_to(2 * self.due.len());
+        }
+        if self.histories.len() < self.histories.capacity() / 4 {
+            self.histories.shrink_to(2 * self.histories.len(), |history| history.hash.0);
+        }
+    }
+
+    /// Drops one history of an earlier era.
+    fn release(&mut self, hash: KeyHash) {
+        let era = self.era;
+        if let Ok(entry) =
+            self.histories.find_entry(hash.0, |history| history.hash == hash && history.era != era)
+        {
+            let (history, _) = entry.remove();
+            self.settle(&history);
+        }
+    }
+
+    /// Drops the key's history if it is one of an earlier era.
+    #[inline]
+    pub(super) fn forget_released(&mut self, hash: KeyHash, key: &[u8]) {
+        if self.released.is_empty() {
+            return;
+        }
+        let era = self.era;
+        if let Ok(entry) =
+            self.histories.find_entry(hash.0, |history| *history.key == *key && history.era != era)
+        {
+            let (history, _) = entry.remove();
+            self.settle(&history);
+        }
+    }
+
+    /// Folds one history whose turn has come.
+    fn fold(&mut self, stamp: S, hash: KeyHash) {
+        let (Some(horizon), era) = (self.horizon, self.era) else { return };
+        let turn =
+            |history: &KeyHistory<S>| history.hash == hash && history.due == stamp && history.era == era;
+        let Ok(mut entry) = self.histories.find_entry(hash.0, turn) else { return };
+        let kept = entry.get_mut();
+        let before = kept.heap_bytes();
+        kept.history.fold(horizon);
+        self.memory = self.memory + kept.heap_bytes() - before;
+        if let Some(last) = kept.history.last() {
+            kept.due = last;
+            self.due.push(Reverse((last, hash)));
+        } else {
+            let (history, _) = entry.remove();
+            self.settle(&history);
+        }
+    }
+
+    /// A history was taken out: its memory is free, and a tombstone is not needed without it.
+    fn settle(&mut self, history: &KeyHistory<S>) {
+        self.memory -= history.heap_bytes();
+        if self.table.get(history.hash, &history.key).is_some_and(|record| record.cell.value.is_none()) {
+            self.tombstones -= 1;
+            self.forget(history.hash, &history.key);
+        }
+    }
+
+    /// Applies an effect in its place among the key's effects, whatever the order of arrival, and keeps it for
+    /// snapshots while there are any. A stamp may come several times: the effects of one transaction on one key.
+    pub fn commit(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>) {
+        if !self.released.is_empty() || self.is_due() {
+            self.fold_some(FOLDED_PER_COMMIT);
+            self.forget_released(hash, key);
+        }
+        match self.horizon {
+            None => self.commit_last(hash, key, stamp, effect),
+            Some(horizon) if stamp <= horizon => self.commit_below(hash, key, horizon, stamp, effect),
+            Some(_) => self.commit_kept(hash, key, stamp, effect),
+        }
+    }
+
+    /// Applies an effect for good, to a key without a history.
+    fn commit_last(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>) {
+        self.change(hash, key, |cell, present| {
+            apply::<false>(cell, effect);
+            ((), Some(present.map_or(stamp, |present| present.max(stamp))))
+        });
+    }
+
+    /// Applies an effect for good, under the effects that are kept.
+    fn commit_below(&mut self, hash: KeyHash, key: &[u8], horizon: S, stamp: S, effect: &Effect<'_>) {
+        let due = self.find_history(hash, key).map(|kept| kept.due);
+        if let Some(due) = due.filter(|due| *due <= horizon) {
+            // What it holds at or below the horizon came first.
+            self.fold(due, hash);
+        }
+        if self.find_history(hash, key).is_none() {
+            return self.commit_last(hash, key, stamp, effect);
+        }
+        self.change_kept(hash, key, |history, cell| {
+            history.fold(horizon);
+            history.insert_below(cell, effect);
+        });
+    }
+
+    /// Applies an effect above the horizon.
+    fn commit_kept(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>) {
+        let mut encoded = std::mem::take(&mut self.scratch);
+        encoded.clear();
+        effect.encode(&mut encoded);
+        let record = match self.table.get_mut(hash, key) {
+            Some(record) => record,
+            None => {
+                let record = Record { key: CompactKey::new(key), cell: Cell::ABSENT, stamp };
+                self.memory += record.memory();
+                self.tombstones += 1;
+                self.table.insert_absent(hash, Box::new(record))
+            }
+        };
+        let entry = self.histories.entry(hash.0, |history| *history.key == *key, |history| history.hash.0);
+        let kept = match entry {
+            hash_table::Entry::Occupied(entry) => entry.into_mut(),
+            hash_table::Entry::Vacant(entry) => {
+                self.due.push(Reverse((stamp, hash)));
+                let history = History::new();
+                let kept = KeyHistory { key: CompactKey::new(key), hash, due: stamp, era: self.era, history };
+                self.memory += kept.heap_bytes();
+                entry.insert(kept).into_mut()
+            }
+        };
+        #[cfg(feature = "mutants")]
+        {
+            kept.history.leave_out_undo = self.leave_out_undo;
+        }
+        let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
+        kept.history.insert(&mut record.cell, stamp, effect, &encoded);
+        record.stamp = record.stamp.max(stamp);
+        let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
+        if encoded.capacity() <= SCRATCH_BYTES {
+            self.scratch = encoded;
+        }
+        self.count_kept(key, before, after, bytes_before, bytes_after);
+    }
+
+    fn count_kept(
+        &mut self,
+        key: &[u8],
+        before: Counted,
+        after: Counted,
+        bytes_before: usize,
+        bytes_after: usize,
+    ) {
+        self.memory = self.memory + bytes_after - bytes_before;
+        self.tombstones = self.tombstones + usize::from(after.absent) - usize::from(before.absent);
+        self.recount(key, before, after);
+    }
+
+    /// Lets `change` work on a key's history and newest state, if it has a history.
+    fn change_kept<R>(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        change: impl FnOnce(&mut History<S>, &mut Cell) -> R,
+    ) -> Option<R> {
+        let kept = self.histories.find_mut(hash.0, |history| *history.key == *key)?;
+        let record = self.table.get_mut(hash, key)?;
+        let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
+        let answer = change(&mut kept.history, &mut record.cell);
+        let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
+        self.count_kept(key, before, after, bytes_before, bytes_after);
+        Some(answer)
+    }
+
+    /// Takes back every effect with this stamp on the key; false if there is none above the horizon.
+    pub fn retract(&mut self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
+        if !self.has_effect(hash, key, stamp) {
+            return false;
+        }
+        self.change_kept(hash, key, |history, cell| history.remove(cell, stamp));
+        let Ok(mut entry) = self.histories.find_entry(hash.0, |history| *history.key == *key) else {
+            return true;
+        };
+        match entry.get().history.last() {
+            None => {
+                let (history, _) = entry.remove();
+                self.settle(&history);
+            }
+            Some(last) if last < entry.get().due => {
+                entry.get_mut().due = last;
+                self.due.push(Reverse((last, hash)));
+            }
+            Some(_) => {}
+        }
+        true
+    }
+
+    /// Calls `read` with the key's state as a reader sees it: the effects whose stamps are `visible`, in stamp
+    /// order, and on top the reader's `own`. Effects at or below the horizon are always visible. Costs a look at
+    /// each effect above the horizon, and the undoing and redoing of those from the first hidden one on.
+    pub fn with_state<R>(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        visible: impl Fn(&S) -> bool,
+        own: &[Effect<'_>],
+        read: impl FnOnce(&Cell) -> R,
+    ) -> R {
+        self.forget_released(hash, key);
+        let horizon = self.horizon;
+        let visible = |stamp: &S| Some(*stamp) <= horizon || visible(stamp);
+        let Some(record) = self.table.get_mut(hash, key) else {
+            return History::new().with_state(&mut Cell::default(), visible, own, read);
+        };
+        let before = Counted::of(&record.cell).memory;
+        let answer = match self.histories.find_mut(hash.0, |history| *history.key == *key) {
+            None if own.is_empty() => return read(&record.cell),
+            None => History::new().with_state(&mut record.cell, visible, own, read),
+            Some(kept) => {
+                let bytes_before = kept.heap_bytes();
+                let answer = kept.history.with_state(&mut record.cell, visible, own, read);
+                self.memory = self.memory + kept.heap_bytes() - bytes_before;
+                answer
+            }
+        };
+        // Undone and redone, a collection may occupy more or less than before.
+        self.memory = self.memory + Counted::of(&record.cell).memory - before;
+        answer
+    }
+
+    fn find_history(&self, hash: KeyHash, key: &[u8]) -> Option<&KeyHistory<S>> {
+        self.histories.find(hash.0, |history| *history.key == *key && history.era == self.era)
+    }
+
+    /// The key's effects above the horizon, in stamp order.
+    pub fn effects(&self, hash: KeyHash, key: &[u8]) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
+        let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
+        kept.into_iter().flat_map(|(horizon, kept)| kept.history.effects(horizon))
+    }
+
+    /// True if the key has an effect with this stamp above the horizon.
+    pub fn has_effect(&self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
+        self.horizon.is_some_and(|horizon| stamp > horizon)
+            && self.find_history(hash, key).is_some_and(|kept| kept.history.contains(stamp))
+    }
+
+    /// Puts a key as a checkpoint holds it, unless what is here is as new. Snapshots that do not reach up to
+    /// `stamp` do not see it.
+    pub fn restore(&mut self, key: &[u8], stamp: S, cell: Cell) {
+        let hash = self.hash(key);
+        if self.table.get(hash, key).is_some_and(|record| record.stamp >= stamp) {
+            return;
+        }
+        if self.retains() {
+            let mut bytes = Vec::new();
+            cell.encode(&mut bytes);
+            let effect = Effect::Key(datatypes::key::Effect::Restore(bytes.into()));
+            return self.commit(hash, key, stamp, &effect);
+        }
+        self.update(hash, key, |held| {
+            *held = cell;
+            ((), Some(stamp))
+        });
+    }
+}

@@ -1,0 +1,112 @@
+//! What histories cost, and that it comes back.
+
+use crate::Stamp;
+use datatypes::{Cell, Effect, Items, register, set};
+use mvcc::Store;
+use types::HashSeed;
+
+const ADD: Effect<'static> = Effect::Register(register::Effect::Add { by: 1 });
+
+fn store() -> Store<Stamp> {
+    Store::new(HashSeed(5), (0, false))
+}
+
+fn commit(store: &mut Store<Stamp>, key: u32, at: u32, effect: &Effect<'_>) {
+    let key = key.to_be_bytes();
+    store.commit(store.hash(&key), &key, (at, false), effect);
+}
+
+#[test]
+fn what_a_deletion_keeps_for_its_undo_is_counted() {
+    let mut store = store();
+    let members: Vec<String> = (0..10_000).map(|member| format!("member {member}")).collect();
+    let members = Items::collect(members.iter().map(|member| member.as_bytes()));
+    commit(&mut store, 0, 1, &Effect::Set(set::Effect::Add { members }));
+    let full = store.memory();
+    store.set_horizon(Some((1, true)));
+    commit(&mut store, 0, 2, &Effect::DELETE);
+    assert!(store.is_empty());
+    assert!(store.memory() >= full, "{} bytes cannot have come back yet, {full} were held", store.memory());
+    store.set_horizon(None);
+    store.assert_consistent();
+    assert!(store.memory() < full / 20, "{} of {full} bytes are left", store.memory());
+}
+
+#[test]
+fn the_end_of_a_long_snapshot_is_cleared_up_little_by_little() {
+    let mut store = store();
+    let fresh = store.memory();
+    store.set_horizon(Some((1, true)));
+    for key in 0..20_000 {
+        commit(&mut store, key, 2 + key, &ADD);
+        commit(&mut store, key, 2 + key, &Effect::DELETE);
+    }
+    let full = store.memory();
+    store.set_horizon(None);
+    assert!(store.memory() > full / 2, "giving all of it back at once would be a long step");
+    assert!(store.is_empty() && store.effects(store.hash(&[0; 4]), &[0; 4]).next().is_none());
+    let mut rounds = 0;
+    while store.fold_some(100) {
+        rounds += 1;
+    }
+    assert!((100..200).contains(&rounds), "{rounds} rounds");
+    store.assert_consistent();
+    // The index keeps a little room for the next keys.
+    assert!(store.memory() < fresh + 16 * 1024, "{} bytes, {fresh} when fresh", store.memory());
+}
+
+#[test]
+fn a_backlog_shrinks_while_other_keys_are_committed() {
+    let mut store = store();
+    store.set_horizon(Some((1, true)));
+    (0..5000).for_each(|key| commit(&mut store, key, 2, &ADD));
+    store.set_horizon(None);
+    store.set_horizon(Some((10, true)));
+    (0..3000).for_each(|key| commit(&mut store, 10_000 + key, 11, &ADD));
+    store.set_horizon(Some((11, true)));
+    (0..3000).for_each(|key| commit(&mut store, 20_000 + key, 11, &ADD));
+    assert!(!store.fold_some(1), "two are folded at every commit");
+    store.assert_consistent();
+}
+
+#[test]
+fn the_history_of_a_hot_key_stays_as_long_as_the_horizon_is_behind() {
+    let mut store = store();
+    let hash = store.hash(&0u32.to_be_bytes());
+    store.set_horizon(Some((1, true)));
+    let mut most = 0;
+    for at in 2..20_000 {
+        commit(&mut store, 0, at, &ADD);
+        if at % 10 == 0 {
+            store.set_horizon(Some((at.saturating_sub(50).max(1), true)));
+        }
+        most = most.max(store.memory());
+        let above = store.effects(hash, &0u32.to_be_bytes()).count();
+        assert!(above <= 62, "{above} effects above a horizon that is 60 behind");
+    }
+    assert!(most < 40 * 1024, "{most} bytes for a history of about a hundred small effects");
+    store.assert_consistent();
+}
+
+#[test]
+fn reads_of_old_snapshots_leave_no_trace_in_the_count() {
+    let mut store = store();
+    let key = 0u32.to_be_bytes();
+    let hash = store.hash(&key);
+    let numbers: Vec<[u8; 4]> = (0..2000u32).map(u32::to_be_bytes).collect();
+    let all = || Items::collect(numbers.iter().map(|number| &number[..]));
+    commit(&mut store, 0, 1, &Effect::Set(set::Effect::Add { members: Items::one(b"one") }));
+    store.set_horizon(Some((1, true)));
+    commit(&mut store, 0, 2, &Effect::Set(set::Effect::Add { members: all() }));
+    commit(&mut store, 0, 3, &Effect::Set(set::Effect::Remove { members: all() }));
+    for _ in 0..3 {
+        for upto in 0..4 {
+            let size = store.with_state(hash, &key, |stamp| stamp.0 <= upto, &[], Cell::kind);
+            assert!(size.is_some());
+            store.assert_consistent();
+        }
+    }
+    commit(&mut store, 0, 4, &Effect::DELETE);
+    store.set_horizon(None);
+    store.assert_consistent();
+}
