@@ -161,7 +161,7 @@ const INDEX_SIZE: usize = 512;
 const NOWHERE: (u8, u8) = (u8::MAX, u8::MAX);
 
 /// Where each command stands, family and position, by the hash of its name; collisions go to the next free slot.
-static INDEX: [(u8, u8); INDEX_SIZE] = build_index();
+const INDEX: [(u8, u8); INDEX_SIZE] = build_index();
 
 const fn build_index() -> [(u8, u8); INDEX_SIZE] {
     let mut index = [NOWHERE; INDEX_SIZE];
@@ -183,33 +183,80 @@ const fn build_index() -> [(u8, u8); INDEX_SIZE] {
     index
 }
 
-/// Hashes a name without regard to case: its length, its first bytes and its last ones.
+/// A name without regard to case, in two words: longer ones than 16 bytes name nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Folded(u64, u64);
+
+/// Makes letters lower case. A byte that is no letter never becomes one, so equal words mean equal names.
+const LOWER: u64 = 0x2020_2020_2020_2020;
+
+impl Folded {
+    #[inline]
+    const fn new(name: &[u8]) -> Option<Self> {
+        match name.len() {
+            1..=8 => Some(Folded(word(name), name.len() as u64)),
+            9..=16 => {
+                let (head, tail) = name.split_at(8);
+                Some(Folded(word(head), word(tail) ^ ((name.len() as u64) << 56)))
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    const fn slot(self) -> usize {
+        let mixed = (self.0 ^ self.1.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> (64 - INDEX_SIZE.trailing_zeros())) as usize
+    }
+}
+
+/// Up to eight bytes as a little-endian word, folded.
 #[inline]
-const fn slot_of(name: &[u8]) -> usize {
-    let mut hash = name.len() as u32;
-    let mut position = 0;
-    while position < name.len() && position < 24 {
-        hash = (hash ^ (name[position] | 0x20) as u32).wrapping_mul(0x0100_0193);
+const fn word(bytes: &[u8]) -> u64 {
+    let (mut word, mut position) = (0, 0);
+    while position < bytes.len() {
+        word |= (bytes[position] as u64) << (position * 8);
         position += 1;
     }
-    (hash ^ (hash >> 15)) as usize % INDEX_SIZE
+    word | LOWER
 }
+
+const fn slot_of(name: &[u8]) -> usize {
+    match Folded::new(name) {
+        Some(folded) => folded.slot(),
+        None => panic!("a command's name has 1 to 16 bytes"),
+    }
+}
+
+/// The folded names of the index's commands, so that a look-up reads one line.
+static NAMES: [Folded; INDEX_SIZE] = {
+    let mut names = [Folded(0, 0); INDEX_SIZE];
+    let mut slot = 0;
+    while slot < INDEX_SIZE {
+        if INDEX[slot].0 != u8::MAX {
+            let name = FAMILIES[INDEX[slot].0 as usize].commands[INDEX[slot].1 as usize].name;
+            if let Some(folded) = Folded::new(name.as_bytes()) {
+                names[slot] = folded;
+            }
+        }
+        slot += 1;
+    }
+    names
+};
 
 /// The command of this name, in any case.
 #[inline]
 pub(crate) fn command(name: &[u8]) -> Option<&'static Command> {
-    let mut slot = slot_of(name);
-    loop {
-        let (family, position) = INDEX[slot];
-        if family == u8::MAX {
+    let folded = Folded::new(name)?;
+    let mut slot = folded.slot();
+    while NAMES[slot] != folded {
+        if INDEX[slot].0 == u8::MAX {
             return None;
-        }
-        let command = &FAMILIES[family as usize].commands[position as usize];
-        if command.name.as_bytes().eq_ignore_ascii_case(name) {
-            return Some(command);
         }
         slot = (slot + 1) % INDEX_SIZE;
     }
+    let (family, position) = INDEX[slot];
+    Some(&FAMILIES[usize::from(family)].commands[usize::from(position)])
 }
 
 /// The command or subcommand that `arguments` call.

@@ -92,9 +92,12 @@ impl SoloCall<'_> {
                 transactions.operate(id, *session, steps, &mut group, self.random, replies);
             }
             Request::Commit { session } => transactions.commit(now, id, *session, &mut group, replies),
-            Request::Abort { session } => transactions.abort(*session, &mut group, Some(replies.reply(id))),
+            Request::Abort { session } => {
+                transactions.abort(*session, &mut group);
+                replies.reply(id).simple("OK");
+            }
             Request::Close { session } => {
-                transactions.abort(*session, &mut group, None);
+                transactions.abort(*session, &mut group);
                 group.unwatch(*session);
             }
         }

@@ -170,14 +170,11 @@ impl Transactions {
         }
     }
 
-    /// Serves [`protocol::Request::Abort`] and, without a sink, the end of a session.
-    pub fn abort(&mut self, session: SessionId, group: &mut Group<'_, '_>, sink: Option<&mut dyn ReplySink>) {
-        let known = self.open.remove(&session).is_some() | self.expired.remove(&session).is_some();
-        self.lease(group);
-        match sink {
-            Some(sink) if known => sink.simple("OK"),
-            Some(sink) => sink.error(&Error::err("no transaction is open in this session")),
-            None => {}
+    /// Serves [`protocol::Request::Abort`] and the end of a session; harmless when nothing is open.
+    pub fn abort(&mut self, session: SessionId, group: &mut Group<'_, '_>) {
+        self.expired.remove(&session);
+        if self.open.remove(&session).is_some() {
+            self.lease(group);
         }
     }
 
