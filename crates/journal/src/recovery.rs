@@ -108,6 +108,16 @@ pub struct Cut {
 type Visitor<'a> = dyn FnMut(Piece<'_>) -> Result<(), String> + 'a;
 
 impl Log {
+    /// The incarnation last recorded in a directory, before it is opened: 0 if it holds no journal. For callers whose
+    /// state is built under the next one, and recovered into.
+    pub fn incarnation_in(disk: Arc<dyn Disk>) -> Result<Incarnation, OpenError> {
+        let store = Store(disk);
+        match Directory::list(&store)?.has_manifest {
+            true => Ok(Manifest::read(&store)?.incarnation),
+            false => Ok(Incarnation(0)),
+        }
+    }
+
     /// Opens the journal in a directory and recovers it through `visit`, which gets every piece in order and may
     /// reject one with a reason. Creates the journal if the directory holds none.
     ///

@@ -1,5 +1,6 @@
 //! The thread that takes checkpoints beside traffic, so that log and recovery time stay bounded.
 
+use crate::cluster::ClusterView;
 use crate::journal::{Journal, SOLO_RECORDS};
 use crate::keyspace::Keyspace;
 use crate::process::Process;
@@ -28,6 +29,20 @@ pub(crate) fn run(process: &Process, journal: &Journal) {
     }
 }
 
+/// In a process of a cluster the worker writes checkpoints; this installs them.
+pub(crate) fn run_for_replicas(process: &Process, journal: &Journal, view: &ClusterView) {
+    while !process.is_stopping() {
+        std::thread::sleep(LOOK_EVERY);
+        if let Some(writer) = view.take_written() {
+            let installed = install(process, journal, writer, journal.failures());
+            if let Err(error) = &installed {
+                tracing::warn!(%error, "a checkpoint failed; the log grows on and the next one is tried");
+            }
+            view.installed(installed.ok());
+        }
+    }
+}
+
 /// Takes a checkpoint and makes it the current one; returns its size in bytes.
 pub(crate) fn take(process: &Process, journal: &Journal) -> Result<u64, LogError> {
     let failures = journal.failures();
@@ -44,6 +59,17 @@ pub(crate) fn take(process: &Process, journal: &Journal) -> Result<u64, LogError
         }
         written?;
     }
+    install(process, journal, writer, failures)
+}
+
+/// Makes a written checkpoint durable and the current one; returns its size in bytes. `failures` is how often the log
+/// had failed when it was begun.
+pub(crate) fn install(
+    process: &Process,
+    journal: &Journal,
+    writer: CheckpointWriter,
+    failures: u64,
+) -> Result<u64, LogError> {
     let finished = writer.finish()?;
     let size = finished.size();
     while journal.durable().synced < finished.reflects().0 {

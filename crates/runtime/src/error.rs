@@ -46,6 +46,9 @@ pub enum StartError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The process and the cluster do not fit together.
+    #[error("cannot take part in the cluster: {0}")]
+    Cluster(String),
     /// A thread or an event loop could not be created.
     #[error("cannot start a worker: {0}")]
     Worker(std::io::Error),

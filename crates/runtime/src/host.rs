@@ -1,5 +1,6 @@
 //! What surrounds a worker's gateway.
 
+use crate::cluster::{self, Cluster, Turn};
 use crate::info;
 use crate::keyspace::{Keyspace, class_of, durability_of};
 use crate::process::{Process, WorkerHandle};
@@ -7,7 +8,7 @@ use crate::solo::{Outcome, SoloCall};
 use gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model};
 use protocol::{Gate, Now, Replies, Request};
 use std::sync::Arc;
-use types::{Error, KeyspaceId, RequestId, Rng};
+use types::{Error, KeyspaceId, ReplySink, RequestId, Rng};
 
 /// See [`Host`].
 pub(crate) struct WorkerHost {
@@ -19,13 +20,15 @@ pub(crate) struct WorkerHost {
     pub(crate) random: Rng,
     /// What the replies written since the last `take_outcome` wait for.
     pub(crate) outcome: Outcome,
+    /// In a process of a cluster all keyspaces are here, and none in `keyspaces`.
+    pub(crate) cluster: Option<Box<Cluster>>,
 }
 
 impl WorkerHost {
-    pub(crate) fn new(process: Arc<Process>, me: Arc<WorkerHandle>) -> Self {
+    pub(crate) fn new(process: Arc<Process>, me: Arc<WorkerHandle>, cluster: Option<Box<Cluster>>) -> Self {
         let (keyspaces, now) = (process.keyspaces(), process.now());
         let outcome = Outcome { gate: Gate::OPEN, refused: false };
-        WorkerHost { process, me, keyspaces, now, random: Rng::new(), outcome }
+        WorkerHost { process, me, keyspaces, now, random: Rng::new(), outcome, cluster }
     }
 
     /// A new turn of the loop begins.
@@ -45,6 +48,9 @@ impl WorkerHost {
     }
 
     fn administer_now(&mut self, command: &Administration<'_>) -> Result<(), Error> {
+        if self.cluster.is_some() && !matches!(command, Administration::List | Administration::Info { .. }) {
+            return Err(Error::err("the keyspaces of a cluster are those of its file and stay as they are"));
+        }
         match command {
             Administration::Create { name, options } => {
                 let (name, options) = (text(name)?, supported(options)?);
@@ -62,6 +68,28 @@ impl WorkerHost {
         }
         self.keyspaces = self.process.keyspaces();
         Ok(())
+    }
+
+    fn list(&self, sink: &mut dyn ReplySink) {
+        if let Some(cluster) = &self.cluster {
+            sink.array(cluster.keyspaces().len());
+            return cluster.keyspaces().iter().for_each(|keyspace| sink.bulk(keyspace.name.as_bytes()));
+        }
+        sink.array(self.keyspaces.len());
+        self.keyspaces.iter().for_each(|keyspace| sink.bulk(keyspace.name.as_bytes()));
+    }
+
+    fn describe(&self, name: &[u8], sink: &mut dyn ReplySink) {
+        let solo = self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name);
+        let replicated =
+            self.cluster.as_ref().and_then(|cluster| Some((cluster, cluster.keyspace_of_name(name)?)));
+        match (solo, replicated) {
+            (Some(keyspace), _) => info::describe(keyspace, sink),
+            (None, Some((cluster, id))) => cluster::describe(&self.process, cluster, id, sink),
+            (None, None) => {
+                sink.error(&Error::err(format!("no such keyspace '{}'", String::from_utf8_lossy(name))));
+            }
+        }
     }
 }
 
@@ -93,6 +121,10 @@ impl Host for WorkerHost {
         requests: &mut Vec<(RequestId, Request<'_>)>,
         replies: &mut dyn Replies,
     ) {
+        if let Some(cluster) = &mut self.cluster {
+            let mut turn = Turn { now: self.now, random: &mut self.random, replies };
+            return cluster.submit(keyspace, requests, &mut turn);
+        }
         let Some(keyspace) = self.keyspace(keyspace).cloned() else {
             let gone = Error::err("the keyspace was dropped; choose another with KEYSPACE USE or SELECT");
             return requests.drain(..).for_each(|(id, request)| {
@@ -116,17 +148,8 @@ impl Host for WorkerHost {
         let sink = replies.reply(id);
         match (outcome, command) {
             (Err(error), _) => sink.error(&error),
-            (Ok(()), Administration::List) => {
-                sink.array(self.keyspaces.len());
-                self.keyspaces.iter().for_each(|keyspace| sink.bulk(keyspace.name.as_bytes()));
-            }
-            (Ok(()), Administration::Info { name }) => {
-                match self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name) {
-                    Some(keyspace) => info::describe(keyspace, sink),
-                    None => sink
-                        .error(&Error::err(format!("no such keyspace '{}'", String::from_utf8_lossy(name)))),
-                }
-            }
+            (Ok(()), Administration::List) => self.list(sink),
+            (Ok(()), Administration::Info { name }) => self.describe(name, sink),
             (Ok(()), _) => sink.simple("OK"),
         }
     }
@@ -136,14 +159,23 @@ impl Host for WorkerHost {
     }
 
     fn keyspace_of_number(&self, number: u64) -> Option<KeyspaceId> {
+        if let Some(cluster) = &self.cluster {
+            return (number < cluster.keyspaces().len() as u64).then_some(KeyspaceId(number as u16));
+        }
         (number < u64::from(self.process.options.databases.max(1))).then_some(KeyspaceId(number as u16))
     }
 
     fn keyspace_of_name(&self, name: &[u8]) -> Option<KeyspaceId> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.keyspace_of_name(name);
+        }
         self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name).map(|keyspace| keyspace.id)
     }
 
     fn keyspaces(&self) -> Vec<KeyspaceId> {
+        if let Some(cluster) = &self.cluster {
+            return (0..cluster.keyspaces().len() as u16).map(KeyspaceId).collect();
+        }
         self.keyspaces.iter().map(|keyspace| keyspace.id).collect()
     }
 

@@ -1,5 +1,6 @@
 //! What the process says about itself: INFO, CONFIG GET, KEYSPACE INFO, metrics.
 
+use crate::cluster;
 use crate::host::durability_name;
 use crate::keyspace::{Keyspace, class_of};
 use crate::process::Process;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use types::ReplySink;
 
-const SECTIONS: [&str; 7] =
-    ["server", "clients", "memory", "persistence", "stats", "keyspace", "replication"];
+const SECTIONS: [&str; 8] =
+    ["server", "clients", "memory", "persistence", "stats", "cluster", "keyspace", "replication"];
 
 /// The sections that INFO without an argument has, each a heading and `name:value` lines.
 pub(crate) fn write(process: &Process, keyspaces: &[Arc<Keyspace>], sections: &[String], out: &mut String) {
@@ -29,6 +30,7 @@ pub(crate) fn write(process: &Process, keyspaces: &[Arc<Keyspace>], sections: &[
             "memory" => memory(keyspaces, out),
             "persistence" => persistence(process, out),
             "stats" => stats(process, out),
+            "cluster" => line(out, format_args!("{}", cluster::section(process.cluster.as_ref()))),
             "keyspace" => keyspace(process, keyspaces, out),
             _ => line(out, format_args!("role:master\r\nconnected_slaves:0")),
         }
@@ -148,7 +150,11 @@ pub(crate) fn configuration(process: &Process, visit: &mut dyn FnMut(&str, &str)
         },
     );
     visit("appendonly", if durable { "yes" } else { "no" });
-    visit("databases", &options.databases.to_string());
+    let databases = match &options.cluster {
+        Some(cluster) => cluster.file.keyspaces.len(),
+        None => usize::from(options.databases),
+    };
+    visit("databases", &databases.to_string());
     visit("dir", &options.data.as_deref().map_or(String::new(), |path| path.display().to_string()));
     visit("io-threads", &options.threads.to_string());
     visit("maxclients", &options.max_clients.to_string());
@@ -212,6 +218,10 @@ pub(crate) fn metrics(process: &Process) -> String {
     metric("keyspace_memory_bytes", "gauge", "Memory of the data, estimated.", &each(|k| k.memory() as u64));
     let open = each(|keyspace| keyspace.transactions.lock().len() as u64);
     metric("open_transactions", "gauge", "Interactive transactions open.", &open);
+    if let Some(view) = &process.cluster {
+        let connected = plain(view.peers_connected.load(Relaxed) as u64);
+        metric("peers_connected", "gauge", "Processes of the cluster connected to.", &connected);
+    }
     if let Some(journal) = &process.journal {
         let durable = journal.durable();
         metric(

@@ -9,9 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use strict::solo::Solo;
+use types::{KeyspaceId, PartitionId};
 
 /// The tag of a record that belongs to a strict partition; the keyspace's number and the partition's records follow.
 pub(crate) const SOLO_RECORDS: u8 = 1;
+/// The tag of a record that belongs to a replica of a cluster; the keyspace's and the partition's numbers and the
+/// replica's records follow.
+pub(crate) const CLUSTER_RECORDS: u8 = 2;
 
 struct Shared {
     log: Log,
@@ -30,6 +34,8 @@ pub(crate) struct Journal {
     failed: RwLock<Vec<u64>>,
     failures: AtomicU64,
     suspended: AtomicBool,
+    /// What the log refuses cannot be undone here.
+    refusal_is_fatal: bool,
     sync_wanted: Mutex<bool>,
     sync_condition: Condvar,
     /// How many groups were written and how many syncs done, for metrics.
@@ -38,6 +44,11 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
+    /// A log for replicas that have peers: when it refuses their records, the process ends and the peers go on.
+    pub(crate) fn of_replicas(log: Log) -> Self {
+        Journal { refusal_is_fatal: true, ..Journal::new(log) }
+    }
+
     pub(crate) fn new(log: Log) -> Self {
         let (written, synced) = (log.written().0, log.synced().0);
         Journal {
@@ -47,6 +58,7 @@ impl Journal {
             failed: RwLock::new(Vec::new()),
             failures: AtomicU64::new(0),
             suspended: AtomicBool::new(false),
+            refusal_is_fatal: false,
             sync_wanted: Mutex::new(false),
             sync_condition: Condvar::new(),
             groups: AtomicU64::new(0),
@@ -97,6 +109,20 @@ impl Journal {
         }
     }
 
+    /// Appends what a replica persisted, and says to which group. A log that refuses ends the process.
+    pub(crate) fn append_replica(
+        &self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        records: &[u8],
+    ) -> GroupNumber {
+        let mut shared = self.shared.lock();
+        match shared.append_replica(keyspace, partition, records) {
+            Ok(group) => group,
+            Err(error) => refused(&error),
+        }
+    }
+
     /// Writes the open group out. On failure everything in it is undone and the log is suspended.
     pub(crate) fn write_out(&self) {
         let mut shared = self.shared.lock();
@@ -114,6 +140,7 @@ impl Journal {
                 drop(shared);
                 dirty.iter().for_each(|cell| cell.replica.lock().logged(written));
             }
+            Err(error) if self.refusal_is_fatal => refused(&error),
             Err(LogError::NotWritten { group, error }) => {
                 tracing::error!(%error, group = group.0, "the log cannot be written; writes are refused until it can");
                 self.failed.write().push(group.0);
@@ -216,7 +243,30 @@ impl Journal {
     }
 }
 
+/// The log did not take what a replica has already acted on.
+fn refused(error: &LogError) -> ! {
+    fatal(&format!("the log refused the records of a replica, whose peers go on without it: {error}"))
+}
+
 impl Shared {
+    fn append_replica(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        records: &[u8],
+    ) -> Result<GroupNumber, LogError> {
+        if self.log.open_bytes() + records.len() + 16 > ::journal::MAX_GROUP_BYTES {
+            self.log.write_out()?;
+        }
+        self.grown += records.len() as u64 + 16;
+        self.log.append_with(|buffer| {
+            buffer.push(CLUSTER_RECORDS);
+            buffer.extend_from_slice(&keyspace.0.to_le_bytes());
+            buffer.extend_from_slice(&partition.0.to_le_bytes());
+            buffer.extend_from_slice(records);
+        })
+    }
+
     fn append(
         &mut self,
         partitions: &[(&Arc<PartitionCell>, &mut Replica<Solo>)],

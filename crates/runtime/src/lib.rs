@@ -15,6 +15,7 @@
 //! ```
 
 mod checkpointer;
+mod cluster;
 mod connection;
 mod error;
 mod health;
@@ -31,6 +32,7 @@ mod solo;
 mod syncer;
 mod worker;
 
+pub use cluster::{ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions, ClusterProcess};
 pub use error::StartError;
 pub use health::Health;
 pub use options::Options;

@@ -52,6 +52,11 @@ impl Metadata {
         Metadata { version: VERSION, seed, next_id: databases.max(1), keyspaces: keyspaces.collect() }
     }
 
+    /// A cluster's keyspaces are named by its own file.
+    pub(crate) fn of_cluster(seed: u64) -> Self {
+        Metadata { version: VERSION, seed, next_id: 0, keyspaces: Vec::new() }
+    }
+
     /// Reads the file; `None` if there is none.
     pub(crate) fn load(directory: &Path) -> Result<Option<Self>, StartError> {
         let file = directory.join(FILE);

@@ -1,5 +1,6 @@
 //! What a process is told when it starts.
 
+use crate::cluster::ClusterOptions;
 use protocol::Durability;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,6 +35,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// How often an `everysec` log is synced.
     pub sync_every: Duration,
+    /// Makes it a process of a cluster: its keyspaces are those of the cluster's file, and one thread serves.
+    pub cluster: Option<ClusterOptions>,
 }
 
 impl Default for Options {
@@ -52,6 +55,7 @@ impl Default for Options {
             checkpoint_after_bytes: 256 << 20,
             segment_bytes: 64 << 20,
             sync_every: Duration::from_secs(1),
+            cluster: None,
         }
     }
 }

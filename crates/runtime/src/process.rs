@@ -1,5 +1,6 @@
 //! What all threads of a process share.
 
+use crate::cluster::ClusterView;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, class_of};
 use crate::metadata::{KeyspaceEntry, Metadata};
@@ -65,6 +66,8 @@ pub(crate) struct Process {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) checkpoint_wanted: AtomicBool,
     pub(crate) port: AtomicUsize,
+    pub(crate) cluster: Option<ClusterView>,
+    clock_skew_us: i64,
 }
 
 impl Process {
@@ -91,13 +94,22 @@ impl Process {
             checkpoints: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
             port: AtomicUsize::new(0),
+            cluster: None,
+            clock_skew_us: 0,
             options,
         }
+    }
+
+    /// Makes it a process of a cluster.
+    pub(crate) fn in_cluster(self, view: ClusterView) -> Self {
+        let clock_skew_us = view.options.clock_skew_ms.saturating_mul(1000);
+        Process { cluster: Some(view), clock_skew_us, ..self }
     }
 
     /// The present time.
     pub(crate) fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        let wall = wall.saturating_add_signed(self.clock_skew_us);
         Now { wall: WallTime(wall), instant: types::Instant(self.started.elapsed().as_micros() as u64) }
     }
 

@@ -1,10 +1,11 @@
 //! Starting and ending a process.
 
+use crate::cluster::{self, Cluster};
 use crate::error::StartError;
 use crate::health::Health;
 use crate::options::Options;
 use crate::process::{Process, WorkerHandle};
-use crate::worker::{WAKER, Worker};
+use crate::worker::{Parts, WAKER, Worker};
 use crate::{checkpointer, info, recovery, syncer};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
@@ -59,17 +60,19 @@ impl Handle {
 impl Server {
     /// Recovers what the data directory holds and begins to serve.
     pub fn start(options: Options) -> Result<Server, StartError> {
-        let options = Options { threads: options.threads.max(1), ..options };
+        let threads = if options.cluster.is_some() { 1 } else { options.threads.max(1) };
+        let options = Options { threads, ..options };
         // Taken before recovery, so that a second server on the same port finds out at once.
         let listeners =
             options.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
         let addresses: Vec<SocketAddr> =
             listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        let process = Arc::new(recovery::recover(options)?);
+        let (process, cluster) = recover(options)?;
+        let process = Arc::new(process);
         process
             .port
             .store(addresses.first().map_or(0, |address| usize::from(address.port())), Ordering::Relaxed);
-        let workers = start_workers(&process, listeners).map_err(StartError::Worker)?;
+        let workers = start_workers(&process, listeners, cluster).map_err(StartError::Worker)?;
         let helpers = start_helpers(&process).map_err(StartError::Worker)?;
         Ok(Server { process, addresses, workers, helpers })
     }
@@ -111,6 +114,17 @@ impl Server {
     }
 }
 
+/// The process as its data directory left it, and its replicas if it belongs to a cluster.
+fn recover(options: Options) -> Result<(Process, Option<Box<Cluster>>), StartError> {
+    let Some(cluster) = options.cluster.clone() else { return Ok((recovery::recover(options)?, None)) };
+    let Some(me) = cluster.file.process(cluster.process) else {
+        return Err(StartError::Cluster(format!("its file names no process {}", cluster.process)));
+    };
+    let listener = listen(me.peer_address)?;
+    let (process, cluster) = cluster::recover(options, cluster, listener)?;
+    Ok((process, Some(Box::new(cluster))))
+}
+
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     let bind = || -> std::io::Result<TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -126,6 +140,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 fn start_workers(
     process: &Arc<Process>,
     listeners: Vec<TcpListener>,
+    mut cluster: Option<Box<Cluster>>,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let mut polls = Vec::new();
     for _ in 0..process.options.threads {
@@ -146,7 +161,9 @@ fn start_workers(
     for (index, (poll, me)) in polls.into_iter().zip(handles).enumerate() {
         // The first worker accepts and deals the connections out in turn.
         let mine = listeners.take().unwrap_or_default();
-        let worker = Worker::new(index, poll, mine, Arc::clone(process), me)?;
+        let process = Arc::clone(process);
+        let cluster = cluster.take();
+        let worker = Worker::new(Parts { index, poll, listeners: mine, process, me, cluster })?;
         let name = format!("worker-{index}");
         threads.push(std::thread::Builder::new().name(name).spawn(move || worker.run())?);
     }
@@ -167,8 +184,9 @@ fn start_helpers(process: &Arc<Process>) -> std::io::Result<Vec<JoinHandle<()>>>
     };
     Ok(vec![
         spawn("syncer", syncer::run)?,
-        spawn("checkpointer", |process, journal| {
-            checkpointer::run(process, journal);
+        spawn("checkpointer", |process, journal| match &process.cluster {
+            Some(view) => checkpointer::run_for_replicas(process, journal, view),
+            None => checkpointer::run(process, journal),
         })?,
     ])
 }

@@ -1,5 +1,8 @@
 //! A worker thread: its event loop, its connections, its gateway.
 
+mod replicated;
+
+use crate::cluster::{Cluster, FIRST_TOKEN};
 use crate::connection::{Connection, Io};
 use crate::host::WorkerHost;
 use crate::process::{Process, WorkerHandle};
@@ -44,14 +47,23 @@ pub(crate) struct Worker {
     next_tick: types::Instant,
 }
 
+/// What a worker is made of.
+pub(crate) struct Parts {
+    pub(crate) index: usize,
+    pub(crate) poll: Poll,
+    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) process: Arc<Process>,
+    pub(crate) me: Arc<WorkerHandle>,
+    /// The replicas of a process of a cluster, which has one worker.
+    pub(crate) cluster: Option<Box<Cluster>>,
+}
+
 impl Worker {
-    pub(crate) fn new(
-        index: usize,
-        poll: Poll,
-        mut listeners: Vec<TcpListener>,
-        process: Arc<Process>,
-        me: Arc<WorkerHandle>,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
+        let Parts { index, poll, mut listeners, process, me, mut cluster } = parts;
+        if let Some(cluster) = &mut cluster {
+            cluster.begin(poll.registry())?;
+        }
         for (number, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(LISTENERS - number), Interest::READABLE)?;
         }
@@ -70,7 +82,7 @@ impl Worker {
             index,
             poll,
             listeners,
-            host: WorkerHost::new(process, me),
+            host: WorkerHost::new(process, me, cluster),
             gateway: Gateway::new(config),
             connections: Vec::new(),
             free: Vec::new(),
@@ -88,11 +100,11 @@ impl Worker {
         let mut events = Events::with_capacity(EVENTS);
         while !self.host.process.is_stopping() {
             let idle = self.unread.is_empty() && self.touched.is_empty() && !self.gateway.is_busy();
-            let timeout = if idle { TICK } else { Duration::ZERO };
-            if let Err(error) = self.poll.poll(&mut events, Some(timeout)) {
-                if error.kind() != ErrorKind::Interrupted {
-                    crate::process::fatal(&format!("the event loop failed: {error}"));
-                }
+            let timeout = if idle { self.rest() } else { Duration::ZERO };
+            if let Err(error) = self.poll.poll(&mut events, Some(timeout))
+                && error.kind() != ErrorKind::Interrupted
+            {
+                crate::process::fatal(&format!("the event loop failed: {error}"));
             }
             self.turn(&events);
         }
@@ -108,6 +120,7 @@ impl Worker {
             match event.token() {
                 WAKER => self.empty_inbox(),
                 Token(token) if token > LISTENERS - self.listeners.len() => self.accept(LISTENERS - token),
+                Token(token) if token >= FIRST_TOKEN => self.peer_ready(token),
                 Token(token) => {
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
                         self.readable(token);
@@ -121,9 +134,24 @@ impl Worker {
         if self.host.now.instant >= self.next_tick {
             self.tick();
         }
-        self.settle();
-        self.log();
+        if self.host.cluster.is_some() {
+            self.turn_cluster();
+        } else {
+            self.settle();
+            self.log();
+        }
         self.send_all();
+    }
+
+    /// How long the loop may sleep when nothing is left to do.
+    fn rest(&self) -> Duration {
+        match &self.host.cluster {
+            None => TICK,
+            Some(cluster) => {
+                let now = self.host.process.now().instant;
+                cluster.deadline(now).map_or(TICK, |deadline| (deadline - now).min(TICK))
+            }
+        }
     }
 
     fn accept(&mut self, listener: usize) {
@@ -201,11 +229,11 @@ impl Worker {
     }
 
     fn touch(&mut self, token: usize) {
-        if let Some(Some(connection)) = self.connections.get_mut(token) {
-            if !connection.touched {
-                connection.touched = true;
-                self.touched.push(token);
-            }
+        if let Some(Some(connection)) = self.connections.get_mut(token)
+            && !connection.touched
+        {
+            connection.touched = true;
+            self.touched.push(token);
         }
     }
 
@@ -259,10 +287,10 @@ impl Worker {
         if outcome.refused {
             fail(output);
             connection.closing = true;
-        } else if let Some(journal) = &self.host.process.journal {
-            if !outcome.gate.is_open(journal.durable()) {
-                connection.hold(output, outcome.gate);
-            }
+        } else if let Some(journal) = &self.host.process.journal
+            && !outcome.gate.is_open(journal.durable())
+        {
+            connection.hold(output, outcome.gate);
         }
     }
 
@@ -333,11 +361,11 @@ impl Worker {
         let Some(Some(connection)) = self.connections.get_mut(token) else { return };
         connection.touched = false;
         let Some(output) = self.gateway.output_mut(connection.id) else { return };
-        if let Some(journal) = &self.host.process.journal {
-            if connection.gates().any(|gate| journal.has_failed(gate.written)) {
-                fail(output);
-                connection.abandon();
-            }
+        if let Some(journal) = &self.host.process.journal
+            && connection.gates().any(|gate| journal.has_failed(gate.written))
+        {
+            fail(output);
+            connection.abandon();
         }
         let io = if output.is_empty() { Io::More } else { connection.send(output, durable) };
         let drained = output.is_empty();
@@ -407,6 +435,7 @@ impl Worker {
             journal.write_out();
             journal.sync();
         }
+        self.turn_cluster();
         self.touched = (0..self.connections.len()).collect();
         self.send_all();
     }

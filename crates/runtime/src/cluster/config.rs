@@ -1,10 +1,26 @@
 //! Who is in the cluster and what it keeps: one small file, the same for every process.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// The file. Written by `cluster local`; later by the operator's commands.
+/// What a process of a cluster is told when it starts.
+#[derive(Clone, Debug)]
+pub struct ClusterOptions {
+    /// The cluster.
+    pub file: ClusterFile,
+    /// Which of its processes this is.
+    pub process: u16,
+    /// True at the first start of a new cluster, of all its processes: an empty data directory then means that
+    /// nothing was ever said. Otherwise it means that everything was forgotten, and the process learns from its
+    /// peers before it takes part.
+    pub bootstrap: bool,
+    /// Added to the wall clock, in milliseconds: for tests of skewed clocks.
+    pub clock_skew_ms: i64,
+}
+
+/// The file. Written by `cluster local`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterFile {
@@ -22,11 +38,11 @@ pub struct ClusterFile {
 pub struct ClusterProcess {
     /// Its number, unique for ever.
     pub id: u16,
-    /// Its region's number.
+    /// Its region's number; regions count from 0.
     pub region: u16,
     /// Its region's name.
     pub region_name: String,
-    /// Where its peers reach it.
+    /// Where it listens for its peers.
     pub peer_address: SocketAddr,
 }
 
@@ -54,6 +70,9 @@ pub struct ClusterKeyspace {
 
 impl ClusterFile {
     /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// Says what is wrong, with the file's name.
     pub fn load(path: &Path) -> Result<Self, String> {
         let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let file: ClusterFile =
@@ -62,26 +81,97 @@ impl ClusterFile {
         Ok(file)
     }
 
-    fn check(&self) -> Result<(), String> {
-        let mut ids: Vec<u16> = self.processes.iter().map(|process| process.id).collect();
-        ids.sort_unstable();
-        ids.dedup();
+    /// Is this a cluster that can work?
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn check(&self) -> Result<(), String> {
+        let ids: BTreeSet<u16> = self.processes.iter().map(|process| process.id).collect();
         if ids.len() != self.processes.len() || ids.is_empty() {
             return Err("processes need different ids, and there must be one".to_owned());
+        }
+        let regions: BTreeSet<u16> = self.processes.iter().map(|process| process.region).collect();
+        if regions.iter().copied().ne(0..regions.len() as u16) {
+            return Err("regions are numbered from 0 without gaps".to_owned());
+        }
+        let names: BTreeSet<&str> = self.keyspaces.iter().map(|keyspace| keyspace.name.as_str()).collect();
+        if names.len() != self.keyspaces.len() || names.is_empty() {
+            return Err("keyspaces need different names, and there must be one".to_owned());
         }
         for keyspace in &self.keyspaces {
             if keyspace.partitions == 0 {
                 return Err(format!("keyspace '{}' needs at least one partition", keyspace.name));
             }
-            if keyspace.model == ClusterModel::Strict && self.processes.len() % 2 == 0 {
-                return Err(format!("keyspace '{}' is strict: it needs 1, 3, 5 ... processes", keyspace.name));
+            if keyspace.model == ClusterModel::Strict && self.processes.len().is_multiple_of(2) {
+                return Err(format!(
+                    "keyspace '{}' is strict: it needs 1, 3, 5 ... processes",
+                    keyspace.name
+                ));
             }
         }
-        if self.keyspaces.is_empty() { Err("there is no keyspace".to_owned()) } else { Ok(()) }
+        Ok(())
     }
 
     /// The process with this number.
     pub fn process(&self, id: u16) -> Option<&ClusterProcess> {
         self.processes.iter().find(|process| process.id == id)
+    }
+
+    /// The numbers of a region's processes, in order.
+    pub(crate) fn processes_of(&self, region: u16) -> Vec<u16> {
+        let ids: BTreeSet<u16> = self
+            .processes
+            .iter()
+            .filter(|process| process.region == region)
+            .map(|process| process.id)
+            .collect();
+        ids.into_iter().collect()
+    }
+
+    /// How many regions there are.
+    pub(crate) fn regions(&self) -> u16 {
+        self.processes.iter().map(|process| process.region + 1).max().unwrap_or(0)
+    }
+}
+
+impl ClusterModel {
+    /// Its name in commands.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ClusterModel::Strict => "strict",
+            ClusterModel::Causal => "causal",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(id: u16, region: u16) -> ClusterProcess {
+        let peer_address = SocketAddr::from(([127, 0, 0, 1], 7000 + id));
+        ClusterProcess { id, region, region_name: format!("r{region}"), peer_address }
+    }
+
+    fn file(processes: Vec<ClusterProcess>, model: ClusterModel) -> ClusterFile {
+        let keyspaces = vec![ClusterKeyspace { name: "default".to_owned(), model, partitions: 2 }];
+        ClusterFile { seed: 1, processes, keyspaces }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_reason() {
+        let strict = |processes| file(processes, ClusterModel::Strict).check();
+        assert!(strict(vec![process(1, 0), process(2, 0), process(3, 1)]).is_ok());
+        assert!(strict(vec![process(1, 0), process(2, 0)]).unwrap_err().contains("1, 3, 5"));
+        assert!(strict(vec![process(1, 0), process(1, 0), process(3, 0)]).unwrap_err().contains("ids"));
+        assert!(strict(vec![process(1, 1)]).unwrap_err().contains("without gaps"));
+        let causal = file(vec![process(1, 0), process(2, 1)], ClusterModel::Causal);
+        assert!(causal.check().is_ok());
+        let mut twice = causal.clone();
+        twice.keyspaces.push(causal.keyspaces[0].clone());
+        assert!(twice.check().unwrap_err().contains("names"));
+        let mut nothing = causal;
+        nothing.keyspaces[0].partitions = 0;
+        assert!(nothing.check().unwrap_err().contains("partition"));
     }
 }

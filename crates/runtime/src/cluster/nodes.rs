@@ -2,16 +2,14 @@
 
 use crate::cluster::peers::Peers;
 use crate::journal::Journal;
-use crate::process::fatal;
 use crate::recovery::NoReplies;
-use protocol::{Durable, Input, Now, Packet, Protocol, Replica, Replies, Request};
-use std::collections::VecDeque;
-use types::{Address, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RequestId, Rng, Slot, Wire};
+use protocol::{Durable, Gate, Input, Now, Packet, Protocol, Replica, Replies, Request};
+use types::{Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RequestId, Rng, Slot, Wire};
 
 /// A packet between two instances of this process.
 struct Local<P: Protocol> {
     from: NodeId,
-    to: Address,
+    to: Slot,
     packet: Packet<P>,
 }
 
@@ -21,36 +19,61 @@ pub(crate) struct Nodes<P: Protocol> {
     keyspace: KeyspaceId,
     /// The coordinator first.
     replicas: Vec<Replica<P>>,
-    local: VecDeque<Local<P>>,
+    local: Vec<Local<P>>,
 }
 
-/// What a turn gives to every step.
+/// What every step is given.
 pub(crate) struct Turn<'t> {
     pub(crate) now: Now,
     pub(crate) random: &'t mut Rng,
     pub(crate) replies: &'t mut dyn Replies,
 }
 
+/// Where records and packets go.
+pub(crate) struct Context<'c> {
+    pub(crate) journal: Option<&'c Journal>,
+    pub(crate) peers: &'c mut Peers,
+}
+
+impl Context<'_> {
+    /// How far the log is durable; without a log there is nothing to wait for.
+    fn durable(&self) -> Durable {
+        self.journal.map_or(Durable { written: u64::MAX, synced: u64::MAX }, Journal::durable)
+    }
+}
+
 impl<P: Protocol> Nodes<P> {
     pub(crate) fn new(process: ProcessId, keyspace: KeyspaceId, replicas: Vec<Replica<P>>) -> Self {
-        Nodes { process, keyspace, replicas, local: VecDeque::new() }
+        Nodes { process, keyspace, replicas, local: Vec::new() }
     }
 
     fn of(&mut self, slot: Slot) -> Option<&mut Replica<P>> {
         self.replicas.iter_mut().find(|replica| replica.node().slot == slot)
     }
 
-    /// A record of this keyspace's log.
+    fn of_log(&mut self, partition: PartitionId) -> Result<&mut Replica<P>, String> {
+        let keyspace = self.keyspace;
+        self.of(Slot::replica(keyspace, partition)).ok_or_else(|| {
+            format!(
+                "the log has partition {partition} of keyspace {keyspace}, which is not kept here any more"
+            )
+        })
+    }
+
+    /// A piece of a replica's checkpoint.
+    pub(crate) fn snapshot(&mut self, partition: PartitionId, chunk: &[u8]) -> Result<(), String> {
+        step_before_life(self.of_log(partition)?, Input::Snapshot(chunk));
+        Ok(())
+    }
+
+    /// Records of a replica, each behind its length.
     pub(crate) fn recover(&mut self, partition: PartitionId, records: &[u8]) -> Result<(), String> {
-        let slot = Slot::replica(self.keyspace, partition);
-        let Some(replica) = self.of(slot) else {
-            return Err(format!("the log has records of partition {partition}, which this process does not keep"));
-        };
+        let replica = self.of_log(partition)?;
         let mut rest = records;
         while let Some((len, after)) = rest.split_first_chunk::<4>() {
             let len = u32::from_le_bytes(*len) as usize;
             let Some(record) = after.get(..len) else { return Err("a record is cut".to_owned()) };
-            step(replica, Input::Recover(record));
+            step_before_life(replica, Input::Recover(record));
             rest = &after[len..];
         }
         Ok(())
@@ -59,21 +82,24 @@ impl<P: Protocol> Nodes<P> {
     /// Recovery is over.
     pub(crate) fn recovered(&mut self, complete: bool, now: Now) {
         for replica in &mut self.replicas {
-            let input = Input::Recovered { complete };
-            replica.step(now, &mut vec![input], &mut Rng::with_seed(u64::from(complete)), &mut NoReplies::new());
+            // A coordinator keeps nothing that could be missing.
+            let complete = complete || replica.node().slot.partition.is_none();
+            let mut random = Rng::new();
+            replica.step(now, &mut vec![Input::Recovered { complete }], &mut random, &mut NoReplies::new());
         }
     }
 
     /// Hands requests to the coordinator.
-    pub(crate) fn submit(&mut self, requests: &mut Vec<(RequestId, Request<'_>)>, turn: Turn<'_>) {
-        let mut batch: Vec<_> = requests.drain(..).map(|(id, request)| Input::Request { id, request }).collect();
+    pub(crate) fn submit(&mut self, requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {
+        let mut batch: Vec<_> =
+            requests.drain(..).map(|(id, request)| Input::Request { id, request }).collect();
         if let Some(coordinator) = self.replicas.first_mut() {
             coordinator.step(turn.now, &mut batch, turn.random, turn.replies);
         }
     }
 
     /// A packet came from a peer.
-    pub(crate) fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8], turn: Turn<'_>) {
+    pub(crate) fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8], turn: &mut Turn<'_>) {
         let Some(replica) = self.of(to) else { return };
         let outcome = Packet::decode(&mut Reader::new(packet))
             .and_then(|packet| replica.receive(turn.now, from, packet, turn.random, turn.replies));
@@ -83,49 +109,48 @@ impl<P: Protocol> Nodes<P> {
     }
 
     /// Fires timers, logs what was persisted, sends what may leave, and serves what comes back from this process
-    /// itself, until nothing is left to do.
-    pub(crate) fn pump(&mut self, journal: Option<&Journal>, peers: &mut Peers, turn: Turn<'_>) {
-        let durable = || journal.map_or(Durable { written: u64::MAX, synced: u64::MAX }, Journal::durable);
+    /// itself, until nothing is left to do but to wait.
+    pub(crate) fn pump(&mut self, context: &mut Context<'_>, turn: &mut Turn<'_>) {
         for replica in &mut self.replicas {
             if replica.deadline().is_some_and(|deadline| deadline <= turn.now.instant) {
                 replica.fire(turn.now, turn.random, turn.replies);
             }
         }
         loop {
-            for index in 0..self.replicas.len() {
-                self.log(index, journal);
-                let replica = &mut self.replicas[index];
-                replica.release(turn.now.instant, durable());
-                let from = replica.node();
-                for (to, packet) in replica.packets() {
-                    if to.process == self.process {
-                        self.local.push_back(Local { from, to, packet });
-                    } else {
-                        peers.send(to.process, from, to.slot, &packet);
-                    }
-                }
+            self.release(context, turn.now.instant);
+            if self.local.is_empty() {
+                return;
             }
-            let Some(local) = self.local.pop_front() else { return };
-            if let Some(replica) = self.replicas.iter_mut().find(|replica| replica.node().slot == local.to.slot) {
-                let received = replica.receive(turn.now, local.from, local.packet, turn.random, turn.replies);
+            for Local { from, to, packet } in std::mem::take(&mut self.local) {
+                let Some(replica) = self.of(to) else { continue };
+                let received = replica.receive(turn.now, from, packet, turn.random, turn.replies);
                 debug_assert!(received.is_ok(), "a packet of this process is well formed");
             }
         }
     }
 
-    fn log(&mut self, index: usize, journal: Option<&Journal>) {
-        let replica = &mut self.replicas[index];
-        if replica.records().is_empty() {
-            return;
-        }
-        let group = match (journal, replica.node().slot.partition) {
-            (Some(journal), Some(partition)) => journal.append_replica(self.keyspace, partition, replica.records()),
-            _ => 0,
-        };
-        replica.appended(group);
-        if group != 0 && replica.gate().written > 0 {
-            if let Some(journal) = journal {
-                journal.note_unwritten(replica.gate());
+    /// Logs what was persisted, and routes what may leave.
+    fn release(&mut self, context: &mut Context<'_>, now: Instant) {
+        let durable = context.durable();
+        for replica in &mut self.replicas {
+            let from = replica.node();
+            if !replica.records().is_empty() {
+                let group = match (context.journal, from.slot.partition) {
+                    (Some(journal), Some(partition)) => {
+                        journal.append_replica(self.keyspace, partition, replica.records()).0
+                    }
+                    _ => 0,
+                };
+                replica.appended(group);
+            }
+            replica.logged(durable.written);
+            replica.release(now, durable);
+            for (to, packet) in replica.packets() {
+                if to.process == self.process {
+                    self.local.push(Local { from, to: to.slot, packet });
+                } else {
+                    context.peers.send(to.process, from, to.slot, &packet);
+                }
             }
         }
     }
@@ -135,21 +160,35 @@ impl<P: Protocol> Nodes<P> {
         self.replicas.iter().filter_map(Replica::deadline).min()
     }
 
-    /// True if something waits for the log.
-    pub(crate) fn gate_closed(&self, durable: Durable) -> bool {
-        self.replicas.iter().any(|replica| !replica.gate().is_open(durable))
+    /// What anything here waits for.
+    pub(crate) fn gate(&self) -> Gate {
+        self.replicas.iter().fold(Gate::OPEN, |gate, replica| gate.and(replica.gate()))
     }
 
+    /// The protocols, to look at.
     pub(crate) fn protocols(&self) -> impl Iterator<Item = &P> {
         self.replicas.iter().map(Replica::protocol)
     }
+
+    /// The partitions that are kept here.
+    pub(crate) fn partitions(&self) -> Vec<u16> {
+        let partition = |replica: &Replica<P>| replica.node().slot.partition.map(|partition| partition.0);
+        self.replicas.iter().filter_map(partition).collect()
+    }
+
+    /// The next piece of a replica's checkpoint; see [`Protocol::checkpoint`].
+    pub(crate) fn checkpoint(
+        &mut self,
+        partition: PartitionId,
+        cursor: u64,
+        chunk: &mut Vec<u8>,
+    ) -> Option<u64> {
+        let replica = self.of(Slot::replica(self.keyspace, partition))?;
+        replica.protocol_mut().checkpoint(cursor, chunk)
+    }
 }
 
-fn step<P: Protocol>(replica: &mut Replica<P>, input: Input<'_, P>) {
+/// An input of recovery, which says nothing to anybody.
+fn step_before_life<P: Protocol>(replica: &mut Replica<P>, input: Input<'_, P>) {
     replica.step(Now::default(), &mut vec![input], &mut Rng::with_seed(0), &mut NoReplies::new());
-}
-
-/// What the log failed to take.
-pub(crate) fn refused() -> ! {
-    fatal("the log refused the records of a replica (disk full or I/O error); its peers go on without it")
 }

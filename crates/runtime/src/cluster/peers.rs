@@ -1,8 +1,13 @@
 //! The transport between processes: one TCP connection each way, frames with their addresses, no promise beyond
 //! what replicas expect of a network. What cannot be sent is dropped; replicas send again.
+//!
+//! A connection begins with 8 bytes that name the format and 8 bytes that name the cluster, and goes on with frames:
+//! a `u32` length, little-endian, the sender's [`NodeId`], the receiver's [`Slot`], the packet. Whoever connected
+//! writes, the other side only reads. Peers trust one another: the addresses belong into a private network.
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
+use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -17,7 +22,14 @@ const HANDSHAKE_BYTES: usize = 16;
 const MAX_FRAME_BYTES: usize = 1 << 30;
 /// What may wait for one peer, in bytes; beyond it packets are dropped.
 const MAX_QUEUE_BYTES: usize = 64 << 20;
+/// Sent bytes are removed from the front of a queue when they are so many.
+const COMPACT_AFTER_BYTES: usize = 1 << 20;
+/// A queue that grew beyond this gives its memory back when it is empty.
+const KEEP_QUEUE_BYTES: usize = 1 << 20;
+const READ_BYTES: usize = 64 * 1024;
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+/// A peer whose kernel has acknowledged nothing for so long is connected anew.
+const SILENT_AFTER: Duration = Duration::from_secs(10);
 
 /// A packet that arrived.
 pub(crate) struct Arrived {
@@ -27,8 +39,8 @@ pub(crate) struct Arrived {
 }
 
 enum Link {
-    Down { since: Instant },
-    Up { socket: TcpStream, token: usize },
+    Down { since: Option<Instant> },
+    Up { socket: TcpStream, token: usize, established: bool },
 }
 
 struct Outgoing {
@@ -51,22 +63,33 @@ pub(crate) struct Peers {
     outgoing: BTreeMap<ProcessId, Outgoing>,
     incoming: BTreeMap<usize, Incoming>,
     next_token: usize,
+    chunk: Box<[u8]>,
 }
 
 impl Peers {
+    /// Nothing is connected before [`Peers::begin`].
     pub(crate) fn new(
         seed: u64,
-        mut listener: TcpListener,
+        listener: TcpListener,
         peers: impl Iterator<Item = (ProcessId, SocketAddr)>,
-        registry: &Registry,
-    ) -> std::io::Result<Self> {
-        registry.register(&mut listener, Token(LISTENER), Interest::READABLE)?;
-        let past = Instant::now().checked_sub(RECONNECT_AFTER).unwrap_or_else(Instant::now);
-        let outgoing = peers.map(|(process, address)| {
-            (process, Outgoing { address, link: Link::Down { since: past }, queue: Vec::new(), sent: 0 })
-        });
-        let outgoing = outgoing.collect();
-        Ok(Peers { seed, listener, outgoing, incoming: BTreeMap::new(), next_token: FIRST_TOKEN + 1 })
+    ) -> Self {
+        let down =
+            |address| Outgoing { address, link: Link::Down { since: None }, queue: Vec::new(), sent: 0 };
+        Peers {
+            seed,
+            listener,
+            outgoing: peers.map(|(process, address)| (process, down(address))).collect(),
+            incoming: BTreeMap::new(),
+            next_token: FIRST_TOKEN + 1,
+            chunk: vec![0; READ_BYTES].into(),
+        }
+    }
+
+    /// Listens and connects, in the event loop of `registry` from now on.
+    pub(crate) fn begin(&mut self, registry: &Registry) -> std::io::Result<()> {
+        registry.register(&mut self.listener, Token(LISTENER), Interest::READABLE)?;
+        self.flush(registry);
+        Ok(())
     }
 
     /// Queues a packet; `flush` sends it.
@@ -80,18 +103,22 @@ impl Peers {
         from.encode(&mut peer.queue);
         slot.encode(&mut peer.queue);
         packet.encode(&mut peer.queue);
-        let len = (peer.queue.len() - start - 4) as u32;
-        peer.queue[start..start + 4].copy_from_slice(&len.to_le_bytes());
+        let len = peer.queue.len() - start - 4;
+        if len > MAX_FRAME_BYTES {
+            tracing::error!(len, %to, "a packet is too large to be sent and was dropped");
+            return peer.queue.truncate(start);
+        }
+        peer.queue[start..start + 4].copy_from_slice(&(len as u32).to_le_bytes());
     }
 
     /// Connects what is down and sends what is queued.
     pub(crate) fn flush(&mut self, registry: &Registry) {
         for peer in self.outgoing.values_mut() {
-            if let Link::Down { since } = peer.link {
-                if since.elapsed() >= RECONNECT_AFTER {
-                    peer.connect(self.seed, self.next_token, registry);
-                    self.next_token += 1;
-                }
+            if let Link::Down { since } = peer.link
+                && since.is_none_or(|since| since.elapsed() >= RECONNECT_AFTER)
+            {
+                peer.connect(self.seed, self.next_token, registry);
+                self.next_token += 1;
             }
             peer.write(registry);
         }
@@ -103,15 +130,16 @@ impl Peers {
             return self.accept(registry);
         }
         if let Some(incoming) = self.incoming.get_mut(&token) {
-            if !incoming.read(self.seed, arrived) {
-                if let Some(mut gone) = self.incoming.remove(&token) {
-                    // A socket that cannot be deregistered is closed all the same.
-                    let _ = registry.deregister(&mut gone.socket);
-                }
+            if !incoming.read(self.seed, &mut self.chunk, arrived)
+                && let Some(mut gone) = self.incoming.remove(&token)
+            {
+                // A socket that cannot be deregistered is closed all the same.
+                let _ = registry.deregister(&mut gone.socket);
             }
             return;
         }
-        let mine = |peer: &&mut Outgoing| matches!(&peer.link, Link::Up { token: mine, .. } if *mine == token);
+        let mine =
+            |peer: &&mut Outgoing| matches!(&peer.link, Link::Up { token: mine, .. } if *mine == token);
         if let Some(peer) = self.outgoing.values_mut().find(mine) {
             peer.check(registry);
             peer.write(registry);
@@ -128,10 +156,10 @@ impl Peers {
         }
     }
 
-    /// How many peers are connected, of how many.
-    pub(crate) fn connected(&self) -> (usize, usize) {
-        let up = self.outgoing.values().filter(|peer| matches!(peer.link, Link::Up { .. })).count();
-        (up, self.outgoing.len())
+    /// How many peers are connected.
+    pub(crate) fn connected(&self) -> usize {
+        let up = |peer: &&Outgoing| matches!(peer.link, Link::Up { established: true, .. });
+        self.outgoing.values().filter(up).count()
     }
 }
 
@@ -139,8 +167,8 @@ impl Outgoing {
     fn connect(&mut self, seed: u64, token: usize, registry: &Registry) {
         let connected = TcpStream::connect(self.address).and_then(|mut socket| {
             registry.register(&mut socket, Token(token), Interest::READABLE | Interest::WRITABLE)?;
-            // Fails while the connection is not established; it only saves time.
-            let _ = socket.set_nodelay(true);
+            SockRef::from(&socket).set_tcp_nodelay(true)?;
+            SockRef::from(&socket).set_tcp_user_timeout(Some(SILENT_AFTER))?;
             Ok(socket)
         });
         self.queue.clear();
@@ -149,27 +177,33 @@ impl Outgoing {
             Ok(socket) => {
                 self.queue.extend_from_slice(MAGIC);
                 self.queue.extend_from_slice(&seed.to_le_bytes());
-                Link::Up { socket, token }
+                Link::Up { socket, token, established: false }
             }
-            Err(_) => Link::Down { since: Instant::now() },
+            Err(_) => Link::Down { since: Some(Instant::now()) },
         };
     }
 
     fn write(&mut self, registry: &Registry) {
-        let Link::Up { socket, .. } = &mut self.link else { return };
+        let Link::Up { socket, established, .. } = &mut self.link else { return };
         while self.sent < self.queue.len() {
             match socket.write(&self.queue[self.sent..]) {
                 Ok(0) => return self.down(registry),
-                Ok(count) => self.sent += count,
+                Ok(count) => {
+                    *established = true;
+                    self.sent += count;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => break,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    break;
+                }
                 Err(_) => return self.down(registry),
             }
         }
         if self.sent == self.queue.len() {
             self.queue.clear();
+            self.queue.shrink_to(KEEP_QUEUE_BYTES);
             self.sent = 0;
-        } else if self.sent > 1 << 20 {
+        } else if self.sent > COMPACT_AFTER_BYTES {
             self.queue.drain(..self.sent);
             self.sent = 0;
         }
@@ -196,7 +230,7 @@ impl Outgoing {
             // A socket that cannot be deregistered is closed all the same.
             let _ = registry.deregister(socket);
         }
-        self.link = Link::Down { since: Instant::now() };
+        self.link = Link::Down { since: Some(Instant::now()) };
         self.queue = Vec::new();
         self.sent = 0;
     }
@@ -204,11 +238,10 @@ impl Outgoing {
 
 impl Incoming {
     /// False when the connection is over or speaks nonsense.
-    fn read(&mut self, seed: u64, arrived: &mut Vec<Arrived>) -> bool {
-        let mut chunk = [0; 64 * 1024];
-        let open = loop {
-            match self.socket.read(&mut chunk) {
-                Ok(0) => break false,
+    fn read(&mut self, seed: u64, chunk: &mut [u8], arrived: &mut Vec<Arrived>) -> bool {
+        loop {
+            match self.socket.read(chunk) {
+                Ok(0) => return false,
                 Ok(count) => {
                     self.buffer.extend_from_slice(&chunk[..count]);
                     if !self.take_frames(seed, arrived) {
@@ -216,10 +249,9 @@ impl Incoming {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => break error.kind() == ErrorKind::WouldBlock,
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
             }
-        };
-        open
+        }
     }
 
     fn take_frames(&mut self, seed: u64, arrived: &mut Vec<Arrived>) -> bool {
@@ -228,7 +260,7 @@ impl Incoming {
             if self.buffer.len() < HANDSHAKE_BYTES {
                 return true;
             }
-            if self.buffer[..8] != *MAGIC || self.buffer[8..16] != seed.to_le_bytes() {
+            if self.buffer[..8] != *MAGIC || self.buffer[8..HANDSHAKE_BYTES] != seed.to_le_bytes() {
                 tracing::warn!("a peer of another cluster or version was turned away");
                 return false;
             }
@@ -245,7 +277,10 @@ impl Incoming {
                 break;
             }
             let mut reader = Reader::new(&rest[..len]);
-            let (Ok(from), Ok(to)) = (NodeId::decode(&mut reader), Slot::decode(&mut reader)) else { return false };
+            let (Ok(from), Ok(to)) = (NodeId::decode(&mut reader), Slot::decode(&mut reader)) else {
+                tracing::warn!("a peer sent a frame without addresses and was turned away");
+                return false;
+            };
             arrived.push(Arrived { from, to, packet: reader.rest().to_vec() });
             taken += 4 + len;
         }

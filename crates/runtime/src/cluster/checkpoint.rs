@@ -1,0 +1,52 @@
+//! Checkpoints of replicas: the worker writes one piece a turn, beside traffic; another thread makes the finished
+//! checkpoint durable and installs it.
+
+use crate::cluster::Cluster;
+use crate::journal::{CLUSTER_RECORDS, Journal};
+use ::journal::{CheckpointWriter, LogError};
+use types::PartitionId;
+
+/// A checkpoint in progress.
+pub(crate) struct Checkpoint {
+    writer: CheckpointWriter,
+    /// The replicas still to be written, by keyspace and partition; the last one is under way.
+    rest: Vec<(usize, PartitionId)>,
+    cursor: u64,
+}
+
+impl Cluster {
+    /// Begins a checkpoint, unless one is under way. Everything persisted so far has been appended.
+    pub(crate) fn begin_checkpoint(&mut self, journal: &Journal) -> Result<(), LogError> {
+        if self.checkpoint.is_none() {
+            let of = |(index, keyspace): (usize, &super::keyspace::ReplicatedKeyspace)| {
+                keyspace.partitions().into_iter().map(move |partition| (index, PartitionId(partition)))
+            };
+            let rest = self.keyspaces.iter().enumerate().flat_map(of).collect();
+            self.checkpoint = Some(Checkpoint { writer: journal.begin_checkpoint()?, rest, cursor: 0 });
+        }
+        Ok(())
+    }
+
+    /// Writes the next piece of the checkpoint under way. Returns it when all is written.
+    pub(crate) fn continue_checkpoint(
+        &mut self,
+        journal: &Journal,
+    ) -> Result<Option<CheckpointWriter>, LogError> {
+        let Some(mut checkpoint) = self.checkpoint.take() else { return Ok(None) };
+        let Some((index, partition)) = checkpoint.rest.last().copied() else {
+            return Ok(Some(checkpoint.writer));
+        };
+        let mut chunk = vec![CLUSTER_RECORDS];
+        chunk.extend_from_slice(&(index as u16).to_le_bytes());
+        chunk.extend_from_slice(&partition.0.to_le_bytes());
+        let next = self.keyspaces[index].checkpoint(partition, checkpoint.cursor, &mut chunk);
+        checkpoint.writer.chunk(&chunk)?;
+        checkpoint.writer.reflect(journal.open_group());
+        if next.is_none() {
+            checkpoint.rest.pop();
+        }
+        checkpoint.cursor = next.unwrap_or(0);
+        self.checkpoint = Some(checkpoint);
+        Ok(None)
+    }
+}

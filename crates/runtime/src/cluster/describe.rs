@@ -1,0 +1,45 @@
+//! What a process of a cluster says about it: a section of INFO, KEYSPACE INFO.
+
+use crate::cluster::{Cluster, ClusterView};
+use crate::keyspace::class_of;
+use crate::process::Process;
+use std::sync::atomic::Ordering::Relaxed;
+use types::{KeyspaceId, ReplySink};
+
+/// The lines of INFO's section `cluster`. `cluster_enabled` is about Redis Cluster's way to scatter keys, which no
+/// client has to know here.
+pub(crate) fn section(view: Option<&ClusterView>) -> String {
+    let Some(view) = view else { return "cluster_enabled:0".to_owned() };
+    let options = &view.options;
+    let region = options.file.process(options.process).map_or("", |process| process.region_name.as_str());
+    format!(
+        "cluster_enabled:0\r\ncluster_process:{}\r\ncluster_region:{region}\r\ncluster_processes:{}\r\n\
+         cluster_regions:{}\r\ncluster_peers_connected:{}",
+        options.process,
+        options.file.processes.len(),
+        options.file.regions(),
+        view.peers_connected.load(Relaxed),
+    )
+}
+
+/// `KEYSPACE INFO`. The keyspace exists.
+pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sink: &mut dyn ReplySink) {
+    let entry = &cluster.file.keyspaces[usize::from(id.0)];
+    let here = cluster.keyspaces[usize::from(id.0)].partitions();
+    let durability = class_of(process.options.effective(process.options.durability));
+    let pairs: [(&[u8], &[u8]); 3] = [
+        (b"name", entry.name.as_bytes()),
+        (b"model", entry.model.as_str().as_bytes()),
+        (b"durability", durability.as_str().as_bytes()),
+    ];
+    sink.map(pairs.len() + 2);
+    for (name, value) in pairs {
+        sink.bulk(name);
+        sink.bulk(value);
+    }
+    sink.bulk(b"partitions");
+    sink.integer(i64::from(entry.partitions));
+    sink.bulk(b"partitions_here");
+    sink.array(here.len());
+    here.into_iter().for_each(|partition| sink.integer(i64::from(partition)));
+}

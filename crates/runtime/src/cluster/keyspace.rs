@@ -1,0 +1,83 @@
+//! A replicated keyspace of either model, as the thread that owns it drives it.
+
+use crate::cluster::nodes::{Context, Nodes, Turn};
+use causal::wren;
+use protocol::{Gate, Now, Request};
+use strict::ir::Status;
+use strict::tapir;
+use types::{Instant, NodeId, PartitionId, RequestId, Slot};
+
+/// See the module. One variant per protocol: the enum dispatches and does nothing else.
+pub(crate) enum ReplicatedKeyspace {
+    Strict(Nodes<tapir::Node>),
+    Causal(Nodes<wren::Node>),
+}
+
+macro_rules! each {
+    ($keyspace:expr, $nodes:ident => $call:expr) => {
+        match $keyspace {
+            ReplicatedKeyspace::Strict($nodes) => $call,
+            ReplicatedKeyspace::Causal($nodes) => $call,
+        }
+    };
+}
+
+impl ReplicatedKeyspace {
+    pub(crate) fn snapshot(&mut self, partition: PartitionId, chunk: &[u8]) -> Result<(), String> {
+        each!(self, nodes => nodes.snapshot(partition, chunk))
+    }
+
+    pub(crate) fn recover(&mut self, partition: PartitionId, records: &[u8]) -> Result<(), String> {
+        each!(self, nodes => nodes.recover(partition, records))
+    }
+
+    pub(crate) fn recovered(&mut self, complete: bool, now: Now) {
+        each!(self, nodes => nodes.recovered(complete, now));
+    }
+
+    pub(crate) fn submit(&mut self, requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {
+        each!(self, nodes => nodes.submit(requests, turn));
+    }
+
+    pub(crate) fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8], turn: &mut Turn<'_>) {
+        each!(self, nodes => nodes.receive(from, to, packet, turn));
+    }
+
+    pub(crate) fn pump(&mut self, context: &mut Context<'_>, turn: &mut Turn<'_>) {
+        each!(self, nodes => nodes.pump(context, turn));
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        each!(self, nodes => nodes.deadline())
+    }
+
+    /// What anything of it waits for.
+    pub(crate) fn gate(&self) -> Gate {
+        each!(self, nodes => nodes.gate())
+    }
+
+    /// True when every replica here knows all it has to. A Wren replica that started with gaps stays as it is.
+    pub(crate) fn is_complete(&self) -> bool {
+        match self {
+            ReplicatedKeyspace::Strict(nodes) => nodes.protocols().all(|node| match node {
+                tapir::Node::Replica(replica) => replica.status() == Status::Normal,
+                tapir::Node::Coordinator(_) => true,
+            }),
+            ReplicatedKeyspace::Causal(_) => false,
+        }
+    }
+
+    /// The partitions that this process keeps.
+    pub(crate) fn partitions(&self) -> Vec<u16> {
+        each!(self, nodes => nodes.partitions())
+    }
+
+    pub(crate) fn checkpoint(
+        &mut self,
+        partition: PartitionId,
+        cursor: u64,
+        chunk: &mut Vec<u8>,
+    ) -> Option<u64> {
+        each!(self, nodes => nodes.checkpoint(partition, cursor, chunk))
+    }
+}

@@ -1,0 +1,240 @@
+//! Replicated keyspaces in a real process.
+//!
+//! One worker thread owns everything: the clients' connections, the coordinator of every keyspace, the replicas
+//! placed on this process, and the connections to the peers. There are no locks and no queues between them.
+//!
+//! ```text
+//!  clients -> gateway -> coordinator --+                    +--> log (group) --> written or synced
+//!                            ^         |  packets           |          |
+//!                            |         v                    |          v
+//!                            +--- local replicas -- records +     gates open --> packets --> local, or peers
+//! ```
+//!
+//! A turn of the loop delivers what has arrived, executes what clients sent, and then pumps: timers fire, records
+//! join the log's open group, packets whose gate is open are delivered here or queued for a peer, until nothing is
+//! left to do but to wait. Records are written out once for all of that (`everysec`) or handed to the syncer
+//! (`always`), which wakes the worker. A log that refuses records ends the process: its peers go on without it.
+
+mod checkpoint;
+mod config;
+mod describe;
+mod identity;
+mod keyspace;
+mod nodes;
+mod peers;
+mod placement;
+mod recovery;
+
+pub use config::{ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions, ClusterProcess};
+pub(crate) use describe::{describe, section};
+pub(crate) use nodes::Turn;
+pub(crate) use peers::FIRST_TOKEN;
+pub(crate) use recovery::recover;
+
+use crate::journal::Journal;
+use ::journal::CheckpointWriter;
+use checkpoint::Checkpoint;
+use identity::Identity;
+use keyspace::ReplicatedKeyspace;
+use mio::Registry;
+use nodes::Context;
+use parking_lot::Mutex;
+use peers::{Arrived, Peers};
+use protocol::{Gate, Request};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use types::{Error, Instant, KeyspaceId, RequestId};
+
+/// What other threads may know of the cluster.
+pub(crate) struct ClusterView {
+    pub(crate) options: ClusterOptions,
+    pub(crate) peers_connected: AtomicUsize,
+    /// The size of the last checkpoint, in bytes.
+    pub(crate) checkpoint_bytes: AtomicU64,
+    /// A checkpoint that is written and waits to be installed.
+    written: Mutex<Option<CheckpointWriter>>,
+    installing: AtomicBool,
+}
+
+impl ClusterView {
+    pub(crate) fn new(options: ClusterOptions) -> Self {
+        ClusterView {
+            options,
+            peers_connected: AtomicUsize::new(0),
+            checkpoint_bytes: AtomicU64::new(0),
+            written: Mutex::new(None),
+            installing: AtomicBool::new(false),
+        }
+    }
+
+    /// Hands a written checkpoint to the thread that installs it.
+    pub(crate) fn hand_over(&self, writer: Option<CheckpointWriter>) {
+        if let Some(writer) = writer {
+            self.installing.store(true, Ordering::Release);
+            *self.written.lock() = Some(writer);
+        }
+    }
+
+    /// True while a written checkpoint is not installed.
+    pub(crate) fn is_installing(&self) -> bool {
+        self.installing.load(Ordering::Acquire)
+    }
+
+    /// The checkpoint to install, if there is one.
+    pub(crate) fn take_written(&self) -> Option<CheckpointWriter> {
+        self.written.lock().take()
+    }
+
+    /// It is installed, or has failed; its size in bytes if it counts.
+    pub(crate) fn installed(&self, bytes: Option<u64>) {
+        if let Some(bytes) = bytes {
+            self.checkpoint_bytes.store(bytes, Ordering::Relaxed);
+        }
+        self.installing.store(false, Ordering::Release);
+    }
+}
+
+/// See the module.
+pub(crate) struct Cluster {
+    file: ClusterFile,
+    /// In the file's order, which is that of their ids.
+    keyspaces: Vec<ReplicatedKeyspace>,
+    peers: Peers,
+    arrived: Vec<Arrived>,
+    /// Something was stepped since the last pump.
+    stirred: bool,
+    checkpoint: Option<Checkpoint>,
+    gaps: Option<Gaps>,
+}
+
+/// This life began with gaps in its memory.
+struct Gaps {
+    identity: Identity,
+    /// The group that holds the last of what was missing.
+    learnt: Option<u64>,
+}
+
+/// What the log owes the replicas after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogWork {
+    /// Nothing waits.
+    None,
+    /// Something waits until the open group is written.
+    Write,
+    /// Something waits for a sync.
+    Sync,
+}
+
+impl Cluster {
+    /// Begins to listen and to connect, in this event loop.
+    pub(crate) fn begin(&mut self, registry: &Registry) -> std::io::Result<()> {
+        self.peers.begin(registry)
+    }
+
+    /// An event of a peer's socket.
+    pub(crate) fn ready(&mut self, token: usize, registry: &Registry) {
+        self.peers.ready(token, registry, &mut self.arrived);
+    }
+
+    /// Hands out what has arrived.
+    pub(crate) fn deliver(&mut self, turn: &mut Turn<'_>) {
+        self.stirred |= !self.arrived.is_empty();
+        for Arrived { from, to, packet } in self.arrived.drain(..) {
+            if let Some(keyspace) = self.keyspaces.get_mut(usize::from(to.keyspace.0)) {
+                keyspace.receive(from, to, &packet, turn);
+            }
+        }
+    }
+
+    /// Hands a client's requests to the keyspace's coordinator.
+    pub(crate) fn submit(
+        &mut self,
+        keyspace: KeyspaceId,
+        requests: &mut Vec<(RequestId, Request<'_>)>,
+        turn: &mut Turn<'_>,
+    ) {
+        self.stirred = true;
+        match self.keyspaces.get_mut(usize::from(keyspace.0)) {
+            Some(keyspace) => keyspace.submit(requests, turn),
+            None => requests.drain(..).for_each(|(id, request)| {
+                if !matches!(request, Request::Close { .. }) {
+                    turn.replies.reply(id).error(&Error::err("the cluster has no such keyspace"));
+                }
+            }),
+        }
+    }
+
+    /// Does everything that can be done without waiting.
+    pub(crate) fn pump(&mut self, journal: Option<&Journal>, turn: &mut Turn<'_>) {
+        self.stirred = false;
+        let mut context = Context { journal, peers: &mut self.peers };
+        for keyspace in &mut self.keyspaces {
+            keyspace.pump(&mut context, turn);
+        }
+    }
+
+    /// True when requests came since the last pump.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.stirred
+    }
+
+    /// What the log has to do so that what waits may leave.
+    pub(crate) fn log_work(&self, journal: &Journal) -> LogWork {
+        let durable = journal.durable();
+        let gate = self.keyspaces.iter().fold(Gate::OPEN, |gate, keyspace| gate.and(keyspace.gate()));
+        if gate.synced > durable.synced {
+            LogWork::Sync
+        } else if gate.written > durable.written {
+            LogWork::Write
+        } else {
+            LogWork::None
+        }
+    }
+
+    /// Sends what is queued for peers, and notes who is connected.
+    pub(crate) fn flush(&mut self, registry: &Registry, view: &ClusterView) {
+        self.peers.flush(registry);
+        view.peers_connected.store(self.peers.connected(), Ordering::Relaxed);
+    }
+
+    /// When it must be pumped at the latest.
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        if self.stirred || self.checkpoint.is_some() {
+            return Some(now);
+        }
+        self.keyspaces.iter().filter_map(ReplicatedKeyspace::deadline).min()
+    }
+
+    /// Notes in the data directory when nothing is missing any more.
+    pub(crate) fn note_complete(&mut self, journal: &Journal, directory: &Path) {
+        let Some(gaps) = &mut self.gaps else { return };
+        if gaps.learnt.is_none() && self.keyspaces.iter().all(ReplicatedKeyspace::is_complete) {
+            gaps.learnt = Some(journal.open_group().0);
+        }
+        match gaps.learnt {
+            Some(group) if journal.durable().synced >= group => {
+                let identity = gaps.identity.clone().with_complete(true);
+                match identity.save(directory) {
+                    Ok(()) => {
+                        tracing::info!("everything that was missing has been learnt from the peers");
+                        self.gaps = None;
+                    }
+                    Err(error) => tracing::warn!(%error, "the data directory cannot be marked as complete"),
+                }
+            }
+            Some(_) => journal.want_sync(),
+            None => {}
+        }
+    }
+
+    /// The keyspace's number in the file.
+    pub(crate) fn keyspace_of_name(&self, name: &[u8]) -> Option<KeyspaceId> {
+        let index = self.file.keyspaces.iter().position(|keyspace| keyspace.name.as_bytes() == name)?;
+        Some(KeyspaceId(index as u16))
+    }
+
+    /// The keyspaces that the file names.
+    pub(crate) fn keyspaces(&self) -> &[ClusterKeyspace] {
+        &self.file.keyspaces
+    }
+}

@@ -1,0 +1,151 @@
+//! Which process keeps what: computed alike by every process from the cluster's file.
+//!
+//! A strict keyspace has a replica of every shard on every process, over all regions: 2f+1 of them. A causal one has
+//! every partition once in every region: partition p on the process number p modulo the region's processes.
+
+use crate::cluster::config::{ClusterFile, ClusterModel};
+use crate::cluster::keyspace::ReplicatedKeyspace;
+use crate::cluster::nodes::Nodes;
+use causal::wren;
+use protocol::{Durability, Replica};
+use strict::tapir;
+use types::{Address, HashSeed, Incarnation, KeyspaceId, PartitionId, ProcessId, RegionId, Slot};
+
+/// This process in this life.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) process: ProcessId,
+    pub(crate) region: RegionId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) durability: Durability,
+}
+
+fn address(process: u16, keyspace: KeyspaceId, partition: u16) -> Address {
+    Address { process: ProcessId(process), slot: Slot::replica(keyspace, PartitionId(partition)) }
+}
+
+fn strict_topology(file: &ClusterFile, keyspace: KeyspaceId, partitions: u16) -> tapir::Topology {
+    let mut processes: Vec<u16> = file.processes.iter().map(|process| process.id).collect();
+    processes.sort_unstable();
+    let shard = |partition| processes.iter().map(|process| address(*process, keyspace, partition)).collect();
+    tapir::Topology { shards: (0..partitions).map(shard).collect(), keyspace, seed: HashSeed(file.seed) }
+}
+
+fn causal_topology(file: &ClusterFile, keyspace: KeyspaceId, partitions: u16) -> wren::Topology {
+    let region = |region| {
+        let processes = file.processes_of(region);
+        let replica = |partition: u16| {
+            address(processes[usize::from(partition) % processes.len()], keyspace, partition)
+        };
+        wren::RegionTopology { partitions: (0..partitions).map(replica).collect() }
+    };
+    wren::Topology { regions: (0..file.regions()).map(region).collect(), keyspace, seed: HashSeed(file.seed) }
+}
+
+/// The instances that this process hosts, of every keyspace of the file.
+pub(crate) fn build(file: &ClusterFile, life: Life) -> Vec<ReplicatedKeyspace> {
+    let keyspace = |(number, entry): (u16, &crate::cluster::config::ClusterKeyspace)| {
+        let id = KeyspaceId(number);
+        match entry.model {
+            ClusterModel::Strict => {
+                ReplicatedKeyspace::Strict(strict_nodes(strict_topology(file, id, entry.partitions), life))
+            }
+            ClusterModel::Causal => {
+                ReplicatedKeyspace::Causal(causal_nodes(causal_topology(file, id, entry.partitions), life))
+            }
+        }
+    };
+    (0..).zip(&file.keyspaces).map(keyspace).collect()
+}
+
+fn strict_nodes(topology: tapir::Topology, life: Life) -> Nodes<tapir::Node> {
+    let options = tapir::Options {
+        durability: life.durability,
+        near: Some(life.process),
+        region: life.region,
+        ..tapir::Options::default()
+    };
+    let keyspace = topology.keyspace;
+    let coordinator =
+        tapir::Node::coordinator(topology.clone(), life.process, life.incarnation, options.clone());
+    let at = |address: Address| address.at(life.incarnation);
+    let mut replicas = vec![Replica::new(at(topology.coordinator(life.process)), coordinator)];
+    for (shard, members) in (0..).zip(&topology.shards) {
+        if let Some(index) = members.iter().position(|member| member.process == life.process) {
+            let node =
+                tapir::Node::replica(topology.clone(), shard, index, life.incarnation, options.clone());
+            replicas.push(Replica::new(at(members[index]), node));
+        }
+    }
+    Nodes::new(life.process, keyspace, replicas)
+}
+
+fn causal_nodes(topology: wren::Topology, life: Life) -> Nodes<wren::Node> {
+    let options = wren::Options { durability: life.durability, ..wren::Options::default() };
+    let keyspace = topology.keyspace;
+    let coordinator =
+        wren::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);
+    let at = |slot| Address { process: life.process, slot }.at(life.incarnation);
+    let mut replicas = vec![Replica::new(at(Slot::coordinator(keyspace)), coordinator)];
+    for partition in 0..topology.partitions() {
+        let address = topology.address(life.region, partition);
+        if address.process == life.process {
+            let node = wren::Node::partition(topology.clone(), life.region, partition, options);
+            replicas.push(Replica::new(at(address.slot), node));
+        }
+    }
+    Nodes::new(life.process, keyspace, replicas)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::config::{ClusterKeyspace, ClusterProcess};
+
+    fn file(regions: u16, each: u16) -> ClusterFile {
+        let process = |id: u16| ClusterProcess {
+            id,
+            region: (id - 1) / each,
+            region_name: String::new(),
+            peer_address: ([127, 0, 0, 1], id).into(),
+        };
+        let keyspace = |name: &str, model| ClusterKeyspace { name: name.to_owned(), model, partitions: 3 };
+        ClusterFile {
+            seed: 7,
+            processes: (1..=regions * each).map(process).collect(),
+            keyspaces: vec![keyspace("s", ClusterModel::Strict), keyspace("c", ClusterModel::Causal)],
+        }
+    }
+
+    #[test]
+    fn strict_shards_are_on_every_process() {
+        let topology = strict_topology(&file(3, 1), KeyspaceId(0), 3);
+        for (shard, members) in (0..).zip(&topology.shards) {
+            let expected: Vec<Address> =
+                (1..=3).map(|process| address(process, KeyspaceId(0), shard)).collect();
+            assert_eq!(*members, expected);
+        }
+    }
+
+    #[test]
+    fn causal_partitions_are_dealt_out_inside_each_region() {
+        let topology = causal_topology(&file(2, 2), KeyspaceId(1), 3);
+        let processes = |region: usize| -> Vec<u16> {
+            topology.regions[region].partitions.iter().map(|replica| replica.process.0).collect()
+        };
+        assert_eq!((processes(0), processes(1)), (vec![1, 2, 1], vec![3, 4, 3]));
+    }
+
+    #[test]
+    fn a_process_hosts_what_is_placed_on_it() {
+        let life = Life {
+            process: ProcessId(2),
+            region: RegionId(0),
+            incarnation: Incarnation(1),
+            durability: Durability::Written,
+        };
+        let partitions: Vec<Vec<u16>> =
+            build(&file(3, 3), life).iter().map(|keyspace| keyspace.partitions()).collect();
+        assert_eq!(partitions, [vec![0, 1, 2], vec![1]]);
+    }
+}

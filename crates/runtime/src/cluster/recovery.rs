@@ -1,0 +1,168 @@
+//! From the data directory to replicas that take part.
+//!
+//! A replica may go on where it was only if nothing is missing of what it had relied on (Corrections 67). Nothing is
+//! after an end in order; nor with `always`; nor with `everysec` if the kernel that took the records still runs. In
+//! every other case, and always with `--memory`, it learns from its peers first; until it has, and that is synced, a
+//! next start has gaps too. A directory without a journal belongs to a new cluster if it was so said (`bootstrap`),
+//! else to a process that has forgotten everything.
+//!
+//! Each start is a new incarnation: one more than the last. Where none is recorded it is the wall clock's seconds, so
+//! that a life after a lost directory, or after one in memory, never takes an earlier one's name.
+
+use crate::cluster::config::ClusterOptions;
+use crate::cluster::identity::Identity;
+use crate::cluster::keyspace::ReplicatedKeyspace;
+use crate::cluster::peers::Peers;
+use crate::cluster::placement::{self, Life};
+use crate::cluster::{Cluster, ClusterView, Gaps};
+use crate::error::StartError;
+use crate::journal::{CLUSTER_RECORDS, Journal};
+use crate::metadata::Metadata;
+use crate::options::Options;
+use crate::process::Process;
+use ::journal::{DirectoryId, Log, LogOptions, Piece, RealDisk};
+use mio::net::TcpListener;
+use protocol::Durability;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use types::{Incarnation, PartitionId, ProcessId, RegionId};
+
+/// Recovers the process `options.cluster` names, which will listen to its peers through `listener`.
+pub(crate) fn recover(
+    options: Options,
+    cluster: ClusterOptions,
+    listener: TcpListener,
+) -> Result<(Process, Cluster), StartError> {
+    let region = region(&options, &cluster)?;
+    let me = ProcessId(cluster.process);
+    let life = |incarnation| Life {
+        process: me,
+        region: RegionId(region),
+        incarnation,
+        durability: options.effective(options.durability),
+    };
+    let Recovered { keyspaces, journal, incarnation, complete, identity } = match &options.data {
+        Some(directory) => from_disk(&options, &cluster, directory, &life)?,
+        None => {
+            let incarnation = first_incarnation();
+            let keyspaces = placement::build(&cluster.file, life(incarnation));
+            Recovered { keyspaces, journal: None, incarnation, complete: cluster.bootstrap, identity: None }
+        }
+    };
+    tracing::info!(process = me.0, incarnation = incarnation.0, complete, "recovered");
+    let others = cluster.file.processes.iter().filter(|process| process.id != me.0);
+    let peers = Peers::new(
+        cluster.file.seed,
+        listener,
+        others.map(|process| (ProcessId(process.id), process.peer_address)),
+    );
+    let mut state = Cluster {
+        file: cluster.file.clone(),
+        keyspaces,
+        peers,
+        arrived: Vec::new(),
+        stirred: false,
+        checkpoint: None,
+        gaps: identity.map(|identity| Gaps { identity, learnt: None }),
+    };
+    let view = ClusterView::new(cluster);
+    let metadata = Metadata::of_cluster(view.options.file.seed);
+    let process = Process::new(options, metadata, incarnation, Vec::new(), journal).in_cluster(view);
+    let now = process.now();
+    state.keyspaces.iter_mut().for_each(|keyspace| keyspace.recovered(complete, now));
+    Ok((process, state))
+}
+
+/// The process's region, if everything fits together.
+fn region(options: &Options, cluster: &ClusterOptions) -> Result<u16, StartError> {
+    cluster.file.check().map_err(StartError::Cluster)?;
+    if options.data.is_some() && options.durability == Durability::Volatile {
+        return Err(StartError::Cluster(
+            "a process of a cluster with a data directory has durability everysec or always; without one it keeps \
+             everything in memory"
+                .to_owned(),
+        ));
+    }
+    match cluster.file.process(cluster.process) {
+        Some(process) => Ok(process.region),
+        None => Err(StartError::Cluster(format!("the cluster's file names no process {}", cluster.process))),
+    }
+}
+
+/// What a start begins with.
+struct Recovered {
+    keyspaces: Vec<ReplicatedKeyspace>,
+    journal: Option<Journal>,
+    incarnation: Incarnation,
+    complete: bool,
+    /// To be saved as complete when it is, if it is not now.
+    identity: Option<Identity>,
+}
+
+fn from_disk(
+    options: &Options,
+    cluster: &ClusterOptions,
+    directory: &Path,
+    life: &dyn Fn(Incarnation) -> Life,
+) -> Result<Recovered, StartError> {
+    let journal_error = |error| StartError::Journal { directory: directory.to_owned(), error };
+    let disk = RealDisk::open(directory)
+        .map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
+    let disk: Arc<dyn ::journal::Disk> = Arc::new(disk);
+    let identity = Identity::present(cluster.file.seed, cluster.process);
+    let earlier = identity.earlier(directory)?;
+    let incarnation = match Log::incarnation_in(Arc::clone(&disk)).map_err(journal_error)? {
+        Incarnation(0) => first_incarnation(),
+        Incarnation(last) => Incarnation(last + 1),
+    };
+    let mut keyspaces = placement::build(&cluster.file, life(incarnation));
+    let log_options = LogOptions {
+        segment_bytes: options.segment_bytes,
+        fresh_id: DirectoryId(fastrand::u128(..)),
+        ..LogOptions::default()
+    };
+    let (mut log, recovered) =
+        Log::open(disk, &log_options, &mut |piece| visit(&mut keyspaces, piece)).map_err(journal_error)?;
+    if let Some(cut) = &recovered.cut {
+        tracing::warn!(file = cut.file, offset = cut.offset, "the log ended in a torn group, which was cut");
+    }
+    log.set_incarnation(incarnation)
+        .map_err(|error| StartError::Log { directory: directory.to_owned(), error })?;
+    let complete = match earlier {
+        Some(earlier) if !recovered.created => {
+            let kept = recovered.clean_shutdown
+                || options.durability == Durability::Synced
+                || identity.is_same_boot(&earlier);
+            earlier.complete && kept
+        }
+        _ => recovered.created && cluster.bootstrap,
+    };
+    let identity = identity.with_complete(complete);
+    identity.save(directory).map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
+    let journal = Some(Journal::of_replicas(log));
+    Ok(Recovered { keyspaces, journal, incarnation, complete, identity: (!complete).then_some(identity) })
+}
+
+fn first_incarnation() -> Incarnation {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
+    Incarnation(u32::try_from(seconds).unwrap_or(u32::MAX / 2))
+}
+
+/// Hands a recovered piece to the replica it came from.
+fn visit(keyspaces: &mut [ReplicatedKeyspace], piece: Piece<'_>) -> Result<(), String> {
+    let (Piece::Chunk(bytes) | Piece::Record { bytes, .. }) = piece;
+    let [CLUSTER_RECORDS, k0, k1, p0, p1, content @ ..] = bytes else {
+        return Err(
+            "a record that is not of a cluster's process; was this the directory of a single one?".to_owned()
+        );
+    };
+    let (keyspace, partition) = (u16::from_le_bytes([*k0, *k1]), PartitionId(u16::from_le_bytes([*p0, *p1])));
+    let Some(keyspace) = keyspaces.get_mut(usize::from(keyspace)) else {
+        return Err(format!("the log has keyspace {keyspace}, which the cluster's file no longer names"));
+    };
+    match piece {
+        Piece::Chunk(_) => keyspace.snapshot(partition, content),
+        Piece::Record { .. } => keyspace.recover(partition, content),
+    }
+}

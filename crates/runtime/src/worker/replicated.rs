@@ -1,0 +1,89 @@
+//! A worker's turn in a process of a cluster: packets, timers, the log, in the order that the gates need.
+
+use super::Worker;
+use crate::cluster::{LogWork, Turn};
+use std::sync::atomic::Ordering;
+
+/// How often a turn goes round before clients and peers are heard again.
+const ROUNDS: usize = 32;
+
+impl Worker {
+    pub(super) fn peer_ready(&mut self, token: usize) {
+        if let Some(cluster) = &mut self.host.cluster {
+            cluster.ready(token, self.poll.registry());
+        }
+    }
+
+    /// Does for the replicas what can be done without waiting, and leaves the clients' replies to be sent.
+    pub(super) fn turn_cluster(&mut self) {
+        let host = &mut self.host;
+        let Some(cluster) = &mut host.cluster else { return };
+        cluster.deliver(&mut Turn { now: host.now, random: &mut host.random, replies: &mut self.gateway });
+        for _ in 0..ROUNDS {
+            let host = &mut self.host;
+            let Some(cluster) = &mut host.cluster else { return };
+            let mut turn = Turn { now: host.now, random: &mut host.random, replies: &mut self.gateway };
+            cluster.pump(host.process.journal.as_ref(), &mut turn);
+            // Replies have come, so connections go on, and may have asked for more.
+            self.settle();
+            if !self.is_stirred() && !self.write_log() {
+                break;
+            }
+        }
+        self.checkpoint();
+        let host = &mut self.host;
+        if let (Some(cluster), Some(view)) = (&mut host.cluster, &host.process.cluster) {
+            cluster.flush(self.poll.registry(), view);
+        }
+    }
+
+    fn is_stirred(&self) -> bool {
+        self.host.cluster.as_ref().is_some_and(|cluster| cluster.is_stirred())
+    }
+
+    /// Makes the replicas' records as durable as this thread can without waiting for the disk. True if that opened
+    /// a gate.
+    fn write_log(&mut self) -> bool {
+        let (Some(cluster), Some(journal)) = (&self.host.cluster, &self.host.process.journal) else {
+            return false;
+        };
+        let durable = journal.durable();
+        match cluster.log_work(journal) {
+            LogWork::None => false,
+            LogWork::Write => {
+                journal.write_out();
+                true
+            }
+            LogWork::Sync => {
+                self.host.me.awaits_log.store(true, Ordering::Release);
+                journal.want_sync();
+                // Did it become durable between the look and the note? Then nobody else will wake us.
+                journal.durable() != durable
+            }
+        }
+    }
+
+    /// Begins a checkpoint when the log has grown enough, or writes the next piece of the one under way.
+    fn checkpoint(&mut self) {
+        let host = &mut self.host;
+        let process = &host.process;
+        let (Some(cluster), Some(journal), Some(view)) =
+            (&mut host.cluster, &process.journal, &process.cluster)
+        else {
+            return;
+        };
+        let written = cluster.continue_checkpoint(journal).and_then(|writer| {
+            view.hand_over(writer);
+            let threshold =
+                process.options.checkpoint_after_bytes.max(view.checkpoint_bytes.load(Ordering::Relaxed));
+            let due = journal.grown() >= threshold && !view.is_installing();
+            if due { cluster.begin_checkpoint(journal) } else { Ok(()) }
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "a checkpoint failed; the log grows on and the next one is tried");
+        }
+        if let Some(directory) = &process.options.data {
+            cluster.note_complete(journal, directory);
+        }
+    }
+}
