@@ -1,7 +1,7 @@
 //! Transactional causal consistency, checked through claimed snapshots.
 //!
 //! What a transaction sees is the set of committed transactions that Wren's rule gives for its snapshot, and its
-//! session's own earlier ones. Checked: replies and effects are those of an execution on that set, in order of place;
+//! session's own earlier ones; what changes a key may be evaluated on the newest state of its region instead. Checked: replies and effects are those of an execution on that set, in order of place;
 //! the set holds everything that its members saw; a session's sets only grow and hold its own writes; a
 //! transaction's place is above everything it saw; and nothing in a set began after it was used, which is the promise
 //! of stable times. Sets are bit sets over the committed transactions: memory grows with the square of the history.
@@ -10,7 +10,7 @@ use crate::history::{Commit, Snapshot, Transaction};
 use crate::invocations::{Decoded, decode_all};
 use crate::replay::{Cells, replay};
 use crate::report::{Check, Findings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// True when a snapshot shows a committed transaction (Wren, Algorithm 6; Corrections 26).
 fn is_visible(commit: Commit, snapshot: Snapshot) -> bool {
@@ -193,19 +193,46 @@ impl<'d, 'h> Visible<'d, 'h> {
         }
     }
 
+    /// Each key by itself: its steps are explained by the snapshot or, where the transaction changes the key, by the
+    /// newest state of its region, on which such operations are evaluated so that two of one region cannot both win
+    /// (Corrections 70).
     fn replay(&self, findings: &mut Findings) {
         for (at, seen) in self.with_sets() {
             let transaction = &self.all[at];
-            let mut cells = Cells::default();
-            for position in seen.iter() {
-                for (key, effect) in &self.writer(position).effects {
-                    if transaction.steps.iter().any(|step| step.key == *key) {
-                        cells.apply(key, effect);
-                    }
+            let keys: BTreeSet<&[u8]> = transaction.steps.iter().map(|step| step.key).collect();
+            for key in keys {
+                let on_snapshot = self.replay_key(at, key, seen, "its snapshot");
+                let changes =
+                    transaction.steps.iter().any(|step| step.key == key && !step.operation.is_read());
+                let newest = self.newest(at).filter(|_| changes && on_snapshot.is_err());
+                let explained =
+                    newest.map(|newest| self.replay_key(at, key, &newest, "the newest state of its region"));
+                if let (Err((check, message)), None | Some(Err(_))) = (on_snapshot, explained) {
+                    findings.add(check, message, vec![transaction.number()]);
                 }
             }
-            replay(transaction, &cells, "its snapshot", findings);
         }
+    }
+
+    fn replay_key(&self, at: usize, key: &[u8], seen: &BitSet, whence: &str) -> Result<(), (Check, String)> {
+        let mut cells = Cells::default();
+        let effects = seen.iter().flat_map(|position| &self.writer(position).effects);
+        effects.filter(|(on, _)| *on == key).for_each(|(on, effect)| cells.apply(on, effect));
+        replay(&self.all[at], Some(key), &cells, whence).1
+    }
+
+    /// What the newest state of a transaction's region held when it took its place: everything of the region below
+    /// it, of the others what its snapshot shows.
+    fn newest(&self, at: usize) -> Option<BitSet> {
+        let (mine, snapshot) = (self.rank[at]?, snapshot(&self.all[at])?);
+        let mut newest = self.seen[at].clone()?;
+        for position in 0..mine {
+            let commit = self.writer(position).transaction.claim.as_ref().and_then(|claim| claim.commit);
+            if commit.is_some_and(|commit| commit.region == snapshot.region) {
+                newest.insert(position);
+            }
+        }
+        Some(newest)
     }
 }
 

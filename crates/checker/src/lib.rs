@@ -12,7 +12,7 @@
 //! | transactional causal consistency | `causal` | visible sets: closed, atomic, monotone, never ahead; then replays |
 //! | convergence | `convergence` | reads at rest: equal everywhere |
 //! | exactly once | `totals` | counters and growing sets at rest against what was committed, claims unseen |
-//! | strict serializability, black box | `search` | a search over all orders that real time allows; small histories |
+//! | strict serializability, black box | `search` | a search over all orders that real time allows, where nobody claims anything |
 //!
 //! # The history format
 //!

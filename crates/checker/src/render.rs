@@ -6,7 +6,9 @@ use types::{Reply, ReplyBuf};
 /// A reply as text, close to what `redis-cli` prints: `OK`, `"bytes"`, `(integer) 1`, `(nil)`, `[a, b]`,
 /// `-CODE message`. Sets, and maps by their keys, are sorted, because their order means nothing; several values are
 /// separated by `; `.
-pub fn render(reply: &ReplyBuf) -> String { render_values(reply).join("; ") }
+pub fn render(reply: &ReplyBuf) -> String {
+    render_values(reply).join("; ")
+}
 
 /// Each value of a reply that holds several, as [`render`] writes it.
 pub fn render_values(reply: &ReplyBuf) -> Vec<String> {

@@ -50,10 +50,21 @@ pub(crate) struct Difference {
     pub expected: String,
 }
 
-/// Executes the steps on `cells`; stops at the first reply that differs from what the client saw.
-pub(crate) fn execute<'h>(transaction: &Decoded<'h>, cells: &mut Cells<'h>) -> Result<(), Difference> {
+/// Executes the steps on `cells` (or performs the effects, where nobody knows the steps), all of them or those on one key; stops at the first reply that differs from what the
+/// client saw.
+pub(crate) fn execute<'h>(
+    transaction: &Decoded<'h>,
+    only: Option<&[u8]>,
+    cells: &mut Cells<'h>,
+) -> Result<(), Difference> {
     let mut random = Rng::with_seed(0);
+    if transaction.steps.is_empty() {
+        transaction.effects.iter().for_each(|(key, effect)| cells.apply(key, effect));
+    }
     for (index, step) in transaction.steps.iter().enumerate() {
+        if only.is_some_and(|only| only != step.key) {
+            continue;
+        }
         let mut reply = ReplyBuf::new();
         let mut context = Context { now_millis: 0, random: &mut random };
         let effect = prepare(cells.cell(step.key), &step.operation, &mut context, &mut reply);
@@ -70,25 +81,25 @@ pub(crate) fn execute<'h>(transaction: &Decoded<'h>, cells: &mut Cells<'h>) -> R
     Ok(())
 }
 
-/// Executes a transaction on `base`, compares its replies and its effects, and returns the cells it leaves, which
-/// are those that its claimed effects make.
+/// Executes a transaction on `base`, all of it or what it does to one key, compares its replies and its effects, and
+/// returns the cells it leaves, which are those that its claimed effects make; or what differs.
 ///
 /// The claimed effects must leave the state that executing the operations there leaves. That is asked of blind
 /// operations too: an effect left out because a stale replica found nothing to do is a lost write. What nobody asked
 /// for (a claim without a client's transaction) is performed as claimed.
 pub(crate) fn replay<'h>(
     transaction: &Decoded<'h>,
+    only: Option<&[u8]>,
     base: &Cells<'h>,
     whence: &str,
-    findings: &mut Findings,
-) -> Cells<'h> {
+) -> (Cells<'h>, Result<(), (Check, String)>) {
     let mut executed = base.touched(transaction);
     let mut claimed = executed.clone();
-    for (key, effect) in &transaction.effects {
+    for (key, effect) in transaction.effects.iter().filter(|(key, _)| only.is_none_or(|only| only == *key)) {
         claimed.apply(key, effect);
     }
     let number = transaction.number();
-    match execute(transaction, &mut executed) {
+    let result = match execute(transaction, only, &mut executed) {
         Err(Difference { step, expected }) => {
             let (seen, text) = (&transaction.steps[step], &transaction.transaction.steps[step].text);
             let message = format!(
@@ -96,7 +107,7 @@ pub(crate) fn replay<'h>(
                 seen.key.escape_ascii(),
                 seen.observed.unwrap_or("nothing"),
             );
-            findings.add(Check::Replies, message, vec![number]);
+            Err((Check::Replies, message))
         }
         Ok(()) if !transaction.steps.is_empty() && executed != claimed => {
             let effects: Vec<String> = (transaction.effects.iter())
@@ -106,20 +117,23 @@ pub(crate) fn replay<'h>(
                 "transaction {number} claims effects that do not do what its operations do on {whence}: [{}]",
                 effects.join(", ")
             );
-            findings.add(Check::Effects, message, vec![number]);
+            Err((Check::Effects, message))
         }
-        Ok(()) => {}
-    }
-    claimed
+        Ok(()) => Ok(()),
+    };
+    (claimed, result)
 }
 
-/// [`replay`], and `state` becomes what the transaction leaves.
+/// [`replay`] of a whole transaction; `state` becomes what it leaves, and what differs is reported.
 pub(crate) fn replay_onto<'h>(
     transaction: &Decoded<'h>,
     state: &mut Cells<'h>,
     whence: &str,
     findings: &mut Findings,
 ) {
-    let left = replay(transaction, state, whence, findings);
+    let (left, result) = replay(transaction, None, state, whence);
     state.update(left);
+    if let Err((check, message)) = result {
+        findings.add(check, message, vec![transaction.number()]);
+    }
 }

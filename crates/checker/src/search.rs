@@ -5,7 +5,9 @@
 use crate::history::{Outcome, Transaction};
 use crate::invocations::Decoded;
 use crate::replay::{Cells, execute};
+use crate::report::{Check, Findings};
 use std::collections::BTreeSet;
+use types::HashSeed;
 
 /// What the search came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,55 @@ pub enum SearchOutcome {
     Impossible,
     /// The limit of configurations was reached, or a binary form is malformed.
     GaveUp,
+}
+
+/// How many configurations a check without claims may look at.
+const LIMIT: usize = 50_000;
+
+/// Checks a history in which nobody claims anything. False when the search gave up, so that nothing is known.
+pub(crate) fn check(history: &[Transaction], findings: &mut Findings) -> bool {
+    match search_strict_order(history, LIMIT) {
+        SearchOutcome::Serial(_) => true,
+        SearchOutcome::GaveUp => false,
+        SearchOutcome::Impossible => {
+            let (end, numbers) = shortest_impossible(history);
+            let message = format!(
+                "no order that respects real time explains the replies given up to {end} us; the last of them were \
+                 those of {numbers:?}"
+            );
+            findings.add(Check::Order, message, numbers);
+            true
+        }
+    }
+}
+
+/// The earliest answer at which what clients had seen became inexplicable: its time, and the transactions answered
+/// last.
+fn shortest_impossible(history: &[Transaction]) -> (u64, Vec<u64>) {
+    let mut ends: Vec<(u64, u64)> = history.iter().filter_map(|t| Some((t.responded?, t.number))).collect();
+    ends.sort_unstable();
+    let possible = |end: &(u64, u64)| {
+        search_strict_order(&seen_until(history, end.0), LIMIT) != SearchOutcome::Impossible
+    };
+    let last = ends.partition_point(possible).min(ends.len().saturating_sub(1));
+    let shown = ends[..=last].iter().rev().take(SHOWN).map(|(_, number)| *number).collect();
+    (ends[last].0, shown)
+}
+
+/// How many transactions a counterexample names.
+const SHOWN: usize = 4;
+
+/// The history as it was known at a time.
+fn seen_until(history: &[Transaction], end: u64) -> Vec<Transaction> {
+    let known = history.iter().filter(|transaction| transaction.invoked <= end).cloned();
+    known
+        .map(|transaction| match transaction.responded {
+            Some(responded) if responded > end => {
+                Transaction { responded: None, outcome: Outcome::Unknown, ..transaction }
+            }
+            _ => transaction,
+        })
+        .collect()
 }
 
 /// One transaction taken, and what may be tried beside it.
@@ -35,7 +86,7 @@ pub fn search_strict_order(history: &[Transaction], limit: usize) -> SearchOutco
         return SearchOutcome::GaveUp;
     };
     let mut done = vec![false; transactions.len()];
-    let mut visited: BTreeSet<(Vec<bool>, Vec<u8>)> = BTreeSet::new();
+    let mut visited: BTreeSet<(u64, u64)> = BTreeSet::new();
     let first = Frame { state: Cells::default(), candidates: candidates(&transactions, &done), taken: None };
     let mut path = vec![first];
     while let Some(frame) = path.last_mut() {
@@ -52,14 +103,14 @@ pub fn search_strict_order(history: &[Transaction], limit: usize) -> SearchOutco
             continue;
         };
         let mut state = frame.state.clone();
-        if execute(&transactions[next], &mut state).is_err() {
+        if execute(&transactions[next], None, &mut state).is_err() {
             continue;
         }
         done[next] = true;
         if visited.len() >= limit {
             return SearchOutcome::GaveUp;
         }
-        if !visited.insert((done.clone(), state.encode())) {
+        if !visited.insert(fingerprint(&done, &state)) {
             done[next] = false;
             continue;
         }
@@ -70,14 +121,26 @@ pub fn search_strict_order(history: &[Transaction], limit: usize) -> SearchOutco
     SearchOutcome::Impossible
 }
 
-/// Those that may come next: none that is certain and not yet done ended before they began. The one that began last
-/// comes first in the list, and so is tried last.
+/// Those that may come next: none that is certain and not yet done ended before they began. They are tried from the
+/// back: certain ones first, in order of invocation; one of unknown outcome only where those lead nowhere, so that it
+/// enters the order where its effect is first needed.
 fn candidates(transactions: &[Decoded<'_>], done: &[bool]) -> Vec<usize> {
     let open = || transactions.iter().enumerate().filter(|(index, _)| !done[*index]);
-    let certain = open().filter(|(_, t)| t.transaction.outcome == Outcome::Committed);
+    let is_certain = |index: usize| transactions[index].transaction.outcome == Outcome::Committed;
+    let certain = open().filter(|(index, _)| is_certain(*index));
     let first_end = certain.filter_map(|(_, t)| t.transaction.responded).min().unwrap_or(u64::MAX);
     let mut next: Vec<usize> =
         open().filter(|(_, t)| t.transaction.invoked <= first_end).map(|(index, _)| index).collect();
-    next.sort_by_key(|index| std::cmp::Reverse(transactions[*index].transaction.invoked));
+    next.sort_by_key(|index| {
+        (is_certain(*index), std::cmp::Reverse(transactions[*index].transaction.invoked))
+    });
     next
+}
+
+/// A fingerprint of what is done and what state it left; two differ where their contents do, but for a chance of
+/// about one in 2^128.
+fn fingerprint(done: &[bool], state: &Cells<'_>) -> (u64, u64) {
+    let mut bytes = state.encode();
+    bytes.extend(done.iter().map(|done| u8::from(*done)));
+    (HashSeed(0).hash(&bytes).0, HashSeed(1).hash(&bytes).0)
 }

@@ -4,7 +4,7 @@
 use crate::workload::{Plan, PlannedStep, Shape};
 use checker::{Outcome, render_values};
 use protocol::{Input, KeyedOperation, Protocol, Request, Step};
-use types::{ErrorCode, Malformed, Reader, ReplyBuf, RequestId, SessionId};
+use types::{Error, ErrorCode, Malformed, Reader, Reply, ReplyBuf, RequestId, SessionId};
 
 /// Where an interactive transaction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,13 +126,15 @@ impl Open {
     }
 }
 
-/// What an error in place of all replies says about the outcome; `None` for replies and for an operation's own error.
+/// What an error says about the outcome; `None` where there is none, or only an operation's own. A refused step refuses
+/// the transaction: a log that cannot be written refuses each write in its place, and all of them.
 fn refusal(reply: &ReplyBuf) -> Option<Outcome> {
-    match reply.as_error()?.code {
-        ErrorCode::Err | ErrorCode::WrongType => None,
-        ErrorCode::UnknownOutcome => Some(Outcome::Unknown),
-        _ => Some(Outcome::Aborted),
-    }
+    reply.elements().find_map(|element| match element {
+        Reply::Error(Error { code: ErrorCode::Err | ErrorCode::WrongType, .. }) => None,
+        Reply::Error(Error { code: ErrorCode::UnknownOutcome, .. }) => Some(Outcome::Unknown),
+        Reply::Error(_) => Some(Outcome::Aborted),
+        _ => None,
+    })
 }
 
 fn operation(step: &PlannedStep) -> Result<KeyedOperation<'_>, Malformed> {

@@ -44,11 +44,29 @@ pub trait Deployment {
     /// Takes the claims made since the last call.
     fn claims(&self, instance: &mut Self::Protocol) -> Vec<Claim>;
 
+    /// What this instance knows of committed transactions, its own part of their effects at least: for those that no
+    /// coordinator lived to claim. The session is not looked at. Asked for now and then.
+    fn outcomes(&self, instance: &Self::Protocol) -> Vec<Claim> {
+        let _ = instance;
+        Vec::new()
+    }
+
+    /// What a streamed message, which waited for its sender's log, says of committed transactions; like `outcomes`.
+    fn claims_of_message(&self, message: &<Self::Protocol as Protocol>::Message) -> Vec<Claim> {
+        let _ = message;
+        Vec::new()
+    }
+
     /// How many transactions this instance has not ended: must reach 0 when everything is healed.
     fn undecided(&self, instance: &Self::Protocol) -> usize;
 
     /// What histories are checked for.
     fn level(&self) -> Level;
+
+    /// True if coordinators serve interactive transactions.
+    fn interactive(&self) -> bool {
+        true
+    }
 
     /// The durabilities it supports.
     fn durabilities(&self) -> &[Durability] {
@@ -64,4 +82,6 @@ pub struct Mutants {
     pub ungated: bool,
     /// Recovery takes a torn group for an intact one.
     pub torn_groups: bool,
+    /// Effects that the disk refused are not undone.
+    pub undo_left_out: bool,
 }

@@ -35,6 +35,8 @@ pub struct Swarm {
     pub partitions: bool,
     /// Processes stand still for a while.
     pub pauses: bool,
+    /// Writes to a disk fail now and then.
+    pub disk_errors: bool,
     /// Wall clocks jump.
     pub clock_jumps: bool,
     /// Wall clocks differ by up to so much.
@@ -56,7 +58,8 @@ impl Swarm {
         let (lossy, doubling, reordering) = (maybe(0.5), maybe(0.4), maybe(0.5));
         let (faulty, skewed) = (maybe(0.9), maybe(0.6));
         let (kills, power_cuts, partitions) = (maybe(0.4), maybe(0.5), maybe(0.5));
-        let (pauses, clock_jumps, checkpoints) = (maybe(0.3), maybe(0.3), maybe(0.6));
+        let (pauses, clock_jumps, checkpoints, disk_errors) =
+            (maybe(0.3), maybe(0.3), maybe(0.6), maybe(0.3));
         Swarm {
             clients: random.usize(3..9),
             keys_per_kind: random.usize(1..3),
@@ -72,6 +75,7 @@ impl Swarm {
             power_cuts,
             partitions,
             pauses,
+            disk_errors,
             clock_jumps,
             clock_skew: if skewed { 10u64.pow(random.u32(2..7)) } else { 0 },
             sync: 10u64.pow(random.u32(2..6)),

@@ -2,7 +2,9 @@
 
 use crate::deployment::{Deployment, Mutants};
 use crate::world::{Event, World};
-use checker::{Outcome, Report, Transaction, check};
+use checker::{
+    Check, Level, Outcome, Report, SearchOutcome, Transaction, Violation, check, search_strict_order,
+};
 
 /// How long traffic lasts under faults, in microseconds of virtual time.
 const TRAFFIC: u64 = 8_000_000;
@@ -10,6 +12,8 @@ const TRAFFIC: u64 = 8_000_000;
 const CALM: u64 = 1_000_000;
 /// Within what time everything undecided must end after that.
 const PATIENCE: u64 = 60_000_000;
+/// How many configurations the search for a second opinion looks at before it gives up.
+const SEARCHED: usize = 5_000;
 /// How often that is looked at, and a read of everything repeated.
 const ROUND: u64 = 500_000;
 
@@ -38,12 +42,14 @@ pub fn simulate<D: Deployment>(deployment: D, seed: u64, mutants: Mutants, reada
         world.after(delay, Event::Client(client));
     }
     world.begin_faults();
+    world.after(0, Event::Observe);
     world.run_until(TRAFFIC);
     world.heal();
     world.run_until(TRAFFIC + CALM);
     world.traffic = false;
     world.demand_progress();
     world.read_at_rest();
+    world.observe();
     world.into_run(seed)
 }
 
@@ -124,10 +130,19 @@ impl<D: Deployment> World<D> {
         readers.iter().zip(places).filter_map(answered).collect()
     }
 
-    fn into_run(self, seed: u64) -> Run {
+    fn into_run(mut self, seed: u64) -> Run {
+        self.recorder.check_strays();
         let (trace_hash, trace) = self.trace.finish();
         let mut report = check(&self.recorder.history, self.deployment.level());
         report.violations.splice(0..0, self.recorder.violations);
+        if report.violations.is_empty()
+            && report.model == Level::StrictSerializable
+            && search_strict_order(&self.recorder.history, SEARCHED) == SearchOutcome::Impossible
+        {
+            let message =
+                "the claims explain the history, but a search that believes none finds no order".into();
+            report.violations.push(Violation { check: Check::Order, message, transactions: Vec::new() });
+        }
         report.ok = report.violations.is_empty();
         Run { seed, trace_hash, trace, history: self.recorder.history, report }
     }

@@ -22,8 +22,7 @@
 //!
 //! # What is not simulated yet
 //!
-//! Writes that fail while the process lives on (a failed write ends it here), bit rot, watches, expiring keys, and
-//! processes that join or leave.
+//! Full disks, failing syncs, bit rot, watches, expiring keys, and processes that join or leave.
 
 mod client;
 mod deployment;
@@ -41,7 +40,7 @@ mod workload;
 mod world;
 
 pub use deployment::{Deployment, Host, KEYSPACE, Mutants, Setting};
-pub use deployments::NAMES;
+pub use deployments::{NAMES, SoloDeployment, TapirDeployment};
 pub use faults::Swarm;
 pub use finale::{Run, simulate};
 pub use run::{Failure, Options, Summary, UnknownProtocol, run, run_seeds};

@@ -21,6 +21,7 @@ enum Fault {
     PowerCut,
     Partition,
     Pause,
+    DiskError,
     Jump,
 }
 
@@ -43,6 +44,7 @@ impl<D: Deployment> World<D> {
             (swarm.power_cuts, Fault::PowerCut),
             (swarm.partitions, Fault::Partition),
             (swarm.pauses, Fault::Pause),
+            (swarm.disk_errors, Fault::DiskError),
             (swarm.clock_jumps, Fault::Jump),
         ];
         let kinds: Vec<Fault> = kinds.into_iter().filter(|(on, _)| *on).map(|(_, fault)| fault).collect();
@@ -57,6 +59,11 @@ impl<D: Deployment> World<D> {
                     let until = self.now + self.random.u64(..PAUSE);
                     self.note(&format!("p{process} stands still until {until} us"));
                     self.processes[process].paused_until = until;
+                }
+                Fault::DiskError => {
+                    let bytes = self.random.usize(..600);
+                    self.note(&format!("the next write of p{process} fails after {bytes} bytes"));
+                    self.processes[process].disk.fail_next_write(bytes);
                 }
                 Fault::Jump => {
                     let jump = self.random.i64(-JUMP..JUMP);

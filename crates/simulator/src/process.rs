@@ -4,11 +4,12 @@ use crate::deployment::{Deployment, Host, Mutants, Setting};
 use journal::{
     CheckpointWriter, DirectoryId, FinishedCheckpoint, Log, LogOptions, Piece, RecoveryOptions, SyncTicket,
 };
-use journal::{LogError, SimulatedDisk};
+use journal::{LogError, OpenError, SimulatedDisk};
 use protocol::{Durability, Durable, Gate, Input, Now, Protocol, Replica, Replies};
 use std::collections::BTreeMap;
 use types::{
-    Incarnation, Instant, PartitionId, Reader, ReplyBuf, ReplySink, RequestId, Rng, Slot, WallTime, Wire,
+    Error, ErrorCode, Incarnation, Instant, PartitionId, Reader, ReplyBuf, ReplySink, RequestId, Rng, Slot,
+    WallTime, Wire,
 };
 
 /// The wall time at virtual time 0, in microseconds since 1970.
@@ -64,6 +65,32 @@ pub(crate) struct Checkpointing {
     cursor: u64,
 }
 
+/// Why a life does not begin.
+pub(crate) enum StartError {
+    /// The disk failed: another attempt may succeed.
+    Disk(String),
+    /// The journal refuses what it finds.
+    Refused(String),
+}
+
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Disk(error) => StartError::Disk(error.to_string()),
+            error => StartError::Refused(error.to_string()),
+        }
+    }
+}
+
+/// What becomes of effects that the disk refused.
+#[derive(Clone, Copy)]
+pub(crate) enum Undo {
+    /// They are taken back.
+    TakeBack,
+    /// They stay: a mistake.
+    LeaveOut,
+}
+
 /// Why a life ends: its log failed.
 pub(crate) struct LogFailed(pub String);
 
@@ -100,14 +127,14 @@ impl<P: Protocol> Process<P> {
     /// Begins a life: opens the log, and lets every instance recover from it.
     ///
     /// # Errors
-    /// The journal's words, if it refuses to start.
+    /// The journal's words, if it cannot or will not start.
     pub fn start<D: Deployment<Protocol = P>>(
         &mut self,
         now: u64,
         deployment: &D,
         setting: Setting,
         mutants: Mutants,
-    ) -> Result<Sink, String> {
+    ) -> Result<Sink, StartError> {
         let options = LogOptions {
             segment_bytes: SEGMENT_BYTES,
             fresh_id: DirectoryId(self.random.u128(..)),
@@ -126,10 +153,9 @@ impl<P: Protocol> Process<P> {
             }
             Ok(())
         };
-        let (mut log, recovered) =
-            Log::open(self.disk.mount(), &options, visit).map_err(|error| error.to_string())?;
+        let (mut log, recovered) = Log::open(self.disk.mount(), &options, visit)?;
         let incarnation = Incarnation(recovered.incarnation.0 + 1);
-        log.set_incarnation(incarnation).map_err(|error| error.to_string())?;
+        log.set_incarnation(incarnation).map_err(|error| StartError::Disk(error.to_string()))?;
         let complete = recovered.created
             || match setting.durability {
                 Durability::Synced => true,
@@ -224,12 +250,46 @@ impl<P: Protocol> Life<P> {
         Ok(true)
     }
 
-    /// Writes the open group to the kernel.
-    pub fn write_out(&mut self) -> Result<(), LogFailed> {
+    /// Writes the open group to the kernel. False if the disk refused it and the protocol has taken it back: then
+    /// the log is suspended until [`Life::retry`].
+    pub fn write_out(&mut self, undo: Undo) -> Result<bool, LogFailed> {
         self.write_scheduled = false;
-        self.log.write_out()?;
-        self.tell_logged();
+        match self.log.write_out() {
+            Err(error @ LogError::NotWritten { .. }) => self.refuse(undo, &error).map(|()| false),
+            result => {
+                result?;
+                self.tell_logged();
+                Ok(true)
+            }
+        }
+    }
+
+    /// The records beyond what is written are gone: their effects are taken back, and who waits for them hears that
+    /// the outcome is unknown.
+    fn refuse(&mut self, undo: Undo, error: &LogError) -> Result<(), LogFailed> {
+        let written = self.log.written().0;
+        for replica in &mut self.replicas {
+            match undo {
+                Undo::TakeBack if !replica.refused(written) => return Err(LogFailed(error.to_string())),
+                Undo::TakeBack => {}
+                Undo::LeaveOut => replica.logged(u64::MAX),
+            }
+        }
+        for (gate, _, reply) in self.replies.iter_mut().filter(|(gate, ..)| gate.written > written) {
+            *gate = Gate::OPEN;
+            reply.clear();
+            reply.error(&Error::new(ErrorCode::UnknownOutcome, error.to_string()));
+        }
         Ok(())
+    }
+
+    /// Tries to end a suspension.
+    pub fn retry(&mut self) -> bool {
+        let healed = self.log.retry().is_ok();
+        if healed {
+            self.replicas.iter_mut().for_each(|replica| replica.protocol_mut().log_healed());
+        }
+        healed
     }
 
     fn tell_logged(&mut self) {
@@ -261,7 +321,7 @@ impl<P: Protocol> Life<P> {
 
     /// Begins a checkpoint, unless one is under way.
     pub fn begin_checkpoint(&mut self) -> Result<(), LogFailed> {
-        if self.checkpoint.is_none() && self.finished_checkpoint.is_none() {
+        if self.checkpoint.is_none() && self.finished_checkpoint.is_none() && !self.log.is_suspended() {
             let writer = self.log.begin_checkpoint()?;
             self.tell_logged();
             self.checkpoint = Some(Checkpointing { writer, replica: 0, cursor: 0 });

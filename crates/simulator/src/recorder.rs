@@ -64,7 +64,7 @@ impl Recorder {
 
     /// An instance claims something. Claims of one transaction may come from several instances, each with its part
     /// of the effects; what they say about its place must agree.
-    pub fn claim(&mut self, claim: protocol::Claim, now: u64) {
+    pub fn claim(&mut self, claim: protocol::Claim) {
         let session = claim.session.0;
         let claim = converted(claim);
         if claim.commit.is_none() {
@@ -76,19 +76,63 @@ impl Recorder {
             }
             return;
         }
-        if let Some(place) = self.claimed.get(&claim.transaction) {
-            return self.merge(*place, claim);
-        }
         let newest = self.newest.get(&session).copied();
-        let free = |place: &usize| self.history[*place].place().is_none();
-        let place = newest.filter(free).unwrap_or_else(|| self.push(session, now, Vec::new()));
+        let own = newest.filter(|place| self.history[*place].place().is_none());
+        match (self.claimed.get(&claim.transaction).copied(), own) {
+            (Some(known), None) => return self.merge(known, claim),
+            // An instance knew it before its coordinator claimed it.
+            (Some(known), Some(own)) => self.history[own].claim = self.history[known].claim.take(),
+            (None, _) => {}
+        }
+        let place = own.unwrap_or_else(|| self.push(session, 0, Vec::new()));
         self.claimed.insert(claim.transaction, place);
-        self.history[place].claim = Some(claim);
+        match &self.history[place].claim {
+            Some(known) if known.transaction == claim.transaction => self.merge(place, claim),
+            _ => self.history[place].claim = Some(claim),
+        }
+    }
+
+    /// An instance knows that a transaction has committed. Where nobody claimed it, it stands for itself; somebody
+    /// must be in doubt about it then.
+    pub fn outcome(&mut self, claim: protocol::Claim) {
+        let claim = converted(claim);
+        match self.claimed.get(&claim.transaction) {
+            Some(place) => self.merge(*place, claim),
+            None => {
+                let place = self.push(0, 0, Vec::new());
+                self.claimed.insert(claim.transaction, place);
+                self.history[place].claim = Some(claim);
+            }
+        }
+    }
+
+    /// Every transaction that nobody claimed, but that took effect, must be one whose client is in doubt: one that
+    /// was asked to write all the keys that it changed.
+    pub fn check_strays(&mut self) {
+        let unknown =
+            |t: &&Transaction| t.outcome == Outcome::Unknown && !t.steps.is_empty() && t.claim.is_none();
+        let doubts: Vec<&Transaction> = self.history.iter().filter(unknown).collect();
+        let strays = self.history.iter().filter(|t| t.steps.is_empty());
+        for stray in strays {
+            let Some(claim) = &stray.claim else { continue };
+            let wrote = |doubt: &Transaction, key: &Key| doubt.steps.iter().any(|step| step.key == *key);
+            let explained = doubts.iter().any(|doubt| claim.effects.iter().all(|(key, _)| wrote(doubt, key)));
+            if !explained {
+                let keys: Vec<String> = claim.effects.iter().map(|(key, _)| key.to_string()).collect();
+                let message = format!(
+                    "transaction {:?} committed on [{}], but no client is in doubt about such a transaction",
+                    claim.transaction,
+                    keys.join(", ")
+                );
+                let transactions = vec![stray.number];
+                self.violations.push(Violation { check: Check::Claims, message, transactions });
+            }
+        }
     }
 
     fn merge(&mut self, place: usize, claim: Claim) {
         let Some(known) = &mut self.history[place].claim else { return };
-        if known.commit != claim.commit {
+        if known.place() != claim.place() {
             let message = format!(
                 "transaction {place} is claimed to have committed at {:?} and at {:?}",
                 known.commit, claim.commit

@@ -41,6 +41,8 @@ pub struct Summary {
     pub transactions: u64,
     /// How many of them committed.
     pub committed: u64,
+    /// For how many seeds a check remained undecided, nothing being found.
+    pub undecided: u64,
     /// How many violations were found.
     pub violations: u64,
     /// A hash of all runs.
@@ -133,6 +135,7 @@ impl Summary {
         self.transactions += run.history.len() as u64;
         let committed = run.history.iter().filter(|t| t.outcome == checker::Outcome::Committed);
         self.committed += committed.count() as u64;
+        self.undecided += u64::from(run.report.undecided);
         self.trace = run.trace;
         self.history.clear();
         // Writing into memory does not fail.

@@ -11,7 +11,7 @@ use protocol::{Input, Request};
 use types::{ReplyBuf, RequestId, SessionId, Slot, Wire};
 
 /// How long a client waits for a reply, in microseconds.
-const PATIENCE: u64 = 5_000_000;
+const PATIENCE: u64 = 8_000_000;
 
 impl<D: Deployment> World<D> {
     /// Adds a client of a random gateway.

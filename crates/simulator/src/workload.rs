@@ -62,12 +62,14 @@ pub(crate) struct Plan {
 /// Plans transactions over a fixed set of keys.
 pub(crate) struct Workload {
     keys: Vec<(Kind, Vec<u8>, KeyHash)>,
+    /// Plans interactive transactions too.
+    interactive: bool,
     /// Makes written values unique.
     next_value: u64,
 }
 
 impl Workload {
-    pub fn new(keys_per_kind: usize, seed: HashSeed) -> Self {
+    pub fn new(keys_per_kind: usize, seed: HashSeed, interactive: bool) -> Self {
         let name = |prefix: &str, index: usize| format!("{prefix}:{index}").into_bytes();
         let keys = (KINDS.iter().flat_map(|kind| (0..keys_per_kind).map(move |index| (kind, index))))
             .map(|((kind, prefix), index)| {
@@ -76,7 +78,7 @@ impl Workload {
                 (*kind, key, hash)
             })
             .collect();
-        Workload { keys, next_value: 0 }
+        Workload { keys, interactive, next_value: 0 }
     }
 
     /// A transaction at random.
@@ -84,6 +86,7 @@ impl Workload {
         let shape = match random.u32(..10) {
             0..4 => Shape::One,
             4..7 => Shape::Many,
+            _ if !self.interactive => Shape::Many,
             _ => Shape::Interactive {
                 read_only: random.u32(..4) == 0,
                 steps_per_request: random.usize(1..3),

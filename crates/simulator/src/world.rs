@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::deployment::{Deployment, Mutants, Setting};
 use crate::faults::{Swarm, exponential};
 use crate::network::Network;
-use crate::process::{LogFailed, Process, Sink};
+use crate::process::{Life, LogFailed, Process, Sink, StartError, Undo};
 use crate::recorder::Recorder;
 use crate::trace::{Trace, kind};
 use crate::workload::Workload;
@@ -20,6 +20,9 @@ use types::{Address, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId,
 /// How long a keyspace that is synced now and then waits between syncs, in microseconds.
 const LAZY_SYNC: u64 = 1_000_000;
 
+/// How often instances are asked what has committed.
+const OBSERVED_EVERY: u64 = 500_000;
+
 /// Something that happens at a time.
 pub(crate) enum Event {
     /// A packet arrives.
@@ -30,12 +33,16 @@ pub(crate) enum Event {
     WriteOut { process: usize, incarnation: Incarnation },
     /// A sync ends.
     Synced { process: usize, incarnation: Incarnation },
+    /// A suspended log is tried again.
+    RetryLog { process: usize, incarnation: Incarnation },
     /// A lazy sync begins.
     BeginSync { process: usize, incarnation: Incarnation },
     /// A checkpoint begins, or goes on.
     Checkpoint { process: usize, incarnation: Incarnation, begin: bool },
     /// A dead process starts.
     Restart { process: usize },
+    /// Instances are asked what has committed.
+    Observe,
     /// The next fault of the nemesis.
     Fault,
     /// Cut links are joined again.
@@ -86,7 +93,7 @@ impl<D: Deployment> World<D> {
         let mut trace = Trace::new(readable);
         trace.note(0, kind::START, &seed.to_le_bytes(), || format!("seed {seed}: {swarm:?}"));
         World {
-            workload: Workload::new(swarm.keys_per_kind, setting.hash_seed),
+            workload: Workload::new(swarm.keys_per_kind, setting.hash_seed, deployment.interactive()),
             deployment,
             setting,
             swarm,
@@ -133,6 +140,7 @@ impl<D: Deployment> World<D> {
             Event::Wake { process, incarnation } => self.on_wake(process, incarnation),
             Event::WriteOut { process, incarnation } => self.on_write_out(process, incarnation),
             Event::Synced { process, incarnation } => self.on_synced(process, incarnation),
+            Event::RetryLog { process, incarnation } => self.on_retry_log(process, incarnation),
             Event::BeginSync { process, incarnation } => {
                 if self.lives(process, incarnation) {
                     self.begin_sync(process);
@@ -142,6 +150,10 @@ impl<D: Deployment> World<D> {
                 self.on_checkpoint(process, incarnation, begin)
             }
             Event::Restart { process } => self.start(process),
+            Event::Observe => {
+                self.observe();
+                self.after(OBSERVED_EVERY, Event::Observe);
+            }
             Event::Fault => self.on_fault(),
             Event::Join { links } => links.into_iter().for_each(|(from, to)| self.network.join(from, to)),
             Event::Client(client) => self.on_client(client),
@@ -157,12 +169,23 @@ impl<D: Deployment> World<D> {
             Event::Wake { process, .. }
             | Event::WriteOut { process, .. }
             | Event::Synced { process, .. }
+            | Event::RetryLog { process, .. }
             | Event::BeginSync { process, .. }
             | Event::Checkpoint { process, .. } => *process,
             _ => return None,
         };
         let until = self.processes.get(process)?.paused_until;
         (until > self.now).then_some(until)
+    }
+
+    /// Asks every instance what has committed.
+    pub fn observe(&mut self) {
+        let lives = self.processes.iter().filter_map(|process| process.life.as_ref());
+        for replica in lives.flat_map(|life| &life.replicas) {
+            for claim in self.deployment.outcomes(replica.protocol()) {
+                self.recorder.outcome(claim);
+            }
+        }
     }
 
     fn lives(&self, process: usize, incarnation: Incarnation) -> bool {
@@ -178,7 +201,11 @@ impl<D: Deployment> World<D> {
         let started = process.start(self.now, &self.deployment, self.setting, self.mutants);
         let sink = match started {
             Ok(sink) => sink,
-            Err(reason) => {
+            Err(StartError::Disk(reason)) => {
+                self.trace.note(self.now, kind::START, &[], || format!("p{index} cannot start: {reason}"));
+                return self.start(index);
+            }
+            Err(StartError::Refused(reason)) => {
                 self.trace
                     .note(self.now, kind::START, &[], || format!("p{index} refuses to start: {reason}"));
                 return self.recorder.no_progress(format!("process {index} refuses to start: {reason}"));
@@ -189,9 +216,11 @@ impl<D: Deployment> World<D> {
             format!("p{index} starts, incarnation {incarnation}")
         });
         let replicas = process.life.as_ref().map_or(0, |life| life.replicas.len());
+        // Nothing leaves before what all instances persisted is in the log.
         for replica in 0..replicas {
-            self.settle(index, replica, Sink::default());
+            self.record(index, replica);
         }
+        self.release(index);
         debug_assert!(sink.0.is_empty(), "nobody asked anything yet");
         if self.swarm.checkpoint_interval > 0 {
             let delay = exponential(&mut self.random, self.swarm.checkpoint_interval);
@@ -219,13 +248,23 @@ impl<D: Deployment> World<D> {
 
     /// After a step: claims, records, replies and packets go where they belong.
     fn settle(&mut self, process: usize, replica: usize, sink: Sink) {
+        self.record(process, replica);
+        if let Some(life) = &mut self.processes[process].life {
+            let gate = life.replicas[replica].gate();
+            life.replies.extend(sink.0.into_iter().map(|(request, reply)| (gate, request, reply)));
+        }
+        self.release(process);
+    }
+
+    /// Takes an instance's claims and its records.
+    fn record(&mut self, process: usize, replica: usize) {
         let Some(life) = &mut self.processes[process].life else { return };
         for claim in self.deployment.claims(life.replicas[replica].protocol_mut()) {
-            self.recorder.claim(claim, self.now);
+            self.recorder.claim(claim);
         }
         let incarnation = life.incarnation;
         match life.append(replica) {
-            Err(failed) => return self.log_failed(process, failed),
+            Err(failed) => self.log_failed(process, failed),
             Ok(appended) if appended && !life.write_scheduled => {
                 life.write_scheduled = true;
                 let delay = self.random.u64(0..=self.swarm.group_delay);
@@ -233,11 +272,6 @@ impl<D: Deployment> World<D> {
             }
             Ok(_) => {}
         }
-        if let Some(life) = &mut self.processes[process].life {
-            let gate = life.replicas[replica].gate();
-            life.replies.extend(sink.0.into_iter().map(|(request, reply)| (gate, request, reply)));
-        }
-        self.release(process);
     }
 
     /// Lets leave what the log's progress allows, and sets the alarm for the next deadline.
@@ -301,12 +335,24 @@ impl<D: Deployment> World<D> {
             Err(error) => return self.recorder.no_progress(format!("{from} sent {to} a {error}")),
         };
         self.trace.note(self.now, kind::DELIVER, bytes, || format!("{from} -> {to}: {}", described(&packet)));
+        self.learn(&packet);
         let mut outcome = Ok(());
         self.step(index, replica, |replica, now, random, sink| {
             outcome = replica.receive(now, from, packet, random, sink);
         });
         if let Err(error) = outcome {
             self.recorder.no_progress(format!("{from} streamed {to} a {error}"));
+        }
+    }
+
+    /// Takes what a streamed message says of committed transactions.
+    fn learn(&mut self, packet: &Packet<D::Protocol>) {
+        let Packet::Frame(protocol::Frame::Data { message, .. }) = packet else { return };
+        let Ok(message) = <D::Protocol as Protocol>::Message::decode(&mut Reader::new(message)) else {
+            return;
+        };
+        for claim in self.deployment.claims_of_message(&message) {
+            self.recorder.outcome(claim);
         }
     }
 
@@ -336,8 +382,16 @@ impl<D: Deployment> World<D> {
             return;
         }
         let Some(life) = &mut self.processes[index].life else { return };
-        if let Err(failed) = life.write_out() {
-            return self.log_failed(index, failed);
+        let undo = if self.mutants.undo_left_out { Undo::LeaveOut } else { Undo::TakeBack };
+        match life.write_out(undo) {
+            Err(failed) => return self.log_failed(index, failed),
+            Ok(true) => {}
+            Ok(false) => {
+                self.trace.note(self.now, kind::FAULT, &[], || format!("p{index} suspends its log"));
+                let delay = self.random.u64(1_000..300_000);
+                self.after(delay, Event::RetryLog { process: index, incarnation });
+                return self.release(index);
+            }
         }
         let written = life.log.written().0;
         self.trace.note(self.now, kind::WRITE, &written.to_le_bytes(), || {
@@ -348,6 +402,19 @@ impl<D: Deployment> World<D> {
         }
         self.release(index);
         self.strike_if_doomed(index);
+    }
+
+    fn on_retry_log(&mut self, index: usize, incarnation: Incarnation) {
+        if !self.lives(index, incarnation) {
+            return;
+        }
+        let healed = self.processes[index].life.as_mut().is_none_or(Life::retry);
+        self.trace
+            .note(self.now, kind::FAULT, &[u8::from(healed)], || format!("p{index} tries its log: {healed}"));
+        if !healed {
+            self.after(LAZY_SYNC, Event::RetryLog { process: index, incarnation });
+        }
+        self.release(index);
     }
 
     fn begin_sync(&mut self, index: usize) {

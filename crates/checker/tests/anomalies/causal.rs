@@ -121,3 +121,15 @@ fn an_increment_applied_twice_in_one_region() {
     assert_bad(&history, Check::Convergence);
     assert_bad(&history, Check::ExactlyOnce);
 }
+
+#[test]
+fn what_changes_a_key_may_see_the_newest_state_of_its_region_but_not_of_others() {
+    for (region, good) in [(0, true), (1, false)] {
+        let mut history = History::default();
+        let first = history.transaction(1, 0, 10).step("n", increment(1), Some("(integer) 1"));
+        first.saw(region, 0, 0).committed(region, 5, 0);
+        let second = history.transaction(2, 20, 30).step("n", increment(1), Some("(integer) 2"));
+        second.saw(0, 1, 0).committed(0, 8, 0);
+        if good { assert_good(&history) } else { drop(assert_bad(&history, Check::Replies)) }
+    }
+}

@@ -177,3 +177,17 @@ fn gateways_that_differ_at_rest() {
     history.transaction(3, 20, 30).step("x", GET, Some("(nil)")).at(26).at_rest();
     assert_bad(&history, Check::Convergence);
 }
+
+#[test]
+fn without_claims_the_search_decides_and_names_the_moment() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK"));
+    history.transaction(2, 20, 30).step("x", GET, Some("(nil)"));
+    history.transaction(3, 40, 50).step("x", GET, Some("\"a\""));
+    history.0.iter_mut().for_each(|transaction| transaction.claim = None);
+    assert!(assert_bad(&history, Check::Order).contains("up to 30 us"));
+    history.0.remove(1);
+    assert_good(&history);
+    let undecided = check(&history.0, Level::TransactionalCausal);
+    assert!(undecided.ok && undecided.undecided, "snapshots cannot be guessed");
+}

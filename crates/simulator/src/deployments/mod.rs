@@ -1,11 +1,20 @@
 //! The protocols that can be simulated, each as a [`crate::Deployment`].
 
-use crate::run::{Options, Summary};
+mod solo;
+mod tapir;
+
+use crate::run::{Options, Summary, run_seeds};
+pub use solo::SoloDeployment;
+pub use tapir::TapirDeployment;
 
 /// The names that [`crate::run`] knows.
-pub const NAMES: &[&str] = &[];
+pub const NAMES: &[&str] = &["solo", "tapir"];
 
 /// Simulates a protocol by name; `None` if there is none of that name.
-pub(crate) fn run(_name: &str, _options: &Options) -> Option<Summary> {
-    None
+pub(crate) fn run(name: &str, options: &Options) -> Option<Summary> {
+    match name {
+        "solo" => Some(run_seeds(name, options, || SoloDeployment)),
+        "tapir" => Some(run_seeds(name, options, TapirDeployment::default)),
+        _ => None,
+    }
 }

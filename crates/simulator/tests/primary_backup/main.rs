@@ -50,6 +50,10 @@ impl Deployment for PrimaryBackup {
         protocol::unanswered(instance).len()
     }
 
+    fn interactive(&self) -> bool {
+        false
+    }
+
     fn level(&self) -> Level {
         if self.reads_at_backup { Level::Convergence } else { Level::StrictSerializable }
     }
