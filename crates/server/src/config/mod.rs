@@ -157,6 +157,7 @@ impl Config {
             checkpoint_after_bytes: self.storage.checkpoint_after_bytes,
             segment_bytes: self.storage.segment_bytes,
             sync_every: Duration::from_millis(self.storage.sync_every_ms.get()),
+            cluster: None,
         })
     }
 }
