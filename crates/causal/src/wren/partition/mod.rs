@@ -165,6 +165,11 @@ impl Partition {
         (self.lst, self.rst)
     }
 
+    /// The oldest snapshot that can still be read; what only older ones need is forgotten.
+    pub fn horizon(&self) -> Snapshot {
+        self.horizon
+    }
+
     /// How many transactions wait for their decision here.
     pub fn undecided(&self) -> usize {
         self.participant.undecided().count()

@@ -1,0 +1,8 @@
+//! Wren played in virtual time: scripts, one per promise, and random runs under faults checked through claims.
+
+mod client;
+mod faults;
+mod mutants;
+mod promises;
+mod random;
+mod world;

@@ -1,0 +1,30 @@
+//! The harness is tested too: each deliberate mistake is caught within a stated number of seeds.
+
+use crate::random::{Plan, play};
+use anabranch_causal::wren::Mutants;
+
+fn caught(mutants: Mutants, seeds: u64) {
+    let plan = Plan { mutants, rounds: 150, rough: false, observing: false };
+    let found = (0..seeds).find(|seed| !play(*seed, plan).ok);
+    assert!(found.is_some(), "{mutants:?} was not caught in {seeds} seeds");
+}
+
+#[test]
+fn reading_above_the_stable_time_is_caught() {
+    caught(Mutants { read_above_stable: true, ..Mutants::default() }, 5);
+}
+
+#[test]
+fn a_heartbeat_past_the_gate_is_caught() {
+    caught(Mutants { ungated_heartbeat: true, ..Mutants::default() }, 10);
+}
+
+#[test]
+fn a_receiver_taken_for_the_origin_is_caught() {
+    caught(Mutants { receiver_as_origin: true, ..Mutants::default() }, 10);
+}
+
+#[test]
+fn overwritten_stable_times_are_caught() {
+    caught(Mutants { non_monotone_snapshot: true, ..Mutants::default() }, 10);
+}

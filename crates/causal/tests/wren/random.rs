@@ -1,0 +1,267 @@
+//! Random runs: lost, repeated and overtaken packets, skewed clocks, cuts and restarts; every history is checked for
+//! transactional causal consistency and convergence by replaying claims.
+
+use crate::client::{Client, GET, MEMBERS, add, blind_step, increment, step, write};
+use crate::world::{Faults, World, coordinator, replica};
+use anabranch_causal::wren::{Mutants, Options};
+use checker::{Bytes, Key, Level, Outcome, Report, Transaction};
+use datatypes::Operation;
+use protocol::{Claim, Durability, Request, Step};
+use std::collections::BTreeMap;
+use types::RequestId;
+
+const REGIONS: u16 = 2;
+const PARTITIONS: u16 = 2;
+/// One client each: a causal thread has one transaction at a time, as the checker wants it.
+const COORDINATORS: u16 = 2;
+
+/// How hard a run is.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    pub mutants: Mutants,
+    pub rounds: u32,
+    /// Cuts and restarts too.
+    pub rough: bool,
+    /// Observing writes too.
+    pub observing: bool,
+}
+
+/// A client that has one request out at most.
+struct Actor {
+    client: Client,
+    asked: Option<(RequestId, usize)>,
+}
+
+struct Run {
+    world: World,
+    history: Vec<Transaction>,
+    actors: Vec<Actor>,
+    plan: Plan,
+}
+
+/// Plays a run and checks its history.
+pub fn play(seed: u64, plan: Plan) -> Report {
+    let options =
+        Options { claims: true, durability: Durability::Synced, mutants: plan.mutants, ..Options::default() };
+    let mut world = World::new(REGIONS, PARTITIONS, COORDINATORS, options, seed);
+    let mut random = types::Rng::with_seed(seed);
+    for region in 0..REGIONS {
+        for index in 0..PARTITIONS {
+            world.skew(replica(region, index), random.i64(-20_000..20_000));
+        }
+        (0..COORDINATORS).for_each(|number| world.skew(coordinator(region, number), random.i64(-20_000..20_000)));
+    }
+    world.faults = Faults { loss: 3, duplication: 3, near: (50, 3_000), far: (2_000, 40_000), log: 1_500 };
+    let places = (0..REGIONS).flat_map(|region| (0..COORDINATORS).map(move |number| coordinator(region, number)));
+    let actors = (1..).zip(places).map(|(session, at)| Actor { client: Client::new(at, session), asked: None });
+    let mut run = Run { world, history: Vec::new(), actors: actors.collect(), plan };
+    run.world.run_ms(300);
+    run.play();
+    run.come_to_rest();
+    checker::check(&run.history, Level::TransactionalCausal)
+}
+
+impl Run {
+    fn play(&mut self) {
+        let mut down = None;
+        for _ in 0..self.plan.rounds {
+            for actor in 0..self.actors.len() {
+                self.collect(actor);
+                if self.actors[actor].asked.is_none() {
+                    self.ask(actor);
+                }
+            }
+            if self.plan.rough {
+                match self.world.random.u32(..60) {
+                    0 => self.world.cut(0, 1),
+                    1 | 2 => self.world.heal(),
+                    3 if down.is_none() => {
+                        let region = self.world.random.u16(..REGIONS);
+                        let index = self.world.random.u16(..PARTITIONS);
+                        self.world.crash(replica(region, index));
+                        down = Some(replica(region, index));
+                    }
+                    4..8 => down.take().into_iter().for_each(|address| self.world.start(address)),
+                    _ => {}
+                }
+            }
+            let pause = self.world.random.u64(1..8);
+            self.world.run_ms(pause);
+        }
+        down.into_iter().for_each(|address| self.world.start(address));
+        self.world.heal();
+    }
+
+    /// Everything heals; everybody answers; then every region is asked for everything.
+    fn come_to_rest(&mut self) {
+        self.world.faults = Faults::NONE;
+        self.world.run_ms(8_000);
+        for actor in 0..self.actors.len() {
+            self.collect(actor);
+            assert!(self.actors[actor].asked.is_none(), "a request is not answered after all has healed");
+        }
+        for actor in 0..self.actors.len() {
+            let steps: Vec<(String, Operation<'static>, bool)> =
+                keys().into_iter().map(|key| { let read = read_of(&key); (key, read, false) }).collect();
+            self.send(actor, &steps);
+            self.history.last_mut().expect("just sent").at_rest = true;
+            self.world.run_ms(200);
+            self.collect(actor);
+            assert!(self.actors[actor].asked.is_none(), "a read at rest is not answered");
+        }
+    }
+
+    /// A few reads and writes of a few keys.
+    fn ask(&mut self, actor: usize) {
+        let keys = keys();
+        let value = format!("{}", self.history.len());
+        let count = self.world.random.usize(1..4);
+        let mut steps: Vec<(String, Operation<'_>, bool)> = Vec::new();
+        for _ in 0..count {
+            let key = keys[self.world.random.usize(..keys.len())].clone();
+            let blind = !self.plan.observing || self.world.random.bool();
+            let operation = match (self.world.random.bool(), key.as_bytes()[0]) {
+                (true, _) => read_of(&key),
+                (false, b'r') => write(&value),
+                (false, b'n') => increment(1),
+                _ => add(&value),
+            };
+            let blind = blind && !operation.is_read() && !key.starts_with('r');
+            steps.push((key, operation, blind));
+        }
+        self.send(actor, &steps);
+    }
+
+    fn send(&mut self, actor: usize, steps: &[(String, Operation<'_>, bool)]) {
+        let client = self.actors[actor].client;
+        let asked: Vec<Step<'_>> = steps
+            .iter()
+            .map(|(key, operation, blind)| match blind {
+                true => blind_step(key, operation.clone()),
+                false => step(key, operation.clone()),
+            })
+            .collect();
+        let number = self.history.len();
+        let invoked = self.world.now;
+        let request = Request::Many { session: client.session, steps: &asked, watched: false };
+        let id = self.world.request(client.at, request);
+        self.actors[actor].asked = Some((id, number));
+        let steps = steps.iter().map(|(key, operation, blind)| recorded(key, operation, *blind)).collect();
+        self.history.push(Transaction {
+            number: number as u64 + 1,
+            session: client.session.0,
+            invoked,
+            responded: None,
+            outcome: Outcome::Unknown,
+            steps,
+            claim: None,
+            at_rest: false,
+        });
+    }
+
+    /// Takes what has come: a reply, and the claims, of which each belongs to its session's last transaction.
+    fn collect(&mut self, actor: usize) {
+        let (session, now) = (self.actors[actor].client.session, self.world.now);
+        for claim in self.world.take_claims() {
+            let last = self.history.iter_mut().rfind(|t| t.session == claim.session.0 && t.claim.is_none());
+            last.expect("somebody asked for it").claim = Some(claimed(&claim));
+        }
+        let Some((id, number)) = self.actors[actor].asked else { return };
+        let Some(reply) = self.world.inbox.0.remove(&id) else { return };
+        self.actors[actor].asked = None;
+        let transaction = &mut self.history[number];
+        assert_eq!(transaction.session, session.0);
+        let values = checker::render_values(&reply);
+        let first = values.first().map_or("", String::as_str);
+        if first.starts_with("-UNKNOWNOUTCOME") {
+            return;
+        }
+        transaction.responded = Some(now);
+        if first.starts_with("-UNAVAILABLE") || first.starts_with("-CONFLICT") {
+            transaction.outcome = Outcome::Aborted;
+            return;
+        }
+        assert_eq!(values.len(), transaction.steps.len(), "one value per step: {values:?}");
+        transaction.outcome = Outcome::Committed;
+        for (step, value) in transaction.steps.iter_mut().zip(values) {
+            step.reply = Some(value);
+        }
+    }
+}
+
+fn keys() -> Vec<String> {
+    let named = |kind: &'static str| (0..3).map(move |number| format!("{kind}{number}"));
+    ["r", "n", "s"].into_iter().flat_map(named).collect()
+}
+
+fn read_of(key: &str) -> Operation<'static> {
+    if key.starts_with('s') { MEMBERS } else { GET }
+}
+
+fn recorded(key: &str, operation: &Operation<'_>, blind: bool) -> checker::Step {
+    let mut bytes = Vec::new();
+    operation.encode(&mut bytes);
+    checker::Step {
+        key: Key(key.into()),
+        operation: Bytes(bytes),
+        text: checker::describe(operation),
+        blind,
+        reply: None,
+    }
+}
+
+fn claimed(claim: &Claim) -> checker::Claim {
+    let id = claim.transaction;
+    let commit = claim.commit.map(|commit| checker::Commit {
+        at: commit.at.0,
+        depends_on: commit.depends_on.0,
+        region: commit.region.0,
+    });
+    let snapshot = claim.snapshot.map(|snapshot| checker::Snapshot {
+        region: snapshot.region.0,
+        local: snapshot.local.0,
+        remote: snapshot.remote.0,
+    });
+    let effects = claim.effects.iter().map(|(key, effect)| (Key(key.to_vec()), Bytes(effect.to_vec())));
+    checker::Claim {
+        transaction: [u64::from(id.process.0), u64::from(id.incarnation.0), id.number],
+        commit,
+        snapshot,
+        effects: effects.collect(),
+    }
+}
+
+fn expect_clean(seeds: std::ops::Range<u64>, plan: Plan) {
+    let mut totals = BTreeMap::new();
+    for seed in seeds {
+        let report = play(seed, plan);
+        assert!(report.ok, "seed {seed}: {:#?}", report.violations);
+        *totals.entry("transactions").or_insert(0) += report.transactions;
+    }
+    assert!(totals["transactions"] > 100, "the runs did something: {totals:?}");
+}
+
+const CALM: Plan = Plan { mutants: OFF, rounds: 120, rough: false, observing: false };
+const OFF: Mutants = Mutants {
+    ungated_heartbeat: false,
+    read_above_stable: false,
+    bound_not_remembered: false,
+    apply_below: false,
+    receiver_as_origin: false,
+    non_monotone_snapshot: false,
+};
+
+#[test]
+fn histories_with_loss_repetition_reordering_and_skew_are_causal() {
+    expect_clean(0..12, CALM);
+}
+
+#[test]
+fn histories_with_observing_writes_are_causal() {
+    expect_clean(100..112, Plan { observing: true, ..CALM });
+}
+
+#[test]
+fn histories_with_cuts_and_restarts_are_causal() {
+    expect_clean(200..212, Plan { observing: true, rough: true, ..CALM });
+}

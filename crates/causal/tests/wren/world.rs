@@ -1,0 +1,347 @@
+//! Nodes, a network and logs in virtual time: what the scripts and the random runs play in.
+
+use anabranch_causal::wren::{Node, Options, RegionTopology, Topology};
+use protocol::{Claim, Durable, Input, Now, Packet, Protocol, Replica, Replies, Request};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{
+    Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RegionId,
+    ReplyBuf, ReplySink, RequestId, Rng, Slot, WallTime, Wire,
+};
+
+pub const KEYSPACE: KeyspaceId = KeyspaceId(3);
+pub const SEED: HashSeed = HashSeed(7);
+/// The wall time at which every run begins: 2026, in microseconds.
+const EPOCH: u64 = 1_790_000_000_000_000;
+
+/// What the network and the disks do to what passes them.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// In percent.
+    pub loss: u64,
+    /// In percent.
+    pub duplication: u64,
+    /// Microseconds inside a region; a fast packet overtakes a slow one.
+    pub near: (u64, u64),
+    /// Microseconds between regions.
+    pub far: (u64, u64),
+    /// Microseconds until a group of records is durable.
+    pub log: u64,
+}
+
+impl Faults {
+    /// A network and disks that only take their time.
+    pub const NONE: Faults = Faults { loss: 0, duplication: 0, near: (100, 100), far: (20_000, 20_000), log: 0 };
+}
+
+#[derive(Default)]
+pub struct Inbox(pub BTreeMap<RequestId, ReplyBuf>);
+
+impl Replies for Inbox {
+    fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
+        self.0.entry(id).or_default()
+    }
+}
+
+struct Host {
+    region: RegionId,
+    incarnation: Incarnation,
+    /// `None` while it is down.
+    replica: Option<Replica<Node>>,
+    /// The groups of records, each with the time at which it is durable.
+    log: Vec<(u64, Vec<u8>)>,
+    synced: u64,
+    /// Microseconds that its clock is ahead; may be negative.
+    skew: i64,
+    started: u64,
+}
+
+struct Flight {
+    from: NodeId,
+    to: Address,
+    bytes: Vec<u8>,
+}
+
+/// See the module.
+pub struct World {
+    pub now: u64,
+    pub faults: Faults,
+    pub inbox: Inbox,
+    pub topology: Topology,
+    options: Options,
+    hosts: BTreeMap<Address, Host>,
+    flights: BTreeMap<(u64, u64), Flight>,
+    cut: BTreeSet<(RegionId, RegionId)>,
+    sent: u64,
+    requests: u64,
+    pub random: Rng,
+    claims: Vec<Claim>,
+}
+
+/// Where the coordinator with this number in a region is.
+pub fn coordinator(region: u16, number: u16) -> Address {
+    Address { process: ProcessId(1000 + region * 100 + number), slot: Slot::coordinator(KEYSPACE) }
+}
+
+/// Where the replica of a partition in a region is.
+pub fn replica(region: u16, index: u16) -> Address {
+    Address {
+        process: ProcessId(region * 100 + index),
+        slot: Slot::replica(KEYSPACE, PartitionId(index)),
+    }
+}
+
+impl World {
+    pub fn new(regions: u16, partitions: u16, coordinators: u16, options: Options, seed: u64) -> Self {
+        let of_region = |region| RegionTopology { partitions: (0..partitions).map(|i| replica(region, i)).collect() };
+        let topology = Topology { regions: (0..regions).map(of_region).collect(), keyspace: KEYSPACE, seed: SEED };
+        let mut world = World {
+            now: 0,
+            faults: Faults::NONE,
+            inbox: Inbox::default(),
+            topology,
+            options,
+            hosts: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            sent: 0,
+            requests: 0,
+            random: Rng::with_seed(seed),
+            claims: Vec::new(),
+        };
+        for region in 0..regions {
+            let replicas = (0..partitions).map(|index| replica(region, index));
+            for address in replicas.chain((0..coordinators).map(|number| coordinator(region, number))) {
+                let (region, incarnation) = (RegionId(region), Incarnation(0));
+                let host =
+                    Host { region, incarnation, replica: None, log: Vec::new(), synced: 0, skew: 0, started: 0 };
+                world.hosts.insert(address, host);
+            }
+        }
+        let addresses: Vec<Address> = world.hosts.keys().copied().collect();
+        addresses.into_iter().for_each(|address| world.start(address));
+        world
+    }
+
+    /// How far ahead a node's clock is, in microseconds.
+    pub fn skew(&mut self, address: Address, micros: i64) {
+        self.host(address).skew = micros;
+    }
+
+    fn host(&mut self, address: Address) -> &mut Host {
+        self.hosts.get_mut(&address).expect("a host of this world")
+    }
+
+    /// A node, to look at.
+    pub fn node(&self, address: Address) -> &Node {
+        self.hosts[&address].replica.as_ref().expect("it is up").protocol()
+    }
+
+    fn times(&self, address: Address) -> Now {
+        let host = &self.hosts[&address];
+        let wall = (EPOCH + self.now).saturating_add_signed(host.skew);
+        Now { wall: WallTime(wall), instant: Instant(self.now - host.started) }
+    }
+
+    /// Starts a node in a new life from what its log holds durably.
+    pub fn start(&mut self, address: Address) {
+        let (topology, options, now) = (self.topology.clone(), self.options, self.now);
+        let host = self.host(address);
+        host.incarnation = Incarnation(host.incarnation.0 + 1);
+        host.started = now;
+        let (region, incarnation) = (host.region, host.incarnation);
+        let node = match address.slot.partition {
+            Some(partition) => Node::partition(topology, region, partition.0, options),
+            None => Node::coordinator(topology, region, address.process, incarnation, options),
+        };
+        host.replica = Some(Replica::new(address.at(incarnation), node));
+        let log: Vec<Vec<u8>> = host.log.iter().map(|(_, records)| records.clone()).collect();
+        for records in &log {
+            let mut batch = split(records).map(Input::Recover).collect();
+            self.step(address, &mut batch);
+        }
+        self.step(address, &mut vec![Input::Recovered { complete: true }]);
+    }
+
+    /// Kills a node; what its log did not hold durably is gone.
+    pub fn crash(&mut self, address: Address) {
+        let now = self.now;
+        let host = self.host(address);
+        host.replica = None;
+        host.log.retain(|(durable_at, _)| *durable_at <= now);
+        host.synced = host.log.len() as u64;
+    }
+
+    /// Lets nothing pass between two regions.
+    pub fn cut(&mut self, a: u16, b: u16) {
+        self.cut.extend([(RegionId(a), RegionId(b)), (RegionId(b), RegionId(a))]);
+    }
+
+    /// Lets everything pass between regions.
+    pub fn heal(&mut self) {
+        self.cut.clear();
+    }
+
+    /// A node takes a checkpoint, which replaces its log.
+    pub fn checkpoint(&mut self, address: Address) {
+        let host = self.host(address);
+        let replica = host.replica.as_mut().expect("it is up");
+        let (mut pieces, mut cursor) = (Vec::new(), 0);
+        loop {
+            let mut chunk = Vec::new();
+            let next = replica.protocol_mut().checkpoint(cursor, &mut chunk);
+            pieces.push(chunk);
+            match next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        let (topology, options, region) = (self.topology.clone(), self.options, self.hosts[&address].region);
+        let index = address.slot.partition.expect("a replica").0;
+        let now = self.now;
+        let host = self.host(address);
+        host.incarnation = Incarnation(host.incarnation.0 + 1);
+        host.started = now;
+        host.log.clear();
+        host.synced = 0;
+        let node = Node::partition(topology, region, index, options);
+        host.replica = Some(Replica::new(address.at(host.incarnation), node));
+        let mut batch = pieces.iter().map(|piece| Input::Snapshot(piece)).collect();
+        self.step(address, &mut batch);
+        self.step(address, &mut vec![Input::Recovered { complete: true }]);
+    }
+
+    /// Asks a coordinator.
+    pub fn request(&mut self, address: Address, request: Request<'_>) -> RequestId {
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.step(address, &mut vec![Input::Request { id, request }]);
+        id
+    }
+
+    fn step(&mut self, address: Address, batch: &mut Vec<Input<'_, Node>>) {
+        let times = self.times(address);
+        let Some(replica) = self.hosts.get_mut(&address).and_then(|host| host.replica.as_mut()) else { return };
+        replica.step(times, batch, &mut self.random, &mut self.inbox);
+        self.settle(address);
+    }
+
+    /// Appends what was persisted, releases what may leave, and puts it on its way.
+    fn settle(&mut self, address: Address) {
+        let (times, durable_at) = (self.times(address), self.now + self.faults.log);
+        let host = self.hosts.get_mut(&address).expect("a host of this world");
+        let Some(replica) = host.replica.as_mut() else { return };
+        if !replica.records().is_empty() {
+            host.log.push((durable_at, replica.records().to_vec()));
+            replica.appended(host.log.len() as u64);
+        }
+        let durable = host.log.iter().take_while(|(at, _)| *at <= self.now).count() as u64;
+        if durable > host.synced {
+            host.synced = durable;
+            replica.logged(durable);
+        }
+        replica.release(times.instant, Durable { written: durable, synced: durable });
+        if let Node::Coordinator(_) = replica.protocol() {
+            self.claims.extend(replica.protocol_mut().take_claims());
+        }
+        let (from, packets) = (replica.node(), replica.packets().collect::<Vec<_>>());
+        for (to, packet) in packets {
+            self.put_on_its_way(from, to, &packet);
+        }
+    }
+
+    fn put_on_its_way(&mut self, from: NodeId, to: Address, packet: &Packet<Node>) {
+        let (here, there) = (self.hosts[&from.address()].region, self.hosts[&to].region);
+        let copies = if self.random.u64(..100) < self.faults.duplication { 2 } else { 1 };
+        for _ in 0..copies {
+            if self.cut.contains(&(here, there)) || self.random.u64(..100) < self.faults.loss {
+                continue;
+            }
+            let (least, most) = if here == there { self.faults.near } else { self.faults.far };
+            let arrives = self.now + self.random.u64(least..=most);
+            let mut bytes = Vec::new();
+            packet.encode(&mut bytes);
+            self.sent += 1;
+            self.flights.insert((arrives, self.sent), Flight { from, to, bytes });
+        }
+    }
+
+    /// Lets time pass until something happens, or until `limit`.
+    fn advance(&mut self, limit: u64) {
+        let mut next = limit;
+        if let Some(((arrives, _), _)) = self.flights.first_key_value() {
+            next = next.min(*arrives);
+        }
+        for host in self.hosts.values() {
+            let Some(replica) = &host.replica else { continue };
+            if let Some(deadline) = replica.deadline() {
+                next = next.min((deadline.0 + host.started).max(self.now));
+            }
+            let unsynced = host.log.get(host.synced as usize);
+            next = unsynced.map_or(next, |(durable_at, _)| next.min((*durable_at).max(self.now)));
+        }
+        self.now = next.max(self.now);
+        while self.flights.first_key_value().is_some_and(|((arrives, _), _)| *arrives <= self.now) {
+            let Some((_, flight)) = self.flights.pop_first() else { break };
+            self.deliver(flight);
+        }
+        let addresses: Vec<Address> = self.hosts.keys().copied().collect();
+        for address in addresses {
+            let times = self.times(address);
+            let Some(replica) = self.hosts.get_mut(&address).and_then(|host| host.replica.as_mut()) else {
+                continue;
+            };
+            if replica.deadline().is_some_and(|deadline| deadline <= times.instant) {
+                replica.fire(times, &mut self.random, &mut self.inbox);
+            }
+            self.settle(address);
+        }
+    }
+
+    fn deliver(&mut self, flight: Flight) {
+        let times = self.times(flight.to);
+        let Some(replica) = self.hosts.get_mut(&flight.to).and_then(|host| host.replica.as_mut()) else { return };
+        let packet = Packet::decode(&mut Reader::new(&flight.bytes)).expect("what was encoded decodes");
+        replica
+            .receive(times, flight.from, packet, &mut self.random, &mut self.inbox)
+            .expect("stream messages decode");
+        self.settle(flight.to);
+    }
+
+    /// Lets milliseconds pass.
+    pub fn run_ms(&mut self, millis: u64) {
+        self.run_us(millis * 1000);
+    }
+
+    /// Lets microseconds pass.
+    pub fn run_us(&mut self, micros: u64) {
+        let end = self.now + micros;
+        while self.now < end {
+            self.advance(end);
+        }
+    }
+
+    /// Lets time pass until a request is answered.
+    pub fn await_reply(&mut self, id: RequestId) -> ReplyBuf {
+        let limit = self.now + 60_000_000;
+        while !self.inbox.0.contains_key(&id) {
+            assert!(self.now < limit, "request {id} is not answered within a minute");
+            self.advance(limit);
+        }
+        self.inbox.0.remove(&id).expect("it has just been seen")
+    }
+
+    /// The claims of all coordinators since the last call.
+    pub fn take_claims(&mut self) -> Vec<Claim> {
+        std::mem::take(&mut self.claims)
+    }
+}
+
+/// The records of a group, each behind its length in four bytes.
+fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (len, rest) = bytes.split_first_chunk::<4>()?;
+        let (record, rest) = rest.split_at(u32::from_le_bytes(*len) as usize);
+        bytes = rest;
+        Some(record)
+    })
+}
