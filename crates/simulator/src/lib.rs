@@ -35,12 +35,13 @@ mod process;
 mod recorder;
 mod run;
 mod sessions;
+mod storage;
 mod trace;
 mod workload;
 mod world;
 
 pub use deployment::{Deployment, Host, KEYSPACE, Mutants, Setting};
-pub use deployments::{NAMES, SoloDeployment, TapirDeployment};
+pub use deployments::{NAMES, SoloDeployment, TapirDeployment, WrenDeployment};
 pub use faults::Swarm;
 pub use finale::{Run, simulate};
 pub use run::{Failure, Options, Summary, UnknownProtocol, run, run_seeds};
