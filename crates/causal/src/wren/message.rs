@@ -146,6 +146,9 @@ pub enum Message {
         rst: Timestamp,
         /// The minimum over `oldest`, time by time.
         oldest: Snapshot,
+        /// The root's clock, which follows the fastest of the region's: slow ones follow it, so that one of them does
+        /// not hold everybody's snapshots back.
+        fastest: Timestamp,
     },
 }
 wire_enum!(Message {
@@ -163,7 +166,7 @@ wire_enum!(Message {
     11 => Heartbeat { origin, at, received },
     12 => Received { up_to },
     13 => StableReport { local, remote, oldest },
-    14 => StableTime { lst, rst, oldest },
+    14 => StableTime { lst, rst, oldest, fastest },
 });
 
 /// A transaction's work on one key.

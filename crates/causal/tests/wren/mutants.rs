@@ -1,10 +1,10 @@
 //! The harness is tested too: each deliberate mistake is caught within a stated number of seeds.
 
-use crate::random::{Plan, play};
+use crate::random::{CALM, Plan, play};
 use anabranch_causal::wren::Mutants;
 
 fn caught(mutants: Mutants, seeds: u64) {
-    let plan = Plan { mutants, rounds: 150, rough: false, observing: false };
+    let plan = Plan { mutants, rounds: 150, jumps: true, near: 12_000, ..CALM };
     let found = (0..seeds).find(|seed| !play(*seed, plan).ok);
     assert!(found.is_some(), "{mutants:?} was not caught in {seeds} seeds");
 }
@@ -27,4 +27,16 @@ fn a_receiver_taken_for_the_origin_is_caught() {
 #[test]
 fn overwritten_stable_times_are_caught() {
     caught(Mutants { non_monotone_snapshot: true, ..Mutants::default() }, 10);
+}
+
+/// Corrections 21: a clock that jumps back stamps below what was published.
+#[test]
+fn a_forgotten_bound_is_caught() {
+    caught(Mutants { bound_not_remembered: true, ..Mutants::default() }, 40);
+}
+
+/// Corrections 20.
+#[test]
+fn an_effect_left_out_at_the_bound_is_caught() {
+    caught(Mutants { apply_below: true, ..Mutants::default() }, 40);
 }

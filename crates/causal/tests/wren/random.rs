@@ -24,6 +24,10 @@ pub struct Plan {
     pub rough: bool,
     /// Observing writes too.
     pub observing: bool,
+    /// Clocks jump.
+    pub jumps: bool,
+    /// The most microseconds that a packet takes inside a region.
+    pub near: u64,
 }
 
 /// A client that has one request out at most.
@@ -51,7 +55,7 @@ pub fn play(seed: u64, plan: Plan) -> Report {
         }
         (0..COORDINATORS).for_each(|number| world.skew(coordinator(region, number), random.i64(-20_000..20_000)));
     }
-    world.faults = Faults { loss: 3, duplication: 3, near: (50, 3_000), far: (2_000, 40_000), log: 1_500 };
+    world.faults = Faults { loss: 3, duplication: 3, near: (50, plan.near), far: (2_000, 40_000), log: 1_500 };
     let places = (0..REGIONS).flat_map(|region| (0..COORDINATORS).map(move |number| coordinator(region, number)));
     let actors = (1..).zip(places).map(|(session, at)| Actor { client: Client::new(at, session), asked: None });
     let mut run = Run { world, history: Vec::new(), actors: actors.collect(), plan };
@@ -84,6 +88,12 @@ impl Run {
                     4..8 => down.take().into_iter().for_each(|address| self.world.start(address)),
                     _ => {}
                 }
+            }
+            if self.plan.jumps && self.world.random.u32(..4) == 0 {
+                let region = self.world.random.u16(..REGIONS);
+                let index = self.world.random.u16(..PARTITIONS);
+                let skew = self.world.random.i64(-20_000..20_000);
+                self.world.skew(replica(region, index), skew);
             }
             let pause = self.world.random.u64(1..8);
             self.world.run_ms(pause);
@@ -241,7 +251,8 @@ fn expect_clean(seeds: std::ops::Range<u64>, plan: Plan) {
     assert!(totals["transactions"] > 100, "the runs did something: {totals:?}");
 }
 
-const CALM: Plan = Plan { mutants: OFF, rounds: 120, rough: false, observing: false };
+pub const CALM: Plan =
+    Plan { mutants: OFF, rounds: 120, rough: false, observing: false, jumps: false, near: 3_000 };
 const OFF: Mutants = Mutants {
     ungated_heartbeat: false,
     read_above_stable: false,
@@ -263,5 +274,5 @@ fn histories_with_observing_writes_are_causal() {
 
 #[test]
 fn histories_with_cuts_and_restarts_are_causal() {
-    expect_clean(200..212, Plan { observing: true, rough: true, ..CALM });
+    expect_clean(200..212, Plan { observing: true, rough: true, jumps: true, near: 12_000, ..CALM });
 }

@@ -47,8 +47,13 @@ struct Host {
     incarnation: Incarnation,
     /// `None` while it is down.
     replica: Option<Replica<Node>>,
-    /// The groups of records, each with the time at which it is durable.
-    log: Vec<(u64, Vec<u8>)>,
+    /// The latest checkpoint.
+    snapshot: Vec<Vec<u8>>,
+    /// The groups of records since, each with its number and the time at which it is durable.
+    log: Vec<(u64, u64, Vec<u8>)>,
+    /// The number of the last group in this life.
+    groups: u64,
+    /// Up to which group the log is durable.
     synced: u64,
     /// Microseconds that its clock is ahead; may be negative.
     skew: i64,
@@ -112,8 +117,17 @@ impl World {
             let replicas = (0..partitions).map(|index| replica(region, index));
             for address in replicas.chain((0..coordinators).map(|number| coordinator(region, number))) {
                 let (region, incarnation) = (RegionId(region), Incarnation(0));
-                let host =
-                    Host { region, incarnation, replica: None, log: Vec::new(), synced: 0, skew: 0, started: 0 };
+                let host = Host {
+                    region,
+                    incarnation,
+                    replica: None,
+                    snapshot: Vec::new(),
+                    log: Vec::new(),
+                    groups: 0,
+                    synced: 0,
+                    skew: 0,
+                    started: 0,
+                };
                 world.hosts.insert(address, host);
             }
         }
@@ -154,7 +168,10 @@ impl World {
             None => Node::coordinator(topology, region, address.process, incarnation, options),
         };
         host.replica = Some(Replica::new(address.at(incarnation), node));
-        let log: Vec<Vec<u8>> = host.log.iter().map(|(_, records)| records.clone()).collect();
+        let log: Vec<Vec<u8>> = host.log.iter().map(|(.., records)| records.clone()).collect();
+        let snapshot = host.snapshot.clone();
+        let mut batch = snapshot.iter().map(|piece| Input::Snapshot(piece)).collect();
+        self.step(address, &mut batch);
         for records in &log {
             let mut batch = split(records).map(Input::Recover).collect();
             self.step(address, &mut batch);
@@ -167,8 +184,9 @@ impl World {
         let now = self.now;
         let host = self.host(address);
         host.replica = None;
-        host.log.retain(|(durable_at, _)| *durable_at <= now);
-        host.synced = host.log.len() as u64;
+        host.log.retain(|(_, durable_at, _)| *durable_at <= now);
+        host.log.iter_mut().for_each(|(number, ..)| *number = 0);
+        (host.groups, host.synced) = (0, 0);
     }
 
     /// Lets nothing pass between two regions.
@@ -181,33 +199,23 @@ impl World {
         self.cut.clear();
     }
 
-    /// A node takes a checkpoint, which replaces its log.
+    /// A node takes a checkpoint, which replaces its log; requests are served between its pieces.
     pub fn checkpoint(&mut self, address: Address) {
-        let host = self.host(address);
-        let replica = host.replica.as_mut().expect("it is up");
-        let (mut pieces, mut cursor) = (Vec::new(), 0);
+        let (mut pieces, mut cursor, logged) = (Vec::new(), 0, self.host(address).log.len());
         loop {
             let mut chunk = Vec::new();
+            let replica = self.host(address).replica.as_mut().expect("it is up");
             let next = replica.protocol_mut().checkpoint(cursor, &mut chunk);
             pieces.push(chunk);
+            self.run_us(300);
             match next {
                 Some(next) => cursor = next,
                 None => break,
             }
         }
-        let (topology, options, region) = (self.topology.clone(), self.options, self.hosts[&address].region);
-        let index = address.slot.partition.expect("a replica").0;
-        let now = self.now;
         let host = self.host(address);
-        host.incarnation = Incarnation(host.incarnation.0 + 1);
-        host.started = now;
-        host.log.clear();
-        host.synced = 0;
-        let node = Node::partition(topology, region, index, options);
-        host.replica = Some(Replica::new(address.at(host.incarnation), node));
-        let mut batch = pieces.iter().map(|piece| Input::Snapshot(piece)).collect();
-        self.step(address, &mut batch);
-        self.step(address, &mut vec![Input::Recovered { complete: true }]);
+        host.snapshot = pieces;
+        host.log.drain(..logged);
     }
 
     /// Asks a coordinator.
@@ -231,10 +239,12 @@ impl World {
         let host = self.hosts.get_mut(&address).expect("a host of this world");
         let Some(replica) = host.replica.as_mut() else { return };
         if !replica.records().is_empty() {
-            host.log.push((durable_at, replica.records().to_vec()));
-            replica.appended(host.log.len() as u64);
+            host.groups += 1;
+            host.log.push((host.groups, durable_at, replica.records().to_vec()));
+            replica.appended(host.groups);
         }
-        let durable = host.log.iter().take_while(|(at, _)| *at <= self.now).count() as u64;
+        let written = host.log.iter().rev().find(|(_, at, _)| *at <= self.now);
+        let durable = written.map_or(host.synced, |(number, ..)| host.synced.max(*number));
         if durable > host.synced {
             host.synced = durable;
             replica.logged(durable);
@@ -276,8 +286,8 @@ impl World {
             if let Some(deadline) = replica.deadline() {
                 next = next.min((deadline.0 + host.started).max(self.now));
             }
-            let unsynced = host.log.get(host.synced as usize);
-            next = unsynced.map_or(next, |(durable_at, _)| next.min((*durable_at).max(self.now)));
+            let unsynced = host.log.iter().find(|(number, ..)| *number > host.synced);
+            next = unsynced.map_or(next, |(_, durable_at, _)| next.min((*durable_at).max(self.now)));
         }
         self.now = next.max(self.now);
         while self.flights.first_key_value().is_some_and(|((arrives, _), _)| *arrives <= self.now) {

@@ -236,12 +236,15 @@ impl Partition {
             Message::Replicate { origin, id, at, depends_on, effects } => {
                 self.on_replicate(origin, id, at, depends_on, effects, out);
             }
-            Message::Heartbeat { origin, at, received } => self.on_heartbeat(origin, at, received),
+            Message::Heartbeat { origin, at, received } => self.on_heartbeat(now, origin, at, received),
             Message::Received { up_to } => self.on_received(from.address(), up_to, out),
             Message::StableReport { local, remote, oldest } => {
-                self.on_stable_report(from.address(), local, remote, oldest);
+                self.on_stable_report(now, from.address(), local, remote, oldest);
             }
-            Message::StableTime { lst, rst, oldest } => self.on_stable_time(now, lst, rst, oldest),
+            Message::StableTime { lst, rst, oldest, fastest } => {
+                self.follow(now, fastest);
+                self.on_stable_time(lst, rst, oldest);
+            }
             Message::StartTxResp { .. }
             | Message::SliceResp { .. }
             | Message::PrepareResp { .. }
@@ -303,6 +306,14 @@ impl Partition {
             let outgoing = Outgoing { depends_on: stamp.depends_on, effects };
             self.participant.commit(stamp.at, stamp.transaction, outgoing);
         }
+    }
+
+    /// The clock follows a faster one of the keyspace, within its bound. A snapshot's remote time is kept below its
+    /// local time, so the effects of a fast region would otherwise stay invisible here until the local clocks pass
+    /// them.
+    fn follow(&mut self, now: Now, faster: Timestamp) {
+        // A clock too far ahead is left alone: it slows down what its own partition makes visible, nothing else.
+        let _too_far = self.clock.observe(faster, now.wall);
     }
 
     fn persist(&self, record: &Record<'_>, out: &mut Outputs<'_, Node>) {

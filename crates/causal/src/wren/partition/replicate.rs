@@ -104,7 +104,7 @@ impl Partition {
         self.store_effects(stamp, &effects);
     }
 
-    pub(super) fn on_heartbeat(&mut self, origin: RegionId, at: Timestamp, received: Timestamp) {
+    pub(super) fn on_heartbeat(&mut self, now: Now, origin: RegionId, at: Timestamp, received: Timestamp) {
         let Some(known) = self.origins.get_mut(&origin) else { return };
         known.up_to = known.up_to.max(at);
         let up_to = known.up_to;
@@ -113,6 +113,7 @@ impl Partition {
             link.heard();
         }
         self.outbox.received(origin, received);
+        self.follow(now, at);
     }
 
     /// Says to every peer what is held, so that it goes on from there.

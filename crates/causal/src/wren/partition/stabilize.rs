@@ -103,7 +103,8 @@ impl Partition {
         if let Some(root) = &mut self.root {
             root.report(self.index, self.installed, remote, oldest);
             if let Some((lst, rst, oldest)) = root.stable() {
-                self.tell_neighbours(&Message::StableTime { lst, rst, oldest }, out);
+                let fastest = self.clock.last();
+                self.tell_neighbours(&Message::StableTime { lst, rst, oldest, fastest }, out);
                 self.take_stable(lst, rst, oldest);
             }
         } else {
@@ -122,6 +123,7 @@ impl Partition {
 
     pub(super) fn on_stable_report(
         &mut self,
+        now: Now,
         from: Address,
         local: Timestamp,
         remote: Timestamp,
@@ -133,14 +135,13 @@ impl Partition {
         if let Some(link) = self.neighbours.get_mut(&index) {
             link.heard();
         }
+        self.follow(now, local);
     }
 
-    /// Stable times; slow clocks of the region follow, so that one of them does not hold everybody's snapshots back.
-    pub(super) fn on_stable_time(&mut self, now: Now, lst: Timestamp, rst: Timestamp, oldest: Snapshot) {
+    pub(super) fn on_stable_time(&mut self, lst: Timestamp, rst: Timestamp, oldest: Snapshot) {
         if let Some(link) = self.neighbours.get_mut(&0) {
             link.heard();
         }
-        let _ = self.clock.observe(lst, now.wall);
         self.take_stable(lst, rst, oldest);
     }
 
