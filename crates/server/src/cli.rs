@@ -1,9 +1,10 @@
 //! The command line. Its shapes are relied on by scripts: add to them, do not change them.
 
+use crate::commands::cluster::Delay;
 use crate::config::{Durability, HostPort, LogLevel};
 use bench::redis::{Target, Test};
 use checker::Level;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
@@ -24,6 +25,9 @@ pub struct CommandLine {
 pub enum Command {
     /// Run one process of the store.
     Serve(ServeArguments),
+    /// Run a cluster.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Simulate a protocol with faults, from seeds, and check what clients saw.
     Sim(SimArguments),
     /// Check a recorded history.
@@ -73,12 +77,103 @@ pub struct ServeArguments {
     /// The least severe events to log: error, warn, info, debug, trace, or filters by module [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
+    #[command(flatten)]
+    pub member: MemberArguments,
     /// Print the configuration in effect as a commented file, and exit
     #[arg(long)]
     pub print_config: bool,
     /// Print `ready` as a JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// What makes a process one of a cluster.
+#[derive(Debug, Default, Args)]
+pub struct MemberArguments {
+    /// Serve as a process of the cluster that this JSON file describes
+    #[arg(long, value_name = "FILE", requires = "process")]
+    pub cluster: Option<PathBuf>,
+    /// Which process of the cluster this is
+    #[arg(long, value_name = "N", requires = "cluster")]
+    pub process: Option<u16>,
+    /// The cluster is new and all its processes start for the first time: an empty directory has forgotten nothing
+    #[arg(long, requires = "cluster")]
+    pub bootstrap: bool,
+    /// Added to the wall clock, in milliseconds, to test skewed clocks
+    #[arg(long, value_name = "MS", requires = "cluster", allow_negative_numbers = true, default_value_t = 0)]
+    pub clock_skew_ms: i64,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Run a cluster of processes on this machine, with faults on demand.
+    Local(ClusterLocalArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Regions are called a, b, c ...; processes a/1, a/2 ... Stays in the foreground until SIGINT or SIGTERM, and obeys lines
+on standard input, each answered by `ok` or `error: ...`:
+
+  cut a b           nothing passes between two regions or processes any more
+  heal              everything passes again
+  delay a b 80ms    what passes between them takes so long, each way
+  kill a/1          SIGKILL
+  pause a/1         SIGSTOP
+  resume a/1        SIGCONT
+  restart a/1       starts a dead process again, with its port and its data
+
+A strict cluster has an odd number of processes and serves while most of them do. A causal region serves by itself.
+
+Examples:
+  anabranch cluster local --regions 3 --processes 1
+  anabranch cluster local --regions 2 --processes 2 --model causal --delay a-b=80ms --json")]
+pub struct ClusterLocalArguments {
+    /// How many regions
+    #[arg(long, value_name = "R")]
+    pub regions: NonZeroU16,
+    /// How many processes each region has
+    #[arg(long, value_name = "P")]
+    pub processes: NonZeroU16,
+    /// How the keyspace `default` is kept
+    #[arg(long, value_enum, default_value_t = ClusterModel::Strict)]
+    pub model: ClusterModel,
+    /// How many partitions it has
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub partitions: NonZeroU16,
+    /// Clients connect at this port and the following ones; 0 takes any that are free
+    #[arg(long, value_name = "N", default_value_t = 7001)]
+    pub base_port: u16,
+    /// Where data and logs are kept [default: a directory that is removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// What a reply promises: always or everysec
+    #[arg(long, value_enum, default_value_t = Durability::Everysec)]
+    pub durability: Durability,
+    /// What passes between two places takes so long, each way; may be given several times
+    #[arg(long, value_name = "A-B=80ms")]
+    pub delay: Vec<Delay>,
+    /// Print `ready` as a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How a replicated keyspace is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClusterModel {
+    /// Strictly serializable transactions, replicated by every process
+    Strict,
+    /// Causal snapshots, replicated by every region
+    Causal,
+}
+
+impl From<ClusterModel> for runtime::ClusterModel {
+    fn from(model: ClusterModel) -> Self {
+        match model {
+            ClusterModel::Strict => runtime::ClusterModel::Strict,
+            ClusterModel::Causal => runtime::ClusterModel::Causal,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

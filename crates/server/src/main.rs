@@ -12,7 +12,7 @@ mod config;
 mod logs;
 
 use clap::Parser;
-use cli::{BenchCommand, Command, CommandLine};
+use cli::{BenchCommand, ClusterCommand, Command, CommandLine};
 use commands::Outcome;
 use std::process::ExitCode;
 
@@ -22,6 +22,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let result = match CommandLine::parse().command.unwrap_or_default() {
         Command::Serve(arguments) => commands::serve::run(&arguments),
+        Command::Cluster(ClusterCommand::Local(arguments)) => commands::cluster::local::run(&arguments),
         Command::Sim(arguments) => commands::sim::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Bench(BenchCommand::Redis(arguments)) => commands::bench::redis(arguments),

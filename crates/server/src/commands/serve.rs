@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use crate::admin::{self, Running};
-use crate::cli::ServeArguments;
+use crate::cli::{MemberArguments, ServeArguments};
 use crate::config::Config;
 use crate::logs;
 use anyhow::{Context, Result};
@@ -24,7 +24,7 @@ pub fn run(arguments: &ServeArguments) -> Result<Outcome> {
     logs::start(&config.log)?;
     let running = Running::default();
     obey_signals(&running)?;
-    let server = runtime::Server::start(config.options()?)?;
+    let server = runtime::Server::start(options(&config, &arguments.member)?)?;
     *running.write() = Some(server.handle());
     let admin = config.admin.listen.as_ref().map(|place| admin::start(place, &running)).transpose()?;
     let addresses = server.addresses().to_vec();
@@ -39,6 +39,16 @@ pub fn run(arguments: &ServeArguments) -> Result<Outcome> {
     server.wait().context("the server could not end in order")?;
     tracing::info!("ended in order");
     Ok(Outcome::Good)
+}
+
+/// What the runtime is told.
+fn options(config: &Config, member: &MemberArguments) -> Result<runtime::Options> {
+    let options = config.options()?;
+    let (Some(file), Some(process)) = (&member.cluster, member.process) else { return Ok(options) };
+    let file = runtime::ClusterFile::load(file).map_err(anyhow::Error::msg)?;
+    let (bootstrap, clock_skew_ms) = (member.bootstrap, member.clock_skew_ms);
+    let cluster = Some(runtime::ClusterOptions { file, process, bootstrap, clock_skew_ms });
+    Ok(runtime::Options { cluster, ..options })
 }
 
 /// Ends the server in order at the first SIGINT or SIGTERM, and the process at the second, or while it is starting.

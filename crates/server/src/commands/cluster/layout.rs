@@ -1,0 +1,153 @@
+//! What a local cluster consists of, and where: ports, folders, the file that every process gets.
+
+use super::place::{MAX_REGIONS, Place};
+use super::relay::Relays;
+use crate::cli::ClusterLocalArguments;
+use anyhow::{Context, Result, bail, ensure};
+use runtime::{ClusterFile, ClusterKeyspace, ClusterProcess};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+/// The file in the data directory that describes the cluster it belongs to.
+const FILE: &str = "cluster.json";
+
+/// The layout.
+pub struct Layout {
+    /// In order of their numbers.
+    pub processes: Vec<ProcessLayout>,
+    /// Where everything is kept.
+    pub directory: PathBuf,
+    /// Removed at the end.
+    pub temporary: bool,
+    /// True if the cluster is new.
+    pub fresh: bool,
+}
+
+/// One process.
+#[derive(Clone, Debug)]
+pub struct ProcessLayout {
+    /// Its number in the cluster.
+    pub id: u16,
+    /// Its name.
+    pub place: Place,
+    /// Where clients connect.
+    pub client: SocketAddr,
+    /// Its folder.
+    pub directory: PathBuf,
+}
+
+impl ProcessLayout {
+    /// The cluster as this process reaches it.
+    pub fn cluster_file(&self) -> PathBuf {
+        self.directory.join(FILE)
+    }
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16> {
+    let probe = TcpListener::bind(local(0)).context("there is no free port")?;
+    Ok(probe.local_addr()?.port())
+}
+
+/// A number that no other cluster of this machine has.
+fn fresh_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Lays the cluster out, writes its files and begins its relays.
+pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result<Layout> {
+    let (regions, each) = (arguments.regions.get(), arguments.processes.get());
+    ensure!(regions <= MAX_REGIONS, "a local cluster has at most {MAX_REGIONS} regions");
+    ensure!(u32::from(regions) * u32::from(each) <= 64, "a local cluster has at most 64 processes");
+    let (directory, temporary) = match &arguments.data {
+        Some(directory) => (directory.clone(), false),
+        None => {
+            let name = format!("anabranch-{:016x}", fresh_seed());
+            (std::env::temp_dir().join(name), true)
+        }
+    };
+    std::fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot create the data directory {}", directory.display()))?;
+    let wanted = describe(arguments, fresh_seed())?;
+    let (file, fresh) = settle(&directory, wanted)?;
+    let mut processes = Vec::new();
+    for (index, process) in file.processes.iter().enumerate() {
+        let place = Place::process(process.region, index as u16 % each);
+        let port = match arguments.base_port {
+            0 => free_port()?,
+            base => base.checked_add(index as u16).context("the base port is too high")?,
+        };
+        let directory = directory.join(place.to_string().replace('/', "-"));
+        std::fs::create_dir_all(&directory)?;
+        processes.push(ProcessLayout { id: process.id, place, client: local(port), directory });
+    }
+    let layout = Layout { processes, directory, temporary, fresh };
+    connect(&layout, &file, relays)?;
+    for delay in &arguments.delay {
+        relays.delay(delay.from, delay.to, delay.delay).map_err(anyhow::Error::msg)?;
+    }
+    Ok(layout)
+}
+
+/// The cluster's file, without addresses.
+fn describe(arguments: &ClusterLocalArguments, seed: u64) -> Result<ClusterFile> {
+    let (regions, each) = (arguments.regions.get(), arguments.processes.get());
+    let process = |index: u16| {
+        let region = index / each;
+        let region_name = Place { region, process: None }.to_string();
+        ClusterProcess { id: index + 1, region, region_name, peer_address: local(0) }
+    };
+    let keyspace = ClusterKeyspace {
+        name: "default".to_owned(),
+        model: arguments.model.into(),
+        partitions: arguments.partitions.get(),
+    };
+    let file = ClusterFile {
+        seed,
+        processes: (0..regions * each).map(process).collect(),
+        keyspaces: vec![keyspace],
+    };
+    file.check().map_err(anyhow::Error::msg)?;
+    Ok(file)
+}
+
+/// The cluster of the data directory: the one that is there already, if it is as wanted, or a new one.
+fn settle(directory: &Path, wanted: ClusterFile) -> Result<(ClusterFile, bool)> {
+    let path = directory.join(FILE);
+    if !path.exists() {
+        std::fs::write(&path, serde_json::to_vec_pretty(&wanted)?)?;
+        return Ok((wanted, true));
+    }
+    let found = ClusterFile::load(&path).map_err(anyhow::Error::msg)?;
+    if (&found.processes, &found.keyspaces) != (&wanted.processes, &wanted.keyspaces) {
+        bail!(
+            "{} holds a cluster of other regions, processes, partitions or model; see {}",
+            directory.display(),
+            path.display()
+        );
+    }
+    Ok((found, false))
+}
+
+/// Gives every process a port for its peers, and each of these a relay to come through.
+fn connect(layout: &Layout, file: &ClusterFile, relays: &mut Relays) -> Result<()> {
+    let peers: Vec<SocketAddr> =
+        layout.processes.iter().map(|_| free_port().map(local)).collect::<Result<_>>()?;
+    for from in &layout.processes {
+        let mut mine = file.clone();
+        for ((to, peer), entry) in layout.processes.iter().zip(&peers).zip(&mut mine.processes) {
+            entry.peer_address = match from.id == to.id {
+                true => *peer,
+                false => relays.add(from.place, to.place, *peer).context("cannot relay")?,
+            };
+        }
+        std::fs::write(from.cluster_file(), serde_json::to_vec_pretty(&mine)?)?;
+    }
+    Ok(())
+}
