@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::steps::Step;
 use crate::workspace::{PROFILE, Workspace, run};
-use crate::{environment, tidy};
+use crate::{environment, simulation, tidy};
 
 const LINT: &[Step] = &[
     Step { name: "format", about: "rustfmt changes nothing", run: format },
@@ -22,6 +22,7 @@ const LINT: &[Step] = &[
 const TESTS: &[Step] = &[
     Step { name: "build", about: "every target of the workspace, in the shared profile", run: build },
     Step { name: "unit", about: "unit, property, integration and documentation tests", run: unit },
+    Step { name: "sim", about: "simulated seeds of every protocol, each twice", run: simulation::smoke },
     Step {
         name: "process",
         about: "real processes and real clients: tests/process",
