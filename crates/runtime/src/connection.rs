@@ -29,6 +29,8 @@ pub(crate) struct Connection {
     sent: u64,
     /// The gateway has said that it is over: close when everything is sent.
     pub(crate) closing: bool,
+    /// The end of the input has been announced, perhaps together with its last bytes: no event will tell again.
+    pub(crate) ending: bool,
     /// The client has closed its half: nothing more will be read.
     pub(crate) half_closed: bool,
     /// In the worker's list for this turn.
@@ -46,6 +48,7 @@ impl Connection {
             held: VecDeque::new(),
             sent: 0,
             closing: false,
+            ending: false,
             half_closed: false,
             touched: false,
             stalled: false,
@@ -57,7 +60,10 @@ impl Connection {
         loop {
             match self.socket.read(buffer) {
                 Ok(0) => return (0, Io::Closed),
-                Ok(count) => return (count, if count == buffer.len() { Io::More } else { Io::Blocked }),
+                Ok(count) => {
+                    let more = count == buffer.len() || self.ending;
+                    return (count, if more { Io::More } else { Io::Blocked });
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return (0, Io::Blocked),
                 Err(_) => return (0, Io::Closed),

@@ -122,7 +122,11 @@ impl Worker {
                 Token(token) if token > LISTENERS - self.listeners.len() => self.accept(LISTENERS - token),
                 Token(token) if token >= FIRST_TOKEN => self.peer_ready(token),
                 Token(token) => {
-                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                    let ending = event.is_read_closed() || event.is_error();
+                    if ending {
+                        self.ending(token);
+                    }
+                    if event.is_readable() || ending {
                         self.readable(token);
                     }
                     if event.is_writable() {
@@ -234,6 +238,13 @@ impl Worker {
         {
             connection.touched = true;
             self.touched.push(token);
+        }
+    }
+
+    /// The other side has closed its half, or the connection has failed.
+    fn ending(&mut self, token: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(token) {
+            connection.ending = true;
         }
     }
 

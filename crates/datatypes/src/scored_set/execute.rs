@@ -116,8 +116,8 @@ fn increment<'a>(
     member: &'a [u8],
     sink: &mut dyn ReplySink,
 ) -> Option<Effect<'a>> {
-    // Minus zero plus zero is zero.
-    let score = current.unwrap_or(0.0) + by;
+    // A new member keeps the sign of minus zero, which a sum with zero would lose.
+    let score = current.map_or(by, |current| current + by);
     if score.is_nan() && !flags.if_absent {
         sink.error(&Error::err("resulting score is not a number (NaN)"));
         return None;
