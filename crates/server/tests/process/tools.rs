@@ -8,12 +8,12 @@ const PROTOCOL: &str = "solo";
 
 #[test]
 fn equal_seeds_give_equal_output() {
-    let arguments = ["sim", PROTOCOL, "--seeds", "4", "--json"];
+    let arguments = ["sim", PROTOCOL, "--seeds", "2", "--json"];
     let (one, several) = (output(&[&arguments[..], &["--threads", "1"]].concat()), output(&arguments));
     assert_eq!(one.status.code(), Some(0), "{}", stderr(&one));
     assert_eq!(stdout(&one), stdout(&several));
     let summary: Value = serde_json::from_str(&stdout(&one)).unwrap();
-    assert_eq!((&summary["seeds"], &summary["violations"]), (&4.into(), &0.into()));
+    assert_eq!((&summary["seeds"], &summary["violations"]), (&2.into(), &0.into()));
     assert!(summary["transactions"].as_u64().unwrap() > 0);
 }
 
