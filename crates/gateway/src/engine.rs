@@ -50,6 +50,11 @@ impl<'e, H: Host> Engine<'e, H> {
         let mut batch = reuse(mem::take(&mut self.gateway.requests));
         let session = self.connection.session.id();
         for (index, arguments) in pipeline.commands(input).enumerate() {
+            let piece_is_full = batch.len() >= self.connection.piece;
+            if (piece_is_full && !self.submit(&mut batch)) || self.output_is_full() {
+                executed = index;
+                break;
+            }
             let action = match self.classify(arguments) {
                 Ok(Action::Join(operation)) => {
                     batch.push((self.new_request(), Request::One { session, operation }));
@@ -76,18 +81,27 @@ impl<'e, H: Host> Engine<'e, H> {
         executed
     }
 
+    /// True if the client has to read before more of its commands are executed.
+    fn output_is_full(&self) -> bool {
+        self.connection.output.len() >= self.gateway.config.max_output_bytes
+    }
+
     /// Submits the batch and leaves it empty. False when the connection has to wait for replies.
     fn submit(&mut self, batch: &mut Vec<(RequestId, Request<'_>)>) -> bool {
         let Some((RequestId(first), _)) = batch.first() else {
             return matches!(self.connection.activity, Activity::Idle);
         };
-        let (first, end) = (*first, *first + batch.len() as u64);
+        let (first, batch_len) = (*first, batch.len());
+        let end = first + batch_len as u64;
         let connection = &mut *self.connection;
         let keyspace = connection.session.keyspace;
         let mailbox = &mut self.gateway.mailbox;
+        let before = connection.output.len();
         let mut replies = InOrder { encoder: connection.encoder(), next: first, end, mailbox };
         self.host.submit(keyspace, batch, &mut replies);
         let next = replies.next;
+        let written = connection.output.len() - before;
+        connection.plan_piece(batch_len, written, self.gateway.config.max_output_bytes);
         batch.clear();
         next == end || self.take_in_order(next, end)
     }

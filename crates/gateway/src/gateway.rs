@@ -4,7 +4,7 @@ use crate::client::{ClientFilter, ClientInfo, Peer};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::mailbox::Mailbox;
-use crate::session::{Activity, Connection, Session};
+use crate::session::{Activity, Connection, FIRST_PIECE, Session};
 use protocol::{Replies, Request};
 use resp::{Parser, Pipeline};
 use std::collections::BTreeMap;
@@ -163,6 +163,7 @@ impl Gateway {
             output: Vec::new(),
             activity: Activity::Idle,
             closing: false,
+            piece: FIRST_PIECE,
         }));
         self.open += 1;
         id

@@ -18,6 +18,8 @@ pub(crate) struct Connection {
     pub(crate) activity: Activity,
     /// No further command is executed; once the output is sent the connection ends.
     pub(crate) closing: bool,
+    /// How many operations are submitted together, so that their replies hardly exceed the limit of the output.
+    pub(crate) piece: usize,
 }
 
 /// What a connection is doing. Unless it is idle, its next command waits.
@@ -111,7 +113,19 @@ pub(crate) struct Queue {
     pub(crate) refused: bool,
 }
 
+/// The operations of a connection's first piece, of whose replies nothing is known yet.
+pub(crate) const FIRST_PIECE: usize = 16;
+/// The most operations of a piece: enough to hide the time that memory takes.
+const MAX_PIECE: usize = 64;
+
 impl Connection {
+    /// Replies to `commands` operations took `bytes` bytes: how many the next piece may have.
+    #[inline]
+    pub(crate) fn plan_piece(&mut self, commands: usize, bytes: usize, max_output_bytes: usize) {
+        let fitting = max_output_bytes * commands / bytes.max(1);
+        self.piece = fitting.clamp(1, MAX_PIECE.min(self.piece * 2));
+    }
+
     /// Writes replies behind those that wait to be sent.
     #[inline]
     pub(crate) fn encoder(&mut self) -> Encoder<&mut Vec<u8>> {

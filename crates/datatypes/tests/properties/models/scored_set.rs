@@ -88,7 +88,7 @@ fn write(
     if (before.is_some() && flags.if_absent) || (before.is_none() && flags.if_present) {
         return Ok(None);
     }
-    let after = if add { before.unwrap_or(0.0) + score } else { score };
+    let after = if add { before.map_or(score, |before| before + score) } else { score };
     if after.is_nan() {
         return Err(());
     }
