@@ -374,10 +374,9 @@ impl<O: Operations> Replica<O> {
     pub(super) fn insert(&mut self, id: TransactionId, group: Group<O>) {
         self.revision = self.revision.max(group.revision);
         self.by_revision.insert(group.revision, id);
-        if let Some(old) = self.groups.insert(id, group) {
-            if self.groups.get(&id).is_some_and(|new| new.revision != old.revision) {
-                self.by_revision.remove(&old.revision);
-            }
+        let revision = group.revision;
+        if let Some(old) = self.groups.insert(id, group).filter(|old| old.revision != revision) {
+            self.by_revision.remove(&old.revision);
         }
     }
 

@@ -17,5 +17,5 @@ pub use node::Node;
 pub use operation::{Decision, Invoked, Part, Prepare, Transactions, Vote};
 pub use options::{Mutants, Options};
 pub use record::Record;
-pub use replica::{Decided, Replica};
+pub use replica::{Decided, KeyedEffects, Replica};
 pub use topology::Topology;

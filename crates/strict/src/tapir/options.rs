@@ -30,7 +30,8 @@ pub struct Options {
     pub prepared_timeout: Duration,
     /// How often a conflicting transaction is run again before the caller is told CONFLICT.
     pub retries: u32,
-    /// The first wait before running again; doubles, and is drawn by chance from zero up.
+    /// The least window that the wait before running again is drawn from; what the failed run took, if that is
+    /// longer. Doubles with every conflict, a few times.
     pub backoff: Duration,
     /// Bugs to validate the harness with.
     pub mutants: Mutants,

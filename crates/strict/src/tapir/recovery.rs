@@ -127,10 +127,9 @@ impl Recovery {
         view: u64,
         entry: Entry<Transactions>,
     ) {
-        if let (true, Some(poll)) = (ballot == self.ballot, self.shards.get_mut(&shard)) {
-            if poll.promises.get(&member).is_none_or(|(known, _)| *known <= view) {
-                poll.promises.insert(member, (view, entry));
-            }
+        let Some(poll) = self.shards.get_mut(&shard).filter(|_| ballot == self.ballot) else { return };
+        if poll.promises.get(&member).is_none_or(|(known, _)| *known <= view) {
+            poll.promises.insert(member, (view, entry));
         }
     }
 

@@ -18,6 +18,9 @@ use types::{Address, Incarnation, Instant, Malformed, NodeId, Reader, ReplyBuf, 
 /// About how many bytes a piece of a checkpoint has.
 const CHUNK_BYTES: usize = 64 * 1024;
 
+/// Keys with the binary forms of the effects on them, in the order of application.
+pub type KeyedEffects = Vec<(Box<[u8]>, Box<[u8]>)>;
+
 /// How a transaction ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decided {
@@ -26,7 +29,7 @@ pub enum Decided {
         /// Its place.
         stamp: Stamp,
         /// This shard's effects.
-        effects: Vec<(Box<[u8]>, Box<[u8]>)>,
+        effects: KeyedEffects,
     },
     /// It changed nothing.
     Aborted,

@@ -2,6 +2,7 @@
 
 mod network;
 mod random;
+mod reads;
 mod recovery;
 mod scripts;
 mod views;

@@ -13,7 +13,7 @@ impl Coordinator {
     /// Begins to evaluate a transaction, or begins again.
     pub(super) fn run(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let id = self.next_id();
-        transaction.restart(id, step.now.wall.as_millis());
+        transaction.restart(id, step.now);
         if self.is_quorum_read(&transaction) {
             transaction.phase =
                 Phase::QuorumRead(QuorumRead { since: step.now.instant, answers: Default::default() });
@@ -209,7 +209,7 @@ impl Coordinator {
                     Error::new(ErrorCode::UnknownOutcome, message)
                 }
             }
-            Phase::BackingOff { .. } => super::prepare::conflict(None),
+            Phase::BackingOff { .. } => super::prepare::conflict(transaction.conflicted.as_deref()),
             Phase::Executing | Phase::QuorumRead(_) => self.unavailable(&transaction),
         };
         self.fail(transaction, &error, step);

@@ -13,6 +13,7 @@ mod prepare;
 mod sessions;
 mod settle;
 mod transaction;
+mod turns;
 
 use super::message::{Message, Timer};
 use super::node::{IrMessage, Node};
@@ -46,6 +47,8 @@ pub struct Coordinator {
     settlements: BTreeMap<u64, Settlement>,
     browses: BTreeMap<u64, Browse>,
     sessions: BTreeMap<SessionId, Session>,
+    /// Sessions whose next queued operation may run.
+    turns: Vec<SessionId>,
     /// By shard: a replica that knew more than the closest one, and until when it is read from.
     preferred: BTreeMap<u16, (usize, Instant)>,
     /// By shard: the highest view heard of.
@@ -78,6 +81,7 @@ impl Coordinator {
             settlements: BTreeMap::new(),
             browses: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            turns: Vec::new(),
             preferred: BTreeMap::new(),
             views: BTreeMap::new(),
             claims: Vec::new(),
@@ -116,15 +120,16 @@ impl Coordinator {
             // Gateways have no journal (Corrections 73).
             Input::Snapshot(_) | Input::Recover(_) | Input::Recovered { .. } | Input::PeerStarted { .. } => {}
         }
+        self.take_turns(step);
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, step: &mut Step<'_, '_>) {
         let Some((shard, member)) = self.topology.find(from.address()) else { return };
         match message {
-            Message::ReadReply { transaction, step: index, view, evaluation } => {
-                if self.is_mine(transaction) {
-                    self.on_read_reply((shard, member), transaction.number, index, (view, evaluation), step);
-                }
+            Message::ReadReply { transaction, step: index, view, evaluation }
+                if self.is_mine(transaction) =>
+            {
+                self.on_read_reply((shard, member), transaction.number, index, (view, evaluation), step);
             }
             Message::CountReply { transaction, keys } if self.is_mine(transaction) => {
                 self.on_count_reply(transaction.number, shard, keys, step);
@@ -251,10 +256,11 @@ impl Coordinator {
         if let transaction::Purpose::Flush { browse } = transaction.purpose {
             self.fail_browse(browse, step);
         }
+        if transaction.in_turn {
+            self.turns.push(transaction.session);
+        }
         if let Some(session) = self.sessions.get_mut(&transaction.session) {
-            if session.open == Some(number) {
-                session.open = None;
-            }
+            session.open = session.open.filter(|open| *open != number);
         }
     }
 }

@@ -10,12 +10,15 @@ use commit::{Observed, Stamp};
 use protocol::{Claim, CommitStamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{Error, ErrorCode, Timestamp, TransactionId};
 
 /// How many timestamps are tried for one evaluation.
 const ATTEMPTS: u32 = 8;
 /// The backoff doubles at most this often.
-const DOUBLINGS: u32 = 8;
+const DOUBLINGS: u32 = 5;
+/// After so many conflicts a transaction is preferred to those that have met fewer.
+const LOST_FOR_LONG: u32 = 8;
 
 /// A replica's reply to Prepare.
 pub(super) struct Reply {
@@ -125,23 +128,17 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         let Some(mut transaction) = self.transactions.remove(&number) else { return };
-        if let Phase::Preparing(preparing) = &mut transaction.phase {
-            if preparing.attempt == reply.attempt {
-                if let Some(votes) = preparing.shards.get_mut(&shard) {
-                    votes.tally.reply(member, reply.view, reply.result, reply.finalized);
-                    let key = |index: u32| votes.part.invocations.get(index as usize).map(|i| i.key.clone());
-                    if matches!(reply.result, Vote::Abort | Vote::Abstain) {
-                        let watch = reply.result == Vote::Abort
-                            && reply.hint.is_some_and(|index| (index as usize) < votes.watches);
-                        let known = preparing.conflict.as_ref().is_some_and(|conflict| conflict.watch);
-                        if reply.hint.is_some() && !known {
-                            preparing.conflict = Some(Conflict { key: reply.hint.and_then(key), watch });
-                        }
-                    }
-                    if reply.result == Vote::Abort {
-                        self.prefer(shard, member, step.now.instant);
-                    }
-                }
+        if let Phase::Preparing(preparing) = &mut transaction.phase
+            && preparing.attempt == reply.attempt
+            && let Some(votes) = preparing.shards.get_mut(&shard)
+        {
+            votes.tally.reply(member, reply.view, reply.result, reply.finalized);
+            let watch = preparing.conflict.as_ref().is_some_and(|conflict| conflict.watch);
+            if let (false, Some(conflict)) = (watch, conflict_of(votes, reply)) {
+                preparing.conflict = Some(conflict);
+            }
+            if reply.result == Vote::Abort {
+                self.prefer(shard, member, step.now.instant);
             }
         }
         self.judge(transaction, step);
@@ -156,10 +153,11 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         let Some(mut transaction) = self.transactions.remove(&number) else { return };
-        if let Phase::Preparing(preparing) = &mut transaction.phase {
-            if let (true, Some(votes)) = (preparing.attempt == attempt, preparing.shards.get_mut(&shard)) {
-                votes.tally.confirm(member, view, result);
-            }
+        if let Phase::Preparing(preparing) = &mut transaction.phase
+            && preparing.attempt == attempt
+            && let Some(votes) = preparing.shards.get_mut(&shard)
+        {
+            votes.tally.confirm(member, view, result);
         }
         self.judge(transaction, step);
     }
@@ -254,10 +252,8 @@ impl Coordinator {
         let forgetful = self.options.mutants.commit_without_effects;
         let decision = |votes: &ShardVotes| {
             let mut part = votes.part.clone();
-            if forgetful {
-                if let Some(last) = Arc::make_mut(&mut part).invocations.last_mut() {
-                    last.effect = None;
-                }
+            if forgetful && let Some(last) = Arc::make_mut(&mut part).invocations.last_mut() {
+                last.effect = None;
             }
             Decision::Commit { at, part }
         };
@@ -322,26 +318,30 @@ impl Coordinator {
             }
             return self.forget(&transaction, step);
         }
+        let key = conflict.key.clone().or_else(|| transaction.steps.first().map(|s| s.call.key.clone()));
+        transaction.conflicted = key;
         let again = matches!(transaction.purpose, Purpose::Auto | Purpose::Flush { .. });
         let unheard = transaction.purpose == Purpose::Auto && transaction.request.is_none();
         if !again || transaction.retries >= self.options.retries || unheard {
-            let key = conflict.key.clone().or_else(|| transaction.steps.first().map(|s| s.call.key.clone()));
-            return self.fail(transaction, &self::conflict(key.as_deref()), step);
+            let error = self::conflict(transaction.conflicted.as_deref());
+            return self.fail(transaction, &error, step);
         }
         transaction.retries += 1;
         let number = transaction.id.number;
         step.out.disarm(super::Timer::Transaction { number });
-        let wait = self.backoff(transaction.retries, step);
+        let wait = self.backoff(&transaction, step);
         transaction.phase = Phase::BackingOff { until: step.now.instant + wait };
         self.keep(transaction, step);
     }
 
-    /// A random wait, up to twice as long after every conflict; a transaction that has lost for long waits as
-    /// briefly as a new one again, so that it wins against those that came later (Corrections 12).
-    fn backoff(&self, retries: u32, step: &mut Step<'_, '_>) -> std::time::Duration {
-        let doublings = if retries > DOUBLINGS { 0 } else { retries };
-        let most = self.options.backoff.as_micros() as u64 * 2u64.pow(doublings);
-        std::time::Duration::from_micros(step.random.u64(0..=most))
+    /// A random wait out of a window that doubles with every conflict. It begins at what the failed run took, since
+    /// contenders that come back sooner than that meet each other again; a transaction that has lost for long
+    /// draws from half the window, so that it wins against those that came later (Corrections 12).
+    fn backoff(&self, transaction: &Transaction, step: &mut Step<'_, '_>) -> Duration {
+        let run = (step.now.instant - transaction.began).max(self.options.backoff);
+        let window = run.as_micros() as u64 * 2u64.pow(transaction.retries.min(DOUBLINGS));
+        let most = if transaction.retries > LOST_FOR_LONG { window / 2 } else { window };
+        Duration::from_micros(step.random.u64(0..=most))
     }
 }
 
@@ -379,6 +379,13 @@ fn choose(tally: &Tally<super::super::operation::Transactions>, members: usize) 
         _ => None,
     });
     retry.max().map_or(Vote::Abstain, |above| Vote::Retry { above })
+}
+
+/// Which invocation a refusal names.
+fn conflict_of(votes: &ShardVotes, reply: &Reply) -> Option<Conflict> {
+    let index = reply.hint.filter(|_| matches!(reply.result, Vote::Abort | Vote::Abstain))? as usize;
+    let key = votes.part.invocations.get(index).map(|invoked| invoked.key.clone());
+    Some(Conflict { key, watch: reply.result == Vote::Abort && index < votes.watches })
 }
 
 /// True if the deadline (milliseconds since 1970, 0 for none) has passed at this timestamp.

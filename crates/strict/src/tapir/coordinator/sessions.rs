@@ -3,8 +3,10 @@
 use super::super::operation::Invoked;
 use super::execute::observe_whole;
 use super::transaction::{Call, CallStep, Phase, Progress, Purpose, Transaction, Watched};
+use super::turns::Queued;
 use super::{Coordinator, Step};
 use protocol::{KeyedOperation, Request};
+use std::collections::VecDeque;
 use types::{Error, KeyHash, RequestId, SessionId};
 
 /// What a session keeps.
@@ -13,14 +15,17 @@ pub(super) struct Session {
     pub watches: Vec<Watched>,
     /// The number of its open interactive transaction.
     pub open: Option<u64>,
+    /// An operation of the pipeline is in progress.
+    pub in_turn: bool,
+    /// The operations behind it.
+    pub queue: VecDeque<Queued>,
 }
 
 impl Coordinator {
     pub(super) fn on_request(&mut self, id: RequestId, request: &Request<'_>, step: &mut Step<'_, '_>) {
         match request {
             Request::One { session, operation } => {
-                let calls = vec![Call::new(&self.topology, operation)];
-                self.start(*session, id, calls, Purpose::Auto, false, step);
+                self.on_one(*session, id, operation, step);
             }
             Request::Many { session, steps, watched } => self.on_many(*session, id, steps, *watched, step),
             Request::Watch { session, keys } => self.on_watch(*session, id, keys, step),
@@ -83,9 +88,12 @@ impl Coordinator {
             watches: Vec::new(),
             watched: false,
             now_millis: step.now.wall.as_millis(),
+            began: step.now.instant,
             phase: Phase::Executing,
             deadline: step.now.instant + self.options.request_timeout,
             retries: 0,
+            in_turn: false,
+            conflicted: None,
         }
     }
 
@@ -104,13 +112,12 @@ impl Coordinator {
         watched: bool,
         step: &mut Step<'_, '_>,
     ) {
-        if let [only] = steps {
-            if !matches!(only, protocol::Step::Key(_)) {
-                if watched {
-                    self.take_watches(session);
-                }
-                return self.browse(session, id, only, step);
+        if let [only @ (protocol::Step::Count | protocol::Step::Flush | protocol::Step::Scan { .. })] = steps
+        {
+            if watched {
+                self.take_watches(session);
             }
+            return self.browse(session, id, only, step);
         }
         match self.calls(steps) {
             Ok(calls) => self.start(session, id, calls, Purpose::Auto, watched, step),

@@ -4,7 +4,7 @@ use super::super::message::Evaluation;
 use super::super::operation::{Invoked, Part, Transactions};
 use super::super::topology::Topology;
 use crate::ir::Tally;
-use protocol::KeyedOperation;
+use protocol::{KeyedOperation, Now};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{Instant, ReplyBuf, RequestId, SessionId, Timestamp, TransactionId};
@@ -154,10 +154,16 @@ pub(super) struct Transaction {
     pub watched: bool,
     /// The transaction's time for expiries.
     pub now_millis: u64,
+    /// When it began to run, this time.
+    pub began: Instant,
     pub phase: Phase,
     /// When the present request is given up.
     pub deadline: Instant,
     pub retries: u32,
+    /// It is the operation in progress of its session's pipeline.
+    pub in_turn: bool,
+    /// The key of the latest conflict.
+    pub conflicted: Option<Box<[u8]>>,
 }
 
 impl Transaction {
@@ -183,9 +189,10 @@ impl Transaction {
     }
 
     /// Forgets what was evaluated, to run again as a new transaction. Watches stay as they are.
-    pub(super) fn restart(&mut self, id: TransactionId, now_millis: u64) {
+    pub(super) fn restart(&mut self, id: TransactionId, now: Now) {
         self.id = id;
-        self.now_millis = now_millis;
+        self.now_millis = now.wall.as_millis();
+        self.began = now.instant;
         self.phase = Phase::Executing;
         self.expiries.clear();
         self.steps.iter_mut().for_each(|step| step.progress = Progress::Waiting);

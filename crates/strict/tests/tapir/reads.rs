@@ -1,0 +1,158 @@
+//! Single-key reads that f+1 replicas answer in one round trip: linearizable, though they take no stamp.
+
+use crate::network::{Network, address, ir_of};
+use anabranch_strict::ir::Status;
+use anabranch_strict::tapir::{Decided, Mutants, Options};
+use datatypes::{Effect, register};
+use protocol::{KeyedOperation, Request, Step};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{Instant, Reader, Reply, RequestId, SessionId};
+
+/// A read that was answered: when asked, when answered, and the place of the value in the order of writes.
+struct Read {
+    start: Instant,
+    end: Instant,
+    place: usize,
+}
+
+struct Run {
+    network: Network,
+    reads: Vec<(RequestId, Instant)>,
+    /// By value: who wrote it.
+    writes: BTreeMap<u64, (RequestId, Instant)>,
+}
+
+impl Run {
+    /// With `cut`, replica 3 answers reads and hears of no transaction; else replicas forget everything at times.
+    fn play(seed: u64, cut: bool, options: &Options) -> Run {
+        let mut network = Network::new(seed, 1, 3, 2, options);
+        (network.loss, network.duplication, network.delay) = (15, 10, Duration::from_millis(15));
+        if cut {
+            let third = address(3, Some(0));
+            network.filter = Some(Box::new(move |_, to, message| to == third && ir_of(message).is_some()));
+        }
+        let mut run = Run { network, reads: Vec::new(), writes: BTreeMap::new() };
+        for number in 1..=60 {
+            run.ask(number);
+            let pause = run.network.rng.u64(0..40_000);
+            run.network.run_for(Duration::from_micros(pause));
+            let well = run.network.replicas().all(|(_, replica)| replica.status() == Status::Normal);
+            if well && !cut && run.network.rng.u8(0..20) == 0 {
+                let at = address(run.network.rng.u16(1..=3), Some(0));
+                run.network.restart(at, 0, false);
+            }
+        }
+        run.network.run_for(Duration::from_secs(6));
+        (run.network.loss, run.network.duplication) = (0, 0);
+        run.network.run_for(Duration::from_secs(10));
+        run
+    }
+
+    fn ask(&mut self, number: u64) {
+        let (session, process) = (SessionId(number), self.network.rng.u16(1..=2));
+        let (read, start) = (self.network.rng.bool(), self.network.now);
+        let text = number.to_string();
+        let step = if read { self.network.get("a") } else { self.network.set("a", &text) };
+        let Step::Key(KeyedOperation { key, hash, operation, blind }) = step else { return };
+        let operation = KeyedOperation { key, hash, operation, blind };
+        let id = self.network.request(process, Request::One { session, operation });
+        if read {
+            self.reads.push((id, start));
+        } else {
+            self.writes.insert(number, (id, start));
+        }
+    }
+
+    /// The values written, in the order of stamps.
+    fn order(&self) -> Vec<u64> {
+        let mut order = BTreeMap::new();
+        for (_, replica) in self.network.replicas() {
+            for (_, decided) in replica.decided() {
+                let Decided::Committed { stamp, effects } = decided else { continue };
+                for (_, effect) in effects {
+                    let effect = Effect::decode(&mut Reader::new(&effect)).expect("an effect");
+                    if let Effect::Register(register::Effect::Set { value, .. }) = effect {
+                        let value = std::str::from_utf8(value).expect("digits").parse().expect("a number");
+                        order.insert(stamp, value);
+                    }
+                }
+            }
+        }
+        order.into_values().collect()
+    }
+
+    fn verify(&self) -> Result<usize, String> {
+        let order = self.order();
+        // Place 0 is before every write, place n after the n-th.
+        let place = |value: u64| order.iter().position(|other| *other == value).map(|index| index + 1);
+        let mut reads = Vec::new();
+        for (id, start) in &self.reads {
+            let Some(reply) = self.network.replies.0.get(id) else { continue };
+            let place = match reply.first() {
+                Some(Reply::Null) => Some(0),
+                Some(Reply::Bulk(bytes)) => {
+                    place(std::str::from_utf8(bytes).expect("digits").parse().expect("a number"))
+                }
+                _ => continue,
+            };
+            let place = place.ok_or_else(|| format!("{id} read what never committed"))?;
+            reads.push(Read { start: *start, end: self.network.replied_at[id], place });
+        }
+        for read in &reads {
+            self.check(read, &order, &reads)?;
+        }
+        Ok(reads.len())
+    }
+
+    fn check(&self, read: &Read, order: &[u64], reads: &[Read]) -> Result<(), String> {
+        for (index, value) in order.iter().enumerate() {
+            let Some((id, start)) = self.writes.get(value) else { continue };
+            let replied = self.network.replies.0.get(id).is_some_and(|reply| reply.as_error().is_none());
+            let ended = replied && self.network.replied_at[id] < read.start;
+            if ended && index + 1 > read.place {
+                return Err(format!("a read asked at {:?} missed {value}, written before", read.start));
+            }
+            if *start > read.end && index < read.place {
+                return Err(format!("a read saw {value} before it was asked for, or what follows it"));
+            }
+        }
+        match reads.iter().find(|other| other.end < read.start && other.place > read.place) {
+            Some(_) => Err("a later read saw less than an earlier one".to_owned()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn options() -> Options {
+    Options { prepared_timeout: Duration::from_millis(300), ..Options::default() }
+}
+
+#[test]
+fn quorum_reads_are_linearizable() {
+    let (mut reads, mut writes) = (0, 0);
+    for seed in 1..=40 {
+        let run = Run::play(seed, seed % 2 == 0, &options());
+        writes += run.order().len();
+        reads += run.verify().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    }
+    assert!(reads > 800 && writes > 400, "{reads} reads, {writes} writes");
+}
+
+#[test]
+fn a_read_of_one_replica_is_not_and_is_caught() {
+    let mutants = Mutants { single_replica_reads: true, ..Mutants::default() };
+    let options = Options { mutants, ..options() };
+    let caught = (1..=40).any(|seed| Run::play(seed, true, &options).verify().is_err());
+    assert!(caught, "the check does not see stale reads");
+}
+
+#[test]
+fn an_undisturbed_read_takes_one_round_trip() {
+    let mut network = Network::new(1, 1, 3, 1, &Options::default());
+    network.one(1, &network.set("a", "1"));
+    network.run_for(Duration::from_millis(100));
+    let began = network.now;
+    network.one(1, &network.get("a"));
+    assert!(network.now - began <= 2 * network.delay);
+}
