@@ -160,6 +160,9 @@ impl<P: Protocol> Replica<P> {
         match packet {
             Packet::Datagram(message) => batch.push(Input::Message { from, message }),
             Packet::Frame(frame) => {
+                if self.streams.life(from.address()).is_some_and(|life| life < from.incarnation) {
+                    self.forget_streamed(from.address());
+                }
                 let mut arrivals = Vec::new();
                 let packets = &mut self.packets;
                 outcome = self.streams.receive::<P>(
@@ -181,6 +184,15 @@ impl<P: Protocol> Replica<P> {
         }
         self.streams.acknowledgements(|to, frame| self.fresh_frames.push((to, frame)));
         outcome
+    }
+
+    /// What was to be streamed to an earlier life of a peer and still waits for the log is gone like what was streamed:
+    /// in front of what the protocol streams to the new life, a heartbeat would vouch for what is yet to be repeated.
+    fn forget_streamed(&mut self, peer: Address) {
+        let kept =
+            |message: &Outgoing<P::Message>| !matches!(message, Outgoing::Stream { to, .. } if *to == peer);
+        self.fresh.retain(kept);
+        self.held.retain(|(_, held)| !matches!(held, Held::Message(message) if !kept(message)));
     }
 
     /// Fires every timer whose deadline has come and sends again what has waited too long.

@@ -154,6 +154,11 @@ impl Streams {
         }
     }
 
+    /// The life of the peer that is known, if any is.
+    pub(crate) fn life(&self, peer: Address) -> Option<Incarnation> {
+        self.peers.get(&peer)?.life
+    }
+
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.peers.values().filter_map(|peer| peer.sender.resend_at).min()
     }
