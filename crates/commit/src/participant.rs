@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_bound_is_below_every_proposal_and_below_the_clock() {
-        let mut participant = Participant::default();
+        let mut participant: Participant<(), ()> = Participant::default();
         assert_eq!(participant.bound(Timestamp(9)), Timestamp(9));
         participant.prepare(id(1), Timestamp(5), ());
         participant.prepare(id(2), Timestamp(7), ());

@@ -9,7 +9,7 @@ const UNANSWERED: u32 = 64;
 /// The state of the link to one peer. A stream starts anew with each life of the peer, and only the peer knows what
 /// it holds: so both sides greet, saying what they have received, and each sends on from what the other said.
 ///
-/// Call [`Link::greet`] at the start; [`Link::started`] on a new life of the peer and greet again if it says so;
+/// Greet at the start; call [`Link::started`] on a new life of the peer and greet again if it says so;
 /// [`Link::resume`] on the peer's greeting; stream effects only while [`Link::is_resumed`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Link {

@@ -259,7 +259,8 @@ mod tests {
         };
         let id = stamp.transaction;
         let pledges = Cow::Owned(vec![Pledge::default()]);
-        let gained: Cow<'_, Gained> = Cow::Owned(Gained { observed: vec![(Timestamp(3), id)], ..Gained::default() });
+        let gained: Cow<'_, Gained> =
+            Cow::Owned(Gained { observed: vec![(Timestamp(3), id)], ..Gained::default() });
         let records = [
             Record::Prepared {
                 id,

@@ -111,7 +111,8 @@ fn a_dead_coordinators_transaction_is_aborted_by_its_participants() {
     world.run_us(150);
     world.crash(coordinator(0, 0));
     world.run_ms(50);
-    let undecided = |world: &World, index| world.node(replica(0, index)).as_partition().map(|p| p.undecided());
+    let undecided =
+        |world: &World, index| world.node(replica(0, index)).as_partition().map(|p| p.undecided());
     assert_eq!((undecided(&world, 0), undecided(&world, 1)), (Some(1), Some(1)));
     let other = Client::new(coordinator(0, 1), 2);
     assert_eq!(other.one(&mut world, &a, write("y")), "OK", "blind writes pass");

@@ -1,6 +1,8 @@
 //! What a client may rely on when nothing fails.
 
-use crate::client::{Client, DELETE, GET, add, blind_step, increment, key_in, pop, push, step, write, write_if_absent};
+use crate::client::{
+    Client, DELETE, GET, add, blind_step, increment, key_in, pop, push, step, write, write_if_absent,
+};
 use crate::world::{World, coordinator};
 use anabranch_causal::wren::{Options, Scope};
 use protocol::{Request, Step};
@@ -106,7 +108,11 @@ fn an_effect_is_not_visible_before_what_it_depends_on() {
     replier.one(&mut world, &answer, write("!"));
     world.run_ms(300);
     let both = [step(&answer, GET), step(&question, GET)];
-    assert_eq!(reader.many(&mut world, &both), "(nil); (nil)", "the answer has arrived, the question has not");
+    assert_eq!(
+        reader.many(&mut world, &both),
+        "(nil); (nil)",
+        "the answer has arrived, the question has not"
+    );
     world.heal();
     world.run_ms(800);
     assert_eq!(reader.many(&mut world, &both), "\"!\"; \"?\"");
@@ -208,7 +214,11 @@ fn a_touched_watch_stops_the_transaction() {
     let (one, other) = (Client::new(coordinator(0, 0), 1), Client::new(coordinator(0, 1), 2));
     one.one(&mut world, "k", write("1"));
     assert_eq!(one.watch(&mut world, "k"), "OK");
-    assert_eq!(one.watched(&mut world, &[step("k", write("2"))]), "OK", "its own earlier write does not touch");
+    assert_eq!(
+        one.watched(&mut world, &[step("k", write("2"))]),
+        "OK",
+        "its own earlier write does not touch"
+    );
     one.watch(&mut world, "k");
     other.one(&mut world, "k", write("3"));
     assert_eq!(one.watched(&mut world, &[step("k", write("4"))]), "(nil array)");

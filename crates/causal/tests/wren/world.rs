@@ -30,7 +30,8 @@ pub struct Faults {
 
 impl Faults {
     /// A network and disks that only take their time.
-    pub const NONE: Faults = Faults { loss: 0, duplication: 0, near: (100, 100), far: (20_000, 20_000), log: 0 };
+    pub const NONE: Faults =
+        Faults { loss: 0, duplication: 0, near: (100, 100), far: (20_000, 20_000), log: 0 };
 }
 
 #[derive(Default)]
@@ -89,16 +90,15 @@ pub fn coordinator(region: u16, number: u16) -> Address {
 
 /// Where the replica of a partition in a region is.
 pub fn replica(region: u16, index: u16) -> Address {
-    Address {
-        process: ProcessId(region * 100 + index),
-        slot: Slot::replica(KEYSPACE, PartitionId(index)),
-    }
+    Address { process: ProcessId(region * 100 + index), slot: Slot::replica(KEYSPACE, PartitionId(index)) }
 }
 
 impl World {
     pub fn new(regions: u16, partitions: u16, coordinators: u16, options: Options, seed: u64) -> Self {
-        let of_region = |region| RegionTopology { partitions: (0..partitions).map(|i| replica(region, i)).collect() };
-        let topology = Topology { regions: (0..regions).map(of_region).collect(), keyspace: KEYSPACE, seed: SEED };
+        let of_region =
+            |region| RegionTopology { partitions: (0..partitions).map(|i| replica(region, i)).collect() };
+        let topology =
+            Topology { regions: (0..regions).map(of_region).collect(), keyspace: KEYSPACE, seed: SEED };
         let mut world = World {
             now: 0,
             faults: Faults::NONE,
@@ -228,7 +228,9 @@ impl World {
 
     fn step(&mut self, address: Address, batch: &mut Vec<Input<'_, Node>>) {
         let times = self.times(address);
-        let Some(replica) = self.hosts.get_mut(&address).and_then(|host| host.replica.as_mut()) else { return };
+        let Some(replica) = self.hosts.get_mut(&address).and_then(|host| host.replica.as_mut()) else {
+            return;
+        };
         replica.step(times, batch, &mut self.random, &mut self.inbox);
         self.settle(address);
     }
@@ -309,7 +311,9 @@ impl World {
 
     fn deliver(&mut self, flight: Flight) {
         let times = self.times(flight.to);
-        let Some(replica) = self.hosts.get_mut(&flight.to).and_then(|host| host.replica.as_mut()) else { return };
+        let Some(replica) = self.hosts.get_mut(&flight.to).and_then(|host| host.replica.as_mut()) else {
+            return;
+        };
         let packet = Packet::decode(&mut Reader::new(&flight.bytes)).expect("what was encoded decodes");
         replica
             .receive(times, flight.from, packet, &mut self.random, &mut self.inbox)

@@ -217,10 +217,8 @@ impl Coordinator {
         match outcome {
             Outcome::Done { answers } => {
                 answers.into_iter().for_each(|answer| running.take_answer(partition, answer));
-                if last {
-                    if let Some(running) = self.running.remove(&number) {
-                        self.after_slices(now, number, running, out);
-                    }
+                if last && let Some(running) = self.running.remove(&number) {
+                    self.after_slices(now, number, running, out);
                 }
             }
             Outcome::TooOld if matches!(running.kind, Kind::OneShot) => {

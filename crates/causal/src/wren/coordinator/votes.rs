@@ -29,10 +29,8 @@ impl Coordinator {
         };
         let mut running = Running::of_commit(session, id, open);
         running.deadline = now.instant + self.options.give_up_after;
-        if let Kind::Commit(open) = &running.kind {
-            if open.watched {
-                running.watches = std::mem::take(&mut self.sessions.entry(session).or_default().watches);
-            }
+        if matches!(&running.kind, Kind::Commit(open) if open.watched) {
+            running.watches = std::mem::take(&mut self.sessions.entry(session).or_default().watches);
         }
         if running.watches.values().any(|watch| watch.deadline <= now.instant) {
             return out.reply(id).null_array();
