@@ -153,6 +153,10 @@ fn select(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Err
 /// The number is none, or none that the configuration knows.
 pub(crate) fn selected(call: &Call<'_>, host: &dyn Host) -> Result<(KeyspaceId, u64), Error> {
     let number = call.integer(1)?;
+    if i32::try_from(number).is_err() {
+        let text = "value is out of range, value must between -2147483648 and 2147483647";
+        return Err(Error::err(text));
+    }
     let keyspace = u64::try_from(number).ok().and_then(|number| host.keyspace_of_number(number));
     let keyspace = keyspace.ok_or_else(|| Error::err("DB index is out of range"))?;
     Ok((keyspace, number as u64))
