@@ -62,6 +62,42 @@ INTENDED = [
         commands=("CLIENT",),
         ours=b"+OK",
     ),
+    Difference(
+        what="several errors in one command",
+        redis="`LINDEX` and `LSET` look at the key first",
+        anabranch="the arguments are checked before any key is looked at",
+        reason="A command becomes an operation before the keyspace is asked.",
+        example=("LINDEX missing first",),
+        commands=("LINDEX", "LSET"),
+        ours=b"-ERR value is not an integer or out of range",
+    ),
+    Difference(
+        what="`BYLEX` ranges of members with different scores",
+        redis="unspecified",
+        anabranch="unspecified, and may be other members",
+        reason="Both look for the ends of the range as if the names were in order, which they are only within one score.",
+        example=("ZADD key inf 1 -0 f", "ZRANGE key (c + BYLEX"),
+        commands=("ZRANGE",),
+        ours=b"*2\r\n$1\r\nf\r\n$1\r\n1\r\n",
+    ),
+    Difference(
+        what="`SCAN` with a cursor that no `SCAN` replied, such as nothing or `-1`",
+        redis="takes it as some number",
+        anabranch="`ERR invalid cursor`",
+        reason="A mistake should not look like an end of the iteration.",
+        example=("SCAN -1",),
+        commands=("SCAN",),
+        ours=b"-ERR invalid cursor",
+    ),
+    Difference(
+        what="`DBSIZE`, `FLUSHDB`, `KEYS` or `SCAN` in one `MULTI` with `RENAME`",
+        redis="are executed",
+        anabranch="an error in their place in the reply of `EXEC`",
+        reason="`RENAME` needs a reply before it can go on, and such a transaction may not ask about the whole keyspace.",
+        example=("MULTI", "RENAME a b", "DBSIZE", "EXEC"),
+        commands=("EXEC",),
+        ours=b"*2\r\n-ERR no such key\r\n-ERR commands on the whole keyspace",
+    ),
 ]
 
 HEADER = """\

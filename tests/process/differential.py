@@ -15,6 +15,10 @@ UNORDERED = {b"SMEMBERS", b"SUNION", b"SINTER", b"SDIFF", b"HKEYS", b"HVALS", b"
 UNORDERED_PAIRS = {b"HGETALL", b"CONFIG"}
 # What these say belongs to the server that says it; only the kind of reply must agree.
 OWN_TEXTS = {b"TIME", b"INFO", b"CLIENT", b"COMMAND"}
+LEXICAL = {b"ZRANGEBYLEX", b"ZREVRANGEBYLEX", b"ZREMRANGEBYLEX", b"ZLEXCOUNT"}
+# See the table of differences for what happens where both kinds meet in one MULTI.
+MOVES = (b"RENAME",)
+WHOLE = (b"KEYS", b"DBSIZE", b"FLUSHDB")
 # A deadline is set at slightly different moments on the two servers; in the unit of the command.
 TIME_TOLERANCE = {b"TTL": 2, b"EXPIRETIME": 2, b"PTTL": 2000, b"PEXPIRETIME": 2000}
 CLOSED = Reply(b"closed", b"", None, b"(closed)")
@@ -120,7 +124,11 @@ class Play:
         in_transaction = connection.queued is not None
         if handling == "keyspace" and (in_transaction or connection.watches):
             return
-        if in_transaction and handling in ("random", "scan"):
+        if in_transaction and handling in ("random", "scan", "lexical"):
+            return
+        if in_transaction and handling == "whole" and not may_join(step.arguments, connection.queued):
+            return
+        if handling == "lexical" and has_several_scores(connection.ours, step.arguments):
             return
         if handling == "client":
             # Each server has its own numbers of clients.
@@ -206,8 +214,27 @@ def special(step: Step) -> str | None:
         return "random"
     if name == b"SCAN" and len(step.arguments) > 1:
         return "scan"
-    # A transaction of ours has one keyspace: see the table of differences.
-    return "keyspace" if name in (b"SELECT", b"FLUSHALL") else None
+    if name in LEXICAL or b"BYLEX" in (word.upper() for word in step.arguments[1:]):
+        return "lexical"
+    # A transaction of ours has one keyspace, and does not mix these two kinds: see the table of differences.
+    if name in (b"SELECT", b"FLUSHALL"):
+        return "keyspace"
+    return "whole" if name in MOVES + WHOLE else None
+
+
+def may_join(arguments: tuple, queued: list) -> bool:
+    """Whether a command on the whole keyspace, or one that moves a key, meets none of the other kind in its MULTI."""
+    others = MOVES if arguments[0].upper() in WHOLE else WHOLE
+    return not any(words[0].upper() in others for words in queued)
+
+
+def has_several_scores(raw: Raw, arguments: tuple) -> bool:
+    """Whether the order of names means nothing: Redis leaves open what it then replies."""
+    reply = ask(raw, b"ZRANGE", arguments[1] if len(arguments) > 1 else b"", b"0", b"-1", b"WITHSCORES")
+    if not reply.items:
+        return False
+    scores = [item.items[1].raw for item in reply.items] if reply.items[0].items else reply.texts()[1::2]
+    return len(set(scores)) > 1
 
 
 def agrees(arguments: tuple, ours: Reply, theirs: Reply) -> bool:

@@ -1,0 +1,340 @@
+"""Clusters of real processes: keyspaces replicated over processes and regions, which are killed, paused and cut off."""
+
+import itertools
+import threading
+import time
+
+import pytest
+import redis
+import retwis
+
+from cluster import Cluster
+from harness import wait_until
+
+# Small files and frequent checkpoints, so that restarts meet them.
+BUSY = """
+[storage]
+checkpoint_after_bytes = 65_536
+segment_bytes = 65_536
+"""
+# What a client may meet while processes die: it does not know whether its command happened.
+UNKNOWN = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
+
+
+@pytest.fixture(scope="module")
+def strict():
+    with Cluster(3, 1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def causal():
+    with Cluster(2, 2, "--model", "causal") as cluster:
+        yield cluster
+
+
+def together(*actions) -> None:
+    """Runs the actions at the same time; fails if one does."""
+    errors = []
+
+    def run(action):
+        try:
+            action()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+class Counting:
+    """A client that increments a key of its own, and goes to the next process when its own does not answer."""
+
+    def __init__(self, cluster: Cluster, number: int, value: str = ""):
+        self.nodes = itertools.cycle(list(cluster)[number:] + list(cluster)[:number])
+        self.key, self.log = f"counting:{number}", f"counting:{number}:log"
+        self.value = value
+        self.sent = self.acknowledged = 0
+        self.stopping = threading.Event()
+        self.error = None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self):
+        try:
+            while not self.stopping.is_set():
+                self._use(next(self.nodes))
+        except BaseException as error:
+            self.error = error
+
+    def _use(self, node):
+        try:
+            with node.client(socket_timeout=8) as client:
+                while not self.stopping.is_set():
+                    self.sent += 1
+                    with client.pipeline(transaction=True) as both:
+                        both.incr(self.key).rpush(self.log, f"{self.sent}{self.value}").execute()
+                    self.acknowledged += 1
+        except UNKNOWN:
+            time.sleep(0.05)
+        except redis.exceptions.ResponseError as error:
+            assert str(error).startswith(("UNKNOWNOUTCOME", "UNAVAILABLE", "CONFLICT")), error
+
+    def stop(self):
+        self.stopping.set()
+        self.thread.join()
+        if self.error:
+            raise self.error
+
+    def check(self, client: redis.Redis):
+        """Everything acknowledged happened once, in order; what was not may have happened once."""
+        count, log = int(client.get(self.key) or 0), [entry.split(":")[0] for entry in client.lrange(self.log, 0, -1)]
+        assert self.acknowledged <= count <= self.sent, (self.acknowledged, count, self.sent)
+        numbers = [int(entry) for entry in log]
+        assert len(log) == count and numbers == sorted(set(numbers)), "a transaction is there in part, or twice"
+
+
+def progress(counting: list[Counting], least: int = 5, timeout: float = 20.0) -> None:
+    """Waits until every client has been acknowledged again."""
+    before = [client.acknowledged for client in counting]
+    wait_until(lambda: all(c.acknowledged >= b + least or c.error for c, b in zip(counting, before)), timeout)
+
+
+# strict
+
+
+def test_every_process_serves_every_key(strict):
+    clients = [node.client() for node in strict]
+    for number in range(30):
+        assert clients[number % 3].set(f"every:{number}", number)
+        assert [client.get(f"every:{number}") for client in clients] == [str(number)] * 3
+    keys = [f"every:{number}" for number in range(30)]
+    assert clients[1].mget(keys) == [str(number) for number in range(30)]
+
+
+def test_increments_from_everywhere_sum_up(strict):
+    seen = {node.name: [] for node in strict}
+
+    def increment(node):
+        with node.client() as client:
+            seen[node.name] += [client.incr("sum") for _ in range(30)]
+
+    together(*(lambda node=node: increment(node) for node in strict))
+    assert sorted(itertools.chain(*seen.values())) == list(range(1, 91)), "every reply is another number"
+    assert all(replies == sorted(replies) for replies in seen.values())
+
+
+def test_a_pipeline_takes_effect_in_its_order(strict):
+    with strict["a/1"].client() as client:
+        pipeline = client.pipeline(transaction=False)
+        for _ in range(50):
+            pipeline.incr("piped")
+        pipeline.set("piped", "last").get("piped")
+        assert pipeline.execute() == [*range(1, 51), True, "last"]
+
+
+def test_transactions_over_shards_are_seen_whole(strict):
+    accounts = [f"account:{number}" for number in range(6)]
+    strict["a/1"].client().mset(dict.fromkeys(accounts, 100))
+    ended = threading.Event()
+
+    def transfer(node, seed):
+        with node.client() as client:
+            for number in range(15):
+                source, target = accounts[(seed + number) % 6], accounts[(seed + 2 * number + 1) % 6]
+                with client.pipeline(transaction=True) as both:
+                    both.decrby(source, 7).incrby(target, 7).execute()
+
+    def observe():
+        with strict["b/1"].client() as client:
+            while not ended.is_set():
+                assert sum(map(int, client.mget(accounts))) == 600
+
+    reader = threading.Thread(target=observe)
+    reader.start()
+    try:
+        together(*(lambda node=node, seed=seed: transfer(node, seed) for seed, node in enumerate(strict)))
+    finally:
+        ended.set()
+        reader.join()
+    assert sum(map(int, strict["c/1"].client().mget(accounts))) == 600
+
+
+def test_interactive_transactions_conflict(strict):
+    with strict["a/1"].raw() as first, strict["b/1"].raw() as second:
+        for words in ("SET open:1 1", "SET open:2 2", "TXN BEGIN"):
+            assert first.call(*words.split()).raw == b"+OK\r\n"
+        assert first.call("GET", "open:1").text == b"1"
+        assert first.call("SET", "open:2", "3").raw == b"+OK\r\n"
+        assert first.call("GET", "open:2").text == b"3", "it reads its own write"
+        assert second.call("GET", "open:2").text == b"2", "nobody else does"
+        assert second.call("SET", "open:1", "5").raw == b"+OK\r\n"
+        assert first.call("TXN", "COMMIT").raw.startswith(b"-CONFLICT")
+        assert second.call("GET", "open:2").text == b"2"
+
+
+def test_what_a_process_says_about_the_cluster(strict):
+    with strict["b/1"].client() as client:
+        wait_until(lambda: client.info("cluster")["cluster_peers_connected"] == 2)
+        about = client.info("cluster")
+        assert (about["cluster_region"], about["cluster_processes"], about["cluster_enabled"]) == ("b", 3, 0)
+        assert client.execute_command("KEYSPACE", "LIST") == ["default"]
+        with pytest.raises(redis.exceptions.ResponseError, match="stay as they are"):
+            client.execute_command("KEYSPACE", "CREATE", "more", "MODEL", "strict")
+        with pytest.raises(redis.exceptions.ResponseError, match="out of range"):
+            client.execute_command("SELECT", "1")
+
+
+def test_lines_that_make_no_sense_are_answered(strict):
+    assert strict.say("restart a/1").startswith("error: it is running")
+    assert strict.say("kill d/1").startswith("error: there is no process d/1")
+    assert strict.say("cut a z").startswith("error: there is no link")
+    assert strict.say("explode").startswith("error: not understood")
+
+
+@pytest.mark.parametrize("durability, config", [("always", ""), ("everysec", BUSY)])
+def test_a_process_is_killed_and_comes_back_under_load(durability, config):
+    with Cluster(3, 1, "--durability", durability, config=config) as cluster:
+        counting = [Counting(cluster, number, ":" + "x" * 500) for number in range(3)]
+        progress(counting)
+        for name in ("c/1", "a/1"):
+            cluster.do(f"kill {name}")
+            progress(counting)
+            cluster.do(f"restart {name}")
+            progress(counting)
+        cluster.do("pause b/1")
+        progress(counting)
+        cluster.do("resume b/1", "cut a b")
+        progress(counting)
+        cluster.do("heal")
+        progress(counting)
+        for client in counting:
+            client.stop()
+        for node in cluster:
+            for client in counting:
+                client.check(node.client())
+        for node in cluster:
+            cluster.do(f"kill {node.name}")
+        for node in cluster:
+            cluster.do(f"restart {node.name}")
+        for client in counting:
+            client.check(cluster["b/1"].client())
+        if config:
+            assert cluster["a/1"].client().incr("after") == 1
+            assert "checkpoint" in cluster.logs(), "restarts met none"
+
+
+def test_a_minority_refuses_and_the_majority_goes_on(strict):
+    strict.do("cut c a", "cut c b")
+    try:
+        with strict["a/1"].client() as client, strict["c/1"].client() as alone:
+            assert client.incr("majority") == 1
+            with pytest.raises(redis.exceptions.ResponseError, match="UNAVAILABLE|UNKNOWNOUTCOME"):
+                alone.incr("minority")
+    finally:
+        strict.do("heal")
+    with strict["c/1"].client() as client:
+        wait_until(lambda: client.info("cluster")["cluster_peers_connected"] == 2)
+        assert client.get("majority") == "1"
+        assert client.incr("majority") == 2
+
+
+# causal
+
+
+def test_local_writes_are_seen_elsewhere_soon(causal):
+    with causal["a/1"].client() as here, causal["a/2"].client() as beside, causal["b/2"].client() as there:
+        here.mset({"seen:1": "one", "seen:2": "two"})
+        assert here.mget("seen:1", "seen:2") == ["one", "two"], "a process reads its own writes"
+        for client in (beside, there):
+            wait_until(lambda: client.get("seen:1") == "one", timeout=5)
+            assert client.get("seen:2") == "two", "they were one transaction"
+
+
+def test_regions_cut_off_both_serve_and_converge(causal):
+    with causal["a/1"].client() as a, causal["b/1"].client() as b:
+        causal.do("cut a b")
+        try:
+            for number in range(20):
+                a.set(f"cut:a:{number}", number)
+                b.set(f"cut:b:{number}", number)
+                a.incr("cut:sum"), b.incr("cut:sum")
+                a.set("cut:same", f"a{number}"), b.set("cut:same", f"b{number}")
+            assert (a.get("cut:sum"), b.get("cut:sum")) == ("20", "20")
+            assert (a.get("cut:same"), b.get("cut:same")) == ("a19", "b19")
+            assert b.get("cut:a:0") is None
+        finally:
+            causal.do("heal")
+        wait_until(lambda: a.get("cut:b:19") == "19" and b.get("cut:a:19") == "19")
+        wait_until(lambda: a.get("cut:sum") == b.get("cut:sum") == "40")
+        wait_until(lambda: a.get("cut:same") == b.get("cut:same"))
+        assert a.get("cut:same") in ("a19", "b19")
+
+
+def test_a_far_region_delays_nobody():
+    with Cluster(2, 1, "--model", "causal", "--delay", "a-b=400ms") as cluster:
+        with cluster["a/1"].client() as a, cluster["b/1"].client() as b:
+            begin = time.monotonic()
+            for number in range(20):
+                a.set("near", number)
+                assert a.get("near") == str(number)
+            assert time.monotonic() - begin < 0.4, "nobody waited for the other region"
+            assert b.get("near") is None
+            wait_until(lambda: b.get("near") == "19")
+            cluster.do("delay a b 0ms")
+
+
+@pytest.mark.parametrize("durability", ["always", "everysec"])
+def test_a_partition_is_killed_and_comes_back(durability):
+    with Cluster(2, 2, "--model", "causal", "--durability", durability, config=BUSY) as cluster:
+        keys = [f"partition:{number}" for number in range(20)]
+        with cluster["a/1"].client() as a, cluster["b/1"].client() as b:
+            for round_number in range(3):
+                for _ in range(10):
+                    for key in keys:
+                        a.append(key, "x" * 50)
+                written = a.mget(keys)
+                cluster.do("kill a/2")
+                assert b.incr("alive") == round_number + 1, "the other region goes on"
+                cluster.do("restart a/2")
+                assert a.mget(keys) == written, "what was acknowledged is there"
+                wait_until(lambda: b.mget(keys) == written)
+                wait_until(lambda: a.get("alive") == str(round_number + 1))
+
+
+# An application
+
+
+def use(app: retwis.Retwis, label: str, begin: int) -> None:
+    """Three users follow one another and post; all of it must be there, in order."""
+    names = [f"{label}{number}" for number in range(begin, begin + 3)]
+    for name in names:
+        app.sign_up(name, name)
+    tokens = [app.log_in(name, name) for name in names]
+    for (name, token), other in itertools.product(zip(names, tokens), names):
+        if other != name:
+            app.follow(token, other)
+    for number, token in enumerate(tokens):
+        app.post(token, f"{label} {number}")
+    for token in tokens:
+        assert [post.text for post in app.timeline(token)[0]] == [f"{label} {number}" for number in (2, 1, 0)]
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (2, 1)], ids=["strict", "causal"])
+def test_retwis_runs_while_a_process_is_killed_and_restarted(shape):
+    model = ("--model", "causal") if shape == (2, 1) else ()
+    with Cluster(*shape, *model) as cluster:
+        app = retwis.Retwis(cluster["a/1"].client())
+        use(app, "before", 0)
+        cluster.do("kill b/1")
+        use(app, "without", 0)
+        cluster.do("restart b/1")
+        use(app, "after", 0)
+        there = retwis.Retwis(cluster["b/1"].client())
+        wait_until(lambda: len(there.everybody(0, 100)[0]) == 9)
+        assert there.everybody(0, 100) == app.everybody(0, 100)
