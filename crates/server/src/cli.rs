@@ -147,6 +147,9 @@ pub struct ClusterLocalArguments {
     /// Where data and logs are kept [default: a directory that is removed at the end]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// A TOML file with options for every process; see `serve --print-config`
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// What a reply promises: always or everysec
     #[arg(long, value_enum, default_value_t = Durability::Everysec)]
     pub durability: Durability,

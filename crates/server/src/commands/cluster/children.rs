@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -27,7 +28,16 @@ pub struct Member {
 /// All of them.
 pub struct Children {
     members: Vec<Member>,
-    durability: Durability,
+    settings: Settings,
+}
+
+/// What every process is told alike.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What a reply promises.
+    pub durability: Durability,
+    /// A file with further options.
+    pub config: Option<PathBuf>,
 }
 
 impl Member {
@@ -41,15 +51,18 @@ impl Member {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    fn spawn(&mut self, durability: Durability, bootstrap: bool) -> Result<Receiver<String>> {
+    fn spawn(&mut self, settings: &Settings, bootstrap: bool) -> Result<Receiver<String>> {
         let layout = &self.layout;
         let log = File::options().create(true).append(true).open(layout.directory.join("log"))?;
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
         command.arg("serve").arg("--cluster").arg(layout.cluster_file());
         command.args(["--process", &layout.id.to_string(), "--listen", &layout.client.to_string()]);
         command.arg("--data").arg(layout.directory.join("data"));
-        let durability = durability.to_possible_value().context("a durability has a name")?;
+        let durability = settings.durability.to_possible_value().context("a durability has a name")?;
         command.args(["--durability", durability.get_name(), "--json"]);
+        if let Some(config) = &settings.config {
+            command.arg("--config").arg(config);
+        }
         if bootstrap {
             command.arg("--bootstrap");
         }
@@ -110,9 +123,9 @@ fn first_line(output: ChildStdout) -> Receiver<String> {
 
 impl Children {
     /// Starts every process and waits until all are ready.
-    pub fn start(layout: &Layout, durability: Durability) -> Result<Self> {
+    pub fn start(layout: &Layout, settings: Settings) -> Result<Self> {
         let member = |layout: &ProcessLayout| Member { layout: layout.clone(), child: None };
-        let mut children = Children { members: layout.processes.iter().map(member).collect(), durability };
+        let mut children = Children { members: layout.processes.iter().map(member).collect(), settings };
         let started = children.start_all(layout.fresh);
         if started.is_err() {
             children.stop();
@@ -121,9 +134,9 @@ impl Children {
     }
 
     fn start_all(&mut self, bootstrap: bool) -> Result<()> {
-        let durability = self.durability;
+        let settings = self.settings.clone();
         let lines: Result<Vec<_>> =
-            self.members.iter_mut().map(|member| member.spawn(durability, bootstrap)).collect();
+            self.members.iter_mut().map(|member| member.spawn(&settings, bootstrap)).collect();
         self.members.iter_mut().zip(lines?).try_for_each(|(member, line)| member.await_ready(&line))
     }
 
@@ -158,13 +171,13 @@ impl Children {
 
     /// Starts a dead process again and waits until it is ready.
     pub fn restart(&mut self, place: Place) -> Result<()> {
-        let durability = self.durability;
+        let settings = self.settings.clone();
         let member = self.member(place)?;
         member.reap();
         if member.child.is_some() {
             bail!("it is running; kill it first");
         }
-        let line = member.spawn(durability, false)?;
+        let line = member.spawn(&settings, false)?;
         member.await_ready(&line)
     }
 

@@ -1,6 +1,6 @@
 //! `cluster local`: a cluster of processes on this machine, in the foreground, whose faults are made by lines.
 
-use super::children::{Children, Member};
+use super::children::{Children, Member, Settings};
 use super::console::Instruction;
 use super::layout::{self, Layout};
 use super::relay::Relays;
@@ -42,7 +42,8 @@ fn serve(
     relays: &Relays,
     events: &Receiver<Event>,
 ) -> Result<Outcome> {
-    let mut children = Children::start(layout, arguments.durability)?;
+    let settings = Settings { durability: arguments.durability, config: arguments.config.clone() };
+    let mut children = Children::start(layout, settings)?;
     print_ready(&children, arguments.json)?;
     loop {
         match events.recv_timeout(LOOK_EVERY) {
