@@ -209,10 +209,10 @@ impl Network {
         let from = host.replica.node();
         let packets: Vec<(Address, Packet<Node>)> = host.replica.packets().collect();
         for (to, packet) in packets {
-            if let (Some(filter), Packet::Datagram(message)) = (&mut self.filter, &packet) {
-                if filter(from.address(), to, message) {
-                    continue;
-                }
+            if let (Some(filter), Packet::Datagram(message)) = (&mut self.filter, &packet)
+                && filter(from.address(), to, message)
+            {
+                continue;
             }
             self.post(from, to, &packet);
         }

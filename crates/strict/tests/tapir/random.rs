@@ -4,7 +4,7 @@
 
 use crate::network::{Network, address, text};
 use anabranch_strict::ir::Status;
-use anabranch_strict::tapir::{Decided, Mutants, Options};
+use anabranch_strict::tapir::{Decided, KeyedEffects, Mutants, Options};
 use datatypes::{Cell, Context, Effect, apply, prepare, register};
 use protocol::{Claim, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ struct Asked {
 #[derive(Clone, Debug)]
 struct Committed {
     at: (Timestamp, TransactionId),
-    effects: Vec<(Box<[u8]>, Box<[u8]>)>,
+    effects: KeyedEffects,
     asked: Option<Asked>,
     end: Option<Instant>,
 }
@@ -172,8 +172,8 @@ impl Run {
                 return Err(format!("{} was acknowledged and is lost", claim.transaction));
             };
             let Some(asked) = self.asked.get(&claim.session) else { continue };
-            let sorted = |effects: &[(Box<[u8]>, Box<[u8]>)]| {
-                let mut by_key = effects.to_vec();
+            let sorted = |effects: &KeyedEffects| {
+                let mut by_key = effects.clone();
                 by_key.sort_by(|a, b| a.0.cmp(&b.0));
                 by_key
             };
