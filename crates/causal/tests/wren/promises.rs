@@ -6,6 +6,7 @@ use crate::client::{
 use crate::world::{World, coordinator};
 use anabranch_causal::wren::{Options, Scope};
 use protocol::{Request, Step};
+use types::SessionId;
 
 /// Two regions of two partitions with two coordinators each, at rest.
 fn world() -> World {
@@ -193,6 +194,22 @@ fn an_interactive_transaction_reads_one_snapshot_and_its_own_writes() {
     assert_eq!(one.one(&mut world, "mine", GET), "\"2\"");
     assert_eq!(one.one(&mut world, "k", GET), "\"new\"");
     assert_eq!(one.commit(&mut world), "-ERR no transaction is open in this session");
+}
+
+/// What came before the first stable snapshot was known runs in one step: in order, and not one call inside another.
+#[test]
+fn a_long_pipeline_of_a_session_is_served_in_order() {
+    let mut world = World::new(2, 2, 1, Options::default(), 1);
+    let (at, session) = (coordinator(0, 0), SessionId(1));
+    let begun = world.request(at, Request::Begin { session, read_only: false, watched: false });
+    let steps = [blind_step("n", increment(1))];
+    let asked: Vec<_> =
+        (0..20_000).map(|_| world.request(at, Request::Operate { session, steps: &steps })).collect();
+    let committed = world.request(at, Request::Commit { session });
+    assert!(world.inbox.0.is_empty(), "no snapshot is known yet");
+    assert_eq!(checker::render(&world.await_reply(committed)), "OK");
+    assert!(asked.iter().chain([&begun]).all(|id| world.inbox.0.contains_key(id)));
+    assert_eq!(Client { at, session }.one(&mut world, "n", GET), "\"20000\"");
 }
 
 #[test]

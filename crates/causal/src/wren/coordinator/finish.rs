@@ -144,7 +144,7 @@ impl Coordinator {
         if let Some(state) = self.sessions.get_mut(&running.session) {
             state.running = None;
         }
-        self.go_on(now, running.session, out);
+        self.free.push_back(running.session);
     }
 
     /// The request's time is over. What may have happened is sought on, without the client.

@@ -23,7 +23,7 @@ use ask::Ask;
 use protocol::{Claim, Input, Now, Outputs};
 use running::{Phase, Running, Spreading};
 use session::{Open, Session, Waiting, Watch};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use thread::Thread;
 use types::{
@@ -55,6 +55,8 @@ pub struct Coordinator {
     sessions: BTreeMap<SessionId, Session>,
     running: BTreeMap<u64, Running>,
     spreading: BTreeMap<u64, Spreading>,
+    /// Sessions whose transaction has ended in this step and that may go on.
+    free: VecDeque<SessionId>,
     claims: Vec<Claim>,
 }
 
@@ -82,6 +84,7 @@ impl Coordinator {
             sessions: BTreeMap::new(),
             running: BTreeMap::new(),
             spreading: BTreeMap::new(),
+            free: VecDeque::new(),
             claims: Vec::new(),
         }
     }
@@ -120,7 +123,7 @@ impl Coordinator {
                 let (session, ask) = (request.session(), Ask::new(&request, &self.topology));
                 let waiting = Waiting { id, ask, since: now.instant };
                 self.sessions.entry(session).or_default().queue.push_back(waiting);
-                self.go_on(now, session, out);
+                self.free.push_back(session);
             }
             Input::Message { from, message } => match message {
                 Message::StartTxResp { lst, rst } => self.on_start_tx_resp(now, lst, rst, out),
@@ -136,6 +139,9 @@ impl Coordinator {
                 _ => {}
             },
             Input::Snapshot(_) | Input::Recover(_) | Input::PeerStarted { .. } | Input::Timer(_) => {}
+        }
+        while let Some(session) = self.free.pop_front() {
+            self.go_on(now, session, out);
         }
     }
 
@@ -163,8 +169,7 @@ impl Coordinator {
         }
         self.release_held(now, out);
         if !ready && self.is_ready() {
-            let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
-            sessions.into_iter().for_each(|session| self.go_on(now, session, out));
+            self.free.extend(self.sessions.keys());
         }
     }
 
