@@ -25,6 +25,8 @@ pub struct Plan {
     pub rough: bool,
     /// Observing writes too.
     pub observing: bool,
+    /// Interactive transactions too.
+    pub interactive: bool,
     /// Clocks jump.
     pub jumps: bool,
     /// The most microseconds that a packet takes inside a region.
@@ -46,6 +48,10 @@ struct Run {
 
 /// Plays a run and checks its history.
 pub fn play(seed: u64, plan: Plan) -> Report {
+    checker::check(&history(seed, plan), Level::TransactionalCausal)
+}
+
+fn history(seed: u64, plan: Plan) -> Vec<Transaction> {
     let options = Options {
         claims: true,
         durability: Durability::Synced,
@@ -73,10 +79,9 @@ pub fn play(seed: u64, plan: Plan) -> Report {
     run.world.run_ms(300);
     run.play();
     run.come_to_rest();
-    let report = checker::check(&run.history, Level::TransactionalCausal);
     let (asked, committed) = (run.history.len(), run.committed());
     assert!(committed * 10 > asked * 7, "seed {seed}: {committed} of {asked} transactions committed");
-    report
+    run.history
 }
 
 impl Run {
@@ -85,8 +90,10 @@ impl Run {
         for _ in 0..self.plan.rounds {
             for actor in 0..self.actors.len() {
                 self.collect(actor);
-                if self.actors[actor].asked.is_none() {
-                    self.ask(actor);
+                match self.actors[actor].asked {
+                    Some(_) => {}
+                    None if self.plan.interactive && self.world.random.u32(..3) == 0 => self.interact(actor),
+                    None => self.ask(actor),
                 }
             }
             if self.plan.rough {
@@ -146,23 +153,56 @@ impl Run {
 
     /// A few reads and writes of a few keys.
     fn ask(&mut self, actor: usize) {
-        let keys = keys();
         let value = format!("{}", self.history.len());
-        let count = self.world.random.usize(1..4);
-        let mut steps: Vec<(String, Operation<'_>, bool)> = Vec::new();
-        for _ in 0..count {
-            let key = keys[self.world.random.usize(..keys.len())].clone();
-            let blind = !self.plan.observing || self.world.random.bool();
-            let operation = match (self.world.random.bool(), key.as_bytes()[0]) {
-                (true, _) => read_of(&key),
-                (false, b'r') => write(&value),
-                (false, b'n') => increment(1),
-                _ => add(&value),
-            };
-            let blind = blind && !operation.is_read() && !key.starts_with('r');
-            steps.push((key, operation, blind));
-        }
+        let steps: Vec<_> = (0..self.world.random.usize(1..4)).map(|_| self.choose(&value)).collect();
         self.send(actor, &steps);
+    }
+
+    /// A key, what to do to it, and whether blindly.
+    fn choose<'v>(&mut self, value: &'v str) -> (String, Operation<'v>, bool) {
+        let keys = keys();
+        let key = keys[self.world.random.usize(..keys.len())].clone();
+        let blind = !self.plan.observing || self.world.random.bool();
+        let operation = match (self.world.random.bool(), key.as_bytes()[0]) {
+            (true, _) => read_of(&key),
+            (false, b'r') => write(value),
+            (false, b'n') => increment(1),
+            _ => add(value),
+        };
+        let blind = blind && !operation.is_read() && !key.starts_with('r');
+        (key, operation, blind)
+    }
+
+    /// An interactive transaction, waited for.
+    fn interact(&mut self, actor: usize) {
+        let (client, value) = (self.actors[actor].client, format!("{}", self.history.len()));
+        let number = self.record(actor, &[]);
+        assert_eq!(client.begin(&mut self.world), "OK");
+        let mut given_up = false;
+        for _ in 0..self.world.random.usize(1..5) {
+            let (key, operation, _) = self.choose(&value);
+            let mut done = recorded(&key, &operation, false);
+            let reply = client.operate(&mut self.world, &key, operation);
+            given_up |= reply.starts_with("-UNAVAILABLE") || reply.starts_with("-SNAPSHOTTOOOLD");
+            done.reply = Some(reply);
+            self.history[number].steps.push(done);
+        }
+        let outcome = if given_up {
+            client.ask(&mut self.world, Request::Abort { session: client.session })
+        } else {
+            client.commit(&mut self.world)
+        };
+        self.collect(actor);
+        let (now, transaction) = (self.world.now, &mut self.history[number]);
+        match outcome.as_str() {
+            "OK" if !given_up => transaction.outcome = Outcome::Committed,
+            text if text.starts_with("-UNKNOWNOUTCOME") => {
+                transaction.steps.iter_mut().for_each(|step| step.reply = None);
+                return;
+            }
+            _ => transaction.outcome = Outcome::Aborted,
+        }
+        transaction.responded = Some(now);
     }
 
     fn send(&mut self, actor: usize, steps: &[(String, Operation<'_>, bool)]) {
@@ -174,22 +214,27 @@ impl Run {
                 false => step(key, operation.clone()),
             })
             .collect();
-        let number = self.history.len();
-        let invoked = self.world.now;
+        let number = self.record(actor, steps);
         let request = Request::Many { session: client.session, steps: &asked, watched: false };
         let id = self.world.request(client.at, request);
         self.actors[actor].asked = Some((id, number));
+    }
+
+    /// Begins a transaction in the history.
+    fn record(&mut self, actor: usize, steps: &[(String, Operation<'_>, bool)]) -> usize {
+        let number = self.history.len();
         let steps = steps.iter().map(|(key, operation, blind)| recorded(key, operation, *blind)).collect();
         self.history.push(Transaction {
             number: number as u64 + 1,
-            session: client.session.0,
-            invoked,
+            session: self.actors[actor].client.session.0,
+            invoked: self.world.now,
             responded: None,
             outcome: Outcome::Unknown,
             steps,
             claim: None,
             at_rest: false,
         });
+        number
     }
 
     /// Takes what has come: a reply, and the claims, of which each belongs to its session's last transaction.
@@ -274,8 +319,15 @@ fn expect_clean(seeds: std::ops::Range<u64>, plan: Plan) {
     assert!(totals["transactions"] > 100, "the runs did something: {totals:?}");
 }
 
-pub const CALM: Plan =
-    Plan { mutants: OFF, rounds: 120, rough: false, observing: false, jumps: false, near: 3_000 };
+pub const CALM: Plan = Plan {
+    mutants: OFF,
+    rounds: 120,
+    rough: false,
+    observing: false,
+    interactive: false,
+    jumps: false,
+    near: 3_000,
+};
 const OFF: Mutants = Mutants {
     ungated_heartbeat: false,
     read_above_stable: false,
@@ -293,6 +345,18 @@ fn histories_with_loss_repetition_reordering_and_skew_are_causal() {
 #[test]
 fn histories_with_observing_writes_are_causal() {
     expect_clean(100..110, Plan { observing: true, ..CALM });
+}
+
+#[test]
+fn histories_with_interactive_transactions_are_causal() {
+    expect_clean(300..310, Plan { observing: true, interactive: true, rounds: 80, ..CALM });
+}
+
+/// The same seed gives the same run.
+#[test]
+fn a_run_is_decided_by_its_seed() {
+    let plan = Plan { observing: true, rough: true, rounds: 60, ..CALM };
+    assert!(history(7, plan) == history(7, plan), "two runs differ");
 }
 
 #[test]

@@ -158,6 +158,11 @@ impl World {
 
     /// Starts a node in a new life from what its log holds durably.
     pub fn start(&mut self, address: Address) {
+        self.start_from(address, true);
+    }
+
+    /// The same; `complete` is false if the log may lack what the node had relied on.
+    pub fn start_from(&mut self, address: Address, complete: bool) {
         let (topology, options, now) = (self.topology.clone(), self.options, self.now);
         let host = self.host(address);
         host.incarnation = Incarnation(host.incarnation.0 + 1);
@@ -176,7 +181,7 @@ impl World {
             let mut batch = split(records).map(Input::Recover).collect();
             self.step(address, &mut batch);
         }
-        self.step(address, &mut vec![Input::Recovered { complete: true }]);
+        self.step(address, &mut vec![Input::Recovered { complete }]);
     }
 
     /// Kills a node; what its log did not hold durably is gone.
