@@ -7,28 +7,28 @@ use types::Timestamp;
 /// line 25).
 #[derive(Clone, Debug)]
 pub struct Votes<P> {
-    awaited: BTreeSet<P>,
+    missing: BTreeSet<P>,
     highest: Timestamp,
 }
 
 impl<P: Ord + Copy> Votes<P> {
     /// No participant has voted.
     pub fn new(participants: impl IntoIterator<Item = P>) -> Self {
-        Votes { awaited: participants.into_iter().collect(), highest: Timestamp::ZERO }
+        Votes { missing: participants.into_iter().collect(), highest: Timestamp::ZERO }
     }
 
-    /// Takes a proposal, each participant's once; the commit timestamp when it was the last one awaited.
+    /// Takes a proposal, each participant's once; the commit timestamp when it was the last one missing.
     pub fn vote(&mut self, participant: P, proposed: Timestamp) -> Option<Timestamp> {
-        if !self.awaited.remove(&participant) {
+        if !self.missing.remove(&participant) {
             return None;
         }
         self.highest = self.highest.max(proposed);
-        self.awaited.is_empty().then_some(self.highest)
+        self.missing.is_empty().then_some(self.highest)
     }
 
     /// Whose vote is missing.
-    pub fn awaited(&self) -> impl Iterator<Item = P> {
-        self.awaited.iter().copied()
+    pub fn missing(&self) -> impl Iterator<Item = P> {
+        self.missing.iter().copied()
     }
 }
 
@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(votes.vote(1, Timestamp(9)), None);
         assert_eq!(votes.vote(1, Timestamp(99)), None, "a repeated vote does not count");
         assert_eq!(votes.vote(0, Timestamp(3)), None);
-        assert_eq!(votes.awaited().collect::<Vec<_>>(), [2]);
+        assert_eq!(votes.missing().collect::<Vec<_>>(), [2]);
         assert_eq!(votes.vote(2, Timestamp(4)), Some(Timestamp(9)));
         assert_eq!(votes.vote(2, Timestamp(4)), None);
     }

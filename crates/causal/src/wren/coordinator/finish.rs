@@ -152,7 +152,7 @@ impl Coordinator {
         let Some(running) = self.running.get_mut(&number) else { return };
         let error = match &running.phase {
             Phase::Slices { awaited, .. } => unavailable(awaited.keys().copied()),
-            Phase::Preparing(preparing) if !preparing.is_alone() => unavailable(preparing.votes.awaited()),
+            Phase::Preparing(preparing) if !preparing.is_alone() => unavailable(preparing.votes.missing()),
             Phase::Backoff { key, .. } => {
                 let key = String::from_utf8_lossy(key).into_owned();
                 let text = format!("concurrent transactions kept key '{key}' busy; retry the transaction");

@@ -153,7 +153,7 @@ impl Coordinator {
         match vote {
             Vote::Prepared { at, gained } | Vote::Committed { at, gained } => {
                 let alone = preparing.is_alone();
-                if preparing.votes.awaited().all(|awaited| awaited != partition) {
+                if preparing.votes.missing().all(|missing| missing != partition) {
                     return;
                 }
                 preparing.gained.answers.extend(gained.answers.iter().cloned());
@@ -326,7 +326,7 @@ impl Coordinator {
                 }
             }
             Phase::Preparing(preparing) => {
-                for partition in preparing.votes.awaited() {
+                for partition in preparing.votes.missing() {
                     let message = preparing.messages[&partition].clone();
                     out.send(self.address_of(partition), message);
                 }
