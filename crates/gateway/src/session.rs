@@ -114,7 +114,7 @@ pub(crate) struct Queue {
 }
 
 /// The operations of a connection's first piece, of whose replies nothing is known yet.
-pub(crate) const FIRST_PIECE: usize = 16;
+pub(crate) const FIRST_PIECE: usize = 8;
 /// The most operations of a piece: enough to hide the time that memory takes.
 const MAX_PIECE: usize = 64;
 

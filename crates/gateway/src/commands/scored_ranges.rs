@@ -143,7 +143,8 @@ fn lex_range<'a>(call: &Call<'a>, min: usize, max: usize) -> Result<RangeBy<'a>,
 fn score_bound(text: &[u8]) -> Result<ScoreBound, Error> {
     let score = |text: &[u8]| match text {
         [] => Ok(0.0),
-        text => parse_bound(text).ok_or_else(|| Error::err("min or max is not a float")),
+        // As in Redis, blanks may stand before the number of a bound, though before no other number.
+        text => parse_bound(text.trim_ascii_start()).ok_or_else(|| Error::err("min or max is not a float")),
     };
     match text {
         [b'(', text @ ..] => Ok(ScoreBound::Exclusive(score(text)?)),
