@@ -53,7 +53,7 @@ class Raw:
     def __init__(self, port: int, timeout: float = 20.0):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.buffer = b""
+        self.buffer = bytearray()
         self.position = 0
 
     def send(self, data: bytes) -> None:
@@ -66,13 +66,14 @@ class Raw:
 
     def read(self) -> Reply:
         """Reads one reply. Raises `EOFError` if the server closes before it is complete."""
-        self.buffer, self.position = self.buffer[self.position :], 0
+        del self.buffer[: self.position]
+        self.position = 0
         return self._reply()
 
     def read_rest(self) -> bytes:
         """Everything until the server closes or resets the connection."""
-        parts = [self.buffer[self.position :]]
-        self.buffer, self.position = b"", 0
+        parts = [bytes(self.buffer[self.position :])]
+        self.buffer, self.position = bytearray(), 0
         try:
             while data := self.socket.recv(65536):
                 parts.append(data)
@@ -90,22 +91,22 @@ class Raw:
         self.close()
 
     def _more(self) -> None:
-        data = self.socket.recv(65536)
+        data = self.socket.recv(1 << 20)
         if not data:
-            raise EOFError(f"the server closed the connection after {self.buffer[self.position :]!r}")
+            raise EOFError(f"the server closed the connection after {bytes(self.buffer[self.position :])!r}")
         self.buffer += data
 
     def _line(self) -> bytes:
         while (end := self.buffer.find(b"\r\n", self.position)) < 0:
             self._more()
-        line = self.buffer[self.position : end]
+        line = bytes(self.buffer[self.position : end])
         self.position = end + 2
         return line
 
     def _bytes(self, count: int) -> bytes:
         while len(self.buffer) < self.position + count + 2:
             self._more()
-        data = self.buffer[self.position : self.position + count]
+        data = bytes(self.buffer[self.position : self.position + count])
         end = self.buffer[self.position + count : self.position + count + 2]
         if end != b"\r\n":
             raise ValueError(f"a bulk of {count} bytes ends with {end!r}")
@@ -127,4 +128,4 @@ class Raw:
             text = None
         elif kind not in b"+-:,#(":
             raise ValueError(f"no reply begins with {line!r}")
-        return Reply(kind, text, items, self.buffer[start : self.position])
+        return Reply(kind, text, items, bytes(self.buffer[start : self.position]))

@@ -111,7 +111,7 @@ def test_a_half_command_of_a_closed_client_does_nothing(server, bystander):
 
 def test_resets_in_the_middle_of_everything(server, bystander):
     """Connections are reset in the middle of commands, of replies and of transactions."""
-    bystander.call("SET", "big", b"x" * MIB)
+    bystander.call("SET", "big", b"x" * 200_000)
     for number in range(200):
         connection = server.raw()
         connection.send([b"*3\r\n$3\r\nSE", encode(["GET", "big"]) * 20, encode(["MULTI"]) + encode(["SET", "half", 1])][number % 3])

@@ -68,7 +68,7 @@ def encode_words(line: str) -> tuple:
 
 def reply(data: bytes):
     raw = Raw.__new__(Raw)
-    raw.buffer, raw.position = data, 0
+    raw.buffer, raw.position = bytearray(data), 0
     return raw.read()
 
 
