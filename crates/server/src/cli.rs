@@ -242,7 +242,7 @@ Examples:
   anabranch bench redis --url 127.0.0.1:6379 --against 127.0.0.1:6380 --tests set,get,txn --pipeline 1,16
   anabranch bench redis --pid $(pidof anabranch) --tests all --json")]
 pub struct BenchRedisArguments {
-    /// Our server: HOST:PORT or redis://[:PASSWORD@]HOST:PORT
+    /// Our server: HOST:PORT or `redis://[:PASSWORD@]HOST:PORT`
     #[arg(long, value_name = "URL", default_value = "127.0.0.1:6379")]
     pub url: Target,
     /// The server to compare it with
