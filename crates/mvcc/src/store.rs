@@ -266,7 +266,9 @@ impl<S: Stamp> Store<S> {
             self.watermark = self.watermark.max(stamp);
             return;
         }
-        self.move_deadline(key, 0, cell.expires_at);
+        if cell.expires_at != 0 {
+            self.move_deadline(key, 0, cell.expires_at);
+        }
         let record = Record { key: CompactKey::new(key), cell, stamp };
         self.memory += record.memory();
         self.table.insert_absent(hash, Box::new(record));
@@ -276,7 +278,9 @@ impl<S: Stamp> Store<S> {
         if let Some(record) = self.table.remove(hash, key) {
             self.memory -= record.memory();
             self.watermark = self.watermark.max(record.stamp);
-            self.move_deadline(key, record.cell.expires_at, 0);
+            if record.cell.expires_at != 0 {
+                self.move_deadline(key, record.cell.expires_at, 0);
+            }
         }
     }
 
@@ -284,14 +288,12 @@ impl<S: Stamp> Store<S> {
     #[inline]
     fn recount(&mut self, key: &[u8], before: Counted, after: Counted) {
         self.memory = self.memory + after.memory - before.memory;
-        self.move_deadline(key, before.deadline, after.deadline);
+        if before.deadline != after.deadline {
+            self.move_deadline(key, before.deadline, after.deadline);
+        }
     }
 
-    #[inline]
     fn move_deadline(&mut self, key: &[u8], from: u64, to: u64) {
-        if from == to {
-            return;
-        }
         let key = CompactKey::new(key);
         let heap_bytes = key.heap_bytes();
         if from != 0 && to != 0 {

@@ -3,7 +3,7 @@
 use super::{Counted, Record, Stamp, Store};
 use crate::CompactKey;
 use crate::history::History;
-use datatypes::{Cell, Effect, apply};
+use datatypes::{Cell, Effect, Patch, apply, exchange};
 use hashbrown::hash_table;
 use std::cmp::Reverse;
 use types::KeyHash;
@@ -286,6 +286,17 @@ impl<S: Stamp> Store<S> {
             Some(_) => {}
         }
         true
+    }
+
+    /// Swaps a patch with the newest state of a key that has no effect above the horizon, and gives the record this
+    /// stamp: takes back an effect that [`Store::update`] applied, also for snapshots opened since.
+    pub fn exchange(&mut self, hash: KeyHash, key: &[u8], patch: &mut Patch, stamp: S) {
+        debug_assert!(self.effects(hash, key).next().is_none(), "later effects are taken back first");
+        self.forget_released(hash, key);
+        self.change(hash, key, |cell, _| {
+            exchange(cell, patch);
+            ((), Some(stamp))
+        });
     }
 
     /// Calls `read` with the key's state as a reader sees it: the effects whose stamps are `visible`, in stamp

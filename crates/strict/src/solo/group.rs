@@ -1,7 +1,9 @@
 //! Requests that several partitions serve as one. The driver holds all of them while it calls, and puts everything
 //! they persist into one group of its log: that makes the request atomic.
 
-use super::partition::{Solo, misconf, reply_scan};
+use super::Solo;
+use super::partition::misconf;
+use super::requests::{is_write, reply_scan};
 use protocol::{Now, Replica, Replies, Step};
 use types::{Error, KeyHash, ReplyBuf, RequestId, Rng, SessionId};
 
@@ -14,8 +16,9 @@ pub struct Group<'g, 'p> {
 }
 
 impl<'g, 'p> Group<'g, 'p> {
-    /// Holds these.
+    /// Holds these, at most 2^15, so that a cursor is a positive `i64`.
     pub fn new(partitions: &'g mut [&'p mut Replica<Solo>]) -> Self {
+        debug_assert!(partitions.len() <= 1 << (63 - CURSOR_BITS), "a cursor holds the partition's number");
         Group { partitions }
     }
 
@@ -34,7 +37,6 @@ impl<'g, 'p> Group<'g, 'p> {
     }
 
     /// Serves [`protocol::Request::Many`].
-    #[expect(clippy::too_many_arguments, reason = "a request's fields and what a step is given")]
     pub fn many(
         &mut self,
         now: Now,
@@ -48,7 +50,21 @@ impl<'g, 'p> Group<'g, 'p> {
         if watched && self.take_watches(session, now) {
             return replies.reply(id).null_array();
         }
+        if self.is_fenced() && steps.iter().any(is_write) {
+            // Some partitions may be healed already: all or nothing.
+            return replies.reply(id).error(&misconf());
+        }
         steps.iter().for_each(|step| self.step(now, id, step, random, replies));
+    }
+
+    /// True if a partition refuses writes.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.partitions.iter().any(|partition| partition.protocol().is_fenced())
+    }
+
+    /// How often logs have refused what these partitions had done.
+    pub(super) fn refusals(&self) -> u64 {
+        self.partitions.iter().map(|partition| partition.protocol().refusals()).sum()
     }
 
     /// Forgets the session's watches; true if one was touched.
@@ -107,7 +123,7 @@ impl<'g, 'p> Group<'g, 'p> {
     }
 
     fn flush(&mut self, now: Now, replies: &mut dyn Replies) -> Result<(), Error> {
-        if self.partitions.iter().any(|partition| partition.protocol().is_fenced()) {
+        if self.is_fenced() {
             return Err(misconf());
         }
         self.all().try_for_each(|partition| partition.drive(replies, |solo, out| solo.flush(now, out)))

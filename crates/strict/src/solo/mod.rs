@@ -11,22 +11,35 @@
 //!  Request::One --> prepare on the newest state --> reply
 //!                        \--> Effect --> persist (stamp, key, effect) --> apply
 //!  Begin --> snapshot = now, leased            Operate --> with_state(<= snapshot, own effects)
-//!  Commit --> all partitions held: every effect above the snapshot commutes with every invocation? --> apply
+//!  Commit --> all partitions held: does nothing above the snapshot change what was observed? --> apply
 //! ```
+//!
+//! # Rooms
+//! `partition` state, inputs, housekeeping · `execute` operations on keys · `requests` what is asked of one
+//! partition · `group` what is asked of several · `transactions`, `open` interactive transactions · `watches` WATCH ·
+//! `record`, `recovery` log and checkpoints · `undo` taking back what the log refuses.
 //!
 //! # State and invariants
 //! - Stamps are hybrid timestamps, one per effect, rising within the partition; a snapshot is "everything up to a
 //!   stamp", taken while all partitions are held, each of which then stamps above it.
 //! - Expiry is a write: whoever meets an expired key commits its deletion first (Corrections 69).
-//! - While a snapshot is leased, effects are kept in histories; else only the newest state exists.
-//! - Between two `logged` calls the partition remembers how to take its records back, so that a log that fails
-//!   never leaves an unlogged effect visible; while the log is failed, writes are refused and reads go on.
+//! - While a snapshot is leased, effects are kept in histories; else only the newest state exists. A history that
+//!   an unlogged effect needs for its undo is kept like one that a snapshot needs.
+//! - Until the log has a record, the partition remembers how to take its effect back, so that a log that fails
+//!   never leaves an unlogged effect visible. While the log is failed, writes are refused and reads go on; a
+//!   request over several partitions with a write is refused as a whole. Transactions that were open when the log
+//!   refused something may have read it and get CONFLICT.
 //! - Recovery applies a record only if its stamp is above the key's: checkpoints are taken beside traffic.
 
+mod execute;
 mod group;
+mod open;
 mod partition;
 mod record;
+mod recovery;
+mod requests;
 mod transactions;
+mod undo;
 mod watches;
 
 pub use group::Group;

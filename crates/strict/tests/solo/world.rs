@@ -5,7 +5,8 @@ use protocol::{Durability, Input, KeyedOperation, Now, Protocol, Replica, Replie
 use std::time::Duration;
 use strict::solo::{Group, Options, Record, Solo, Transactions};
 use types::{
-    HashSeed, Instant, KeyHash, NodeId, Reply, ReplyBuf, ReplySink, RequestId, Rng, SessionId, WallTime,
+    HashSeed, Incarnation, Instant, KeyHash, KeyspaceId, NodeId, PartitionId, ProcessId, Reply, ReplyBuf,
+    ReplySink, RequestId, Rng, SessionId, Slot, WallTime,
 };
 
 pub const SEED: HashSeed = HashSeed(11);
@@ -33,6 +34,8 @@ pub struct World {
     /// True while every group is written at once.
     pub writes_through: bool,
     group: u64,
+    /// The last group that the log has taken.
+    written: u64,
     random: Rng,
 }
 
@@ -45,15 +48,20 @@ impl World {
 
     /// Before recovery.
     fn blank(partitions: usize, durability: Durability) -> Self {
-        let solo = || Solo::new(Options { durability, seed: SEED });
+        let replica = |partition| {
+            let slot = Slot::replica(KeyspaceId(0), PartitionId(partition as u16));
+            let node = NodeId { process: ProcessId(1), incarnation: Incarnation(1), slot };
+            Replica::new(node, Solo::new(Options { durability, seed: SEED }))
+        };
         World {
-            replicas: (0..partitions).map(|_| Replica::new(NodeId::default(), solo())).collect(),
+            replicas: (0..partitions).map(replica).collect(),
             transactions: Transactions::new(),
             now: Now { wall: WallTime(START_MILLIS * 1000), instant: Instant(0) },
             log: Vec::new(),
             pending: Vec::new(),
             writes_through: true,
             group: 0,
+            written: 0,
             random: Rng::with_seed(5),
         }
     }
@@ -61,21 +69,32 @@ impl World {
     /// What a process finds: pieces of a checkpoint, then records of a log, on perhaps other partitions.
     pub fn recovered(partitions: usize, pieces: &[Vec<u8>], log: &[Vec<u8>]) -> Self {
         let mut world = World::blank(partitions, Durability::Written);
-        let records = pieces.iter().flat_map(|piece| Record::split(piece).map(|record| record.expect("whole")));
-        for record in records.chain(log.iter().map(Vec::as_slice)) {
-            let home = Record::key_of(record).expect("a record").map(|key| world.index_of(key));
-            for index in 0..partitions {
-                if home.is_none_or(|home| home == index) {
-                    world.input(index, Input::Recover(record));
-                }
-            }
+        if partitions == 1 {
+            pieces.iter().for_each(|piece| drop(world.input(0, Input::Snapshot(piece))));
+            log.iter().for_each(|record| drop(world.input(0, Input::Recover(record))));
+        } else {
+            world.distribute(pieces, log);
         }
         world.each(|_| Input::Recovered { complete: true });
         world
     }
 
+    /// Gives every record to the partition that its key belongs to now.
+    fn distribute(&mut self, pieces: &[Vec<u8>], log: &[Vec<u8>]) {
+        let records =
+            pieces.iter().flat_map(|piece| Record::split(piece).map(|record| record.expect("whole")));
+        for record in records.chain(log.iter().map(Vec::as_slice)) {
+            let home = Record::key_of(record).expect("a record").map(|key| self.index_of(key));
+            for index in 0..self.replicas.len() {
+                if home.is_none_or(|home| home == index) {
+                    self.input(index, Input::Recover(record));
+                }
+            }
+        }
+    }
+
     fn each<'a>(&mut self, input: impl Fn(usize) -> Input<'a, Solo>) {
-        (0..self.replicas.len()).for_each(|index| self.input(index, input(index)));
+        (0..self.replicas.len()).for_each(|index| drop(self.input(index, input(index))));
     }
 
     fn input(&mut self, index: usize, input: Input<'_, Solo>) -> ReplyBuf {
@@ -105,22 +124,16 @@ impl World {
     /// The log takes everything so far.
     pub fn write_out(&mut self) {
         self.log.append(&mut self.pending);
+        self.written = self.group;
         self.replicas.iter_mut().for_each(|replica| replica.logged(self.group));
     }
 
     /// The log refuses everything that it has not taken.
     pub fn refuse(&mut self) {
         self.pending.clear();
-        let written = self.log_position();
         for replica in &mut self.replicas {
-            assert!(replica.refused(written), "everything can be taken back");
+            assert!(replica.refused(self.written), "everything can be taken back");
         }
-    }
-
-    /// The last group that was written; groups since then are refused or pending.
-    fn log_position(&self) -> u64 {
-        // `logged` has forgotten every group up to the last one that `write_out` told.
-        0
     }
 
     pub fn heal(&mut self) {

@@ -1,0 +1,242 @@
+//! One interactive transaction: snapshot reads, effects kept to itself, validation at commit over what it observed,
+//! so that transactions which commute do not conflict (Claret 4.1, optimistically).
+//!
+//! At commit the transaction takes its place after everything that is there. That is sound if nothing that came
+//! since its snapshot changes what it observed: then every operation, evaluated now, would give the same result and
+//! choose the same effect. What it changes without having looked (`BLIND`) is performed whatever came.
+//!
+//! Expiry is a write (Corrections 69): an operation that meets an expired key commits its deletion at once, outside
+//! the transaction, and a key that the transaction changes is settled before it is validated.
+
+use super::Group;
+use super::execute::BlindSink;
+use super::partition::misconf;
+use datatypes::{Cell, Context, Effect, Observation, Operation, prepare};
+use mvcc::CompactKey;
+use protocol::{KeyedOperation, Now, Replies};
+use std::collections::BTreeMap;
+use types::{Error, ErrorCode, Instant, KeyHash, Reader, ReplySink, RequestId, Rng, SessionId, Timestamp};
+
+/// The most bytes of keys, operations and effects that a transaction may hold.
+const MAX_BYTES: usize = 256 * 1024 * 1024;
+
+/// An operation that was evaluated inside a transaction.
+#[derive(Debug)]
+struct Done {
+    key: CompactKey,
+    hash: KeyHash,
+    /// The operation's binary form; `None` if neither the client nor the choice of the effect has observed anything.
+    observed: Option<Box<[u8]>>,
+    /// The snapshot showed the key expired, which is absent.
+    expired: bool,
+    /// A deadline that the transaction itself had set was over, so the key is deleted before the effect.
+    overdue: bool,
+    /// The binary form of its effect.
+    effect: Option<Box<[u8]>>,
+}
+
+impl Done {
+    fn effects(&self) -> impl Iterator<Item = Effect<'_>> {
+        let effect = self.effect.as_ref().and_then(|bytes| Effect::decode(&mut Reader::new(bytes)).ok());
+        (self.overdue && effect.is_some()).then_some(Effect::DELETE).into_iter().chain(effect)
+    }
+
+    fn observation(&self) -> Observation<'_> {
+        let operation = self.observed.as_ref().map(|bytes| Operation::decode(&mut Reader::new(bytes)));
+        operation.map_or(Observation::NOTHING, |operation| {
+            operation.map_or(Observation::any(datatypes::Aspect::Whole), |operation| operation.observation())
+        })
+    }
+}
+
+/// What evaluating an operation came to; see the same fields of [`Done`].
+#[derive(Default)]
+struct Prepared {
+    expired: bool,
+    overdue: bool,
+    effect: Option<Box<[u8]>>,
+}
+
+/// Why a transaction did not commit; it had no effect.
+pub(super) enum Refused {
+    /// A watch was touched.
+    Watched,
+    /// Anything else.
+    With(Error),
+}
+
+/// An open transaction.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// When it began: the time with which it compares deadlines.
+    begun: Now,
+    pub(super) snapshot: Timestamp,
+    read_only: bool,
+    watched: bool,
+    /// When its lease ends.
+    pub(super) deadline: Instant,
+    /// How often logs had refused something when it began.
+    refusals: u64,
+    bytes: usize,
+    done: Vec<Done>,
+    /// Places in `done`, ascending.
+    by_key: BTreeMap<CompactKey, Vec<usize>>,
+}
+
+impl Open {
+    pub(super) fn new(
+        begun: Now,
+        snapshot: Timestamp,
+        read_only: bool,
+        watched: bool,
+        deadline: Instant,
+        group: &Group<'_, '_>,
+    ) -> Self {
+        let refusals = group.refusals();
+        let (bytes, done, by_key) = (0, Vec::new(), BTreeMap::new());
+        Open { begun, snapshot, read_only, watched, deadline, refusals, bytes, done, by_key }
+    }
+
+    /// True if the log has refused something since: the snapshot may have shown what never happened.
+    pub(super) fn saw_what_was_refused(&self, group: &Group<'_, '_>) -> bool {
+        group.refusals() != self.refusals
+    }
+
+    /// Evaluates an operation on the snapshot with the transaction's own effects on top, and replies.
+    pub(super) fn evaluate(
+        &mut self,
+        id: RequestId,
+        keyed: &KeyedOperation<'_>,
+        group: &mut Group<'_, '_>,
+        random: &mut Rng,
+        replies: &mut dyn Replies,
+    ) {
+        if self.read_only && !keyed.operation.is_read() {
+            let text = "the transaction was begun READONLY; writes are refused";
+            return replies.reply(id).error(&Error::err(text));
+        }
+        let mut operation = Vec::new();
+        keyed.operation.encode(&mut operation);
+        if self.bytes + operation.len() > MAX_BYTES {
+            let text = "the transaction holds more than 256 MiB; commit or abort it";
+            return replies.reply(id).error(&Error::err(text));
+        }
+        if let Some(effect) = keyed.operation.blind_effect().filter(|_| keyed.blind) {
+            replies.reply(id).simple("OK");
+            return self.note(
+                keyed,
+                None,
+                Prepared { effect: Some(encoded(&effect)), ..Prepared::default() },
+            );
+        }
+        let (begun, now_millis) = (self.begun, self.begun.wall.as_millis());
+        group.of(keyed.hash).drive(replies, |solo, out| {
+            solo.settle_expiry(begun, now_millis, keyed.hash, keyed.key, out);
+        });
+        let sink = replies.reply(id);
+        let mut blind = BlindSink::default();
+        let prepared = {
+            let sink: &mut dyn ReplySink = if keyed.blind { &mut blind } else { sink };
+            self.prepare(keyed, group, &mut Context { now_millis, random }, sink)
+        };
+        if keyed.blind {
+            blind.finish(sink);
+        }
+        // Whatever the client sees of it, the choice of the effect has observed the state.
+        self.note(keyed, Some(operation.into()), prepared);
+    }
+
+    fn prepare(
+        &self,
+        keyed: &KeyedOperation<'_>,
+        group: &mut Group<'_, '_>,
+        context: &mut Context<'_>,
+        sink: &mut dyn ReplySink,
+    ) -> Prepared {
+        let snapshot = self.snapshot;
+        let store = &mut group.of(keyed.hash).protocol_mut().store;
+        let shown = |stamp: &Timestamp| *stamp <= snapshot;
+        let now_millis = context.now_millis;
+        let expired = store.with_state(keyed.hash, keyed.key, shown, &[], |cell| cell.is_expired(now_millis));
+        let places = self.by_key.get(&CompactKey::new(keyed.key)).map_or(&[][..], Vec::as_slice);
+        let own = places.iter().flat_map(|place| self.done[*place].effects());
+        let own: Vec<Effect<'_>> = expired.then_some(Effect::DELETE).into_iter().chain(own).collect();
+        store.with_state(keyed.hash, keyed.key, shown, &own, |cell| {
+            let overdue = cell.is_expired(now_millis);
+            let cell = if overdue { &Cell::ABSENT } else { cell };
+            let effect = prepare(cell, &keyed.operation, context, sink).map(|effect| encoded(&effect));
+            Prepared { expired, overdue, effect }
+        })
+    }
+
+    fn note(&mut self, keyed: &KeyedOperation<'_>, observed: Option<Box<[u8]>>, prepared: Prepared) {
+        let Prepared { expired, overdue, effect } = prepared;
+        let len = |bytes: &Option<Box<[u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
+        self.bytes += keyed.key.len() + len(&observed) + len(&effect);
+        let key = CompactKey::new(keyed.key);
+        self.by_key.entry(key.clone()).or_default().push(self.done.len());
+        self.done.push(Done { key, hash: keyed.hash, observed, expired, overdue, effect });
+    }
+
+    /// Validates and applies.
+    pub(super) fn commit(
+        self,
+        now: Now,
+        session: SessionId,
+        group: &mut Group<'_, '_>,
+        replies: &mut dyn Replies,
+    ) -> Result<(), Refused> {
+        if self.watched && group.take_watches(session, now) {
+            return Err(Refused::Watched);
+        }
+        if self.done.iter().all(|done| done.effect.is_none()) {
+            // It only read: it took place at its snapshot.
+            return Ok(());
+        }
+        if group.is_fenced() {
+            return Err(Refused::With(misconf()));
+        }
+        self.settle_expiries(now, group, replies);
+        if let Some(done) = self.done.iter().find(|done| self.is_overtaken(done, group)) {
+            let key = String::from_utf8_lossy(&done.key);
+            let text = format!("key '{key}' was changed by a concurrent transaction; retry the transaction");
+            return Err(Refused::With(Error::new(ErrorCode::Conflict, text)));
+        }
+        for done in &self.done {
+            for effect in done.effects() {
+                let partition = group.of(done.hash);
+                partition.drive(replies, |solo, out| solo.commit(now, done.hash, &done.key, &effect, out));
+            }
+        }
+        Ok(())
+    }
+
+    /// What this transaction changes must not be about to disappear under its effects.
+    fn settle_expiries(&self, now: Now, group: &mut Group<'_, '_>, replies: &mut dyn Replies) {
+        let now_millis = now.wall.max(self.begun.wall).as_millis();
+        for done in self.done.iter().filter(|done| done.effect.is_some()) {
+            group.of(done.hash).drive(replies, |solo, out| {
+                solo.settle_expiry(now, now_millis, done.hash, &done.key, out);
+            });
+        }
+    }
+
+    /// True if something that came since the snapshot changes what the operation observed.
+    fn is_overtaken(&self, done: &Done, group: &mut Group<'_, '_>) -> bool {
+        let store = &group.of(done.hash).protocol().store;
+        let later = store.effects(done.hash, &done.key).filter(|(stamp, _)| *stamp > self.snapshot);
+        let mut foreign = later.map(|(_, effect)| effect);
+        // Of a key that had expired, the first to come is the deletion, which was foreseen.
+        if done.expired && foreign.next().is_some_and(|effect| effect != Effect::DELETE) {
+            return true;
+        }
+        let observation = done.observation();
+        foreign.any(|effect| !observation.unchanged_by(&effect))
+    }
+}
+
+fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    effect.encode(&mut bytes);
+    bytes.into()
+}

@@ -1,0 +1,141 @@
+//! Requests that one partition serves, and what it contributes to those over several.
+
+use super::Solo;
+use super::partition::misconf;
+use protocol::{Now, Outputs, Request, Step};
+use types::{Error, KeyHash, ReplyBuf, ReplySink, RequestId, Rng, SessionId};
+
+/// How many places of the index a scan visits at most for each key it was asked for, as Redis does: an index that
+/// is mostly empty must not make one scan a long step.
+const PLACES_PER_KEY: u32 = 10;
+
+impl Solo {
+    pub(super) fn on_request(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        request: &Request<'_>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Self>,
+    ) {
+        match request {
+            Request::One { operation, .. } => self.execute(now, id, operation, random, out),
+            Request::Many { session, steps, watched } => {
+                let stopped = *watched && self.is_touched(*session, now);
+                if *watched {
+                    self.watches.remove(*session);
+                }
+                if stopped {
+                    out.reply(id).null_array();
+                } else if self.fenced && steps.iter().any(is_write) {
+                    out.reply(id).error(&misconf());
+                } else {
+                    steps.iter().for_each(|step| self.on_step(now, id, step, random, out));
+                }
+            }
+            Request::Watch { session, keys } => {
+                keys.iter().for_each(|(key, hash)| self.watch(now, *session, *hash, key, out));
+                out.reply(id).simple("OK");
+            }
+            Request::Unwatch { session } => {
+                self.watches.remove(*session);
+                out.reply(id).simple("OK");
+            }
+            Request::Close { session } => self.watches.remove(*session),
+            Request::Begin { .. }
+            | Request::Operate { .. }
+            | Request::Commit { .. }
+            | Request::Abort { .. } => {
+                out.reply(id)
+                    .error(&Error::err("interactive transactions go through the keyspace, not a partition"));
+            }
+        }
+    }
+
+    fn on_step(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        step: &Step<'_>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Self>,
+    ) {
+        match step {
+            Step::Key(keyed) => self.execute(now, id, keyed, random, out),
+            Step::Count => out.reply(id).integer(self.store.len() as i64),
+            Step::Flush => match self.flush(now, out) {
+                Ok(()) => out.reply(id).simple("OK"),
+                Err(error) => out.reply(id).error(&error),
+            },
+            Step::Scan { cursor, count } => {
+                let mut keys = ReplyBuf::new();
+                let (next, found) = self.scan(*cursor, *count, now.wall.as_millis(), &mut keys);
+                reply_scan(next, found, &keys, out.reply(id));
+            }
+        }
+    }
+
+    /// Watches a key for a session; an expired one is absent from now on.
+    pub(super) fn watch(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        hash: KeyHash,
+        key: &[u8],
+        out: &mut Outputs<'_, Self>,
+    ) {
+        self.settle_expiry(now, now.wall.as_millis(), hash, key, out);
+        self.watches.add(session, key);
+    }
+
+    /// True if a key that the session watches here has changed or expired.
+    pub(super) fn is_touched(&self, session: SessionId, now: Now) -> bool {
+        let now_millis = now.wall.as_millis();
+        let expired = |key: &[u8]| {
+            let record = self.store.record(self.store.hash(key), key);
+            record.is_some_and(|record| record.cell().is_expired(now_millis))
+        };
+        self.watches.is_touched(session) || self.watches.keys(session).iter().any(|key| expired(key))
+    }
+
+    /// Visits keys from `cursor` until about `count` are in `keys`; returns where to go on, 0 at the end, and how
+    /// many there are.
+    pub(super) fn scan(
+        &self,
+        mut cursor: u64,
+        count: u32,
+        now_millis: u64,
+        keys: &mut ReplyBuf,
+    ) -> (u64, usize) {
+        let mut found = 0;
+        for _ in 0..count.max(1).saturating_mul(PLACES_PER_KEY) {
+            cursor = self.store.scan(cursor, |key, record| {
+                if !record.cell().is_expired(now_millis) {
+                    keys.bulk(key);
+                    found += 1;
+                }
+            });
+            if cursor == 0 || found >= count as usize {
+                break;
+            }
+        }
+        (cursor, found)
+    }
+}
+
+/// True if a step may change something.
+pub(super) fn is_write(step: &Step<'_>) -> bool {
+    match step {
+        Step::Key(keyed) => !keyed.operation.is_read(),
+        Step::Flush => true,
+        Step::Count | Step::Scan { .. } => false,
+    }
+}
+
+/// Replies to a scan.
+pub(super) fn reply_scan(next: u64, found: usize, keys: &ReplyBuf, sink: &mut dyn ReplySink) {
+    sink.array(2);
+    sink.integer(next as i64);
+    sink.array(found);
+    keys.replay(sink);
+}

@@ -1,0 +1,133 @@
+//! Random transactions: what a transaction is told is true at its snapshot, and when it commits a change, also at
+//! its place after everything committed before.
+
+use crate::for_all;
+use crate::traffic::{Call, KEYS, Traffic, perform, traffic};
+use crate::world::{START_MILLIS, World, shown};
+use datatypes::{Cell, Context, Operation, apply, prepare, set as sets};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use protocol::Durability;
+use std::collections::BTreeMap;
+use types::{ReplyBuf, Rng};
+
+/// The cells of [`KEYS`], none of them expired.
+type Cells = [Cell; KEYS.len()];
+
+fn cells(world: &World) -> Cells {
+    let mut cells = <Cells>::default();
+    for (name, cell) in world.state() {
+        if let Some(key) = KEYS.iter().position(|key| **key == *name) {
+            cells[key] = if cell.is_expired(START_MILLIS) { Cell::ABSENT } else { cell };
+        }
+    }
+    cells
+}
+
+/// Evaluates a call on the cells alone; the reply as text, and whether it had an effect.
+fn evaluate(cells: &mut Cells, call: &Call) -> (String, bool) {
+    let cell = &mut cells[call.key];
+    let (mut reply, mut random) = (ReplyBuf::new(), Rng::with_seed(1));
+    let unseen = call.operation.blind_effect().filter(|_| call.blind);
+    let effect = unseen.clone().or_else(|| {
+        let mut context = Context { now_millis: START_MILLIS, random: &mut random };
+        prepare(cell, &call.operation, &mut context, &mut reply)
+    });
+    if let Some(effect) = &effect {
+        apply::<false>(cell, effect);
+    }
+    if cell.is_expired(START_MILLIS) {
+        *cell = Cell::ABSENT;
+    }
+    let error = reply.as_error().filter(|_| unseen.is_none());
+    let told = match error {
+        Some(error) if call.blind => error.to_string(),
+        None if call.blind => "OK".to_owned(),
+        _ => shown(&reply),
+    };
+    (told, effect.is_some())
+}
+
+struct Running {
+    /// The snapshot with the transaction's own effects.
+    seen: Cells,
+    /// What it asked and was told.
+    told: Vec<(Call, String)>,
+    changes: bool,
+}
+
+/// A choice by chance cannot be compared.
+fn is_random(call: &Call) -> bool {
+    matches!(call.operation, Operation::Set(sets::Operation::Pop { .. } | sets::Operation::Random { .. }))
+}
+
+fn within(world: &mut World, running: &mut Running, session: u64, call: &Call) -> TestCaseResult {
+    let told = world.within(session, call.keyed());
+    let (expected, changes) = evaluate(&mut running.seen, call);
+    prop_assert_eq!(&told, &expected, "{:?} at the snapshot", call);
+    running.changes |= changes;
+    running.told.push((call.clone(), told));
+    Ok(())
+}
+
+/// True if it committed.
+fn commit(world: &mut World, running: &Running, session: u64) -> Result<bool, TestCaseError> {
+    let mut present = cells(world);
+    let reply = world.commit(session);
+    if reply != "OK" {
+        prop_assert!(reply.starts_with("CONFLICT key"), "{}", reply);
+        prop_assert!(running.changes, "a transaction that only read has no conflict");
+        prop_assert_eq!(cells(world), present);
+        return Ok(false);
+    }
+    if running.changes {
+        for (call, told) in &running.told {
+            let (again, _) = evaluate(&mut present, call);
+            prop_assert_eq!(&again, told, "{:?} at the commit", call);
+        }
+    }
+    prop_assert_eq!(cells(world), present);
+    Ok(true)
+}
+
+#[test]
+fn transactions_take_place_at_one_point() {
+    let (committed, conflicts) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    for_all(700, vec(traffic(), 20..90), |traffic| {
+        let mut world = World::new(3, Durability::Written);
+        let mut open: BTreeMap<u64, Running> = BTreeMap::new();
+        for traffic in &traffic {
+            match traffic {
+                Traffic::Begin { session } => {
+                    if perform(&mut world, traffic) == "OK" {
+                        let (told, changes) = (Vec::new(), false);
+                        open.insert(*session, Running { seen: cells(&world), told, changes });
+                    }
+                }
+                Traffic::Within { session, call } if !is_random(call) => {
+                    if let Some(running) = open.get_mut(session) {
+                        within(&mut world, running, *session, call)?;
+                    }
+                }
+                Traffic::Commit { session } => {
+                    if let Some(running) = open.remove(session) {
+                        let counter =
+                            if commit(&mut world, &running, *session)? { &committed } else { &conflicts };
+                        counter.set(counter.get() + 1);
+                    }
+                }
+                Traffic::Abort { session } => {
+                    perform(&mut world, traffic);
+                    open.remove(session);
+                }
+                // Time stands still, so that deadlines are either over or not.
+                Traffic::Within { .. } | Traffic::Idle { .. } => {}
+                _ => drop(perform(&mut world, traffic)),
+            }
+        }
+        prop_assert_eq!(World::recovered(3, &[], &world.log).state(), world.state());
+        Ok(())
+    });
+    assert!(committed.get() > 300 && conflicts.get() > 100, "{} and {}", committed.get(), conflicts.get());
+}
