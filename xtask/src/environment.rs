@@ -20,7 +20,8 @@ pub fn process_tests(workspace: &Workspace) -> Result<()> {
     run_process_tests(workspace, None)
 }
 
-/// Runs the process tests, all or those whose names match `filter`, a pytest `-k` expression.
+/// Runs the process tests: all of them briefly, or for long those whose names match `filter`, a pytest `-k`
+/// expression.
 pub fn run_process_tests(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
     let files = process_test_files(&workspace.root)?;
     if files.is_empty() {
@@ -36,7 +37,7 @@ pub fn run_process_tests(workspace: &Workspace, filter: Option<&str>) -> Result<
     let mut pytest = workspace.command(python);
     pytest.args(["-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "--durations=10"]).args(&files);
     if let Some(filter) = filter {
-        pytest.args(["-k", filter]);
+        pytest.args(["-k", filter]).env("ANABRANCH_SOAK", "1");
     }
     run(pytest.env("ANABRANCH_BIN", &binary).env("PYTHONDONTWRITEBYTECODE", "1"))
 }

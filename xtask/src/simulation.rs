@@ -43,7 +43,7 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
         println!("== soak, round {round}");
         simulate(workspace, PROTOCOLS, SOAK_SEEDS)?;
         properties(workspace)?;
-        run_process_tests(workspace, Some("kill"))?;
+        run_process_tests(workspace, Some("kill or random_sequences"))?;
     }
     println!("soak: {round} rounds passed");
     Ok(())
