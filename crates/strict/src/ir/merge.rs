@@ -15,15 +15,23 @@ struct Sorted<O: Operations> {
 }
 
 /// Merges `records`, those of the highest last normal view among the f+1 that a leader took; `majority` is
-/// ceil(f/2)+1. `app` holds no locks at the call and those of the merged record afterwards. Outcomes are the
-/// caller's to execute, before the call: see `outcomes`.
+/// ceil(f/2)+1. `app` holds no locks at the call and those of the merged record afterwards.
+///
+/// `known` is the leader's own record, with the outcomes in all f+1 records, which `app` has executed. Only its
+/// outcomes count. A group that has one is neither held nor validated again, even if every record of the highest
+/// last normal view still has it undecided: nothing would ever end such a lock, as an outcome is executed once.
 pub fn merge<O: Operations>(
     records: &[&Groups<O>],
+    known: &Groups<O>,
     majority: usize,
     app: &mut impl Application<O>,
 ) -> Groups<O> {
-    let ids: BTreeSet<TransactionId> = records.iter().flat_map(|record| record.keys().copied()).collect();
     let mut sorted = Sorted { settled: Groups::new(), d: Groups::new(), u: Groups::new() };
+    for (id, group) in known.iter().filter(|(_, group)| group.outcome.is_some()) {
+        sorted.settled.insert(*id, Group { outcome: group.outcome.clone(), ..Group::default() });
+    }
+    let mut ids: BTreeSet<TransactionId> = records.iter().flat_map(|record| record.keys().copied()).collect();
+    ids.retain(|id| !sorted.settled.contains_key(id));
     for id in ids {
         let copies: Vec<&Group<O>> = records.iter().filter_map(|record| record.get(&id)).collect();
         sort(id, &copies, majority, &mut sorted);
@@ -49,15 +57,10 @@ pub fn merge<O: Operations>(
     merged
 }
 
-/// Sorts one group, given its copies in the records that count.
+/// Sorts one group that has not ended, given its copies in the records that count.
 fn sort<O: Operations>(id: TransactionId, copies: &[&Group<O>], majority: usize, sorted: &mut Sorted<O>) {
     let promised = copies.iter().map(|group| group.promised).max().unwrap_or_default();
     let mut group = Group { promised, ..Group::default() };
-    if let Some(outcome) = copies.iter().find_map(|group| group.outcome.clone()) {
-        group.outcome = Some(outcome);
-        sorted.settled.insert(id, group);
-        return;
-    }
     let entries: Vec<&Entry<O>> = copies.iter().filter_map(|group| group.entry.as_ref()).collect();
     let Some(highest) = entries.iter().map(|entry| entry.attempt).max() else {
         sorted.settled.insert(id, group);

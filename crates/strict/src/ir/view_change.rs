@@ -256,12 +256,7 @@ impl<O: Operations> Replica<O> {
         let counted = records.values().filter(|(last_normal, _)| *last_normal == highest);
         let counted: Vec<&Groups<O>> = counted.map(|(_, groups)| groups).collect();
         let majority = tolerated(self.members.len()).div_ceil(2) + 1;
-        let mut merged = merge(&counted, majority, app);
-        for (id, group) in &self.groups {
-            if group.outcome.is_some() {
-                merged.entry(*id).or_default().outcome = group.outcome.clone();
-            }
-        }
+        let merged = merge(&counted, &self.groups, majority, app);
         self.install(merged.clone(), app, port);
         let others: BTreeSet<usize> = (0..self.members.len()).filter(|member| *member != self.me).collect();
         for to in self.others() {

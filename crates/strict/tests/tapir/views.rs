@@ -107,3 +107,37 @@ fn a_checkpoint_and_a_log_that_overlap_recover_the_same_state() {
     network.run_for(Duration::from_secs(3));
     assert_eq!(text(&network.one(1, &network.increment("a", false))), "6");
 }
+
+#[test]
+fn a_leader_that_alone_knows_an_outcome_does_not_hold_the_locks_that_newer_records_still_have() {
+    let mut network = Network::new(7, 1, 3, 2, &Options::default());
+    let [first, second, third] = [1, 2, 3].map(|process| address(process, Some(0)));
+    // Only the first replica hears that the transaction has committed; then it is cut off for a view.
+    network.filter = Some(Box::new(move |_, to, message| {
+        to != first && matches!(ir_of(message), Some(Ir::Execute { .. }))
+    }));
+    assert_eq!(text(&network.one(1, &network.set("a", "1"))), "OK");
+    network.down.insert(address(1, None));
+    network.run_for(Duration::from_millis(20));
+    network.down.insert(first);
+    network.filter = Some(Box::new(move |_, to, message| {
+        to == first && matches!(ir_of(message), Some(Ir::StartView { view: 1, .. }))
+    }));
+    network.restart(third, 1000, true);
+    network.run_for(Duration::from_millis(20));
+    let prepared: Vec<(Status, u64, usize)> =
+        network.replicas().map(|(_, r)| (r.status(), r.view(), r.prepared())).collect();
+    assert_eq!(prepared, [(Status::Normal, 0, 0), (Status::Normal, 1, 1), (Status::Normal, 1, 1)]);
+    // The leader of view 2 is down: the first replica leads view 3, with a record of view 0 and one of view 1.
+    network.down.insert(third);
+    network.down.remove(&first);
+    network.restart(second, 1000, true);
+    network.run_for(Duration::from_secs(2));
+    let views: Vec<u64> = network.replicas().map(|(_, replica)| replica.view()).collect();
+    assert_eq!(views[..2], [3, 3], "the first replica has led");
+    network.filter = None;
+    network.restart(third, 1000, true);
+    network.run_for(Duration::from_secs(8));
+    assert_settled(&network);
+    assert_eq!(text(&network.one(2, &network.get("a"))), "1");
+}
