@@ -60,12 +60,15 @@ fn config_get(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(),
     control.host.configuration(&mut |name, value| {
         let matches = |pattern| glob::matches(pattern, name.as_bytes(), true);
         if arguments.iter().skip(2).any(matches) {
-            found.push((name.to_owned(), value.to_owned()));
+            // As in Redis, who asks for one parameter gets its name as it was spelled.
+            let spelled = arguments.iter().skip(2).find(|asked| asked.eq_ignore_ascii_case(name.as_bytes()));
+            let shown = spelled.unwrap_or(name.as_bytes());
+            found.push((shown.to_vec(), value.to_owned()));
         }
     });
     sink.map(found.len());
     for (name, value) in &found {
-        sink.bulk(name.as_bytes());
+        sink.bulk(name);
         sink.bulk(value.as_bytes());
     }
     Ok(())

@@ -214,12 +214,12 @@ impl Solo {
             self.unlogged.count_record();
         }
         let removed = self.store.take(stamp);
+        self.watches.touch_where(|key| removed.cell(removed.hash(key), key, 0).value.is_some());
         if undo {
             self.unlogged.push(Change::Flush(Box::new(removed)));
         } else {
             self.freed.push(removed.into_remains());
         }
-        self.watches.touch_all();
         Ok(())
     }
 

@@ -29,6 +29,15 @@ impl Watches {
         }
     }
 
+    /// The keys for which `changed` holds have changed.
+    pub(super) fn touch_where(&mut self, changed: impl Fn(&[u8]) -> bool) {
+        for (key, sessions) in &self.by_key {
+            if changed(key) {
+                self.touched.extend(sessions);
+            }
+        }
+    }
+
     /// Every key has changed.
     pub(super) fn touch_all(&mut self) {
         self.touched.extend(self.by_session.keys());

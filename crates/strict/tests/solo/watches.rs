@@ -44,6 +44,14 @@ fn a_change_of_a_watched_key_stops_the_transaction() {
 }
 
 #[test]
+fn a_flush_changes_only_keys_that_exist() {
+    let mut world = world();
+    assert_eq!(world.watch(1, &[b"absent"]), "OK");
+    world.many(2, false, &[Step::Flush]);
+    assert_ne!(world.many(1, true, &[Step::Key(get(READ))]), "stopped");
+}
+
+#[test]
 fn a_commit_of_another_transaction_touches_watches() {
     let transact = |world: &mut World| {
         world.begin(2);
