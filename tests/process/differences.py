@@ -17,7 +17,7 @@ class Difference:
     example: tuple[str, ...]
     # The names of the commands whose replies it explains, and how ours begins there.
     commands: tuple[str, ...]
-    ours: bytes
+    ours: bytes | tuple[bytes, ...]
 
     def covers(self, arguments: tuple, ours: bytes, theirs: bytes) -> bool:
         """True if this explains why the replies to a command are not the same."""
@@ -81,13 +81,31 @@ INTENDED = [
         ours=b"-ERR value is not a valid float",
     ),
     Difference(
+        what="a NUL byte in a bound of `ZRANGEBYSCORE` and its like",
+        redis="ends the number",
+        anabranch="`ERR min or max is not a float`",
+        reason="Half a number is a mistake.",
+        example=("ZCOUNT key \0 1",),
+        commands=("ZCOUNT",),
+        ours=b"-ERR min or max is not a float",
+    ),
+    Difference(
+        what="`HELLO` inside `MULTI`",
+        redis="changes the protocol in the middle of the reply of `EXEC`",
+        anabranch="the whole reply is in the new protocol",
+        reason="A reply has one protocol.",
+        example=("MULTI", "GET missing", "HELLO 3", "EXEC"),
+        commands=("EXEC",),
+        ours=b"*2\r\n_\r\n%7\r\n",
+    ),
+    Difference(
         what="errors that quote bytes of the client",
         redis="end the quotation at a NUL byte",
         anabranch="quote all, with replacement characters for what is no UTF-8",
         reason="Error messages are text.",
         example=("NONSENSE a\0b",),
-        commands=("NONSENSE",),
-        ours=b"-ERR unknown command 'NONSENSE', with args beginning with: ",
+        commands=("NONSENSE", "CLIENT", "CONFIG", "COMMAND", "HELLO", "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"),
+        ours=(b"-ERR unknown ", b"-ERR Unsupported option ", b"-ERR Syntax error in HELLO option ", b"-ERR No such user "),
     ),
     Difference(
         what="`BYLEX` ranges of members with different scores",
@@ -108,7 +126,16 @@ INTENDED = [
         ours=b"-ERR invalid cursor",
     ),
     Difference(
-        what="`DBSIZE`, `FLUSHDB`, `KEYS` or `SCAN` in one `MULTI` with `RENAME`",
+        what="`KEYS` or `SCAN` inside `MULTI`",
+        redis="are executed",
+        anabranch="an error in their place in the reply of `EXEC`",
+        reason="They visit the keyspace piece by piece, outside of any transaction, so that nobody waits for them.",
+        example=("MULTI", "KEYS *", "EXEC"),
+        commands=("EXEC",),
+        ours=b"*1\r\n-ERR commands on the whole keyspace",
+    ),
+    Difference(
+        what="`DBSIZE` or `FLUSHDB` in one `MULTI` with `RENAME`",
         redis="are executed",
         anabranch="an error in their place in the reply of `EXEC`",
         reason="`RENAME` needs a reply before it can go on, and such a transaction may not ask about the whole keyspace.",

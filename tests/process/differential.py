@@ -18,7 +18,7 @@ OWN_TEXTS = {b"TIME", b"INFO", b"CLIENT", b"COMMAND"}
 LEXICAL = {b"ZRANGEBYLEX", b"ZREVRANGEBYLEX", b"ZREMRANGEBYLEX", b"ZLEXCOUNT"}
 # See the table of differences for what happens where both kinds meet in one MULTI.
 MOVES = (b"RENAME",)
-WHOLE = (b"KEYS", b"DBSIZE", b"FLUSHDB")
+WHOLE = (b"DBSIZE", b"FLUSHDB")
 # A deadline is set at slightly different moments on the two servers; in the unit of the command.
 TIME_TOLERANCE = {b"TTL": 2, b"EXPIRETIME": 2, b"PTTL": 2000, b"PEXPIRETIME": 2000}
 CLOSED = Reply(b"closed", b"", None, b"(closed)")
@@ -124,7 +124,7 @@ class Play:
         in_transaction = connection.queued is not None
         if handling == "keyspace" and (in_transaction or connection.watches):
             return
-        if in_transaction and handling in ("random", "scan", "lexical"):
+        if in_transaction and handling in ("random", "scan", "lexical", "keys", "hello"):
             return
         if in_transaction and handling == "whole" and not may_join(step.arguments, connection.queued):
             return
@@ -214,6 +214,8 @@ def special(step: Step) -> str | None:
         return "random"
     if name == b"SCAN" and len(step.arguments) > 1:
         return "scan"
+    if name in (b"KEYS", b"HELLO"):
+        return name.decode().lower()
     if name in LEXICAL or b"BYLEX" in (word.upper() for word in step.arguments[1:]):
         return "lexical"
     # A transaction of ours has one keyspace, and does not mix these two kinds: see the table of differences.

@@ -168,7 +168,7 @@ ALWAYS = {"transactions": 8, "connection": 3, "server": 2}
 
 # What no command expects where it stands.
 ODD = [b"", b"-1", b"0", b"-0", b"+1", b"01", b" 1", b"1 ", b"1.5", b"1e3", b"0x10", b"abc", b"inf", b"-inf", b"nan"]
-ODD += [b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"1e400", b"\x00\xff\r\n", b"(", b"["]
+ODD += [b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"1e400", b"\xff\x00\r\n", b"(", b"["]
 ODD += [b"NX", b"GET", b"WITHSCORES", b"LIMIT", b"x" * 70, b"-9223372036854775809"]
 
 VALUES = [b"", b"0", b"1", b"-1", b"10", b"5", b"007", b"3.5", b"a", b"b", b"c", b"\x00\xff\r\n", b"x" * 70]
