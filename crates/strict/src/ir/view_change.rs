@@ -8,6 +8,9 @@ use types::{Incarnation, NodeId, TransactionId};
 
 /// How often what has not been answered is said again.
 const RESEND_EVERY: Duration = Duration::from_millis(100);
+/// Longer by this for every group of the record, which has to be sent, merged and installed: said again sooner, it
+/// only keeps the others from doing so.
+const RESEND_LATER_BY: Duration = Duration::from_micros(250);
 /// The longest wait between two StartViews to a replica that does not answer.
 const RESEND_AT_MOST: Duration = Duration::from_secs(5);
 /// After how many resendings a replica gives a view up for the next.
@@ -187,7 +190,12 @@ impl<O: Operations> Replica<O> {
 
     /// How long to wait for answers: longer after every view that did not start, so that slow networks catch up.
     fn pause(&self) -> Duration {
-        RESEND_EVERY * 2u32.pow(self.changing.failed.min(5))
+        self.resend_every() * 2u32.pow(self.changing.failed.min(5))
+    }
+
+    fn resend_every(&self) -> Duration {
+        let groups = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+        RESEND_EVERY + RESEND_LATER_BY.saturating_mul(groups)
     }
 
     pub(super) fn on_start_view_change(&mut self, from: NodeId, view: u64, port: &mut impl Port<O>) {
@@ -237,8 +245,8 @@ impl<O: Operations> Replica<O> {
                 }
             }
             Status::Normal if self.changing.started.is_some() => self.send_start_view(from, port),
-            // The record that this view started with is gone: the sender can be served by a new view only.
-            Status::Normal => self.enter_view(view + 1, port),
+            // Everybody has started this view, the sender too: it said this before, and it came late. A new view
+            // for it would make the next late one, and no view would last.
             _ => {}
         }
     }
@@ -263,7 +271,7 @@ impl<O: Operations> Replica<O> {
             port.send(to, Message::StartView { view: self.view, groups: merged.clone() });
         }
         self.changing.started = Some((merged, others));
-        port.arm_view_timer(RESEND_EVERY);
+        port.arm_view_timer(self.resend_every());
     }
 
     /// Executes the outcomes in `groups` that this replica does not know.
@@ -364,8 +372,8 @@ impl<O: Operations> Replica<O> {
                     let message = Message::StartView { view: self.view, groups: groups.clone() };
                     port.send(self.members[*member], message);
                 }
-                let wait = RESEND_EVERY * 2u32.saturating_pow(self.changing.resent.min(8));
-                port.arm_view_timer(wait.min(RESEND_AT_MOST));
+                let wait = self.resend_every() * 2u32.saturating_pow(self.changing.resent.min(8));
+                port.arm_view_timer(wait.min(RESEND_AT_MOST.max(self.resend_every())));
             }
         }
     }
