@@ -25,7 +25,7 @@ pub(crate) fn section(view: Option<&ClusterView>) -> String {
 /// `KEYSPACE INFO`. The keyspace exists.
 pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sink: &mut dyn ReplySink) {
     let entry = &cluster.file.keyspaces[usize::from(id.0)];
-    let here = cluster.keyspaces[usize::from(id.0)].partitions();
+    let here = cluster.keyspaces[usize::from(id.0)].state();
     let durability = class_of(process.options.effective(process.options.durability));
     let pairs: [(&[u8], &[u8]); 3] = [
         (b"name", entry.name.as_bytes()),
@@ -41,5 +41,5 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
     sink.integer(i64::from(entry.partitions));
     sink.bulk(b"partitions_here");
     sink.array(here.len());
-    here.into_iter().for_each(|partition| sink.integer(i64::from(partition)));
+    here.iter().for_each(|partition| sink.bulk(partition.as_bytes()));
 }

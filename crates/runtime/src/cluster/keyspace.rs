@@ -67,6 +67,24 @@ impl ReplicatedKeyspace {
         }
     }
 
+    /// Every replica here, with what it does at present, for people.
+    pub(crate) fn state(&self) -> Vec<String> {
+        let strict = |node: &tapir::Node| match node {
+            tapir::Node::Replica(replica) => Some(format!(
+                "{}: {:?} in view {}, {} prepared",
+                replica.shard(),
+                replica.status(),
+                replica.view(),
+                replica.prepared()
+            )),
+            tapir::Node::Coordinator(_) => None,
+        };
+        match self {
+            ReplicatedKeyspace::Strict(nodes) => nodes.protocols().filter_map(strict).collect(),
+            ReplicatedKeyspace::Causal(nodes) => nodes.partitions().iter().map(u16::to_string).collect(),
+        }
+    }
+
     /// The partitions that this process keeps.
     pub(crate) fn partitions(&self) -> Vec<u16> {
         each!(self, nodes => nodes.partitions())
