@@ -3,7 +3,7 @@
 use crate::network::{Network, address, ir_of, text};
 use crate::scripts::assert_settled;
 use anabranch_strict::ir::Message as Ir;
-use anabranch_strict::tapir::{Decided, Options};
+use anabranch_strict::tapir::{Decided, Mutants, Options};
 use std::time::Duration;
 
 /// How many outcomes of each kind the replicas know.
@@ -100,4 +100,76 @@ fn a_slow_coordinator_learns_what_recovery_decided() {
     network.run_for(Duration::from_secs(1));
     assert_settled(&network);
     assert_eq!(text(&network.one(2, &network.get(b))), "1");
+}
+
+/// Which replicas of the only shard, by process, a message that decides something may reach.
+struct Routes {
+    proposals: [u16; 3],
+    finalizations: &'static [u16],
+    /// The backup coordinator whose polls and choices travel, and where to.
+    backup: Option<(u16, &'static [u16], &'static [u16])>,
+    executions: bool,
+}
+
+impl Routes {
+    fn set(self, network: &mut Network) {
+        network.filter = Some(Box::new(move |from, to, message| {
+            let to = to.process.0;
+            let of_backup = |reach: fn((u16, &'static [u16], &'static [u16])) -> &'static [u16]| {
+                self.backup.is_some_and(|it| from == address(it.0, Some(0)) && reach(it).contains(&to))
+            };
+            let passes = match ir_of(message) {
+                Some(Ir::Propose { .. }) => self.proposals.contains(&to),
+                Some(Ir::Finalize { ballot, .. }) if ballot.round == 0 => self.finalizations.contains(&to),
+                Some(Ir::Finalize { .. }) => of_backup(|(_, _, choices)| choices),
+                Some(Ir::CoordinatorChange { .. }) => of_backup(|(_, polls, _)| polls),
+                Some(Ir::Execute { .. }) => self.executions,
+                _ => true,
+            };
+            !passes
+        }));
+    }
+}
+
+/// One backup coordinator finalizes NO-VOTE at a single replica that had voted PREPARE-OK and comes no further;
+/// then a conflicting transaction asks that replica; then another backup coordinator, which meets a finalized
+/// PREPARE-OK of the original coordinator, commits. Returns what the second transaction replied and how many
+/// transactions committed.
+fn refused_beside_a_lock(mutants: Mutants) -> (String, usize) {
+    let options = Options { mutants, quorum_reads: false, ..Options::default() };
+    let mut network = Network::new(8, 1, 5, 2, &options);
+    // Replicas 1 to 3 vote PREPARE-OK; the slow path finalizes it at 2 and 3, one too few; the coordinator dies.
+    Routes { proposals: [1, 2, 3], finalizations: &[2, 3], backup: None, executions: false }
+        .set(&mut network);
+    network.many(1, 1, &[network.increment("a", false)]);
+    network.run_for(Duration::from_millis(200));
+    network.down.insert(address(1, None));
+    // Replica 1 polls itself and two that know nothing, and chooses NO-VOTE.
+    let backup = Some((1, [1u16, 4, 5].as_slice(), [1u16].as_slice()));
+    Routes { proposals: [1, 2, 3], finalizations: &[], backup, executions: false }.set(&mut network);
+    network.run_for(Duration::from_secs(3));
+    Routes { proposals: [1, 4, 5], finalizations: &[1, 4, 5], backup: None, executions: false }
+        .set(&mut network);
+    let id = network.many(2, 2, &[network.increment("a", false)]);
+    network.run_for(Duration::from_millis(150));
+    // Replica 2 polls 2 to 4 under a higher coordinator view.
+    let backup = Some((2, [2u16, 3, 4].as_slice(), [2u16, 3, 4].as_slice()));
+    Routes { proposals: [1, 4, 5], finalizations: &[1, 4, 5], backup, executions: true }.set(&mut network);
+    network.run_for(Duration::from_secs(3));
+    network.filter = None;
+    network.run_for(Duration::from_secs(5));
+    assert_settled(&network);
+    let reply = text(&network.answer(id));
+    let at_second = network.replicas().find(|(at, _)| *at == address(2, Some(0)));
+    let committed = |(_, decided): &(_, Decided)| matches!(decided, Decided::Committed { .. });
+    (reply, at_second.map_or(0, |(_, replica)| replica.decided().filter(committed).count()))
+}
+
+#[test]
+fn a_lock_outlives_a_refusal_that_a_later_backup_coordinator_does_not_see() {
+    let (reply, committed) = refused_beside_a_lock(Mutants::default());
+    assert!(committed >= 1, "the second backup coordinator committed the first transaction");
+    assert_ne!(reply, "1", "the second transaction may not count from nothing beside the first");
+    let mutants = Mutants { release_on_adopted_non_ok: true, ..Mutants::default() };
+    assert_eq!(refused_beside_a_lock(mutants), ("1".to_owned(), 2), "the mutant counts from nothing twice");
 }
