@@ -9,6 +9,10 @@
 //! take effect in the order of their stamps, whenever they arrive, and a read may leave any of them out. An effect
 //! that arrives at or below the horizon takes effect below all that are kept, after all that are not.
 //!
+//! # Measured
+//! Instructions a commit (x86-64, callgrind, 20 000 keys; an increment, a value of 40 bytes): without a horizon 302
+//! and 377; above a horizon 1176 and 1652; one hot key, the horizon a thousand effects behind, 1031 and 1572.
+//!
 //! # Invariants
 //! - A key with a history has a record. A record without a value (a *tombstone*) has a history, or had one that is
 //!   not folded yet. [`Store::assert_consistent`] checks these and every count kept beside the records.

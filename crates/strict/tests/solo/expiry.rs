@@ -154,3 +154,13 @@ fn a_deadline_that_a_transaction_sets_in_its_own_past_deletes() {
     assert_eq!(world.commit(1), "OK");
     assert_eq!(world.value(b"k"), "nil");
 }
+
+#[test]
+fn what_follows_a_deadline_in_the_transactions_own_past_starts_from_nothing() {
+    let mut world = world(4);
+    world.begin(1);
+    assert_eq!(world.within(1, set_until(b"k", b"9", Deadline::At { millis: 1 })), "OK");
+    assert_eq!(world.within(1, increment(b"k", 1)), "1");
+    assert_eq!(world.commit(1), "OK");
+    assert_eq!(world.value(b"k"), "1");
+}

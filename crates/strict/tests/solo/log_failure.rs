@@ -31,7 +31,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 #[test]
 fn a_refusal_leads_back_to_the_last_state_that_was_logged() {
-    for_all(400, events(), |events| {
+    for_all(400, (events(), vec(traffic(), 0..15)), |(events, after)| {
         let mut world = World::new(3, Durability::Written);
         world.writes_through = false;
         let mut durable = world.state();
@@ -54,6 +54,10 @@ fn a_refusal_leads_back_to_the_last_state_that_was_logged() {
         }
         world.write_out();
         prop_assert_eq!(World::recovered(3, &[], &world.log).state(), world.state());
+        let (beginning, pieces) = (world.log.len(), world.checkpoint());
+        after.iter().for_each(|traffic| drop(perform(&mut world, traffic)));
+        world.write_out();
+        prop_assert_eq!(World::recovered(3, &pieces, &world.log[beginning..]).state(), world.state());
         Ok(())
     });
 }
