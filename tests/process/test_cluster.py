@@ -74,12 +74,13 @@ class Counting:
 
     def _use(self, node):
         try:
-            with node.client(socket_timeout=8) as client:
+            with node.client(socket_timeout=3) as client:
                 while not self.stopping.is_set():
                     self.sent += 1
                     with client.pipeline(transaction=True) as both:
                         both.incr(self.key).rpush(self.log, f"{self.sent}{self.value}").execute()
                     self.acknowledged += 1
+                    time.sleep(0.02)
         except UNKNOWN:
             time.sleep(0.05)
         except redis.exceptions.ResponseError as error:
