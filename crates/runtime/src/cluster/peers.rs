@@ -288,3 +288,101 @@ impl Incoming {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mio::{Events, Poll};
+    use types::{Incarnation, KeyspaceId, PartitionId, ReplyBuf, ReplySink};
+
+    struct End {
+        poll: Poll,
+        peers: Peers,
+        arrived: Vec<Arrived>,
+    }
+
+    impl End {
+        fn new(seed: u64, listener: TcpListener, peer: (u16, SocketAddr)) -> Self {
+            let poll = Poll::new().unwrap();
+            let others = std::iter::once((ProcessId(peer.0), peer.1));
+            let mut peers = Peers::new(seed, listener, others);
+            peers.begin(poll.registry()).unwrap();
+            End { poll, peers, arrived: Vec::new() }
+        }
+
+        fn turn(&mut self) {
+            let mut events = Events::with_capacity(16);
+            self.poll.poll(&mut events, Some(Duration::from_millis(5))).unwrap();
+            for event in &events {
+                self.peers.ready(event.token().0, self.poll.registry(), &mut self.arrived);
+            }
+            self.peers.flush(self.poll.registry());
+        }
+    }
+
+    fn two(seed_of_second: u64) -> (End, End) {
+        let listen = || TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let (first, second) = (listen(), listen());
+        let addresses = (first.local_addr().unwrap(), second.local_addr().unwrap());
+        (End::new(7, first, (2, addresses.1)), End::new(seed_of_second, second, (1, addresses.0)))
+    }
+
+    fn slot(partition: u16) -> Slot {
+        Slot::replica(KeyspaceId(3), PartitionId(partition))
+    }
+
+    fn say(end: &mut End, text: &[u8]) -> NodeId {
+        let from = NodeId { process: ProcessId(1), incarnation: Incarnation(9), slot: slot(0) };
+        let mut packet = ReplyBuf::new();
+        packet.bulk(text);
+        end.peers.send(ProcessId(2), from, slot(5), &packet);
+        from
+    }
+
+    fn until(first: &mut End, second: &mut End, done: impl Fn(&End, &End) -> bool) -> bool {
+        (0..400).any(|_| {
+            first.turn();
+            second.turn();
+            done(first, second)
+        })
+    }
+
+    #[test]
+    fn packets_arrive_whole_and_in_order_whatever_their_size() {
+        let (mut first, mut second) = two(7);
+        assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));
+        let large = vec![b'x'; 5 << 20];
+        let from = say(&mut first, b"small");
+        say(&mut first, &large);
+        say(&mut first, b"last");
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.len() == 3));
+        for (arrived, text) in second.arrived.iter().zip([&b"small"[..], &large, b"last"]) {
+            assert_eq!((arrived.from, arrived.to), (from, slot(5)));
+            let packet = ReplyBuf::decode(&mut Reader::new(&arrived.packet)).unwrap();
+            assert_eq!(packet.first(), Some(types::Reply::Bulk(text)));
+        }
+    }
+
+    #[test]
+    fn a_peer_of_another_cluster_is_turned_away() {
+        let (mut first, mut second) = two(8);
+        for _ in 0..40 {
+            say(&mut first, b"foreign");
+            first.turn();
+            second.turn();
+        }
+        assert!(second.arrived.is_empty() && second.peers.incoming.values().all(|peer| !peer.greeted));
+    }
+
+    #[test]
+    fn a_peer_that_comes_back_is_connected_again() {
+        let (mut first, mut second) = two(7);
+        assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));
+        second.peers.incoming.clear();
+        say(&mut first, b"lost");
+        assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 0));
+        assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));
+        say(&mut first, b"found");
+        assert!(until(&mut first, &mut second, |_, second| !second.arrived.is_empty()));
+    }
+}
