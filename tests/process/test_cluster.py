@@ -230,6 +230,15 @@ def test_a_process_is_killed_and_comes_back_under_load(durability, config):
             assert "checkpoint" in cluster.logs(), "restarts met none"
 
 
+def test_clocks_that_are_off_change_no_order():
+    """Real-time order holds whatever clocks say: each increment happens after the one before it was answered."""
+    with Cluster(3, 1, "--skew", "a/1=3s", "--skew", "b/1=-2s") as cluster:
+        clients = itertools.cycle([node.client() for node in cluster])
+        for number in range(1, 40):
+            assert next(clients).incr("skewed") == number
+            assert next(clients).get("skewed") == str(number)
+
+
 def test_a_minority_refuses_and_the_majority_goes_on(strict):
     strict.do("cut c a", "cut c b")
     try:

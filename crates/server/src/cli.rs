@@ -1,6 +1,6 @@
 //! The command line. Its shapes are relied on by scripts: add to them, do not change them.
 
-use crate::commands::cluster::Delay;
+use crate::commands::cluster::{Delay, Skew};
 use crate::config::{Durability, HostPort, LogLevel};
 use bench::redis::{Target, Test};
 use checker::Level;
@@ -156,6 +156,9 @@ pub struct ClusterLocalArguments {
     /// What passes between two places takes so long, each way; may be given several times
     #[arg(long, value_name = "A-B=80ms")]
     pub delay: Vec<Delay>,
+    /// How far a process's clock is off, such as a/1=-200ms; may be given several times
+    #[arg(long, value_name = "A/1=200ms", allow_hyphen_values = true)]
+    pub skew: Vec<Skew>,
     /// Print `ready` as a JSON object
     #[arg(long)]
     pub json: bool,

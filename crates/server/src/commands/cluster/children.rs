@@ -63,6 +63,7 @@ impl Member {
         if let Some(config) = &settings.config {
             command.arg("--config").arg(config);
         }
+        command.args(["--clock-skew-ms", &layout.clock_skew_ms.to_string()]);
         if bootstrap {
             command.arg("--bootstrap");
         }

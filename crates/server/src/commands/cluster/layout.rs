@@ -34,6 +34,8 @@ pub struct ProcessLayout {
     pub place: Place,
     /// Where clients connect.
     pub client: SocketAddr,
+    /// How far its clock is off, in milliseconds.
+    pub clock_skew_ms: i64,
     /// Its folder.
     pub directory: PathBuf,
 }
@@ -85,7 +87,19 @@ pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result
         };
         let directory = directory.join(place.to_string().replace('/', "-"));
         std::fs::create_dir_all(&directory)?;
-        processes.push(ProcessLayout { id: process.id, place, client: local(port), directory });
+        let skew = arguments.skew.iter().rev().find(|skew| skew.process == place);
+        let clock_skew_ms = skew.map_or(0, |skew| skew.skew_ms);
+        processes.push(ProcessLayout {
+            id: process.id,
+            place,
+            client: local(port),
+            clock_skew_ms,
+            directory,
+        });
+    }
+    for skew in &arguments.skew {
+        let known = processes.iter().any(|process: &ProcessLayout| process.place == skew.process);
+        ensure!(known, "there is no process {}", skew.process);
     }
     let layout = Layout { processes, directory, temporary, fresh };
     connect(&layout, &file, relays)?;

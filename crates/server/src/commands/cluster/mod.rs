@@ -7,4 +7,4 @@ pub mod local;
 mod place;
 mod relay;
 
-pub use place::Delay;
+pub use place::{Delay, Skew};

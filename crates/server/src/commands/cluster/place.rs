@@ -82,6 +82,28 @@ impl FromStr for Delay {
     }
 }
 
+/// `a/1=-200ms`: how far a process's clock is off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skew {
+    /// The process.
+    pub process: Place,
+    /// Added to its clock, in milliseconds.
+    pub skew_ms: i64,
+}
+
+impl FromStr for Skew {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not such as `a/1=200ms` or `a/1=-1s`");
+        let (process, skew) = text.split_once('=').ok_or_else(wrong)?;
+        let process: Place = process.parse()?;
+        process.process.ok_or_else(wrong)?;
+        let (sign, skew) = skew.strip_prefix('-').map_or((1, skew), |skew| (-1, skew));
+        Ok(Skew { process, skew_ms: sign * duration(skew)?.as_millis() as i64 })
+    }
+}
+
 /// A duration such as `80ms` or `1.5s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no duration such as `80ms` or `1.5s`");
@@ -113,6 +135,14 @@ mod tests {
         }
         let [region, process]: [Place; 2] = ["b", "b/2"].map(|name| name.parse().unwrap());
         assert!(region.contains(process) && process.contains(process) && !process.contains(region));
+    }
+
+    #[test]
+    fn clocks_are_fast_or_slow() {
+        let skew = |text: &str| text.parse::<Skew>().map(|skew| (skew.process.to_string(), skew.skew_ms));
+        assert_eq!(skew("a/1=200ms"), Ok(("a/1".to_owned(), 200)));
+        assert_eq!(skew("b/2=-1.5s"), Ok(("b/2".to_owned(), -1500)));
+        assert!(skew("a=1s").is_err() && skew("a/1=--1s").is_err() && skew("a/1").is_err());
     }
 
     #[test]
