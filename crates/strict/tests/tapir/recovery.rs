@@ -102,12 +102,19 @@ fn a_slow_coordinator_learns_what_recovery_decided() {
     assert_eq!(text(&network.one(2, &network.get(b))), "1");
 }
 
+/// The backup coordinator whose messages travel, by process, and which replicas they may reach.
+#[derive(Clone, Copy)]
+struct Backup {
+    process: u16,
+    polls: &'static [u16],
+    choices: &'static [u16],
+}
+
 /// Which replicas of the only shard, by process, a message that decides something may reach.
 struct Routes {
-    proposals: [u16; 3],
+    proposals: &'static [u16],
     finalizations: &'static [u16],
-    /// The backup coordinator whose polls and choices travel, and where to.
-    backup: Option<(u16, &'static [u16], &'static [u16])>,
+    backup: Option<Backup>,
     executions: bool,
 }
 
@@ -115,14 +122,12 @@ impl Routes {
     fn set(self, network: &mut Network) {
         network.filter = Some(Box::new(move |from, to, message| {
             let to = to.process.0;
-            let of_backup = |reach: fn((u16, &'static [u16], &'static [u16])) -> &'static [u16]| {
-                self.backup.is_some_and(|it| from == address(it.0, Some(0)) && reach(it).contains(&to))
-            };
+            let backup = self.backup.filter(|backup| from == address(backup.process, Some(0)));
             let passes = match ir_of(message) {
                 Some(Ir::Propose { .. }) => self.proposals.contains(&to),
                 Some(Ir::Finalize { ballot, .. }) if ballot.round == 0 => self.finalizations.contains(&to),
-                Some(Ir::Finalize { .. }) => of_backup(|(_, _, choices)| choices),
-                Some(Ir::CoordinatorChange { .. }) => of_backup(|(_, polls, _)| polls),
+                Some(Ir::Finalize { .. }) => backup.is_some_and(|backup| backup.choices.contains(&to)),
+                Some(Ir::CoordinatorChange { .. }) => backup.is_some_and(|it| it.polls.contains(&to)),
                 Some(Ir::Execute { .. }) => self.executions,
                 _ => true,
             };
@@ -139,22 +144,22 @@ fn refused_beside_a_lock(mutants: Mutants) -> (String, usize) {
     let options = Options { mutants, quorum_reads: false, ..Options::default() };
     let mut network = Network::new(8, 1, 5, 2, &options);
     // Replicas 1 to 3 vote PREPARE-OK; the slow path finalizes it at 2 and 3, one too few; the coordinator dies.
-    Routes { proposals: [1, 2, 3], finalizations: &[2, 3], backup: None, executions: false }
+    Routes { proposals: &[1, 2, 3], finalizations: &[2, 3], backup: None, executions: false }
         .set(&mut network);
     network.many(1, 1, &[network.increment("a", false)]);
     network.run_for(Duration::from_millis(200));
     network.down.insert(address(1, None));
     // Replica 1 polls itself and two that know nothing, and chooses NO-VOTE.
-    let backup = Some((1, [1u16, 4, 5].as_slice(), [1u16].as_slice()));
-    Routes { proposals: [1, 2, 3], finalizations: &[], backup, executions: false }.set(&mut network);
+    let backup = Some(Backup { process: 1, polls: &[1, 4, 5], choices: &[1] });
+    Routes { proposals: &[1, 2, 3], finalizations: &[], backup, executions: false }.set(&mut network);
     network.run_for(Duration::from_secs(3));
-    Routes { proposals: [1, 4, 5], finalizations: &[1, 4, 5], backup: None, executions: false }
+    Routes { proposals: &[1, 4, 5], finalizations: &[1, 4, 5], backup: None, executions: false }
         .set(&mut network);
     let id = network.many(2, 2, &[network.increment("a", false)]);
     network.run_for(Duration::from_millis(150));
     // Replica 2 polls 2 to 4 under a higher coordinator view.
-    let backup = Some((2, [2u16, 3, 4].as_slice(), [2u16, 3, 4].as_slice()));
-    Routes { proposals: [1, 4, 5], finalizations: &[1, 4, 5], backup, executions: true }.set(&mut network);
+    let backup = Some(Backup { process: 2, polls: &[2, 3, 4], choices: &[2, 3, 4] });
+    Routes { proposals: &[1, 4, 5], finalizations: &[1, 4, 5], backup, executions: true }.set(&mut network);
     network.run_for(Duration::from_secs(3));
     network.filter = None;
     network.run_for(Duration::from_secs(5));
