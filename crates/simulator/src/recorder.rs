@@ -115,6 +115,11 @@ impl Recorder {
         let strays = self.history.iter().filter(|t| t.steps.is_empty());
         for stray in strays {
             let Some(claim) = &stray.claim else { continue };
+            if claim.effects.is_empty() {
+                // A read-only transaction that its coordinator gave up with a definite answer, and that a backup
+                // coordinator ended later: it changed nothing, and nobody saw its results.
+                continue;
+            }
             let wrote = |doubt: &Transaction, key: &Key| doubt.steps.iter().any(|step| step.key == *key);
             let explained = doubts.iter().any(|doubt| claim.effects.iter().all(|(key, _)| wrote(doubt, key)));
             if !explained {
