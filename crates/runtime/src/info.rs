@@ -2,6 +2,7 @@
 
 use crate::cluster;
 use crate::host::durability_name;
+use crate::journal::Journal;
 use crate::keyspace::{Keyspace, class_of};
 use crate::process::Process;
 use std::fmt::Write;
@@ -223,29 +224,27 @@ pub(crate) fn metrics(process: &Process) -> String {
         metric("peers_connected", "gauge", "Processes of the cluster connected to.", &connected);
     }
     if let Some(journal) = &process.journal {
-        let durable = journal.durable();
-        metric(
-            "log_written_group",
-            "counter",
-            "The newest group of the log written.",
-            &plain(durable.written),
-        );
-        metric("log_synced_group", "counter", "The newest group of the log synced.", &plain(durable.synced));
-        metric("log_syncs_total", "counter", "Syncs of the log.", &plain(journal.syncs.load(Relaxed)));
-        let suspended = u64::from(journal.is_suspended());
-        metric("log_suspended", "gauge", "1 while the log cannot be written.", &plain(suspended));
-        metric(
-            "log_bytes_since_checkpoint",
-            "gauge",
-            "Growth since the last checkpoint.",
-            &plain(journal.grown()),
-        );
-        metric(
-            "checkpoints_total",
-            "counter",
-            "Checkpoints taken.",
-            &plain(process.checkpoints.load(Relaxed)),
-        );
+        log_metrics(process, journal, &mut metric);
     }
     out
+}
+
+/// Takes a metric: name, kind, help, and values with their labels.
+type Metric<'m> = dyn FnMut(&str, &str, &str, &[(String, u64)]) + 'm;
+
+fn log_metrics(process: &Process, journal: &Journal, metric: &mut Metric<'_>) {
+    let plain = |value: u64| vec![(String::new(), value)];
+    let durable = journal.durable();
+    metric("log_written_group", "counter", "The newest group of the log written.", &plain(durable.written));
+    metric("log_synced_group", "counter", "The newest group of the log synced.", &plain(durable.synced));
+    metric("log_syncs_total", "counter", "Syncs of the log.", &plain(journal.syncs.load(Relaxed)));
+    let suspended = u64::from(journal.is_suspended());
+    metric("log_suspended", "gauge", "1 while the log cannot be written.", &plain(suspended));
+    metric(
+        "log_bytes_since_checkpoint",
+        "gauge",
+        "Growth since the last checkpoint.",
+        &plain(journal.grown()),
+    );
+    metric("checkpoints_total", "counter", "Checkpoints taken.", &plain(process.checkpoints.load(Relaxed)));
 }
