@@ -79,6 +79,23 @@ mod tests {
         parse(text, "a.toml").unwrap_err().to_string()
     }
 
+    proptest::proptest! {
+        #[test]
+        fn a_damaged_file_is_read_or_refused_by_name(
+            edits in proptest::collection::vec((0usize..4000, 0usize..8, "\\PC{0,6}|\n|=|\\[|\\]|\""), 1..8),
+        ) {
+            let mut text = include_str!("template.toml").to_owned();
+            for (place, removed, inserted) in edits {
+                let start = text.floor_char_boundary(place % (text.len() + 1));
+                let end = text.ceil_char_boundary((start + removed).min(text.len()));
+                text.replace_range(start..end, &inserted);
+            }
+            if let Err(error) = parse(&text, "a.toml") {
+                proptest::prop_assert!(error.to_string().starts_with("a.toml:"), "{error}");
+            }
+        }
+    }
+
     #[test]
     fn an_empty_file_is_the_default() {
         assert_eq!(parse("", "a.toml").unwrap(), Config::default());
