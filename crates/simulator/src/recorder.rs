@@ -79,9 +79,12 @@ impl Recorder {
         let newest = self.newest.get(&session).copied();
         let own = newest.filter(|place| self.history[*place].place().is_none());
         match (self.claimed.get(&claim.transaction).copied(), own) {
-            (Some(known), None) => return self.merge(known, claim),
             // An instance knew it before its coordinator claimed it.
-            (Some(known), Some(own)) => self.history[own].claim = self.history[known].claim.take(),
+            (Some(known), Some(own)) if self.history[known].steps.is_empty() => {
+                self.history[own].claim = self.history[known].claim.take();
+            }
+            // It is claimed again, by an instance that recovered.
+            (Some(known), _) => return self.merge(known, claim),
             (None, _) => {}
         }
         let place = own.unwrap_or_else(|| self.push(session, 0, Vec::new()));

@@ -97,10 +97,10 @@ fn write(
     {
         return Ok(None);
     }
-    // Zero has no sign.
-    let after = if after == 0.0 { 0.0 } else { after };
+    // A stored zero has no sign; a reply to the one who gave it has.
+    let stored = if after == 0.0 { 0.0 } else { after };
     take(state, member);
-    state.push((after, member.to_vec()));
+    state.push((stored, member.to_vec()));
     state.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     Ok(Some(after))
 }
