@@ -75,7 +75,7 @@ impl Transactions {
             match step {
                 Step::Key(keyed) => open.evaluate(id, keyed, group, random, replies),
                 Step::Count | Step::Flush | Step::Scan { .. } => replies.reply(id).error(&Error::err(
-                    "commands on the whole keyspace are not allowed inside TXN; use MULTI, or run them outside",
+                    "commands on the whole keyspace cannot be part of an interactive transaction; run them outside of it",
                 )),
             }
         }

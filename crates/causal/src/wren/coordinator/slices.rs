@@ -274,7 +274,7 @@ impl Coordinator {
             }
             Planned::Key { .. } => None,
             _ => Some(
-                "commands on the whole keyspace are not allowed inside TXN; use MULTI, or run them outside",
+                "commands on the whole keyspace cannot be part of an interactive transaction; run them outside of it",
             ),
         });
         if let Some(text) = refusal {
