@@ -315,11 +315,6 @@ impl<P: Protocol> Replica<P> {
         self.packets.drain(..)
     }
 
-    /// True when packets wait to be taken.
-    pub fn has_packets(&self) -> bool {
-        !self.packets.is_empty()
-    }
-
     /// How many stream messages this peer has not acknowledged.
     pub fn unacknowledged(&self, peer: Address) -> usize {
         self.streams.unacknowledged(peer)

@@ -115,16 +115,17 @@ impl Recorder {
         let unknown =
             |t: &&Transaction| t.outcome == Outcome::Unknown && !t.steps.is_empty() && t.claim.is_none();
         let doubts: Vec<&Transaction> = self.history.iter().filter(unknown).collect();
+        // A coordinator may give reads up with a definite answer, and a backup coordinator end them later: they
+        // change nothing, and nobody sees their results. A write is not to be ended without its effects.
+        let given_up =
+            |t: &Transaction| t.outcome == Outcome::Aborted && !t.steps.is_empty() && only_reads(t);
+        let reads_were_given_up = self.history.iter().any(given_up);
         let strays = self.history.iter().filter(|t| t.steps.is_empty());
         for stray in strays {
             let Some(claim) = &stray.claim else { continue };
-            if claim.effects.is_empty() {
-                // A read-only transaction that its coordinator gave up with a definite answer, and that a backup
-                // coordinator ended later: it changed nothing, and nobody saw its results.
-                continue;
-            }
             let wrote = |doubt: &Transaction, key: &Key| doubt.steps.iter().any(|step| step.key == *key);
-            let explained = doubts.iter().any(|doubt| claim.effects.iter().all(|(key, _)| wrote(doubt, key)));
+            let in_doubt = doubts.iter().any(|doubt| claim.effects.iter().all(|(key, _)| wrote(doubt, key)));
+            let explained = in_doubt || (claim.effects.is_empty() && reads_were_given_up);
             if !explained {
                 let keys: Vec<String> = claim.effects.iter().map(|(key, _)| key.to_string()).collect();
                 let message = format!(
@@ -183,4 +184,11 @@ fn converted(claim: protocol::Claim) -> Claim {
             .map(|(key, effect)| (Key(key.into_vec()), Bytes(effect.into_vec())))
             .collect(),
     }
+}
+
+/// True if nothing that was asked for can have an effect.
+fn only_reads(transaction: &Transaction) -> bool {
+    let is_read =
+        |bytes: &[u8]| Operation::decode(&mut Reader::new(bytes)).is_ok_and(|operation| operation.is_read());
+    transaction.steps.iter().all(|step| is_read(&step.operation.0))
 }
