@@ -1,19 +1,21 @@
 //! TAPIR in the simulator: it keeps its promise, and its known bugs are caught.
 
 use anabranch_simulator::{Options, TapirDeployment, run, run_seeds};
-use strict::tapir;
+use strict::{Mutant, tapir};
 
 fn options(first_seed: u64, seeds: u64) -> Options {
     Options { first_seed, seeds, ..Options::default() }
 }
 
 /// Tries one seed after the other until one shows the bug.
-fn assert_caught(seeds: u64, mutants: tapir::Mutants) {
+fn assert_caught(seeds: u64, mutant: Mutant) {
     let caught = (1..=seeds).any(|seed| {
-        let build = || TapirDeployment { options: tapir::Options { mutants, ..tapir::Options::default() } };
+        let build = || TapirDeployment {
+            options: tapir::Options { mutants: mutant.into(), ..tapir::Options::default() },
+        };
         !run_seeds("tapir", &options(seed, 1), build).failures.is_empty()
     });
-    assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
+    assert!(caught, "{mutant:?}: not caught in {seeds} seeds");
 }
 
 #[test]
@@ -30,20 +32,20 @@ fn tapir_is_strictly_serializable() {
 
 #[test]
 fn a_skipped_validation_is_caught() {
-    assert_caught(20, tapir::Mutants { skip_validation: true, ..Default::default() });
+    assert_caught(20, Mutant::SkipValidation);
 }
 
 #[test]
 fn a_wrong_quorum_is_caught() {
-    assert_caught(100, tapir::Mutants { wrong_quorum: true, ..Default::default() });
+    assert_caught(100, Mutant::WrongQuorum);
 }
 
 #[test]
 fn a_commit_without_its_effects_is_caught() {
-    assert_caught(20, tapir::Mutants { commit_without_effects: true, ..Default::default() });
+    assert_caught(20, Mutant::CommitWithoutEffects);
 }
 
 #[test]
 fn a_read_of_one_replica_is_caught() {
-    assert_caught(100, tapir::Mutants { single_replica_reads: true, ..Default::default() });
+    assert_caught(100, Mutant::SingleReplicaReads);
 }

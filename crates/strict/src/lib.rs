@@ -6,5 +6,8 @@
 //! No networking, no clock, no entropy, no threads: everything is an input or an output of a step.
 
 pub mod ir;
+mod mutants;
 pub mod solo;
 pub mod tapir;
+
+pub use mutants::{Mutant, Mutants};

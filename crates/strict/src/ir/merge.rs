@@ -1,6 +1,7 @@
 //! What a leader makes of f+1 records: IR-TAPIR's Merge(R, d, u).
 
 use super::{Application, Entry, Group, Groups, Held, Operations};
+use crate::{Mutant, Mutants};
 use std::collections::BTreeSet;
 use types::TransactionId;
 
@@ -24,6 +25,7 @@ pub fn merge<O: Operations>(
     records: &[&Groups<O>],
     known: &Groups<O>,
     majority: usize,
+    mutants: Mutants,
     app: &mut impl Application<O>,
 ) -> Groups<O> {
     let mut sorted = Sorted { settled: Groups::new(), d: Groups::new(), u: Groups::new() };
@@ -34,7 +36,7 @@ pub fn merge<O: Operations>(
     ids.retain(|id| !sorted.settled.contains_key(id));
     for id in ids {
         let copies: Vec<&Group<O>> = records.iter().filter_map(|record| record.get(&id)).collect();
-        sort(id, &copies, majority, &mut sorted);
+        sort(id, &copies, majority, mutants, &mut sorted);
     }
     let Sorted { settled: mut merged, d, u } = sorted;
     for (id, group) in &merged {
@@ -58,7 +60,13 @@ pub fn merge<O: Operations>(
 }
 
 /// Sorts one group that has not ended, given its copies in the records that count.
-fn sort<O: Operations>(id: TransactionId, copies: &[&Group<O>], majority: usize, sorted: &mut Sorted<O>) {
+fn sort<O: Operations>(
+    id: TransactionId,
+    copies: &[&Group<O>],
+    majority: usize,
+    mutants: Mutants,
+    sorted: &mut Sorted<O>,
+) {
     let promised = copies.iter().map(|group| group.promised).max().unwrap_or_default();
     let mut group = Group { promised, ..Group::default() };
     let entries: Vec<&Entry<O>> = copies.iter().filter_map(|group| group.entry.as_ref()).collect();
@@ -74,7 +82,9 @@ fn sort<O: Operations>(id: TransactionId, copies: &[&Group<O>], majority: usize,
     let count = |result| of_highest.iter().filter(|entry| entry.result == result).count();
     let operation = of_highest.iter().find_map(|entry| entry.operation.clone());
     let common = of_highest.iter().map(|entry| entry.result).find(|result| count(*result) >= majority);
-    let any_no_vote = entries.iter().any(|entry| entry.result == O::NO_VOTE);
+    let early = !mutants.has(Mutant::NoVoteLosesToAttempts);
+    let no_vote = |entry: &&Entry<O>| entry.result == O::NO_VOTE && (early || entry.attempt == highest);
+    let any_no_vote = entries.iter().copied().any(|entry| no_vote(&entry));
     let tentative = |result, ballot| Entry {
         attempt: highest,
         operation: operation.clone(),
@@ -83,7 +93,7 @@ fn sort<O: Operations>(id: TransactionId, copies: &[&Group<O>], majority: usize,
         finalized: true,
     };
     match common {
-        Some(result) if O::holds(result) => {
+        Some(result) if O::holds(result) || mutants.has(Mutant::RevalidateRefusals) => {
             group.entry = Some(tentative(result, Default::default()));
             sorted.d.insert(id, group);
         }

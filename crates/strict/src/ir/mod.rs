@@ -51,7 +51,7 @@ pub use client::Tally;
 pub use merge::merge;
 pub use message::Message;
 pub use record::{CoordinatorView, Entry, Group, Groups, Held};
-pub use replica::{Change, Fault, Port, Replica, Status};
+pub use replica::{Change, Port, Replica, Status};
 pub use view_change::Recovering;
 
 /// How many failures `members` replicas survive.

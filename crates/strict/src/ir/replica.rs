@@ -2,6 +2,7 @@
 
 use super::view_change::Changing;
 use super::{Application, CoordinatorView, Entry, Group, Groups, Held, Message, Operations, quorum};
+use crate::{Mutant, Mutants};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Address, Incarnation, NodeId, TransactionId};
@@ -55,23 +56,12 @@ pub trait Port<O: Operations> {
     fn arm_view_timer(&mut self, after: Duration);
 }
 
-/// Bugs to validate the harness with; all off in a real replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fault {
-    /// Adopting another result than PREPARE-OK lets the locks go (one of the seven of Corrections 13).
-    pub release_on_adopted_non_ok: bool,
-    /// A recovering replica serves at once with what it remembers (Corrections 4 and 7).
-    pub forget_recovery: bool,
-    /// Replies whatever view Finalize was chosen in (another of the seven).
-    pub finalize_without_view: bool,
-}
-
 /// A replica of one group of 2f+1. Feed it messages with `on_message`; it drives `app` and speaks through a port.
 #[derive(Debug)]
 pub struct Replica<O: Operations> {
     pub(super) members: Vec<Address>,
     pub(super) me: usize,
-    pub(super) fault: Fault,
+    pub(super) mutants: Mutants,
     pub(super) status: Status,
     pub(super) view: u64,
     pub(super) last_normal: u64,
@@ -85,13 +75,13 @@ pub struct Replica<O: Operations> {
 
 impl<O: Operations> Replica<O> {
     /// The replica `me` of `members`, which are an odd number. It serves after `recovered`.
-    pub fn new(members: Vec<Address>, me: usize, fault: Fault) -> Self {
+    pub fn new(members: Vec<Address>, me: usize, mutants: Mutants) -> Self {
         assert!(members.len() % 2 == 1 && me < members.len(), "2f+1 replicas, this one among them");
         Replica {
             changing: Changing::default(),
             members,
             me,
-            fault,
+            mutants,
             status: Status::Recovering,
             view: 0,
             last_normal: 0,
@@ -202,6 +192,9 @@ impl<O: Operations> Replica<O> {
         port: &mut impl Port<O>,
     ) {
         let mut group = self.groups.get(&id).cloned().unwrap_or_default();
+        if self.mutants.has(Mutant::NoTombstones) && group.outcome.is_some() {
+            group = Group::default();
+        }
         if self.ended_or_superseded(to, id, &group, CoordinatorView::ORIGINAL, port) {
             return;
         }
@@ -267,7 +260,7 @@ impl<O: Operations> Replica<O> {
         if self.ended_or_superseded(to, id, &group, chosen.ballot, port) {
             return;
         }
-        if view != self.view && !self.fault.finalize_without_view {
+        if view != self.view && !self.mutants.has(Mutant::FinalizeWithoutView) {
             // Chosen in an earlier view: the sender learns the view and what became of the operation in it.
             return self.reply(to, id, None, port);
         }
@@ -304,7 +297,7 @@ impl<O: Operations> Replica<O> {
             }
             _ => {
                 let lower = group.held.as_ref().is_some_and(|held| held.attempt < chosen.attempt);
-                if lower || self.fault.release_on_adopted_non_ok {
+                if lower || self.mutants.has(Mutant::ReleaseOnAdoptedNonOk) {
                     group.held = None;
                     app.release(id);
                 }
@@ -323,7 +316,7 @@ impl<O: Operations> Replica<O> {
         port: &mut impl Port<O>,
     ) {
         let mut group = self.groups.get(&id).cloned().unwrap_or_default();
-        if group.outcome.is_none() {
+        if group.outcome.is_none() || self.mutants.has(Mutant::ExecuteAgain) {
             app.execute_inconsistent(id, &operation);
             group = Group { promised: group.promised, outcome: Some(operation), ..Group::default() };
             self.put(id, group, port);

@@ -2,6 +2,7 @@
 
 use super::replica::{Change, Port, Replica, Status};
 use super::{Application, Group, Groups, Message, Operations, merge, tolerated};
+use crate::Mutant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Incarnation, NodeId, TransactionId};
@@ -95,7 +96,7 @@ impl<O: Operations> Replica<O> {
         }
         let alone = self.members.len() == 1;
         let fresh = self.revision == 0 && self.view == 0;
-        if alone || self.fault.forget_recovery || (complete && fresh) {
+        if alone || self.mutants.has(Mutant::ForgetRecovery) || (complete && fresh) {
             (self.status, self.last_normal) = (Status::Normal, self.view);
         } else if complete {
             // What was missed while away comes with a new view.
@@ -260,11 +261,12 @@ impl<O: Operations> Replica<O> {
             self.take_outcomes(groups, app);
         }
         let held = self.groups.iter().filter(|(_, group)| group.held.is_some()).map(|(id, _)| *id);
-        held.for_each(|id| app.release(id));
-        let counted = records.values().filter(|(last_normal, _)| *last_normal == highest);
+        held.filter(|_| !self.mutants.has(Mutant::KeepLocksInMerge)).for_each(|id| app.release(id));
+        let every = self.mutants.has(Mutant::MergeEveryView);
+        let counted = records.values().filter(|(last_normal, _)| *last_normal == highest || every);
         let counted: Vec<&Groups<O>> = counted.map(|(_, groups)| groups).collect();
         let majority = tolerated(self.members.len()).div_ceil(2) + 1;
-        let merged = merge(&counted, &self.groups, majority, app);
+        let merged = merge(&counted, &self.groups, majority, self.mutants, app);
         self.install(merged.clone(), app, port);
         let others: BTreeSet<usize> = (0..self.members.len()).filter(|member| *member != self.me).collect();
         for to in self.others() {
@@ -302,6 +304,7 @@ impl<O: Operations> Replica<O> {
             let own = self.groups.get(&id).cloned().unwrap_or_default();
             let mut group = match merged.get(&id) {
                 Some(group) => group.clone(),
+                None if self.mutants.has(Mutant::DropUnmentionedLocks) => Group::default(),
                 None => Group { held: own.held.clone(), ..Group::default() },
             };
             group.promised = group.promised.max(own.promised);
@@ -338,7 +341,8 @@ impl<O: Operations> Replica<O> {
         }
         if view > self.view || self.status != Status::Normal {
             self.view = view;
-            self.install(groups, app, port);
+            let forgotten = self.mutants.has(Mutant::StartViewWithoutRecord);
+            self.install(if forgotten { self.groups.clone() } else { groups }, app, port);
         }
         port.send(from.address(), Message::ViewStarted { view });
     }

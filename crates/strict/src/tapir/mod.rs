@@ -36,7 +36,7 @@ pub use coordinator::Coordinator;
 pub use message::{Evaluation, Message, Timer};
 pub use node::Node;
 pub use operation::{Decision, Invoked, Part, Prepare, Transactions, Vote};
-pub use options::{Mutants, Options};
+pub use options::Options;
 pub use record::Record;
 pub use replica::{Decided, KeyedEffects, Replica};
 pub use topology::Topology;

@@ -1,5 +1,6 @@
 //! How replicas and coordinators are set up.
 
+use crate::Mutants;
 use protocol::Durability;
 use std::time::Duration;
 use types::{ProcessId, RegionId};
@@ -33,7 +34,7 @@ pub struct Options {
     /// The least window that the wait before running again is drawn from; what the failed run took, if that is
     /// longer. Doubles with every conflict, a few times.
     pub backoff: Duration,
-    /// Bugs to validate the harness with.
+    /// The bug under test, if any.
     pub mutants: Mutants,
 }
 
@@ -55,26 +56,4 @@ impl Default for Options {
             mutants: Mutants::default(),
         }
     }
-}
-
-/// Known bugs, each of which the simulator and the checkers must catch within a stated number of seeds. All off in
-/// a real deployment: they exist to validate the harness.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mutants {
-    /// Replicas vote PREPARE-OK whatever they know.
-    pub skip_validation: bool,
-    /// Coordinators take f+1 equal results for a fast quorum.
-    pub wrong_quorum: bool,
-    /// Replicas that adopt another result than PREPARE-OK let the locks go (Corrections 13).
-    pub release_on_adopted_non_ok: bool,
-    /// Commit carries no effects on the last key it names (Corrections 11).
-    pub commit_without_effects: bool,
-    /// Replicas that may have forgotten their votes serve at once (Corrections 4).
-    pub forget_recovery: bool,
-    /// Replicas take Finalize whatever view it was chosen in (Corrections 13).
-    pub finalize_without_view: bool,
-    /// Backup coordinators decide from what f+1 replicas say, without finalizing it (Corrections 13).
-    pub raw_poll_decides: bool,
-    /// Single-key reads believe the first replica that answers (Corrections 16).
-    pub single_replica_reads: bool,
 }

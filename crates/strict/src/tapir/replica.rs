@@ -8,6 +8,7 @@ use super::record::{self, Record};
 use super::recovery::{Recovery, Verdict};
 use super::shard::{Question, Shard};
 use super::topology::Topology;
+use crate::Mutant;
 use crate::ir::{self, Change, Port, Status};
 use commit::Stamp;
 use protocol::{Encode, Input, Now, Outputs};
@@ -91,14 +92,9 @@ impl Replica {
         incarnation: Incarnation,
         options: Options,
     ) -> Self {
-        let fault = ir::Fault {
-            release_on_adopted_non_ok: options.mutants.release_on_adopted_non_ok,
-            forget_recovery: options.mutants.forget_recovery,
-            finalize_without_view: options.mutants.finalize_without_view,
-        };
         Replica {
-            ir: ir::Replica::new(topology.replicas(shard).to_vec(), index, fault),
-            state: Shard::new(topology.seed, options.mutants.skip_validation),
+            ir: ir::Replica::new(topology.replicas(shard).to_vec(), index, options.mutants),
+            state: Shard::new(topology.seed, options.mutants),
             topology,
             shard,
             incarnation,
@@ -379,7 +375,7 @@ impl Replica {
     /// Takes the next step of a recovery that learned something.
     fn carry_on(&mut self, group: TransactionId, out: &mut Outputs<'_, Node>) {
         let Some(recovery) = self.recoveries.get_mut(&group) else { return };
-        let raw = self.options.mutants.raw_poll_decides;
+        let raw = self.options.mutants.has(Mutant::RawPollDecides);
         match recovery.next(raw) {
             Verdict::Wait => {}
             Verdict::Finalize(messages) => {
@@ -443,11 +439,16 @@ impl Replica {
 
 impl std::fmt::Debug for Replica {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Everything that changes: model checking takes two replicas that print alike for the same.
         f.debug_struct("Replica")
             .field("shard", &self.shard)
-            .field("status", &self.ir.status())
-            .field("view", &self.ir.view())
-            .field("prepared", &self.state.prepared().len())
+            .field("incarnation", &self.incarnation)
+            .field("ir", &self.ir)
+            .field("state", &self.state)
+            .field("prepared_since", &self.prepared_since)
+            .field("recoveries", &self.recoveries)
+            .field("rounds", &self.rounds)
+            .field("suspicions", &self.suspicions)
             .finish_non_exhaustive()
     }
 }

@@ -3,6 +3,7 @@
 use super::message::Evaluation;
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
 use crate::ir::Application;
+use crate::{Mutant, Mutants};
 use commit::{Access, ModeStamps, Observed, Stamp, Verdict, overwrites, validate};
 use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, commutes, prepare};
 use mvcc::Store;
@@ -26,7 +27,7 @@ pub(super) struct Shard {
     keys: BTreeMap<Box<[u8]>, KeyState>,
     prepared: BTreeMap<TransactionId, Prepare>,
     prepared_by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
-    skip_validation: bool,
+    mutants: Mutants,
 }
 
 /// A read to evaluate.
@@ -39,7 +40,7 @@ pub(super) struct Question<'q> {
 }
 
 impl Shard {
-    pub(super) fn new(seed: HashSeed, skip_validation: bool) -> Self {
+    pub(super) fn new(seed: HashSeed, mutants: Mutants) -> Self {
         let mut store = Store::new(seed, Stamp::ZERO);
         // Commits arrive out of order: histories are kept.
         store.set_horizon(Some(Stamp::ZERO));
@@ -48,7 +49,7 @@ impl Shard {
             keys: BTreeMap::new(),
             prepared: BTreeMap::new(),
             prepared_by_key: BTreeMap::new(),
-            skip_validation,
+            mutants,
         }
     }
 
@@ -90,6 +91,8 @@ impl Shard {
             },
         );
         let closed = self.keys.get(key).map_or(Stamp::ZERO, |state| state.closed);
+        let newest = self.store.effects(hash, key).next_back().map_or(Stamp::ZERO, |(stamp, _)| stamp);
+        let closed = if self.mutants.has(Mutant::ObservedByMaximum) { closed.max(newest) } else { closed };
         let newer = self.store.effects(hash, key).rev().map(|(stamp, _)| stamp);
         let observed = Observed::new(closed, newer.take_while(|stamp| *stamp > closed));
         let invocation = datatypes::Invocation::observed(&operation, None);
@@ -98,6 +101,7 @@ impl Shard {
         });
         let effect = effect.map(|effect| encoded(&effect));
         let expires_at = if expired { 0 } else { expires_at };
+        let expired = expired && !self.mutants.has(Mutant::ExpiryIsNoWrite);
         Ok(Evaluation { result, effect, observed, expired, expires_at, pending })
     }
 
@@ -120,13 +124,7 @@ impl Shard {
         let mut worst = (Verdict::Ok, None);
         for (index, invoked) in part.invocations.iter().enumerate() {
             let verdict = match invoked.access() {
-                Ok(access) => {
-                    let hash = self.store.hash(&invoked.key);
-                    let modes = self.keys.get(&invoked.key).map(|state| state.modes).unwrap_or_default();
-                    let committed = self.store.effects(hash, &invoked.key).rev();
-                    let prepared = self.prepared_on(&invoked.key, stamp.transaction);
-                    validate(stamp, &access, committed, prepared, &modes)
-                }
+                Ok(access) => self.judge_access(stamp, &invoked.key, &access),
                 Err(_) => Verdict::Abort,
             };
             if verdict > worst.0 {
@@ -134,6 +132,20 @@ impl Shard {
             }
         }
         worst
+    }
+
+    fn judge_access(&self, stamp: Stamp, key: &[u8], access: &Access<'_>) -> Verdict {
+        let modes = self.keys.get(key).map(|state| state.modes).unwrap_or_default();
+        let newest = access.observed.map_or(Stamp::ZERO, Observed::newest);
+        let absent = self.mutants.has(Mutant::AbsentReadsPass) && newest == Stamp::ZERO;
+        let counts = |other: Stamp| !self.mutants.has(Mutant::TrustStamps) || other < stamp;
+        let committed = self.store.effects(self.store.hash(key), key).rev();
+        let committed = committed.filter(|(other, _)| counts(*other) && !absent);
+        let prepared = self.prepared_on(key, stamp.transaction).filter(|(other, _)| counts(*other));
+        let above_reads = Stamp { at: newest.at.next(), ..stamp };
+        let lenient = self.mutants.has(Mutant::StampBelowReads);
+        let stamp = if lenient { stamp.max(above_reads) } else { stamp };
+        validate(stamp, access, committed, prepared, &modes)
     }
 
     fn commit(&mut self, stamp: Stamp, part: &Part) {
@@ -192,7 +204,7 @@ pub(super) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
 
 impl Application<Transactions> for Shard {
     fn execute_consensus(&mut self, group: TransactionId, operation: &Prepare) -> (Vote, Option<u32>) {
-        if self.skip_validation {
+        if self.mutants.has(Mutant::SkipValidation) {
             return (Vote::PrepareOk, None);
         }
         let (verdict, hint) = self.judge(Stamp { at: operation.at, transaction: group }, &operation.part);
@@ -230,5 +242,17 @@ impl Application<Transactions> for Shard {
         if let Decision::Commit { at, part } = operation {
             self.commit(Stamp { at: *at, transaction: group }, part);
         }
+    }
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let keys = self.keys.iter().map(|(key, state)| {
+            let hash = self.store.hash(key);
+            let effects: Vec<Stamp> = self.store.effects(hash, key).map(|(stamp, _)| stamp).collect();
+            (key, state, self.store.cell(hash, key, 0), effects)
+        });
+        let keys: Vec<_> = keys.collect();
+        f.debug_struct("Shard").field("keys", &keys).field("prepared", &self.prepared).finish_non_exhaustive()
     }
 }

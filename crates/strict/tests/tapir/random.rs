@@ -3,8 +3,9 @@
 //! result is compared; and that order must agree with real time wherever transactions conflict.
 
 use crate::network::{Network, address, text};
+use anabranch_strict::Mutant;
 use anabranch_strict::ir::Status;
-use anabranch_strict::tapir::{Decided, KeyedEffects, Mutants, Options};
+use anabranch_strict::tapir::{Decided, KeyedEffects, Options};
 use datatypes::{Cell, Context, Effect, apply, prepare, register};
 use protocol::{Claim, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -368,13 +369,9 @@ fn with_five_replicas_too() {
 
 #[test]
 fn mutants_are_caught() {
-    let mutants = [
-        ("skip_validation", Mutants { skip_validation: true, ..Mutants::default() }),
-        ("commit_without_effects", Mutants { commit_without_effects: true, ..Mutants::default() }),
-    ];
-    for (name, mutants) in mutants {
-        let options = Options { mutants, ..options() };
+    for mutant in [Mutant::SkipValidation, Mutant::CommitWithoutEffects] {
+        let options = Options { mutants: mutant.into(), ..options() };
         let caught = (1..=20).any(|seed| run(seed, 3, &options, 40).is_err());
-        assert!(caught, "{name} was not caught in 20 seeds");
+        assert!(caught, "{mutant:?} was not caught in 20 seeds");
     }
 }

@@ -1,8 +1,9 @@
 //! Single-key reads that f+1 replicas answer in one round trip: linearizable, though they take no stamp.
 
 use crate::network::{Network, address, ir_of};
+use anabranch_strict::Mutant;
 use anabranch_strict::ir::Status;
-use anabranch_strict::tapir::{Decided, Mutants, Options};
+use anabranch_strict::tapir::{Decided, Options};
 use datatypes::{Effect, register};
 use protocol::{KeyedOperation, Request, Step};
 use std::collections::BTreeMap;
@@ -141,7 +142,7 @@ fn quorum_reads_are_linearizable() {
 
 #[test]
 fn a_read_of_one_replica_is_not_and_is_caught() {
-    let mutants = Mutants { single_replica_reads: true, ..Mutants::default() };
+    let mutants = Mutant::SingleReplicaReads.into();
     let options = Options { mutants, ..options() };
     let caught = (1..=40).any(|seed| Run::play(seed, true, &options).verify().is_err());
     assert!(caught, "the check does not see stale reads");

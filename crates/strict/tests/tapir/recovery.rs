@@ -3,7 +3,8 @@
 use crate::network::{Network, address, ir_of, text};
 use crate::scripts::assert_settled;
 use anabranch_strict::ir::Message as Ir;
-use anabranch_strict::tapir::{Decided, Mutants, Options};
+use anabranch_strict::tapir::{Decided, Options};
+use anabranch_strict::{Mutant, Mutants};
 use std::time::Duration;
 
 /// How many outcomes of each kind the replicas know.
@@ -175,6 +176,6 @@ fn a_lock_outlives_a_refusal_that_a_later_backup_coordinator_does_not_see() {
     let (reply, committed) = refused_beside_a_lock(Mutants::default());
     assert!(committed >= 1, "the second backup coordinator committed the first transaction");
     assert_ne!(reply, "1", "the second transaction may not count from nothing beside the first");
-    let mutants = Mutants { release_on_adopted_non_ok: true, ..Mutants::default() };
+    let mutants = Mutant::ReleaseOnAdoptedNonOk.into();
     assert_eq!(refused_beside_a_lock(mutants), ("1".to_owned(), 2), "the mutant counts from nothing twice");
 }

@@ -5,6 +5,7 @@ use super::super::operation::Invoked;
 use super::super::shard::encoded;
 use super::transaction::{Call, Done, Phase, Progress, Purpose, QuorumRead, Transaction};
 use super::{Coordinator, Step};
+use crate::Mutant;
 use crate::ir::quorum;
 use datatypes::{Cell, Context, Effect, Operation, key, prepare};
 use types::{Error, ErrorCode, Instant, Reader, ReplyBuf, ReplySink};
@@ -136,7 +137,7 @@ impl Coordinator {
     fn count_answers(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let Phase::QuorumRead(read) = &transaction.phase else { return self.keep(transaction, step) };
         let members = self.topology.replicas(transaction.steps[0].call.shard).len();
-        let needed = if self.options.mutants.single_replica_reads { 1 } else { quorum(members) };
+        let needed = if self.options.mutants.has(Mutant::SingleReplicaReads) { 1 } else { quorum(members) };
         let good = |(_, answer): &&(u64, Evaluation)| !answer.pending && !answer.expired;
         let good: Vec<&(u64, Evaluation)> = read.answers.values().filter(good).collect();
         let alike = |a: &&&(u64, Evaluation)| {

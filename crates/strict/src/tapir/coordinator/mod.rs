@@ -267,11 +267,19 @@ impl Coordinator {
 
 impl std::fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Everything that changes: model checking takes two coordinators that print alike for the same.
         f.debug_struct("Coordinator")
             .field("process", &self.process)
             .field("incarnation", &self.incarnation)
-            .field("transactions", &self.transactions.len())
-            .field("settlements", &self.settlements.len())
+            .field("counter", &self.counter)
+            .field("clock", &self.clock)
+            .field("transactions", &self.transactions)
+            .field("settlements", &self.settlements)
+            .field("browses", &self.browses)
+            .field("sessions", &self.sessions)
+            .field("turns", &self.turns)
+            .field("preferred", &self.preferred)
+            .field("views", &self.views)
             .finish_non_exhaustive()
     }
 }

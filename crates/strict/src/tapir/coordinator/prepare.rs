@@ -5,6 +5,7 @@ use super::super::operation::{Decision, Part, Prepare, Vote};
 use super::execute::reply_step;
 use super::transaction::{Conflict, Phase, Preparing, Progress, Purpose, ShardVotes, Transaction};
 use super::{Coordinator, Step};
+use crate::Mutant;
 use crate::ir::{CoordinatorView, Tally, quorum};
 use commit::{Observed, Stamp};
 use protocol::{Claim, CommitStamp};
@@ -52,7 +53,8 @@ impl Coordinator {
         }
         let observed = parts.values().flat_map(|(invoked, _)| invoked).filter_map(|i| i.observed.as_ref());
         let newest = observed.map(Observed::newest).max().unwrap_or(Stamp::ZERO);
-        let at = self.timestamp_above(newest.at, step);
+        let lenient = self.options.mutants.has(Mutant::StampBelowReads);
+        let at = self.timestamp_above(if lenient { Timestamp::ZERO } else { newest.at }, step);
         if self.has_expired(&transaction, at) {
             return self.refuse(transaction, &Conflict { key: None, watch: false }, step);
         }
@@ -87,7 +89,7 @@ impl Coordinator {
 
     fn tally(&self, shard: u16) -> Tally<super::super::operation::Transactions> {
         let members = self.topology.replicas(shard).len();
-        if self.options.mutants.wrong_quorum {
+        if self.options.mutants.has(Mutant::WrongQuorum) {
             Tally::with_fast_quorum(members, quorum(members))
         } else {
             Tally::new(members)
@@ -129,7 +131,7 @@ impl Coordinator {
     ) {
         let Some(mut transaction) = self.transactions.remove(&number) else { return };
         if let Phase::Preparing(preparing) = &mut transaction.phase
-            && preparing.attempt == reply.attempt
+            && (preparing.attempt == reply.attempt || self.options.mutants.has(Mutant::MixAttempts))
             && let Some(votes) = preparing.shards.get_mut(&shard)
         {
             votes.tally.reply(member, reply.view, reply.result, reply.finalized);
@@ -194,8 +196,11 @@ impl Coordinator {
                 votes.retry = votes.retry.max(Some(above));
             }
         }
+        let early = self.options.mutants.has(Mutant::TellRefusalEarly);
         let refused = |votes: &ShardVotes| {
-            votes.tally.succeeded().is_some_and(|result| result != Vote::PrepareOk) && votes.retry.is_none()
+            let chosen = votes.tally.finalizing().filter(|_| early).map(|(_, result)| result);
+            let result = votes.tally.succeeded().or(chosen);
+            result.is_some_and(|result| result != Vote::PrepareOk) && votes.retry.is_none()
         };
         if preparing.shards.values().any(refused) {
             return self.abort(transaction, step);
@@ -249,7 +254,7 @@ impl Coordinator {
     /// Every shard has accepted: replies, and tells the replicas.
     pub(super) fn commit(&mut self, transaction: Transaction, at: Timestamp, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return self.keep(transaction, step) };
-        let forgetful = self.options.mutants.commit_without_effects;
+        let forgetful = self.options.mutants.has(Mutant::CommitWithoutEffects);
         let decision = |votes: &ShardVotes| {
             let mut part = votes.part.clone();
             if forgetful && let Some(last) = Arc::make_mut(&mut part).invocations.last_mut() {

@@ -1,0 +1,71 @@
+//! Known bugs, to validate the harness with: each must be caught by a model, a script or the simulator within a
+//! stated bound. `docs/protocols/tapir.md` says by which.
+
+/// A rule left out or done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Replicas vote PREPARE-OK whatever they know.
+    SkipValidation,
+    /// Validation trusts stamps: what is stamped later is no conflict (Corrections 1).
+    TrustStamps,
+    /// A transaction may be stamped below what it read (Corrections 2).
+    StampBelowReads,
+    /// A read that found nothing is not validated (Corrections 3).
+    AbsentReadsPass,
+    /// A greatest stamp names what was observed (Corrections 65).
+    ObservedByMaximum,
+    /// The deletion of an expired key does not commit with who observed it (Corrections 69).
+    ExpiryIsNoWrite,
+    /// Single-key reads believe the first replica that answers (Corrections 16).
+    SingleReplicaReads,
+    /// Coordinators take f+1 equal results for a fast quorum.
+    WrongQuorum,
+    /// Replies to one attempt count for the next (Corrections 12).
+    MixAttempts,
+    /// Commit carries no effects on the last key it names (Corrections 11).
+    CommitWithoutEffects,
+    /// A repeated Commit is executed again.
+    ExecuteAgain,
+    /// A late Prepare of a transaction that has ended is executed as if it were new (Corrections 14).
+    NoTombstones,
+    /// Replicas that may have forgotten their votes serve at once (Corrections 4, 7 and 67).
+    ForgetRecovery,
+    /// Replicas start a view with their own records (Corrections 5).
+    StartViewWithoutRecord,
+    /// A leader merges records of every last normal view (Corrections 6).
+    MergeEveryView,
+    /// A new view drops locks that its record does not mention (Corrections 10).
+    DropUnmentionedLocks,
+    /// Replicas take Finalize whatever view it was chosen in (Corrections 13).
+    FinalizeWithoutView,
+    /// Backup coordinators decide from what f+1 replicas say, without finalizing it (Corrections 13).
+    RawPollDecides,
+    /// A refusal is told before it is finalized (Corrections 13).
+    TellRefusalEarly,
+    /// A leader validates refusals again that may have succeeded (Corrections 13).
+    RevalidateRefusals,
+    /// A promise of NO-VOTE made before any attempt was seen loses to an attempt (Corrections 13).
+    NoVoteLosesToAttempts,
+    /// Replicas that adopt another result than PREPARE-OK let the locks go (Corrections 13).
+    ReleaseOnAdoptedNonOk,
+    /// A leader validates against locks of its own record (Corrections 13).
+    KeepLocksInMerge,
+}
+
+/// The bugs of an instance: none, or the one under test. Nothing of it is left in a release build.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mutants(Option<Mutant>);
+
+impl Mutants {
+    /// True if this bug is under test.
+    #[inline]
+    pub fn has(self, mutant: Mutant) -> bool {
+        cfg!(debug_assertions) && self.0 == Some(mutant)
+    }
+}
+
+impl From<Mutant> for Mutants {
+    fn from(mutant: Mutant) -> Self {
+        Mutants(Some(mutant))
+    }
+}
