@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import redis
@@ -319,6 +320,18 @@ def test_a_partition_is_killed_and_comes_back(durability):
                 assert a.mget(keys) == written, "what was acknowledged is there"
                 wait_until(lambda: b.mget(keys) == written)
                 wait_until(lambda: a.get("alive") == str(round_number + 1))
+
+
+def test_the_processes_end_in_order_when_whoever_started_them_is_killed():
+    with Cluster(1, 3) as cluster:
+        pids = [node.pid for node in cluster]
+        cluster["a/1"].client().set("kept", "1")
+        cluster.process.kill()
+        cluster.process.wait()
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+        assert cluster.logs().count("ended in order") == 3
+        cluster.start()
+        assert cluster["a/2"].client().get("kept") == "1"
 
 
 # An application

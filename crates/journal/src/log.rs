@@ -396,13 +396,15 @@ impl Log {
     }
 
     /// Ends in order: writes, syncs and marks the shutdown as clean.
-    pub fn close(mut self) -> Result<(), LogError> {
+    pub fn close(&mut self) -> Result<(), LogError> {
         if self.syncing {
             // A sync that never came back may have failed.
             return Err(LogError::Closed);
         }
         let synced = self.sync_now()?.0;
-        self.write_manifest(Manifest { clean: true, synced, ..self.manifest.clone() })
+        self.write_manifest(Manifest { clean: true, synced, ..self.manifest.clone() })?;
+        self.state = State::Closed;
+        Ok(())
     }
 
     #[inline]

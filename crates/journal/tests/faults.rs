@@ -215,7 +215,7 @@ fn the_real_disk_keeps_a_log_and_admits_one_process() {
     }
     drop(log);
     drop(disk);
-    let (log, recovered, found) = open(Arc::new(RealDisk::open(&directory).unwrap()));
+    let (mut log, recovered, found) = open(Arc::new(RealDisk::open(&directory).unwrap()));
     assert_eq!((found, recovered.last), (vec![vec![2; 4000]; 10], GroupNumber(30)));
     log.close().unwrap();
     std::fs::remove_dir_all(&directory).unwrap();

@@ -237,9 +237,9 @@ impl Journal {
         self.failures.load(Ordering::Acquire)
     }
 
-    /// Ends in order.
-    pub(crate) fn close(self) -> Result<(), LogError> {
-        self.shared.into_inner().log.close()
+    /// Ends in order; nothing more is taken.
+    pub(crate) fn close(&self) -> Result<(), LogError> {
+        self.shared.lock().log.close()
     }
 }
 

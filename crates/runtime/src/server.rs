@@ -103,14 +103,7 @@ impl Server {
         if self.process.keyspaces().iter().any(|keyspace| volatile(keyspace)) {
             checkpointer::take(&self.process, journal)?;
         }
-        match Arc::try_unwrap(self.process) {
-            Ok(process) => process.journal.map_or(Ok(()), crate::journal::Journal::close),
-            // A handle is still about: synced, though not marked as clean.
-            Err(process) => process
-                .journal
-                .as_ref()
-                .map_or(Ok(()), |journal| journal.with_log(|log| log.sync_now()).map(|_| ())),
-        }
+        journal.close()
     }
 }
 

@@ -99,6 +99,9 @@ pub struct MemberArguments {
     /// The cluster is new and all its processes start for the first time: an empty directory has forgotten nothing
     #[arg(long, requires = "cluster")]
     pub bootstrap: bool,
+    /// End in order when standard input ends, as it does when the process that started this one dies
+    #[arg(long, requires = "cluster")]
+    pub until_input_ends: bool,
     /// Added to the wall clock, in milliseconds, to test skewed clocks
     #[arg(long, value_name = "MS", requires = "cluster", allow_negative_numbers = true, default_value_t = 0)]
     pub clock_skew_ms: i64,

@@ -24,6 +24,9 @@ pub fn run(arguments: &ServeArguments) -> Result<Outcome> {
     logs::start(&config.log)?;
     let running = Running::default();
     obey_signals(&running)?;
+    if arguments.member.until_input_ends {
+        end_with_input()?;
+    }
     let server = runtime::Server::start(options(&config, &arguments.member)?)?;
     *running.write() = Some(server.handle());
     let admin = config.admin.listen.as_ref().map(|place| admin::start(place, &running)).transpose()?;
@@ -58,7 +61,6 @@ fn obey_signals(running: &Running) -> Result<()> {
     let watch = move || {
         for signal in signals.forever() {
             let name = signal_name(signal).unwrap_or("signal");
-            // The handle is given up: the server ends cleanly when nobody holds it any more.
             match running.write().take() {
                 Some(handle) => {
                     tracing::info!(name, "shutting down");
@@ -75,6 +77,22 @@ fn obey_signals(running: &Running) -> Result<()> {
         .name("signals".to_owned())
         .spawn(watch)
         .context("cannot watch for signals")?;
+    Ok(())
+}
+
+/// Ends the process in order, as a signal does, when standard input ends.
+fn end_with_input() -> Result<()> {
+    let watch = || {
+        // An input that cannot be read has ended, too.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        tracing::warn!("whoever started this process has gone");
+        // The other thread obeys; a signal that cannot be raised leaves the process as it is.
+        let _ = signal_hook::low_level::raise(SIGTERM);
+    };
+    std::thread::Builder::new()
+        .name("input".to_owned())
+        .spawn(watch)
+        .context("cannot watch standard input")?;
     Ok(())
 }
 

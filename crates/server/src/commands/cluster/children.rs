@@ -64,10 +64,12 @@ impl Member {
             command.arg("--config").arg(config);
         }
         command.args(["--clock-skew-ms", &layout.clock_skew_ms.to_string()]);
+        // Its input ends when this process dies, however that happens.
+        command.arg("--until-input-ends");
         if bootstrap {
             command.arg("--bootstrap");
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().context("cannot start a process")?;
         let output = child.stdout.take().context("a process without output")?;
         self.child = Some(child);
