@@ -125,24 +125,6 @@ INTENDED = [
         commands=("SCAN",),
         ours=b"-ERR invalid cursor",
     ),
-    Difference(
-        what="`KEYS` or `SCAN` inside `MULTI`",
-        redis="are executed",
-        anabranch="an error in their place in the reply of `EXEC`",
-        reason="They visit the keyspace piece by piece, outside of any transaction, so that nobody waits for them.",
-        example=("MULTI", "KEYS *", "EXEC"),
-        commands=("EXEC",),
-        ours=b"*1\r\n-ERR commands on the whole keyspace",
-    ),
-    Difference(
-        what="`DBSIZE` or `FLUSHDB` in one `MULTI` with `RENAME`",
-        redis="are executed",
-        anabranch="an error in their place in the reply of `EXEC`",
-        reason="`RENAME` needs a reply before it can go on, and such a transaction may not ask about the whole keyspace.",
-        example=("MULTI", "RENAME a b", "DBSIZE", "EXEC"),
-        commands=("EXEC",),
-        ours=b"*2\r\n-ERR no such key\r\n-ERR commands on the whole keyspace",
-    ),
 ]
 
 HEADER = """\

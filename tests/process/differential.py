@@ -16,9 +16,6 @@ UNORDERED_PAIRS = {b"HGETALL", b"CONFIG"}
 # What these say belongs to the server that says it; only the kind of reply must agree.
 OWN_TEXTS = {b"TIME", b"INFO", b"CLIENT", b"COMMAND"}
 LEXICAL = {b"ZRANGEBYLEX", b"ZREVRANGEBYLEX", b"ZREMRANGEBYLEX", b"ZLEXCOUNT"}
-# See the table of differences for what happens where both kinds meet in one MULTI.
-MOVES = (b"RENAME",)
-WHOLE = (b"DBSIZE", b"FLUSHDB")
 # A deadline is set at slightly different moments on the two servers; in the unit of the command.
 TIME_TOLERANCE = {b"TTL": 2, b"EXPIRETIME": 2, b"PTTL": 2000, b"PEXPIRETIME": 2000}
 CLOSED = Reply(b"closed", b"", None, b"(closed)")
@@ -124,9 +121,7 @@ class Play:
         in_transaction = connection.queued is not None
         if handling == "keyspace" and (in_transaction or connection.watches):
             return
-        if in_transaction and handling in ("random", "scan", "lexical", "keys", "hello"):
-            return
-        if in_transaction and handling == "whole" and not may_join(step.arguments, connection.queued):
+        if in_transaction and handling in ("random", "lexical", "hello"):
             return
         if handling == "lexical" and has_several_scores(connection.ours, step.arguments):
             return
@@ -136,7 +131,7 @@ class Play:
             words = [step.arguments[:-1] + (client,) for client in target.ids]
         else:
             words = [step.arguments] * 2
-        if handling in ("random", "scan"):
+        if handling == "random" or (handling == "scan" and not in_transaction):
             alive = getattr(self, f"_{handling}")(step, connection)
         else:
             send(connection.ours, [words[0]])
@@ -214,20 +209,12 @@ def special(step: Step) -> str | None:
         return "random"
     if name == b"SCAN" and len(step.arguments) > 1:
         return "scan"
-    if name in (b"KEYS", b"HELLO"):
-        return name.decode().lower()
+    if name == b"HELLO":
+        return "hello"
     if name in LEXICAL or b"BYLEX" in (word.upper() for word in step.arguments[1:]):
         return "lexical"
-    # A transaction of ours has one keyspace, and does not mix these two kinds: see the table of differences.
-    if name in (b"SELECT", b"FLUSHALL"):
-        return "keyspace"
-    return "whole" if name in MOVES + WHOLE else None
-
-
-def may_join(arguments: tuple, queued: list) -> bool:
-    """Whether a command on the whole keyspace, or one that moves a key, meets none of the other kind in its MULTI."""
-    others = MOVES if arguments[0].upper() in WHOLE else WHOLE
-    return not any(words[0].upper() in others for words in queued)
+    # A transaction of ours has one keyspace: see the table of differences.
+    return "keyspace" if name in (b"SELECT", b"FLUSHALL") else None
 
 
 def has_several_scores(raw: Raw, arguments: tuple) -> bool:
@@ -249,6 +236,8 @@ def agrees(arguments: tuple, ours: Reply, theirs: Reply) -> bool:
     same_kind = ours.kind == theirs.kind
     if name in UNORDERED:
         return same_kind and sorted(raws(ours)) == sorted(raws(theirs))
+    if name == b"SCAN" and same_kind:
+        return agree_on_scan(arguments, ours, theirs)
     if name in UNORDERED_PAIRS:
         return same_kind and sorted(pairs(ours)) == sorted(pairs(theirs))
     if name in TIME_TOLERANCE and same_kind and int(ours.text) > 0 and int(theirs.text) > 0:
@@ -258,6 +247,14 @@ def agrees(arguments: tuple, ours: Reply, theirs: Reply) -> bool:
     if name in OWN_TEXTS and same_kind:
         return True
     return any(difference.covers(arguments, ours.raw, theirs.raw) for difference in INTENDED)
+
+
+def agree_on_scan(arguments: tuple, ours: Reply, theirs: Reply) -> bool:
+    """In a transaction: the same keys where both visit all of them at once, else another piece each."""
+    (our_next, our_keys), (their_next, their_keys) = ours.items, theirs.items
+    if (arguments[1], our_next.text, their_next.text) != (b"0", b"0", b"0"):
+        return our_keys.kind == their_keys.kind
+    return sorted(set(raws(our_keys))) == sorted(set(raws(their_keys)))
 
 
 def raws(reply: Reply) -> list[bytes]:

@@ -481,3 +481,46 @@ def test_clients_that_know_only_redis_see_conflicts_as_errors(server):
         first.set("key", "2")
         with pytest.raises(redis.ResponseError, match="^CONFLICT .*'key'"):
             first.execute_command("TXN", "COMMIT")
+
+
+# Commands on the whole keyspace
+
+
+def test_the_keys_are_part_of_an_interactive_transaction(two):
+    first, second = two
+    ok(first, "MSET a 1 b 2", "TXN BEGIN")
+    ok(second, "SET c 3")
+    assert sorted(ask(first, "KEYS *")) == [b"a", b"b"]
+    ok(first, "SET d 4")
+    assert (sorted(ask(first, "KEYS *")), ask(first, "DBSIZE")) == ([b"a", b"b", b"d"], b"3")
+    assert first.call("TXN", "COMMIT").raw.startswith(b"-CONFLICT keys were created or deleted")
+    ok(first, "TXN BEGIN", "FLUSHDB")
+    assert ask(first, "KEYS *") == []
+    ok(first, "SET e 5", "TXN COMMIT")
+    assert ask(second, "KEYS *") == [b"e"]
+
+
+def test_keys_in_multi_are_never_in_conflict(server, two):
+    """The queue is one request that holds all partitions, whatever the others do meanwhile."""
+    first, _ = two
+    stopping = threading.Event()
+
+    def churn(number):
+        with server.raw() as raw:
+            while not stopping.is_set():
+                raw.call("SET", f"churn{number}", "1")
+                raw.call("DEL", f"churn{number}")
+
+    threads = [threading.Thread(target=churn, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(200):
+            for command in ("MULTI", "DBSIZE", "KEYS *", "DBSIZE"):
+                first.call(*command.split())
+            before, keys, after = first.call("EXEC").items
+            assert int(before.text) == len(keys.items) == int(after.text)
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join()

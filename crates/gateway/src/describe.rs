@@ -148,7 +148,9 @@ pub(crate) fn help(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Resul
 const DIFFERENCES: &[&str] = &[
     "A transaction has one keyspace: `SELECT` or `KEYSPACE USE` of another one between `MULTI` and `EXEC` is refused \
      with `CROSSKEYSPACE`, and so is `FLUSHALL` where there is more than one keyspace.",
-    "`KEYS`, `SCAN` and `DBSIZE` outside a transaction see no snapshot; a key present all the time is seen. \
+    "`KEYS`, `SCAN` and `DBSIZE` outside a transaction see no snapshot; a key present all the time is seen. Inside \
+     one they are part of it: in `TXN`, keys that come or go meanwhile are a `CONFLICT`; \
+     replicated keyspaces may refuse them there. \
      `SCAN` visits at most 10000 keys a call, whatever `COUNT` says.",
     "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
      checked before the key is looked at.",

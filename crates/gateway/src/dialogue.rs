@@ -56,6 +56,17 @@ impl Dialogue {
         matches!(self, Dialogue::Rename { .. })
     }
 
+    /// The one step that does it all, where there is one and nothing has been asked yet.
+    pub(crate) fn only_step(&self) -> Option<Step<'static>> {
+        match self {
+            Dialogue::Keys { .. } => Some(Step::Keys),
+            Dialogue::Scan(Scan { cursor, count, kind: None, .. }) => {
+                Some(Step::Scan { cursor: *cursor, count: *count })
+            }
+            Dialogue::Rename { .. } | Dialogue::Scan(_) => None,
+        }
+    }
+
     /// What to ask next.
     pub(crate) fn steps(&self, seed: HashSeed) -> Vec<Step<'_>> {
         let on_key = |key, operation| {
@@ -136,7 +147,7 @@ impl Scan {
     }
 }
 
-/// The next cursor and the keys of a visited piece.
+/// The next cursor and the keys of a visited piece; of all keys, which come without a cursor, there is no next.
 fn piece(reply: &ReplyBuf) -> (u64, impl Iterator<Item = &[u8]>) {
     let next = reply.elements().find_map(|element| match element {
         Reply::Integer(next) => Some(next as u64),

@@ -1,7 +1,8 @@
 //! EXEC, and scripts: the commands of a transaction, from requests to replies.
 
-use crate::combine::{Combine, whole_error};
+use crate::combine::{Combine, copy_value, whole_error};
 use crate::control::Control;
+use crate::dialogue::Dialogue;
 use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::host::Host;
@@ -34,6 +35,8 @@ pub(crate) struct Exec {
 enum Part {
     /// The replies to so many steps.
     Steps(Combine, usize),
+    /// The reply to the only step of a dialogue.
+    Dialogue(Box<Dialogue>),
     /// An error found when the command was read.
     Error(Error),
     /// It is answered here.
@@ -78,10 +81,16 @@ impl<H: Host> Engine<'_, H> {
                     steps.extend(more);
                     Part::Steps(combine, len)
                 }
-                Ok(Queued::Plan(Plan::Dialogue(_))) => {
-                    one_request = false;
-                    break;
-                }
+                Ok(Queued::Plan(Plan::Dialogue(dialogue))) => match dialogue.only_step() {
+                    Some(step) => {
+                        steps.push(step);
+                        Part::Dialogue(Box::new(dialogue))
+                    }
+                    None => {
+                        one_request = false;
+                        break;
+                    }
+                },
                 Ok(Queued::Local(..) | Queued::Nothing) => Part::Local,
                 Err(error) => Part::Error(error),
             });
@@ -103,7 +112,7 @@ impl<H: Host> Engine<'_, H> {
     }
 
     /// Writes EXEC's reply.
-    pub(crate) fn finish_exec(&mut self, exec: Exec, reply: &ReplyBuf) {
+    pub(crate) fn finish_exec(&mut self, mut exec: Exec, reply: &ReplyBuf) {
         if exec.watched && is_nil(reply) {
             return self.connection.encoder().null_array();
         }
@@ -112,9 +121,15 @@ impl<H: Host> Engine<'_, H> {
         }
         let mut values = reply.elements();
         let mut results = ReplyBuf::new();
-        for (index, part) in exec.parts.iter().enumerate() {
+        for (index, part) in exec.parts.iter_mut().enumerate() {
             match part {
                 Part::Steps(combine, len) => combine.write(*len, &mut values, &mut results),
+                Part::Dialogue(dialogue) => {
+                    let mut answer = ReplyBuf::new();
+                    copy_value(&mut values, &mut answer);
+                    let done = dialogue.on_reply(&answer, &mut results);
+                    debug_assert!(done, "it had one step");
+                }
                 Part::Error(error) => results.error(error),
                 Part::Local => self.answer_queued(&exec.commands, index, &mut results),
             }

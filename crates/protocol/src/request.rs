@@ -26,6 +26,9 @@ pub enum Step<'a> {
     Count,
     /// Removes every key: `OK`.
     Flush,
+    /// Every key: an array, in any order. However many there are, it is one step: for a transaction, where the pieces
+    /// of a scan would each see another moment.
+    Keys,
     /// Visits a piece of the keyspace: an array of the next cursor (an integer, 0 at the end) and an array of keys.
     /// A key present during a whole iteration is visited at least once.
     Scan {

@@ -159,7 +159,11 @@ impl Solo {
             self.unlogged.count_record();
         }
         let change = if self.store.retains() {
+            let keys = self.store.len();
             self.store.commit(hash, key, stamp, effect);
+            if self.store.len() != keys {
+                self.keyset.changed = stamp;
+            }
             Change::InHistory { key: CompactKey::new(key), hash, stamp }
         } else {
             let (previous, patch) = self.store.update_stamped(hash, key, |cell, previous| {
@@ -190,10 +194,16 @@ impl Solo {
         }
     }
 
-    fn expire(&mut self, now: Now, hash: KeyHash, key: &[u8], out: &mut Outputs<'_, Self>) {
-        if !self.fenced {
-            self.commit(now, hash, key, &Effect::DELETE, out);
+    /// Commits the deletion of an expired key, unless the log is failed.
+    pub(super) fn expire(&mut self, now: Now, hash: KeyHash, key: &[u8], out: &mut Outputs<'_, Self>) {
+        if self.fenced {
+            return;
         }
+        let deadline = self.store.record(hash, key).map_or(0, |record| record.cell().expires_at);
+        let changed = self.keyset.changed;
+        self.commit(now, hash, key, &Effect::DELETE, out);
+        self.keyset.changed = changed;
+        self.keyset.expired_until = self.keyset.expired_until.max(deadline);
     }
 
     /// Removes every key. While snapshots need the keys, each is deleted by itself.

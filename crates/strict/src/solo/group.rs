@@ -3,12 +3,12 @@
 
 use super::Solo;
 use super::partition::misconf;
-use super::requests::{is_write, reply_scan};
+use super::requests::{is_write, reply_keys, reply_scan};
 use protocol::{Now, Replica, Replies, Step};
 use types::{Error, KeyHash, ReplyBuf, RequestId, Rng, SessionId};
 
 /// How many bits of a scan cursor belong to the partition's own cursor; the partition's number is above them.
-const CURSOR_BITS: u32 = 48;
+pub(super) const CURSOR_BITS: u32 = 48;
 
 /// All partitions of a keyspace, held together, in order of their number.
 pub struct Group<'g, 'p> {
@@ -30,6 +30,21 @@ impl<'g, 'p> Group<'g, 'p> {
     pub(super) fn of(&mut self, hash: KeyHash) -> &mut Replica<Solo> {
         let index = Self::index_of(hash, self.partitions.len());
         self.partitions[index]
+    }
+
+    /// How many partitions there are.
+    pub(super) fn len(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// How many keys they hold.
+    pub(super) fn keys(&self) -> usize {
+        self.partitions.iter().map(|partition| partition.protocol().len()).sum()
+    }
+
+    /// The partition with this number.
+    pub(super) fn partition(&mut self, index: usize) -> &mut Solo {
+        self.partitions[index].protocol_mut()
     }
 
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Replica<Solo>> {
@@ -106,14 +121,18 @@ impl<'g, 'p> Group<'g, 'p> {
             Step::Key(keyed) => {
                 self.of(keyed.hash).drive(replies, |solo, out| solo.execute(now, id, keyed, random, out));
             }
-            Step::Count => {
-                let count: usize = self.partitions.iter().map(|partition| partition.protocol().len()).sum();
-                replies.reply(id).integer(count as i64);
-            }
+            Step::Count => replies.reply(id).integer(self.keys() as i64),
             Step::Flush => match self.flush(now, replies) {
                 Ok(()) => replies.reply(id).simple("OK"),
                 Err(error) => replies.reply(id).error(&error),
             },
+            Step::Keys => {
+                let (mut keys, mut found) = (ReplyBuf::new(), 0);
+                for partition in self.partitions.iter() {
+                    found += partition.protocol().list(now.wall.as_millis(), &mut keys);
+                }
+                reply_keys(found, &keys, replies.reply(id));
+            }
             Step::Scan { cursor, count } => {
                 let mut keys = ReplyBuf::new();
                 let (next, found) = self.scan(*cursor, *count, now, &mut keys);
@@ -122,7 +141,8 @@ impl<'g, 'p> Group<'g, 'p> {
         }
     }
 
-    fn flush(&mut self, now: Now, replies: &mut dyn Replies) -> Result<(), Error> {
+    /// Removes every key.
+    pub(super) fn flush(&mut self, now: Now, replies: &mut dyn Replies) -> Result<(), Error> {
         if self.is_fenced() {
             return Err(misconf());
         }
@@ -134,11 +154,15 @@ impl<'g, 'p> Group<'g, 'p> {
         let Some(partition) = self.partitions.get(index) else { return (0, 0) };
         let inner = cursor & ((1 << CURSOR_BITS) - 1);
         let (next, found) = partition.protocol().scan(inner, count, now.wall.as_millis(), keys);
-        let next = match next {
+        (self.next_cursor(index, next), found)
+    }
+
+    /// The cursor after a piece of the partition with this number, whose own next cursor is `inner`.
+    pub(super) fn next_cursor(&self, index: usize, inner: u64) -> u64 {
+        match inner {
             0 if index + 1 == self.partitions.len() => 0,
             0 => (index as u64 + 1) << CURSOR_BITS,
-            next => (index as u64) << CURSOR_BITS | next,
-        };
-        (next, found)
+            inner => (index as u64) << CURSOR_BITS | inner,
+        }
     }
 }

@@ -16,8 +16,8 @@
 //!
 //! # Rooms
 //! `partition` state, inputs, housekeeping · `execute` operations on keys · `requests` what is asked of one
-//! partition · `group` what is asked of several · `transactions`, `open` interactive transactions · `watches` WATCH ·
-//! `record`, `recovery` log and checkpoints · `undo` taking back what the log refuses.
+//! partition · `group` what is asked of several · `transactions`, `open`, `keyset` interactive transactions · `watches`
+//! WATCH · `record`, `recovery` log and checkpoints · `undo` taking back what the log refuses.
 //!
 //! # State and invariants
 //! - Stamps are hybrid timestamps, one per effect, rising within the partition; a snapshot is "everything up to a
@@ -33,6 +33,7 @@
 
 mod execute;
 mod group;
+mod keyset;
 mod open;
 mod partition;
 mod record;

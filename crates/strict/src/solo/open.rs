@@ -22,9 +22,9 @@ const MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// An operation that was evaluated inside a transaction.
 #[derive(Debug)]
-struct Done {
+pub(super) struct Done {
     key: CompactKey,
-    hash: KeyHash,
+    pub(super) hash: KeyHash,
     /// The operation's binary form; `None` if neither the client nor the choice of the effect has observed anything.
     observed: Option<Box<[u8]>>,
     /// The snapshot showed the key expired, which is absent.
@@ -69,8 +69,14 @@ pub(super) enum Refused {
 #[derive(Debug)]
 pub(super) struct Open {
     /// When it began: the time with which it compares deadlines.
-    begun: Now,
+    pub(super) begun: Now,
     pub(super) snapshot: Timestamp,
+    /// How many keys the snapshot has.
+    pub(super) keys_at_snapshot: usize,
+    /// A reply has told which keys there are, or how many.
+    pub(super) observes_keys: bool,
+    /// FLUSHDB: the operations before this place mean nothing for the state any more.
+    flushed: Option<usize>,
     read_only: bool,
     watched: bool,
     /// When its lease ends.
@@ -78,9 +84,9 @@ pub(super) struct Open {
     /// How often logs had refused something when it began.
     refusals: u64,
     bytes: usize,
-    done: Vec<Done>,
+    pub(super) done: Vec<Done>,
     /// Places in `done`, ascending.
-    by_key: BTreeMap<CompactKey, Vec<usize>>,
+    pub(super) by_key: BTreeMap<CompactKey, Vec<usize>>,
 }
 
 impl Open {
@@ -92,9 +98,34 @@ impl Open {
         deadline: Instant,
         group: &Group<'_, '_>,
     ) -> Self {
-        let refusals = group.refusals();
-        let (bytes, done, by_key) = (0, Vec::new(), BTreeMap::new());
-        Open { begun, snapshot, read_only, watched, deadline, refusals, bytes, done, by_key }
+        Open {
+            begun,
+            snapshot,
+            keys_at_snapshot: group.keys(),
+            observes_keys: false,
+            flushed: None,
+            read_only,
+            watched,
+            deadline,
+            refusals: group.refusals(),
+            bytes: 0,
+            done: Vec::new(),
+            by_key: BTreeMap::new(),
+        }
+    }
+
+    /// True if nothing of the snapshot is left.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.flushed.is_some()
+    }
+
+    /// Removes every key, for the transaction: `OK`.
+    pub(super) fn flush(&mut self, sink: &mut dyn ReplySink) {
+        if self.read_only {
+            return sink.error(&read_only());
+        }
+        self.flushed = Some(self.done.len());
+        sink.simple("OK");
     }
 
     /// True if the log has refused something since: the snapshot may have shown what never happened.
@@ -112,8 +143,7 @@ impl Open {
         replies: &mut dyn Replies,
     ) {
         if self.read_only && !keyed.operation.is_read() {
-            let text = "the transaction was begun READONLY; writes are refused";
-            return replies.reply(id).error(&Error::err(text));
+            return replies.reply(id).error(&read_only());
         }
         let mut operation = Vec::new();
         keyed.operation.encode(&mut operation);
@@ -142,8 +172,10 @@ impl Open {
         if keyed.blind {
             blind.finish(sink);
         }
-        // Whatever the client sees of it, the choice of the effect has observed the state.
-        self.note(keyed, Some(operation.into()), prepared);
+        // Whatever the client sees of it, the choice of the effect has observed the state; after FLUSHDB, the
+        // transaction's own.
+        let observed = (!self.is_flushed()).then(|| operation.into());
+        self.note(keyed, observed, prepared);
     }
 
     fn prepare(
@@ -153,20 +185,46 @@ impl Open {
         context: &mut Context<'_>,
         sink: &mut dyn ReplySink,
     ) -> Prepared {
-        let snapshot = self.snapshot;
-        let store = &mut group.of(keyed.hash).protocol_mut().store;
-        let shown = |stamp: &Timestamp| *stamp <= snapshot;
-        let now_millis = context.now_millis;
-        let expired = store.with_state(keyed.hash, keyed.key, shown, &[], |cell| cell.is_expired(now_millis));
-        let places = self.by_key.get(&CompactKey::new(keyed.key)).map_or(&[][..], Vec::as_slice);
-        let own = places.iter().flat_map(|place| self.done[*place].effects());
-        let own: Vec<Effect<'_>> = expired.then_some(Effect::DELETE).into_iter().chain(own).collect();
-        store.with_state(keyed.hash, keyed.key, shown, &own, |cell| {
-            let overdue = cell.is_expired(now_millis);
+        self.with_state(keyed.hash, keyed.key, group, |cell, expired| {
+            let overdue = cell.is_expired(context.now_millis);
             let cell = if overdue { &Cell::ABSENT } else { cell };
             let effect = prepare(cell, &keyed.operation, context, sink).map(|effect| encoded(&effect));
             Prepared { expired, overdue, effect }
         })
+    }
+
+    /// Calls `read` with a key's state as the transaction sees it, and whether the snapshot shows the key expired,
+    /// which is absent.
+    pub(super) fn with_state<R>(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        group: &mut Group<'_, '_>,
+        read: impl FnOnce(&Cell, bool) -> R,
+    ) -> R {
+        let now_millis = self.begun.wall.as_millis();
+        let expired =
+            !self.is_flushed() && self.in_snapshot(hash, key, group, |cell| cell.is_expired(now_millis));
+        let places = self.by_key.get(&CompactKey::new(key)).map_or(&[][..], Vec::as_slice);
+        let valid = places.iter().filter(|place| self.flushed.is_none_or(|flushed| **place >= flushed));
+        let own = valid.flat_map(|place| self.done[*place].effects());
+        let absent = expired || self.is_flushed();
+        let own: Vec<Effect<'_>> = absent.then_some(Effect::DELETE).into_iter().chain(own).collect();
+        let shown = |stamp: &Timestamp| *stamp <= self.snapshot;
+        let store = &mut group.of(hash).protocol_mut().store;
+        store.with_state(hash, key, shown, &own, |cell| read(cell, expired))
+    }
+
+    /// Calls `read` with a key's state at the snapshot.
+    pub(super) fn in_snapshot<R>(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        group: &mut Group<'_, '_>,
+        read: impl FnOnce(&Cell) -> R,
+    ) -> R {
+        let shown = |stamp: &Timestamp| *stamp <= self.snapshot;
+        group.of(hash).protocol_mut().store.with_state(hash, key, shown, &[], read)
     }
 
     fn note(&mut self, keyed: &KeyedOperation<'_>, observed: Option<Box<[u8]>>, prepared: Prepared) {
@@ -189,7 +247,7 @@ impl Open {
         if self.watched && group.take_watches(session, now) {
             return Err(Refused::Watched);
         }
-        if self.done.iter().all(|done| done.effect.is_none()) {
+        if !self.is_flushed() && self.done.iter().all(|done| done.effect.is_none()) {
             // It only read: it took place at its snapshot.
             return Ok(());
         }
@@ -202,7 +260,14 @@ impl Open {
             let text = format!("key '{key}' was changed by a concurrent transaction; retry the transaction");
             return Err(Refused::With(Error::new(ErrorCode::Conflict, text)));
         }
-        for done in &self.done {
+        if self.keys_are_overtaken(group) {
+            let text = "keys were created or deleted by a concurrent transaction; retry the transaction";
+            return Err(Refused::With(Error::new(ErrorCode::Conflict, text)));
+        }
+        if self.is_flushed() {
+            group.flush(now, replies).map_err(Refused::With)?;
+        }
+        for done in &self.done[self.flushed.unwrap_or(0)..] {
             for effect in done.effects() {
                 let partition = group.of(done.hash);
                 partition.drive(replies, |solo, out| solo.commit(now, done.hash, &done.key, &effect, out));
@@ -233,6 +298,10 @@ impl Open {
         let observation = done.observation();
         foreign.any(|effect| !observation.unchanged_by(&effect))
     }
+}
+
+fn read_only() -> Error {
+    Error::err("the transaction was begun READONLY; writes are refused")
 }
 
 fn encoded(effect: &Effect<'_>) -> Box<[u8]> {

@@ -1,9 +1,9 @@
 //! One partition: its state, its inputs and its timer.
 
+use super::keyset::Keyset;
 use super::undo::Unlogged;
 use super::watches::Watches;
 use clock::HybridClock;
-use datatypes::Effect;
 use mvcc::{Remains, Store};
 use protocol::{Durability, Input, Now, Outputs, Protocol, Request};
 use std::time::Duration;
@@ -49,6 +49,8 @@ pub struct Solo {
     pub(super) fenced: bool,
     /// The oldest snapshot that somebody may read.
     pub(super) lease: Option<Timestamp>,
+    /// What open transactions must know of the keys that came and went.
+    pub(super) keyset: Keyset,
     /// What was removed and is not freed yet.
     pub(super) freed: Vec<Remains<Timestamp>>,
     /// The snapshot that a checkpoint shows; `None`: each key as it is when its turn comes.
@@ -65,6 +67,7 @@ impl Solo {
             unlogged: Unlogged::default(),
             fenced: false,
             lease: None,
+            keyset: Keyset::default(),
             freed: Vec::new(),
             checkpoint_at: None,
             options,
@@ -133,7 +136,7 @@ impl Solo {
             let expired = self.store.expired(now_millis, EXPIRED_PER_TURN);
             let expired: Vec<Box<[u8]>> = expired.map(Into::into).collect();
             for key in expired {
-                self.commit(now, self.store.hash(&key), &key, &Effect::DELETE, out);
+                self.expire(now, self.store.hash(&key), &key, out);
             }
         }
         let mut left = self.store.fold_some(FOLDED_PER_TURN);

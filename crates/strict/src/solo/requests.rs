@@ -7,7 +7,7 @@ use types::{Error, KeyHash, ReplyBuf, ReplySink, RequestId, Rng, SessionId};
 
 /// How many places of the index a scan visits at most for each key it was asked for, as Redis does: an index that
 /// is mostly empty must not make one scan a long step.
-const PLACES_PER_KEY: u32 = 10;
+pub(super) const PLACES_PER_KEY: u32 = 10;
 
 impl Solo {
     pub(super) fn on_request(
@@ -67,6 +67,11 @@ impl Solo {
                 Ok(()) => out.reply(id).simple("OK"),
                 Err(error) => out.reply(id).error(&error),
             },
+            Step::Keys => {
+                let mut keys = ReplyBuf::new();
+                let found = self.list(now.wall.as_millis(), &mut keys);
+                reply_keys(found, &keys, out.reply(id));
+            }
             Step::Scan { cursor, count } => {
                 let mut keys = ReplyBuf::new();
                 let (next, found) = self.scan(*cursor, *count, now.wall.as_millis(), &mut keys);
@@ -109,17 +114,33 @@ impl Solo {
     ) -> (u64, usize) {
         let mut found = 0;
         for _ in 0..count.max(1).saturating_mul(PLACES_PER_KEY) {
-            cursor = self.store.scan(cursor, |key, record| {
-                if !record.cell().is_expired(now_millis) {
-                    keys.bulk(key);
-                    found += 1;
-                }
-            });
+            cursor = self.visit(cursor, now_millis, keys, &mut found);
             if cursor == 0 || found >= count as usize {
                 break;
             }
         }
         (cursor, found)
+    }
+
+    /// Adds every key to `keys`; returns how many there are.
+    pub(super) fn list(&self, now_millis: u64, keys: &mut ReplyBuf) -> usize {
+        let (mut cursor, mut found) = (0, 0);
+        loop {
+            cursor = self.visit(cursor, now_millis, keys, &mut found);
+            if cursor == 0 {
+                return found;
+            }
+        }
+    }
+
+    /// Adds the keys of one place of the index; returns the next one, 0 at the end.
+    fn visit(&self, cursor: u64, now_millis: u64, keys: &mut ReplyBuf, found: &mut usize) -> u64 {
+        self.store.scan(cursor, |key, record| {
+            if !record.cell().is_expired(now_millis) {
+                keys.bulk(key);
+                *found += 1;
+            }
+        })
     }
 }
 
@@ -128,7 +149,7 @@ pub(super) fn is_write(step: &Step<'_>) -> bool {
     match step {
         Step::Key(keyed) => !keyed.operation.is_read(),
         Step::Flush => true,
-        Step::Count | Step::Scan { .. } => false,
+        Step::Count | Step::Keys | Step::Scan { .. } => false,
     }
 }
 
@@ -136,6 +157,11 @@ pub(super) fn is_write(step: &Step<'_>) -> bool {
 pub(super) fn reply_scan(next: u64, found: usize, keys: &ReplyBuf, sink: &mut dyn ReplySink) {
     sink.array(2);
     sink.integer(next as i64);
+    reply_keys(found, keys, sink);
+}
+
+/// Replies with keys.
+pub(super) fn reply_keys(found: usize, keys: &ReplyBuf, sink: &mut dyn ReplySink) {
     sink.array(found);
     keys.replay(sink);
 }

@@ -2,10 +2,11 @@
 
 use super::Group;
 use super::open::{Open, Refused};
+use super::requests::{reply_keys, reply_scan};
 use protocol::{Now, Replies, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Error, ErrorCode, Instant, ReplySink, RequestId, Rng, SessionId, Timestamp};
+use types::{Error, ErrorCode, Instant, ReplyBuf, ReplySink, RequestId, Rng, SessionId, Timestamp};
 
 /// How long a transaction may stay open: its snapshot is a lease (Corrections 86).
 const LEASE: Duration = Duration::from_secs(60);
@@ -74,9 +75,18 @@ impl Transactions {
         for step in steps {
             match step {
                 Step::Key(keyed) => open.evaluate(id, keyed, group, random, replies),
-                Step::Count | Step::Flush | Step::Scan { .. } => replies.reply(id).error(&Error::err(
-                    "commands on the whole keyspace cannot be part of an interactive transaction; run them outside of it",
-                )),
+                Step::Count => replies.reply(id).integer(open.count(group)),
+                Step::Flush => open.flush(replies.reply(id)),
+                Step::Keys => {
+                    let mut keys = ReplyBuf::new();
+                    let found = open.keys(group, &mut keys);
+                    reply_keys(found, &keys, replies.reply(id));
+                }
+                Step::Scan { cursor, count } => {
+                    let mut keys = ReplyBuf::new();
+                    let (next, found) = open.scan(*cursor, *count, group, &mut keys);
+                    reply_scan(next, found, &keys, replies.reply(id));
+                }
             }
         }
     }

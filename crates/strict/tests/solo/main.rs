@@ -6,6 +6,7 @@ extern crate anabranch_strict as strict;
 
 mod checkpoints;
 mod expiry;
+mod keysets;
 mod log_failure;
 mod partitions;
 mod recovery;

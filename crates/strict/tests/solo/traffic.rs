@@ -42,6 +42,14 @@ pub enum Traffic {
         session: u64,
         call: Call,
     },
+    /// KEYS in a transaction.
+    Keys {
+        session: u64,
+    },
+    /// FLUSHDB in a transaction.
+    FlushWithin {
+        session: u64,
+    },
     Commit {
         session: u64,
     },
@@ -72,6 +80,8 @@ pub fn traffic() -> impl Strategy<Value = Traffic> {
         1 => Just(Traffic::Flush),
         3 => session().prop_map(|session| Traffic::Begin { session }),
         10 => (session(), call()).prop_map(|(session, call)| Traffic::Within { session, call }),
+        2 => session().prop_map(|session| Traffic::Keys { session }),
+        1 => session().prop_map(|session| Traffic::FlushWithin { session }),
         3 => session().prop_map(|session| Traffic::Commit { session }),
         1 => session().prop_map(|session| Traffic::Abort { session }),
         1 => (1..6usize).prop_map(|rounds| Traffic::Idle { rounds }),
@@ -92,6 +102,8 @@ pub fn perform(world: &mut World, traffic: &Traffic) -> String {
             shown(&world.ask(Request::Begin { session, read_only: false, watched: false }))
         }
         Traffic::Within { session, call } => world.within(*session, call.keyed()),
+        Traffic::Keys { session } => world.operate(*session, &[Step::Keys]),
+        Traffic::FlushWithin { session } => world.operate(*session, &[Step::Flush]),
         Traffic::Commit { session } => world.commit(*session),
         Traffic::Abort { session } => {
             world.abort(*session);

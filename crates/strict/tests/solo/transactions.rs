@@ -172,16 +172,11 @@ fn a_read_only_transaction_refuses_writes_and_always_commits() {
 }
 
 #[test]
-fn a_session_has_one_transaction_and_whole_keyspace_commands_stay_outside() {
+fn a_session_has_one_transaction() {
     let mut world = world();
     world.begin(1);
     let again = Request::Begin { session: SessionId(1), read_only: false, watched: false };
     assert!(shown(&world.ask(again)).starts_with("ERR a transaction is already open"));
-    for step in [Step::Count, Step::Flush, Step::Scan { cursor: 0, count: 1 }] {
-        let steps = [Step::Key(get(b"a")), step];
-        let reply = shown(&world.ask(Request::Operate { session: SessionId(1), steps: &steps }));
-        assert!(reply.starts_with("1 ERR commands on the whole keyspace"), "{reply}");
-    }
     assert_eq!(world.transactions.len(), 1);
     world.ask(Request::Close { session: SessionId(1) });
     assert!(world.transactions.is_empty() && !world.retains());

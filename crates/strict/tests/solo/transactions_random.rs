@@ -8,7 +8,7 @@ use datatypes::{Cell, Context, Operation, apply, dict, key, prepare, set as sets
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use protocol::Durability;
+use protocol::{Durability, Step};
 use std::collections::BTreeMap;
 use types::{ReplyBuf, Rng};
 
@@ -49,11 +49,45 @@ fn evaluate(cells: &mut Cells, call: &Call) -> (String, bool) {
     (told, effect.is_some())
 }
 
+/// What a transaction asks.
+#[derive(Clone, Debug)]
+enum Asked {
+    Call(Call),
+    Keys,
+    Flush,
+}
+
+impl Asked {
+    /// Evaluates it on the cells alone; the reply as text, and whether it had an effect.
+    fn evaluate(&self, cells: &mut Cells) -> (String, bool) {
+        match self {
+            Asked::Call(call) => evaluate(cells, call),
+            Asked::Keys => {
+                let present = (0..KEYS.len()).filter(|key| cells[*key].value.is_some());
+                let names: Vec<_> = present.map(|key| String::from_utf8_lossy(KEYS[key])).collect();
+                (format!("[{}]", names.join(" ")), false)
+            }
+            Asked::Flush => {
+                *cells = Cells::default();
+                ("OK".to_owned(), true)
+            }
+        }
+    }
+
+    fn ask(&self, world: &mut World, session: u64) -> String {
+        match self {
+            Asked::Call(call) => world.within(session, call.keyed()),
+            Asked::Keys => world.operate(session, &[Step::Keys]),
+            Asked::Flush => world.operate(session, &[Step::Flush]),
+        }
+    }
+}
+
 struct Running {
     /// The snapshot with the transaction's own effects.
     seen: Cells,
     /// What it asked and was told.
-    told: Vec<(Call, String)>,
+    told: Vec<(Asked, String)>,
     changes: bool,
 }
 
@@ -64,8 +98,12 @@ fn is_random(call: &Call) -> bool {
 
 /// A reply to compare. The order in which a set or a dict shows its elements tells only how it came about, which an
 /// undone and redone state does not remember.
-fn comparable(call: &Call, told: &str) -> Vec<u8> {
+fn comparable(asked: &Asked, told: &str) -> Vec<u8> {
     let mut bytes = told.as_bytes().to_vec();
+    let Asked::Call(call) = asked else {
+        bytes.sort_unstable();
+        return bytes;
+    };
     let is_unordered = match &call.operation {
         Operation::Key(operation) => matches!(operation, key::Operation::Copy | key::Operation::Take),
         Operation::Set(operation) => matches!(operation, sets::Operation::Members),
@@ -81,13 +119,13 @@ fn comparable(call: &Call, told: &str) -> Vec<u8> {
     bytes
 }
 
-fn within(world: &mut World, running: &mut Running, session: u64, call: &Call) -> TestCaseResult {
-    let told = world.within(session, call.keyed());
-    let (expected, changes) = evaluate(&mut running.seen, call);
-    let same = comparable(call, &told) == comparable(call, &expected);
-    prop_assert!(same, "{:?} at the snapshot: {} instead of {}", call, told, expected);
+fn within(world: &mut World, running: &mut Running, session: u64, asked: Asked) -> TestCaseResult {
+    let told = asked.ask(world, session);
+    let (expected, changes) = asked.evaluate(&mut running.seen);
+    let same = comparable(&asked, &told) == comparable(&asked, &expected);
+    prop_assert!(same, "{:?} at the snapshot: {} instead of {}", asked, told, expected);
     running.changes |= changes;
-    running.told.push((call.clone(), told));
+    running.told.push((asked, told));
     Ok(())
 }
 
@@ -96,16 +134,16 @@ fn commit(world: &mut World, running: &Running, session: u64) -> Result<bool, Te
     let mut present = cells(world);
     let reply = world.commit(session);
     if reply != "OK" {
-        prop_assert!(reply.starts_with("CONFLICT key"), "{}", reply);
+        prop_assert!(reply.starts_with("CONFLICT "), "{}", reply);
         prop_assert!(running.changes, "a transaction that only read has no conflict");
         prop_assert_eq!(cells(world), present);
         return Ok(false);
     }
     if running.changes {
-        for (call, told) in &running.told {
-            let (again, _) = evaluate(&mut present, call);
-            let same = comparable(call, told) == comparable(call, &again);
-            prop_assert!(same, "{:?} at the commit: {} instead of {}", call, told, again);
+        for (asked, told) in &running.told {
+            let (again, _) = asked.evaluate(&mut present);
+            let same = comparable(asked, told) == comparable(asked, &again);
+            prop_assert!(same, "{:?} at the commit: {} instead of {}", asked, told, again);
         }
     }
     prop_assert_eq!(cells(world), present);
@@ -128,7 +166,14 @@ fn transactions_take_place_at_one_point() {
                 }
                 Traffic::Within { session, call } if !is_random(call) => {
                     if let Some(running) = open.get_mut(session) {
-                        within(&mut world, running, *session, call)?;
+                        within(&mut world, running, *session, Asked::Call(call.clone()))?;
+                    }
+                }
+                Traffic::Keys { session } | Traffic::FlushWithin { session } => {
+                    if let Some(running) = open.get_mut(session) {
+                        let is_keys = matches!(traffic, Traffic::Keys { .. });
+                        let asked = if is_keys { Asked::Keys } else { Asked::Flush };
+                        within(&mut world, running, *session, asked)?;
                     }
                 }
                 Traffic::Commit { session } => {

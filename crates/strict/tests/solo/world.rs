@@ -233,7 +233,12 @@ impl World {
 
     /// One operation inside the session's transaction.
     pub fn within(&mut self, session: u64, keyed: KeyedOperation<'_>) -> String {
-        shown(&self.ask(Request::Operate { session: SessionId(session), steps: &[Step::Key(keyed)] }))
+        self.operate(session, &[Step::Key(keyed)])
+    }
+
+    /// Steps inside the session's transaction.
+    pub fn operate(&mut self, session: u64, steps: &[Step<'_>]) -> String {
+        shown(&self.ask(Request::Operate { session: SessionId(session), steps }))
     }
 
     pub fn commit(&mut self, session: u64) -> String {

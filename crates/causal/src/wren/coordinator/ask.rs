@@ -25,6 +25,7 @@ pub(super) enum Planned {
     Key { key: Box<[u8]>, partition: u16, what: What },
     Count,
     Flush,
+    Keys,
     Scan { cursor: u64, count: u32 },
 }
 
@@ -48,7 +49,7 @@ impl Planned {
         match self {
             Planned::Key { what, .. } => !matches!(what, What::Read { .. }),
             Planned::Flush => true,
-            Planned::Count | Planned::Scan { .. } => false,
+            Planned::Count | Planned::Keys | Planned::Scan { .. } => false,
         }
     }
 }
@@ -86,6 +87,7 @@ fn planned(step: &Step<'_>, topology: &Topology) -> Planned {
         Step::Key(operation) => keyed(operation, topology),
         Step::Count => Planned::Count,
         Step::Flush => Planned::Flush,
+        Step::Keys => Planned::Keys,
         Step::Scan { cursor, count } => Planned::Scan { cursor: *cursor, count: *count },
     }
 }

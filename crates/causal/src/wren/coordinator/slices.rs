@@ -52,7 +52,7 @@ pub(super) fn work_of(steps: &[Planned]) -> Parts {
                 let all = parts.values_mut().flatten();
                 all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
             }
-            Planned::Count | Planned::Scan { .. } => {}
+            Planned::Count | Planned::Keys | Planned::Scan { .. } => {}
         }
     }
     parts
@@ -163,6 +163,12 @@ impl Coordinator {
                 Planned::Count => {
                     for partition in 0..self.topology.partitions() {
                         whole.entry(partition).or_default().push(Whole::Count { step });
+                    }
+                }
+                Planned::Keys => {
+                    for partition in 0..self.topology.partitions() {
+                        let scan = Whole::Scan { step, cursor: 0, count: u32::MAX };
+                        whole.entry(partition).or_default().push(scan);
                     }
                 }
                 Planned::Scan { cursor, count } => {
@@ -296,6 +302,10 @@ impl Running {
                     *self.numbers.entry(step).or_default() += count as u64;
                 }
             }
+            Some(Planned::Keys) => {
+                *self.numbers.entry(step).or_default() += answer.reply.elements().count() as u64;
+                answer.reply.replay(&mut self.replies[step as usize]);
+            }
             Some(Planned::Scan { .. }) => {
                 self.numbers.insert(step, u64::from(partition) << CURSOR_BITS | answer.cursor);
                 self.replies[step as usize] = answer.reply;
@@ -324,6 +334,10 @@ impl Running {
                     finished.array(2);
                     finished.integer(next as i64);
                     finished.array(reply.elements().count());
+                    reply.replay(&mut finished);
+                }
+                Planned::Keys => {
+                    finished.array(number as usize);
                     reply.replay(&mut finished);
                 }
                 _ => finished.integer(number as i64),

@@ -119,14 +119,15 @@ impl Partition {
                 Answer::new(*step, reply)
             }
             Whole::Scan { step, cursor, count } => {
-                let mut cursor = *cursor;
+                let (mut cursor, mut found) = (*cursor, 0);
                 for _ in 0..count.max(&1).saturating_mul(SCAN_EFFORT) {
                     cursor = self.store.scan(cursor, |key, record| {
                         if !record.cell().is_expired(now_millis) {
                             reply.bulk(key);
+                            found += 1;
                         }
                     });
-                    if cursor == 0 || reply.elements().count() >= *count as usize {
+                    if cursor == 0 || found >= *count {
                         break;
                     }
                 }

@@ -133,6 +133,11 @@ impl Memory {
                 }
                 reply.simple("OK");
             }
+            (Step::Keys, _) => {
+                let keys = self.visible(session);
+                reply.array(keys.len());
+                keys.iter().for_each(|key| reply.bulk(key));
+            }
             (Step::Scan { cursor, count }, _) => {
                 let keys: Vec<Vec<u8>> =
                     self.visible(session).into_iter().skip(*cursor as usize).take(*count as usize).collect();

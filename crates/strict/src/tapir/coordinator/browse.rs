@@ -48,7 +48,7 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         let (kind, shard, cursor) = match what {
-            protocol::Step::Count | protocol::Step::Key(_) => (Kind::Count, 0, 0),
+            protocol::Step::Count | protocol::Step::Keys | protocol::Step::Key(_) => (Kind::Count, 0, 0),
             protocol::Step::Flush => (Kind::Flush, 0, 0),
             protocol::Step::Scan { cursor, count } => {
                 let place = cursor & ((1 << CURSOR_BITS) - 1);
