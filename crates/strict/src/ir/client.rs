@@ -90,12 +90,19 @@ impl<O: Operations> Tally<O> {
         self.succeeded
     }
 
-    /// True once no further reply can complete a fast quorum.
-    pub fn fast_is_impossible(&self) -> bool {
-        let results: Vec<O::Result> = self.results().map(|(_, result, _)| result).collect();
-        let missing = self.members - results.len().min(self.members);
-        let best = results.iter().map(|result| results.iter().filter(|other| *other == result).count()).max();
-        best.unwrap_or(0) + missing < self.fast
+    /// Until when a fast quorum may still come about, if each replica that has not replied in the highest view may do
+    /// so until `until(member)`; `None` if no replies can complete one.
+    pub fn fast_until<T: Ord>(&self, until: impl Fn(usize) -> T) -> Option<T> {
+        let results: Vec<(usize, O::Result)> =
+            self.results().map(|(member, result, _)| (member, result)).collect();
+        let equal = |result: &O::Result| results.iter().filter(|(_, other)| other == result).count();
+        let best = results.iter().map(|(_, result)| equal(result)).max().unwrap_or(0);
+        let missing = (0..self.members).filter(|member| results.iter().all(|(replied, _)| replied != member));
+        let mut until: Vec<T> = missing.map(until).collect();
+        until.sort_unstable();
+        // The latest of those that are needed.
+        let needed = self.fast.saturating_sub(best).max(1);
+        if needed > until.len() { None } else { Some(until.swap_remove(until.len() - needed)) }
     }
 
     /// True when f+1 replies of one view are there, so that the slow path may choose.

@@ -21,7 +21,8 @@ pub struct Options {
     pub quorum_reads: bool,
     /// A read that is not answered after this goes to the next replica.
     pub read_timeout: Duration,
-    /// The slow path begins after this, counted from Prepare, if f+1 replicas have answered.
+    /// The slow path begins, once f+1 replicas have answered, when an answer that a fast quorum needs is later than
+    /// usual by some deviations, and by this at most; counted from Prepare where nothing has been measured.
     pub fast_timeout: Duration,
     /// Prepare, Finalize, Commit and Abort are sent again after this.
     pub resend_every: Duration,

@@ -57,6 +57,8 @@ pub struct Network {
     pub duplication: u64,
     /// The longest delay of a message.
     pub delay: Duration,
+    /// A process that every message to and from it takes this much longer.
+    pub far: Option<(ProcessId, Duration)>,
     pub filter: Option<Filter>,
 }
 
@@ -88,6 +90,7 @@ impl Network {
             loss: 0,
             duplication: 0,
             delay: Duration::from_millis(5),
+            far: None,
             filter: None,
         };
         let options = Options { claims: true, ..options.clone() };
@@ -230,6 +233,9 @@ impl Network {
                 continue;
             }
             let delay = Duration::from_micros(self.rng.u64(100..=self.delay.as_micros() as u64));
+            let away =
+                |(process, _): &(ProcessId, Duration)| (from.process == *process) != (to.process == *process);
+            let delay = delay + self.far.filter(away).map_or(Duration::ZERO, |(_, longer)| longer);
             self.sent += 1;
             self.queue.insert((self.now + delay, self.sent), (from, to, bytes.clone()));
         }

@@ -69,8 +69,9 @@ impl Coordinator {
         }
     }
 
-    fn ask(&self, transaction: &Transaction, index: usize, member: usize, step: &mut Step<'_, '_>) {
+    fn ask(&mut self, transaction: &Transaction, index: usize, member: usize, step: &mut Step<'_, '_>) {
         let call = &transaction.steps[index].call;
+        self.replicas.asked(call.shard, member, step.now.instant);
         let message = Message::Read {
             transaction: transaction.id,
             step: index as u32,
@@ -158,6 +159,20 @@ impl Coordinator {
         } else {
             self.keep(transaction, step)
         }
+    }
+
+    /// When a quorum read is given up: with f+1 answers, as soon as no other is expected.
+    pub(super) fn quorum_read_until(&self, transaction: &Transaction, read: &QuorumRead) -> Instant {
+        let latest = read.since + self.options.read_timeout;
+        let Some(shard) = transaction.steps.first().map(|step| step.call.shard) else { return latest };
+        let members = self.topology.replicas(shard).len();
+        if read.answers.len() < quorum(members) {
+            return latest;
+        }
+        let missing = (0..members).filter(|member| !read.answers.contains_key(member));
+        let longest = self.options.fast_timeout;
+        let expected = missing.map(|member| self.replicas.expected_until(shard, member, read.since, longest));
+        expected.max().map_or(latest, |until| until.min(latest))
     }
 
     /// Runs a quorum read as a validated transaction, with what the closest replica that answered said.

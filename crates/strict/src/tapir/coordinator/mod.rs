@@ -10,6 +10,7 @@
 mod browse;
 mod execute;
 mod prepare;
+mod replicas;
 mod sessions;
 mod settle;
 mod transaction;
@@ -22,6 +23,7 @@ use super::topology::Topology;
 use browse::Browse;
 use clock::HybridClock;
 use protocol::{Claim, Input, Now, Outputs};
+use replicas::Replicas;
 use sessions::Session;
 use settle::Settlement;
 use std::collections::BTreeMap;
@@ -51,6 +53,8 @@ pub struct Coordinator {
     turns: Vec<SessionId>,
     /// By shard: a replica that knew more than the closest one, and until when it is read from.
     preferred: BTreeMap<u16, (usize, Instant)>,
+    /// How the replicas answer.
+    replicas: Replicas,
     /// By shard: the highest view heard of.
     views: BTreeMap<u16, u64>,
     claims: Vec<Claim>,
@@ -83,6 +87,7 @@ impl Coordinator {
             sessions: BTreeMap::new(),
             turns: Vec::new(),
             preferred: BTreeMap::new(),
+            replicas: Replicas::default(),
             views: BTreeMap::new(),
             claims: Vec::new(),
         }
@@ -125,6 +130,7 @@ impl Coordinator {
 
     fn on_message(&mut self, from: NodeId, message: Message, step: &mut Step<'_, '_>) {
         let Some((shard, member)) = self.topology.find(from.address()) else { return };
+        self.replicas.answered(shard, member);
         match message {
             Message::ReadReply { transaction, step: index, view, evaluation }
                 if self.is_mine(transaction) =>
@@ -177,23 +183,31 @@ impl Coordinator {
         *seen = view.max(*seen);
     }
 
-    fn send_ir(&self, shard: u16, message: &IrMessage, step: &mut Step<'_, '_>) {
-        for replica in self.topology.replicas(shard) {
+    fn send_ir(&mut self, shard: u16, message: &IrMessage, step: &mut Step<'_, '_>) {
+        for (member, replica) in self.topology.replicas(shard).iter().enumerate() {
+            self.replicas.asked(shard, member, step.now.instant);
             step.out.send(*replica, Message::Ir { message: message.clone() });
         }
     }
 
-    /// The replica of a shard to ask at the given try: the preferred or the closest first, then the others.
+    /// The replica of a shard to ask at the given try: the preferred or the closest first, then the others; those
+    /// that are silent last.
     fn replica_for(&self, shard: u16, tries: u32, now: Instant) -> Option<usize> {
         let replicas = self.topology.replicas(shard);
         let preferred =
             self.preferred.get(&shard).filter(|(_, until)| *until > now).map(|(member, _)| *member);
-        let near = || {
-            let process = self.options.near.unwrap_or(self.process);
-            replicas.iter().position(|replica| replica.process == process)
+        let near = self.options.near.unwrap_or(self.process);
+        let distance = |member: &usize| {
+            let away = replicas[*member].process != near;
+            let silent = self.replicas.is_silent(shard, *member, now, self.options.fast_timeout);
+            let usual = self.replicas.usual(shard, *member).filter(|_| away);
+            let turn =
+                (member + replicas.len() - usize::from(self.process.0) % replicas.len()) % replicas.len();
+            (silent, preferred != Some(*member), away, usual, turn)
         };
-        let first = preferred.or_else(near).unwrap_or(usize::from(self.process.0));
-        (!replicas.is_empty()).then(|| (first + tries as usize) % replicas.len())
+        let mut members: Vec<usize> = (0..replicas.len()).collect();
+        members.sort_unstable_by_key(distance);
+        (!members.is_empty()).then(|| members[tries as usize % members.len()])
     }
 
     fn prefer(&mut self, shard: u16, member: usize, now: Instant) {
@@ -215,11 +229,13 @@ impl Coordinator {
     fn wake(&self, transaction: &Transaction, now: Instant) -> Option<Instant> {
         let own = match &transaction.phase {
             Phase::Executing => self.next_read_timeout(transaction),
-            Phase::QuorumRead(read) => Some(read.since + self.options.read_timeout),
+            Phase::QuorumRead(read) => Some(self.quorum_read_until(transaction, read)),
             Phase::Preparing(preparing) => {
-                let undecided = preparing.shards.values().any(|votes| votes.tally.finalizing().is_none());
-                let slow = Some(preparing.slow_at).filter(|at| undecided && *at > now);
-                Some(slow.map_or(preparing.resend_at, |at| at.min(preparing.resend_at)))
+                let slow = preparing
+                    .shards
+                    .iter()
+                    .filter_map(|(shard, votes)| self.slow_at(preparing, *shard, votes));
+                slow.filter(|at| *at > now).chain([preparing.resend_at]).min()
             }
             Phase::BackingOff { until } => Some(*until),
         };

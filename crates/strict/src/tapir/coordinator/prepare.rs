@@ -12,7 +12,7 @@ use protocol::{Claim, CommitStamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Error, ErrorCode, Timestamp, TransactionId};
+use types::{Error, ErrorCode, Instant, Timestamp, TransactionId};
 
 /// How many timestamps are tried for one evaluation.
 const ATTEMPTS: u32 = 8;
@@ -64,7 +64,7 @@ impl Coordinator {
         let participants: Vec<u16> = parts.keys().copied().collect();
         let votes = |(shard, (invocations, watches)): (u16, (Vec<_>, usize))| {
             let part = Arc::new(Part { participants: participants.clone(), invocations });
-            (shard, ShardVotes { part, watches, tally: self.tally(shard), retry: None })
+            (shard, ShardVotes { part, watches, tally: self.tally(shard), quorum_at: None, retry: None })
         };
         let shards: BTreeMap<u16, ShardVotes> = parts.into_iter().map(votes).collect();
         let now = step.now.instant;
@@ -73,7 +73,7 @@ impl Coordinator {
             last: false,
             at,
             shards,
-            slow_at: now + self.options.fast_timeout,
+            sent_at: now,
             resend_at: now + self.options.resend_every,
             conflict: None,
         });
@@ -102,7 +102,7 @@ impl Coordinator {
     }
 
     /// Sends Prepare to every replica of every shard that has not succeeded, and Finalize where it is due.
-    fn propose(&self, transaction: &Transaction, step: &mut Step<'_, '_>) {
+    fn propose(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return };
         for (shard, votes) in &preparing.shards {
             if votes.tally.succeeded().is_some() {
@@ -129,12 +129,20 @@ impl Coordinator {
         reply: &Reply,
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Some(mut transaction) = self.transactions.remove(&number) else {
+            return self.on_late_vote(shard, member, number, reply.attempt, step);
+        };
         if let Phase::Preparing(preparing) = &mut transaction.phase
             && (preparing.attempt == reply.attempt || self.options.mutants.has(Mutant::MixAttempts))
             && let Some(votes) = preparing.shards.get_mut(&shard)
         {
             votes.tally.reply(member, reply.view, reply.result, reply.finalized);
+            let took = (step.now.instant - preparing.sent_at).min(self.options.resend_every);
+            self.replicas.voted(shard, member, took);
+            if votes.quorum_at.is_none() && votes.tally.may_choose() {
+                votes.quorum_at = Some(step.now.instant);
+                self.replicas.quorum_voted(shard, took);
+            }
             let watch = preparing.conflict.as_ref().is_some_and(|conflict| conflict.watch);
             if let (false, Some(conflict)) = (watch, conflict_of(votes, reply)) {
                 preparing.conflict = Some(conflict);
@@ -173,17 +181,32 @@ impl Coordinator {
         self.judge(transaction, step);
     }
 
+    /// When the slow path is due at a shard that has f+1 votes: once a fast quorum has become impossible, or is no
+    /// longer expected.
+    pub(super) fn slow_at(&self, preparing: &Preparing, shard: u16, votes: &ShardVotes) -> Option<Instant> {
+        let tally = &votes.tally;
+        if tally.succeeded().is_some() || tally.finalizing().is_some() || !tally.may_choose() {
+            return None;
+        }
+        let (asked, longest) = (preparing.sent_at, self.options.fast_timeout);
+        let quorum_at = votes.quorum_at.unwrap_or(asked);
+        let until = |member| self.replicas.vote_awaited_until((shard, member), asked, quorum_at, longest);
+        Some(tally.fast_until(until).unwrap_or(quorum_at))
+    }
+
     /// Looks at the votes: chooses where the slow path is due, and decides when every shard has succeeded or one
     /// has refused. The application hears of a refusal only after it succeeded in IR.
     fn judge(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &mut transaction.phase else { return self.keep(transaction, step) };
-        let slow = preparing.slow_at <= step.now.instant;
+        let slow = |(shard, votes): (&u16, &ShardVotes)| {
+            self.slow_at(preparing, *shard, votes).is_some_and(|at| at <= step.now.instant)
+        };
+        let due: Vec<bool> = preparing.shards.iter().map(slow).collect();
         let last = preparing.last;
         let mut chosen = Vec::new();
-        for (shard, votes) in &mut preparing.shards {
+        for ((shard, votes), due) in preparing.shards.iter_mut().zip(due) {
             let tally = &mut votes.tally;
-            let due = tally.may_choose() && (slow || tally.fast_is_impossible());
-            if tally.succeeded().is_none() && tally.finalizing().is_none() && due {
+            if due {
                 match choose(tally, self.topology.replicas(*shard).len()) {
                     Vote::Retry { above } if !last => votes.retry = votes.retry.max(Some(above)),
                     result => {
@@ -238,13 +261,13 @@ impl Coordinator {
         preparing.attempt += 1;
         preparing.last = preparing.attempt >= ATTEMPTS;
         preparing.at = at;
-        preparing.slow_at = now + self.options.fast_timeout;
+        preparing.sent_at = now;
         preparing.resend_at = now + self.options.resend_every;
         let fresh: Vec<u16> = preparing.shards.keys().copied().collect();
         for shard in fresh {
             let tally = self.tally(shard);
             if let Some(votes) = preparing.shards.get_mut(&shard) {
-                (votes.tally, votes.retry) = (tally, None);
+                (votes.tally, votes.quorum_at, votes.retry) = (tally, None, None);
             }
         }
         self.propose(&transaction, step);
@@ -263,7 +286,7 @@ impl Coordinator {
             Decision::Commit { at, part }
         };
         let decisions = preparing.shards.iter().map(|(shard, votes)| (*shard, decision(votes))).collect();
-        self.settle(transaction.id, decisions, step);
+        self.settle(transaction.id, (preparing.attempt, preparing.sent_at), decisions, step);
         if self.options.claims {
             self.claim(&transaction, at);
         }
@@ -310,7 +333,7 @@ impl Coordinator {
         let phase = std::mem::replace(&mut transaction.phase, Phase::Executing);
         let Phase::Preparing(preparing) = phase else { return self.keep(transaction, step) };
         let decisions = preparing.shards.keys().map(|shard| (*shard, Decision::Abort)).collect();
-        self.settle(transaction.id, decisions, step);
+        self.settle(transaction.id, (preparing.attempt, preparing.sent_at), decisions, step);
         let conflict = preparing.conflict.unwrap_or(Conflict { key: None, watch: false });
         self.refuse(transaction, &conflict, step);
     }

@@ -6,7 +6,7 @@ use super::super::operation::Decision;
 use super::transaction::Phase;
 use super::{Coordinator, Step};
 use std::collections::{BTreeMap, BTreeSet};
-use types::TransactionId;
+use types::{Instant, TransactionId};
 
 /// How often a decision is sent again. Replicas that were away longer learn it from a new view, and those that hold
 /// the transaction prepared from coordinator recovery.
@@ -16,6 +16,8 @@ const TRIES: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Settlement {
     id: TransactionId,
+    /// The attempt that was decided, and when it was proposed.
+    attempt: (u32, Instant),
     decisions: BTreeMap<u16, Decision>,
     /// By shard: the replicas that have not acknowledged.
     waiting: BTreeMap<u16, BTreeSet<usize>>,
@@ -27,12 +29,13 @@ impl Coordinator {
     pub(super) fn settle(
         &mut self,
         id: TransactionId,
+        attempt: (u32, Instant),
         decisions: BTreeMap<u16, Decision>,
         step: &mut Step<'_, '_>,
     ) {
         let members = |shard: &u16| (0..self.topology.replicas(*shard).len()).collect();
         let waiting = decisions.keys().map(|shard| (*shard, members(shard))).collect();
-        let settlement = Settlement { id, decisions, waiting, tries: 0 };
+        let settlement = Settlement { id, attempt, decisions, waiting, tries: 0 };
         self.tell(&settlement, step);
         self.settlements.insert(id.number, settlement);
     }
@@ -55,6 +58,22 @@ impl Coordinator {
         if settlement.tries < TRIES {
             self.tell(&settlement, step);
             self.settlements.insert(number, settlement);
+        }
+    }
+
+    /// A vote that was not waited for still says how long its replica takes.
+    pub(super) fn on_late_vote(
+        &mut self,
+        shard: u16,
+        member: usize,
+        number: u64,
+        attempt: u32,
+        step: &Step<'_, '_>,
+    ) {
+        let Some(settlement) = self.settlements.get(&number) else { return };
+        if settlement.attempt.0 == attempt {
+            let took = (step.now.instant - settlement.attempt.1).min(self.options.resend_every);
+            self.replicas.voted(shard, member, took);
         }
     }
 

@@ -109,8 +109,8 @@ pub(super) struct Preparing {
     pub last: bool,
     pub at: Timestamp,
     pub shards: BTreeMap<u16, ShardVotes>,
-    /// When the slow path may begin.
-    pub slow_at: Instant,
+    /// When the attempt was first proposed.
+    pub sent_at: Instant,
     /// When what was not answered is said again.
     pub resend_at: Instant,
     /// An abort was told by a replica, or chosen and confirmed; which key and why.
@@ -124,6 +124,8 @@ pub(super) struct ShardVotes {
     /// How many invocations at the front of the part are watches.
     pub watches: usize,
     pub tally: Tally<Transactions>,
+    /// When f+1 votes of one view were there.
+    pub quorum_at: Option<Instant>,
     /// The largest RETRY, if the shard cannot accept this attempt's timestamp.
     pub retry: Option<Timestamp>,
 }

@@ -1,0 +1,127 @@
+//! Which path a transaction takes, in round trips and messages: fast where every replica answers in time, slow at
+//! once where one is down or far (Corrections 18).
+
+use crate::network::{Network, address, ir_of, text};
+use anabranch_strict::ir::Message as Ir;
+use anabranch_strict::tapir::Options;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use types::ProcessId;
+
+/// Messages sent, by kind.
+type Counts = Rc<RefCell<BTreeMap<&'static str, u64>>>;
+
+fn count(network: &mut Network) -> Counts {
+    let counts = Counts::default();
+    let seen = Rc::clone(&counts);
+    network.filter = Some(Box::new(move |_, _, message| {
+        let kind = match ir_of(message) {
+            Some(Ir::Propose { .. }) => "propose",
+            Some(Ir::Reply { .. }) => "reply",
+            Some(Ir::Finalize { .. }) => "finalize",
+            Some(Ir::Execute { .. }) => "execute",
+            Some(_) => "other",
+            None => "read",
+        };
+        *seen.borrow_mut().entry(kind).or_default() += 1;
+        false
+    }));
+    counts
+}
+
+/// Runs blind writes of two shards and returns how long each took.
+fn write(network: &mut Network, times: usize) -> Vec<Duration> {
+    let (a, b) = network.two_keys();
+    let mut took = Vec::new();
+    for _ in 0..times {
+        let steps = [network.set(a, "1"), network.set(b, "2")];
+        let began = network.now;
+        let id = network.many(1, 1, &steps);
+        assert_eq!(text(&network.answer(id)), "OK OK");
+        took.push(network.now - began);
+        network.run_for(Duration::from_millis(20));
+    }
+    took
+}
+
+#[test]
+fn a_commit_takes_one_round_trip_and_one_message_each_way_to_every_participant() {
+    let mut network = Network::new(1, 2, 3, 1, &Options::default());
+    let counts = count(&mut network);
+    let took = write(&mut network, 1);
+    assert!(took[0] <= 2 * network.delay);
+    let expected = BTreeMap::from([("propose", 6), ("reply", 6), ("execute", 6), ("other", 6)]);
+    assert_eq!(*counts.borrow(), expected, "nothing was read, nothing was finalized; `other` acknowledges");
+}
+
+#[test]
+fn with_a_replica_down_only_the_first_transactions_wait_for_it() {
+    let mut network = Network::new(2, 2, 3, 1, &Options::default());
+    write(&mut network, 5);
+    network.down.extend([address(3, Some(0)), address(3, Some(1))]);
+    let took = write(&mut network, 10);
+    let slow_path = 4 * network.delay;
+    assert!(took[2..].iter().all(|took| *took <= slow_path), "two round trips and no wait: {took:?}");
+}
+
+#[test]
+fn a_replica_that_was_down_from_the_beginning_is_not_waited_for_long() {
+    let mut network = Network::new(3, 2, 3, 1, &Options::default());
+    network.down.extend([address(3, Some(0)), address(3, Some(1))]);
+    let took = write(&mut network, 10);
+    assert!(took[3..].iter().all(|took| *took <= 4 * network.delay), "{took:?}");
+}
+
+#[test]
+fn a_replica_that_answers_again_counts_again() {
+    let mut network = Network::new(4, 2, 3, 1, &Options::default());
+    write(&mut network, 5);
+    network.down.extend([address(3, Some(0)), address(3, Some(1))]);
+    write(&mut network, 5);
+    network.down.clear();
+    write(&mut network, 2);
+    let counts = count(&mut network);
+    write(&mut network, 20);
+    let finalized = counts.borrow().get("finalize").copied().unwrap_or(0);
+    assert!(finalized <= 12, "two shards, three replicas: {finalized} messages are at most two slow paths");
+}
+
+#[test]
+fn a_far_replica_does_not_slow_commits_down_to_its_distance() {
+    let mut network = Network::new(5, 2, 3, 1, &Options::default());
+    network.far = Some((ProcessId(3), Duration::from_millis(100)));
+    let took = write(&mut network, 10);
+    assert!(took[2..].iter().all(|took| *took <= 4 * network.delay), "{took:?}");
+}
+
+#[test]
+fn a_replica_that_is_not_much_farther_than_the_others_is_waited_for() {
+    let mut network = Network::new(6, 2, 3, 1, &Options::default());
+    network.far = Some((ProcessId(3), Duration::from_millis(1)));
+    write(&mut network, 5);
+    let counts = count(&mut network);
+    write(&mut network, 20);
+    let finalized = counts.borrow().get("finalize").copied().unwrap_or(0);
+    assert!(finalized <= 24, "{finalized} messages of the slow path for 40 votes of shards");
+}
+
+#[test]
+fn reads_pass_over_a_closest_replica_that_is_down() {
+    let options = Options { quorum_reads: false, ..Options::default() };
+    let mut network = Network::new(7, 1, 3, 1, &options);
+    write_one(&mut network);
+    network.down.insert(address(1, Some(0)));
+    network.one(1, &network.get("a"));
+    let began = network.now;
+    assert_eq!(text(&network.one(1, &network.get("a"))), "1");
+    assert!(network.now - began <= 6 * network.delay, "a read and the slow path: {:?}", network.now - began);
+}
+
+fn write_one(network: &mut Network) {
+    for _ in 0..3 {
+        assert_eq!(text(&network.one(1, &network.set("a", "1"))), "OK");
+        network.run_for(Duration::from_millis(20));
+    }
+}
