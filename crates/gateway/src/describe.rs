@@ -1,7 +1,8 @@
 //! The command table as clients and readers see it: `COMMAND`, and a page of the documentation.
 
 use crate::control::Control;
-use crate::table::{Command, FAMILIES, flag};
+use crate::documents::{self, Document, write_flags};
+use crate::table::{Command, FAMILIES, Handler, flag};
 use std::fmt::Write;
 use types::{Error, ReplySink};
 
@@ -25,77 +26,78 @@ fn group(command: &Command) -> &'static str {
     FAMILIES.iter().find(of).map_or("generic", |family| family.group)
 }
 
-/// The command's ACL categories, `@` included.
+/// The command's ACL categories, `@` included, in Redis's order.
 pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
     let name = command.name;
-    let of_group = match group(command) {
-        "generic" => Some("@keyspace"),
-        "string" => Some("@string"),
-        "hash" => Some("@hash"),
-        "list" => Some("@list"),
-        "set" => Some("@set"),
-        "sorted-set" => Some("@sortedset"),
-        "transactions" => Some("@transaction"),
-        "connection" => Some("@connection"),
-        _ => None,
-    };
-    let sweeping = matches!(name, "keys" | "flushdb" | "flushall");
-    let mut categories = Vec::new();
-    let mut add = |condition: bool, category| {
-        if condition {
-            categories.push(category);
-        }
-    };
-    add(matches!(name, "dbsize" | "flushdb" | "flushall"), "@keyspace");
-    add(command.is(flag::READONLY), "@read");
-    add(command.is(flag::WRITE), "@write");
-    add(command.is(flag::ADMIN), "@admin");
-    add(command.is(flag::FAST), "@fast");
-    add(!command.is(flag::FAST), "@slow");
-    add(command.is(flag::ADMIN) || sweeping, "@dangerous");
-    categories.extend(of_group);
-    categories
-}
-
-fn simple_list(names: &[&str], sink: &mut dyn ReplySink) {
-    sink.set(names.len());
-    names.iter().for_each(|name| sink.simple(name));
+    let is_container = matches!(command.handler, Handler::Container);
+    let group = if is_container { "" } else { group(command) };
+    let sweeping = matches!(name, "keys" | "flushdb" | "flushall" | "info");
+    let keyspace = group == "generic" || matches!(name, "dbsize" | "flushdb" | "flushall");
+    let all = [
+        (keyspace, "@keyspace"),
+        (command.is(flag::READONLY), "@read"),
+        (command.is(flag::WRITE), "@write"),
+        (group == "set", "@set"),
+        (group == "sorted-set", "@sortedset"),
+        (group == "list", "@list"),
+        (group == "hash", "@hash"),
+        (group == "string", "@string"),
+        (command.is(flag::ADMIN), "@admin"),
+        (command.is(flag::FAST), "@fast"),
+        (!command.is(flag::FAST), "@slow"),
+        (command.is(flag::ADMIN) || sweeping, "@dangerous"),
+        (group == "connection" || name.starts_with("command"), "@connection"),
+        (group == "transactions", "@transaction"),
+    ];
+    all.into_iter().filter(|(applies, _)| *applies).map(|(_, category)| category).collect()
 }
 
 /// Writes the command's entry of `COMMAND INFO`.
 pub(crate) fn write_info(command: &Command, sink: &mut dyn ReplySink) {
-    let flags: Vec<&str> =
-        FLAG_NAMES.iter().filter(|(flag, _)| command.is(*flag)).map(|(_, name)| *name).collect();
+    let document = documents::of(command.name);
+    let known = FLAG_NAMES.iter().filter(|(flag, _)| command.is(*flag)).map(|(_, name)| *name);
+    let flags: Vec<&str> = known.chain(document.flags()).collect();
     sink.array(10);
     sink.bulk(command.name.as_bytes());
     sink.integer(i64::from(command.arity));
-    simple_list(&flags, sink);
+    write_flags(&flags, sink);
     sink.integer(i64::from(command.keys.first));
     sink.integer(i64::from(command.keys.last));
     sink.integer(i64::from(command.keys.step));
-    simple_list(&categories(command), sink);
-    sink.array(0);
-    write_key_specification(command, sink);
+    write_flags(&categories(command), sink);
+    let tips = document.tips();
+    sink.set(tips.len());
+    tips.iter().for_each(|tip| sink.bulk(tip.as_bytes()));
+    write_key_specifications(command, &document, sink);
     sink.array(command.subcommands.len());
     command.subcommands.iter().for_each(|sub| write_info(sub, sink));
 }
 
-/// Which arguments are keys, in the words of Redis 7: where the first is found, and how to go on from there.
-fn write_key_specification(command: &Command, sink: &mut dyn ReplySink) {
+/// Which arguments are keys, in the words of Redis 7: what is done with them, where the first is found, and how to go
+/// on from there. Several specifications stand for one key each.
+fn write_key_specifications(command: &Command, document: &Document, sink: &mut dyn ReplySink) {
     let keys = command.keys;
-    if keys.first == 0 {
-        return sink.set(0);
+    let specifications: Vec<_> = document.keys().collect();
+    let alone = specifications.len() == 1;
+    sink.set(specifications.len());
+    for (index, (flags, note)) in (keys.first..).zip(&specifications) {
+        sink.map(3 + usize::from(note.is_some()));
+        if let Some(note) = note {
+            sink.bulk(b"notes");
+            sink.bulk(note.as_bytes());
+        }
+        sink.bulk(b"flags");
+        write_flags(flags, sink);
+        sink.bulk(b"begin_search");
+        write_typed("index", &[("index", index)], sink);
+        sink.bulk(b"find_keys");
+        let last = match keys.last {
+            _ if !alone => 0,
+            ..0 => keys.last,
+            _ => keys.last - keys.first,
+        };
+        write_typed("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], sink);
     }
-    let access = if command.is(flag::WRITE) { ["RW", "update"] } else { ["RO", "access"] };
-    sink.set(1);
-    sink.map(3);
-    sink.bulk(b"flags");
-    simple_list(&access, sink);
-    sink.bulk(b"begin_search");
-    write_typed("index", &[("index", keys.first)], sink);
-    sink.bulk(b"find_keys");
-    let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
-    write_typed("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], sink);
 }
 
 fn write_typed(kind: &str, numbers: &[(&str, i32)], sink: &mut dyn ReplySink) {
@@ -113,13 +115,15 @@ fn write_typed(kind: &str, numbers: &[(&str, i32)], sink: &mut dyn ReplySink) {
 /// Writes the command's name and its entry of `COMMAND DOCS`.
 pub(crate) fn write_docs(command: &Command, sink: &mut dyn ReplySink) {
     let fields = [("summary", command.summary), ("since", command.since), ("group", group(command))];
+    let document = documents::of(command.name);
     let has_subcommands = !command.subcommands.is_empty();
     sink.bulk(command.name.as_bytes());
-    sink.map(fields.len() + usize::from(has_subcommands));
+    sink.map(fields.len() + document.len() + usize::from(has_subcommands));
     for (name, value) in fields {
         sink.bulk(name.as_bytes());
         sink.bulk(value.as_bytes());
     }
+    document.write(sink);
     if has_subcommands {
         sink.bulk(b"subcommands");
         sink.map(command.subcommands.len());
@@ -158,7 +162,6 @@ const DIFFERENCES: &[&str] = &[
     "The members of sets, and the results of `SINTER`, `SUNION` and `SDIFF`, come in another order.",
     "An error that quotes bytes which are not UTF-8 shows replacement characters in their place.",
     "Queued commands and watched keys are bounded in number.",
-    "`COMMAND DOCS` and `COMMAND INFO` leave out arguments, complexity and tips.",
 ];
 
 /// The page `docs/commands.md`: every command with what it does.

@@ -20,6 +20,7 @@ mod commands;
 mod control;
 mod describe;
 mod dialogue;
+mod documents;
 mod engine;
 mod exec;
 mod flow;

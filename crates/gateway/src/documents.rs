@@ -1,0 +1,249 @@
+//! What `COMMAND DOCS` and `COMMAND INFO` tell of a command beyond its entry in the table: arguments, complexity,
+//! history, tips, what is done with its keys. The text stands in `documents.txt`, an entry for each command.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use types::ReplySink;
+
+static DOCUMENTS: LazyLock<BTreeMap<&'static str, Document>> =
+    LazyLock::new(|| entries(include_str!("documents.txt")));
+
+/// The lines of one command: fields with their texts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Document(Vec<(&'static str, &'static str)>);
+
+/// One argument of a command, or a group of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Argument {
+    name: &'static str,
+    kind: &'static str,
+    /// Which of the command's key specifications describes it.
+    key: Option<i64>,
+    token: Option<&'static str>,
+    since: Option<&'static str>,
+    deprecated_since: Option<&'static str>,
+    optional: bool,
+    multiple: bool,
+    arguments: Vec<Argument>,
+}
+
+fn entries(text: &'static str) -> BTreeMap<&'static str, Document> {
+    let mut entries: BTreeMap<&str, Document> = BTreeMap::new();
+    let mut name = "";
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match line.strip_prefix("  ").and_then(|field| field.split_once(": ")) {
+            Some(field) => entries.entry(name).or_default().0.push(field),
+            None => name = line,
+        }
+    }
+    entries
+}
+
+/// What is known of the command; nothing if it has no entry, which a test excludes.
+pub(crate) fn of(command: &str) -> Document {
+    DOCUMENTS.get(command).cloned().unwrap_or_default()
+}
+
+impl Document {
+    fn all(&self, field: &'static str) -> impl Iterator<Item = &'static str> + Clone {
+        self.0.iter().filter(move |(name, _)| *name == field).map(|(_, text)| *text)
+    }
+
+    fn words(&self, field: &'static str) -> Vec<&'static str> {
+        self.all(field).flat_map(|text| text.split(' ')).collect()
+    }
+
+    /// Flags beyond those that the table knows.
+    pub(crate) fn flags(&self) -> Vec<&'static str> {
+        self.words("flags")
+    }
+
+    /// Hints for proxies and clients.
+    pub(crate) fn tips(&self) -> Vec<&'static str> {
+        self.words("tips")
+    }
+
+    /// What is done with the keys: flags and perhaps a note, for each specification of keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (Vec<&'static str>, Option<&'static str>)> {
+        self.all("keys").map(|text| {
+            let (flags, note) =
+                text.split_once(" -- ").map_or((text, None), |(flags, note)| (flags, Some(note)));
+            (flags.split(' ').collect(), note)
+        })
+    }
+
+    /// How many pairs `write` writes.
+    pub(crate) fn len(&self) -> usize {
+        let deprecated = if self.all("deprecated").next().is_some() { 3 } else { 0 };
+        let once = ["complexity", "history", "arguments"].into_iter();
+        deprecated + once.filter(|field| self.all(field).next().is_some()).count()
+    }
+
+    /// Writes the fields of `COMMAND DOCS`, in Redis's order.
+    pub(crate) fn write(&self, sink: &mut dyn ReplySink) {
+        for complexity in self.all("complexity") {
+            write_text("complexity", complexity, sink);
+        }
+        for (since, replacement) in self.all("deprecated").filter_map(|text| text.split_once(' ')) {
+            sink.bulk(b"doc_flags");
+            write_flags(&["deprecated"], sink);
+            write_text("deprecated_since", since, sink);
+            write_text("replaced_by", replacement, sink);
+        }
+        let history = self.all("history").filter_map(|text| text.split_once(' '));
+        if history.clone().next().is_some() {
+            sink.bulk(b"history");
+            sink.set(history.clone().count());
+            for (version, change) in history {
+                sink.array(2);
+                sink.bulk(version.as_bytes());
+                sink.bulk(change.as_bytes());
+            }
+        }
+        if let Some(arguments) = self.all("arguments").next() {
+            sink.bulk(b"arguments");
+            write_arguments(&parse(arguments), sink);
+        }
+    }
+}
+
+/// Splits at the spaces outside of parentheses.
+fn split(text: &'static str) -> Vec<&'static str> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (place, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            b' ' if depth == 0 => {
+                parts.push(&text[start..place]);
+                start = place + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+/// The arguments that a text stands for; its form is described at the top of `documents.txt`.
+fn parse(text: &'static str) -> Vec<Argument> {
+    split(text).into_iter().map(argument).collect()
+}
+
+fn argument(text: &'static str) -> Argument {
+    let (head, inner) = match text.split_once('(') {
+        Some((head, inner)) => (head, parse(inner.strip_suffix(')').unwrap_or(inner))),
+        None => (text, Vec::new()),
+    };
+    let end = |text: &'static str| text.find(['#', '=', '@', '!', '?', '*']).unwrap_or(text.len());
+    let (name, mut rest) = head.split_at(end(head));
+    let (name, kind) = name.rsplit_once(':').unwrap_or((name, "string"));
+    let mut argument = Argument { name, kind, arguments: inner, ..Argument::default() };
+    while let Some(mark) = rest.chars().next() {
+        let after = &rest[1..];
+        let (value, next) = after.split_at(end(after));
+        match mark {
+            '#' => argument.key = value.parse().ok(),
+            '=' => argument.token = Some(value),
+            '@' => argument.since = Some(value),
+            '!' => argument.deprecated_since = Some(value),
+            '?' => argument.optional = true,
+            _ => argument.multiple = true,
+        }
+        rest = next;
+    }
+    argument
+}
+
+fn write_arguments(arguments: &[Argument], sink: &mut dyn ReplySink) {
+    sink.array(arguments.len());
+    arguments.iter().for_each(|argument| argument.write(sink));
+}
+
+impl Argument {
+    fn flags(&self) -> Vec<&'static str> {
+        let all = [(self.optional, "optional"), (self.multiple, "multiple")];
+        all.into_iter().filter(|(set, _)| *set).map(|(_, name)| name).collect()
+    }
+
+    fn write(&self, sink: &mut dyn ReplySink) {
+        let flags = self.flags();
+        let texts =
+            [("token", self.token), ("since", self.since), ("deprecated_since", self.deprecated_since)];
+        let texts = || texts.into_iter().filter_map(|(field, text)| Some((field, text?)));
+        let others = [self.key.is_some(), !flags.is_empty(), !self.arguments.is_empty()];
+        sink.map(2 + texts().count() + others.into_iter().filter(|other| *other).count());
+        write_text("name", self.name, sink);
+        write_text("type", self.kind, sink);
+        if let Some(key) = self.key {
+            sink.bulk(b"key_spec_index");
+            sink.integer(key);
+        }
+        texts().for_each(|(field, text)| write_text(field, text, sink));
+        if !flags.is_empty() {
+            sink.bulk(b"flags");
+            write_flags(&flags, sink);
+        }
+        if !self.arguments.is_empty() {
+            sink.bulk(b"arguments");
+            write_arguments(&self.arguments, sink);
+        }
+    }
+}
+
+fn write_text(field: &str, text: &str, sink: &mut dyn ReplySink) {
+    sink.bulk(field.as_bytes());
+    sink.bulk(text.as_bytes());
+}
+
+/// Writes names as a set of statuses.
+pub(crate) fn write_flags(names: &[&str], sink: &mut dyn ReplySink) {
+    sink.set(names.len());
+    names.iter().for_each(|name| sink.simple(name));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::FAMILIES;
+
+    #[test]
+    fn every_command_has_an_entry_and_every_entry_a_command() {
+        let families = FAMILIES.iter().flat_map(|family| family.commands);
+        let mut names: Vec<&str> = families
+            .flat_map(|command| std::iter::once(command).chain(command.subcommands))
+            .map(|c| c.name)
+            .collect();
+        names.sort_unstable();
+        assert_eq!(DOCUMENTS.keys().copied().collect::<Vec<_>>(), names);
+        for (name, document) in DOCUMENTS.iter() {
+            let known = ["arguments", "complexity", "deprecated", "flags", "history", "keys", "tips"];
+            assert!(document.0.iter().all(|(field, _)| known.contains(field)), "{name}");
+            assert_eq!(document.all("complexity").count(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_entries_of_a_key_agree_with_the_table() {
+        for command in FAMILIES.iter().flat_map(|family| family.commands) {
+            assert_eq!(of(command.name).keys().next().is_some(), command.keys.first > 0, "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let text =
+            "key:key#0 ip:port:string!2.8.12 limit:block=LIMIT@6.2.0?*(offset:integer count:integer=COUNT?)";
+        let [key, place, limit] = &parse(text)[..] else { panic!("three arguments") };
+        assert_eq!((key.name, key.kind, key.key), ("key", "key", Some(0)));
+        assert_eq!((place.name, place.kind, place.deprecated_since), ("ip:port", "string", Some("2.8.12")));
+        assert_eq!(
+            (limit.token, limit.since, limit.flags()),
+            (Some("LIMIT"), Some("6.2.0"), vec!["optional", "multiple"])
+        );
+        assert_eq!(
+            limit.arguments.iter().map(|inner| (inner.name, inner.optional)).collect::<Vec<_>>(),
+            [("offset", false), ("count", true)]
+        );
+    }
+}

@@ -1,0 +1,106 @@
+"""COMMAND INFO and COMMAND DOCS, field by field, for every command that both servers have."""
+
+import pytest
+
+# Fields that differ on purpose, with the commands where they may. Everything else is the same, byte for byte.
+OWN_WORDS = "summaries are our own sentences"
+NO_SUCH = "subcommands that we do not have, or that came after 7.0"
+INTENDED = {
+    "summary": OWN_WORDS,
+    "subcommands": NO_SUCH,
+}
+MISSING = {
+    "client": {"caching", "getredir", "no-evict", "pause", "reply", "tracking", "trackinginfo", "unblock", "unpause"},
+    "config": {"resetstat", "rewrite", "set"},
+    "command": {"getkeysandflags"},
+}
+ADDED = {"client": {"setinfo"}}
+OURS_ALONE = {"blind", "keyspace", "txn"}
+INFO = ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specifications"]
+
+
+def table(server, protocol) -> tuple[dict, dict]:
+    """By name, subcommands among them: the fields of COMMAND INFO, and those of COMMAND DOCS."""
+    infos, docs = {}, {}
+    with server.raw() as raw:
+        raw.call("HELLO", protocol)
+        add_infos(raw.call("COMMAND").items, infos)
+        add_docs(raw.call("COMMAND", "DOCS").items, docs)
+    return infos, docs
+
+
+def add_infos(entries, infos) -> None:
+    for entry in entries:
+        infos[entry.items[0].text.decode()] = dict(zip(INFO, entry.items))
+        add_infos(entry.items[len(INFO)].items, infos)
+
+
+def add_docs(items, docs) -> None:
+    for name, entry in zip(items[::2], items[1::2]):
+        fields = {field.text.decode(): value for field, value in zip(entry.items[::2], entry.items[1::2])}
+        docs[name.text.decode()] = fields
+        if "subcommands" in fields:
+            add_docs(fields["subcommands"].items, docs)
+
+
+def shape(reply):
+    """A reply to compare: the elements of sets in any order."""
+    if reply.items is None:
+        return reply.raw
+    elements = [shape(item) for item in reply.items]
+    return (reply.kind, sorted(elements, key=repr) if reply.kind == b"~" else elements)
+
+
+def differing(ours: dict, theirs: dict) -> list[str]:
+    """The fields in which two entries are not the same."""
+    fields = sorted(ours.keys() | theirs.keys())
+    return [f for f in fields if f not in ours or f not in theirs or shape(ours[f]) != shape(theirs[f])]
+
+
+@pytest.fixture(scope="module")
+def tables(shared_server, peer):
+    return table(shared_server, 3), table(peer, 3)
+
+
+def subcommands(names, container) -> set[str]:
+    return {name.split("|")[1] for name in names if name.startswith(container + "|")}
+
+
+def test_the_same_commands_are_there(tables):
+    for ours, theirs in zip(*tables):
+        assert {name for name in ours if "|" not in name} - theirs.keys() == OURS_ALONE
+        for container in MISSING:
+            assert subcommands(theirs, container) - subcommands(ours, container) == MISSING[container]
+            assert subcommands(ours, container) - subcommands(theirs, container) == ADDED.get(container, set())
+
+
+def test_the_information_is_the_same(tables):
+    (ours, _), (theirs, _) = tables
+    both = ours.keys() & theirs.keys()
+    assert len(both) > 100
+    differences = {name: fields for name in sorted(both) if (fields := differing(ours[name], theirs[name]))}
+    assert differences == {}
+
+
+def test_the_documentation_is_the_same_but_for_what_is_intended(tables):
+    (_, ours), (_, theirs) = tables
+    both = ours.keys() & theirs.keys()
+    differences = {
+        name: left
+        for name in sorted(both)
+        if (left := [field for field in differing(ours[name], theirs[name]) if field not in INTENDED])
+    }
+    assert differences == {}
+    assert all(OWN_WORDS and "summary" in differing(ours[name], theirs[name]) for name in ("get", "set"))
+    containers = {name for name in both if "subcommands" in differing(ours[name], theirs[name])}
+    assert containers == MISSING.keys(), NO_SUCH
+
+
+def test_both_protocols_tell_the_same(shared_server, peer):
+    for server in (shared_server, peer):
+        with server.raw() as raw:
+            reply = raw.call("COMMAND", "INFO", "set")
+            assert reply.kind == b"*" and reply.items[0].items[2].kind == b"*"
+    with shared_server.raw() as ours, peer.raw() as theirs:
+        for name in ("get", "mset", "hset"):
+            assert ours.call("COMMAND", "INFO", name).raw == theirs.call("COMMAND", "INFO", name).raw
