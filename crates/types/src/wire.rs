@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// A varint.
+    /// A varint in its shortest form: a value has one form only, so that equal values are equal bytes.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
@@ -65,7 +65,8 @@ impl<'a> Reader<'a> {
             let byte = self.byte()?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                return Ok(value);
+                let (is_shortest, fits) = (byte != 0 || shift == 0, value >> shift == u64::from(byte));
+                return if is_shortest && fits { Ok(value) } else { Err(Malformed("varint")) };
             }
         }
         Err(Malformed("varint"))
@@ -303,6 +304,19 @@ mod tests {
         round_trip(Sample::Pair { left: -3, right: Some(b"x".to_vec().into()) });
         round_trip(Sample::Empty);
         round_trip(BTreeMap::from([(1u16, 2.5f64)]));
+    }
+
+    #[test]
+    fn a_number_has_one_binary_form() {
+        for longer in [&[0x80, 0][..], &[0xaf, 0], &[0xff, 0x80, 0]] {
+            assert_eq!(Reader::new(longer).varint(), Err(Malformed("varint")));
+        }
+        let ten_bytes = |last| [[0xff; 9].as_slice(), &[last]].concat();
+        assert_eq!(Reader::new(&ten_bytes(1)).varint(), Ok(u64::MAX));
+        assert_eq!(Reader::new(&ten_bytes(2)).varint(), Err(Malformed("varint")), "it does not fit 64 bits");
+        assert_eq!(Reader::new(&[0]).varint(), Ok(0));
+        // An array of 47 elements, announced in two bytes, found by the fuzz target `wire`.
+        assert!(crate::ReplyBuf::decode(&mut Reader::new(&[3, 10, 0xaf, 0, 0xf6])).is_err());
     }
 
     #[test]
