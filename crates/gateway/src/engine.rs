@@ -222,6 +222,22 @@ impl<'e, H: Host> Engine<'e, H> {
     }
 
     fn perform(&mut self, arguments: Arguments<'_>, action: Result<Action<'_>, Error>) {
+        let own = match &action {
+            Ok(Action::Join(_) | Action::Run(_)) => false,
+            Ok(Action::Flow(flow, _)) => flow.concerns_session(),
+            Ok(Action::Local(..) | Action::Queue(_)) | Err(_) => true,
+        };
+        let start = self.connection.output.len();
+        self.act(arguments, action);
+        let end = self.connection.output.len();
+        match self.connection.own_replies.last_mut() {
+            _ if !own || end == start => {}
+            Some(last) if last.end == start => last.end = end,
+            _ => self.connection.own_replies.push(start..end),
+        }
+    }
+
+    fn act(&mut self, arguments: Arguments<'_>, action: Result<Action<'_>, Error>) {
         match action {
             Ok(Action::Join(operation)) => debug_assert!(false, "{operation:?} joins the batch"),
             Ok(Action::Run(plan)) => self.run(arguments, plan),

@@ -41,6 +41,11 @@ pub(crate) enum Flow {
 }
 
 impl Flow {
+    /// True when its reply tells of the session only: nothing that a log refuses makes it wrong.
+    pub(crate) fn concerns_session(self) -> bool {
+        !matches!(self, Flow::Exec | Flow::Commit | Flow::FlushAll)
+    }
+
     /// True when it is carried out at once between MULTI and EXEC too.
     pub(crate) fn is_never_queued(self) -> bool {
         !matches!(self, Flow::Unwatch | Flow::FlushAll | Flow::Administer)

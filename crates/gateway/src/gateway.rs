@@ -8,6 +8,7 @@ use crate::session::{Activity, Connection, FIRST_PIECE, Session};
 use protocol::{Replies, Request};
 use resp::{Parser, Pipeline};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use types::{HashSeed, ReplyBuf, ReplySink, RequestId};
 
 /// How many bits of a request's number count requests; the bits above name the worker.
@@ -161,6 +162,7 @@ impl Gateway {
             parser: Parser::new(self.config.limits, authenticated),
             session,
             output: Vec::new(),
+            own_replies: Vec::new(),
             activity: Activity::Idle,
             closing: false,
             piece: FIRST_PIECE,
@@ -280,6 +282,15 @@ impl Gateway {
     pub fn output_mut(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
         slot.connection.as_mut().map(|connection| &mut connection.output)
+    }
+
+    /// The places in the output of replies, written since the last call, that tell of the session only and of no
+    /// keyspace. They are right as long as nothing was drained since.
+    #[inline]
+    pub fn take_own_replies(&mut self, id: ConnectionId) -> Vec<Range<usize>> {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
+        let connection = slot.and_then(|slot| slot.connection.as_mut());
+        connection.map(|connection| std::mem::take(&mut connection.own_replies)).unwrap_or_default()
     }
 
     /// How many unread bytes it takes until `receive` can do more, if that is known (see [`Parser::needed`]).

@@ -5,6 +5,7 @@ use crate::gateway::ConnectionId;
 use crate::script::Script;
 use crate::task::Task;
 use resp::{Encoder, Parser, ProtocolVersion};
+use std::ops::Range;
 use types::{Instant, KeyspaceId, SessionId};
 
 /// A connection as its gateway keeps it.
@@ -15,6 +16,8 @@ pub(crate) struct Connection {
     pub(crate) session: Session,
     /// Encoded replies that the runtime has not taken.
     pub(crate) output: Vec<u8>,
+    /// See [`crate::Gateway::take_own_replies`].
+    pub(crate) own_replies: Vec<Range<usize>>,
     pub(crate) activity: Activity,
     /// No further command is executed; once the output is sent the connection ends.
     pub(crate) closing: bool,

@@ -1,10 +1,12 @@
 //! A client's socket with what has been read and not executed, and what has been replied and may not leave yet.
 
+use crate::refusal;
 use gateway::ConnectionId;
 use mio::net::TcpStream;
 use protocol::{Durable, Gate};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
+use std::ops::Range;
 
 /// What reading or writing came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,14 +19,23 @@ pub(crate) enum Io {
     Closed,
 }
 
+/// Replies that wait for a gate.
+struct Held {
+    replies: Range<u64>,
+    gate: Gate,
+    /// Those among them that tell of the session only.
+    own: Vec<Range<u64>>,
+}
+
 /// See the module.
 pub(crate) struct Connection {
     pub(crate) socket: TcpStream,
     pub(crate) id: ConnectionId,
     /// Read and not executed.
     pub(crate) input: Vec<u8>,
-    /// Replies up to an absolute offset wait for a gate.
-    held: VecDeque<(u64, Gate)>,
+    held: VecDeque<Held>,
+    /// The replies up to here are known to wait, or not to. Like all offsets, since the connection opened.
+    gated: u64,
     /// How many bytes of replies were sent since the connection opened.
     sent: u64,
     /// The gateway has said that it is over: close when everything is sent.
@@ -46,6 +57,7 @@ impl Connection {
             id,
             input: Vec::new(),
             held: VecDeque::new(),
+            gated: 0,
             sent: 0,
             closing: false,
             ending: false,
@@ -71,19 +83,55 @@ impl Connection {
         }
     }
 
-    /// Replies up to the present end of `output` wait for `gate`, which is not open.
-    pub(crate) fn hold(&mut self, output: &[u8], gate: Gate) {
-        let end = self.sent + output.len() as u64;
+    /// The replies written since the last call wait for `gate`, unless it is open.
+    #[inline]
+    pub(crate) fn gate(&mut self, output: &[u8], own: Vec<Range<usize>>, gate: Option<Gate>) {
+        let start = std::mem::replace(&mut self.gated, self.sent + output.len() as u64);
+        let Some(gate) = gate else { return };
+        let own = own.into_iter().map(|range| self.sent + range.start as u64..self.sent + range.end as u64);
         match self.held.back_mut() {
-            Some((last, last_gate)) if *last_gate == gate => *last = end,
-            _ => self.held.push_back((end, gate)),
+            Some(last) if last.gate == gate && last.replies.end == start => {
+                last.replies.end = self.gated;
+                last.own.extend(own);
+            }
+            _ => self.held.push_back(Held { replies: start..self.gated, gate, own: own.collect() }),
         }
     }
 
-    /// What was held is void; the connection ends once its output is sent.
-    pub(crate) fn abandon(&mut self) {
-        self.held.clear();
-        self.closing = true;
+    /// The log refused what the replies written since the last `gate` told of. False if they cannot be replaced.
+    #[must_use]
+    pub(crate) fn refuse(&mut self, output: &mut Vec<u8>, own: &[Range<usize>]) -> bool {
+        let range = (self.gated - self.sent) as usize..output.len();
+        let replaced = refusal::replace(output, range, own).is_some();
+        self.gated = self.sent + output.len() as u64;
+        replaced
+    }
+
+    /// Replaces the held replies whose gate will never open. False if that cannot be done.
+    #[must_use]
+    pub(crate) fn refuse_held(&mut self, output: &mut Vec<u8>, has_failed: impl Fn(Gate) -> bool) -> bool {
+        let sent = self.sent;
+        let relative = |range: &Range<u64>| (range.start - sent) as usize..(range.end - sent) as usize;
+        for index in 0..self.held.len() {
+            let held = &mut self.held[index];
+            if !has_failed(held.gate) {
+                continue;
+            }
+            let own: Vec<Range<usize>> = held.own.drain(..).map(|own| relative(&own)).collect();
+            let Some(len) = refusal::replace(output, relative(&held.replies), &own) else { return false };
+            held.gate = Gate::OPEN;
+            let (old_end, end) = (held.replies.end, held.replies.start + len as u64);
+            held.replies.end = end;
+            let moved = |offset: &mut u64| *offset = *offset - old_end + end;
+            for later in self.held.iter_mut().skip(index + 1) {
+                for range in std::iter::once(&mut later.replies).chain(&mut later.own) {
+                    moved(&mut range.start);
+                    moved(&mut range.end);
+                }
+            }
+            moved(&mut self.gated);
+        }
+        true
     }
 
     /// True if replies wait for the log.
@@ -93,14 +141,14 @@ impl Connection {
 
     /// The gates that are not open yet.
     pub(crate) fn gates(&self) -> impl Iterator<Item = Gate> + '_ {
-        self.held.iter().map(|(_, gate)| *gate)
+        self.held.iter().map(|held| held.gate)
     }
 
     /// Sends the replies whose gate is open.
     pub(crate) fn send(&mut self, output: &mut Vec<u8>, durable: Durable) -> Io {
         let mut open = None;
-        while self.held.front().is_some_and(|(_, gate)| gate.is_open(durable)) {
-            open = self.held.pop_front().map(|(end, _)| end);
+        while self.held.front().is_some_and(|held| held.gate.is_open(durable)) {
+            open = self.held.pop_front().map(|held| held.replies.end);
         }
         let may = match (self.held.is_empty(), open) {
             (true, _) => output.len(),
@@ -122,7 +170,8 @@ impl Connection {
         };
         if done < may {
             // What was released and not sent is released for good.
-            self.held.push_front((self.sent + may as u64, Gate::OPEN));
+            let replies = self.sent + done as u64..self.sent + may as u64;
+            self.held.push_front(Held { replies, gate: Gate::OPEN, own: Vec::new() });
         }
         self.sent += done as u64;
         if done == output.len() {

@@ -27,6 +27,7 @@ mod metadata;
 mod options;
 mod process;
 mod recovery;
+mod refusal;
 mod server;
 mod solo;
 mod syncer;

@@ -7,6 +7,7 @@ use crate::connection::{Connection, Io};
 use crate::host::WorkerHost;
 use crate::process::{Process, WorkerHandle};
 use crate::recovery::NoReplies;
+use crate::solo::Outcome;
 use gateway::{Config, ConnectionId, Gateway, Peer, State};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -271,6 +272,7 @@ impl Worker {
 
     /// Executes what has been read before and `fresh`.
     fn execute(&mut self, token: usize, fresh: &[u8]) {
+        let failures = self.log_failures();
         let Some(Some(connection)) = self.connections.get_mut(token) else { return };
         let received = if connection.input.is_empty() {
             let received = self.gateway.receive(connection.id, fresh, &mut self.host);
@@ -287,31 +289,39 @@ impl Worker {
         };
         connection.stalled = matches!(received.state, State::Waiting | State::OutputFull);
         connection.closing |= received.state == State::Closing;
-        self.gate(token);
+        let mut outcome = self.host.take_outcome();
+        // A log that failed meanwhile may have taken back what the first of these replies tell of.
+        outcome.refused |= self.log_failures() != failures;
+        self.gate(token, &outcome);
+    }
+
+    fn log_failures(&self) -> u64 {
+        self.host.process.journal.as_ref().map_or(0, |journal| journal.failures())
     }
 
     /// The replies just written wait for what they reveal.
-    fn gate(&mut self, token: usize) {
-        let outcome = self.host.take_outcome();
+    fn gate(&mut self, token: usize, outcome: &Outcome) {
         let Some(Some(connection)) = self.connections.get_mut(token) else { return };
+        let own = self.gateway.take_own_replies(connection.id);
         let Some(output) = self.gateway.output_mut(connection.id) else { return };
+        let Some(journal) = &self.host.process.journal else { return };
         if outcome.refused {
-            fail(output);
-            connection.closing = true;
-        } else if let Some(journal) = &self.host.process.journal
-            && !outcome.gate.is_open(journal.durable())
-        {
-            connection.hold(output, outcome.gate);
+            connection.closing |= !connection.refuse(output, &own);
+            return;
         }
+        let gate = (!outcome.gate.is_open(journal.durable())).then_some(outcome.gate);
+        connection.gate(output, own, gate);
     }
 
     /// Goes on where replies have come, and reads on where output has drained.
     fn settle(&mut self) {
         let mut news = Vec::new();
         self.gateway.settle(&mut self.host, &mut news);
+        // Any of them may tell of what any of them did.
+        let outcome = self.host.take_outcome();
         for id in news {
             let Some(token) = self.tokens.get(&id).copied() else { continue };
-            self.gate(token);
+            self.gate(token, &outcome);
             self.touch(token);
             let state = self.gateway.state(id);
             let Some(Some(connection)) = self.connections.get_mut(token) else { continue };
@@ -373,10 +383,10 @@ impl Worker {
         connection.touched = false;
         let Some(output) = self.gateway.output_mut(connection.id) else { return };
         if let Some(journal) = &self.host.process.journal
-            && connection.gates().any(|gate| journal.has_failed(gate.written))
+            && journal.failures() != 0
         {
-            fail(output);
-            connection.abandon();
+            let replaced = connection.refuse_held(output, |gate| journal.has_failed(gate.written));
+            connection.closing |= !replaced;
         }
         let io = if output.is_empty() { Io::More } else { connection.send(output, durable) };
         let drained = output.is_empty();
@@ -450,14 +460,4 @@ impl Worker {
         self.touched = (0..self.connections.len()).collect();
         self.send_all();
     }
-}
-
-/// What a client gets whose writes were applied, could not be logged and were undone: it cannot know which of its
-/// pipelined commands are meant, so the connection ends here.
-fn fail(output: &mut Vec<u8>) {
-    output.clear();
-    output.extend_from_slice(
-        b"-UNKNOWNOUTCOME the log could not be written (disk full or I/O error); the last commands were not made \
-          durable and were undone, read before you retry\r\n",
-    );
 }

@@ -224,3 +224,18 @@ fn requests_name_their_worker() {
     let held = harness.host.held.as_ref().expect("held back");
     assert_eq!(Config::worker_of(held[0].0), 5);
 }
+
+#[test]
+fn replies_that_tell_of_the_session_only_are_known() {
+    let mut harness = harness();
+    let pipeline =
+        b"PING\r\nSET k 1\r\nSELECT 0\r\nGET\r\nGET k\r\nMULTI\r\nGET k\r\nEXEC\r\nWATCH k\r\nDBSIZE\r\n\
+        TXN BEGIN\r\nGET k\r\nTXN COMMIT\r\nUNWATCH\r\n";
+    let output = harness.send("a", pipeline);
+    let connection = harness.connection("a");
+    let own = harness.gateway.take_own_replies(connection);
+    let own: Vec<String> = own.into_iter().flat_map(|range| render(&output[range])).collect();
+    let error = "-ERR wrong number of arguments for 'get' command";
+    assert_eq!(own, ["+PONG", "+OK", error, "+OK", "+QUEUED", "+OK", "+OK", "+OK"]);
+    assert!(harness.gateway.take_own_replies(connection).is_empty());
+}
