@@ -40,8 +40,9 @@ mod tests {
     fn every_reply_of_the_range_becomes_an_error_except_the_sessions_own() {
         let mut output = b"+first\r\n+OK\r\n*2\r\n:1\r\n$2\r\na\n\r\n+PONG\r\n$-1\r\n+last\r\n".to_vec();
         let (from, to) = (8, output.len() - 7);
-        let own = 8 + 5 + 4 + 4 + 8;
-        let len = replace(&mut output, from..to, &[own..own + 7]).expect("whole replies");
+        let pong = 8 + 5 + 4 + 4 + 8;
+        let own = vec![pong..pong + 7, to..to];
+        let len = replace(&mut output, from..to, &own).expect("whole replies");
         let expected = [b"+first\r\n", UNDONE, UNDONE, b"+PONG\r\n", UNDONE, b"+last\r\n"].concat();
         assert_eq!(output, expected);
         assert_eq!(len, 3 * UNDONE.len() + 7);
