@@ -79,6 +79,9 @@ impl Protocol for Node {
                 Node::Coordinator(coordinator) => coordinator.on_input(now, input, random, out),
             }
         }
+        if let Node::Coordinator(coordinator) = self {
+            coordinator.after_inputs(now, random, out);
+        }
     }
 
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {

@@ -1,7 +1,9 @@
 //! IR and TAPIR over a small deterministic network without disks: what is persisted is durable at once.
 
+mod contention;
 mod network;
 mod paths;
+mod pipelines;
 mod random;
 mod reads;
 mod recovery;

@@ -301,6 +301,26 @@ impl Network {
         id
     }
 
+    /// Hands over the commands of a pipeline at once.
+    pub fn pipeline(&mut self, process: u16, session: u64, steps: Vec<Step<'_>>) -> Vec<RequestId> {
+        let at = address(process, None);
+        let mut batch = Vec::new();
+        let mut ids = Vec::new();
+        for step in steps {
+            let Step::Key(operation) = step else { panic!("an operation on a key") };
+            self.requests += 1;
+            ids.push(RequestId(self.requests));
+            let request = Request::One { session: SessionId(session), operation };
+            batch.push(Input::Request { id: RequestId(self.requests), request });
+        }
+        let now = self.time(at);
+        if let Some(host) = self.hosts.get_mut(&at) {
+            host.replica.step(now, &mut batch, &mut self.rng, &mut self.replies);
+            self.flush(at);
+        }
+        ids
+    }
+
     pub fn many(&mut self, process: u16, session: u64, steps: &[Step<'_>]) -> RequestId {
         self.request(process, Request::Many { session: SessionId(session), steps, watched: false })
     }

@@ -24,6 +24,19 @@ impl Coordinator {
             }
             return self.keep(transaction, step);
         }
+        if self.take_hot_keys(&transaction, step) {
+            self.advance(transaction, step)
+        } else {
+            transaction.phase = Phase::InLine;
+            self.keep(transaction, step)
+        }
+    }
+
+    /// Runs a transaction whose turn at its hot keys has come.
+    pub(super) fn begin(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        transaction.phase = Phase::Executing;
+        transaction.now_millis = step.now.wall.as_millis();
+        transaction.began = step.now.instant;
         self.advance(transaction, step);
     }
 
@@ -225,7 +238,9 @@ impl Coordinator {
                     Error::new(ErrorCode::UnknownOutcome, message)
                 }
             }
-            Phase::BackingOff { .. } => super::prepare::conflict(transaction.conflicted.as_deref()),
+            Phase::BackingOff { .. } | Phase::InLine => {
+                super::prepare::conflict(transaction.conflicted.as_deref())
+            }
             Phase::Executing | Phase::QuorumRead(_) => self.unavailable(&transaction),
         };
         self.fail(transaction, &error, step);

@@ -9,6 +9,7 @@
 
 mod browse;
 mod execute;
+mod hot_keys;
 mod prepare;
 mod replicas;
 mod sessions;
@@ -22,6 +23,7 @@ use super::options::Options;
 use super::topology::Topology;
 use browse::Browse;
 use clock::HybridClock;
+use hot_keys::HotKeys;
 use protocol::{Claim, Input, Now, Outputs};
 use replicas::Replicas;
 use sessions::Session;
@@ -49,10 +51,11 @@ pub struct Coordinator {
     settlements: BTreeMap<u64, Settlement>,
     browses: BTreeMap<u64, Browse>,
     sessions: BTreeMap<SessionId, Session>,
-    /// Sessions whose next queued operation may run.
+    /// Sessions whose queued operations may run.
     turns: Vec<SessionId>,
     /// By shard: a replica that knew more than the closest one, and until when it is read from.
     preferred: BTreeMap<u16, (usize, Instant)>,
+    hot: HotKeys,
     /// How the replicas answer.
     replicas: Replicas,
     /// By shard: the highest view heard of.
@@ -87,6 +90,7 @@ impl Coordinator {
             sessions: BTreeMap::new(),
             turns: Vec::new(),
             preferred: BTreeMap::new(),
+            hot: HotKeys::default(),
             replicas: Replicas::default(),
             views: BTreeMap::new(),
             claims: Vec::new(),
@@ -125,7 +129,16 @@ impl Coordinator {
             // Gateways have no journal (Corrections 73).
             Input::Snapshot(_) | Input::Recover(_) | Input::Recovered { .. } | Input::PeerStarted { .. } => {}
         }
+    }
+
+    /// What waits until all inputs of a step are in: a pipeline's operations become one transaction, and those whose
+    /// turn at hot keys has come run.
+    pub(super) fn after_inputs(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        let step = &mut Step { now, random, out };
         self.take_turns(step);
+        while self.run_ready(step) {
+            self.take_turns(step);
+        }
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, step: &mut Step<'_, '_>) {
@@ -238,6 +251,7 @@ impl Coordinator {
                 slow.filter(|at| *at > now).chain([preparing.resend_at]).min()
             }
             Phase::BackingOff { until } => Some(*until),
+            Phase::InLine => None,
         };
         let deadline = transaction.request.is_some() || !matches!(transaction.phase, Phase::Executing);
         [own, deadline.then_some(transaction.deadline)].into_iter().flatten().min()
@@ -254,6 +268,7 @@ impl Coordinator {
             Phase::Preparing(_) => self.on_prepare_timer(transaction, step),
             Phase::BackingOff { until } if *until > step.now.instant => self.keep(transaction, step),
             Phase::BackingOff { .. } => self.run(transaction, step),
+            Phase::InLine => self.keep(transaction, step),
         }
     }
 
@@ -261,6 +276,7 @@ impl Coordinator {
     fn fail(&mut self, mut transaction: Transaction, error: &Error, step: &mut Step<'_, '_>) {
         if let Some(request) = transaction.request.take() {
             step.out.reply(request).error(error);
+            transaction.turn.iter().skip(1).for_each(|request| step.out.reply(*request).error(error));
         }
         self.forget(&transaction, step);
     }
@@ -272,7 +288,8 @@ impl Coordinator {
         if let transaction::Purpose::Flush { browse } = transaction.purpose {
             self.fail_browse(browse, step);
         }
-        if transaction.in_turn {
+        self.leave_hot_keys(transaction);
+        if !transaction.turn.is_empty() {
             self.turns.push(transaction.session);
         }
         if let Some(session) = self.sessions.get_mut(&transaction.session) {
@@ -294,6 +311,7 @@ impl std::fmt::Debug for Coordinator {
             .field("browses", &self.browses)
             .field("sessions", &self.sessions)
             .field("turns", &self.turns)
+            .field("hot", &self.hot)
             .field("preferred", &self.preferred)
             .field("views", &self.views)
             .finish_non_exhaustive()

@@ -16,10 +16,8 @@ use types::{Error, ErrorCode, Instant, Timestamp, TransactionId};
 
 /// How many timestamps are tried for one evaluation.
 const ATTEMPTS: u32 = 8;
-/// The backoff doubles at most this often.
-const DOUBLINGS: u32 = 5;
-/// After so many conflicts a transaction is preferred to those that have met fewer.
-const LOST_FOR_LONG: u32 = 8;
+/// The backoff doubles with every conflict up to this one, and halves from then on.
+const DOUBLINGS: u32 = 4;
 
 /// A replica's reply to Prepare.
 pub(super) struct Reply {
@@ -313,8 +311,9 @@ impl Coordinator {
             if let Purpose::Interactive { .. } = transaction.purpose {
                 step.out.reply(request).simple("OK");
             } else {
-                for known in &transaction.steps {
+                for (index, known) in transaction.steps.iter().enumerate() {
                     if let Progress::Done(done) = &known.progress {
+                        let request = transaction.turn.get(index).copied().unwrap_or(request);
                         reply_step(&known.call, &done.result, step.out.reply(request));
                     }
                 }
@@ -347,6 +346,9 @@ impl Coordinator {
             return self.forget(&transaction, step);
         }
         let key = conflict.key.clone().or_else(|| transaction.steps.first().map(|s| s.call.key.clone()));
+        if let Some(key) = &key {
+            self.heat(key, step);
+        }
         transaction.conflicted = key;
         let again = matches!(transaction.purpose, Purpose::Auto | Purpose::Flush { .. });
         let unheard = transaction.purpose == Purpose::Auto && transaction.request.is_none();
@@ -355,6 +357,7 @@ impl Coordinator {
             return self.fail(transaction, &error, step);
         }
         transaction.retries += 1;
+        self.shorten_turn(&mut transaction);
         let number = transaction.id.number;
         step.out.disarm(super::Timer::Transaction { number });
         let wait = self.backoff(&transaction, step);
@@ -363,13 +366,14 @@ impl Coordinator {
     }
 
     /// A random wait out of a window that doubles with every conflict. It begins at what the failed run took, since
-    /// contenders that come back sooner than that meet each other again; a transaction that has lost for long
-    /// draws from half the window, so that it wins against those that came later (Corrections 12).
+    /// contenders that come back sooner than that meet each other again. A transaction that has lost for long draws
+    /// from smaller and smaller windows, so that it wins against those that came later (Corrections 12); the
+    /// coordinator's own wait for it at hot keys meanwhile.
     fn backoff(&self, transaction: &Transaction, step: &mut Step<'_, '_>) -> Duration {
         let run = (step.now.instant - transaction.began).max(self.options.backoff);
-        let window = run.as_micros() as u64 * 2u64.pow(transaction.retries.min(DOUBLINGS));
-        let most = if transaction.retries > LOST_FOR_LONG { window / 2 } else { window };
-        Duration::from_micros(step.random.u64(0..=most))
+        let lost = transaction.retries;
+        let doublings = if lost <= DOUBLINGS { lost } else { (2 * DOUBLINGS).saturating_sub(lost).max(1) };
+        Duration::from_micros(step.random.u64(0..=run.as_micros() as u64 * 2u64.pow(doublings)))
     }
 }
 

@@ -15,9 +15,9 @@ pub(super) struct Session {
     pub watches: Vec<Watched>,
     /// The number of its open interactive transaction.
     pub open: Option<u64>,
-    /// An operation of the pipeline is in progress.
+    /// Operations of the pipeline are in progress, or about to be.
     pub in_turn: bool,
-    /// The operations behind it.
+    /// The operations behind them.
     pub queue: VecDeque<Queued>,
 }
 
@@ -77,8 +77,10 @@ impl Coordinator {
         step: &Step<'_, '_>,
     ) -> Transaction {
         let steps = calls.into_iter().map(|call| CallStep { call, progress: Progress::Waiting }).collect();
+        let id = self.next_id();
         Transaction {
-            id: self.next_id(),
+            id,
+            age: id.number,
             session,
             request: None,
             purpose,
@@ -92,7 +94,7 @@ impl Coordinator {
             phase: Phase::Executing,
             deadline: step.now.instant + self.options.request_timeout,
             retries: 0,
-            in_turn: false,
+            turn: Vec::new(),
             conflicted: None,
         }
     }

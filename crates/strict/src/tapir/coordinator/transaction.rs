@@ -90,6 +90,8 @@ pub(super) enum Phase {
     QuorumRead(QuorumRead),
     /// Prepare is out.
     Preparing(Preparing),
+    /// Waits for its turn at hot keys.
+    InLine,
     /// Waits to run again.
     BackingOff { until: Instant },
 }
@@ -142,6 +144,8 @@ pub(super) struct Conflict {
 #[derive(Debug)]
 pub(super) struct Transaction {
     pub id: TransactionId,
+    /// The number of its first run: a smaller one is older.
+    pub age: u64,
     pub session: SessionId,
     /// Who waits for a reply.
     pub request: Option<RequestId>,
@@ -162,8 +166,8 @@ pub(super) struct Transaction {
     /// When the present request is given up.
     pub deadline: Instant,
     pub retries: u32,
-    /// It is the operation in progress of its session's pipeline.
-    pub in_turn: bool,
+    /// The requests of its session's pipeline that it runs, one for each step; empty for any other transaction.
+    pub turn: Vec<RequestId>,
     /// The key of the latest conflict.
     pub conflicted: Option<Box<[u8]>>,
 }
