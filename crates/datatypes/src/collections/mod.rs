@@ -36,6 +36,9 @@ mod tree_node;
 #[cfg(test)]
 mod tests;
 
+use foldhash::SharedSeed;
+use std::sync::OnceLock;
+
 pub use chunked_list::{ChunkedList, Elements};
 pub use packed_map::{Entries, PackedMap};
 pub use packed_set::{Member, Members, PackedSet};
@@ -50,23 +53,48 @@ pub const PACKED_ELEMENT_BYTES: usize = 64;
 /// The most members a set of integers holds in its packed form.
 pub const PACKED_INTEGERS: usize = 512;
 
-/// The seed of containers made without one. Every replica iterates a collection alike.
+/// What the hashes of this process's containers depend on.
+struct Seeds {
+    own: u64,
+    shared: SharedSeed,
+}
+
+/// The seed where nobody has given one: in tests and simulations.
 const DEFAULT_SEED: u64 = 0x616e_6162_7261_6e63;
+
+static SEEDS: OnceLock<Seeds> = OnceLock::new();
+
+fn seeds() -> &'static Seeds {
+    SEEDS.get_or_init(|| Seeds::new(DEFAULT_SEED))
+}
+
+impl Seeds {
+    fn new(seed: u64) -> Self {
+        Seeds { own: seed, shared: SharedSeed::from_u64(seed) }
+    }
+}
+
+/// Lets the hashes of all containers of this process depend on `seed`, so that nobody can choose elements that collide.
+/// False if some were made before, or a seed was given before; then nothing changes. Which seed it is shows in no reply
+/// and no effect: the order of iteration is a function of the operations alone.
+pub fn seed_collections(seed: u64) -> bool {
+    SEEDS.set(Seeds::new(seed)).is_ok()
+}
 
 impl Default for PackedMap {
     fn default() -> Self {
-        PackedMap::new(DEFAULT_SEED)
+        PackedMap::new(seeds().own)
     }
 }
 
 impl Default for PackedSet {
     fn default() -> Self {
-        PackedSet::new(DEFAULT_SEED)
+        PackedSet::new(seeds().own)
     }
 }
 
 impl Default for ScoredTree {
     fn default() -> Self {
-        ScoredTree::new(DEFAULT_SEED)
+        ScoredTree::new(seeds().own)
     }
 }

@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
 
-use foldhash::quality::FixedState;
+use foldhash::quality::SeedableRandomState;
 
 use super::arena::{Arena, Handle};
 use super::buffer::allocated;
@@ -24,7 +24,7 @@ pub(super) struct RecordTable<F> {
     arena: Arena,
     handles: Vec<Handle>,
     index: Index,
-    state: FixedState,
+    state: SeedableRandomState,
     format: PhantomData<F>,
 }
 
@@ -47,7 +47,7 @@ impl<F: Format> RecordTable<F> {
             arena: Arena::default(),
             handles: Vec::with_capacity(capacity),
             index: Index::with_capacity(capacity),
-            state: FixedState::with_seed(seed),
+            state: SeedableRandomState::with_seed(seed, &super::seeds().shared),
             format: PhantomData,
         }
     }

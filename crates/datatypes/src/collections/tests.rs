@@ -1,6 +1,7 @@
 //! The containers against naive models, over random operations that cross from the packed to the large forms.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{BuildHasher, Hasher};
 use std::ops::Bound;
 
 use proptest::prelude::*;
@@ -419,4 +420,54 @@ fn zeros_are_equal_and_memory_counts_clones() {
     }
     copy.check_invariants();
     assert_eq!((map.len(), copy.len()), (20_000, 21_000));
+}
+
+/// Members that all have one hash where the hasher's own constants are public, whatever its seed: the blocks that the
+/// multiplication by zero hides are free to choose.
+fn colliding(count: u64) -> Vec<Vec<u8>> {
+    const PUBLIC: u64 = 0xc0ac_29b7_c97c_50dd;
+    let member = |number: u64| {
+        let chosen = [number.to_le_bytes(), (!number).to_le_bytes()].concat();
+        [&chosen[..15], &PUBLIC.to_le_bytes(), &PUBLIC.to_le_bytes()].concat()
+    };
+    (0..count).map(member).collect()
+}
+
+fn hashes(state: &impl BuildHasher, members: &[Vec<u8>]) -> BTreeSet<u64> {
+    let hash = |member: &Vec<u8>| {
+        let mut hasher = state.build_hasher();
+        hasher.write(member);
+        hasher.finish()
+    };
+    members.iter().map(hash).collect()
+}
+
+#[test]
+fn members_that_collide_under_public_constants_do_not_collide_here() {
+    let members = colliding(1000);
+    let public = foldhash::quality::FixedState::with_seed(DEFAULT_SEED);
+    assert_eq!(hashes(&public, &members).len(), 1, "the attack is real");
+    for seed in [1, 2, DEFAULT_SEED] {
+        let seeds: &'static Seeds = Box::leak(Box::new(Seeds::new(seed)));
+        let state = foldhash::quality::SeedableRandomState::with_seed(seed, &seeds.shared);
+        assert_eq!(hashes(&state, &members).len(), members.len(), "seed {seed}");
+    }
+    let mut set = PackedSet::default();
+    members.iter().for_each(|member| assert!(set.insert(member)));
+    assert_eq!(set.len(), members.len());
+}
+
+#[test]
+fn the_order_of_iteration_does_not_tell_the_seed() {
+    let [mut one, mut other] = [1, 2].map(PackedSet::new);
+    for number in 0..5000u64 {
+        let member = format!("member {}", number * 7919 % 5003);
+        for set in [&mut one, &mut other] {
+            if number % 3 == 2 {
+                set.remove(format!("member {}", number * 31 % 5003).as_bytes());
+            }
+            set.insert(member.as_bytes());
+        }
+    }
+    assert!(one.iter().map(|member| member.to_vec()).eq(other.iter().map(|member| member.to_vec())));
 }
