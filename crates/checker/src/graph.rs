@@ -12,7 +12,20 @@ pub(crate) enum Reason<'h> {
     Session,
     /// The first had ended when the second began. Goes by way of a moment between the two.
     RealTime,
+    /// Nothing precedes the absence of everything.
+    Initial,
+    /// The second saw the first's version of this key.
+    ReadsFrom(&'h [u8]),
+    /// The second replaced the first's version of this key.
+    Replaces(&'h [u8]),
+    /// The first saw a version of this key that the second replaced or followed.
+    Before(&'h [u8]),
+    /// This reader had to see the first's version of the key, or a later one, and saw the second's.
+    Outdated(&'h [u8], usize),
 }
+
+/// So many nodes are tried for a shortest cycle through them.
+const TRIED: usize = 2_000;
 
 /// Nodes are numbers from 0. Transactions come first; moments in time may follow them.
 #[derive(Debug, Default)]
@@ -28,6 +41,37 @@ impl<'h> Graph<'h> {
     pub fn add_node(&mut self) -> usize {
         self.after.push(Vec::new());
         self.after.len() - 1
+    }
+
+    pub fn len(&self) -> usize {
+        self.after.len()
+    }
+
+    /// What comes after a node.
+    pub fn after(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
+        self.after[node].iter().map(|(to, _)| *to)
+    }
+
+    /// Orders nodes by real time without an edge for every pair: a chain of moments, one for each answer in order of
+    /// time, with an edge from a node to the moment of its answer and one from the last moment before its invocation.
+    /// The intervals are nodes with when they were invoked and, if that was told, answered.
+    pub fn add_moments(&mut self, intervals: &[(usize, u64, Option<u64>)]) {
+        let mut ends: Vec<(u64, usize)> =
+            intervals.iter().filter_map(|(node, _, end)| Some(((*end)?, *node))).collect();
+        ends.sort_unstable();
+        let moments: Vec<usize> = ends.iter().map(|_| self.add_node()).collect();
+        for (index, (_, node)) in ends.iter().enumerate() {
+            self.add_edge(*node, moments[index], Reason::RealTime);
+            if index > 0 {
+                self.add_edge(moments[index - 1], moments[index], Reason::RealTime);
+            }
+        }
+        for (node, invoked, _) in intervals {
+            let before = ends.partition_point(|(end, _)| end < invoked);
+            if before > 0 {
+                self.add_edge(moments[before - 1], *node, Reason::RealTime);
+            }
+        }
     }
 
     pub fn add_edge(&mut self, from: usize, to: usize, reason: Reason<'h>) {
@@ -59,10 +103,14 @@ impl<'h> Graph<'h> {
         }
     }
 
-    /// A shortest cycle through one of `candidates`, as steps from a node to the next.
+    /// A shortest cycle through one of `candidates`, as steps from a node to the next. Of very many candidates only
+    /// the first are tried, once a cycle is known.
     pub fn shortest_cycle(&self, candidates: &[usize]) -> Vec<(usize, Reason<'h>)> {
         let mut shortest: Vec<(usize, Reason<'h>)> = Vec::new();
-        for start in candidates {
+        for (tried, start) in candidates.iter().enumerate() {
+            if tried >= TRIED && !shortest.is_empty() {
+                break;
+            }
             if let Some(cycle) = self.cycle_through(*start, shortest.len()) {
                 shortest = cycle;
             }

@@ -40,6 +40,9 @@ pub struct Step {
     /// What the client saw, as [`crate::render`] writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<String>,
+    /// Where branches are merged: the parent state that this step read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
 }
 
 /// A place in the commit order.
@@ -77,6 +80,26 @@ pub struct Claim {
     pub snapshot: Option<Snapshot>,
     /// Keys and the binary forms of the effects committed on them, in the order of application.
     pub effects: Vec<(Key, Bytes)>,
+    /// Where it stands in the State DAG of a branch keyspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Branch>,
+}
+
+/// The state in which a branch keyspace begins.
+pub const ROOT: &str = "root";
+
+/// What a transaction of a branch keyspace claims about states (TARDiS). States are named by strings; [`ROOT`] is the
+/// empty keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Branch {
+    /// The states it read: one, or for a merge those that it merges.
+    pub read: Vec<String>,
+    /// The state it made; none for a transaction that changed nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The states that one continues: one, or for a merge several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parents: Vec<String>,
 }
 
 impl Claim {

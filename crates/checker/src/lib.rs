@@ -10,9 +10,14 @@
 //! |---|---|---|
 //! | strict serializability | `strict` | claimed order of what does not commute, real time, sessions; then replays |
 //! | transactional causal consistency | `causal` | visible sets: closed, atomic, monotone, never ahead; then replays |
+//! | branch isolation | `branch` | claimed states and their parents: sessions stay on their branch; then replays |
+//! | all levels but branch, black box | `dependencies`, `sessions` | cycles among sessions, reads, writes and real time |
+//! | serializability, black box | `schedule`, `search` | an execution that explains every reply, built or searched for |
+//! | the levels' definition, black box | `axioms` | all commit orders of a small history, as a second opinion |
 //! | convergence | `convergence` | reads at rest: equal everywhere |
-//! | exactly once | `totals` | counters and growing sets at rest against what was committed, claims unseen |
-//! | strict serializability, black box | `search` | a search over all orders that real time allows, where nobody claims anything |
+//! | exactly once | `totals` | counters, sets and lists at rest against what was committed |
+//!
+//! Which of them decides a level is said in `levels`; what a level promises, in `docs/histories.md`.
 //!
 //! # The history format
 //!
@@ -34,7 +39,9 @@
 //! * `reply`: the reply as [`render`] writes it; absent when the client did not see it. A blind step's is not compared.
 //! * `claim`: absent where nobody made one. `commit` is the place in the commit order, compared by `at`, then by
 //!   `transaction` (process, incarnation, number); `snapshot` is `{region, local, remote}`; `effects` are keys and
-//!   binary effects in the order of application.
+//!   binary effects in the order of application; `branch`, in branch keyspaces only, is [`Branch`]: the states `read`,
+//!   the `state` made and its `parents`, by name, where [`ROOT`] is the empty keyspace.
+//! * `state`, of a step of a merge: the parent that it read.
 //! * `at_rest`: true for the reads made when everything had come to rest; absent otherwise.
 //!
 //! # What is not covered
@@ -42,22 +49,31 @@
 //! Histories with expiring keys or random choices (SPOP) cannot be replayed yet: time is 0 and the choice is fixed.
 //! This crate reads the files it is given and touches nothing else.
 
+mod accesses;
+mod axioms;
+mod branch;
 mod causal;
 mod convergence;
+mod dependencies;
 mod graph;
 mod history;
 mod invocations;
+mod levels;
 mod render;
 mod replay;
 mod report;
+mod schedule;
 mod search;
+mod sessions;
 mod strict;
 mod totals;
+mod touches;
 
 pub use history::{
-    Bytes, Claim, Commit, HistoryError, Key, Outcome, Snapshot, Step, Transaction, read_history,
-    write_history,
+    Branch, Bytes, Claim, Commit, HistoryError, Key, Outcome, ROOT, Snapshot, Step, Transaction,
+    read_history, write_history,
 };
+pub use levels::{holds_by_claims, holds_by_definition, infer};
 pub use render::{describe, render, render_values};
 pub use report::{Check, Level, Report, Violation, check, check_file};
-pub use search::{SearchOutcome, search_strict_order};
+pub use search::{SearchOutcome, search_serial_order, search_strict_order};

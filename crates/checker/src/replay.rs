@@ -1,6 +1,6 @@
 //! Executes transactions one after another on plain states and compares what clients saw.
 
-use crate::invocations::Decoded;
+use crate::invocations::{Decoded, DecodedStep};
 use crate::render::{readable, render};
 use crate::report::{Check, Findings};
 use datatypes::{Cell, Context, Effect, apply, prepare};
@@ -17,8 +17,13 @@ impl<'h> Cells<'h> {
         apply::<false>(self.0.entry(key).or_default(), effect);
     }
 
-    fn cell(&self, key: &[u8]) -> &Cell {
+    pub fn cell(&self, key: &[u8]) -> &Cell {
         self.0.get(key).unwrap_or(&Cell::ABSENT)
+    }
+
+    /// Replaces what is at a key.
+    pub fn put(&mut self, key: &'h [u8], cell: Cell) {
+        self.0.insert(key, cell);
     }
 
     /// The binary form of everything, for telling states apart.
@@ -31,15 +36,16 @@ impl<'h> Cells<'h> {
         bytes
     }
 
-    /// The cells of the keys that the transaction touches.
-    fn touched(&self, transaction: &Decoded<'h>) -> Cells<'h> {
+    /// A copy of the cells of the keys that the transaction touches.
+    pub fn touched(&self, transaction: &Decoded<'h>) -> Cells<'h> {
         let keys: BTreeSet<&'h [u8]> = (transaction.steps.iter().map(|step| step.key))
             .chain(transaction.effects.iter().map(|(key, _)| *key))
             .collect();
         Cells(keys.into_iter().map(|key| (key, self.cell(key).clone())).collect())
     }
 
-    fn update(&mut self, cells: Cells<'h>) {
+    /// Puts such a copy back.
+    pub fn update(&mut self, cells: Cells<'h>) {
         self.0.extend(cells.0);
     }
 }
@@ -57,26 +63,30 @@ pub(crate) fn execute<'h>(
     only: Option<&[u8]>,
     cells: &mut Cells<'h>,
 ) -> Result<(), Difference> {
-    let mut random = Rng::with_seed(0);
     if transaction.steps.is_empty() {
         transaction.effects.iter().for_each(|(key, effect)| cells.apply(key, effect));
     }
     for (index, step) in transaction.steps.iter().enumerate() {
-        if only.is_some_and(|only| only != step.key) {
-            continue;
+        if only.is_none_or(|only| only == step.key) {
+            execute_step(step, cells).map_err(|expected| Difference { step: index, expected })?;
         }
-        let mut reply = ReplyBuf::new();
-        let mut context = Context { now_millis: 0, random: &mut random };
-        let effect = prepare(cells.cell(step.key), &step.operation, &mut context, &mut reply);
-        if let Some(seen) = step.observed {
-            let expected = render(&reply);
-            if expected != seen {
-                return Err(Difference { step: index, expected });
-            }
+    }
+    Ok(())
+}
+
+/// Executes one step on `cells`, or says what it replies there if that is not what the client saw.
+pub(crate) fn execute_step<'h>(step: &DecodedStep<'h>, cells: &mut Cells<'h>) -> Result<(), String> {
+    let (mut random, mut reply) = (Rng::with_seed(0), ReplyBuf::new());
+    let mut context = Context { now_millis: 0, random: &mut random };
+    let effect = prepare(cells.cell(step.key), &step.operation, &mut context, &mut reply);
+    if let Some(seen) = step.observed {
+        let expected = render(&reply);
+        if expected != seen {
+            return Err(expected);
         }
-        if let Some(effect) = effect {
-            cells.apply(step.key, &effect);
-        }
+    }
+    if let Some(effect) = effect {
+        cells.apply(step.key, &effect);
     }
     Ok(())
 }

@@ -7,9 +7,6 @@
 //! 3. Transactions that changed nothing may have taken no place. Each must find one between what had ended before it
 //!    began and what began after it had ended, such that its replies come out: in that execution, or, as others are
 //!    possible too, in one that a search finds.
-//!
-//! Real time needs no edge for every pair: a chain of moments, one for each answer in order of time, with an edge
-//! from a transaction to the moment of its answer and one from the last moment before its invocation.
 
 use crate::graph::{Graph, Reason};
 use crate::history::{Outcome, Transaction};
@@ -65,7 +62,9 @@ fn serial_order(placed: &[Decoded<'_>], real_time: bool) -> Result<Vec<usize>, (
     add_key_edges(placed, &mut graph);
     add_session_edges(placed, &mut graph);
     if real_time {
-        add_moments(placed, &mut graph);
+        let interval =
+            |(node, t): (usize, &Decoded<'_>)| (node, t.transaction.invoked, answered(t.transaction));
+        graph.add_moments(&placed.iter().enumerate().map(interval).collect::<Vec<_>>());
     }
     // Moments go first, so that what follows them becomes ready in order of its place.
     let rank = |node: usize| placed.get(node).map(|transaction| transaction.transaction.place());
@@ -114,25 +113,6 @@ fn answered(transaction: &Transaction) -> Option<u64> {
     transaction.responded.filter(|_| transaction.outcome == Outcome::Committed)
 }
 
-fn add_moments(placed: &[Decoded<'_>], graph: &mut Graph<'_>) {
-    let ends = placed.iter().enumerate().filter_map(|(node, t)| Some((answered(t.transaction)?, node)));
-    let mut ends: Vec<(u64, usize)> = ends.collect();
-    ends.sort_unstable();
-    let moments: Vec<usize> = ends.iter().map(|_| graph.add_node()).collect();
-    for (index, (_, node)) in ends.iter().enumerate() {
-        graph.add_edge(*node, moments[index], Reason::RealTime);
-        if index > 0 {
-            graph.add_edge(moments[index - 1], moments[index], Reason::RealTime);
-        }
-    }
-    for (node, transaction) in placed.iter().enumerate() {
-        let before = ends.partition_point(|(end, _)| *end < transaction.transaction.invoked);
-        if before > 0 {
-            graph.add_edge(moments[before - 1], node, Reason::RealTime);
-        }
-    }
-}
-
 fn describe_cycle(placed: &[Decoded<'_>], cycle: &[(usize, Reason<'_>)]) -> (String, Vec<u64>) {
     // A cycle begins at a transaction; moments are passed over.
     let stations: Vec<(usize, Reason<'_>)> =
@@ -154,6 +134,8 @@ fn describe_cycle(placed: &[Decoded<'_>], cycle: &[(usize, Reason<'_>)]) -> (Str
                 from.transaction.responded.unwrap_or_default(),
                 to.transaction.invoked
             ),
+            // Claimed orders are made of the others.
+            _ => continue,
         });
     }
     (lines.join("\n"), stations.iter().map(|(node, _)| placed[*node].number()).collect())

@@ -1,9 +1,10 @@
 //! Exactly once, without believing any claim: a counter at rest is the sum of what was committed, a set that only
-//! grows holds what was added. Transactions whose outcome is unknown may count or not.
+//! grows holds what was added, a list that only grows holds what was pushed, as often as it was pushed. Transactions whose outcome is unknown may count or not.
 
 use crate::history::{Key, Outcome, Transaction};
 use crate::report::{Check, Findings};
-use datatypes::{Operation, register, set};
+use crate::touches::{elements, quoted};
+use datatypes::{Operation, list, register, set};
 use std::collections::{BTreeMap, BTreeSet};
 use types::Reader;
 
@@ -18,6 +19,8 @@ struct Total {
     counted: bool,
     added: BTreeSet<String>,
     perhaps_added: BTreeSet<String>,
+    /// How often each element was pushed, for certain and perhaps.
+    pushed: BTreeMap<String, (usize, usize)>,
     /// Something else was done to the key: nothing can be said.
     mixed: bool,
 }
@@ -30,7 +33,8 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
             let Ok(operation) = Operation::decode(&mut Reader::new(&step.operation.0)) else { continue };
             let complaint = match operation {
                 _ if total.mixed => None,
-                Operation::Register(register::Operation::Get) if total.added.is_empty() => {
+                Operation::List(list::Operation::Range { start: 0, stop: -1 }) => total.wrong_elements(reply),
+                Operation::Register(register::Operation::Get) if !total.is_collection() => {
                     total.wrong_sum(reply)
                 }
                 Operation::Set(set::Operation::Members) => total.wrong_members(reply),
@@ -60,6 +64,12 @@ fn totals(history: &[Transaction]) -> BTreeMap<&Key, Total> {
                     let set = if certain { &mut total.added } else { &mut total.perhaps_added };
                     set.extend(members.iter().map(quoted));
                 }
+                Ok(Operation::List(list::Operation::Push { values, only_if_exists: false, .. })) => {
+                    for value in values.iter() {
+                        let (surely, perhaps) = total.pushed.entry(quoted(value)).or_default();
+                        *(if certain { surely } else { perhaps }) += 1;
+                    }
+                }
                 _ => total.mixed = true,
             }
         }
@@ -77,6 +87,28 @@ impl Total {
             (false, true) => self.perhaps_less = self.perhaps_less.wrapping_add(by),
             (false, false) => self.perhaps_more = self.perhaps_more.wrapping_add(by),
         }
+    }
+
+    fn is_collection(&self) -> bool {
+        !(self.added.is_empty() && self.perhaps_added.is_empty() && self.pushed.is_empty())
+    }
+
+    /// What is wrong with the elements of a list that only grows, if anything.
+    fn wrong_elements(&self, reply: &str) -> Option<String> {
+        let mut found: BTreeMap<String, usize> = BTreeMap::new();
+        elements(reply)?.into_iter().for_each(|element| *found.entry(element).or_default() += 1);
+        let wrong = self.pushed.iter().find(|(element, (surely, perhaps))| {
+            let found = found.get(*element).copied().unwrap_or(0);
+            found < *surely || found > surely + perhaps
+        });
+        if let Some((element, (surely, _))) = wrong {
+            let found = found.get(element).copied().unwrap_or(0);
+            return Some(format!(
+                "{element} is there {found} times, and {surely} pushes of it were committed"
+            ));
+        }
+        let nobody = found.keys().find(|element| !self.pushed.contains_key(*element));
+        nobody.map(|element| format!("nobody pushed {element}"))
     }
 
     /// What is wrong with the value of a counter, if anything.
@@ -105,9 +137,4 @@ impl Total {
         let known = |member: &&&str| !self.added.contains(**member) && !self.perhaps_added.contains(**member);
         members.iter().find(known).map(|member| format!("nobody added {member}"))
     }
-}
-
-/// A member as [`crate::render`] writes it.
-fn quoted(member: &[u8]) -> String {
-    format!("\"{}\"", member.escape_ascii())
 }

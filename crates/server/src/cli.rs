@@ -217,7 +217,10 @@ pub struct SimArguments {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Levels: strict-serializable, serializable, transactional-causal, convergence.
+Levels: strict-serializable, serializable, snapshot, transactional-causal, causal, read-atomic, branch, convergence;
+read-your-writes, monotonic-reads, monotonic-writes, writes-follow-reads, exactly-once.
+
+What a history without claims leaves open is reported as undecided, with exit code 0. See docs/histories.md.
 
 Example:
   anabranch check history.jsonl --model strict-serializable")]

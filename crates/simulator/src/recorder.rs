@@ -27,6 +27,7 @@ impl Recorder {
             operation: Bytes(step.operation.clone()),
             blind: step.blind,
             reply: None,
+            state: None,
         };
         let place = self.push(session.0, now, plan.steps.iter().map(step).collect());
         self.newest.insert(session.0, place);
@@ -183,6 +184,7 @@ fn converted(claim: protocol::Claim) -> Claim {
         effects: (claim.effects.into_iter())
             .map(|(key, effect)| (Key(key.into_vec()), Bytes(effect.into_vec())))
             .collect(),
+        branch: None,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Known-bad histories: each check sees the anomaly it is for, and lets pass what only looks like it.
 
+mod branch;
 mod causal;
 mod format;
+mod levels;
 mod strict;
 mod support;

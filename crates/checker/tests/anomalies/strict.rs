@@ -179,15 +179,32 @@ fn gateways_that_differ_at_rest() {
 }
 
 #[test]
-fn without_claims_the_search_decides_and_names_the_moment() {
+fn without_claims_values_tell_the_order() {
     let mut history = History::default();
     history.transaction(1, 0, 10).step("x", write("a"), Some("OK"));
     history.transaction(2, 20, 30).step("x", GET, Some("(nil)"));
     history.transaction(3, 40, 50).step("x", GET, Some("\"a\""));
     history.0.iter_mut().for_each(|transaction| transaction.claim = None);
-    assert!(assert_bad(&history, Check::Order).contains("up to 30 us"));
+    let message = assert_bad(&history, Check::Order);
+    assert!(
+        message.contains("2 had to see its version of x or a later one, and saw nothing there"),
+        "{message}"
+    );
     history.0.remove(1);
     assert_good(&history);
+}
+
+#[test]
+fn where_values_name_no_version_the_search_decides_and_names_the_moment() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("s", add("m"), Some("(integer) 1"));
+    history.transaction(2, 20, 30).step("s", MEMBERS, Some("{}"));
+    history.transaction(3, 40, 50).step("s", MEMBERS, Some("{\"m\"}"));
+    history.0 = history.unclaimed();
+    assert!(assert_bad(&history, Check::Order).contains("up to 30 us"));
+    assert!(check(&history.0, Level::Serializable).ok, "its own time is nobody's");
     let undecided = check(&history.0, Level::TransactionalCausal);
-    assert!(undecided.ok && undecided.undecided, "snapshots cannot be guessed");
+    assert!(undecided.ok && undecided.undecided, "sets name no versions");
+    history.0.remove(1);
+    assert_good(&history);
 }

@@ -1,8 +1,8 @@
 //! Builds histories by hand.
 
-use anabranch_checker::{Bytes, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, describe};
+use anabranch_checker::{Branch, Bytes, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, describe};
 use datatypes::register::{Condition, Deadline, SetReply};
-use datatypes::{Effect, Items, Operation, register, set};
+use datatypes::{Effect, Items, Operation, key, list, register, set};
 
 /// A history under construction.
 #[derive(Default)]
@@ -16,6 +16,11 @@ pub fn write(value: &str) -> Operation<'_> {
     Operation::Register(register::Operation::Set { value: value.as_bytes(), deadline, condition, reply })
 }
 
+pub fn write_if_absent(value: &str) -> Operation<'_> {
+    let (condition, deadline, reply) = (Condition::IfAbsent, Deadline::Clear, SetReply::Status);
+    Operation::Register(register::Operation::Set { value: value.as_bytes(), deadline, condition, reply })
+}
+
 pub fn increment(by: i64) -> Operation<'static> {
     Operation::Register(register::Operation::Increment { by })
 }
@@ -24,7 +29,20 @@ pub fn add(member: &str) -> Operation<'_> {
     Operation::Set(set::Operation::Add { members: Items::one(member.as_bytes()) })
 }
 
+pub fn push(value: &str) -> Operation<'_> {
+    let values = Items::one(value.as_bytes());
+    Operation::List(list::Operation::Push { end: list::End::Back, values, only_if_exists: false })
+}
+
+pub const ALL_ELEMENTS: Operation<'static> = Operation::List(list::Operation::Range { start: 0, stop: -1 });
+pub const DELETE: Operation<'static> = Operation::Key(key::Operation::Delete);
+
 impl History {
+    /// The same without claims.
+    pub fn unclaimed(&self) -> Vec<Transaction> {
+        self.0.iter().cloned().map(|transaction| Transaction { claim: None, ..transaction }).collect()
+    }
+
     /// A committed transaction of a session between two times; numbered from 1.
     pub fn transaction(&mut self, session: u64, invoked: u64, responded: u64) -> Builder<'_> {
         let number = self.0.len() as u64 + 1;
@@ -40,6 +58,7 @@ impl History {
                 commit: None,
                 snapshot: None,
                 effects: Vec::new(),
+                branch: None,
             }),
             at_rest: false,
         });
@@ -67,6 +86,7 @@ impl Builder<'_> {
             text: describe(&operation),
             blind: reply.is_none(),
             reply: reply.map(str::to_owned),
+            state: None,
         });
         self
     }
@@ -87,6 +107,23 @@ impl Builder<'_> {
     pub fn saw(self, region: u16, local: u64, remote: u64) -> Self {
         let claim = self.0.claim.as_mut().expect("the builder made a claim");
         claim.snapshot = Some(Snapshot { region, local, remote });
+        self
+    }
+
+    /// Claims to have read one state, and to have made another on top of it or of others.
+    pub fn states(self, read: &[&str], made: Option<(&str, &[&str])>) -> Self {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        self.0.claim.as_mut().expect("the builder made a claim").branch = Some(Branch {
+            read: names(read),
+            state: made.map(|(state, _)| state.to_owned()),
+            parents: made.map_or_else(Vec::new, |(_, parents)| names(parents)),
+        });
+        self
+    }
+
+    /// The last step read this parent of a merge.
+    pub fn of_state(self, state: &str) -> Self {
+        self.0.steps.last_mut().expect("a step was added").state = Some(state.to_owned());
         self
     }
 
@@ -124,6 +161,10 @@ fn effect_of<'a>(operation: &Operation<'a>) -> Option<Effect<'a>> {
         Operation::Set(set::Operation::Add { members }) => {
             Some(Effect::Set(set::Effect::Add { members: members.clone() }))
         }
+        Operation::List(list::Operation::Push { end, values, .. }) => {
+            Some(Effect::List(list::Effect::Push { end: *end, values: values.clone() }))
+        }
+        Operation::Key(key::Operation::Delete) => Some(Effect::Key(key::Effect::Delete)),
         _ => None,
     }
 }

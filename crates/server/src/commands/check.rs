@@ -10,6 +10,11 @@ pub fn run(arguments: &CheckArguments) -> Result<Outcome> {
         .with_context(|| format!("cannot check {}", arguments.file.display()))?;
     if arguments.json {
         println!("{}", serde_json::to_string(&report)?);
+    } else if report.undecided {
+        println!(
+            "{}: undecided, {} transactions: no violation found, and none excluded",
+            report.model, report.transactions
+        );
     } else if report.ok {
         println!("{}: ok, {} transactions", report.model, report.transactions);
     } else {

@@ -1,0 +1,311 @@
+//! Branch isolation: every session sees sequential storage along its branch (TARDiS, sections 4 and 6).
+//!
+//! A transaction claims the states it read, the state it made and that state's parents. Checked: a state is made once,
+//! by a transaction that committed, on parents that exist; a transaction begins at or after everything its session has
+//! read or made (monotonic reads included, Corrections 56); its results hold where it read and, if others came between
+//! (ripple down), still hold on the parent it committed on; the state it leaves is the parent's with its effects.
+//!
+//! A merge has several parents. What only one of them changed since they parted is taken from there; what several
+//! changed to different ends the merge must write itself (Corrections 55). A merge may say for each step which parent
+//! it read.
+//!
+//! The contents of a state are kept while somebody has still to read them, and copied at forks only.
+
+use crate::history::{ROOT, Transaction};
+use crate::invocations::{Decoded, decode_all};
+use crate::replay::{Cells, execute_step, replay};
+use crate::report::{Check, Findings};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A state, once its maker is known.
+struct State<'d, 'h> {
+    maker: Option<&'d Decoded<'h>>,
+    parents: Vec<&'h str>,
+    /// The longest way from the root.
+    depth: usize,
+    /// Who has still to look at its contents.
+    uses: usize,
+}
+
+struct Dag<'d, 'h> {
+    states: BTreeMap<&'h str, State<'d, 'h>>,
+    contents: BTreeMap<&'h str, Cells<'h>>,
+}
+
+pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
+    let decoded = decode_all(history, findings);
+    let mut dag = Dag::new(&decoded, findings);
+    if !findings.is_empty() {
+        return;
+    }
+    let Some(order) = dag.order() else {
+        return findings.add(Check::Claims, "some state is its own ancestor".into(), Vec::new());
+    };
+    dag.check_beginnings(&decoded, findings);
+    dag.check_sessions(&decoded, findings);
+    if findings.is_empty() {
+        dag.replay(&order, &decoded, findings);
+    }
+}
+
+impl<'d, 'h> Dag<'d, 'h> {
+    fn new(decoded: &'d [Decoded<'h>], findings: &mut Findings) -> Self {
+        let root = State { maker: None, parents: Vec::new(), depth: 0, uses: 1 };
+        let mut dag = Dag { states: BTreeMap::from([(ROOT, root)]), contents: BTreeMap::new() };
+        for transaction in decoded {
+            let number = transaction.number();
+            let Some(branch) = branch(transaction) else {
+                let message = format!("transaction {number} claims no state that it read");
+                findings.add(Check::Claims, message, vec![number]);
+                continue;
+            };
+            let Some(state) = &branch.state else { continue };
+            let parents = branch.parents.iter().map(String::as_str).collect();
+            let made = State { maker: Some(transaction), parents, depth: 0, uses: 0 };
+            if let Some(other) = dag.states.insert(state, made) {
+                let other = other.maker.map_or(0, |maker| maker.number());
+                let message = format!("state {state} was made by {number} and by {other}");
+                findings.add(Check::Claims, message, vec![other, number]);
+            }
+        }
+        for transaction in decoded {
+            let Some(branch) = branch(transaction) else { continue };
+            let no_parent = branch.state.is_some() && branch.parents.is_empty();
+            let unknown =
+                branch.read.iter().chain(&branch.parents).find(|id| !dag.states.contains_key(id.as_str()));
+            if let Some(unknown) = unknown {
+                let message =
+                    format!("transaction {} names state {unknown}, which nobody made", transaction.number());
+                findings.add(Check::Claims, message, vec![transaction.number()]);
+            } else if no_parent || branch.read.is_empty() {
+                let message = format!(
+                    "transaction {} read no state, or left one without parents",
+                    transaction.number()
+                );
+                findings.add(Check::Claims, message, vec![transaction.number()]);
+            }
+            for looked_at in looked_at(transaction) {
+                if let Some(state) = dag.states.get_mut(looked_at) {
+                    state.uses += 1;
+                }
+            }
+        }
+        dag
+    }
+
+    /// Parents before children; nothing if there is a cycle. Sets the depths.
+    fn order(&mut self) -> Option<Vec<&'h str>> {
+        let mut waits: BTreeMap<&str, usize> =
+            self.states.iter().map(|(id, s)| (*id, s.parents.len())).collect();
+        let mut children: BTreeMap<&'h str, Vec<&'h str>> = BTreeMap::new();
+        for (id, state) in &self.states {
+            state.parents.iter().for_each(|parent| children.entry(parent).or_default().push(id));
+        }
+        let mut order = vec![ROOT];
+        let mut next = 0;
+        while let Some(id) = order.get(next).copied() {
+            next += 1;
+            let depth = self.states[id].depth;
+            for child in children.get(id).into_iter().flatten() {
+                if let Some(state) = self.states.get_mut(child) {
+                    state.depth = state.depth.max(depth + 1);
+                }
+                let waits = waits.entry(child).or_default();
+                *waits = waits.saturating_sub(1);
+                if *waits == 0 {
+                    order.push(child);
+                }
+            }
+        }
+        (order.len() == self.states.len()).then_some(order)
+    }
+
+    /// True if `later` is `earlier` or comes after it.
+    fn descends(&self, later: &'h str, earlier: &'h str) -> bool {
+        let lowest = self.states[earlier].depth;
+        let (mut open, mut known) = (vec![later], BTreeSet::from([later]));
+        while let Some(id) = open.pop() {
+            if id == earlier {
+                return true;
+            }
+            let parents = &self.states[id].parents;
+            let above = parents.iter().filter(|parent| self.states[**parent].depth >= lowest);
+            open.extend(above.copied().filter(|parent| known.insert(parent)));
+        }
+        false
+    }
+
+    fn check_beginnings(&self, decoded: &'d [Decoded<'h>], findings: &mut Findings) {
+        for transaction in decoded {
+            let Some(branch) = branch(transaction).filter(|branch| branch.state.is_some()) else { continue };
+            let lost = branch.read.iter().find(|read| {
+                !branch.parents.iter().any(|parent| self.descends(parent.as_str(), read.as_str()))
+            });
+            if let Some(read) = lost {
+                let number = transaction.number();
+                let message = format!(
+                    "transaction {number} read state {read} and committed on [{}], where it is not \
+                    included",
+                    branch.parents.join(", ")
+                );
+                findings.add(Check::Order, message, vec![number]);
+            }
+        }
+    }
+
+    /// A session begins at or after everything it has read or made.
+    fn check_sessions(&self, decoded: &'d [Decoded<'h>], findings: &mut Findings) {
+        let mut order: Vec<&'d Decoded<'h>> = decoded.iter().collect();
+        order.sort_by_key(|transaction| (transaction.transaction.invoked, transaction.number()));
+        let mut frontiers: BTreeMap<u64, (u64, Vec<&'h str>)> = BTreeMap::new();
+        for transaction in order {
+            let Some(branch) = branch(transaction) else { continue };
+            let (number, session) = (transaction.number(), transaction.transaction.session);
+            let reads = || branch.read.iter().map(String::as_str);
+            if let Some((last, frontier)) = frontiers.get(&session)
+                && let Some(lost) =
+                    frontier.iter().find(|seen| !reads().any(|read| self.descends(read, seen)))
+            {
+                let message = format!(
+                    "session {session}: transaction {number} reads state [{}], which does not include {lost}, where \
+                     {last} was",
+                    branch.read.join(", ")
+                );
+                findings.add(Check::Session, message, vec![*last, number]);
+            }
+            let frontier = branch.state.as_deref().map_or_else(|| reads().collect(), |state| vec![state]);
+            frontiers.insert(session, (number, frontier));
+        }
+    }
+
+    fn replay(&mut self, order: &[&'h str], decoded: &'d [Decoded<'h>], findings: &mut Findings) {
+        let mut readers: BTreeMap<&'h str, Vec<&'d Decoded<'h>>> = BTreeMap::new();
+        for transaction in decoded {
+            // A merge reads at its parents, which `merge` looks after.
+            if let Some(branch) = branch(transaction).filter(|branch| branch.parents.len() < 2) {
+                branch.read.iter().for_each(|read| readers.entry(read).or_default().push(transaction));
+            }
+        }
+        for id in order {
+            let cells = match self.states[id].maker {
+                None => Cells::default(),
+                Some(maker) => self.made(maker, findings),
+            };
+            self.contents.insert(id, cells);
+            for reader in readers.get(id).into_iter().flatten() {
+                let whence = format!("state {id}");
+                if let Err((check, message)) = replay(reader, None, &self.contents[id], &whence).1 {
+                    findings.add(check, message, vec![reader.number()]);
+                }
+                self.used(id);
+            }
+            if self.states[id].uses == 0 {
+                self.contents.remove(id);
+            }
+            if !findings.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// One look at a state less is to come.
+    fn used(&mut self, id: &str) {
+        if let Some(state) = self.states.get_mut(id) {
+            state.uses -= 1;
+        }
+    }
+
+    /// The contents of a state, which are given away with the last look.
+    fn take(&mut self, id: &'h str) -> Cells<'h> {
+        self.used(id);
+        let last = self.states[id].uses == 0;
+        let cells = if last { self.contents.remove(id) } else { self.contents.get(id).cloned() };
+        cells.unwrap_or_default()
+    }
+
+    /// What a transaction leaves.
+    fn made(&mut self, maker: &'d Decoded<'h>, findings: &mut Findings) -> Cells<'h> {
+        let parents: Vec<&'h str> =
+            branch(maker).into_iter().flat_map(|b| &b.parents).map(String::as_str).collect();
+        let [parent] = parents[..] else { return self.merge(maker, &parents, findings) };
+        let mut cells = self.take(parent);
+        let (left, result) = replay(maker, None, &cells, &format!("its parent, state {parent},"));
+        if let Err((check, message)) = result {
+            findings.add(check, message, vec![maker.number()]);
+        }
+        cells.update(left);
+        cells
+    }
+
+    fn merge(&mut self, maker: &'d Decoded<'h>, parents: &[&'h str], findings: &mut Findings) -> Cells<'h> {
+        let changed = self.changed_since_fork(parents);
+        let contents: Vec<Cells<'h>> = parents.iter().map(|parent| self.take(parent)).collect();
+        let written: BTreeSet<&[u8]> = maker.effects.iter().map(|(key, _)| *key).collect();
+        let mut merged = contents.first().cloned().unwrap_or_default();
+        let keys: BTreeSet<&'h [u8]> = changed.iter().flatten().copied().collect();
+        for key in keys {
+            let mut sides = (0..parents.len()).filter(|side| changed[*side].contains(key));
+            let Some(first) = sides.next() else { continue };
+            let conflict = sides.any(|side| contents[side].cell(key) != contents[first].cell(key));
+            if conflict && !written.contains(key) {
+                let message = format!(
+                    "transaction {} merges [{}], which disagree about {}, and does not write it",
+                    maker.number(),
+                    parents.join(", "),
+                    key.escape_ascii()
+                );
+                findings.add(Check::Effects, message, vec![maker.number()]);
+            }
+            merged.put(key, contents[first].cell(key).clone());
+        }
+        let mut executed = merged.clone();
+        for (index, step) in maker.steps.iter().enumerate() {
+            let at = maker.transaction.steps[index].state.as_deref();
+            let side = at.and_then(|at| parents.iter().position(|parent| *parent == at));
+            let mut there = side.map(|side| contents[side].clone());
+            if let Err(expected) = execute_step(step, there.as_mut().unwrap_or(&mut executed)) {
+                let message = format!(
+                    "transaction {}, step {index} on {}: the merge saw {}, {} gives {expected}",
+                    maker.number(),
+                    step.key.escape_ascii(),
+                    step.observed.unwrap_or("nothing"),
+                    at.map_or_else(|| "what its parents agree on".to_owned(), |at| format!("state {at}"))
+                );
+                findings.add(Check::Replies, message, vec![maker.number()]);
+            }
+        }
+        maker.effects.iter().for_each(|(key, effect)| merged.apply(key, effect));
+        merged
+    }
+
+    /// For each of some states the keys that were written on the way there, but not on the way to all of them.
+    fn changed_since_fork(&self, parents: &[&'h str]) -> Vec<BTreeSet<&'h [u8]>> {
+        let pasts: Vec<BTreeSet<&'h str>> = parents.iter().map(|parent| self.past(parent)).collect();
+        let shared = |id: &&&str| pasts.iter().all(|past| past.contains(**id));
+        let written = |id: &&'h str| self.states[*id].maker.into_iter().flat_map(|maker| &maker.effects);
+        pasts
+            .iter()
+            .map(|past| past.iter().filter(|id| !shared(id)).flat_map(written).map(|(key, _)| *key).collect())
+            .collect()
+    }
+
+    fn past(&self, id: &'h str) -> BTreeSet<&'h str> {
+        let (mut open, mut past) = (vec![id], BTreeSet::from([id]));
+        while let Some(id) = open.pop() {
+            open.extend(self.states[id].parents.iter().copied().filter(|parent| past.insert(parent)));
+        }
+        past
+    }
+}
+
+fn branch<'h>(transaction: &Decoded<'h>) -> Option<&'h crate::history::Branch> {
+    transaction.transaction.claim.as_ref()?.branch.as_ref()
+}
+
+/// The states whose contents are needed to check a transaction.
+fn looked_at<'h>(transaction: &Decoded<'h>) -> impl Iterator<Item = &'h str> {
+    let branch = branch(transaction);
+    let parents = branch.into_iter().flat_map(|branch| &branch.parents);
+    let reads = branch.into_iter().filter(|branch| branch.parents.len() < 2).flat_map(|branch| &branch.read);
+    parents.chain(reads).map(String::as_str)
+}
