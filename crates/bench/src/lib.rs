@@ -6,7 +6,11 @@
 //!
 //! [`redis`] drives any server that speaks the Redis protocol with single commands and with transactions.
 //!
-//! This crate measures over sockets only: it never links the server's own code, so that nothing it measures runs in
-//! its process.
+//! [`transactions`] drives such servers with transactions of several keys, and records what clients saw for the
+//! checker.
+//!
+//! This crate measures over sockets only: it never links a protocol or the runtime, so that nothing it measures runs
+//! in its process. Of the checker it uses the format of histories.
 
 pub mod redis;
+pub mod transactions;

@@ -55,10 +55,12 @@ mod branch;
 mod causal;
 mod convergence;
 mod dependencies;
+mod export;
 mod graph;
 mod history;
 mod invocations;
 mod levels;
+mod record;
 mod render;
 mod replay;
 mod report;
@@ -69,6 +71,7 @@ mod strict;
 mod totals;
 mod touches;
 
+pub use export::{ExportError, Format, export};
 pub use history::{
     Branch, Bytes, Claim, Commit, HistoryError, Key, Outcome, ROOT, Snapshot, Step, Transaction,
     read_history, write_history,

@@ -32,6 +32,9 @@ pub enum Command {
     Sim(SimArguments),
     /// Check a recorded history.
     Check(CheckArguments),
+    /// Handle recorded histories.
+    #[command(subcommand)]
+    History(HistoryCommand),
     /// Measure servers.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -236,9 +239,108 @@ pub struct CheckArguments {
 }
 
 #[derive(Debug, Subcommand)]
+pub enum HistoryCommand {
+    /// Write a history in the format of another checker.
+    Export(HistoryExportArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+plume      lines for Plume and AWDIT: r(key,value,session,transaction) and w(...)
+dbcop      JSON for DBCop
+porcupine  JSON lines for linearizability checkers: client, call, return, input, output
+
+An operation that these formats cannot express is refused by name. See docs/histories.md.
+
+Example:
+  anabranch history export history.jsonl --format plume > history.txt")]
+pub struct HistoryExportArguments {
+    /// The history: one JSON object per transaction and line
+    pub file: PathBuf,
+    /// The format to write
+    #[arg(long, value_name = "FORMAT")]
+    pub format: checker::Format,
+}
+
+#[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// Measure one server that speaks the Redis protocol, or two in turn.
     Redis(BenchRedisArguments),
+    /// Transactions of a small social network: the Retwis mix of the TAPIR paper.
+    Retwis(BenchRetwisArguments),
+    /// Transactions that read and write 1 to n keys.
+    Rmw(BenchRmwArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+5 percent add a user, 15 follow, 30 post, 50 read a timeline. With --history every try is recorded, on keys that are new,
+for `anabranch check`; without, all keys are loaded first, and retwis:* is overwritten.
+
+Examples:
+  anabranch bench retwis --url 127.0.0.1:6379 --against 127.0.0.1:6380 --zipf 0.75
+  anabranch bench retwis --url 127.0.0.1:7001 --url 127.0.0.1:7002 --url 127.0.0.1:7003 --txn --history retwis.jsonl")]
+pub struct BenchRetwisArguments {
+    #[command(flatten)]
+    pub load: TransactionLoad,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without --history all keys are loaded first, and rmw:* is overwritten.
+
+Examples:
+  anabranch bench rmw --url 127.0.0.1:6379 --most-keys 4 --keys 1000 --zipf 0.9
+  anabranch bench rmw --url 127.0.0.1:6379 --txn --history rmw.jsonl --seconds 5 --json")]
+pub struct BenchRmwArguments {
+    /// The most keys of a transaction
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub most_keys: NonZeroUsize,
+    #[command(flatten)]
+    pub load: TransactionLoad,
+}
+
+/// What the transactional workloads share.
+#[derive(Debug, Args)]
+pub struct TransactionLoad {
+    /// Our server: HOST:PORT or `redis://[:PASSWORD@]HOST:PORT`; several times for the processes of one cluster
+    #[arg(long, value_name = "URL", default_value = "127.0.0.1:6379")]
+    pub url: Vec<Target>,
+    /// A server to compare it with, always by WATCH, MULTI and EXEC
+    #[arg(long, value_name = "URL", conflicts_with = "history")]
+    pub against: Option<Target>,
+    /// How many keys there are
+    #[arg(long, value_name = "N", default_value = "100000")]
+    pub keys: NonZeroU32,
+    /// Draw keys by Zipf's law with this exponent [default: all alike]
+    #[arg(long, value_name = "EXPONENT", value_parser = parse_exponent)]
+    pub zipf: Option<f64>,
+    /// Connections, each with a transaction under way
+    #[arg(long, value_name = "N", default_value = "16")]
+    pub clients: NonZeroUsize,
+    /// How long a measurement takes
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub seconds: NonZeroU32,
+    /// Measurements of each server
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "history")]
+    pub rounds: NonZeroUsize,
+    /// Use TXN BEGIN and TXN COMMIT instead of WATCH, MULTI and EXEC
+    #[arg(long)]
+    pub txn: bool,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value = "64", conflicts_with = "history")]
+    pub size: usize,
+    /// Record what clients saw in this file, for `anabranch check`
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_exponent(text: &str) -> Result<f64, String> {
+    let exponent: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    (0.0..=10.0).contains(&exponent).then_some(exponent).ok_or("an exponent is between 0 and 10".into())
 }
 
 #[derive(Debug, Args)]
@@ -356,6 +458,23 @@ mod tests {
     fn check_names_the_levels_it_knows() {
         assert!(parse("anabranch check h.jsonl --model convergence").is_ok());
         assert!(refusal("anabranch check h.jsonl --model linear").contains("strict-serializable"));
+    }
+
+    #[test]
+    fn transactional_workloads_take_several_servers() {
+        let line =
+            "anabranch bench retwis --url 127.0.0.1:1 --url 127.0.0.1:2 --zipf 0.75 --txn --history /tmp/h";
+        let Some(Command::Bench(BenchCommand::Retwis(retwis))) = parse(line).unwrap().command else {
+            unreachable!("retwis was asked")
+        };
+        assert_eq!((retwis.load.url.len(), retwis.load.zipf, retwis.load.txn), (2, Some(0.75), true));
+        assert!(parse("anabranch bench rmw --most-keys 4").is_ok());
+        assert!(refusal("anabranch bench rmw --zipf -1").contains("--zipf"));
+        assert!(
+            refusal("anabranch bench rmw --history h --against 127.0.0.1:1").contains("cannot be used with")
+        );
+        assert!(parse("anabranch history export h --format dbcop").is_ok());
+        assert!(refusal("anabranch history export h --format elle").contains("porcupine"));
     }
 
     #[test]

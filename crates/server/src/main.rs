@@ -12,7 +12,7 @@ mod config;
 mod logs;
 
 use clap::Parser;
-use cli::{BenchCommand, ClusterCommand, Command, CommandLine};
+use cli::{BenchCommand, ClusterCommand, Command, CommandLine, HistoryCommand};
 use commands::Outcome;
 use std::process::ExitCode;
 
@@ -25,7 +25,10 @@ fn main() -> ExitCode {
         Command::Cluster(ClusterCommand::Local(arguments)) => commands::cluster::local::run(&arguments),
         Command::Sim(arguments) => commands::sim::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
+        Command::History(HistoryCommand::Export(arguments)) => commands::history::export(&arguments),
         Command::Bench(BenchCommand::Redis(arguments)) => commands::bench::redis(arguments),
+        Command::Bench(BenchCommand::Retwis(arguments)) => commands::bench::retwis(arguments),
+        Command::Bench(BenchCommand::Rmw(arguments)) => commands::bench::rmw(arguments),
     };
     match result {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),

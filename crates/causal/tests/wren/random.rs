@@ -285,6 +285,7 @@ fn recorded(key: &str, operation: &Operation<'_>, blind: bool) -> checker::Step 
         text: checker::describe(operation),
         blind,
         reply: None,
+        state: None,
     }
 }
 
@@ -306,6 +307,7 @@ fn claimed(claim: &Claim) -> checker::Claim {
         commit,
         snapshot,
         effects: effects.collect(),
+        branch: None,
     }
 }
 

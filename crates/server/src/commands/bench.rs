@@ -1,9 +1,43 @@
 //! `bench`: load for servers.
 
 use super::Outcome;
-use crate::cli::BenchRedisArguments;
+use crate::cli::{BenchRedisArguments, BenchRetwisArguments, BenchRmwArguments, TransactionLoad};
 use anyhow::Result;
 use bench::redis::{Server, Settings, json_line, run_all, table_head, table_line};
+use bench::transactions::{self, Keys, Workload, compare, table};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Runs the Retwis mix.
+pub fn retwis(arguments: BenchRetwisArguments) -> Result<Outcome> {
+    measure(Workload::Retwis, arguments.load)
+}
+
+/// Runs read-modify-writes.
+pub fn rmw(arguments: BenchRmwArguments) -> Result<Outcome> {
+    measure(Workload::ReadModifyWrite { most_keys: arguments.most_keys.get() }, arguments.load)
+}
+
+fn measure(workload: Workload, load: TransactionLoad) -> Result<Outcome> {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let settings = transactions::Settings {
+        urls: load.url,
+        workload,
+        keys: Keys::new(load.keys.get(), load.zipf),
+        clients: load.clients.get(),
+        duration: Duration::from_secs(u64::from(load.seconds.get())),
+        txn: load.txn,
+        value_bytes: load.size,
+        history: load.history,
+        run: started.as_micros() as u64,
+    };
+    let comparison = compare(&settings, load.against.as_ref(), load.rounds.get())?;
+    if load.json {
+        println!("{}", serde_json::to_string(&comparison)?);
+    } else {
+        print!("{}", table(&comparison));
+    }
+    Ok(Outcome::Good)
+}
 
 /// Runs every test and prints a line for each as it ends.
 pub fn redis(arguments: BenchRedisArguments) -> Result<Outcome> {

@@ -1,0 +1,246 @@
+//! One measurement: all clients at once, for some seconds.
+
+use super::client::Client;
+use super::connection::Connection;
+use super::history::{Recorder, Try};
+use super::plan::{Keys, Workload};
+use crate::redis::Target;
+use checker::{Outcome, Step};
+use hdrhistogram::Histogram;
+use resp::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Keys that one command loads or reads back.
+const KEYS_AT_ONCE: usize = 200;
+/// How long servers may take to agree about what was written, once nobody writes.
+const LONGEST_SETTLING: Duration = Duration::from_secs(30);
+/// The longest latency that is told apart from longer ones, in nanoseconds.
+const LONGEST_NANOSECONDS: u64 = 60_000_000_000;
+
+/// What to run, and where.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The servers: processes of one deployment. Clients are spread over them.
+    pub urls: Vec<Target>,
+    /// The mix.
+    pub workload: Workload,
+    /// How keys are drawn.
+    pub keys: Keys,
+    /// Connections, each with a transaction under way.
+    pub clients: usize,
+    /// How long.
+    pub duration: Duration,
+    /// `TXN BEGIN` and `TXN COMMIT` instead of `WATCH`, `MULTI` and `EXEC`.
+    pub txn: bool,
+    /// Bytes of a value, at least; a recorded run has short ones.
+    pub value_bytes: usize,
+    /// Where what clients saw is written.
+    pub history: Option<PathBuf>,
+    /// What tells the keys and values of this run from those of others.
+    pub run: u64,
+}
+
+impl Settings {
+    /// A key by number. A recorded run has keys of its own, which nobody has written before.
+    pub(super) fn key(&self, number: u32) -> Vec<u8> {
+        match self.history {
+            Some(_) => format!("{}:{:x}:{number}", self.workload.name(), self.run),
+            None => format!("{}:{number}", self.workload.name()),
+        }
+        .into_bytes()
+    }
+
+    /// A value that is written once.
+    pub(super) fn value(&self, client: usize, number: u64) -> Vec<u8> {
+        let mut value = format!("{:x}.{client}.{number}", self.run).into_bytes();
+        if self.history.is_none() {
+            value.resize(value.len().max(self.value_bytes), b'.');
+        }
+        value
+    }
+}
+
+/// Why there is no measurement.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// No server can be reached.
+    #[error("cannot connect to {0}: {1}")]
+    Connect(Target, io::Error),
+    /// A server refused what no repetition would make it accept.
+    #[error("the server refused a command: {0}")]
+    Refused(String),
+    /// The history cannot be written.
+    #[error("cannot write the history: {0}")]
+    History(io::Error),
+    /// The written keys cannot be read at the end.
+    #[error("{0} did not let all that was written be read at the end: {1}")]
+    ReadBack(Target, String),
+    /// A client ended by a defect.
+    #[error("a client panicked")]
+    Panicked,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    /// Committed transactions by kind.
+    pub committed: BTreeMap<&'static str, u64>,
+    /// Tries that failed: conflicts, and servers that could not serve. Nothing happened.
+    pub aborts: u64,
+    /// Tries of which nobody told whether they happened.
+    pub unknown: u64,
+    /// Transactions that were still being tried at the end.
+    pub given_up: u64,
+    /// Connections that broke.
+    pub lost_connections: u64,
+    /// Nanoseconds from the first try to the commit.
+    pub latency: Histogram<u64>,
+    /// The keys that may have been written.
+    pub(super) written: BTreeSet<u32>,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        let latency = Histogram::new_with_bounds(1_000, LONGEST_NANOSECONDS, 3)
+            .expect("the bounds are constants that hdrhistogram accepts");
+        let (committed, written) = (BTreeMap::new(), BTreeSet::new());
+        Totals { committed, aborts: 0, unknown: 0, given_up: 0, lost_connections: 0, latency, written }
+    }
+}
+
+impl Totals {
+    pub(super) fn note_commit(&mut self, kind: &'static str, latency: Duration) {
+        *self.committed.entry(kind).or_default() += 1;
+        self.latency.saturating_record(latency.as_nanos().min(u128::from(LONGEST_NANOSECONDS)) as u64);
+    }
+
+    /// Committed transactions of all kinds.
+    pub fn commits(&self) -> u64 {
+        self.committed.values().sum()
+    }
+
+    fn add(&mut self, other: Totals) {
+        other
+            .committed
+            .into_iter()
+            .for_each(|(kind, count)| *self.committed.entry(kind).or_default() += count);
+        self.aborts += other.aborts;
+        self.unknown += other.unknown;
+        self.given_up += other.given_up;
+        self.lost_connections += other.lost_connections;
+        self.latency.add(&other.latency).expect("both have the same bounds");
+        self.written.extend(other.written);
+    }
+}
+
+/// Runs a workload; also how long it took, which is a little longer than asked.
+///
+/// # Errors
+/// No server can be reached at the beginning, one refuses a command for good, or the history cannot be written.
+pub fn run(settings: &Settings) -> Result<(Totals, Duration), RunError> {
+    let first = settings.urls.first().ok_or_else(|| RunError::Refused("no server was named".into()))?;
+    let mut loader = Connection::open(first).map_err(|error| RunError::Connect(first.clone(), error))?;
+    let recorder = settings.history.as_deref().map(open_history).transpose()?;
+    if recorder.is_none() {
+        load(settings, &mut loader)?;
+    }
+    drop(loader);
+    let begun = Instant::now();
+    let end = begun + settings.duration;
+    let results: Vec<Result<Totals, RunError>> = std::thread::scope(|scope| {
+        let recorder = recorder.as_ref();
+        let clients: Vec<_> = (0..settings.clients)
+            .map(|index| scope.spawn(move || Client::new(settings, recorder, index).run(end)))
+            .collect();
+        clients.into_iter().map(|client| client.join().unwrap_or(Err(RunError::Panicked))).collect()
+    });
+    let elapsed = begun.elapsed();
+    let mut totals = Totals::default();
+    for result in results {
+        totals.add(result?);
+    }
+    if let Some(recorder) = recorder {
+        read_back(settings, &totals.written, &recorder)?;
+        recorder.finish().map_err(RunError::History)?;
+    }
+    Ok((totals, elapsed))
+}
+
+fn open_history(path: &Path) -> Result<Recorder, RunError> {
+    Recorder::create(path).map_err(RunError::History)
+}
+
+/// Gives every key a value.
+fn load(settings: &Settings, connection: &mut Connection) -> Result<(), RunError> {
+    let numbers: Vec<u32> = (0..settings.keys.count()).collect();
+    for chunk in numbers.chunks(KEYS_AT_ONCE) {
+        let pairs =
+            chunk.iter().flat_map(|key| [settings.key(*key), settings.value(usize::MAX, u64::from(*key))]);
+        let command: Vec<Vec<u8>> = std::iter::once(b"MSET".to_vec()).chain(pairs).collect();
+        let replies = connection.call(&[command]).map_err(|error| RunError::Refused(error.to_string()))?;
+        if let Some(error) = replies.first().and_then(Value::as_error) {
+            return Err(RunError::Refused(error.into_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// What a server answered, and since when it was asked: one entry for every command.
+type Answers = Vec<(Instant, Vec<Option<Vec<u8>>>)>;
+
+/// Reads everything that was written at every server, again and again until all agree, and records the last answers.
+fn read_back(settings: &Settings, written: &BTreeSet<u32>, recorder: &Recorder) -> Result<(), RunError> {
+    let keys: Vec<Vec<u8>> = written.iter().map(|key| settings.key(*key)).collect();
+    let begun = Instant::now();
+    loop {
+        let asked: Result<Vec<Answers>, RunError> =
+            settings.urls.iter().map(|url| read_all(url, &keys)).collect();
+        let is_late = begun.elapsed() > LONGEST_SETTLING;
+        let answers = match asked {
+            Err(error) if is_late => return Err(error),
+            Err(_) => {
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+            Ok(answers) => answers,
+        };
+        let values = |answers: &Answers| answers.iter().map(|(_, values)| values.clone()).collect::<Vec<_>>();
+        if !is_late && answers.windows(2).any(|pair| values(&pair[0]) != values(&pair[1])) {
+            std::thread::sleep(Duration::from_millis(100));
+            continue;
+        }
+        // Sessions of clients are told apart by connection; these come after all of them.
+        for (server, answers) in answers.into_iter().enumerate() {
+            for ((invoked, values), keys) in answers.into_iter().zip(keys.chunks(KEYS_AT_ONCE)) {
+                let steps = keys
+                    .iter()
+                    .zip(&values)
+                    .map(|(key, value)| Step::get(key, Some(value.as_deref())))
+                    .collect();
+                let session = u64::MAX - server as u64;
+                let tried = Try { session, invoked, outcome: Outcome::Committed, steps, at_rest: true };
+                recorder.note(tried).map_err(RunError::History)?;
+            }
+        }
+        return Ok(());
+    }
+}
+
+fn read_all(url: &Target, keys: &[Vec<u8>]) -> Result<Answers, RunError> {
+    let failed = |text: String| RunError::ReadBack(url.clone(), text);
+    let mut connection = Connection::open(url).map_err(|error| failed(error.to_string()))?;
+    let mut answers = Answers::new();
+    for chunk in keys.chunks(KEYS_AT_ONCE) {
+        let invoked = Instant::now();
+        let command: Vec<Vec<u8>> = std::iter::once(b"MGET".to_vec()).chain(chunk.iter().cloned()).collect();
+        let replies = connection.call(&[command]).map_err(|error| failed(error.to_string()))?;
+        let values =
+            replies.first().and_then(Value::as_elements).filter(|values| values.len() == chunk.len());
+        let values = values.ok_or_else(|| failed(format!("{replies:?}")))?;
+        answers.push((invoked, values.iter().map(|value| value.as_bytes().map(<[u8]>::to_vec)).collect()));
+    }
+    Ok(answers)
+}

@@ -1,0 +1,29 @@
+//! `bench retwis` and `bench rmw`: transactions of several keys, as clients of any Redis server run them.
+//!
+//! # What is run
+//! *Retwis* is the mix of the TAPIR paper (table 2): 5 percent add a user (1 get, 3 puts), 15 follow (2 gets, 2 puts),
+//! 30 post (3 gets, 5 puts), 50 read a timeline (1 to 10 gets). What is got is put as well, the other puts are blind.
+//! *Rmw* reads and writes 1 to n keys. Keys are drawn evenly, or by Zipf's law.
+//!
+//! # How
+//! Reads alone are one `MGET`. Whatever writes takes two round trips: `WATCH` and `MGET`, then `MULTI`, the writes and
+//! `EXEC`; or, on our servers, `TXN BEGIN` and `MGET`, then the writes and `TXN COMMIT`. What fails by a conflict is
+//! tried again after a short random wait; a transaction's latency runs from its first try to its commit.
+//! Every client is a thread with a connection of its own. One that loses it goes on at the next server.
+//!
+//! # What clients saw
+//! Every try can be recorded in the checker's format: with begin and end on one clock, what was read, what was
+//! written, what is known of the outcome. Every value is written once, so that values name versions; keys are new in
+//! every run. At the end all that was written is read once more at every server, until they agree. No server says
+//! anything about itself: the history is checked by what clients saw alone.
+
+mod client;
+mod connection;
+mod history;
+mod measure;
+mod plan;
+mod report;
+
+pub use measure::{RunError, Settings, Totals, run};
+pub use plan::{Keys, Planned, Workload};
+pub use report::{Comparison, Summary, compare, table};

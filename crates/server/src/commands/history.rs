@@ -1,0 +1,19 @@
+//! `history`: recorded histories for other checkers.
+
+use super::Outcome;
+use crate::cli::HistoryExportArguments;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+
+/// Writes the history to standard output in another format.
+pub fn export(arguments: &HistoryExportArguments) -> Result<Outcome> {
+    let name = || arguments.file.display().to_string();
+    let file = File::open(&arguments.file).with_context(|| format!("cannot open {}", name()))?;
+    let history =
+        checker::read_history(BufReader::new(file)).with_context(|| format!("cannot read {}", name()))?;
+    let output = BufWriter::new(std::io::stdout().lock());
+    checker::export(&history, arguments.format, output)
+        .with_context(|| format!("cannot export {}", name()))?;
+    Ok(Outcome::Good)
+}
