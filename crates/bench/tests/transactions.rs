@@ -14,8 +14,9 @@ use std::time::Duration;
 type Store = Arc<Mutex<BTreeMap<String, (u64, String)>>>;
 
 /// How the store misbehaves.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 enum Fault {
+    #[default]
     None,
     /// EXEC does not look at what is watched.
     NoWatch,
@@ -45,12 +46,6 @@ struct Session {
     watched: BTreeMap<String, u64>,
     queued: Option<Vec<Vec<String>>>,
     executed: u32,
-}
-
-impl Default for Fault {
-    fn default() -> Self {
-        Fault::None
-    }
 }
 
 impl Session {

@@ -1,5 +1,7 @@
 //! What other checkers are given: the structure of each format, and what is refused.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of tests fail by panicking")]
+
 use anabranch_checker::{ExportError, Format, Outcome, Step, Transaction, export};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,0 +1,93 @@
+"""What clients of a real cluster saw, recorded while its processes are killed one after the other, and checked.
+
+`ANABRANCH_SOAK=1` goes on for ten minutes, and bounds how long nobody is served after a kill.
+"""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster import Cluster
+from harness import binary
+
+SOAK = bool(os.environ.get("ANABRANCH_SOAK"))
+# Each round is a run and a history of its own, so that checking needs memory for one only.
+ROUNDS = 20 if SOAK else 1
+SECONDS = 30 if SOAK else 12
+# After a kill nobody may be served for so long, in seconds.
+LONGEST_SILENCE = 2.0
+
+
+def bench(cluster: Cluster, workload: str, history: Path, *arguments: str) -> subprocess.Popen:
+    """Starts a recorded run against all processes."""
+    urls = [argument for node in cluster for argument in ("--url", f"127.0.0.1:{node.port}")]
+    command = [binary(), "bench", workload, *urls, "--history", str(history), "--json", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen) -> dict:
+    output, errors = process.communicate(timeout=SECONDS + 120)
+    assert process.returncode == 0, errors
+    return json.loads(output)
+
+
+def check(history: Path, model: str) -> dict:
+    """Checks a history, which must be good; an undecided one is no good one."""
+    command = [binary(), "check", str(history), "--model", model, "--json"]
+    report = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=600).stdout)
+    assert report["ok"] and not report.get("undecided"), report
+    return report
+
+
+def longest_silences(history: Path) -> tuple[float, float]:
+    """The longest times, in seconds, in which nobody committed, and in which some client did not."""
+    last, ends = {}, []
+    silence = 0.0
+    with history.open() as lines:
+        for line in lines:
+            transaction = json.loads(line)
+            if transaction["outcome"] == "committed" and not transaction.get("at_rest"):
+                ends.append((transaction["responded"], transaction["session"] % CLIENTS))
+    ends.sort()
+    for end, client in ends:
+        silence = max(silence, end - last.get(client, end))
+        last[client] = end
+    of_all = max((later[0] - earlier[0] for earlier, later in zip(ends, ends[1:])), default=0)
+    return of_all / 1e6, silence / 1e6
+
+
+CLIENTS = 6
+
+
+@pytest.mark.parametrize("by", ["watch", "txn"] if SOAK else ["watch"])
+def test_retwis_is_strictly_serializable_while_processes_are_killed(by, tmp_path):
+    arguments = ["--clients", str(CLIENTS), "--keys", "300", "--zipf", "0.75", "--seconds", str(SECONDS)]
+    arguments += ["--txn"] if by == "txn" else []
+    with Cluster(3, 1, "--partitions", "2") as cluster:
+        for number in range(max(1, ROUNDS // (2 if SOAK else 1))):
+            history = tmp_path / f"retwis-{number}.jsonl"
+            running = bench(cluster, "retwis", history, *arguments)
+            # A kill, a restart and some quiet for every process.
+            pause = SECONDS / 3 / 3
+            for node in cluster:
+                time.sleep(pause)
+                cluster.do(f"kill {node.name}")
+                time.sleep(pause)
+                cluster.do(f"restart {node.name}")
+                time.sleep(pause / 2)
+            summary = finish(running)
+            report = check(history, "strict-serializable")
+            of_all, of_one = longest_silences(history)
+            print(
+                f"\n{by}, round {number}: {summary['committed']} committed, {summary['aborts']} aborts, "
+                f"{summary['unknown']} unknown, {report['transactions']} checked; nobody was served for "
+                f"{of_all:.2f} s, some client for {of_one:.2f} s"
+            )
+            assert summary["committed"] > 10 * SECONDS and summary["lost_connections"] >= 3, summary
+            if SOAK:
+                assert of_all < LONGEST_SILENCE, f"nobody was served for {of_all:.2f} s"
+            history.unlink()
