@@ -1,8 +1,14 @@
 //! The state of one key, and what every type shares: the type check, creation, disappearance, expiry.
 
 use crate::collections::{ChunkedList, PackedMap, PackedSet, ScoredTree};
+use crate::counter::Counter;
 use crate::register::Register;
-use crate::{Context, Effect, Operation, dict, key, list, register, scored_set, set};
+use crate::summary::SummaryBag;
+use crate::top::Top;
+use crate::uid::UidGenerator;
+use crate::{
+    Context, Effect, Operation, counter, dict, key, list, register, scored_set, set, summary, top, uid,
+};
 use types::{Error, Malformed, Reader, ReplySink, Wire};
 
 /// Which type a key holds.
@@ -18,6 +24,14 @@ pub enum Kind {
     ScoredSet,
     /// Redis's list.
     List,
+    /// A sum that is added to unseen.
+    Counter,
+    /// Numbers of which only a summary is kept.
+    SummaryBag,
+    /// The highest members by score.
+    Top,
+    /// A source of unique identifiers.
+    UidGenerator,
 }
 
 impl Kind {
@@ -29,6 +43,10 @@ impl Kind {
             Kind::Set => "set",
             Kind::ScoredSet => "zset",
             Kind::List => "list",
+            Kind::Counter => "counter",
+            Kind::SummaryBag => "summary",
+            Kind::Top => "top",
+            Kind::UidGenerator => "uid",
         }
     }
 }
@@ -46,6 +64,14 @@ pub enum Value {
     ScoredSet(Box<ScoredTree>),
     /// Elements in order.
     List(Box<ChunkedList>),
+    /// A sum.
+    Counter(Box<Counter>),
+    /// Figures.
+    SummaryBag(Box<SummaryBag>),
+    /// Members with scores.
+    Top(Box<Top>),
+    /// Nothing.
+    UidGenerator(UidGenerator),
 }
 
 impl Value {
@@ -57,6 +83,10 @@ impl Value {
             Value::Set(_) => Kind::Set,
             Value::ScoredSet(_) => Kind::ScoredSet,
             Value::List(_) => Kind::List,
+            Value::Counter(_) => Kind::Counter,
+            Value::SummaryBag(_) => Kind::SummaryBag,
+            Value::Top(_) => Kind::Top,
+            Value::UidGenerator(_) => Kind::UidGenerator,
         }
     }
 
@@ -67,6 +97,10 @@ impl Value {
             Kind::Set => Value::Set(Box::default()),
             Kind::ScoredSet => Value::ScoredSet(Box::default()),
             Kind::List => Value::List(Box::default()),
+            Kind::Counter => Value::Counter(Box::default()),
+            Kind::SummaryBag => Value::SummaryBag(Box::default()),
+            Kind::Top => Value::Top(Box::default()),
+            Kind::UidGenerator => Value::UidGenerator(UidGenerator::default()),
         }
     }
 
@@ -77,6 +111,10 @@ impl Value {
             Value::Set(set) => set.is_empty(),
             Value::ScoredSet(set) => set.is_empty(),
             Value::List(list) => list.is_empty(),
+            Value::Counter(counter) => counter.is_empty(),
+            Value::SummaryBag(bag) => bag.is_empty(),
+            Value::Top(top) => top.is_empty(),
+            Value::UidGenerator(generator) => generator.is_empty(),
         }
     }
 
@@ -88,6 +126,10 @@ impl Value {
             Value::Set(set) => set.memory(),
             Value::ScoredSet(set) => set.memory(),
             Value::List(list) => list.memory(),
+            Value::Counter(_) => size_of::<Counter>(),
+            Value::SummaryBag(bag) => bag.memory(),
+            Value::Top(top) => top.memory(),
+            Value::UidGenerator(_) => 0,
         }
     }
 }
@@ -154,7 +196,17 @@ macro_rules! containers {
         }
     };
 }
-containers! { 1 Register register, 2 Dict dict, 3 Set set, 4 ScoredSet scored_set, 5 List list, }
+containers! {
+    1 Register register,
+    2 Dict dict,
+    3 Set set,
+    4 ScoredSet scored_set,
+    5 List list,
+    6 Counter counter,
+    7 SummaryBag summary,
+    8 Top top,
+    9 UidGenerator uid,
+}
 
 /// What an effect changed, as data that [`exchange`] swaps with the state: undo and redo are the same call.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,6 +242,9 @@ impl Patch {
                 Elements::Set(patch) => patch.memory(),
                 Elements::ScoredSet(patch) => patch.memory(),
                 Elements::List(patch) => patch.memory(),
+                Elements::SummaryBag(patch) => patch.memory(),
+                Elements::Top(patch) => patch.memory(),
+                Elements::Counter(_) | Elements::UidGenerator(_) => 0,
             },
         }
     }
@@ -206,6 +261,14 @@ pub enum Elements {
     ScoredSet(scored_set::Patch),
     /// Elements at positions.
     List(list::Patch),
+    /// A summand.
+    Counter(counter::Patch),
+    /// Numbers.
+    SummaryBag(summary::Patch),
+    /// Members with their scores.
+    Top(top::Patch),
+    /// Whether it exists.
+    UidGenerator(uid::Patch),
 }
 
 impl Elements {
@@ -215,6 +278,10 @@ impl Elements {
             Elements::Set(_) => Kind::Set,
             Elements::ScoredSet(_) => Kind::ScoredSet,
             Elements::List(_) => Kind::List,
+            Elements::Counter(_) => Kind::Counter,
+            Elements::SummaryBag(_) => Kind::SummaryBag,
+            Elements::Top(_) => Kind::Top,
+            Elements::UidGenerator(_) => Kind::UidGenerator,
         }
     }
 }
@@ -251,6 +318,10 @@ pub fn prepare<'a>(
         Operation::Set(operation) => typed!(set, operation, Set),
         Operation::ScoredSet(operation) => typed!(scored_set, operation, ScoredSet),
         Operation::List(operation) => typed!(list, operation, List),
+        Operation::Counter(operation) => typed!(counter, operation, Counter),
+        Operation::SummaryBag(operation) => typed!(summary, operation, SummaryBag),
+        Operation::Top(operation) => typed!(top, operation, Top),
+        Operation::UidGenerator(operation) => typed!(uid, operation, UidGenerator),
     }
 }
 
@@ -279,6 +350,10 @@ pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
         Effect::Set(effect) => typed!(set, effect, Set),
         Effect::ScoredSet(effect) => typed!(scored_set, effect, ScoredSet),
         Effect::List(effect) => typed!(list, effect, List),
+        Effect::Counter(effect) => typed!(counter, effect, Counter),
+        Effect::SummaryBag(effect) => typed!(summary, effect, SummaryBag),
+        Effect::Top(effect) => typed!(top, effect, Top),
+        Effect::UidGenerator(effect) => typed!(uid, effect, UidGenerator),
     }
 }
 
@@ -306,6 +381,10 @@ fn exchange_elements(cell: &mut Cell, expires_at: &mut u64, elements: &mut Eleme
         (Some(Value::Set(state)), Elements::Set(patch)) => set::exchange(state, patch),
         (Some(Value::ScoredSet(state)), Elements::ScoredSet(patch)) => scored_set::exchange(state, patch),
         (Some(Value::List(state)), Elements::List(patch)) => list::exchange(state, patch),
+        (Some(Value::Counter(state)), Elements::Counter(patch)) => counter::exchange(state, patch),
+        (Some(Value::SummaryBag(state)), Elements::SummaryBag(patch)) => summary::exchange(state, patch),
+        (Some(Value::Top(state)), Elements::Top(patch)) => top::exchange(state, patch),
+        (Some(Value::UidGenerator(state)), Elements::UidGenerator(patch)) => uid::exchange(state, patch),
         _ => debug_assert!(false, "a patch is exchanged with the state it came from"),
     }
     *expires_at = cell.expires_at;

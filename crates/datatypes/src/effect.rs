@@ -1,8 +1,8 @@
 //! Every effect of every type, as one closed enum. The binary form is what journals and streams carry.
 
 use crate::observation::Footprint;
-use crate::{Kind, Mode, dict, key, list, register, scored_set, set};
-use types::{Malformed, Reader};
+use crate::{Kind, Mode, counter, dict, key, list, register, scored_set, set, summary, top, uid};
+use types::{Malformed, Reader, Wire};
 
 /// The mutation that an operation commits.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,14 @@ pub enum Effect<'a> {
     ScoredSet(scored_set::Effect<'a>),
     /// On a list.
     List(list::Effect<'a>),
+    /// On a counter.
+    Counter(counter::Effect),
+    /// On a summary bag.
+    SummaryBag(summary::Effect),
+    /// On a top.
+    Top(top::Effect<'a>),
+    /// On a generator of identifiers.
+    UidGenerator(uid::Effect),
 }
 
 impl<'a> Effect<'a> {
@@ -34,6 +42,10 @@ impl<'a> Effect<'a> {
             Effect::Set(_) => Some(Kind::Set),
             Effect::ScoredSet(_) => Some(Kind::ScoredSet),
             Effect::List(_) => Some(Kind::List),
+            Effect::Counter(_) => Some(Kind::Counter),
+            Effect::SummaryBag(_) => Some(Kind::SummaryBag),
+            Effect::Top(_) => Some(Kind::Top),
+            Effect::UidGenerator(_) => Some(Kind::UidGenerator),
         }
     }
 
@@ -46,6 +58,10 @@ impl<'a> Effect<'a> {
             Effect::Set(effect) => effect.footprint(),
             Effect::ScoredSet(effect) => effect.footprint(),
             Effect::List(effect) => effect.footprint(),
+            Effect::Counter(effect) => effect.footprint(),
+            Effect::SummaryBag(effect) => effect.footprint(),
+            Effect::Top(effect) => effect.footprint(),
+            Effect::UidGenerator(effect) => effect.footprint(),
         }
     }
 
@@ -56,6 +72,10 @@ impl<'a> Effect<'a> {
             Effect::Dict(dict::Effect::Add { .. }) => Mode::IncrementFields,
             Effect::Set(set::Effect::Add { .. }) => Mode::Add,
             Effect::Set(set::Effect::Remove { .. }) => Mode::Remove,
+            Effect::Counter(counter::Effect::Add { .. }) => Mode::Count,
+            Effect::SummaryBag(summary::Effect::Add { .. }) => Mode::Summarize,
+            Effect::Top(top::Effect::Add { .. }) => Mode::Rank,
+            Effect::UidGenerator(uid::Effect::Create) => Mode::Identify,
             _ => Mode::Write,
         }
     }
@@ -70,6 +90,10 @@ impl<'a> Effect<'a> {
             (Effect::Set(a), Effect::Set(b)) => set::effects_commute(a, b),
             (Effect::ScoredSet(a), Effect::ScoredSet(b)) => scored_set::effects_commute(a, b),
             (Effect::List(a), Effect::List(b)) => list::effects_commute(a, b),
+            (Effect::Counter(a), Effect::Counter(b)) => counter::effects_commute(a, b),
+            (Effect::SummaryBag(a), Effect::SummaryBag(b)) => summary::effects_commute(a, b),
+            (Effect::Top(a), Effect::Top(b)) => top::effects_commute(a, b),
+            (Effect::UidGenerator(a), Effect::UidGenerator(b)) => uid::effects_commute(a, b),
             _ => false,
         }
     }
@@ -89,6 +113,10 @@ impl<'a> Effect<'a> {
             Effect::Set(effect) => tagged!(3, effect),
             Effect::ScoredSet(effect) => tagged!(4, effect),
             Effect::List(effect) => tagged!(5, effect),
+            Effect::Counter(effect) => tagged!(6, effect),
+            Effect::SummaryBag(effect) => tagged!(7, effect),
+            Effect::Top(effect) => tagged!(8, effect),
+            Effect::UidGenerator(effect) => tagged!(9, effect),
         }
     }
 
@@ -101,6 +129,10 @@ impl<'a> Effect<'a> {
             3 => Effect::Set(set::Effect::decode(input)?),
             4 => Effect::ScoredSet(scored_set::Effect::decode(input)?),
             5 => Effect::List(list::Effect::decode(input)?),
+            6 => Effect::Counter(counter::Effect::decode(input)?),
+            7 => Effect::SummaryBag(summary::Effect::decode(input)?),
+            8 => Effect::Top(top::Effect::decode(input)?),
+            9 => Effect::UidGenerator(uid::Effect::decode(input)?),
             _ => return Err(Malformed("effect tag")),
         })
     }

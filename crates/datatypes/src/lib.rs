@@ -18,6 +18,7 @@
 mod cell;
 mod codec;
 pub mod collections;
+pub mod counter;
 pub mod dict;
 mod effect;
 mod index;
@@ -29,6 +30,9 @@ mod operation;
 pub mod register;
 pub mod scored_set;
 pub mod set;
+pub mod summary;
+pub mod top;
+pub mod uid;
 
 pub use cell::{Cell, Kind, Patch, Value, apply, exchange, prepare};
 pub use effect::Effect;

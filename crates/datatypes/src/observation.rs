@@ -167,14 +167,32 @@ pub enum Mode {
     Increment,
     /// Adds to integer fields of a dict.
     IncrementFields,
+    /// Adds to a counter.
+    Count,
+    /// Adds to a summary bag.
+    Summarize,
+    /// Adds members to a top.
+    Rank,
+    /// Makes a key a generator of identifiers.
+    Identify,
     /// Changes anything else.
     Write,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 6] =
-        [Mode::Observe, Mode::Add, Mode::Remove, Mode::Increment, Mode::IncrementFields, Mode::Write];
+    pub const ALL: [Mode; 10] = [
+        Mode::Observe,
+        Mode::Add,
+        Mode::Remove,
+        Mode::Increment,
+        Mode::IncrementFields,
+        Mode::Count,
+        Mode::Summarize,
+        Mode::Rank,
+        Mode::Identify,
+        Mode::Write,
+    ];
 
     /// True when holders of the two modes always commute: a mode with itself, unless it is `Write`.
     pub fn compatible(self, other: Mode) -> bool {

@@ -1,7 +1,9 @@
 //! Every operation of every type, as one closed enum.
 
-use crate::{Effect, Kind, Observation, dict, key, list, register, scored_set, set};
-use types::{Malformed, Reader};
+use crate::{
+    Effect, Kind, Observation, counter, dict, key, list, register, scored_set, set, summary, top, uid,
+};
+use types::{Malformed, Reader, Wire};
 
 /// A typed command on one key, with its arguments, borrowed from whoever asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +20,14 @@ pub enum Operation<'a> {
     ScoredSet(scored_set::Operation<'a>),
     /// On a list.
     List(list::Operation<'a>),
+    /// On a counter.
+    Counter(counter::Operation),
+    /// On a summary bag.
+    SummaryBag(summary::Operation),
+    /// On a top.
+    Top(top::Operation<'a>),
+    /// On a generator of identifiers.
+    UidGenerator(uid::Operation),
 }
 
 impl<'a> Operation<'a> {
@@ -30,6 +40,10 @@ impl<'a> Operation<'a> {
             Operation::Set(_) => Some(Kind::Set),
             Operation::ScoredSet(_) => Some(Kind::ScoredSet),
             Operation::List(_) => Some(Kind::List),
+            Operation::Counter(_) => Some(Kind::Counter),
+            Operation::SummaryBag(_) => Some(Kind::SummaryBag),
+            Operation::Top(_) => Some(Kind::Top),
+            Operation::UidGenerator(_) => Some(Kind::UidGenerator),
         }
     }
 
@@ -42,6 +56,10 @@ impl<'a> Operation<'a> {
             Operation::Set(operation) => operation.is_read(),
             Operation::ScoredSet(operation) => operation.is_read(),
             Operation::List(operation) => operation.is_read(),
+            Operation::Counter(operation) => operation.is_read(),
+            Operation::SummaryBag(operation) => operation.is_read(),
+            Operation::Top(operation) => operation.is_read(),
+            Operation::UidGenerator(operation) => operation.is_read(),
         }
     }
 
@@ -54,6 +72,10 @@ impl<'a> Operation<'a> {
             Operation::Set(operation) => operation.observation(),
             Operation::ScoredSet(operation) => operation.observation(),
             Operation::List(operation) => operation.observation(),
+            Operation::Counter(operation) => operation.observation(),
+            Operation::SummaryBag(operation) => operation.observation(),
+            Operation::Top(operation) => operation.observation(),
+            Operation::UidGenerator(operation) => operation.observation(),
         }
     }
 
@@ -67,6 +89,10 @@ impl<'a> Operation<'a> {
             Operation::Set(operation) => operation.blind_effect().map(Effect::Set),
             Operation::ScoredSet(operation) => operation.blind_effect().map(Effect::ScoredSet),
             Operation::List(operation) => operation.blind_effect().map(Effect::List),
+            Operation::Counter(operation) => operation.blind_effect().map(Effect::Counter),
+            Operation::SummaryBag(operation) => operation.blind_effect().map(Effect::SummaryBag),
+            Operation::Top(operation) => operation.blind_effect().map(Effect::Top),
+            Operation::UidGenerator(operation) => operation.blind_effect().map(Effect::UidGenerator),
         }
     }
 
@@ -85,6 +111,10 @@ impl<'a> Operation<'a> {
             Operation::Set(operation) => tagged!(3, operation),
             Operation::ScoredSet(operation) => tagged!(4, operation),
             Operation::List(operation) => tagged!(5, operation),
+            Operation::Counter(operation) => tagged!(6, operation),
+            Operation::SummaryBag(operation) => tagged!(7, operation),
+            Operation::Top(operation) => tagged!(8, operation),
+            Operation::UidGenerator(operation) => tagged!(9, operation),
         }
     }
 
@@ -97,6 +127,10 @@ impl<'a> Operation<'a> {
             3 => Operation::Set(set::Operation::decode(input)?),
             4 => Operation::ScoredSet(scored_set::Operation::decode(input)?),
             5 => Operation::List(list::Operation::decode(input)?),
+            6 => Operation::Counter(counter::Operation::decode(input)?),
+            7 => Operation::SummaryBag(summary::Operation::decode(input)?),
+            8 => Operation::Top(top::Operation::decode(input)?),
+            9 => Operation::UidGenerator(uid::Operation::decode(input)?),
             _ => return Err(Malformed("operation tag")),
         })
     }

@@ -149,6 +149,11 @@ pub(crate) static FAMILIES: &[Family] = &[
     Family { group: "list", title: "Lists", commands: commands::lists::COMMANDS },
     Family { group: "set", title: "Sets", commands: commands::sets::COMMANDS },
     Family { group: "sorted-set", title: "Sorted sets", commands: commands::scored_sets::COMMANDS },
+    Family {
+        group: "commuting",
+        title: "Counters, summaries, tops, identifiers",
+        commands: commands::commuting::COMMANDS,
+    },
     Family { group: "transactions", title: "Transactions", commands: commands::transactions::COMMANDS },
     Family { group: "connection", title: "Connection", commands: commands::connection::COMMANDS },
     Family { group: "server", title: "Server", commands: commands::server::COMMANDS },

@@ -23,6 +23,7 @@ mod arena;
 mod buffer;
 mod chunk;
 mod chunked_list;
+mod exact_sum;
 mod index;
 mod int_set;
 mod order_tree;
@@ -40,6 +41,7 @@ use foldhash::SharedSeed;
 use std::sync::OnceLock;
 
 pub use chunked_list::{ChunkedList, Elements};
+pub use exact_sum::ExactSum;
 pub use packed_map::{Entries, PackedMap};
 pub use packed_set::{Member, Members, PackedSet};
 pub use scored_tree::{Scored, ScoredTree};

@@ -11,6 +11,7 @@ mod write;
 pub use bounds::{LexBound, RangeBy, ScoreBound};
 pub use execute::prepare;
 pub use items::ScoredItems;
+pub(crate) use write::Entry;
 pub use write::{Patch, apply, decode_state, encode_state, exchange};
 
 use crate::codec::{borrowed_enum, wire_fields};

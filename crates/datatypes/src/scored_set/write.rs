@@ -14,6 +14,11 @@ pub struct Patch {
 }
 
 impl Patch {
+    /// Gives members their scores back, the last one first.
+    pub(crate) fn new(entries: SmallVec<[Entry; 1]>) -> Self {
+        Patch { entries }
+    }
+
     /// The bytes it occupies beyond its own size.
     pub fn memory(&self) -> usize {
         let spilled = if self.entries.spilled() { self.entries.capacity() * size_of::<Entry>() } else { 0 };
@@ -22,7 +27,7 @@ impl Patch {
 }
 
 /// A member and the score to give it, or none to remove it.
-type Entry = (Box<[u8]>, Option<f64>);
+pub(crate) type Entry = (Box<[u8]>, Option<f64>);
 
 /// Performs an effect; see [`crate::apply`].
 #[inline]

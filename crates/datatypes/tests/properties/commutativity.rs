@@ -175,7 +175,9 @@ fn a_wrong_rule_is_refuted() {
         "the same member with different scores (Corrections 60)"
     );
     assert!(is_refuted(additions_and_removals, Kind::Set), "a removal that drops the deadline first");
-    for kind in [Kind::Dict, Kind::Set, Kind::ScoredSet, Kind::List] {
+    for kind in
+        [Kind::Dict, Kind::Set, Kind::ScoredSet, Kind::List, Kind::Counter, Kind::SummaryBag, Kind::Top]
+    {
         assert!(
             is_refuted(nobody_observes, kind),
             "an effect that changes what the other observed: {kind:?}"

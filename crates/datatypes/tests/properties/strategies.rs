@@ -2,7 +2,9 @@
 
 use datatypes::list::{self, Positions};
 use datatypes::scored_set::{self, AddFlags, LexBound, RangeBy, ScoreBound, ScoredItems};
-use datatypes::{Cell, Effect, Items, Kind, Operation, apply, dict, key, register, set};
+use datatypes::{
+    Cell, Effect, Items, Kind, Operation, apply, counter, dict, key, register, set, summary, top, uid,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -14,7 +16,17 @@ const WORDS: [&[u8]; 9] = [b"a", b"b", b"c", b"0", b"7", b"-3", b"007", b"", LON
 const SCORES: [f64; 9] = [0.0, -0.0, 1.0, 1.5, -2.0, 1e300, 0.1, f64::INFINITY, f64::NEG_INFINITY];
 const DEADLINES: [u64; 2] = [2000, 3000];
 
-pub const KINDS: [Kind; 5] = [Kind::Register, Kind::Dict, Kind::Set, Kind::ScoredSet, Kind::List];
+pub const KINDS: [Kind; 9] = [
+    Kind::Register,
+    Kind::Dict,
+    Kind::Set,
+    Kind::ScoredSet,
+    Kind::List,
+    Kind::Counter,
+    Kind::SummaryBag,
+    Kind::Top,
+    Kind::UidGenerator,
+];
 
 /// Half of them one of two, so that two steps often name the same.
 pub fn word() -> impl Strategy<Value = &'static [u8]> {
@@ -210,6 +222,42 @@ pub fn list_operation() -> impl Strategy<Value = list::Operation<'static>> {
     ]
 }
 
+fn counter_operation() -> impl Strategy<Value = counter::Operation> {
+    use counter::Operation as O;
+    prop_oneof![3 => summand().prop_map(|by| O::Add { by }), 1 => Just(O::Get)]
+}
+
+fn numbers() -> impl Strategy<Value = summary::Numbers> {
+    let number = select(&[0.0, -0.0, 0.1, 0.2, -3.5, 1e300, -1e300, 1e-320][..]);
+    vec(number, 0..4).prop_filter_map("finite", |numbers| summary::Numbers::new(numbers.into_iter()))
+}
+
+fn summary_operation() -> impl Strategy<Value = summary::Operation> {
+    use summary::{Figure, Operation as O};
+    prop_oneof![
+        3 => numbers().prop_map(|numbers| O::Add { numbers }),
+        1 => select(&Figure::ALL[..]).prop_map(|figure| O::Read { figure }),
+        1 => Just(O::ReadAll),
+    ]
+}
+
+/// Small ones, so that members are dropped.
+fn capacity() -> impl Strategy<Value = u64> {
+    select(&[1, 2, 3, 0, u64::MAX][..])
+}
+
+fn top_operation() -> impl Strategy<Value = top::Operation<'static>> {
+    use top::Operation as O;
+    prop_oneof![
+        6 => scored_items().prop_map(|items| O::Add { items }),
+        2 => capacity().prop_map(|capacity| O::Reserve { capacity }),
+        2 => (index(), index(), any::<bool>())
+            .prop_map(|(start, stop, with_scores)| O::Range { start, stop, with_scores }),
+        1 => word().prop_map(|member| O::Score { member }),
+        1 => select(&[O::Length, O::Capacity][..]),
+    ]
+}
+
 /// An operation on a key that is expected to hold this type.
 pub fn operation_of(kind: Kind) -> BoxedStrategy<Operation<'static>> {
     match kind {
@@ -218,6 +266,12 @@ pub fn operation_of(kind: Kind) -> BoxedStrategy<Operation<'static>> {
         Kind::Set => set_operation().prop_map(Operation::Set).boxed(),
         Kind::ScoredSet => scored_set_operation().prop_map(Operation::ScoredSet).boxed(),
         Kind::List => list_operation().prop_map(Operation::List).boxed(),
+        Kind::Counter => counter_operation().prop_map(Operation::Counter).boxed(),
+        Kind::SummaryBag => summary_operation().prop_map(Operation::SummaryBag).boxed(),
+        Kind::Top => top_operation().prop_map(Operation::Top).boxed(),
+        Kind::UidGenerator => option::of(0..3u64)
+            .prop_map(|count| Operation::UidGenerator(uid::Operation::Next { count }))
+            .boxed(),
     }
 }
 
@@ -282,6 +336,17 @@ pub fn effect_of(kind: Kind) -> BoxedStrategy<Effect<'static>> {
         .prop_map(Effect::ScoredSet)
         .boxed(),
         Kind::List => list_effect().prop_map(Effect::List).boxed(),
+        Kind::Counter => summand().prop_map(|by| Effect::Counter(counter::Effect::Add { by })).boxed(),
+        Kind::SummaryBag => {
+            numbers().prop_map(|numbers| Effect::SummaryBag(summary::Effect::Add { numbers })).boxed()
+        }
+        Kind::Top => prop_oneof![
+            3 => scored_items().prop_map(|items| top::Effect::Add { items }),
+            1 => capacity().prop_map(|capacity| top::Effect::Reserve { capacity }),
+        ]
+        .prop_map(Effect::Top)
+        .boxed(),
+        Kind::UidGenerator => Just(Effect::UidGenerator(uid::Effect::Create)).boxed(),
     }
 }
 

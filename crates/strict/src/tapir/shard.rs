@@ -135,7 +135,7 @@ impl Shard {
     }
 
     fn judge_access(&self, stamp: Stamp, key: &[u8], access: &Access<'_>) -> Verdict {
-        let modes = self.keys.get(key).map(|state| state.modes).unwrap_or_default();
+        let modes = self.keys.get(key).map(|state| state.modes.clone()).unwrap_or_default();
         let newest = access.observed.map_or(Stamp::ZERO, Observed::newest);
         let absent = self.mutants.has(Mutant::AbsentReadsPass) && newest == Stamp::ZERO;
         let counts = |other: Stamp| !self.mutants.has(Mutant::TrustStamps) || other < stamp;

@@ -1,0 +1,269 @@
+//! TopK: members with scores, of which only the highest are kept (Claret, table 1). Additions never conflict.
+//!
+//! A member's score is the greatest that was ever given to it, so the kept ones are the highest of all members ever
+//! added, in whatever order they came: what is dropped is below as many others as are kept, and they only rise.
+//! Equal scores are ordered by member, the greater one higher, as in Redis's reverse ranges.
+
+use crate::codec::{Field, borrowed_enum};
+use crate::collections::ScoredTree;
+use crate::observation::Footprint;
+use crate::scored_set::{self, Entry, ScoredItems};
+use crate::{Aspect, Context, Kind, Observation, index};
+use smallvec::SmallVec;
+use types::{Error, Malformed, Reader, ReplySink, Wire};
+
+/// How many are kept where nothing was reserved.
+pub const DEFAULT_CAPACITY: u32 = 100;
+/// The most that can be kept.
+pub const MAX_CAPACITY: u32 = 1_000_000;
+
+/// An operation on the top of something.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operation<'a> {
+    /// Adds members: OK.
+    Add {
+        /// Scores, none of them NaN, with members.
+        items: ScoredItems<'a>,
+    },
+    /// Keeps so many from now on: OK.
+    Reserve {
+        /// How many, from 1 to [`MAX_CAPACITY`].
+        capacity: u64,
+    },
+    /// The members from a place to another one, highest first.
+    Range {
+        /// The first place; negative ones count from the lowest.
+        start: i64,
+        /// The last place.
+        stop: i64,
+        /// With their scores.
+        with_scores: bool,
+    },
+    /// The score of a member, or null if it is not kept.
+    Score {
+        /// The member.
+        member: &'a [u8],
+    },
+    /// How many are kept at present.
+    Length,
+    /// How many are kept at most.
+    Capacity,
+}
+
+/// A mutation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect<'a> {
+    /// Adds members.
+    Add {
+        /// Scores with members.
+        items: ScoredItems<'a>,
+    },
+    /// Keeps so many from now on.
+    Reserve {
+        /// How many.
+        capacity: u64,
+    },
+}
+
+borrowed_enum!(Operation, "top operation tag", {
+    0 => Add { items },
+    1 => Reserve { capacity },
+    2 => Range { start, stop, with_scores },
+    3 => Score { member },
+    4 => Length,
+    5 => Capacity,
+});
+
+borrowed_enum!(Effect, "top effect tag", {
+    0 => Add { items },
+    1 => Reserve { capacity },
+});
+
+/// The state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Top {
+    reserved: Option<u32>,
+    kept: ScoredTree,
+}
+
+impl Top {
+    /// True when nothing is kept or reserved.
+    pub fn is_empty(&self) -> bool {
+        self.reserved.is_none() && self.kept.is_empty()
+    }
+
+    /// How many are kept at most.
+    pub fn capacity(&self) -> u32 {
+        self.reserved.unwrap_or(DEFAULT_CAPACITY)
+    }
+
+    /// The bytes it occupies beyond its own size.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>() + self.kept.memory()
+    }
+
+    /// The members with their scores, highest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (f64, &[u8])> {
+        (0..self.kept.len()).rev().filter_map(|rank| self.kept.entry_at(rank))
+    }
+
+    fn has_room_for(&self, score: f64, member: &[u8]) -> bool {
+        self.kept.len() < self.capacity() as usize
+            || self.kept.first().is_some_and(|(lowest, last)| (lowest, last) < (score, member))
+    }
+}
+
+impl<'a> Operation<'a> {
+    /// True when it can never have an effect.
+    pub fn is_read(&self) -> bool {
+        !matches!(self, Operation::Add { .. } | Operation::Reserve { .. })
+    }
+
+    /// What its result, and the choice of its effect, reveal at most.
+    pub fn observation(&self) -> Observation<'a> {
+        if self.is_read() {
+            Observation::of(Kind::Top, Aspect::Whole)
+        } else {
+            Observation::only_kind(Kind::Top)
+        }
+    }
+
+    /// See [`crate::Operation::blind_effect`].
+    pub fn blind_effect(&self) -> Option<Effect<'a>> {
+        match self {
+            Operation::Add { items } => Some(Effect::Add { items: items.clone() }),
+            Operation::Reserve { capacity } => Some(Effect::Reserve { capacity: *capacity }),
+            _ => None,
+        }
+    }
+}
+
+impl Effect<'_> {
+    /// Which aspects it may change.
+    pub fn footprint(&self) -> Footprint<'_> {
+        Footprint::whole()
+    }
+}
+
+/// Additions commute: of every member the greatest score counts.
+pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool {
+    matches!((a, b), (Effect::Add { .. }, Effect::Add { .. }))
+}
+
+fn is_possible(capacity: &u32) -> bool {
+    (1..=MAX_CAPACITY).contains(capacity)
+}
+
+/// Evaluates an operation; see [`crate::prepare`].
+pub fn prepare<'a>(
+    state: Option<&Top>,
+    operation: &Operation<'a>,
+    _: &mut Context<'_>,
+    sink: &mut dyn ReplySink,
+) -> Option<Effect<'a>> {
+    let len = state.map_or(0, |state| state.kept.len());
+    match operation {
+        Operation::Reserve { capacity } if !u32::try_from(*capacity).is_ok_and(|it| is_possible(&it)) => {
+            sink.error(&Error::err(format!("the capacity must be from 1 to {MAX_CAPACITY}")));
+            return None;
+        }
+        Operation::Add { .. } | Operation::Reserve { .. } => sink.simple("OK"),
+        Operation::Range { start, stop, with_scores } => {
+            let (first, count) = index::resolve_range(*start, *stop, len);
+            if *with_scores {
+                sink.pairs(count);
+            } else {
+                sink.array(count);
+            }
+            for (score, member) in state.into_iter().flat_map(Top::iter).skip(first).take(count) {
+                if *with_scores {
+                    sink.pair();
+                }
+                sink.bulk(member);
+                if *with_scores {
+                    sink.double(score);
+                }
+            }
+        }
+        Operation::Score { member } => match state.and_then(|state| state.kept.score(member)) {
+            Some(score) => sink.double(score),
+            None => sink.null(),
+        },
+        Operation::Length => sink.integer(len as i64),
+        Operation::Capacity => sink.integer(i64::from(state.map_or(DEFAULT_CAPACITY, Top::capacity))),
+    }
+    operation.blind_effect()
+}
+
+/// What was reserved, and members with the scores they had.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patch {
+    reserved: Option<u32>,
+    members: scored_set::Patch,
+}
+
+impl Patch {
+    /// The bytes it occupies beyond its own size.
+    pub fn memory(&self) -> usize {
+        self.members.memory()
+    }
+}
+
+/// Performs an effect; see [`crate::apply`].
+pub fn apply<const UNDO: bool>(state: &mut Top, effect: &Effect<'_>) -> Option<Patch> {
+    let reserved = state.reserved;
+    let mut entries: SmallVec<[Entry; 1]> = SmallVec::new();
+    match effect {
+        Effect::Reserve { capacity } => {
+            let possible = u32::try_from(*capacity).ok().filter(is_possible);
+            state.reserved = possible.or(state.reserved);
+        }
+        Effect::Add { items } => {
+            for (score, member) in items.iter().filter(|(score, _)| !score.is_nan()) {
+                let (score, before) = (score + 0.0, state.kept.score(member));
+                let rises = before.map_or_else(|| state.has_room_for(score, member), |before| score > before);
+                if rises {
+                    state.kept.insert(member, score);
+                    if UNDO {
+                        entries.push(((*member).into(), before));
+                    }
+                    drop_lowest::<UNDO>(state, &mut entries);
+                }
+            }
+        }
+    }
+    drop_lowest::<UNDO>(state, &mut entries);
+    let changed = !entries.is_empty() || reserved != state.reserved;
+    (UNDO && changed).then(|| Patch { reserved, members: scored_set::Patch::new(entries) })
+}
+
+fn drop_lowest<const UNDO: bool>(state: &mut Top, entries: &mut SmallVec<[Entry; 1]>) {
+    while state.kept.len() > state.capacity() as usize {
+        let Some((score, member)) = state.kept.pop_first() else { return };
+        if UNDO {
+            entries.push((member.into(), Some(score)));
+        }
+    }
+}
+
+/// Swaps a patch with the state; see [`crate::exchange`].
+pub fn exchange(state: &mut Top, patch: &mut Patch) {
+    std::mem::swap(&mut state.reserved, &mut patch.reserved);
+    scored_set::exchange(&mut state.kept, &mut patch.members);
+}
+
+/// Appends a state's binary form.
+pub fn encode_state(state: &Top, out: &mut Vec<u8>) {
+    Field::put(&state.reserved.map(u64::from), out);
+    scored_set::encode_state(&state.kept, out);
+}
+
+/// Reads a state's binary form.
+pub fn decode_state(input: &mut Reader<'_>) -> Result<Top, Malformed> {
+    let malformed = Malformed("top");
+    let reserved = Option::<u64>::decode(input)?;
+    let reserved = reserved.map(|reserved| u32::try_from(reserved).map_err(|_| malformed)).transpose()?;
+    let top = Top { reserved, kept: scored_set::decode_state(input)? };
+    let possible = is_possible(&top.capacity()) && top.kept.len() <= top.capacity() as usize;
+    if possible { Ok(top) } else { Err(Malformed("top")) }
+}
