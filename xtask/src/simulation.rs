@@ -26,7 +26,7 @@ pub fn sim(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     simulate(workspace, &request.protocols, request.seeds)
 }
 
-/// `cargo xtask soak [--minutes N]`: rounds of simulation, properties and crashes until the time is over.
+/// `cargo xtask soak [--minutes N]`: rounds of simulation, properties, models and crashes until the time is over.
 ///
 /// A round that has begun is finished, so a run may take longer than asked.
 pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
@@ -43,6 +43,7 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
         println!("== soak, round {round}");
         simulate(workspace, PROTOCOLS, SOAK_SEEDS)?;
         properties(workspace)?;
+        models(workspace)?;
         run_process_tests(workspace, Some("kill or random_sequences"))?;
     }
     println!("soak: {round} rounds passed");
@@ -78,6 +79,13 @@ fn properties(workspace: &Workspace) -> Result<()> {
         tests.args(["-p", package]);
     }
     run(tests.env("PROPTEST_CASES", SOAK_CASES.to_string()))
+}
+
+/// Model checking with higher bounds, one model after the other: each may need some gigabytes.
+fn models(workspace: &Workspace) -> Result<()> {
+    let mut tests = workspace.cargo(&["test", "--profile", PROFILE, "-p", "anabranch-strict"]);
+    tests.args(["--test", "model", "--", "--test-threads", "1"]);
+    run(tests.env("ANABRANCH_SOAK", "1"))
 }
 
 /// What a `sim` command line asks for.

@@ -74,7 +74,7 @@ fn sort<O: Operations>(
         sorted.settled.insert(id, group);
         return;
     };
-    if let Some(entry) = finalized(&entries, highest) {
+    if let Some(entry) = finalized(&entries, highest, mutants) {
         sorted.settled.insert(id, settle(group, entry.clone()));
         return;
     }
@@ -114,9 +114,14 @@ fn sort<O: Operations>(
 
 /// The finalized entry that counts: of a backup coordinator the one with the highest ballot, whatever attempts the
 /// original coordinator has made beside it; of the original coordinator only one of the highest attempt.
-fn finalized<'e, O: Operations>(entries: &[&'e Entry<O>], highest: u32) -> Option<&'e Entry<O>> {
+fn finalized<'e, O: Operations>(
+    entries: &[&'e Entry<O>],
+    highest: u32,
+    mutants: Mutants,
+) -> Option<&'e Entry<O>> {
     let best = entries.iter().filter(|entry| entry.finalized).max_by_key(|entry| entry.ballot())?;
-    (best.ballot.round > 0 || best.attempt == highest).then_some(best)
+    let backup = best.ballot.round > 0 && !mutants.has(Mutant::NoVoteLosesToAttempts);
+    (backup || best.attempt == highest).then_some(best)
 }
 
 fn settle<O: Operations>(mut group: Group<O>, entry: Entry<O>) -> Group<O> {

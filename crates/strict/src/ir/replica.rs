@@ -260,7 +260,8 @@ impl<O: Operations> Replica<O> {
         if self.ended_or_superseded(to, id, &group, chosen.ballot, port) {
             return;
         }
-        if view != self.view && !self.mutants.has(Mutant::FinalizeWithoutView) {
+        let present = if self.mutants.has(Mutant::FinalizeWithoutView) { view } else { self.view };
+        if view != present {
             // Chosen in an earlier view: the sender learns the view and what became of the operation in it.
             return self.reply(to, id, None, port);
         }
@@ -277,7 +278,7 @@ impl<O: Operations> Replica<O> {
             self.adopt(id, &mut group, chosen, app);
             self.put(id, group, port);
         }
-        port.send(to, Message::Confirm { group: id, attempt, view: self.view, ballot, result });
+        port.send(to, Message::Confirm { group: id, attempt, view: present, ballot, result });
     }
 
     /// Adopts a chosen result. Locks stay beside another result than theirs, except those of a lower attempt.

@@ -1,0 +1,26 @@
+//! Model checking of the very step functions of IR and TAPIR: every state of small systems is visited.
+//!
+//! A state of the system is a state of each instance, and an instance's state includes everything it has ever sent:
+//! any of that may arrive, in any order, any number of times or never (`space`). Timers of coordinators, restarts,
+//! suspicions and calls for a view happen whenever they like, as often as the setup allows (`setup`). Steps that
+//! nobody else can notice happen right before the next one that somebody can; everything else interleaves freely.
+//! Each new state is checked (`properties`), and from some of the last ones the system must recover (`heal`).
+//!
+//! Bounds and numbers are in `docs/protocols/tapir.md`. With `ANABRANCH_SOAK` set, the searches that do not end
+//! visit forty times as many states.
+
+#![expect(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "a test says what it counted, and its environment asks for long runs"
+)]
+
+mod explore;
+mod heal;
+mod host;
+mod models;
+mod mutants;
+mod properties;
+mod serial;
+mod setup;
+mod space;

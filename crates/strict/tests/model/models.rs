@@ -1,0 +1,224 @@
+//! The models.
+
+use crate::explore::{Outcome, explore};
+use crate::setup::{Act, Gateway, Setup};
+
+const PUNCTUAL: Gateway = Gateway { skew: 0, near: 0, dies: false };
+/// A clock that is ahead; one that is behind.
+const FAST: Gateway = Gateway { skew: 1_000_000, ..PUNCTUAL };
+const SLOW: Gateway = Gateway { skew: -1_000_000, near: 1, ..PUNCTUAL };
+const DYING: Gateway = Gateway { dies: true, ..PUNCTUAL };
+
+fn one(gateway: Gateway) -> Setup {
+    Setup::new(1).with(gateway, &[("a", Act::Set(1))])
+}
+
+/// A result through one view change, on the fast and the slow path.
+pub fn a_view_change() -> Setup {
+    Setup { timers: 1, views: 1, ..one(PUNCTUAL) }
+}
+
+/// Outcomes through two view changes.
+pub fn two_view_changes() -> Setup {
+    Setup { views: 2, once: true, acknowledgements: true, ..one(PUNCTUAL) }
+}
+
+/// A replica forgets everything.
+pub fn amnesia() -> Setup {
+    Setup { timers: 1, restarts: (0, 1), once: true, ..one(PUNCTUAL) }
+}
+
+/// A replica restarts with its log.
+pub fn restart() -> Setup {
+    Setup { timers: 1, restarts: (1, 0), ..one(PUNCTUAL) }
+}
+
+/// A backup coordinator beside a coordinator that lives.
+pub fn one_backup() -> Setup {
+    Setup { timers: 1, backups: vec![0], once: true, ..one(PUNCTUAL) }
+}
+
+/// A coordinator dies; two backup coordinators race.
+pub fn two_backups() -> Setup {
+    Setup { backups: vec![0, 1], once: true, ..one(DYING) }
+}
+
+/// A coordinator dies, a backup coordinator recovers, the view changes.
+pub fn backup_and_view() -> Setup {
+    Setup { backups: vec![0], views: 1, once: true, ..one(DYING) }
+}
+
+/// Two increments meet.
+pub fn two_increments() -> Setup {
+    Setup { once: true, ..Setup::new(1) }
+        .with(FAST, &[("a", Act::Increment)])
+        .with(SLOW, &[("a", Act::Increment)])
+}
+
+/// One after the other, the second with a clock behind.
+pub fn in_turn() -> Setup {
+    Setup { once: true, ..Setup::new(1) }
+        .with(FAST, &[("a", Act::Increment)])
+        .with(SLOW, &[("a", Act::Increment)])
+        .after(0)
+}
+
+/// Each reads what the other writes.
+pub fn write_skew() -> Setup {
+    Setup { once: true, ..Setup::new(1) }
+        .with(FAST, &[("a", Act::Get), ("b", Act::Set(1))])
+        .with(SLOW, &[("b", Act::Get), ("a", Act::Set(2))])
+}
+
+/// Corrections 1, the second shape: the order of stamps runs against real time over a third transaction.
+pub fn inversion() -> Setup {
+    Setup { once: true, ..Setup::new(1) }
+        .with(Gateway { skew: 0, ..SLOW }, &[("a", Act::Get), ("b", Act::Set(3))])
+        .with(FAST, &[("a", Act::Set(1))])
+        .with(SLOW, &[("b", Act::Set(2))])
+        .after(1)
+}
+
+/// A write, then quorum reads one after the other.
+pub fn quorum_reads() -> Setup {
+    let mut setup = Setup { once: true, ..Setup::new(1) }
+        .with(FAST, &[("a", Act::Set(1))])
+        .with(SLOW, &[("a", Act::Get)])
+        .with(PUNCTUAL, &[("a", Act::Get)])
+        .after(1);
+    setup.options.quorum_reads = true;
+    setup
+}
+
+/// Blind increments out of order and an observer.
+pub fn blind_increments() -> Setup {
+    Setup { once: true, ..Setup::new(1) }
+        .with(SLOW, &[("a", Act::Blind)])
+        .with(FAST, &[("a", Act::Blind)])
+        .with(PUNCTUAL, &[("a", Act::Get)])
+        .after(0)
+}
+
+/// Two shards, a dying coordinator, a backup coordinator.
+pub fn two_shards() -> Setup {
+    let setup = Setup { backups: vec![0], once: true, ..Setup::new(2) };
+    let (a, b) = (setup.key_of(0), setup.key_of(1));
+    setup.with(DYING, &[(a, Act::Set(1)), (b, Act::Set(1))])
+}
+
+/// Two shards, a coordinator that lives.
+pub fn two_shards_alive() -> Setup {
+    let setup = Setup { once: true, ..Setup::new(2) };
+    let (a, b) = (setup.key_of(0), setup.key_of(1));
+    setup.with(PUNCTUAL, &[(a, Act::Set(1)), (b, Act::Set(1))])
+}
+
+/// How many states a search visits that does not end.
+const BOUND: usize = 300_000;
+/// By how much more in a long run.
+const SOAK: usize = 40;
+
+/// Explores, demands that no property is violated, and heals some of the last states. Returns the number of states.
+fn explored(setup: Setup, most: usize) -> Outcome {
+    let mut outcome = explore(setup, most);
+    if let Some(violation) = &outcome.violation {
+        panic!("{violation}");
+    }
+    let healed = outcome.heal(100).unwrap_or_else(|violation| panic!("after healing: {violation}"));
+    println!(
+        "{} states, {} of instances, {} messages, healed {healed}, all {}",
+        outcome.states,
+        outcome.locals,
+        outcome.space.messages.len(),
+        outcome.exhausted
+    );
+    outcome
+}
+
+/// Every state within the setup's bounds holds, and so many requests are answered: with success, with a conflict.
+fn exhaust(setup: Setup, answered: (usize, usize)) {
+    let outcome = explored(setup, 3_000_000);
+    assert!(outcome.exhausted, "more than {} states", outcome.states);
+    assert_eq!(outcome.answered, answered);
+}
+
+/// The states closest to the beginning hold.
+fn visit(setup: Setup) {
+    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
+    explored(setup, if soak { BOUND * SOAK } else { BOUND });
+}
+
+#[test]
+fn results_survive_a_view_change() {
+    exhaust(a_view_change(), (1, 0));
+}
+
+#[test]
+fn results_survive_a_restart() {
+    exhaust(restart(), (1, 0));
+}
+
+#[test]
+fn results_survive_a_replica_that_forgot() {
+    exhaust(amnesia(), (1, 0));
+}
+
+#[test]
+fn outcomes_survive_two_view_changes() {
+    visit(two_view_changes());
+}
+
+#[test]
+fn a_coordinator_and_a_backup_coordinator_agree() {
+    exhaust(one_backup(), (1, 1));
+}
+
+#[test]
+fn two_backup_coordinators_agree() {
+    visit(two_backups());
+}
+
+#[test]
+fn a_recovery_survives_a_view_change() {
+    visit(backup_and_view());
+}
+
+#[test]
+fn two_increments_that_meet_count_twice_or_conflict() {
+    exhaust(two_increments(), (2, 2));
+}
+
+#[test]
+fn increments_in_turn_count_twice_whatever_their_clocks() {
+    exhaust(in_turn(), (2, 1));
+}
+
+#[test]
+fn write_skew_does_not_happen() {
+    exhaust(write_skew(), (2, 2));
+}
+
+#[test]
+fn stamps_do_not_run_against_real_time() {
+    visit(inversion());
+}
+
+#[test]
+fn quorum_reads_are_linearizable() {
+    visit(quorum_reads());
+}
+
+#[test]
+fn an_observer_closes_its_base_over_blind_increments() {
+    visit(blind_increments());
+}
+
+#[test]
+fn a_transaction_over_two_shards_commits() {
+    exhaust(two_shards_alive(), (1, 0));
+}
+
+#[test]
+fn a_transaction_over_two_shards_ends_on_both_alike() {
+    visit(two_shards());
+}
