@@ -1,6 +1,6 @@
 //! What TAPIR's coordinators and replicas say to one another.
 
-use super::operation::Transactions;
+use super::operation::{Part, Transactions, Vote};
 use crate::ir;
 use commit::Observed;
 use types::{ReplyBuf, TransactionId, wire_enum, wire_struct};
@@ -52,6 +52,26 @@ pub enum Message {
         view: u64,
         /// The answer.
         evaluation: Evaluation,
+    },
+    /// Coordinator to all replicas of a shard: is what these invocations of a transaction without effects observed
+    /// current? Validation as by Prepare, but nothing is held or recorded. In place of the paper's validated read at
+    /// one replica, which is not safe (Corrections 16).
+    Check {
+        /// The transaction.
+        transaction: TransactionId,
+        /// What it observed on this shard.
+        part: Part,
+    },
+    /// Replica to coordinator: the answer to Check. A replica that is not NORMAL gives none.
+    CheckReply {
+        /// The transaction.
+        transaction: TransactionId,
+        /// The replica's view; only answers of one view count together.
+        view: u64,
+        /// PREPARE-OK if it knows nothing against it.
+        vote: Vote,
+        /// Which of the invocations decided.
+        hint: Option<u32>,
     },
     /// Coordinator to a replica: how many keys are there? Weak: no transaction (Corrections 78). Not in the paper.
     Count {
@@ -108,6 +128,8 @@ wire_enum!(Message {
     5 => ScanReply { transaction, cursor, keys },
     6 => Suspect { transaction, participants },
     7 => Ir { message },
+    8 => Check { transaction, part },
+    9 => CheckReply { transaction, view, vote, hint },
 });
 
 /// Everything that replicas and coordinators can be reminded of.

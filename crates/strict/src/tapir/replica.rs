@@ -204,6 +204,11 @@ impl Replica {
                     Question { transaction, key: &key, operation: &operation, own: &own, now_millis };
                 self.on_read(from, step, &question, random, out);
             }
+            Message::Check { transaction, part } if self.ir.status() == Status::Normal => {
+                let (vote, hint) = self.state.check(transaction, &part);
+                let view = self.ir.view();
+                out.send(from.address(), Message::CheckReply { transaction, view, vote, hint });
+            }
             Message::Count { transaction } if self.ir.status() == Status::Normal => {
                 let keys = self.state.store().len() as u64;
                 out.send(from.address(), Message::CountReply { transaction, keys });

@@ -8,7 +8,7 @@ use commit::{Access, ModeStamps, Observed, Stamp, Verdict, overwrites, validate}
 use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, commutes, prepare};
 use mvcc::Store;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{HashSeed, Malformed, Reader, ReplyBuf, Rng, TransactionId};
+use types::{HashSeed, Malformed, Reader, ReplyBuf, Rng, Timestamp, TransactionId};
 
 /// What validation keeps of a key beside its effects.
 #[derive(Debug, Default)]
@@ -119,6 +119,12 @@ impl Shard {
         })
     }
 
+    /// Whether what a transaction without effects observed is current: its verdict, were it to commit last of all.
+    pub(super) fn check(&self, transaction: TransactionId, part: &Part) -> (Vote, Option<u32>) {
+        let (verdict, hint) = self.judge(Stamp { at: Timestamp::MAX, transaction }, part);
+        (vote(verdict), hint)
+    }
+
     /// The verdict over a whole part, and the index of the invocation that decided it.
     fn judge(&self, stamp: Stamp, part: &Part) -> (Verdict, Option<u32>) {
         let mut worst = (Verdict::Ok, None);
@@ -195,6 +201,15 @@ impl Shard {
     }
 }
 
+fn vote(verdict: Verdict) -> Vote {
+    match verdict {
+        Verdict::Ok => Vote::PrepareOk,
+        Verdict::Retry { above } => Vote::Retry { above },
+        Verdict::Abstain => Vote::Abstain,
+        Verdict::Abort => Vote::Abort,
+    }
+}
+
 /// The binary form of an effect.
 pub(super) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
     let mut bytes = Vec::new();
@@ -208,13 +223,7 @@ impl Application<Transactions> for Shard {
             return (Vote::PrepareOk, None);
         }
         let (verdict, hint) = self.judge(Stamp { at: operation.at, transaction: group }, &operation.part);
-        let vote = match verdict {
-            Verdict::Ok => Vote::PrepareOk,
-            Verdict::Retry { above } => Vote::Retry { above },
-            Verdict::Abstain => Vote::Abstain,
-            Verdict::Abort => Vote::Abort,
-        };
-        (vote, hint)
+        (vote(verdict), hint)
     }
 
     fn hold(&mut self, group: TransactionId, operation: &Prepare) {

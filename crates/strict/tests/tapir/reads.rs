@@ -1,11 +1,12 @@
-//! Single-key reads that f+1 replicas answer in one round trip: linearizable, though they take no stamp.
+//! Reads that f+1 replicas answer without Prepare: of one key in one round trip, of several by a check that what the
+//! closest replica said is current. They are linearizable, though they take no stamp.
 
-use crate::network::{Network, address, ir_of};
+use crate::network::{Network, address, ir_of, text};
 use anabranch_strict::Mutant;
 use anabranch_strict::ir::Status;
 use anabranch_strict::tapir::{Decided, Options};
 use datatypes::{Effect, register};
-use protocol::{KeyedOperation, Request, Step};
+use protocol::{Request, Step};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Instant, Reader, Reply, RequestId, SessionId};
@@ -19,27 +20,30 @@ struct Read {
 
 struct Run {
     network: Network,
+    keys: Vec<&'static str>,
     reads: Vec<(RequestId, Instant)>,
     /// By value: who wrote it.
     writes: BTreeMap<u64, (RequestId, Instant)>,
 }
 
 impl Run {
-    /// With `cut`, replica 3 answers reads and hears of no transaction; else replicas forget everything at times.
-    fn play(seed: u64, cut: bool, options: &Options) -> Run {
-        let mut network = Network::new(seed, 1, 3, 2, options);
+    /// Writes and reads a key of each shard. With `cut`, this replica of shard 0 answers reads and hears of no
+    /// transaction; else replicas forget everything at times.
+    fn play(seed: u64, shards: u16, cut: Option<u16>, options: &Options) -> Run {
+        let mut network = Network::new(seed, shards, 3, 2, options);
         (network.loss, network.duplication, network.delay) = (15, 10, Duration::from_millis(15));
-        if cut {
-            let third = address(3, Some(0));
-            network.filter = Some(Box::new(move |_, to, message| to == third && ir_of(message).is_some()));
+        if let Some(process) = cut {
+            let cut = address(process, Some(0));
+            network.filter = Some(Box::new(move |_, to, message| to == cut && ir_of(message).is_some()));
         }
-        let mut run = Run { network, reads: Vec::new(), writes: BTreeMap::new() };
+        let keys = (0..shards).map(|shard| network.key_of(shard)).collect();
+        let mut run = Run { network, keys, reads: Vec::new(), writes: BTreeMap::new() };
         for number in 1..=60 {
             run.ask(number);
             let pause = run.network.rng.u64(0..40_000);
             run.network.run_for(Duration::from_micros(pause));
             let well = run.network.replicas().all(|(_, replica)| replica.status() == Status::Normal);
-            if well && !cut && run.network.rng.u8(0..20) == 0 {
+            if well && cut.is_none() && run.network.rng.u8(0..20) == 0 {
                 let at = address(run.network.rng.u16(1..=3), Some(0));
                 run.network.restart(at, 0, false);
             }
@@ -54,10 +58,14 @@ impl Run {
         let (session, process) = (SessionId(number), self.network.rng.u16(1..=2));
         let (read, start) = (self.network.rng.bool(), self.network.now);
         let text = number.to_string();
-        let step = if read { self.network.get("a") } else { self.network.set("a", &text) };
-        let Step::Key(KeyedOperation { key, hash, operation, blind }) = step else { return };
-        let operation = KeyedOperation { key, hash, operation, blind };
-        let id = self.network.request(process, Request::One { session, operation });
+        let step = |key| if read { self.network.get(key) } else { self.network.set(key, &text) };
+        let steps: Vec<Step<'_>> = self.keys.iter().copied().map(step).collect();
+        let id = match steps.as_slice() {
+            [Step::Key(operation)] => {
+                self.network.request(process, Request::One { session, operation: operation.clone() })
+            }
+            _ => self.network.many(process, session.0, &steps),
+        };
         if read {
             self.reads.push((id, start));
         } else {
@@ -90,12 +98,19 @@ impl Run {
         let mut reads = Vec::new();
         for (id, start) in &self.reads {
             let Some(reply) = self.network.replies.0.get(id) else { continue };
-            let place = match reply.first() {
-                Some(Reply::Null) => Some(0),
+            if reply.as_error().is_some() {
+                continue;
+            }
+            let mut values = reply.elements();
+            let value = values.next();
+            if values.any(|other| Some(other) != value) {
+                return Err(format!("{id} saw half of a transaction"));
+            }
+            let place = match value {
                 Some(Reply::Bulk(bytes)) => {
                     place(std::str::from_utf8(bytes).expect("digits").parse().expect("a number"))
                 }
-                _ => continue,
+                _ => Some(0),
             };
             let place = place.ok_or_else(|| format!("{id} read what never committed"))?;
             reads.push(Read { start: *start, end: self.network.replied_at[id], place });
@@ -133,7 +148,7 @@ fn options() -> Options {
 fn quorum_reads_are_linearizable() {
     let (mut reads, mut writes) = (0, 0);
     for seed in 1..=40 {
-        let run = Run::play(seed, seed % 2 == 0, &options());
+        let run = Run::play(seed, 1, (seed % 2 == 0).then_some(3), &options());
         writes += run.order().len();
         reads += run.verify().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     }
@@ -144,8 +159,75 @@ fn quorum_reads_are_linearizable() {
 fn a_read_of_one_replica_is_not_and_is_caught() {
     let mutants = Mutant::SingleReplicaReads.into();
     let options = Options { mutants, ..options() };
-    let caught = (1..=40).any(|seed| Run::play(seed, true, &options).verify().is_err());
+    let caught = (1..=40).any(|seed| Run::play(seed, 1, Some(3), &options).verify().is_err());
     assert!(caught, "the check does not see stale reads");
+    let caught = (1..=40).any(|seed| Run::play(seed, 2, Some(1), &options).verify().is_err());
+    assert!(caught, "nor stale reads of several keys");
+}
+
+#[test]
+fn reads_of_several_shards_are_linearizable_and_see_whole_transactions() {
+    let (mut reads, mut writes) = (0, 0);
+    for seed in 1..=40 {
+        // Half of the coordinators are close to the replica that misses everything.
+        let run = Run::play(seed, 2, (seed % 2 == 0).then_some(1 + (seed / 2 % 3) as u16), &options());
+        writes += run.order().len();
+        reads += run.verify().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    }
+    assert!(reads > 600 && writes > 300, "{reads} reads, {writes} writes");
+}
+
+#[test]
+fn reads_of_several_keys_prepare_nothing() {
+    let mut network = Network::new(2, 2, 3, 1, &Options::default());
+    let (a, b) = network.two_keys();
+    let write = [network.set(a, "1"), network.set(b, "2")];
+    let id = network.many(1, 1, &write);
+    network.answer(id);
+    network.run_for(Duration::from_millis(100));
+    network.filter = Some(Box::new(|_, _, message| {
+        assert!(ir_of(message).is_none(), "only reads and checks: {message:?}");
+        false
+    }));
+    let read = [network.get(a), network.get(b)];
+    let began = network.now;
+    let id = network.many(1, 1, &read);
+    assert_eq!(text(&network.answer(id)), "1 2");
+    assert!(network.now - began <= 4 * network.delay);
+    // An interactive one too.
+    let session = SessionId(7);
+    for request in [
+        Request::Begin { session, read_only: true, watched: false },
+        Request::Operate { session, steps: &read },
+    ] {
+        let id = network.request(1, request);
+        network.answer(id);
+    }
+    let id = network.request(1, Request::Commit { session });
+    assert_eq!(text(&network.answer(id)), "OK");
+}
+
+#[test]
+fn a_read_only_transaction_that_was_overtaken_is_told() {
+    let mut network = Network::new(3, 2, 3, 2, &Options::default());
+    let (a, b) = network.two_keys();
+    let session = SessionId(7);
+    let id = network.request(1, Request::Begin { session, read_only: true, watched: false });
+    network.answer(id);
+    for key in [a, b] {
+        let read = [network.get(key)];
+        let id = network.request(1, Request::Operate { session, steps: &read });
+        assert_eq!(text(&network.answer(id)), "null");
+        let write = [network.set(a, "1"), network.set(b, "2")];
+        if key == a {
+            let id = network.many(2, 1, &write[..1]);
+            network.answer(id);
+            network.run_for(Duration::from_millis(50));
+        }
+    }
+    let id = network.request(1, Request::Commit { session });
+    let reply = text(&network.answer(id));
+    assert!(reply.starts_with(&format!("CONFLICT key '{a}'")), "{reply}");
 }
 
 #[test]

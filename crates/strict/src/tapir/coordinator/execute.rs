@@ -203,7 +203,7 @@ impl Coordinator {
 
     fn evaluated(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         match transaction.purpose {
-            Purpose::Auto | Purpose::Flush { .. } => self.prepare(transaction, step),
+            Purpose::Auto | Purpose::Flush { .. } => self.conclude(transaction, step),
             Purpose::Watch => self.watch_evaluated(transaction, step),
             Purpose::Interactive { .. } => {
                 if let Some(request) = transaction.request.take() {
@@ -241,7 +241,7 @@ impl Coordinator {
             Phase::BackingOff { .. } | Phase::InLine => {
                 super::prepare::conflict(transaction.conflicted.as_deref())
             }
-            Phase::Executing | Phase::QuorumRead(_) => self.unavailable(&transaction),
+            Phase::Executing | Phase::QuorumRead(_) | Phase::Checking(_) => self.unavailable(&transaction),
         };
         self.fail(transaction, &error, step);
     }
@@ -249,9 +249,10 @@ impl Coordinator {
     fn unavailable(&self, transaction: &Transaction) -> Error {
         let waiting = transaction.steps.iter().find(|step| !matches!(step.progress, Progress::Done(_)));
         let shard = waiting.map_or(0, |step| step.call.shard);
-        let answered = match &transaction.phase {
-            Phase::QuorumRead(read) => read.answers.len(),
-            _ => 0,
+        let (shard, answered) = match &transaction.phase {
+            Phase::QuorumRead(read) => (shard, read.answers.len()),
+            Phase::Checking(check) => check.behind(),
+            _ => (shard, 0),
         };
         let members = self.topology.replicas(shard).len();
         let message = format!(

@@ -8,6 +8,7 @@
 //! ```
 
 mod browse;
+mod check;
 mod execute;
 mod hot_keys;
 mod prepare;
@@ -150,6 +151,9 @@ impl Coordinator {
             {
                 self.on_read_reply((shard, member), transaction.number, index, (view, evaluation), step);
             }
+            Message::CheckReply { transaction, view, vote, hint } if self.is_mine(transaction) => {
+                self.on_check_reply((shard, member), transaction.number, view, (vote, hint), step);
+            }
             Message::CountReply { transaction, keys } if self.is_mine(transaction) => {
                 self.on_count_reply(transaction.number, shard, keys, step);
             }
@@ -250,6 +254,7 @@ impl Coordinator {
                     .filter_map(|(shard, votes)| self.slow_at(preparing, *shard, votes));
                 slow.filter(|at| *at > now).chain([preparing.resend_at]).min()
             }
+            Phase::Checking(check) => Some(self.check_until(check)),
             Phase::BackingOff { until } => Some(*until),
             Phase::InLine => None,
         };
@@ -265,6 +270,7 @@ impl Coordinator {
         match &mut transaction.phase {
             Phase::Executing => self.ask_again(transaction, step),
             Phase::QuorumRead(_) => self.fall_back(transaction, step),
+            Phase::Checking(_) => self.on_check_timer(transaction, step),
             Phase::Preparing(_) => self.on_prepare_timer(transaction, step),
             Phase::BackingOff { until } if *until > step.now.instant => self.keep(transaction, step),
             Phase::BackingOff { .. } => self.run(transaction, step),

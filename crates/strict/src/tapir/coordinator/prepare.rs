@@ -306,7 +306,7 @@ impl Coordinator {
     }
 
     /// Replies what a committed transaction has to say, and forgets it.
-    fn reply_results(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+    pub(super) fn reply_results(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         if let Some(request) = transaction.request.take() {
             if let Purpose::Interactive { .. } = transaction.purpose {
                 step.out.reply(request).simple("OK");
@@ -338,7 +338,12 @@ impl Coordinator {
     }
 
     /// The transaction had no effect: it runs again, or the caller is told.
-    fn refuse(&mut self, mut transaction: Transaction, conflict: &Conflict, step: &mut Step<'_, '_>) {
+    pub(super) fn refuse(
+        &mut self,
+        mut transaction: Transaction,
+        conflict: &Conflict,
+        step: &mut Step<'_, '_>,
+    ) {
         if conflict.watch && transaction.watched {
             if let Some(request) = transaction.request.take() {
                 step.out.reply(request).null_array();

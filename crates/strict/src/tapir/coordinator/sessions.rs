@@ -237,7 +237,7 @@ impl Coordinator {
             Ok(mut transaction) => {
                 transaction.request = Some(id);
                 transaction.deadline = step.now.instant + self.options.request_timeout;
-                self.prepare(transaction, step);
+                self.conclude(transaction, step);
             }
             Err(error) => step.out.reply(id).error(&error),
         }

@@ -3,6 +3,7 @@
 use super::super::message::Evaluation;
 use super::super::operation::{Invoked, Part, Transactions};
 use super::super::topology::Topology;
+use super::check::Check;
 use crate::ir::Tally;
 use protocol::{KeyedOperation, Now};
 use std::collections::BTreeMap;
@@ -88,6 +89,8 @@ pub(super) enum Phase {
     Executing,
     /// A single-key read asks all replicas at once.
     QuorumRead(QuorumRead),
+    /// What was read is checked.
+    Checking(Check),
     /// Prepare is out.
     Preparing(Preparing),
     /// Waits for its turn at hot keys.
