@@ -20,10 +20,13 @@
 //! versions may be known in part only: then the absence of a cycle proves nothing, and others decide (`schedule`,
 //! `axioms`). Time and memory grow with the history's size times its number of sessions.
 
-use crate::accesses::{Accesses, Source};
+use crate::accesses::{Accesses, Source, Unit};
 use crate::graph::{Graph, Reason};
 use crate::report::Level;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// So often is real time asked what it says about versions; each answer makes the next one more precise.
+const ROUNDS: usize = 2;
 
 /// The graph of a history at a level.
 pub(crate) struct Dependencies<'a, 'd, 'h> {
@@ -33,6 +36,9 @@ pub(crate) struct Dependencies<'a, 'd, 'h> {
     readers: BTreeMap<(usize, Source), Vec<usize>>,
     /// Versions of a key whose order was found out, so that each is used once.
     found: BTreeSet<(usize, usize, usize)>,
+    /// When each unit took effect, at the earliest and at the latest: after whatever comes before it began, before
+    /// whatever comes after it was answered. Within real time only.
+    pub spans: Vec<(u64, u64)>,
 }
 
 /// A cycle in words, with the transactions on it.
@@ -51,7 +57,10 @@ impl<'a, 'd, 'h> Dependencies<'a, 'd, 'h> {
                 .for_each(|(key, source)| readers.entry((*key, *source)).or_default().push(unit));
         }
         let (graph, found) = (Graph::new(nodes), BTreeSet::new());
-        let mut all = Dependencies { accesses, level, graph, readers, found };
+        let span =
+            |unit: &Unit<'_, '_>| (unit.decoded.transaction.invoked, unit.answered().unwrap_or(u64::MAX));
+        let spans = accesses.units.iter().map(span).collect();
+        let mut all = Dependencies { accesses, level, graph, readers, found, spans };
         let sessions = Sessions::new(accesses);
         all.add_sessions_and_reads(&sessions);
         let past = all.past(&sessions)?;
@@ -65,7 +74,17 @@ impl<'a, 'd, 'h> Dependencies<'a, 'd, 'h> {
             all.add_first_writes();
         }
         if level == Level::StrictSerializable {
-            all.add_real_time();
+            let span = |(unit, accessed): (usize, &Unit<'_, '_>)| {
+                (unit, accessed.decoded.transaction.invoked, accessed.answered())
+            };
+            all.graph.add_moments(&accesses.units.iter().enumerate().map(span).collect::<Vec<_>>());
+            for _ in 0..ROUNDS {
+                all.narrow_spans();
+                all.add_versions_in_time();
+            }
+        }
+        if level != Level::Snapshot {
+            all.narrow_spans();
         }
         Ok(all)
     }
@@ -240,19 +259,30 @@ impl<'a, 'd, 'h> Dependencies<'a, 'd, 'h> {
         }
     }
 
-    /// Real time itself, and what it says about the order of versions.
-    fn add_real_time(&mut self) {
+    /// Whatever comes before a unit took effect before its answer, whatever comes after it after its invocation.
+    fn narrow_spans(&mut self) {
+        let units = self.accesses.units.len();
+        let Ok(order) = self.graph.topological_order(|node| node) else { return };
+        let mut all = vec![(0, u64::MAX); self.graph.len()];
+        all[..units].copy_from_slice(&self.spans);
+        for node in order.iter().copied() {
+            let begin = all[node].0;
+            self.graph.after(node).for_each(|to| all[to].0 = all[to].0.max(begin));
+        }
+        for node in order.into_iter().rev() {
+            let end = self.graph.after(node).map(|to| all[to].1).min().unwrap_or(u64::MAX);
+            all[node].1 = all[node].1.min(end);
+        }
+        self.spans.copy_from_slice(&all[..units]);
+    }
+
+    /// What real time says about the order of versions.
+    fn add_versions_in_time(&mut self) {
         let accesses = self.accesses;
-        let invoked = |unit: usize| accesses.units[unit].decoded.transaction.invoked;
-        let intervals = |unit| (unit, invoked(unit), accesses.units[unit].answered());
-        self.graph.add_moments(&(0..accesses.units.len()).map(intervals).collect::<Vec<_>>());
         let in_time: Vec<[Vec<(u64, usize)>; 2]> = (accesses.keys.iter())
             .map(|versions| {
-                let ends = versions
-                    .writers
-                    .iter()
-                    .filter_map(|unit| Some((accesses.units[*unit].answered()?, *unit)));
-                let begins = versions.writers.iter().map(|unit| (invoked(*unit), *unit));
+                let ends = versions.writers.iter().map(|unit| (self.spans[*unit].1, *unit));
+                let begins = versions.writers.iter().map(|unit| (self.spans[*unit].0, *unit));
                 let mut both = [ends.collect::<Vec<_>>(), begins.collect()];
                 both.iter_mut().for_each(|times| times.sort_unstable());
                 both
@@ -270,15 +300,13 @@ impl<'a, 'd, 'h> Dependencies<'a, 'd, 'h> {
     /// Writers that had ended when the reader began come before the one it saw. Those that ended before another of
     /// them began come before that one anyway.
     fn add_outdated_in_time(&mut self, key: usize, reader: usize, seen: Source, by_end: &[(u64, usize)]) {
-        let accesses = self.accesses;
-        let invoked = |unit: usize| accesses.units[unit].decoded.transaction.invoked;
-        let ended = by_end.partition_point(|(end, _)| *end < invoked(reader));
+        let ended = by_end.partition_point(|(end, _)| *end < self.spans[reader].0);
         let mut latest_begin = 0;
         for (end, writer) in by_end[..ended].iter().rev() {
             if *end < latest_begin {
                 break;
             }
-            latest_begin = latest_begin.max(invoked(*writer));
+            latest_begin = latest_begin.max(self.spans[*writer].0);
             self.add_outdated(key, *writer, seen, reader);
         }
     }
@@ -286,14 +314,14 @@ impl<'a, 'd, 'h> Dependencies<'a, 'd, 'h> {
     /// Writers that began when the one it saw had ended come after the reader.
     fn add_replaced_in_time(&mut self, key: usize, reader: usize, seen: Source, by_begin: &[(u64, usize)]) {
         let Source::Written(seen) = seen else { return };
-        let Some(end) = self.accesses.units[seen].answered() else { return };
+        let end = self.spans[seen].1;
         let first = by_begin.partition_point(|(begin, _)| *begin <= end);
         let mut earliest_end = u64::MAX;
         for (begin, writer) in &by_begin[first..] {
             if *begin > earliest_end {
                 break;
             }
-            earliest_end = earliest_end.min(self.accesses.units[*writer].answered().unwrap_or(u64::MAX));
+            earliest_end = earliest_end.min(self.spans[*writer].1);
             self.add_before(reader, *writer, key);
         }
     }

@@ -308,7 +308,7 @@ fn dbcop(
     Ok(writeln!(output)?)
 }
 
-/// One operation a line, in order of its call. The times are microseconds of one clock, moved by two so that the
+/// One operation a line, in order of its call. Clients are numbered from 1, the initial one is 0. The times are microseconds of one clock, moved by two so that the
 /// initial operation comes first; who was never answered returns after everybody.
 fn porcupine(
     exported: &[Exported<'_>],
@@ -328,14 +328,16 @@ fn porcupine(
         keys.map(|key| step(&Event { is_write: true, key, version: Numbers::initial(key) })).collect();
     let first = json!({"client": 0, "call": 0, "return": 1, "input": initial, "output": []});
     writeln!(output, "{first}")?;
+    let mut clients: BTreeMap<u64, usize> = BTreeMap::new();
     for one in exported.iter().filter(|one| one.transaction.outcome != Outcome::Aborted) {
         let transaction = one.transaction;
         let answer = transaction.responded.filter(|_| transaction.outcome == Outcome::Committed);
         let input: Vec<Value> = one.events.iter().map(step).collect();
         let reads = one.events.iter().filter(|event| !event.is_write);
         let seen: Vec<Value> = reads.map(|event| numbers.value(event.version)).collect();
+        let next = clients.len() + 1;
         let line = json!({
-            "client": transaction.session,
+            "client": clients.entry(transaction.session).or_insert(next),
             "call": transaction.invoked + 2,
             "return": answer.map_or(after_all, |answer| answer + 2),
             "input": input,

@@ -147,8 +147,7 @@ fn infer_into(history: &[Transaction], level: Level, findings: &mut Findings) ->
     match level {
         Level::StrictSerializable | Level::Serializable => {
             let real_time = level == Level::StrictSerializable;
-            schedule::finds_execution(&accesses, &dependencies.graph)
-                || search::check(history, real_time, findings)
+            schedule::finds_execution(&accesses, &dependencies) || search::check(history, real_time, findings)
         }
         Level::Snapshot if !(accesses.complete && dependencies.is_total()) => {
             match axioms::holds(&accesses, level) {

@@ -1,12 +1,12 @@
 //! Looks for one serial execution that explains a history: the proof that it is serializable, found step by step.
 //!
-//! Transactions are executed in an order of the dependencies, earliest invocation first. One waits while somebody has
+//! Transactions are executed in an order of the dependencies, first the one that must take effect first. One waits while somebody has
 //! still to read a version that it would replace, or while its operations would reply something else than its client
 //! saw. Whether waiting helps is never reconsidered, so a history may have an execution that this does not find: no
 //! result means undecided. What is found is a proof, whatever the operations: every reply came out as it was seen.
 
 use crate::accesses::{Accesses, Source};
-use crate::graph::Graph;
+use crate::dependencies::Dependencies;
 use crate::replay::{Cells, execute};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -24,24 +24,23 @@ struct Schedule<'a, 'd, 'h> {
 }
 
 /// True if a serial execution was found. Nodes of the graph beyond the units are passed over.
-pub(crate) fn finds_execution(accesses: &Accesses<'_, '_>, graph: &Graph<'_>) -> bool {
+pub(crate) fn finds_execution(accesses: &Accesses<'_, '_>, dependencies: &Dependencies<'_, '_, '_>) -> bool {
+    let (graph, spans) = (&dependencies.graph, &dependencies.spans);
     let units = accesses.units.len();
     let mut before = vec![0usize; graph.len()];
     (0..graph.len()).for_each(|node| graph.after(node).for_each(|to| before[to] += 1));
+    // What stands for a moment goes first.
     let rank = |node: usize| {
-        // What stands for a moment goes first.
-        (node < units)
-            .then(|| (accesses.units[node].moment(), node))
-            .ok_or(node)
-            .map_or_else(|node| (false, (0, 0, 0), node), |(moment, node)| (true, moment, node))
+        let (begin, end) = spans.get(node).copied().unwrap_or_default();
+        (node < units, end, begin, node)
     };
     let first = (0..graph.len()).filter(|node| before[*node] == 0);
     let mut ready: BinaryHeap<_> = first.map(|node| Reverse(rank(node))).collect();
     let mut schedule = Schedule::new(accesses);
     let (mut waiting, mut waits, mut done) = (Vec::new(), 0, 0);
-    while let Some(Reverse((is_unit, moment, node))) = ready.pop() {
+    while let Some(Reverse((is_unit, end, begin, node))) = ready.pop() {
         if is_unit && !schedule.try_execute(node) {
-            waiting.push(Reverse((is_unit, moment, node)));
+            waiting.push(Reverse((is_unit, end, begin, node)));
             waits += 1;
             if waits > PATIENCE * (units + 10) {
                 return false;

@@ -12,14 +12,17 @@ fn transaction(number: u64, session: u64, outcome: Outcome, steps: Vec<Step>) ->
     Transaction { number, session, invoked, responded, outcome, steps, claim: None, at_rest: false }
 }
 
+/// Formats number sessions themselves, so that they fit wherever they go.
+const SECOND: u64 = u64::MAX;
+
 /// Two sessions; 3 aborted, 4 and 5 are unknown, and only 4 was seen.
 fn history() -> Vec<Transaction> {
     let write = |key: &str, value: &str, done| Step::set(key.as_bytes(), value.as_bytes(), done);
     let read = |key: &str, value: Option<&str>| Step::get(key.as_bytes(), Some(value.map(str::as_bytes)));
     vec![
         transaction(1, 1, Outcome::Committed, vec![read("x", None), write("x", "a", true)]),
-        transaction(2, 2, Outcome::Committed, vec![read("x", Some("a")), read("y", Some("u"))]),
-        transaction(3, 2, Outcome::Aborted, vec![write("y", "b", false)]),
+        transaction(2, SECOND, Outcome::Committed, vec![read("x", Some("a")), read("y", Some("u"))]),
+        transaction(3, SECOND, Outcome::Aborted, vec![write("y", "b", false)]),
         transaction(4, 1, Outcome::Unknown, vec![write("y", "u", false)]),
         transaction(5, 1, Outcome::Unknown, vec![write("x", "v", false)]),
     ]
@@ -107,6 +110,8 @@ fn porcupine_has_one_operation_a_line_on_one_clock() {
     assert!(lines.iter().all(|line| time(line, "call") < time(line, "return")));
     assert!(lines[1..].iter().all(|line| time(line, "call") > time(&lines[0], "return")));
     assert!(lines.windows(2).all(|pair| time(&pair[0], "call") <= time(&pair[1], "call")));
+    let clients: Vec<u64> = lines.iter().map(|line| time(line, "client")).collect();
+    assert_eq!(clients, [0, 1, 2, 1]);
     assert_eq!(lines[1]["input"][0]["op"], "get");
     assert_eq!(lines[1]["input"][1]["value"], "a");
     assert_eq!(lines[1]["output"], serde_json::json!([null]));

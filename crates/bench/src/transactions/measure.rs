@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const KEYS_AT_ONCE: usize = 200;
 /// How long servers may take to agree about what was written, once nobody writes.
 const LONGEST_SETTLING: Duration = Duration::from_secs(30);
+/// The first session of those that read at the end: above those of all clients' connections.
+const READING_BACK: u64 = 1 << 32;
 /// The longest latency that is told apart from longer ones, in nanoseconds.
 const LONGEST_NANOSECONDS: u64 = 60_000_000_000;
 
@@ -212,7 +214,6 @@ fn read_back(settings: &Settings, written: &BTreeSet<u32>, recorder: &Recorder) 
             std::thread::sleep(Duration::from_millis(100));
             continue;
         }
-        // Sessions of clients are told apart by connection; these come after all of them.
         for (server, answers) in answers.into_iter().enumerate() {
             for ((invoked, values), keys) in answers.into_iter().zip(keys.chunks(KEYS_AT_ONCE)) {
                 let steps = keys
@@ -220,7 +221,7 @@ fn read_back(settings: &Settings, written: &BTreeSet<u32>, recorder: &Recorder) 
                     .zip(&values)
                     .map(|(key, value)| Step::get(key, Some(value.as_deref())))
                     .collect();
-                let session = u64::MAX - server as u64;
+                let session = READING_BACK + server as u64;
                 let tried = Try { session, invoked, outcome: Outcome::Committed, steps, at_rest: true };
                 recorder.note(tried).map_err(RunError::History)?;
             }

@@ -284,3 +284,19 @@ fn an_unknown_outcome_may_have_happened_or_not() {
     half.transaction(2, 20, 30).step("x", GET, A).step("y", GET, NIL).at(2);
     assert!(!check(&half.unclaimed(), Serializable).ok, "if it happened it happened whole");
 }
+#[test]
+fn readers_tell_the_order_of_blind_writes_in_a_history_too_large_to_search() {
+    // On each key two blind writes overlap; the second's reader ends before the first's reader begins, and the first
+    // is invoked first. Only the readers say that the second came first.
+    let mut history = History::default();
+    for number in 0..200u64 {
+        let (key, at) = (format!("k{number}"), number * 10);
+        history.transaction(1000 + number, at, 100_000).step(&key, write("a"), OK).at(1);
+        history.transaction(2000 + number, at + 1, 100_000).step(&key, write("b"), OK).at(2);
+        history.transaction(3000 + number, at + 2, at + 4).step(&key, GET, B).at(3);
+        history.transaction(4000 + number, at + 6, at + 8).step(&key, GET, A).at(4);
+    }
+    assert_eq!(infer(&history.unclaimed(), StrictSerializable), Some(true));
+    history.transaction(5000, 90_000, 90_010).step("k0", GET, B).at(5);
+    assert_eq!(infer(&history.unclaimed(), StrictSerializable), Some(false));
+}
