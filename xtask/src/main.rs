@@ -1,9 +1,10 @@
-//! The workspace's own commands: `cargo xtask test`, `lint`, `fix`, `sim` and `soak`.
+//! The workspace's own commands: `cargo xtask test`, `lint`, `fix`, `sim`, `fuzz` and `soak`.
 //!
 //! `test` is everything that must pass and installs what it needs; `lint` never writes, `fix` does. The commands
 //! are tables of named steps (`suite`), run by one small runner (`steps`); each step says how to repeat it.
 
 mod environment;
+mod fuzzing;
 mod simulation;
 mod steps;
 mod suite;
@@ -25,7 +26,9 @@ cargo xtask COMMAND
   fix                      formats, applies clippy's suggestions and rewrites generated files
   sim [PROTOCOL...] [--seeds N]
                            simulation with faults and checking, every seed twice; without a name, all protocols
-  soak [--minutes N]       long simulations, property tests and kill -9 loops until the time is over (default 60)
+  fuzz [--seconds N]       every fuzz target for so long (default 60); needs nightly Rust and cargo-fuzz
+  soak [--minutes N]       long simulations, property tests, fuzzing and kill -9 loops until the time is over
+                           (default 60)
   steps                    lists the steps of test and lint
 
 examples:
@@ -70,6 +73,7 @@ fn dispatch() -> Result<bool> {
         }
         "fix" => suite::fix(&workspace).map(|()| true),
         "sim" => simulation::sim(&workspace, rest).map(|()| true),
+        "fuzz" => fuzzing::command(&workspace, rest).map(|()| true),
         "soak" => simulation::soak(&workspace, rest).map(|()| true),
         "steps" => {
             suite::print_steps();

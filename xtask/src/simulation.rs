@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::environment::run_process_tests;
+use crate::fuzzing;
 use crate::suite;
 use crate::workspace::{PROFILE, Workspace, capture, run};
 
@@ -16,6 +17,8 @@ const QUICK_SEEDS: u32 = 40;
 const SOAK_SEEDS: u32 = 2000;
 /// Cases per property of one round of `soak`, for the properties that do not fix their own number.
 const SOAK_CASES: u32 = 20_000;
+/// How long a round of `soak` runs each fuzz target.
+const SOAK_FUZZ_SECONDS: u32 = 120;
 /// Crates whose properties cover every decoder of bytes that came from outside.
 const DECODERS: &[&str] = &["anabranch-types", "anabranch-resp", "anabranch-journal", "anabranch-datatypes"];
 
@@ -26,7 +29,8 @@ pub fn sim(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     simulate(workspace, &request.protocols, request.seeds)
 }
 
-/// `cargo xtask soak [--minutes N]`: rounds of simulation, properties, models and crashes until the time is over.
+/// `cargo xtask soak [--minutes N]`: rounds of simulation, properties, models, fuzzing and crashes until the time is
+/// over.
 ///
 /// A round that has begun is finished, so a run may take longer than asked.
 pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
@@ -35,6 +39,7 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
         [flag, value] if flag == "--minutes" => number(flag, value)?,
         other => bail!("soak takes `--minutes N`, not `{}`", other.join(" ")),
     };
+    fuzzing::ensure_installed(workspace)?;
     suite::build(workspace)?;
     let end = Instant::now() + Duration::from_secs(u64::from(minutes) * 60);
     let mut round = 0;
@@ -44,6 +49,7 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
         simulate(workspace, PROTOCOLS, SOAK_SEEDS)?;
         properties(workspace)?;
         models(workspace)?;
+        fuzzing::fuzz(workspace, SOAK_FUZZ_SECONDS)?;
         run_process_tests(workspace, Some("kill or random_sequences"))?;
     }
     println!("soak: {round} rounds passed");
@@ -111,7 +117,8 @@ fn parse_sim(arguments: &[String]) -> Result<SimRequest> {
     Ok(request)
 }
 
-fn number(flag: &str, value: &str) -> Result<u32> {
+/// The number that a flag was given.
+pub fn number(flag: &str, value: &str) -> Result<u32> {
     value.parse().with_context(|| format!("{flag} needs a number, not `{value}`"))
 }
 

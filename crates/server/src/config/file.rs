@@ -90,8 +90,12 @@ mod tests {
                 let end = text.ceil_char_boundary((start + removed).min(text.len()));
                 text.replace_range(start..end, &inserted);
             }
-            if let Err(error) = parse(&text, "a.toml") {
-                proptest::prop_assert!(error.to_string().starts_with("a.toml:"), "{error}");
+            match crate::completed_configuration(&text, "a.toml") {
+                Ok(printed) => {
+                    let again = crate::completed_configuration(&printed, "a.toml").unwrap_or_default();
+                    proptest::prop_assert_eq!(again, printed, "what is printed reads as the same");
+                }
+                Err(error) => proptest::prop_assert!(error.to_string().starts_with("a.toml:"), "{error}"),
             }
         }
     }

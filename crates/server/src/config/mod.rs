@@ -1,6 +1,6 @@
 //! What one process is told: a TOML file, the environment, the command line; the later has precedence.
 
-mod file;
+pub(crate) mod file;
 mod template;
 mod values;
 
