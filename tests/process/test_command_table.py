@@ -15,6 +15,7 @@ MISSING = {
     "command": {"getkeysandflags"},
 }
 ADDED = {"client": {"setinfo"}}
+# Ours alone; the commands of types that Redis does not have are named with a dot.
 OURS_ALONE = {"blind", "keyspace", "txn"}
 INFO = ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specifications"]
 
@@ -68,7 +69,7 @@ def subcommands(names, container) -> set[str]:
 
 def test_the_same_commands_are_there(tables):
     for ours, theirs in zip(*tables):
-        assert {name for name in ours if "|" not in name} - theirs.keys() == OURS_ALONE
+        assert {name for name in ours if "|" not in name and "." not in name} - theirs.keys() == OURS_ALONE
         for container in MISSING:
             assert subcommands(theirs, container) - subcommands(ours, container) == MISSING[container]
             assert subcommands(ours, container) - subcommands(theirs, container) == ADDED.get(container, set())
