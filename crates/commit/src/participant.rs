@@ -32,6 +32,11 @@ impl<P, C> Participant<P, C> {
         self.prepared.get(&id).map(|(at, work)| (*at, work))
     }
 
+    /// What is kept of a transaction that is not decided here, to change it.
+    pub fn prepared_mut(&mut self, id: TransactionId) -> Option<&mut P> {
+        self.prepared.get_mut(&id).map(|(_, work)| work)
+    }
+
     /// Every transaction that is not decided here, in order of its id.
     pub fn undecided(&self) -> impl Iterator<Item = (TransactionId, Timestamp, &P)> {
         self.prepared.iter().map(|(id, (at, work))| (*id, *at, work))

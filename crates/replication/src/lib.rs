@@ -10,4 +10,4 @@ pub mod transfer;
 
 pub use link::Link;
 pub use minimum::MinimumOf;
-pub use outbox::Outbox;
+pub use outbox::{Outbox, Window};

@@ -40,7 +40,7 @@ pub struct Piece {
     /// Where to go on; `None` after the last piece.
     pub next: Option<u64>,
     /// The piece.
-    pub content: Vec<u8>,
+    pub content: Box<[u8]>,
 }
 wire_struct!(Piece { transfer, cursor, next, content });
 
@@ -150,7 +150,7 @@ mod tests {
         let from = ask.cursor as usize;
         let to = state.len().min(from + 3);
         let next = (to < state.len()).then_some(to as u64);
-        Piece { transfer: ask.transfer, cursor: ask.cursor, next, content: state[from..to].to_vec() }
+        Piece { transfer: ask.transfer, cursor: ask.cursor, next, content: state[from..to].into() }
     }
 
     proptest! {
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn pieces_of_others_are_stale() {
         let mut taker = Taker::new('g', 7);
-        let piece = |transfer| Piece { transfer, cursor: 0, next: None, content: Vec::new() };
+        let piece = |transfer| Piece { transfer, cursor: 0, next: None, content: Box::default() };
         assert_eq!(taker.take('g', &piece(7)), Taken::Stale, "nothing was asked for");
         assert_eq!(taker.ask(Instant(1), REPEAT), Some(Ask { transfer: 7, cursor: 0 }));
         assert_eq!(taker.ask(Instant(2), REPEAT), None, "one piece at a time");

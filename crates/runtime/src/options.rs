@@ -33,6 +33,8 @@ pub struct Options {
     pub checkpoint_after_bytes: u64,
     /// The size of a segment file of the log.
     pub segment_bytes: u64,
+    /// How much each partition of a causal keyspace keeps for regions that lack it.
+    pub region_queue_bytes: usize,
     /// How often an `everysec` log is synced.
     pub sync_every: Duration,
     /// Makes it a process of a cluster: its keyspaces are those of the cluster's file, and one thread serves.
@@ -53,6 +55,7 @@ impl Default for Options {
             client_query_limit_bytes: 1 << 30,
             databases: 16,
             checkpoint_after_bytes: 256 << 20,
+            region_queue_bytes: 32 << 20,
             segment_bytes: 64 << 20,
             sync_every: Duration::from_secs(1),
             cluster: None,

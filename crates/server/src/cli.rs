@@ -102,6 +102,9 @@ pub struct MemberArguments {
     /// The cluster is new and all its processes start for the first time: an empty directory has forgotten nothing
     #[arg(long, requires = "cluster")]
     pub bootstrap: bool,
+    /// After a loss of data that no peer can make good: causal keyspaces go on with what is left
+    #[arg(long, requires = "cluster")]
+    pub accept_loss: bool,
     /// End in order when standard input ends, as it does when the process that started this one dies
     #[arg(long, requires = "cluster")]
     pub until_input_ends: bool,
@@ -128,6 +131,7 @@ on standard input, each answered by `ok` or `error: ...`:
   pause a/1         SIGSTOP
   resume a/1        SIGCONT
   restart a/1       starts a dead process again, with its port and its data
+  accept-loss a/1   the same, and what was lost for good is given up (serve --accept-loss)
 
 A strict cluster has an odd number of processes and serves while most of them do. A causal region serves by itself.
 

@@ -1,6 +1,7 @@
 //! What the nodes of a keyspace say to one another.
 
 use super::stamp::Snapshot;
+use replication::transfer::{Ask, Piece};
 use types::{Error, RegionId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// The one message type. Coordinators and participants exchange datagrams and repeat them; what replicas tell one
@@ -150,6 +151,47 @@ pub enum Message {
         /// not hold everybody's snapshots back.
         fastest: Timestamp,
     },
+    /// A partition that lost records, to its peers and to the partitions of its region; and a peer that was cut off
+    /// for too long, to the one that told it so: "what do you hold, and what have you heard of me?" (Corrections 67).
+    Recall,
+    /// The answer to `Recall`. What it names stays to be given for a while.
+    Recalled {
+        /// Up to here everything of every region is in the cells.
+        horizon: Timestamp,
+        /// Up to where it holds the transactions of each region.
+        held: Vec<(RegionId, Timestamp)>,
+        /// No time was ever heard of the asker that is above.
+        highest: Timestamp,
+    },
+    /// "Give me the state that you hold."
+    Ask {
+        /// Which piece of it.
+        ask: Ask,
+        /// Only effects placed above; `None` for everything.
+        above: Option<Timestamp>,
+    },
+    /// The answer to `Ask`.
+    Piece {
+        /// The piece.
+        piece: Piece,
+        /// Its giver's horizon. If it has moved, the transfer begins again.
+        horizon: Timestamp,
+    },
+    /// Replica to a peer: what you lack of my transactions is no longer kept for you; take my state.
+    Behind,
+    /// A decider that lost records to the other partitions of its region: "do you know what became of it?" Whoever
+    /// has only prepared it takes no decision from anybody else any more.
+    Inquire {
+        /// The transaction.
+        id: TransactionId,
+    },
+    /// The answer to `Inquire`.
+    Inquired {
+        /// The transaction.
+        id: TransactionId,
+        /// Its place if it committed.
+        at: Option<Timestamp>,
+    },
 }
 wire_enum!(Message {
     0 => StartTx { lst, rst, oldest },
@@ -167,6 +209,13 @@ wire_enum!(Message {
     12 => Received { up_to },
     13 => StableReport { local, remote, oldest },
     14 => StableTime { lst, rst, oldest, fastest },
+    15 => Recall,
+    16 => Recalled { horizon, held, highest },
+    17 => Ask { ask, above },
+    18 => Piece { piece, horizon },
+    19 => Behind,
+    20 => Inquire { id },
+    21 => Inquired { id, at },
 });
 
 /// A transaction's work on one key.

@@ -57,6 +57,8 @@ pub enum Timer {
     Gossip,
     /// A partition looks for transactions that wait too long for their decision.
     Doubt,
+    /// A partition that takes its peers' state goes on with it.
+    Refill,
     /// A coordinator asks for the stable times and renews its lease.
     StartTx,
     /// A coordinator asks again about its transaction with this number.

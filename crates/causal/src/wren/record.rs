@@ -95,6 +95,16 @@ pub enum Record<'a> {
         /// The binary form of the effect.
         effect: Cow<'a, [u8]>,
     },
+    /// This life, or one before it, began with gaps in its memory (Corrections 67).
+    Gaps {
+        /// False if what it took from its peers since is in no checkpoint: it must be taken again.
+        filled: bool,
+    },
+    /// Of a checkpoint: what was placed up to here and some region may lack is no longer kept for it.
+    Dropped {
+        /// Up to where.
+        until: Timestamp,
+    },
 }
 
 /// A transaction's effects on this partition, with their place.
@@ -185,6 +195,14 @@ impl protocol::Encode for Record<'_> {
                 wire(out, stamp);
                 put_bytes(out, effect);
             }
+            Record::Gaps { filled } => {
+                out.push(12);
+                wire(out, filled);
+            }
+            Record::Dropped { until } => {
+                out.push(13);
+                wire(out, until);
+            }
         }
     }
 }
@@ -226,6 +244,8 @@ impl Record<'static> {
                 stamp: Stamp::decode(input)?,
                 effect: owned(input.bytes()?),
             },
+            12 => Record::Gaps { filled: Wire::decode(input)? },
+            13 => Record::Dropped { until: Wire::decode(input)? },
             _ => return Err(Malformed("record tag")),
         })
     }
@@ -290,6 +310,8 @@ mod tests {
             Record::Outgoing(effects),
             Record::State { key: Cow::Borrowed(b"k"), cell: Cow::Borrowed(b"c") },
             Record::Kept { key: Cow::Borrowed(b"k"), stamp, effect: Cow::Borrowed(b"e") },
+            Record::Gaps { filled: true },
+            Record::Dropped { until: Timestamp(6) },
         ];
         for record in records {
             let mut bytes = Vec::new();

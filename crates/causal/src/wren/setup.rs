@@ -90,6 +90,12 @@ pub struct Options {
     pub promise: Duration,
     /// How far ahead of a partition's clock a coordinator's timestamp may be (Corrections 35 and 85).
     pub clock_bound: Duration,
+    /// How much of its transactions a partition keeps for regions that lack them, in bytes. A region that was cut off
+    /// for longer takes the state instead.
+    pub queue_bytes: usize,
+    /// True if a partition that lost records serves with what the peers that answer know, and without peers with
+    /// what is left (Corrections 84). Otherwise it waits for all of them.
+    pub accept_loss: bool,
     /// The causal thread that sessions share.
     pub scope: Scope,
     /// True if coordinators shall claim what their transactions saw and did, for checkers.
@@ -112,6 +118,8 @@ impl Default for Options {
             open_for: Duration::from_secs(60),
             promise: Duration::from_millis(250),
             clock_bound: Duration::from_secs(60),
+            queue_bytes: 32 << 20,
+            accept_loss: false,
             scope: Scope::Process,
             claims: false,
             mutants: Mutants::default(),
@@ -134,6 +142,14 @@ pub struct Mutants {
     pub receiver_as_origin: bool,
     /// Stable times are overwritten by what was said last (Corrections 28).
     pub non_monotone_snapshot: bool,
+    /// A partition that lost records serves and stamps at once (Corrections 67).
+    pub stamp_before_refill: bool,
+    /// It vouches for what its peers hold without having taken it.
+    pub vouch_for_lost: bool,
+    /// What it takes from a peer, it does not send on to those that lack it (Corrections 36).
+    pub nothing_forwarded: bool,
+    /// What was dropped from the queue for a region counts as sent.
+    pub dropped_counts_as_sent: bool,
 }
 
 #[cfg(test)]

@@ -171,19 +171,3 @@ fn a_transaction_open_for_too_long_is_told_so() {
     let abort = Request::Abort { session: client.session };
     assert_eq!(client.ask(&mut world, abort), "OK");
 }
-
-/// Corrections 67: a partition whose log lacks records refuses rather than answer from what is left.
-#[test]
-fn a_partition_with_an_incomplete_log_refuses_to_serve() {
-    let mut world = world(0);
-    let client = Client::new(coordinator(0, 0), 1);
-    let key = key_in(1, 2, "b");
-    assert_eq!(client.one(&mut world, &key, write("x")), "OK");
-    world.run_ms(50);
-    world.crash(replica(0, 1));
-    world.start_from(replica(0, 1), false);
-    for operation in [GET, write("y"), increment(1)] {
-        let reply = client.one(&mut world, &key, operation);
-        assert!(reply.starts_with("-UNAVAILABLE partition 1 of region 0 lost records"), "{reply}");
-    }
-}

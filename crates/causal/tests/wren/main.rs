@@ -5,4 +5,5 @@ mod faults;
 mod mutants;
 mod promises;
 mod random;
+mod refill;
 mod world;

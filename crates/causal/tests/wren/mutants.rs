@@ -1,10 +1,14 @@
 //! The harness is tested too: each deliberate mistake is caught within a stated number of seeds.
 
-use crate::random::{CALM, Plan, play};
+use crate::random::{CALM, FORGETTING, LOSING, Plan, play};
 use anabranch_causal::wren::Mutants;
 
 fn caught(mutants: Mutants, seeds: u64) {
-    let plan = Plan { mutants, rounds: 150, jumps: true, near: 12_000, ..CALM };
+    caught_in(Plan { mutants, rounds: 150, jumps: true, near: 12_000, ..CALM }, seeds);
+}
+
+fn caught_in(plan: Plan, seeds: u64) {
+    let mutants = plan.mutants;
     let found = (0..seeds).find(|seed| !play(*seed, plan).ok);
     assert!(found.is_some(), "{mutants:?} was not caught in {seeds} seeds");
 }
@@ -39,4 +43,24 @@ fn a_forgotten_bound_is_caught() {
 #[test]
 fn an_effect_left_out_at_the_bound_is_caught() {
     caught(Mutants { apply_below: true, ..Mutants::default() }, 40);
+}
+
+/// Corrections 67: a partition that lost records serves at once, from what is left.
+#[test]
+fn serving_before_the_refill_is_caught() {
+    let mutants = Mutants { stamp_before_refill: true, ..Mutants::default() };
+    caught_in(Plan { mutants, ..LOSING }, 20);
+}
+
+/// Stable times that count what was lost.
+#[test]
+fn vouching_for_what_is_lost_is_caught() {
+    let mutants = Mutants { vouch_for_lost: true, ..Mutants::default() };
+    caught_in(Plan { mutants, ..LOSING }, 20);
+}
+
+#[test]
+fn a_dropped_queue_that_counts_as_sent_is_caught() {
+    let mutants = Mutants { dropped_counts_as_sent: true, ..Mutants::default() };
+    caught_in(Plan { mutants, ..FORGETTING }, 20);
 }

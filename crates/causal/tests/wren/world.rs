@@ -1,11 +1,11 @@
 //! Nodes, a network and logs in virtual time: what the scripts and the random runs play in.
 
-use anabranch_causal::wren::{Node, Options, RegionTopology, Topology};
-use protocol::{Claim, Durable, Input, Now, Packet, Protocol, Replica, Replies, Request};
+use anabranch_causal::wren::{Message, Node, Options, RegionTopology, Topology};
+use protocol::{Claim, CommitStamp, Durable, Frame, Input, Now, Packet, Protocol, Replica, Replies, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
     Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RegionId,
-    ReplyBuf, ReplySink, RequestId, Rng, Slot, WallTime, Wire,
+    ReplyBuf, ReplySink, RequestId, Rng, SessionId, Slot, WallTime, Wire,
 };
 
 pub const KEYSPACE: KeyspaceId = KeyspaceId(3);
@@ -73,7 +73,8 @@ pub struct World {
     pub faults: Faults,
     pub inbox: Inbox,
     pub topology: Topology,
-    options: Options,
+    /// What nodes are started with from now on.
+    pub options: Options,
     hosts: BTreeMap<Address, Host>,
     flights: BTreeMap<(u64, u64), Flight>,
     cut: BTreeSet<(RegionId, RegionId)>,
@@ -81,6 +82,8 @@ pub struct World {
     requests: u64,
     pub random: Rng,
     claims: Vec<Claim>,
+    /// What was replicated: it committed, whatever its client was told.
+    pub replicated: Vec<Claim>,
 }
 
 /// Where the coordinator with this number in a region is.
@@ -112,6 +115,7 @@ impl World {
             requests: 0,
             random: Rng::with_seed(seed),
             claims: Vec::new(),
+            replicated: Vec::new(),
         };
         for region in 0..regions {
             let replicas = (0..partitions).map(|index| replica(region, index));
@@ -148,6 +152,12 @@ impl World {
     /// A node, to look at.
     pub fn node(&self, address: Address) -> &Node {
         self.hosts[&address].replica.as_ref().expect("it is up").protocol()
+    }
+
+    /// How many streamed messages to other regions a replica's peers have not acknowledged, the most of any.
+    pub fn unacknowledged(&self, address: Address) -> usize {
+        let replica = self.hosts[&address].replica.as_ref().expect("it is up");
+        self.hosts.keys().map(|peer| replica.unacknowledged(*peer)).max().unwrap_or(0)
     }
 
     fn times(&self, address: Address) -> Now {
@@ -192,6 +202,21 @@ impl World {
         host.log.retain(|(_, durable_at, _)| *durable_at <= now);
         host.log.iter_mut().for_each(|(number, ..)| *number = 0);
         (host.groups, host.synced) = (0, 0);
+    }
+
+    /// Kills a node as a power cut does that does without syncs: the log of the last so many microseconds is gone.
+    pub fn cut_power(&mut self, address: Address, unsynced: u64) {
+        let synced = self.now.saturating_sub(unsynced);
+        self.crash(address);
+        self.host(address).log.retain(|(_, durable_at, _)| *durable_at <= synced);
+    }
+
+    /// Kills a node and destroys its disk.
+    pub fn destroy(&mut self, address: Address) {
+        self.crash(address);
+        let host = self.host(address);
+        host.snapshot.clear();
+        host.log.clear();
     }
 
     /// Lets nothing pass between two regions.
@@ -320,6 +345,7 @@ impl World {
             return;
         };
         let packet = Packet::decode(&mut Reader::new(&flight.bytes)).expect("what was encoded decodes");
+        self.replicated.extend(replicated(&packet));
         replica
             .receive(times, flight.from, packet, &mut self.random, &mut self.inbox)
             .expect("stream messages decode");
@@ -362,5 +388,26 @@ fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         let (record, rest) = rest.split_at(u32::from_le_bytes(*len) as usize);
         bytes = rest;
         Some(record)
+    })
+}
+
+/// The transaction that a packet replicates.
+fn replicated(packet: &Packet<Node>) -> Option<Claim> {
+    let Packet::Frame(Frame::Data { message, .. }) = packet else { return None };
+    let Ok(Message::Replicate { origin, id, at, depends_on, effects }) =
+        Message::decode(&mut Reader::new(message))
+    else {
+        return None;
+    };
+    let effects = effects.into_iter().flat_map(|of_key| {
+        let key = of_key.key;
+        of_key.effects.into_iter().map(move |effect| (key.clone(), effect))
+    });
+    Some(Claim {
+        session: SessionId(0),
+        transaction: id,
+        commit: Some(CommitStamp { at, depends_on, region: origin }),
+        snapshot: None,
+        effects: effects.collect(),
     })
 }

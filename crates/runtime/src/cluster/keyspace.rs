@@ -56,14 +56,16 @@ impl ReplicatedKeyspace {
         each!(self, nodes => nodes.gate())
     }
 
-    /// True when every replica here knows all it has to. A Wren replica that started with gaps stays as it is.
+    /// True when every replica here knows all it has to.
     pub(crate) fn is_complete(&self) -> bool {
         match self {
             ReplicatedKeyspace::Strict(nodes) => nodes.protocols().all(|node| match node {
                 tapir::Node::Replica(replica) => replica.status() == Status::Normal,
                 tapir::Node::Coordinator(_) => true,
             }),
-            ReplicatedKeyspace::Causal(_) => false,
+            ReplicatedKeyspace::Causal(nodes) => {
+                nodes.protocols().filter_map(wren::Node::as_partition).all(wren::Partition::is_serving)
+            }
         }
     }
 
@@ -79,9 +81,24 @@ impl ReplicatedKeyspace {
             )),
             tapir::Node::Coordinator(_) => None,
         };
+        let causal = |partition: &wren::Partition| match partition.is_serving() {
+            true => format!(
+                "{}: serving, {} transactions ({} bytes) queued for other regions{}",
+                partition.index(),
+                partition.unreceived(),
+                partition.queued_bytes(),
+                match partition.went_on_without() {
+                    [] => String::new(),
+                    silent => format!("; what only {} knew was given up", silent.join(", ")),
+                }
+            ),
+            false => partition.why_not(),
+        };
         match self {
             ReplicatedKeyspace::Strict(nodes) => nodes.protocols().filter_map(strict).collect(),
-            ReplicatedKeyspace::Causal(nodes) => nodes.partitions().iter().map(u16::to_string).collect(),
+            ReplicatedKeyspace::Causal(nodes) => {
+                nodes.protocols().filter_map(wren::Node::as_partition).map(causal).collect()
+            }
         }
     }
 

@@ -210,7 +210,12 @@ impl Cluster {
         let Some(gaps) = &mut self.gaps else { return };
         if gaps.learnt.is_none() && self.keyspaces.iter().all(ReplicatedKeyspace::is_complete) {
             gaps.learnt = Some(journal.open_group().0);
+            // What was learnt is in no log: until a checkpoint holds it, a restart learns it again.
+            if let Err(error) = self.begin_checkpoint(journal) {
+                tracing::warn!(%error, "no checkpoint of what was learnt; the next one will hold it");
+            }
         }
+        let Some(gaps) = &mut self.gaps else { return };
         match gaps.learnt {
             Some(group) if journal.durable().synced >= group => {
                 let identity = gaps.identity.clone().with_complete(true);

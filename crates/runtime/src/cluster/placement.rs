@@ -18,6 +18,10 @@ pub(crate) struct Life {
     pub(crate) region: RegionId,
     pub(crate) incarnation: Incarnation,
     pub(crate) durability: Durability,
+    /// What is lost is given up; see `ClusterOptions`.
+    pub(crate) accept_loss: bool,
+    /// See `Options`.
+    pub(crate) region_queue_bytes: usize,
 }
 
 fn address(process: u16, keyspace: KeyspaceId, partition: u16) -> Address {
@@ -81,7 +85,12 @@ fn strict_nodes(topology: tapir::Topology, life: Life) -> Nodes<tapir::Node> {
 }
 
 fn causal_nodes(topology: wren::Topology, life: Life) -> Nodes<wren::Node> {
-    let options = wren::Options { durability: life.durability, ..wren::Options::default() };
+    let options = wren::Options {
+        durability: life.durability,
+        accept_loss: life.accept_loss,
+        queue_bytes: life.region_queue_bytes,
+        ..wren::Options::default()
+    };
     let keyspace = topology.keyspace;
     let coordinator =
         wren::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);
@@ -143,6 +152,8 @@ mod tests {
             region: RegionId(0),
             incarnation: Incarnation(1),
             durability: Durability::Written,
+            accept_loss: false,
+            region_queue_bytes: 1 << 20,
         };
         let partitions: Vec<Vec<u16>> =
             build(&file(3, 3), life).iter().map(|keyspace| keyspace.partitions()).collect();

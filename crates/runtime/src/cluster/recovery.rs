@@ -41,6 +41,8 @@ pub(crate) fn recover(
         region: RegionId(region),
         incarnation,
         durability: options.effective(options.durability),
+        accept_loss: cluster.accept_loss,
+        region_queue_bytes: options.region_queue_bytes,
     };
     let Recovered { keyspaces, journal, incarnation, complete, identity } = match &options.data {
         Some(directory) => from_disk(&options, &cluster, directory, &life)?,
@@ -66,6 +68,12 @@ pub(crate) fn recover(
         checkpoint: None,
         gaps: identity.map(|identity| Gaps { identity, learnt: None }),
     };
+    if cluster.accept_loss && !complete {
+        tracing::warn!(
+            "this start accepts a loss: replicas of causal keyspaces wait a few seconds for their peers, then go on \
+             with what is left; KEYSPACE INFO tells what each one held"
+        );
+    }
     let view = ClusterView::new(cluster);
     let metadata = Metadata::of_cluster(view.options.file.seed);
     let process = Process::new(options, metadata, incarnation, Vec::new(), journal).in_cluster(view);

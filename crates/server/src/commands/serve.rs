@@ -49,8 +49,8 @@ fn options(config: &Config, member: &MemberArguments) -> Result<runtime::Options
     let options = config.options()?;
     let (Some(file), Some(process)) = (&member.cluster, member.process) else { return Ok(options) };
     let file = runtime::ClusterFile::load(file).map_err(anyhow::Error::msg)?;
-    let (bootstrap, clock_skew_ms) = (member.bootstrap, member.clock_skew_ms);
-    let cluster = Some(runtime::ClusterOptions { file, process, bootstrap, clock_skew_ms });
+    let MemberArguments { bootstrap, accept_loss, clock_skew_ms, .. } = *member;
+    let cluster = Some(runtime::ClusterOptions { file, process, bootstrap, accept_loss, clock_skew_ms });
     Ok(runtime::Options { cluster, ..options })
 }
 

@@ -53,6 +53,7 @@ pub struct StorageSection {
     pub checkpoint_after_bytes: u64,
     #[serde(deserialize_with = "at_least::<65_536, _>")]
     pub segment_bytes: u64,
+    pub region_queue_bytes: usize,
     pub sync_every_ms: NonZeroU64,
 }
 
@@ -95,6 +96,7 @@ impl Default for StorageSection {
             durability: Durability::Everysec,
             checkpoint_after_bytes: options.checkpoint_after_bytes,
             segment_bytes: options.segment_bytes,
+            region_queue_bytes: options.region_queue_bytes,
             sync_every_ms: NonZeroU64::new(sync_every_ms).unwrap_or(NonZeroU64::MIN),
         }
     }
@@ -156,6 +158,7 @@ impl Config {
             databases: self.server.databases.get(),
             checkpoint_after_bytes: self.storage.checkpoint_after_bytes,
             segment_bytes: self.storage.segment_bytes,
+            region_queue_bytes: self.storage.region_queue_bytes,
             sync_every: Duration::from_millis(self.storage.sync_every_ms.get()),
             cluster: None,
         })

@@ -61,6 +61,7 @@ mod tests {
         durability = "none"
         checkpoint_after_bytes = 1000000
         segment_bytes = 100000
+        region_queue_bytes = 70000
         sync_every_ms = 50
         [admin]
         listen = "localhost:9000"

@@ -134,6 +134,21 @@ impl Coordinator {
         }
     }
 
+    /// What became of it nobody knows any more, or only those who lack it will learn (Corrections 67).
+    pub(super) fn end_in_doubt(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+        let Some(running) = self.running.remove(&number) else { return };
+        let (Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) = &running.phase else { return };
+        if let Some(request) = running.request {
+            let text = format!(
+                "partition {} of the region lost its memory before it said whether the transaction took effect; \
+                 read before you repeat it",
+                prepared.decider
+            );
+            out.reply(request).error(&Error::new(ErrorCode::UnknownOutcome, text));
+        }
+        self.end(now, number, &running, out);
+    }
+
     fn end(&mut self, now: Now, number: u64, running: &Running, out: &mut Outputs<'_, Node>) {
         if self.spreading.contains_key(&number) {
             out.arm(Timer::Retry(number), now.instant + self.options.retry_after);

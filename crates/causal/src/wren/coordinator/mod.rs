@@ -27,8 +27,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use thread::Thread;
 use types::{
-    Address, Error, ErrorCode, Incarnation, ProcessId, RegionId, RequestId, Rng, SessionId, Timestamp,
-    TransactionId,
+    Address, Error, ErrorCode, Incarnation, NodeId, ProcessId, RegionId, RequestId, Rng, SessionId,
+    Timestamp, TransactionId,
 };
 
 /// After how many unanswered questions for the stable times another partition is asked.
@@ -55,6 +55,8 @@ pub struct Coordinator {
     sessions: BTreeMap<SessionId, Session>,
     running: BTreeMap<u64, Running>,
     spreading: BTreeMap<u64, Spreading>,
+    /// The newest life of each partition that was heard.
+    lives: BTreeMap<Address, Incarnation>,
     /// Sessions whose transaction has ended in this step and that may go on.
     free: VecDeque<SessionId>,
     claims: Vec<Claim>,
@@ -84,6 +86,7 @@ impl Coordinator {
             sessions: BTreeMap::new(),
             running: BTreeMap::new(),
             spreading: BTreeMap::new(),
+            lives: BTreeMap::new(),
             free: VecDeque::new(),
             claims: Vec::new(),
         }
@@ -125,23 +128,36 @@ impl Coordinator {
                 self.sessions.entry(session).or_default().queue.push_back(waiting);
                 self.free.push_back(session);
             }
-            Input::Message { from, message } => match message {
-                Message::StartTxResp { lst, rst } => self.on_start_tx_resp(now, lst, rst, out),
-                Message::SliceResp { id, round, outcome } => {
-                    self.on_slice_resp(now, from.address(), id, round, outcome, random, out);
-                }
-                Message::PrepareResp { id, vote } => {
-                    self.on_prepare_resp(now, from.address(), id, vote, random, out);
-                }
-                Message::CommitResp { id, at } => {
-                    self.on_commit_resp(now, from.address(), id, at, random, out);
-                }
-                _ => {}
-            },
+            Input::Message { from, message } => {
+                let life = self.lives.entry(from.address()).or_insert(from.incarnation);
+                *life = from.incarnation.max(*life);
+                self.on_message(now, from, message, random, out);
+            }
             Input::Snapshot(_) | Input::Recover(_) | Input::PeerStarted { .. } | Input::Timer(_) => {}
         }
         while let Some(session) = self.free.pop_front() {
             self.go_on(now, session, out);
+        }
+    }
+
+    fn on_message(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        message: Message,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        match message {
+            Message::StartTxResp { lst, rst } => self.on_start_tx_resp(now, lst, rst, out),
+            Message::SliceResp { id, round, outcome } => {
+                self.on_slice_resp(now, from.address(), id, round, outcome, random, out);
+            }
+            Message::PrepareResp { id, vote } => self.on_prepare_resp(now, from, id, vote, random, out),
+            Message::CommitResp { id, at } => {
+                self.on_commit_resp(now, from.address(), id, at, random, out);
+            }
+            _ => {}
         }
     }
 

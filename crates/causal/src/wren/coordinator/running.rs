@@ -6,7 +6,7 @@ use crate::wren::message::{Gained, KeyEffects, Message};
 use crate::wren::stamp::Snapshot;
 use commit::Votes;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Instant, ReplyBuf, RequestId, SessionId, Timestamp};
+use types::{Incarnation, Instant, ReplyBuf, RequestId, SessionId, Timestamp};
 
 /// A transaction, or a step of an interactive one, from its request to its reply.
 #[derive(Debug)]
@@ -89,6 +89,8 @@ pub(super) struct Preparing {
     pub(super) messages: BTreeMap<u16, Message>,
     pub(super) participants: BTreeSet<u16>,
     pub(super) decider: u16,
+    /// The decider's life that was known when it was asked.
+    pub(super) life: Option<Incarnation>,
     /// Keys and effects that the coordinator chose, in order; evaluated ones are added from `gained`.
     pub(super) effects: Vec<KeyEffects>,
     pub(super) gained: Gained,

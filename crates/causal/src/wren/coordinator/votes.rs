@@ -14,7 +14,7 @@ use crate::wren::{Node, Timer};
 use commit::Votes;
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Address, Error, ErrorCode, RequestId, Rng, SessionId, Timestamp, TransactionId};
+use types::{Address, Error, ErrorCode, NodeId, RequestId, Rng, SessionId, Timestamp, TransactionId};
 
 impl Coordinator {
     pub(super) fn commit(
@@ -99,7 +99,8 @@ impl Coordinator {
             messages.insert(*partition, message);
         }
         let votes = Votes::new(participants.iter().copied());
-        Preparing { votes, messages, participants, decider, effects, gained: Default::default() }
+        let life = self.lives.get(&self.address_of(decider)).copied();
+        Preparing { votes, messages, participants, decider, life, effects, gained: Default::default() }
     }
 
     fn parts_to_prepare(&mut self, running: &Running) -> BTreeMap<u16, Vec<Part>> {
@@ -141,15 +142,24 @@ impl Coordinator {
     pub(super) fn on_prepare_resp(
         &mut self,
         now: Now,
-        from: Address,
+        from: NodeId,
         id: TransactionId,
         vote: Vote,
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
-        let Some((number, partition)) = self.number(id).zip(self.index_of(from)) else { return };
+        let Some((number, partition)) = self.number(id).zip(self.index_of(from.address())) else {
+            return;
+        };
         let Some(running) = self.running.get_mut(&number) else { return };
         let Phase::Preparing(preparing) = &mut running.phase else { return };
+        if preparing.is_alone()
+            && preparing.life != Some(from.incarnation)
+            && matches!(vote, Vote::Refused { .. } | Vote::TooOld)
+        {
+            // It was asked in an earlier life, which may have done it and lost that.
+            return self.end_in_doubt(now, number, out);
+        }
         match vote {
             Vote::Prepared { at, gained } | Vote::Committed { at, gained } => {
                 let alone = preparing.is_alone();

@@ -3,7 +3,7 @@
 //! The decider's log decides: its `Committed` record is the decision, and a transaction of which it knows nothing is
 //! aborted. It says so only after a record that keeps it from committing later.
 
-use super::{Decided, Partition, Pending, effects_of};
+use super::{Decided, Life, Partition, Pending, effects_of};
 use crate::wren::message::{Gained, Message};
 use crate::wren::record::Record;
 use crate::wren::{Node, Timer};
@@ -18,13 +18,25 @@ impl Partition {
         at: Timestamp,
         out: &mut Outputs<'_, Node>,
     ) {
+        let awaits = |pending: &Pending| !pending.fenced || from == self.address_of(pending.decider);
+        if self.participant.prepared(id).is_some_and(|(_, pending)| !awaits(pending)) {
+            return;
+        }
+        self.commit_prepared(id, at, out);
+        // Without a trace of it the transaction has ended everywhere, and this is a late repetition; unless there may
+        // have been a trace.
+        match self.decisions.get(id) {
+            Some(decided) => out.send(from, Message::CommitResp { id, at: decided.at }),
+            None if self.forgetful && self.life == Life::Serving => self.inquire(id, out),
+            None => {}
+        }
+    }
+
+    /// A transaction that is prepared here commits.
+    pub(super) fn commit_prepared(&mut self, id: TransactionId, at: Timestamp, out: &mut Outputs<'_, Node>) {
         if let Some(pending) = self.participant.take(id) {
             self.persist(&Record::Committed { id, at }, out);
             self.commit_pending(id, at, pending);
-        }
-        // Without a trace of it the transaction has ended everywhere, and this is a late repetition.
-        if let Some(decided) = self.decisions.get(id) {
-            out.send(from, Message::CommitResp { id, at: decided.at });
         }
     }
 
@@ -54,7 +66,10 @@ impl Partition {
 
     pub(super) fn on_query(&mut self, from: Address, id: TransactionId, out: &mut Outputs<'_, Node>) {
         if self.decisions.get(id).is_none() {
-            self.on_abort(id, out);
+            self.end_undecided(id, out);
+        }
+        if self.decisions.get(id).is_none() {
+            return;
         }
         let answer = match self.decisions.get(id).and_then(|decided| decided.at) {
             Some(at) => Message::Commit { id, at },
@@ -73,11 +88,21 @@ impl Partition {
             .collect();
         for (id, decider) in doubtful {
             if decider == self.index {
-                self.on_abort(id, out);
+                self.end_undecided(id, out);
             } else {
                 out.send(self.address_of(decider), Message::Query { id });
             }
         }
+        self.inquire_again(out);
         out.arm(Timer::Doubt, now.instant + limit / 4);
+    }
+
+    /// The decider ends a transaction that it knows no decision of: unknown means aborted, unless it may have
+    /// forgotten (Corrections 23 and 67).
+    fn end_undecided(&mut self, id: TransactionId, out: &mut Outputs<'_, Node>) {
+        match self.forgetful {
+            true => self.inquire(id, out),
+            false => self.on_abort(id, out),
+        }
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! `slices` reads, `prepare` and `decide` are the participant of the two-phase commit, `replicate` applies and
 //! exchanges effects and heartbeats with the other regions, `stabilize` finds the stable times and the horizon,
-//! `recover` is the log and the checkpoint.
+//! `recover` is the log and the checkpoint, `refill` takes from the peers what is missing and gives what they miss,
+//! `inquire` finds out what a decider has forgotten.
 
 mod decide;
+mod inquire;
 mod prepare;
 mod recover;
+mod refill;
 mod replicate;
 mod slices;
 mod stabilize;
@@ -19,14 +22,17 @@ use super::stamp::{Snapshot, Stamp};
 use super::{Node, Timer, pledge};
 use clock::HybridClock;
 use commit::{Decisions, Participant};
-use mvcc::Store;
+use inquire::Inquiry;
+use mvcc::{Remains, Store};
 use protocol::{Input, Now, Outputs};
+use refill::{Refill, Told};
+use replication::transfer::Giver;
 use replication::{Link, Outbox};
 use stabilize::{Leases, Root};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use types::{Address, Error, ErrorCode, Instant, NodeId, RegionId, Rng, Timestamp, TransactionId};
+use types::{Address, Error, Instant, NodeId, RegionId, Rng, Timestamp, TransactionId};
 
 /// Whether it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +41,9 @@ enum Life {
     Recovering,
     /// It serves.
     Serving,
-    /// Its log lacks records that it had relied on: it says so and does nothing (Corrections 67).
-    Incomplete,
+    /// Its log lacks records that it had relied on: it takes them from its peers before it votes, stamps or serves
+    /// (Corrections 67).
+    Refilling,
 }
 
 /// What is kept of a transaction that is prepared here.
@@ -49,6 +56,8 @@ struct Pending {
     gained: Gained,
     /// Since when it waits for its decision.
     since: Instant,
+    /// Its decider has forgotten it and is finding out: nobody else's decision counts.
+    fenced: bool,
 }
 
 /// What became of a transaction here.
@@ -109,6 +118,24 @@ pub struct Partition {
     last_heartbeat: Instant,
     /// The horizon stays while a checkpoint is taken.
     checkpointing: bool,
+    /// And while peers take the state.
+    giver: Giver<NodeId>,
+    /// What is being taken from peers.
+    refill: Option<Box<Refill>>,
+    /// Peers that lost records too: they are answered once this one knows what its region has heard of it.
+    recalls: Vec<NodeId>,
+    /// The log tells of gaps, and no checkpoint of what filled them.
+    gaps: bool,
+    /// Once it had gaps: what it does not know may have been.
+    forgetful: bool,
+    /// Above every local stable time that was told before what it forgot was made good: what was asked then is not
+    /// done now.
+    fence: Timestamp,
+    inquiries: BTreeMap<TransactionId, Inquiry>,
+    /// Who was not asked in this life, because a loss was accepted.
+    without: Vec<String>,
+    /// A store that was replaced, to be freed in pieces.
+    remains: Option<Remains<Stamp>>,
 }
 
 impl fmt::Debug for Partition {
@@ -119,6 +146,9 @@ impl fmt::Debug for Partition {
             .field("installed", &self.installed)
             .field("origins", &self.origins)
             .field("stable", &(self.lst, self.rst))
+            .field("horizon", &self.horizon)
+            .field("life", &self.life)
+            .field("refill", &self.refill)
             .finish_non_exhaustive()
     }
 }
@@ -145,7 +175,7 @@ impl Partition {
             decisions: Decisions::default(),
             origins: others.iter().map(|other| (*other, Origin::default())).collect(),
             links: others.iter().map(|other| (*other, Link::default())).collect(),
-            outbox: Outbox::new(others),
+            outbox: Outbox::new(others, options.queue_bytes),
             installed: Timestamp::ZERO,
             promised: Timestamp::ZERO,
             lst: Timestamp::ZERO,
@@ -156,8 +186,22 @@ impl Partition {
             neighbours: neighbours.into_iter().map(|index| (index, Link::default())).collect(),
             last_heartbeat: Instant::default(),
             checkpointing: false,
+            giver: Giver::default(),
+            refill: None,
+            recalls: Vec::new(),
+            gaps: false,
+            forgetful: false,
+            fence: Timestamp::ZERO,
+            inquiries: BTreeMap::new(),
+            without: Vec::new(),
+            remains: None,
             topology,
         }
+    }
+
+    /// Its number.
+    pub fn index(&self) -> u16 {
+        self.index
     }
 
     /// The stable times that it knows: local, then remote.
@@ -178,6 +222,29 @@ impl Partition {
     /// How many of its transactions some other region may lack.
     pub fn unreceived(&self) -> usize {
         self.outbox.len()
+    }
+
+    /// About how many bytes it keeps for regions that lack them.
+    pub fn queued_bytes(&self) -> usize {
+        self.outbox.bytes()
+    }
+
+    /// True once it serves: nothing is missing any more, or what is has been given up.
+    pub fn is_serving(&self) -> bool {
+        self.life == Life::Serving
+    }
+
+    /// Who did not answer when it took what it had lost, and what only they knew was given up (Corrections 84).
+    pub fn went_on_without(&self) -> &[String] {
+        &self.without
+    }
+
+    /// True while nobody but itself may know of a transaction that it has a part in.
+    pub fn is_indispensable(&self) -> bool {
+        self.life != Life::Serving
+            || self.undecided() > 0
+            || self.participant.waiting().next().is_some()
+            || !self.outbox.is_empty()
     }
 
     /// How many decisions it remembers.
@@ -201,7 +268,7 @@ impl Partition {
                 let outcome = self.recover(record);
                 debug_assert!(outcome.is_ok(), "log records are checksummed");
             }
-            Input::Recovered { complete } => self.on_recovered(now, complete, out),
+            Input::Recovered { complete } => self.on_recovered(now, complete, random, out),
             Input::Request { id, .. } => out.reply(id).error(&Error::err("requests go to a coordinator")),
             _ if self.life == Life::Recovering => {}
             Input::Message { from, message } => self.on_message(now, from, message, random, out),
@@ -209,6 +276,7 @@ impl Partition {
             Input::Timer(Timer::Apply) => self.on_apply(now, out),
             Input::Timer(Timer::Gossip) => self.on_gossip(now, out),
             Input::Timer(Timer::Doubt) => self.on_doubt(now, out),
+            Input::Timer(Timer::Refill) => self.on_refill(now, random, out),
             Input::Timer(Timer::StartTx | Timer::Retry(_)) => {}
         }
     }
@@ -221,29 +289,41 @@ impl Partition {
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
-        if self.life == Life::Incomplete {
-            return self.refuse(from, &message, out);
-        }
         match message {
-            Message::StartTx { lst, rst, oldest } => {
-                self.on_start_tx(now, from.address(), Snapshot { local: lst, remote: rst }, oldest, out);
+            Message::Recall => self.on_recall(now, from, out),
+            Message::Recalled { horizon, held, highest } => {
+                self.on_recalled(now, from.address(), Told { horizon, held, highest }, random, out);
             }
-            Message::SliceReq { .. } => self.on_slice_req(from.address(), message, random, out),
-            Message::Prepare { .. } => self.on_prepare(now, from.address(), message, random, out),
+            Message::Ask { ask, above } => self.on_ask(now, from, ask, above, out),
+            Message::Piece { piece, horizon } => {
+                self.on_piece(now, from.address(), &piece, horizon, random, out);
+            }
             Message::Commit { id, at } => self.on_commit(from.address(), id, at, out),
             Message::Abort { id } => self.on_abort(id, out),
-            Message::Query { id } => self.on_query(from.address(), id, out),
-            Message::Replicate { origin, id, at, depends_on, effects } => {
-                self.on_replicate(origin, id, at, depends_on, effects, out);
-            }
-            Message::Heartbeat { origin, at, received } => self.on_heartbeat(now, origin, at, received),
             Message::Received { up_to } => self.on_received(from.address(), up_to, out),
+            // A report that is left out is not repeated until it is answered.
             Message::StableReport { local, remote, oldest } => {
                 self.on_stable_report(now, from.address(), local, remote, oldest);
             }
+            message if self.life == Life::Refilling => self.refuse(from, &message, out),
+            Message::StartTx { lst, rst, oldest } => {
+                self.on_start_tx(now, from.address(), Snapshot { local: lst, remote: rst }, oldest, out);
+            }
+            Message::SliceReq { .. } => self.on_slice_req(now, from.address(), message, random, out),
+            Message::Prepare { .. } => self.on_prepare(now, from.address(), message, random, out),
+            Message::Query { id } => self.on_query(from.address(), id, out),
+            Message::Inquire { id } => self.on_inquire(from.address(), id, out),
+            Message::Inquired { id, at } => self.on_inquired(from.address(), id, at, out),
+            Message::Behind => self.on_behind(now, from.address(), out),
+            Message::Replicate { origin, id, at, depends_on, effects } => {
+                self.on_replicate(origin, id, at, depends_on, effects, out);
+            }
+            Message::Heartbeat { origin, at, received } => {
+                self.on_heartbeat(now, origin, at, received, out);
+            }
             Message::StableTime { lst, rst, oldest, fastest } => {
                 self.follow(now, fastest);
-                self.on_stable_time(lst, rst, oldest);
+                self.on_stable_time(now, lst, rst, oldest);
             }
             Message::StartTxResp { .. }
             | Message::SliceResp { .. }
@@ -252,35 +332,15 @@ impl Partition {
         }
     }
 
-    /// What to say instead of serving from an incomplete log.
-    fn refuse(&mut self, from: NodeId, message: &Message, out: &mut Outputs<'_, Node>) {
-        let text = format!(
-            "partition {} of region {} lost records that others rely on (unclean stop without a synced log); nothing was done",
-            self.index, self.region
-        );
-        let error = Error::new(ErrorCode::Unavailable, text);
-        let answer = match message {
-            Message::SliceReq { id, round, .. } => Message::SliceResp {
-                id: *id,
-                round: *round,
-                outcome: super::message::Outcome::Refused { error },
-            },
-            Message::Prepare { id, .. } => {
-                Message::PrepareResp { id: *id, vote: super::message::Vote::Refused { error } }
-            }
-            _ => return,
-        };
-        out.send(from.address(), answer);
-    }
-
     fn address_of(&self, index: u16) -> Address {
         self.topology.address(self.region, index)
     }
 
-    /// Makes a transaction's effects known to readers whose snapshot shows them. What a checkpoint's cells hold
-    /// already is left out.
+    /// Makes a transaction's effects known to readers whose snapshot shows them. What the cells hold already, from a
+    /// checkpoint or from a peer, is left out.
     fn store_effects(&mut self, stamp: Stamp, effects: &[KeyEffects]) {
-        if self.life == Life::Recovering && stamp <= Stamp::last_at(self.horizon.remote) {
+        self.stage_effects(stamp, effects);
+        if stamp <= Stamp::last_at(self.horizon.remote) {
             return;
         }
         for of_key in effects {

@@ -92,7 +92,11 @@ impl Partition {
             );
             return Err(Vote::Refused { error: Error::err(text) });
         }
-        self.learn_stable(terms.snapshot);
+        if terms.snapshot.local <= self.fence {
+            // It may be a repetition of what was committed, aborted or refused and is forgotten.
+            return Err(Vote::TooOld);
+        }
+        self.learn_stable(now, terms.snapshot);
         self.work_out(terms, parts, whole, random)
     }
 
@@ -280,7 +284,7 @@ impl Partition {
         self.participant.prepare(
             id,
             at,
-            Pending { depends_on, decider, pledges, gained, since: now.instant },
+            Pending { depends_on, decider, pledges, gained, since: now.instant, fenced: false },
         );
         Vote::Prepared { at, gained: worked.gained }
     }

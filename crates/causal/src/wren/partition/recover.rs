@@ -14,21 +14,32 @@ use crate::wren::pledge;
 use crate::wren::record::{self, Effects, Record};
 use crate::wren::stamp::{Snapshot, Stamp};
 use crate::wren::{Node, Timer};
-use mvcc::CompactKey;
+use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
-use types::{Instant, Malformed, Reader};
+use std::collections::BTreeSet;
+use types::{Instant, Malformed, Reader, Rng, Timestamp};
 
 /// Where a checkpoint's keys begin, among its cursors.
 const KEYS: u64 = 1 << 63;
-const CHUNK_BYTES: usize = 64 * 1024;
+pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 
 impl Partition {
     pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(chunk);
+        let mut kept = KeptEffects::default();
         while !reader.is_empty() {
-            self.recover(reader.bytes()?)?;
+            let bytes = reader.bytes()?;
+            match Record::decode(&mut Reader::new(bytes))? {
+                Record::Kept { key, stamp, effect } => {
+                    if let Some(full) = kept.add(&key, stamp, &effect) {
+                        full.put_into(&mut self.store);
+                    }
+                }
+                _ => self.recover(bytes)?,
+            }
         }
+        kept.put_into(&mut self.store);
         Ok(())
     }
 
@@ -40,7 +51,8 @@ impl Partition {
                     let pledges = pledges.into_owned();
                     self.hold(id, &pledges);
                     let (gained, since) = (gained.into_owned(), Instant::default());
-                    self.participant.prepare(id, at, Pending { depends_on, decider, pledges, gained, since });
+                    let pending = Pending { depends_on, decider, pledges, gained, since, fenced: false };
+                    self.participant.prepare(id, at, pending);
                 }
             }
             Record::Committed { id, at } => {
@@ -84,28 +96,56 @@ impl Partition {
                 let place = Stamp::last_at(self.horizon.remote);
                 self.store.restore(&key, place, Record::cell(&cell)?);
             }
-            Record::Kept { key, stamp, effect } => {
-                let hash = self.store.hash(&key);
-                if let Some(effect) = pledge::effect(&effect) {
-                    self.store.commit(hash, &key, stamp, &effect);
+            // A key's effects stand together in a chunk.
+            Record::Kept { .. } => {}
+            Record::Gaps { filled } => {
+                self.forgetful = true;
+                if !filled {
+                    // What follows was received on top of what no log holds.
+                    self.settle_origins();
+                    self.gaps = true;
                 }
             }
+            Record::Dropped { until } => self.outbox.drop_through(until),
         }
         Ok(())
     }
 
-    pub(super) fn on_recovered(&mut self, now: Now, complete: bool, out: &mut Outputs<'_, Node>) {
-        self.life = if complete { Life::Serving } else { Life::Incomplete };
-        if !complete {
+    /// The stream of every region is in order: everything below its last effect is here.
+    fn settle_origins(&mut self) {
+        if self.gaps {
             return;
         }
-        self.participant.undecided_mut().for_each(|pending| pending.since = now.instant);
         for origin in self.origins.values_mut() {
             if let Some((last, _)) = origin.above.last().copied() {
                 origin.up_to = origin.up_to.max(last.previous());
                 origin.above.retain(|(at, _)| *at >= last);
             }
         }
+    }
+
+    pub(super) fn on_recovered(
+        &mut self,
+        now: Now,
+        complete: bool,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        self.settle_origins();
+        if (complete && !self.gaps) || self.options.mutants.stamp_before_refill {
+            return self.begin_serving(now, out);
+        }
+        self.life = Life::Refilling;
+        self.gaps = true;
+        self.forgetful = true;
+        self.persist(&Record::Gaps { filled: false }, out);
+        self.recall_everything(now, random, out);
+    }
+
+    /// Nothing is missing: it serves, and its peers go on from what it holds.
+    pub(super) fn begin_serving(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        self.life = Life::Serving;
+        self.participant.undecided_mut().for_each(|pending| pending.since = now.instant);
         self.leases.begin(now.instant, self.options.lease);
         self.greet_all(out);
         out.arm(Timer::Apply, now.instant + self.options.apply_every);
@@ -117,11 +157,14 @@ impl Partition {
         if cursor == 0 {
             self.checkpointing = true;
             self.checkpoint_queues(chunk);
-            return Some(KEYS);
+            return Some(self.checkpoint_outgoing(Timestamp::ZERO, chunk));
+        }
+        if cursor & KEYS == 0 {
+            return Some(self.checkpoint_outgoing(Timestamp(cursor << 1 | 1), chunk));
         }
         let mut cursor = cursor & !KEYS;
         loop {
-            cursor = self.checkpoint_keys(cursor, chunk);
+            cursor = self.checkpoint_keys(cursor, None, chunk);
             if cursor == 0 {
                 self.checkpointing = false;
                 return None;
@@ -151,34 +194,60 @@ impl Partition {
             let gained = Cow::Borrowed(&pending.gained);
             record::put(chunk, &Record::Prepared { id, at, depends_on, decider, pledges, gained });
         }
-        for (at, id, outgoing) in self.outbox.iter().chain(self.participant.waiting()) {
-            let stamp = self.stamp(id, at, outgoing.depends_on);
-            record::put(chunk, &Record::Outgoing(super::borrowed(stamp, &outgoing.effects)));
+        if self.life == Life::Refilling || self.forgetful {
+            record::put(chunk, &Record::Gaps { filled: self.life == Life::Serving });
         }
+        record::put(chunk, &Record::Dropped { until: self.outbox.dropped() });
     }
 
-    fn checkpoint_keys(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> u64 {
+    /// The transactions of this region placed after `told` that some region may lack. A cursor is half the place up
+    /// to which they have been told, so that it never looks like one of a key.
+    fn checkpoint_outgoing(&self, told: Timestamp, chunk: &mut Vec<u8>) -> u64 {
+        let mut last = told;
+        let waiting = self.participant.waiting().filter(|(at, ..)| *at > told);
+        for (at, id, outgoing) in self.outbox.after(told).chain(waiting) {
+            if chunk.len() >= CHUNK_BYTES && at.0 >> 1 > last.0 >> 1 {
+                return last.0 >> 1;
+            }
+            let stamp = self.stamp(id, at, outgoing.depends_on);
+            record::put(chunk, &Record::Outgoing(super::borrowed(stamp, &outgoing.effects)));
+            last = at;
+        }
+        KEYS
+    }
+
+    /// The keys at the cursor: each with its cell at the horizon and the effects above it; or only with its effects
+    /// `above` a place.
+    pub(super) fn checkpoint_keys(
+        &mut self,
+        cursor: u64,
+        above: Option<Timestamp>,
+        chunk: &mut Vec<u8>,
+    ) -> u64 {
         let mut keys: Vec<CompactKey> = Vec::new();
         let next = self.store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
         let horizon = Stamp::last_at(self.horizon.remote);
         for key in &keys {
             let hash = self.store.hash(key);
             let mut cell = Vec::new();
-            self.store.with_state(
-                hash,
-                key,
-                |stamp| *stamp <= horizon,
-                &[],
-                |state| {
-                    if state.value.is_some() {
-                        state.encode(&mut cell);
-                    }
-                },
-            );
+            if above.is_none() {
+                self.store.with_state(
+                    hash,
+                    key,
+                    |stamp| *stamp <= horizon,
+                    &[],
+                    |state| {
+                        if state.value.is_some() {
+                            state.encode(&mut cell);
+                        }
+                    },
+                );
+            }
             if !cell.is_empty() {
                 record::put(chunk, &Record::State { key: Cow::Borrowed(key), cell: Cow::Borrowed(&cell) });
             }
-            for (stamp, effect) in self.store.effects(hash, key) {
+            let effects = self.store.effects(hash, key);
+            for (stamp, effect) in effects.filter(|(stamp, _)| above.is_none_or(|above| stamp.at > above)) {
                 let mut bytes = Vec::new();
                 effect.encode(&mut bytes);
                 let (key, effect) = (Cow::Borrowed(&**key), Cow::Borrowed(bytes.as_slice()));
@@ -186,5 +255,37 @@ impl Partition {
             }
         }
         next
+    }
+}
+
+/// The effects of one key as a checkpoint or a piece tells them, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct KeptEffects {
+    pub(super) key: Box<[u8]>,
+    pub(super) effects: Vec<(Stamp, Box<[u8]>)>,
+}
+
+impl KeptEffects {
+    /// Adds an effect; returns those of the key before, which are complete, if it is of another key.
+    pub(super) fn add(&mut self, key: &[u8], stamp: Stamp, effect: &[u8]) -> Option<KeptEffects> {
+        let full = (*self.key != *key).then(|| std::mem::take(self));
+        if full.is_some() {
+            self.key = key.into();
+        }
+        self.effects.push((stamp, effect.into()));
+        full
+    }
+
+    /// Commits what is not there yet: a key may be told twice, and by several peers.
+    pub(super) fn put_into(&self, store: &mut Store<Stamp>) {
+        let hash = store.hash(&self.key);
+        let known: BTreeSet<Stamp> = (self.effects.iter().map(|(stamp, _)| *stamp))
+            .filter(|stamp| Some(*stamp) <= store.horizon() || store.has_effect(hash, &self.key, *stamp))
+            .collect();
+        for (stamp, bytes) in self.effects.iter().filter(|(stamp, _)| !known.contains(stamp)) {
+            if let Some(effect) = pledge::effect(bytes) {
+                store.commit(hash, &self.key, *stamp, &effect);
+            }
+        }
     }
 }

@@ -6,13 +6,19 @@
 //! the one stream, so a heartbeat never overtakes the effects it vouches for. Only heartbeats raise the version
 //! vector: several transactions may share a commit timestamp.
 
-use super::{Outgoing, Partition, borrowed};
+use super::{Life, Outgoing, Partition, borrowed};
 use crate::wren::message::{KeyEffects, Message};
 use crate::wren::record::Record;
 use crate::wren::stamp::Stamp;
 use crate::wren::{Node, Timer};
 use protocol::{Now, Outputs};
+use replication::Window;
 use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
+
+/// How much may be on its way to a region that has not said that it holds it.
+const WINDOW: Window = Window { items: 4096, bytes: 4 << 20 };
+/// About what a transaction occupies in a queue beside its effects, in bytes.
+const OVERHEAD: usize = 128;
 
 impl Partition {
     pub(super) fn on_apply(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
@@ -23,19 +29,18 @@ impl Partition {
             true => self.participant.apply_through(self.installed.previous()),
             false => self.participant.apply_through(self.installed),
         };
+        for (at, id, outgoing) in due {
+            self.outbox.push(at, id, outgoing.bytes(), outgoing);
+        }
         let peers: Vec<RegionId> =
             self.links.iter().filter(|(_, link)| link.is_resumed()).map(|(peer, _)| *peer).collect();
-        let batch = !due.is_empty();
-        for (at, id, outgoing) in due {
-            for peer in &peers {
-                out.stream(self.topology.address(*peer, self.index), self.replicate(at, id, &outgoing));
-            }
-            self.outbox.push(at, id, outgoing);
-        }
         let heartbeat_due = now.instant - self.last_heartbeat >= self.options.heartbeat_every;
-        if batch || heartbeat_due {
-            self.last_heartbeat = now.instant;
-            peers.into_iter().for_each(|peer| self.tell_time(peer, batch, out));
+        for peer in peers {
+            let sent = self.send_due(peer, out);
+            if sent || heartbeat_due {
+                self.last_heartbeat = now.instant;
+                self.tell_time(peer, sent, out);
+            }
         }
         out.arm(Timer::Apply, now.instant + self.options.apply_every);
     }
@@ -60,9 +65,20 @@ impl Partition {
         }
     }
 
-    fn replicate(&self, at: Timestamp, id: TransactionId, outgoing: &Outgoing) -> Message {
-        let (depends_on, effects) = (outgoing.depends_on, outgoing.effects.clone());
-        Message::Replicate { origin: self.region, id, at, depends_on, effects }
+    /// Sends a peer what it lacks of what has been applied, as far as there is room on the way. True if that was
+    /// anything.
+    fn send_due(&mut self, peer: RegionId, out: &mut Outputs<'_, Node>) -> bool {
+        if self.options.mutants.dropped_counts_as_sent && self.outbox.lacks(peer) {
+            self.outbox.resume(peer, self.outbox.dropped());
+        }
+        let to = self.topology.address(peer, self.index);
+        let (due, _) = self.outbox.take_due(peer, self.installed, WINDOW);
+        for (at, id, outgoing) in &due {
+            let (depends_on, effects) = (outgoing.depends_on, outgoing.effects.clone());
+            let (id, at, origin) = (*id, *at, self.region);
+            out.stream(to, Message::Replicate { origin, id, at, depends_on, effects });
+        }
+        !due.is_empty()
     }
 
     fn tell_time(&mut self, peer: RegionId, batch: bool, out: &mut Outputs<'_, Node>) {
@@ -71,7 +87,8 @@ impl Partition {
             return;
         }
         let received = self.received_of(peer);
-        let heartbeat = Message::Heartbeat { origin: self.region, at: self.installed, received };
+        let at = self.outbox.sent(peer);
+        let heartbeat = Message::Heartbeat { origin: self.region, at, received };
         let to = self.topology.address(peer, self.index);
         if self.options.mutants.ungated_heartbeat {
             out.send_now(to, heartbeat);
@@ -80,7 +97,7 @@ impl Partition {
         }
     }
 
-    fn received_of(&self, origin: RegionId) -> Timestamp {
+    pub(super) fn received_of(&self, origin: RegionId) -> Timestamp {
         self.origins.get(&origin).map_or(Timestamp::ZERO, |origin| origin.up_to)
     }
 
@@ -104,7 +121,14 @@ impl Partition {
         self.store_effects(stamp, &effects);
     }
 
-    pub(super) fn on_heartbeat(&mut self, now: Now, origin: RegionId, at: Timestamp, received: Timestamp) {
+    pub(super) fn on_heartbeat(
+        &mut self,
+        now: Now,
+        origin: RegionId,
+        at: Timestamp,
+        received: Timestamp,
+        out: &mut Outputs<'_, Node>,
+    ) {
         let Some(known) = self.origins.get_mut(&origin) else { return };
         known.up_to = known.up_to.max(at);
         let up_to = known.up_to;
@@ -113,6 +137,9 @@ impl Partition {
             link.heard();
         }
         self.outbox.received(origin, received);
+        if self.outbox.lacks(origin) {
+            out.send(self.topology.address(origin, self.index), Message::Behind);
+        }
         self.follow(now, at);
     }
 
@@ -122,7 +149,7 @@ impl Partition {
         peers.into_iter().for_each(|peer| self.greet(peer, out));
     }
 
-    fn greet(&self, peer: RegionId, out: &mut Outputs<'_, Node>) {
+    pub(super) fn greet(&self, peer: RegionId, out: &mut Outputs<'_, Node>) {
         let greeting = Message::Received { up_to: self.received_of(peer) };
         out.stream(self.topology.address(peer, self.index), greeting);
     }
@@ -130,11 +157,14 @@ impl Partition {
     /// The stream to a peer's new life starts with nothing in it.
     pub(super) fn on_peer_started(&mut self, peer: NodeId, out: &mut Outputs<'_, Node>) {
         let Some((region, index)) = self.topology.locate(peer.address()) else { return };
+        self.recall_again(peer.address(), out);
         if region == self.region {
             if let Some(link) = self.neighbours.get_mut(&index) {
                 link.started(peer.incarnation);
             }
-        } else if self.links.get_mut(&region).is_some_and(|link| link.started(peer.incarnation)) {
+        } else if self.links.get_mut(&region).is_some_and(|link| link.started(peer.incarnation))
+            && self.life == Life::Serving
+        {
             self.greet(region, out);
         }
     }
@@ -144,9 +174,21 @@ impl Partition {
         let Some((peer, _)) = self.topology.locate(from) else { return };
         let Some(link) = self.links.get_mut(&peer) else { return };
         link.resume();
-        self.outbox.received(peer, up_to);
-        let lacking = self.outbox.between(up_to, self.installed);
-        lacking.for_each(|(at, id, outgoing)| out.stream(from, self.replicate(at, id, outgoing)));
-        self.tell_time(peer, true, out);
+        self.outbox.resume(peer, up_to);
+        if self.life == Life::Serving {
+            self.send_due(peer, out);
+            self.tell_time(peer, true, out);
+        }
+    }
+}
+
+impl Outgoing {
+    /// About how much memory it occupies.
+    fn bytes(&self) -> usize {
+        let of_key = |of_key: &KeyEffects| {
+            let effects = of_key.effects.iter().map(|effect| effect.len() + size_of::<Box<[u8]>>());
+            size_of::<KeyEffects>() + of_key.key.len() + effects.sum::<usize>()
+        };
+        OVERHEAD + self.effects.iter().map(of_key).sum::<usize>()
     }
 }

@@ -7,7 +7,7 @@ use crate::wren::pledge::encoded;
 use crate::wren::stamp::{Snapshot, Stamp};
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use mvcc::Store;
-use protocol::Outputs;
+use protocol::{Now, Outputs};
 use types::{Address, Error, KeyHash, Malformed, Reader, ReplyBuf, ReplySink, Rng};
 
 /// About how many places of the index a scan visits at most for each key that was asked for.
@@ -55,13 +55,14 @@ impl Evaluation<'_> {
 impl Partition {
     pub(super) fn on_slice_req(
         &mut self,
+        now: Now,
         from: Address,
         request: Message,
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
         let Message::SliceReq { id, round, snapshot, now_millis, parts, whole } = request else { return };
-        self.learn_stable(snapshot);
+        self.learn_stable(now, snapshot);
         let outcome = if snapshot.remote < self.horizon.remote {
             Outcome::TooOld
         } else {

@@ -91,7 +91,9 @@ impl Partition {
 
     /// What a coordinator reads is stable, so this partition may take it for stable too (Wren, Algorithm 6, lines 2
     /// and 3).
-    pub(super) fn learn_stable(&mut self, snapshot: Snapshot) {
+    /// Nothing is stamped at or below: a partition that lost records may have told so before.
+    pub(super) fn learn_stable(&mut self, now: Now, snapshot: Snapshot) {
+        self.follow(now, snapshot.local);
         self.lst = self.lst.max(snapshot.local);
         self.rst = self.rst.max(snapshot.remote);
     }
@@ -105,11 +107,12 @@ impl Partition {
             if let Some((lst, rst, oldest)) = root.stable() {
                 let fastest = self.clock.last();
                 self.tell_neighbours(&Message::StableTime { lst, rst, oldest, fastest }, out);
-                self.take_stable(lst, rst, oldest);
+                self.take_stable(now, lst, rst, oldest);
             }
         } else {
             self.tell_neighbours(&Message::StableReport { local: self.installed, remote, oldest }, out);
         }
+        self.free_some();
         out.arm(Timer::Gossip, now.instant + self.options.gossip_every);
     }
 
@@ -138,20 +141,20 @@ impl Partition {
         self.follow(now, local);
     }
 
-    pub(super) fn on_stable_time(&mut self, lst: Timestamp, rst: Timestamp, oldest: Snapshot) {
+    pub(super) fn on_stable_time(&mut self, now: Now, lst: Timestamp, rst: Timestamp, oldest: Snapshot) {
         if let Some(link) = self.neighbours.get_mut(&0) {
             link.heard();
         }
-        self.take_stable(lst, rst, oldest);
+        self.take_stable(now, lst, rst, oldest);
     }
 
-    fn take_stable(&mut self, lst: Timestamp, rst: Timestamp, oldest: Snapshot) {
+    fn take_stable(&mut self, now: Now, lst: Timestamp, rst: Timestamp, oldest: Snapshot) {
         if self.options.mutants.non_monotone_snapshot {
             (self.lst, self.rst) = (lst, rst);
         } else {
             (self.lst, self.rst) = (self.lst.max(lst), self.rst.max(rst));
         }
-        if !self.checkpointing {
+        if !self.checkpointing && !self.giver.is_giving(now.instant, self.options.lease) {
             self.raise_horizon(oldest);
         }
     }

@@ -51,7 +51,7 @@ impl Member {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    fn spawn(&mut self, settings: &Settings, bootstrap: bool) -> Result<Receiver<String>> {
+    fn spawn(&mut self, settings: &Settings, flag: Option<&str>) -> Result<Receiver<String>> {
         let layout = &self.layout;
         let log = File::options().create(true).append(true).open(layout.directory.join("log"))?;
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
@@ -66,9 +66,7 @@ impl Member {
         command.args(["--clock-skew-ms", &layout.clock_skew_ms.to_string()]);
         // Its input ends when this process dies, however that happens.
         command.arg("--until-input-ends");
-        if bootstrap {
-            command.arg("--bootstrap");
-        }
+        command.args(flag);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().context("cannot start a process")?;
         let output = child.stdout.take().context("a process without output")?;
@@ -138,8 +136,9 @@ impl Children {
 
     fn start_all(&mut self, bootstrap: bool) -> Result<()> {
         let settings = self.settings.clone();
+        let flag = bootstrap.then_some("--bootstrap");
         let lines: Result<Vec<_>> =
-            self.members.iter_mut().map(|member| member.spawn(&settings, bootstrap)).collect();
+            self.members.iter_mut().map(|member| member.spawn(&settings, flag)).collect();
         self.members.iter_mut().zip(lines?).try_for_each(|(member, line)| member.await_ready(&line))
     }
 
@@ -172,15 +171,15 @@ impl Children {
         Ok(())
     }
 
-    /// Starts a dead process again and waits until it is ready.
-    pub fn restart(&mut self, place: Place) -> Result<()> {
+    /// Starts a dead process again, perhaps to accept a loss, and waits until it is ready.
+    pub fn restart(&mut self, place: Place, accept_loss: bool) -> Result<()> {
         let settings = self.settings.clone();
         let member = self.member(place)?;
         member.reap();
         if member.child.is_some() {
             bail!("it is running; kill it first");
         }
-        let line = member.spawn(&settings, false)?;
+        let line = member.spawn(&settings, accept_loss.then_some("--accept-loss"))?;
         member.await_ready(&line)
     }
 

@@ -20,9 +20,12 @@ pub enum Instruction {
     Resume(Place),
     /// Starts a process that is dead, with its addresses and its data.
     Restart(Place),
+    /// Start a dead process, which gives up what was lost for good.
+    AcceptLoss(Place),
 }
 
-const WORDS: &str = "cut A B, heal, delay A B 80ms, kill A/1, pause A/1, resume A/1, restart A/1";
+const WORDS: &str =
+    "cut A B, heal, delay A B 80ms, kill A/1, pause A/1, resume A/1, restart A/1, accept-loss A/1";
 
 impl Instruction {
     /// Reads a line.
@@ -38,6 +41,7 @@ impl Instruction {
             ["pause", process] => Ok(Instruction::Pause(one(process)?)),
             ["resume", process] => Ok(Instruction::Resume(one(process)?)),
             ["restart", process] => Ok(Instruction::Restart(one(process)?)),
+            ["accept-loss", process] => Ok(Instruction::AcceptLoss(one(process)?)),
             _ => Err(format!("not understood; the instructions are: {WORDS}")),
         }
     }
@@ -63,6 +67,7 @@ mod tests {
         let delay = Instruction::Delay(place("a"), place("b"), Duration::from_millis(80));
         assert_eq!(Instruction::parse("delay a b 80ms"), Ok(delay));
         assert_eq!(Instruction::parse("restart c/3"), Ok(Instruction::Restart(place("c/3"))));
+        assert_eq!(Instruction::parse("accept-loss c/3"), Ok(Instruction::AcceptLoss(place("c/3"))));
         assert!(Instruction::parse("kill a").unwrap_err().contains("a/1"));
         for wrong in ["", "cut a", "heal all", "delay a b", "stop a/1"] {
             assert!(Instruction::parse(wrong).unwrap_err().contains("restart"), "{wrong}");

@@ -73,7 +73,8 @@ fn obey(line: &str, children: &mut Children, relays: &Relays) -> Result<()> {
         Instruction::Kill(process) => children.kill(process),
         Instruction::Pause(process) => children.pause(process),
         Instruction::Resume(process) => children.resume(process),
-        Instruction::Restart(process) => children.restart(process),
+        Instruction::Restart(process) => children.restart(process, false),
+        Instruction::AcceptLoss(process) => children.restart(process, true),
     }
 }
 

@@ -1,0 +1,82 @@
+//! A decider that lost records cannot take "unknown" for "aborted" (Corrections 23 and 67): it may have decided, told
+//! somebody, and forgotten. It asks the other partitions of its region. If one of them knows the decision, that stands.
+//! If none does, nobody has acted on one, and those who are prepared take none from anybody else any more: it aborts.
+//! Only a reply to the client may then have said otherwise; that decision was in what the log lost.
+//!
+//! Whoever waits for the answer asks again, so nothing is kept of them.
+
+use super::{Decided, Partition};
+use crate::wren::Node;
+use crate::wren::message::{Gained, Message};
+use crate::wren::record::Record;
+use protocol::Outputs;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use types::{Address, Timestamp, TransactionId};
+
+/// A question about a transaction that may have been forgotten.
+#[derive(Debug)]
+pub(super) struct Inquiry {
+    unanswered: BTreeSet<u16>,
+}
+
+impl Partition {
+    /// Begins to find out what became of a transaction, unless that is under way.
+    pub(super) fn inquire(&mut self, id: TransactionId, out: &mut Outputs<'_, Node>) {
+        if self.inquiries.contains_key(&id) {
+            return;
+        }
+        let unanswered: BTreeSet<u16> =
+            (0..self.topology.partitions()).filter(|index| *index != self.index).collect();
+        unanswered.iter().for_each(|index| out.send(self.address_of(*index), Message::Inquire { id }));
+        self.inquiries.insert(id, Inquiry { unanswered });
+        self.end_inquiry(id, out);
+    }
+
+    /// Asks those again who have not answered.
+    pub(super) fn inquire_again(&mut self, out: &mut Outputs<'_, Node>) {
+        for (id, inquiry) in &self.inquiries {
+            for index in &inquiry.unanswered {
+                out.send(self.address_of(*index), Message::Inquire { id: *id });
+            }
+        }
+    }
+
+    pub(super) fn on_inquire(&mut self, from: Address, id: TransactionId, out: &mut Outputs<'_, Node>) {
+        let at = self.decisions.get(id).and_then(|decided| decided.at);
+        if at.is_none()
+            && let Some(pending) = self.participant.prepared_mut(id)
+        {
+            pending.fenced = true;
+        }
+        out.send(from, Message::Inquired { id, at });
+    }
+
+    pub(super) fn on_inquired(
+        &mut self,
+        from: Address,
+        id: TransactionId,
+        at: Option<Timestamp>,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some((region, index)) = self.topology.locate(from) else { return };
+        let Some(inquiry) = self.inquiries.get_mut(&id).filter(|_| region == self.region) else { return };
+        inquiry.unanswered.remove(&index);
+        let Some(at) = at else { return self.end_inquiry(id, out) };
+        self.inquiries.remove(&id);
+        self.commit_prepared(id, at, out);
+        if self.decisions.get(id).is_none() {
+            let gained = Cow::Owned(Gained::default());
+            self.persist(&Record::Decided { id, at: Some(at), outlives: true, gained }, out);
+            self.decisions.decide(id, Decided { at: Some(at), outlives: true, gained: Gained::default() });
+        }
+    }
+
+    /// Everybody has answered, and nobody knows of a decision.
+    fn end_inquiry(&mut self, id: TransactionId, out: &mut Outputs<'_, Node>) {
+        if self.inquiries.get(&id).is_some_and(|inquiry| inquiry.unanswered.is_empty()) {
+            self.inquiries.remove(&id);
+            self.on_abort(id, out);
+        }
+    }
+}

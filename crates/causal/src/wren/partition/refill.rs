@@ -1,0 +1,543 @@
+//! State that is taken from peers (Corrections 36 and 67): by a partition whose log lacks records, and by one that was
+//! cut off for so long that what it lacks is no longer queued for it.
+//!
+//! ```text
+//!   Recall ---> every peer, every partition of the region       Recalled: horizon, what it holds, what it heard
+//!   Ask ------> the peer with the highest horizon: everything   Piece ...
+//!   Ask ------> each other peer: effects above that horizon     Piece ...
+//!   own log:    effects above that horizon
+//! ```
+//!
+//! A horizon h of a peer is complete: its cells hold every effect at or below h of every region. So the highest one's
+//! cells with, above it, everything that anybody holds is everything that anybody holds. What a peer has and another
+//! one lacks of this region's own transactions is queued for it like a new one, in its old place.
+//!
+//! Who lost records stamps above every time that anybody heard of it, vouches for what it has taken and no more, and
+//! says nothing to anybody before. What it took counts when all is there. It is in no log: a record says that there
+//! were gaps, and until a checkpoint holds what filled them, a restart takes it again.
+
+use super::recover::{CHUNK_BYTES, KeptEffects};
+use super::{Decided, Life, Outgoing, Partition};
+use crate::wren::message::{Gained, KeyEffects, Message, Outcome, Vote};
+use crate::wren::record::Record;
+use crate::wren::stamp::Stamp;
+use crate::wren::{Node, Timer, pledge};
+use mvcc::{CompactKey, Store};
+use protocol::{Now, Outputs};
+use replication::transfer::{Ask, Piece, Taken, Taker};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use types::{
+    Address, Error, ErrorCode, Instant, Malformed, NodeId, Reader, RegionId, Rng, Timestamp, TransactionId,
+};
+
+/// How many places of an index are visited in a step at most.
+const VISITS: usize = 1000;
+/// How many records of a replaced store are freed in a step.
+const FREED: usize = 1000;
+/// Between two steps of the merge.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What a peer said.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) horizon: Timestamp,
+    pub(super) held: Vec<(RegionId, Timestamp)>,
+    pub(super) highest: Timestamp,
+}
+
+impl Told {
+    fn of(&self, region: RegionId) -> Timestamp {
+        self.held.iter().find(|(of, _)| *of == region).map_or(Timestamp::ZERO, |(_, at)| *at)
+    }
+}
+
+/// What is under way.
+enum Stage {
+    /// Waiting for the answers to `Recall`.
+    Asking,
+    /// Taking pieces, of effects `above` a place or of everything; then from `rest`.
+    Taking { taker: Taker<Address>, above: Option<Timestamp>, rest: Vec<Address>, heard: Instant },
+    /// Adding the own effects above the horizon to what was taken.
+    Merging { cursor: u64 },
+    /// All is there.
+    Ready,
+}
+
+/// See the module.
+pub(super) struct Refill {
+    /// Since when answers are awaited.
+    since: Instant,
+    unanswered: BTreeSet<Address>,
+    told: BTreeMap<Address, Told>,
+    stage: Stage,
+    /// The store being built, if a peer's horizon is above the own; else effects go into the store that is there.
+    staged: Option<Store<Stamp>>,
+    /// The highest horizon.
+    horizon: Timestamp,
+    /// This region's transactions that peers hold, above the horizon.
+    found: BTreeMap<(Timestamp, TransactionId), Outgoing>,
+}
+
+impl Refill {
+    fn of(now: Now, unanswered: BTreeSet<Address>) -> Box<Self> {
+        Box::new(Refill {
+            since: now.instant,
+            unanswered,
+            told: BTreeMap::new(),
+            stage: Stage::Asking,
+            staged: None,
+            horizon: Timestamp::ZERO,
+            found: BTreeMap::new(),
+        })
+    }
+}
+
+impl std::fmt::Debug for Refill {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Refill").field("unanswered", &self.unanswered).finish_non_exhaustive()
+    }
+}
+
+/// The giving side.
+impl Partition {
+    /// A peer asks. One that lost records as well answers peers only when it has heard from its region.
+    pub(super) fn on_recall(&mut self, now: Now, from: NodeId, out: &mut Outputs<'_, Node>) {
+        let Some((region, _)) = self.topology.locate(from.address()) else { return };
+        if region != self.region {
+            self.giver.asked(from, now.instant);
+            if self.life == Life::Refilling && self.region_is_silent() {
+                self.recalls.retain(|waiting| waiting.address() != from.address());
+                return self.recalls.push(from);
+            }
+        }
+        let held = self.origins.iter().map(|(origin, received)| (*origin, received.up_to));
+        // The own transactions that a log with gaps held are complete up to the horizon at least.
+        let own = self.installed.max(self.horizon.remote);
+        let mut highest = self.clock.last().max(self.lst).max(own);
+        for received in self.origins.values() {
+            let above = received.above.last().map_or(Timestamp::ZERO, |(at, _)| *at);
+            highest = highest.max(received.up_to).max(above);
+        }
+        let held = held.chain([(self.region, own)]).collect();
+        out.stream(from.address(), Message::Recalled { horizon: self.horizon.remote, held, highest });
+    }
+
+    fn region_is_silent(&self) -> bool {
+        let awaited = self.refill.iter().flat_map(|refill| &refill.unanswered);
+        awaited.filter_map(|address| self.topology.locate(*address)).any(|(region, _)| region == self.region)
+    }
+
+    pub(super) fn on_ask(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        ask: Ask,
+        above: Option<Timestamp>,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        self.giver.asked(from, now.instant);
+        let (mut content, mut cursor) = (Vec::new(), ask.cursor);
+        for _ in 0..VISITS {
+            cursor = self.checkpoint_keys(cursor, above, &mut content);
+            if cursor == 0 || content.len() >= CHUNK_BYTES {
+                break;
+            }
+        }
+        if cursor == 0 {
+            self.giver.given(from);
+        }
+        let next = (cursor != 0).then_some(cursor);
+        let piece = Piece { transfer: ask.transfer, cursor: ask.cursor, next, content: content.into() };
+        out.send(from.address(), Message::Piece { piece, horizon: self.horizon.remote });
+    }
+
+    /// Frees some of what was replaced.
+    pub(super) fn free_some(&mut self) {
+        if self.remains.as_mut().is_some_and(|remains| !remains.free_some(FREED)) {
+            self.remains = None;
+        }
+    }
+}
+
+/// The taking side.
+impl Partition {
+    /// The log lacks records: asks everybody who may have heard of what they said.
+    pub(super) fn recall_everything(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        let peers = self.links.keys().map(|peer| self.topology.address(*peer, self.index));
+        let mates = (0..self.topology.partitions()).filter(|index| *index != self.index);
+        let unanswered = peers.chain(mates.map(|index| self.address_of(index))).collect();
+        self.recall(now, unanswered, random, out);
+    }
+
+    /// What is lacked of a peer is no longer queued there: its state is taken, beside serving.
+    pub(super) fn on_behind(&mut self, now: Now, from: Address, out: &mut Outputs<'_, Node>) {
+        let is_peer = self.topology.locate(from).is_some_and(|(region, _)| region != self.region);
+        if self.refill.is_none() && is_peer {
+            out.stream(from, Message::Recall);
+            self.refill = Some(Refill::of(now, BTreeSet::from([from])));
+            out.arm(Timer::Refill, now.instant + self.options.retry_after);
+        }
+    }
+
+    fn recall(
+        &mut self,
+        now: Now,
+        unanswered: BTreeSet<Address>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        unanswered.iter().for_each(|address| out.stream(*address, Message::Recall));
+        self.refill = Some(Refill::of(now, unanswered));
+        out.arm(Timer::Refill, now.instant + self.options.retry_after);
+        self.take_if_answered(now, random, out);
+    }
+
+    /// Who began a new life may not have heard the question.
+    pub(super) fn recall_again(&mut self, peer: Address, out: &mut Outputs<'_, Node>) {
+        if self.refill.as_ref().is_some_and(|refill| refill.unanswered.contains(&peer)) {
+            out.stream(peer, Message::Recall);
+        }
+    }
+
+    pub(super) fn on_recalled(
+        &mut self,
+        now: Now,
+        from: Address,
+        told: Told,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(refill) = &mut self.refill else { return };
+        if !refill.unanswered.remove(&from) {
+            return;
+        }
+        refill.told.insert(from, told);
+        if !self.region_is_silent() {
+            // What they heard is part of what this one tells others.
+            let told = self.refill.iter().flat_map(|refill| refill.told.values());
+            let highest = told.map(|told| told.highest).max().unwrap_or(Timestamp::ZERO);
+            self.clock.recover(highest);
+            std::mem::take(&mut self.recalls).into_iter().for_each(|peer| self.on_recall(now, peer, out));
+        }
+        self.take_if_answered(now, random, out);
+    }
+
+    /// Once everybody has answered, the state is taken.
+    fn take_if_answered(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        let own = self.horizon.remote;
+        let can_go_on = self.region_has_peers() || self.options.accept_loss;
+        let Some(refill) = &mut self.refill else { return };
+        if !matches!(refill.stage, Stage::Asking) || !refill.unanswered.is_empty() || !can_go_on {
+            return;
+        }
+        let peers = |address: &&Address| {
+            self.topology.locate(**address).is_some_and(|(region, _)| region != self.region)
+        };
+        let mut rest: Vec<Address> = refill.told.keys().filter(peers).copied().collect();
+        rest.sort_by_key(|address| refill.told[address].horizon);
+        let highest = rest.last().map_or(own, |address| refill.told[address].horizon);
+        refill.horizon = highest.max(own);
+        if highest > own {
+            let mut staged = Store::new(self.topology.seed, Stamp::default());
+            staged.set_horizon(Some(Stamp::last_at(highest)));
+            refill.staged = Some(staged);
+        }
+        if self.options.mutants.vouch_for_lost {
+            rest.clear();
+        }
+        let above = refill.staged.is_none().then_some(refill.horizon);
+        self.take_from(rest, above, now, random, out);
+    }
+
+    fn region_has_peers(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    /// Takes from the last of `rest`; when all have given, adds what was held before.
+    fn take_from(
+        &mut self,
+        mut rest: Vec<Address>,
+        above: Option<Timestamp>,
+        now: Now,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(refill) = &mut self.refill else { return };
+        refill.stage = match rest.pop() {
+            Some(giver) => {
+                let taker = Taker::new(giver, random.u64(..));
+                Stage::Taking { taker, above, rest, heard: now.instant }
+            }
+            None if refill.staged.is_some() => Stage::Merging { cursor: 0 },
+            None => Stage::Ready,
+        };
+        self.on_refill(now, random, out);
+    }
+
+    /// Goes on with what is under way.
+    pub(super) fn on_refill(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        let (retry, patience) = (self.options.retry_after, 2 * self.options.doubt_after);
+        let Some(refill) = &mut self.refill else { return };
+        let mut pause = retry / 4;
+        match &mut refill.stage {
+            Stage::Asking if self.options.accept_loss && now.instant - refill.since >= patience => {
+                self.without = self.silent();
+                if let Some(refill) = &mut self.refill {
+                    refill.unanswered.clear();
+                }
+                self.take_if_answered(now, random, out);
+                return;
+            }
+            Stage::Asking => {}
+            Stage::Taking { heard, .. } if now.instant - *heard >= self.options.lease => {
+                return self.begin_again(now, random, out);
+            }
+            Stage::Taking { taker, above, .. } => {
+                if let Some(ask) = taker.ask(now.instant, retry) {
+                    out.send(taker.giver(), Message::Ask { ask, above: *above });
+                }
+            }
+            Stage::Merging { .. } => {
+                self.merge_some();
+                pause = PAUSE;
+            }
+            // A checkpoint under way is one of the store that is there.
+            Stage::Ready if self.checkpointing => {}
+            Stage::Ready => return self.finish_refill(now, out),
+        }
+        out.arm(Timer::Refill, now.instant + pause);
+    }
+
+    /// A giver is silent, or has forgotten what it was to give.
+    fn begin_again(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        match self.life {
+            Life::Refilling => self.recall_everything(now, random, out),
+            _ => {
+                // Who is behind is told so again.
+                self.refill = None;
+                out.disarm(Timer::Refill);
+            }
+        }
+    }
+
+    pub(super) fn on_piece(
+        &mut self,
+        now: Now,
+        from: Address,
+        piece: &Piece,
+        horizon: Timestamp,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(refill) = &mut self.refill else { return };
+        let Stage::Taking { taker, rest, heard, .. } = &mut refill.stage else { return };
+        let taken = taker.take(from, piece);
+        if taken == Taken::Stale {
+            return;
+        }
+        if refill.told.get(&from).is_none_or(|told| told.horizon != horizon) {
+            return self.begin_again(now, random, out);
+        }
+        *heard = now.instant;
+        let (rest, above) = (std::mem::take(rest), Some(refill.horizon));
+        let outcome = self.install(&piece.content);
+        debug_assert!(outcome.is_ok(), "pieces are made of records");
+        match taken {
+            Taken::Last => self.take_from(rest, above, now, random, out),
+            _ => {
+                if let Some(Refill { stage: Stage::Taking { rest: left, .. }, .. }) =
+                    self.refill.as_deref_mut()
+                {
+                    *left = rest;
+                }
+                self.on_refill(now, random, out);
+            }
+        }
+    }
+
+    fn install(&mut self, content: &[u8]) -> Result<(), Malformed> {
+        let mut reader = Reader::new(content);
+        let mut kept = KeptEffects::default();
+        while !reader.is_empty() {
+            match Record::decode(&mut Reader::new(reader.bytes()?))? {
+                Record::State { key, cell } => {
+                    if let Some(refill) = &mut self.refill
+                        && let Some(staged) = &mut refill.staged
+                    {
+                        staged.restore(&key, Stamp::last_at(refill.horizon), Record::cell(&cell)?);
+                    }
+                }
+                Record::Kept { key, stamp, effect } => {
+                    if let Some(full) = kept.add(&key, stamp, &effect) {
+                        self.install_effects(&full);
+                    }
+                }
+                _ => return Err(Malformed("piece")),
+            }
+        }
+        self.install_effects(&kept);
+        Ok(())
+    }
+
+    /// Effects of one key that a peer holds.
+    fn install_effects(&mut self, kept: &KeptEffects) {
+        let (region, amnesia) = (self.region, self.life == Life::Refilling);
+        let Some(refill) = &mut self.refill else { return };
+        kept.put_into(refill.staged.as_mut().unwrap_or(&mut self.store));
+        let mut own: BTreeMap<Stamp, KeyEffects> = BTreeMap::new();
+        for (stamp, effect) in &kept.effects {
+            if amnesia && stamp.region == region && stamp.at > refill.horizon {
+                let of_key = || KeyEffects { key: kept.key.clone(), effects: Vec::new() };
+                own.entry(*stamp).or_insert_with(of_key).effects.push(effect.clone());
+            }
+        }
+        for (stamp, of_key) in own {
+            let new = || Outgoing { depends_on: stamp.depends_on, effects: Vec::new() };
+            let found = refill.found.entry((stamp.at, stamp.transaction)).or_insert_with(new);
+            if found.effects.iter().all(|known| known.key != of_key.key) {
+                found.effects.push(of_key);
+            }
+        }
+    }
+
+    /// What is committed while the stores are merged goes into both.
+    pub(super) fn stage_effects(&mut self, stamp: Stamp, effects: &[KeyEffects]) {
+        let Some(refill) = &mut self.refill else { return };
+        let (Stage::Merging { .. } | Stage::Ready, Some(staged)) = (&refill.stage, &mut refill.staged) else {
+            return;
+        };
+        for of_key in effects {
+            let effects = of_key.effects.iter().map(|effect| (stamp, effect.clone())).collect();
+            KeptEffects { key: of_key.key.clone(), effects }.put_into(staged);
+        }
+    }
+
+    /// Adds effects that were held before to what was taken.
+    fn merge_some(&mut self) {
+        let Some(refill) = &mut self.refill else { return };
+        let (Stage::Merging { cursor }, Some(staged)) = (&mut refill.stage, &mut refill.staged) else {
+            return;
+        };
+        for _ in 0..VISITS {
+            let mut keys: Vec<CompactKey> = Vec::new();
+            *cursor = self.store.scan_all(*cursor, |key| keys.push(CompactKey::new(key)));
+            for key in &keys {
+                let effects = self.store.effects(self.store.hash(key), key);
+                let effects = effects.map(|(stamp, effect)| (stamp, pledge::encoded(&effect))).collect();
+                KeptEffects { key: (**key).into(), effects }.put_into(staged);
+            }
+            if *cursor == 0 {
+                refill.stage = Stage::Ready;
+                return;
+            }
+        }
+    }
+
+    /// Everything is there: it counts from now on.
+    fn finish_refill(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        let Some(refill) = self.refill.take() else { return };
+        let Refill { told, staged, horizon, found, .. } = *refill;
+        if self.life != Life::Refilling {
+            self.gaps = true;
+            self.persist(&Record::Gaps { filled: false }, out);
+        }
+        if let Some(staged) = staged {
+            self.remains = Some(std::mem::replace(&mut self.store, staged).into_remains());
+            self.horizon.local = self.horizon.local.max(horizon);
+            self.horizon.remote = horizon;
+        }
+        let peers: Vec<(Address, Told)> = (told.into_iter())
+            .filter(|(address, told)| {
+                self.clock.recover(told.highest);
+                self.topology.locate(*address).is_some_and(|(region, _)| region != self.region)
+            })
+            .collect();
+        for (region, origin) in &mut self.origins {
+            let held = peers.iter().map(|(_, told)| told.of(*region)).max().unwrap_or(Timestamp::ZERO);
+            origin.up_to = origin.up_to.max(held);
+            let up_to = origin.up_to;
+            origin.above.retain(|(at, _)| *at > up_to);
+        }
+        if self.life == Life::Refilling {
+            self.adopt(&peers, horizon, found);
+            self.fence = self.clock.read(now.wall);
+            return self.begin_serving(now, out);
+        }
+        for (address, _) in peers {
+            if let Some((region, _)) = self.topology.locate(address) {
+                self.greet(region, out);
+            }
+        }
+    }
+
+    /// This region's transactions that peers held: they have committed, and peers that lack them are sent them.
+    fn adopt(
+        &mut self,
+        peers: &[(Address, Told)],
+        horizon: Timestamp,
+        found: BTreeMap<(Timestamp, TransactionId), Outgoing>,
+    ) {
+        self.outbox.drop_through(horizon);
+        for (address, told) in peers {
+            if let Some((region, _)) = self.topology.locate(*address) {
+                self.outbox.received(region, told.of(self.region));
+            }
+        }
+        for ((at, id), outgoing) in found {
+            self.clock.recover(at);
+            if let Some(pending) = self.participant.take(id) {
+                self.let_go(id, &pending.pledges);
+            }
+            self.decisions.decide(id, Decided { at: Some(at), outlives: true, gained: Gained::default() });
+            if !self.options.mutants.nothing_forwarded {
+                self.participant.commit(at, id, outgoing);
+            }
+        }
+    }
+
+    /// What to say instead of serving.
+    pub(super) fn refuse(&self, from: NodeId, message: &Message, out: &mut Outputs<'_, Node>) {
+        let error = Error::new(ErrorCode::Unavailable, self.why_not());
+        let answer = match message {
+            Message::SliceReq { id, round, .. } => {
+                Message::SliceResp { id: *id, round: *round, outcome: Outcome::Refused { error } }
+            }
+            Message::Prepare { id, .. } => Message::PrepareResp { id: *id, vote: Vote::Refused { error } },
+            _ => return,
+        };
+        out.send(from.address(), answer);
+    }
+
+    /// Why it does not serve yet, and what can be done about it.
+    pub fn why_not(&self) -> String {
+        let what = format!(
+            "partition {} of region {} lost records that others rely on (unclean stop without a synced log, or a \
+             lost data directory)",
+            self.index, self.region
+        );
+        if !self.region_has_peers() {
+            return format!(
+                "{what}, and no other region has them; nothing was done; restore the data directory, or start its \
+                 process once with --accept-loss to go on with what is left"
+            );
+        }
+        let silent = self.silent();
+        if silent.is_empty() {
+            return format!("{what} and is taking them from its peers; nothing was done; try again soon");
+        }
+        format!(
+            "{what} and waits for {}; nothing was done; try again when they answer, or start its process once with \
+             --accept-loss if they are gone for good",
+            silent.join(", ")
+        )
+    }
+
+    /// Who has not answered yet.
+    fn silent(&self) -> Vec<String> {
+        (self.refill.iter().flat_map(|refill| &refill.unanswered))
+            .filter_map(|address| self.topology.locate(*address))
+            .map(|(region, index)| format!("partition {index} of region {region}"))
+            .collect()
+    }
+}
