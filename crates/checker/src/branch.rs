@@ -263,7 +263,7 @@ impl<'d, 'h> Dag<'d, 'h> {
             let at = maker.transaction.steps[index].state.as_deref();
             let side = at.and_then(|at| parents.iter().position(|parent| *parent == at));
             let mut there = side.map(|side| contents[side].clone());
-            if let Err(expected) = execute_step(step, there.as_mut().unwrap_or(&mut executed)) {
+            if let Err(expected) = execute_step(step, 0, there.as_mut().unwrap_or(&mut executed)) {
                 let message = format!(
                     "transaction {}, step {index} on {}: the merge saw {}, {} gives {expected}",
                     maker.number(),

@@ -46,7 +46,8 @@
 //!
 //! # What is not covered
 //!
-//! Histories with expiring keys or random choices (SPOP) cannot be replayed yet: time is 0 and the choice is fixed.
+//! Deadlines of keys compare with claimed commit timestamps; where nobody claims, and for causal consistency, keys must
+//! not expire. Random choices (SPOP) cannot be replayed yet: the choice is fixed.
 //! This crate reads the files it is given and touches nothing else.
 
 mod accesses;

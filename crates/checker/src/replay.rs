@@ -5,7 +5,7 @@ use crate::render::{readable, render};
 use crate::report::{Check, Findings};
 use datatypes::{Cell, Context, Effect, apply, prepare};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{ReplyBuf, Rng};
+use types::{ReplyBuf, Rng, Timestamp};
 
 /// The cells of some keys; what is not there is absent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,6 +48,18 @@ impl<'h> Cells<'h> {
     pub fn update(&mut self, cells: Cells<'h>) {
         self.0.extend(cells.0);
     }
+
+    /// Drops what has expired at this time.
+    fn expire(&mut self, now_millis: u64) {
+        self.0.values_mut().filter(|cell| cell.is_expired(now_millis)).for_each(|cell| *cell = Cell::ABSENT);
+    }
+}
+
+/// When a transaction took place for the deadlines of keys, in milliseconds since 1970 (Corrections 69): at its commit
+/// timestamp. One that took no place observed no expiry, or it would have committed the deletion: time stands still for it.
+fn time_of(transaction: &Decoded<'_>) -> u64 {
+    let commit = transaction.transaction.claim.as_ref().and_then(|claim| claim.commit);
+    commit.map_or(0, |commit| Timestamp(commit.at).wall().as_millis())
 }
 
 /// The first reply that differs from what the client saw.
@@ -63,27 +75,38 @@ pub(crate) fn execute<'h>(
     only: Option<&[u8]>,
     cells: &mut Cells<'h>,
 ) -> Result<(), Difference> {
+    let now_millis = time_of(transaction);
     if transaction.steps.is_empty() {
         transaction.effects.iter().for_each(|(key, effect)| cells.apply(key, effect));
     }
     for (index, step) in transaction.steps.iter().enumerate() {
         if only.is_none_or(|only| only == step.key) {
-            execute_step(step, cells).map_err(|expected| Difference { step: index, expected })?;
+            execute_step(step, now_millis, cells).map_err(|expected| Difference { step: index, expected })?;
         }
     }
     Ok(())
 }
 
-/// Executes one step on `cells`, or says what it replies there if that is not what the client saw.
-pub(crate) fn execute_step<'h>(step: &DecodedStep<'h>, cells: &mut Cells<'h>) -> Result<(), String> {
+/// Executes one step on `cells` at a time for deadlines, or says what it replies there if that is not what the client
+/// saw.
+pub(crate) fn execute_step<'h>(
+    step: &DecodedStep<'h>,
+    now_millis: u64,
+    cells: &mut Cells<'h>,
+) -> Result<(), String> {
     let (mut random, mut reply) = (Rng::with_seed(0), ReplyBuf::new());
-    let mut context = Context { now_millis: 0, random: &mut random };
-    let effect = prepare(cells.cell(step.key), &step.operation, &mut context, &mut reply);
+    let mut context = Context { now_millis, random: &mut random };
+    let alive = Some(cells.cell(step.key)).filter(|cell| !cell.is_expired(now_millis));
+    let expired = alive.is_none();
+    let effect = prepare(alive.unwrap_or(&Cell::ABSENT), &step.operation, &mut context, &mut reply);
     if let Some(seen) = step.observed {
         let expected = render(&reply);
         if expected != seen {
             return Err(expected);
         }
+    }
+    if expired {
+        cells.apply(step.key, &Effect::DELETE);
     }
     if let Some(effect) = effect {
         cells.apply(step.key, &effect);
@@ -109,7 +132,12 @@ pub(crate) fn replay<'h>(
         claimed.apply(key, effect);
     }
     let number = transaction.number();
-    let result = match execute(transaction, only, &mut executed) {
+    let outcome = execute(transaction, only, &mut executed);
+    let now_millis = time_of(transaction);
+    let (mut wanted, mut found) = (executed, claimed.clone());
+    wanted.expire(now_millis);
+    found.expire(now_millis);
+    let result = match outcome {
         Err(Difference { step, expected }) => {
             let (seen, text) = (&transaction.steps[step], &transaction.transaction.steps[step].text);
             let message = format!(
@@ -119,7 +147,7 @@ pub(crate) fn replay<'h>(
             );
             Err((Check::Replies, message))
         }
-        Ok(()) if !transaction.steps.is_empty() && executed != claimed => {
+        Ok(()) if !transaction.steps.is_empty() && wanted != found => {
             let effects: Vec<String> = (transaction.effects.iter())
                 .map(|(key, effect)| format!("{}: {}", key.escape_ascii(), readable(&format!("{effect:?}"))))
                 .collect();

@@ -141,7 +141,7 @@ fn search_order(history: &[Transaction], real_time: bool, limit: usize) -> Searc
 }
 
 /// Those that may come next: none that is certain and not yet done ended before they began. They are tried from the
-/// back: certain ones first, in order of invocation; one of unknown outcome only where those lead nowhere, so that it
+/// back: certain ones first, in order of invocation and, in a pipeline, of the history; one of unknown outcome only where those lead nowhere, so that it
 /// enters the order where its effect is first needed.
 fn candidates(transactions: &[Decoded<'_>], done: &[bool], real_time: bool) -> Vec<usize> {
     let open = || transactions.iter().enumerate().filter(|(index, _)| !done[*index]);
@@ -157,7 +157,7 @@ fn candidates(transactions: &[Decoded<'_>], done: &[bool], real_time: bool) -> V
         |t: &Decoded<'_>| first_ends.get(&line(t)).is_none_or(|end| t.transaction.invoked <= *end);
     let mut next: Vec<usize> = open().filter(|(_, t)| may_begin(t)).map(|(index, _)| index).collect();
     next.sort_by_key(|index| {
-        (is_certain(*index), std::cmp::Reverse(transactions[*index].transaction.invoked))
+        (is_certain(*index), std::cmp::Reverse((transactions[*index].transaction.invoked, *index)))
     });
     next
 }

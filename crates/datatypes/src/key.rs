@@ -95,8 +95,8 @@ impl<'a> Operation<'a> {
     pub fn blind_effect(&self) -> Option<Effect<'a>> {
         match self {
             Operation::Delete => Some(Effect::Delete),
-            Operation::Persist => Some(Effect::SetDeadline(0)),
             Operation::Restore(bytes) => Some(Effect::Restore(bytes.clone())),
+            // Whoever drops a deadline must know whether it has passed: it would revive the key.
             _ => None,
         }
     }

@@ -227,6 +227,8 @@ impl<'a> Operation<'a> {
     /// See [`crate::Operation::blind_effect`].
     pub fn blind_effect(&self) -> Option<Effect<'a>> {
         match self {
+            // Whoever keeps a deadline must know whether it has passed.
+            Operation::Set { deadline: Deadline::Keep, .. } => None,
             Operation::Set { value, deadline, condition: Condition::Always, .. } => {
                 Some(Effect::Set { value, deadline: *deadline })
             }

@@ -5,6 +5,7 @@ use crate::config::{Durability, HostPort, LogLevel};
 use bench::redis::{Target, Test};
 use checker::Level;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use simulator::Feature;
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
@@ -203,15 +204,24 @@ pub struct SimArguments {
     /// The protocol to simulate
     pub protocol: String,
     /// Run this many seeds, from 0
-    #[arg(long, value_name = "N", required_unless_present = "seed", conflicts_with = "seed")]
+    #[arg(long, value_name = "N", required_unless_present_any = ["seed", "script"], conflicts_with = "seed")]
     pub seeds: Option<NonZeroU64>,
     /// Run this seed only
     #[arg(long, value_name = "X")]
     pub seed: Option<u64>,
+    /// Run what this file says, as printed for a failing seed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "with"])]
+    pub script: Option<PathBuf>,
+    /// Shrink the first seed that fails to a short script with at most this many runs; 0 to leave it
+    #[arg(long, value_name = "RUNS", default_value_t = 400, conflicts_with = "script")]
+    pub shrink: usize,
+    /// Let every seed bring this, also where it is off for its known bugs; may be given several times
+    #[arg(long, value_name = "FEATURE")]
+    pub with: Vec<Feature>,
     /// Write the history of the first failing seed, or else of the last seed, to this file
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Print what happened in the run of --seed, event by event, to standard error
+    /// Print what happened in the run of --seed or --script, event by event, to standard error
     #[arg(long, conflicts_with = "seeds")]
     pub trace: bool,
     /// Seeds that run at the same time [default: one per processor]

@@ -1,14 +1,20 @@
-//! A client: one session, one transaction at a time. After an outcome it cannot know it goes on as a new session,
-//! so that a late claim can only mean the session's last transaction.
+//! A client: one session, and at a time one transaction, or a pipeline of small ones. After an outcome it cannot know
+//! it goes on as a new session, so that a late claim can only mean the session's last transactions.
 
-use crate::workload::{Plan, PlannedStep, Shape};
+use crate::script::TimedPlan;
+use crate::workload::{Plan, Shape, Watching};
 use checker::{Outcome, render_values};
 use protocol::{Input, KeyedOperation, Protocol, Request, Step};
-use types::{Error, ErrorCode, Malformed, Reader, Reply, ReplyBuf, RequestId, SessionId};
+use std::collections::VecDeque;
+use types::{
+    Error, ErrorCode, HashSeed, KeyHash, Malformed, Reader, Reply, ReplyBuf, RequestId, Rng, SessionId,
+};
 
-/// Where an interactive transaction stands.
+/// Where a transaction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// Its keys are being watched.
+    Watch,
     /// The whole transaction is one request.
     Whole,
     Begin,
@@ -26,7 +32,7 @@ pub(crate) struct Open {
     pub place: usize,
     pub stage: Stage,
     pub request: RequestId,
-    /// True for a read of everything at the end of a run.
+    /// True for what is asked when traffic is over.
     pub at_rest: bool,
 }
 
@@ -36,9 +42,14 @@ pub(crate) struct Client {
     pub session: SessionId,
     /// The process it is connected to, by its place in the list.
     pub gateway: usize,
-    pub open: Option<Open>,
-    /// What became of the last read of everything, for clients that do nothing else.
+    pub open: Vec<Open>,
+    /// What became of the last transaction, for clients that act when traffic is over.
     pub last: Option<Outcome>,
+    pub random: Rng,
+    /// What it does after the present transaction, in the same session.
+    pub follow_up: Option<Plan>,
+    /// What it does, if that is written down.
+    pub script: Option<VecDeque<TimedPlan>>,
 }
 
 /// What a client does after a reply.
@@ -51,8 +62,12 @@ pub(crate) enum Next {
 }
 
 impl Open {
-    pub fn first_stage(shape: Shape) -> Stage {
-        if matches!(shape, Shape::Interactive { .. }) { Stage::Begin } else { Stage::Whole }
+    pub fn first_stage(plan: &Plan) -> Stage {
+        match plan.shape {
+            _ if plan.watching == Watching::First => Stage::Watch,
+            Shape::Interactive { .. } => Stage::Begin,
+            _ => Stage::Whole,
+        }
     }
 
     /// True when the transaction may commit although no answer comes.
@@ -60,21 +75,30 @@ impl Open {
         matches!(self.stage, Stage::Whole | Stage::Commit)
     }
 
+    /// What is known of the outcome when no answer will come.
+    pub fn without_answer(&self) -> Outcome {
+        if self.may_commit() { Outcome::Unknown } else { Outcome::Aborted }
+    }
+
     /// Hands the present stage's request to `feed`.
     pub fn ask<P: Protocol>(
         &self,
         session: SessionId,
+        seed: HashSeed,
         feed: impl FnOnce(&mut Vec<Input<'_, P>>),
     ) -> Result<(), Malformed> {
         let steps = match self.stage {
             Stage::Whole => &self.plan.steps[..],
             Stage::Operate(from) => &self.plan.steps[from..self.operate_end(from)],
-            Stage::Begin | Stage::Commit | Stage::Abort => &[],
+            Stage::Watch | Stage::Begin | Stage::Commit | Stage::Abort => &[],
         };
-        let operations = steps.iter().map(operation).collect::<Result<Vec<_>, _>>()?;
+        let operations = steps.iter().map(|step| operation(step, seed)).collect::<Result<Vec<_>, _>>()?;
         let steps: Vec<Step<'_>> = operations.iter().cloned().map(Step::Key).collect();
-        let watched = false;
+        let keys: Vec<(&[u8], KeyHash)> =
+            self.plan.steps.iter().map(|step| (&step.key.0[..], seed.hash(&step.key.0))).collect();
+        let watched = self.plan.watching == Watching::Heeded;
         let request = match (self.stage, self.plan.shape) {
+            (Stage::Watch, _) => Request::Watch { session, keys: &keys },
             (Stage::Whole, Shape::One) => Request::One { session, operation: operations[0].clone() },
             (Stage::Whole, _) => Request::Many { session, steps: &steps, watched },
             (Stage::Begin, Shape::Interactive { read_only, .. }) => {
@@ -92,19 +116,25 @@ impl Open {
     fn operate_end(&self, from: usize) -> usize {
         let size = match self.plan.shape {
             Shape::Interactive { steps_per_request, .. } => steps_per_request,
-            Shape::One | Shape::Many => self.plan.steps.len(),
+            Shape::One | Shape::Many | Shape::Pipeline => self.plan.steps.len(),
         };
-        (from + size).min(self.plan.steps.len())
+        (from + size.max(1)).min(self.plan.steps.len())
     }
 
     /// Takes a reply: the first step whose replies it holds, these replies, and what comes next.
     pub fn answered(&mut self, reply: &ReplyBuf) -> (usize, Vec<String>, Next) {
         if let Some(outcome) = refusal(reply) {
-            let asked = self.may_commit();
-            let outcome = if outcome == Outcome::Unknown && !asked { Outcome::Aborted } else { outcome };
+            let outcome = if outcome == Outcome::Unknown { self.without_answer() } else { outcome };
             return (0, Vec::new(), Next::End(outcome));
         }
         match self.stage {
+            Stage::Watch => {
+                self.stage = Stage::Whole;
+                (0, Vec::new(), Next::Ask)
+            }
+            Stage::Whole if self.plan.watching == Watching::Heeded && is_null_array(reply) => {
+                (0, Vec::new(), Next::End(Outcome::Aborted))
+            }
             Stage::Whole => (0, render_values(reply), Next::End(Outcome::Committed)),
             Stage::Begin => {
                 self.stage = Stage::Operate(0);
@@ -137,7 +167,13 @@ fn refusal(reply: &ReplyBuf) -> Option<Outcome> {
     })
 }
 
-fn operation(step: &PlannedStep) -> Result<KeyedOperation<'_>, Malformed> {
-    let operation = datatypes::Operation::decode(&mut Reader::new(&step.operation))?;
-    Ok(KeyedOperation { key: &step.key, hash: step.hash, operation, blind: step.blind })
+/// What a watched transaction that was stopped replies.
+fn is_null_array(reply: &ReplyBuf) -> bool {
+    let mut elements = reply.elements();
+    matches!(elements.next(), Some(Reply::NullArray)) && elements.next().is_none()
+}
+
+fn operation(step: &checker::Step, seed: HashSeed) -> Result<KeyedOperation<'_>, Malformed> {
+    let operation = datatypes::Operation::decode(&mut Reader::new(&step.operation.0))?;
+    Ok(KeyedOperation { key: &step.key.0, hash: seed.hash(&step.key.0), operation, blind: step.blind })
 }

@@ -1,7 +1,9 @@
 //! What differs from protocol to protocol: who runs where, and how to ask an instance what it claims.
 
+use crate::faults::Feature;
 use checker::Level;
 use protocol::{Claim, Durability, Protocol};
+use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use types::{HashSeed, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, Rng};
 
@@ -21,9 +23,28 @@ pub struct Host {
     pub gateway: bool,
 }
 
+/// The size and shape of a deployment, drawn from the seed. What a deployment has no use for is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// Regions that processes stand in.
+    pub regions: u16,
+    /// Partitions, or shards.
+    pub partitions: u16,
+    /// Copies of a partition in one failure domain.
+    pub replicas: u16,
+    /// True if no process holds replicas of two partitions.
+    pub apart: bool,
+    /// True if processes with replicas have gateways too.
+    pub beside: bool,
+    /// Processes that have a gateway and no replica.
+    pub gateways: u16,
+}
+
 /// What an instance is told at its start, the same in every life.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
+    /// The deployment's shape.
+    pub layout: Layout,
     /// How durable the keyspace is.
     pub durability: Durability,
     /// The seed of key hashes.
@@ -35,8 +56,11 @@ pub trait Deployment {
     /// The protocol: replicas and coordinators.
     type Protocol: Protocol<Message: Debug>;
 
-    /// The processes.
-    fn hosts(&self) -> Vec<Host>;
+    /// Draws a shape.
+    fn layout(&self, random: &mut Rng) -> Layout;
+
+    /// The processes of a deployment of this shape.
+    fn hosts(&self, layout: Layout) -> Vec<Host>;
 
     /// A fresh instance, before recovery. Its node's slot says whether it is a replica or a coordinator.
     fn start(&self, node: NodeId, setting: Setting, random: &mut Rng) -> Self::Protocol;
@@ -63,14 +87,21 @@ pub trait Deployment {
     /// What histories are checked for.
     fn level(&self) -> Level;
 
-    /// True if coordinators serve interactive transactions.
-    fn interactive(&self) -> bool {
-        true
+    /// What the protocol does not offer or does not survive by design: never drawn.
+    fn lacks(&self) -> &[Feature] {
+        &[]
     }
 
-    /// The durabilities it supports.
-    fn durabilities(&self) -> &[Durability] {
-        &[Durability::Synced]
+    /// What shows a known bug that is not fixed yet: drawn only if it is asked for by name.
+    fn off(&self) -> &[Feature] {
+        &[]
+    }
+
+    /// True while an instance has lost what it relied on and learns it from its peers. At most a minority of a
+    /// partition's replicas loses something at a time.
+    fn is_recovering(&self, instance: &Self::Protocol) -> bool {
+        let _ = instance;
+        false
     }
 }
 

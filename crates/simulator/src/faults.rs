@@ -1,22 +1,126 @@
-//! Which faults a seed brings (swarm testing: a seed with few kinds of faults reaches states that one with all kinds
-//! does not), and how strong they are.
+//! What a seed brings (swarm testing: a seed with few kinds of trouble reaches states that one with all kinds does
+//! not): which faults and which kinds of transactions, and how strong or how frequent they are.
 
 use protocol::Durability;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use types::Rng;
 
+macro_rules! features {
+    ($($(#[$doc:meta])* $name:ident = $share:literal;)*) => {
+        /// Something that a seed may bring: first faults, then what lasts for a whole run. A deployment says which of
+        /// them it cannot take.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Feature {
+            $($(#[$doc])* $name,)*
+        }
+
+        /// Every feature, with the share of seeds that bring it.
+        const FEATURES: &[(Feature, f64)] = &[$((Feature::$name, $share),)*];
+    };
+}
+features! {
+    /// Processes are killed.
+    Kills = 0.4;
+    /// Processes lose power, and with it what was not synced.
+    PowerCuts = 0.5;
+    /// Processes lose their disk and come back with an empty one.
+    LostDisks = 0.3;
+    /// A coordinator dies at some step of a transaction; where a process has no replica, nothing else dies with it.
+    CoordinatorDeaths = 0.4;
+    /// Links fail, in one direction or both.
+    Partitions = 0.5;
+    /// Links fail and come back, again and again.
+    Flaps = 0.25;
+    /// Links slow down for a while, in one direction or both.
+    SlowLinks = 0.3;
+    /// Processes stand still for a while.
+    Pauses = 0.3;
+    /// Processes take long for every step, and their disks for every sync.
+    SlowProcesses = 0.3;
+    /// Writes to a disk fail now and then.
+    WriteErrors = 0.3;
+    /// Syncs fail: the log closes for good and the process ends.
+    SyncErrors = 0.3;
+    /// Disks are full for a while.
+    FullDisks = 0.3;
+    /// Wall clocks jump.
+    ClockJumps = 0.3;
+    /// Wall clocks tick coarsely.
+    CoarseClocks = 0.3;
+    /// What is acknowledged is written but synced only now and then (`everysec`).
+    EverySecond = 0.3;
+    /// Transactions that are begun, continued and committed by several requests.
+    Interactive = 0.8;
+    /// Several requests of a session under way at a time.
+    Pipelines = 0.4;
+    /// Keys are watched before a transaction.
+    Watches = 0.4;
+    /// Keys with deadlines.
+    Expiry = 0.4;
+    /// Writes without asking for the result, of keys with deadlines.
+    BlindExpiry = 0.3;
+}
+
+impl Feature {
+    /// True for what goes wrong at certain times, as drawn in `schedule`.
+    pub(crate) fn is_fault(self) -> bool {
+        self <= Feature::ClockJumps
+    }
+
+    /// Every feature.
+    pub fn all() -> impl Iterator<Item = Feature> {
+        FEATURES.iter().map(|(feature, _)| *feature)
+    }
+}
+
+impl std::str::FromStr for Feature {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        serde_json::from_value(serde_json::Value::String(name.to_owned())).map_err(|_| {
+            let names: Vec<String> = Feature::all().map(|feature| feature.to_string()).collect();
+            format!("no feature `{name}`; there are {}", names.join(", "))
+        })
+    }
+}
+
+impl std::fmt::Display for Feature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// What a seed draws. All times are in microseconds of virtual time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Swarm {
+    /// Which kinds of trouble there are.
+    pub features: BTreeSet<Feature>,
     /// How many clients run at a time.
     pub clients: usize,
     /// How many keys of each kind there are.
     pub keys_per_kind: usize,
+    /// Which kinds of keys are used, by their place in the workload's table; bit by bit.
+    pub kinds: u16,
+    /// The share of operations that go to one hot key.
+    pub hot: f64,
+    /// The most steps that a transaction has.
+    pub longest: usize,
+    /// The share of operations that only read.
+    pub reads: f64,
+    /// Of the operations that write, the share whose result is not asked for.
+    pub blind: f64,
+    /// The share of transactions that are one operation.
+    pub single: f64,
     /// A client's mean pause between two transactions.
     pub think: u64,
     /// The mean delay within a region and between regions.
     pub near: u64,
     /// See `near`.
     pub far: u64,
+    /// By which factor links between regions differ at most, each direction for itself.
+    pub asymmetry: f64,
     /// How much a delay varies: the mean of an exponential part, as a share of the delay.
     pub jitter: f64,
     /// Of all packets between processes, the share that is lost.
@@ -25,64 +129,69 @@ pub struct Swarm {
     pub duplication: f64,
     /// The share that is held back for up to half a second.
     pub reordering: f64,
-    /// The mean time between two faults of those below; 0 for none.
+    /// The mean time between two faults; 0 for none.
     pub fault_interval: u64,
-    /// Processes are killed.
-    pub kills: bool,
-    /// Processes lose power, and with it what was not synced.
-    pub power_cuts: bool,
-    /// Links fail, in one direction or both.
-    pub partitions: bool,
-    /// Processes stand still for a while.
-    pub pauses: bool,
-    /// Writes to a disk fail now and then.
-    pub disk_errors: bool,
-    /// Wall clocks jump.
-    pub clock_jumps: bool,
     /// Wall clocks differ by up to so much.
     pub clock_skew: u64,
+    /// What a wall clock advances by at a time; 1 unless clocks are coarse.
+    pub clock_tick: u64,
     /// The mean time of a sync.
     pub sync: u64,
     /// How long a group stays open for others to join.
     pub group_delay: u64,
     /// The mean time between two checkpoints of a process; 0 for none.
     pub checkpoint_interval: u64,
-    /// How durable the keyspace is.
-    pub durability: Durability,
 }
 
 impl Swarm {
-    /// Draws the options of a seed; `durabilities` are those that the deployment supports.
-    pub fn draw(random: &mut Rng, durabilities: &[Durability]) -> Self {
+    /// Draws the options of a seed, with none of the features that are `off`.
+    pub fn draw(random: &mut Rng, off: &BTreeSet<Feature>) -> Self {
         let mut maybe = |share: f64| random.f64() < share;
+        let drawn: Vec<Feature> =
+            FEATURES.iter().filter(|(_, share)| maybe(*share)).map(|(feature, _)| *feature).collect();
+        let features: BTreeSet<Feature> =
+            drawn.into_iter().filter(|feature| !off.contains(feature)).collect();
         let (lossy, doubling, reordering) = (maybe(0.5), maybe(0.4), maybe(0.5));
-        let (faulty, skewed) = (maybe(0.9), maybe(0.6));
-        let (kills, power_cuts, partitions) = (maybe(0.4), maybe(0.5), maybe(0.5));
-        let (pauses, clock_jumps, checkpoints, disk_errors) =
-            (maybe(0.3), maybe(0.3), maybe(0.6), maybe(0.3));
+        let (faulty, skewed, checkpoints) = (maybe(0.9), maybe(0.6), maybe(0.6));
+        let (hot, asymmetric, all_kinds) = (maybe(0.3), maybe(0.4), maybe(0.6));
         Swarm {
             clients: random.usize(3..9),
-            keys_per_kind: random.usize(1..3),
+            keys_per_kind: random.usize(1..4),
+            kinds: if all_kinds { u16::MAX } else { random.u16(1..) },
+            hot: if hot { random.f64() * 0.8 } else { 0.0 },
+            longest: random.usize(2..8),
+            reads: 0.1 + random.f64() * 0.6,
+            blind: random.f64() * 0.6,
+            single: random.f64() * 0.8,
             think: random.u64(5_000..80_000),
             near: random.u64(100..1_000),
             far: random.u64(2_000..60_000),
+            asymmetry: if asymmetric { 1.0 + random.f64() * 9.0 } else { 1.0 },
             jitter: random.f64(),
             loss: if lossy { random.f64() * 0.1 } else { 0.0 },
             duplication: if doubling { random.f64() * 0.1 } else { 0.0 },
             reordering: if reordering { random.f64() * 0.1 } else { 0.0 },
             fault_interval: if faulty { random.u64(200_000..2_000_000) } else { 0 },
-            kills,
-            power_cuts,
-            partitions,
-            pauses,
-            disk_errors,
-            clock_jumps,
             clock_skew: if skewed { 10u64.pow(random.u32(2..7)) } else { 0 },
+            clock_tick: match features.contains(&Feature::CoarseClocks) {
+                true => [1_000, 4_000, 15_625][random.usize(..3)],
+                false => 1,
+            },
             sync: 10u64.pow(random.u32(2..6)),
             group_delay: random.u64(0..2_000),
             checkpoint_interval: if checkpoints { random.u64(300_000..4_000_000) } else { 0 },
-            durability: durabilities[random.usize(..durabilities.len())],
+            features,
         }
+    }
+
+    /// True if the seed brings it.
+    pub fn has(&self, feature: Feature) -> bool {
+        self.features.contains(&feature)
+    }
+
+    /// How durable the keyspace is.
+    pub fn durability(&self) -> Durability {
+        if self.has(Feature::EverySecond) { Durability::Written } else { Durability::Synced }
     }
 }
 

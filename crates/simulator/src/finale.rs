@@ -1,15 +1,17 @@
 //! A run from its beginning to its end: traffic under faults, healing, the demand for progress, reads at rest.
 
 use crate::deployment::{Deployment, Mutants};
+use crate::faults::Feature;
+use crate::script::Script;
 use crate::world::{Event, World};
 use checker::{
     Check, Level, Outcome, Report, SearchOutcome, Transaction, Violation, check, search_strict_order,
 };
 
-/// How long traffic lasts under faults, in microseconds of virtual time.
-const TRAFFIC: u64 = 8_000_000;
 /// How long traffic goes on after healing.
 const CALM: u64 = 1_000_000;
+/// Within what time after that every client must have written something.
+const PROMPT: u64 = 20_000_000;
 /// Within what time everything undecided must end after that.
 const PATIENCE: u64 = 60_000_000;
 /// How many configurations the search for a second opinion looks at before it gives up.
@@ -20,8 +22,8 @@ const ROUND: u64 = 500_000;
 /// What came of one run of a seed.
 #[derive(Debug)]
 pub struct Run {
-    /// The seed.
-    pub seed: u64,
+    /// The run told as a script in which everything is written down.
+    pub script: Script,
     /// A hash of everything that happened.
     pub trace_hash: u64,
     /// Everything that happened, if it was asked for.
@@ -32,25 +34,23 @@ pub struct Run {
     pub report: Report,
 }
 
-/// Runs a seed and checks its history.
-pub fn simulate<D: Deployment>(deployment: D, seed: u64, mutants: Mutants, readable: bool) -> Run {
-    let mut world = World::new(deployment, seed, mutants, readable);
+/// Runs a script and checks its history.
+pub fn simulate<D: Deployment>(deployment: D, script: &Script, mutants: Mutants, readable: bool) -> Run {
+    let mut world = World::new(deployment, script, mutants, readable);
     (0..world.processes.len()).for_each(|process| world.start(process));
-    for _ in 0..world.swarm.clients {
-        let client = world.add_client();
-        let delay = world.random.u64(0..200_000);
-        world.after(delay, Event::Client(client));
-    }
-    world.begin_faults();
+    world.add_clients(script.plans.as_deref());
+    world.schedule_faults(&script.faults);
     world.after(0, Event::Observe);
-    world.run_until(TRAFFIC);
+    world.run_until(script.traffic);
     world.heal();
-    world.run_until(TRAFFIC + CALM);
+    world.run_until(script.traffic + CALM);
     world.traffic = false;
+    world.demand_progress();
+    world.demand_writes();
     world.demand_progress();
     world.read_at_rest();
     world.observe();
-    world.into_run(seed)
+    world.into_run(script)
 }
 
 impl<D: Deployment> World<D> {
@@ -74,7 +74,7 @@ impl<D: Deployment> World<D> {
     fn demand_progress(&mut self) {
         let end = self.now + PATIENCE;
         while self.now < end {
-            if self.clients.iter().all(|client| client.open.is_none()) && self.undecided().is_empty() {
+            if self.clients.iter().all(|client| client.open.is_empty()) && self.undecided().is_empty() {
                 return;
             }
             self.run_until(self.now + ROUND);
@@ -86,11 +86,43 @@ impl<D: Deployment> World<D> {
         }
     }
 
+    /// Every client must get a small write committed before long, and every held reply must leave.
+    fn demand_writes(&mut self) {
+        let mut waiting: Vec<usize> = (0..self.clients.len()).collect();
+        let end = self.now + PROMPT;
+        for client in &waiting {
+            self.clients[*client].last = None;
+        }
+        while self.now < end && !waiting.is_empty() {
+            for client in &waiting {
+                if self.clients[*client].open.is_empty() {
+                    let plan = self.workload.small_write();
+                    self.begin(*client, plan, true);
+                }
+            }
+            self.run_until(self.now + ROUND / 10);
+            waiting.retain(|client| self.clients[*client].last != Some(Outcome::Committed));
+        }
+        for client in waiting {
+            let gateway = self.clients[client].gateway;
+            let message =
+                format!("client {client} of p{gateway} got no write committed within 20 s after healing");
+            self.recorder.no_progress(message);
+        }
+        for index in 0..self.processes.len() {
+            let held = self.processes[index].life.as_ref().map_or(0, |life| life.replies.len());
+            if held > 0 {
+                let message = format!("p{index} still holds {held} replies when everything has come to rest");
+                self.recorder.no_progress(message);
+            }
+        }
+    }
+
     /// Reads everything through every gateway until all answer, and answer alike.
     fn read_at_rest(&mut self) {
         self.run_until(self.now + 4 * ROUND);
         let readers: Vec<usize> =
-            self.gateways().into_iter().map(|gateway| self.add_client_of(gateway)).collect();
+            self.gateways().into_iter().map(|gateway| self.add_client(Some(gateway))).collect();
         let end = self.now + PATIENCE;
         loop {
             let places = self.read_everything(&readers);
@@ -119,9 +151,9 @@ impl<D: Deployment> World<D> {
             self.begin(*reader, plan, true);
         }
         let places: Vec<Option<usize>> =
-            readers.iter().map(|reader| self.clients[*reader].open.as_ref().map(|open| open.place)).collect();
+            readers.iter().map(|reader| self.clients[*reader].open.first().map(|open| open.place)).collect();
         let end = self.now + 12 * ROUND;
-        while self.now < end && readers.iter().any(|reader| self.clients[*reader].open.is_some()) {
+        while self.now < end && readers.iter().any(|reader| !self.clients[*reader].open.is_empty()) {
             self.run_until(self.now + ROUND / 10);
         }
         let answered = |(reader, place): (&usize, Option<usize>)| {
@@ -130,13 +162,17 @@ impl<D: Deployment> World<D> {
         readers.iter().zip(places).filter_map(answered).collect()
     }
 
-    fn into_run(mut self, seed: u64) -> Run {
+    fn into_run(mut self, script: &Script) -> Run {
         self.recorder.check_strays();
+        if self.deployment.level() == Level::StrictSerializable {
+            self.recorder.check_watches();
+        }
         let (trace_hash, trace) = self.trace.finish();
         let mut report = check(&self.recorder.history, self.deployment.level());
         report.violations.splice(0..0, self.recorder.violations);
         if report.violations.is_empty()
             && report.model == Level::StrictSerializable
+            && !self.swarm.has(Feature::Expiry)
             && search_strict_order(&self.recorder.history, SEARCHED) == SearchOutcome::Impossible
         {
             let message =
@@ -144,6 +180,7 @@ impl<D: Deployment> World<D> {
             report.violations.push(Violation { check: Check::Order, message, transactions: Vec::new() });
         }
         report.ok = report.violations.is_empty();
-        Run { seed, trace_hash, trace, history: self.recorder.history, report }
+        let script = Script { plans: Some(self.began), ..script.clone() };
+        Run { script, trace_hash, trace, history: self.recorder.history, report }
     }
 }

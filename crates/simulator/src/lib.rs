@@ -2,7 +2,7 @@
 //!
 //! Virtual time; processes with a real journal over a simulated disk that loses what was not synced; skewed and
 //! jumping wall clocks; a network that delays, loses, repeats and reorders; links cut in one direction or both;
-//! processes that are killed, lose power, stand still. Which of these a seed brings, and how strongly, is drawn from
+//! processes that are killed, lose power or their disks, stand still or are slow. Which of these a seed brings, and how strongly, is drawn from
 //! the seed ([`Swarm`]). Clients run typed transactions on few keys. A run has a phase of traffic under faults; then
 //! everything is healed and progress is demanded: every transaction ends, every gateway answers, and all answer alike.
 //! The history is then checked ([`checker`]).
@@ -17,12 +17,13 @@
 //!                                           nemesis
 //! ```
 //!
-//! To simulate another protocol, implement [`Deployment`] and call [`run_seeds`]. To see a failing seed, run it alone
-//! with [`Options::readable`].
+//! A run is data, a [`Script`]; a failing one is shrunk ([`shrink_seed`]) to the few faults and transactions that
+//! still show the violation. To simulate another protocol, implement [`Deployment`] and call [`run_seeds`]. To see a
+//! failing seed, run it alone with [`Options::readable`].
 //!
 //! # What is not simulated yet
 //!
-//! Full disks, failing syncs, bit rot, watches, expiring keys, and processes that join or leave.
+//! Bit rot, commands on a whole keyspace, and processes that join or leave.
 
 mod client;
 mod deployment;
@@ -34,14 +35,20 @@ mod network;
 mod process;
 mod recorder;
 mod run;
+mod schedule;
+mod script;
 mod sessions;
+mod shrink;
 mod storage;
 mod trace;
 mod workload;
 mod world;
 
-pub use deployment::{Deployment, Host, KEYSPACE, Mutants, Setting};
+pub use checker::Violation;
+pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutants, Setting};
 pub use deployments::{NAMES, SoloDeployment, TapirDeployment, WrenDeployment};
-pub use faults::Swarm;
+pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};
-pub use run::{Failure, Options, Summary, UnknownProtocol, run, run_seeds};
+pub use run::{Failure, Options, Summary, UnknownProtocol, replay, run, run_seeds, shrink_seed};
+pub use script::{Script, ScriptError};
+pub use shrink::{Shrunk, shrink};

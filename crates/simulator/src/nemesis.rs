@@ -1,78 +1,92 @@
-//! Faults between events: processes die, stand still and lose power, links fail, clocks jump.
+//! Performs the faults of a script: processes die, stand still and lose power or disks, links fail, clocks jump.
 
 use crate::deployment::Deployment;
-use crate::faults::exponential;
+use crate::process::End;
+use crate::script::{Fault, Link, TimedFault};
 use crate::trace::kind;
 use crate::world::{Event, World};
-use types::ProcessId;
-
-/// How long a process stays dead at most, in microseconds.
-const DEAD: u64 = 2_000_000;
-/// How long a link stays cut at most.
-const CUT: u64 = 3_000_000;
-/// How long a process stands still at most.
-const PAUSE: u64 = 1_500_000;
-/// How far a clock jumps at most.
-const JUMP: i64 = 2_000_000;
-
-#[derive(Clone, Copy)]
-enum Fault {
-    Kill,
-    PowerCut,
-    Partition,
-    Pause,
-    DiskError,
-    Jump,
-}
 
 impl<D: Deployment> World<D> {
-    /// Schedules the first fault, if there are to be any.
-    pub(crate) fn begin_faults(&mut self) {
-        if self.swarm.fault_interval > 0 {
-            let delay = exponential(&mut self.random, self.swarm.fault_interval);
-            self.after(delay, Event::Fault);
+    /// Schedules the faults of a script.
+    pub(crate) fn schedule_faults(&mut self, faults: &[TimedFault]) {
+        for TimedFault { at, fault } in faults {
+            self.after(*at, Event::Fault(fault.clone()));
         }
     }
 
-    pub(crate) fn on_fault(&mut self) {
-        if !self.faults {
+    pub(crate) fn on_fault(&mut self, fault: Fault) {
+        if !self.faults || self.target(&fault).is_some_and(|process| process >= self.processes.len()) {
             return;
         }
-        let swarm = &self.swarm;
-        let kinds = [
-            (swarm.kills, Fault::Kill),
-            (swarm.power_cuts, Fault::PowerCut),
-            (swarm.partitions, Fault::Partition),
-            (swarm.pauses, Fault::Pause),
-            (swarm.disk_errors, Fault::DiskError),
-            (swarm.clock_jumps, Fault::Jump),
-        ];
-        let kinds: Vec<Fault> = kinds.into_iter().filter(|(on, _)| *on).map(|(_, fault)| fault).collect();
-        if let Some(fault) = self.random.choice(kinds) {
-            let process = self.random.usize(..self.processes.len());
-            match fault {
-                Fault::Kill => self.strike(process, false),
-                Fault::PowerCut if self.random.bool() => self.strike(process, true),
-                Fault::PowerCut => self.processes[process].doomed = true,
-                Fault::Partition => self.partition(),
-                Fault::Pause => {
-                    let until = self.now + self.random.u64(..PAUSE);
-                    self.note(&format!("p{process} stands still until {until} us"));
-                    self.processes[process].paused_until = until;
-                }
-                Fault::DiskError => {
-                    let bytes = self.random.usize(..600);
-                    self.note(&format!("the next write of p{process} fails after {bytes} bytes"));
-                    self.processes[process].disk.fail_next_write(bytes);
-                }
-                Fault::Jump => {
-                    let jump = self.random.i64(-JUMP..JUMP);
-                    self.note(&format!("the clock of p{process} jumps by {jump} us"));
-                    self.processes[process].clock_offset += jump;
-                }
+        match fault {
+            Fault::Kill { process, down } => self.strike(process.into(), End::Killed, down),
+            Fault::LoseDisk { process, down } => self.strike(process.into(), End::DiskLost, down),
+            Fault::PowerCut { process, down, after_write: false } => {
+                self.strike(process.into(), End::PowerCut, down);
+            }
+            Fault::PowerCut { process, down, after_write: true } => {
+                self.processes[usize::from(process)].doomed = Some(down);
+            }
+            Fault::CoordinatorDeath { process, events, down } => {
+                let process = &mut self.processes[usize::from(process)];
+                (process.condemned, process.counting) = (Some((events, down)), false);
+            }
+            Fault::Cut { links, lasts } => {
+                self.note(&format!("cut for {lasts} us: {}", listed(&links)));
+                links.iter().for_each(|link| self.network.cut(*link));
+                self.after(lasts, Event::Join { links });
+            }
+            Fault::SlowLinks { links, by, lasts } => {
+                self.note(&format!("slower by {by} us for {lasts} us: {}", listed(&links)));
+                links.iter().for_each(|link| self.network.slow_down(*link, by as i64));
+                self.after(lasts, Event::Relieve { links, by });
+            }
+            Fault::Pause { process, lasts } => {
+                self.note(&format!("p{process} stands still for {lasts} us"));
+                self.processes[usize::from(process)].paused_until = self.now + lasts;
+            }
+            Fault::Slow { process, step, lasts } => {
+                self.note(&format!("p{process} takes {step} us for a step, for {lasts} us"));
+                let process = usize::from(process);
+                self.processes[process].slow_by += step;
+                self.after(lasts, Event::Recover { process, step });
+            }
+            Fault::WriteError { process, bytes } => {
+                self.note(&format!("the next write of p{process} fails after {bytes} bytes"));
+                self.processes[usize::from(process)].disk.fail_next_write(bytes);
+            }
+            Fault::SyncError { process } => {
+                self.note(&format!("the next sync of p{process} fails"));
+                self.processes[usize::from(process)].disk.fail_next_sync();
+            }
+            Fault::FullDisk { process, room, lasts } => {
+                self.note(&format!("p{process} has {room} bytes of disk left, for {lasts} us"));
+                let process = usize::from(process);
+                let disk = &self.processes[process].disk;
+                disk.set_capacity(Some(disk.used() + room));
+                self.after(lasts, Event::Empty { process });
+            }
+            Fault::ClockJump { process, by } => {
+                self.note(&format!("the clock of p{process} jumps by {by} us"));
+                self.processes[usize::from(process)].clock_offset += by;
             }
         }
-        self.begin_faults();
+    }
+
+    fn target(&self, fault: &Fault) -> Option<usize> {
+        match fault {
+            Fault::Cut { .. } | Fault::SlowLinks { .. } => None,
+            Fault::Kill { process, .. }
+            | Fault::PowerCut { process, .. }
+            | Fault::LoseDisk { process, .. }
+            | Fault::CoordinatorDeath { process, .. }
+            | Fault::Pause { process, .. }
+            | Fault::Slow { process, .. }
+            | Fault::WriteError { process, .. }
+            | Fault::SyncError { process }
+            | Fault::FullDisk { process, .. }
+            | Fault::ClockJump { process, .. } => Some(usize::from(*process)),
+        }
     }
 
     fn note(&mut self, text: &str) {
@@ -81,64 +95,85 @@ impl<D: Deployment> World<D> {
 
     /// Cuts the power of a process that was doomed, now that it has written what is not synced.
     pub(crate) fn strike_if_doomed(&mut self, process: usize) {
-        if std::mem::take(&mut self.processes[process].doomed) && self.faults {
-            self.strike(process, true);
+        if let Some(down) = self.processes[process].doomed.take()
+            && self.faults
+        {
+            self.strike(process, End::PowerCut, down);
         }
     }
 
-    /// Kills a process, or cuts its power; it starts again after a while.
-    fn strike(&mut self, process: usize, power_cut: bool) {
-        if self.processes[process].life.is_some() {
-            self.note(&format!("p{process} {}", if power_cut { "loses power" } else { "is killed" }));
-            self.end(process, power_cut);
-            let delay = self.random.u64(10_000..DEAD);
-            self.after(delay, Event::Restart { process });
+    /// A condemned process has dealt with an event; after the last one it dies.
+    pub(crate) fn count_down(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let Some((events, down)) = process.condemned.filter(|_| process.counting) else { return };
+        process.condemned = Some((events.saturating_sub(1), down));
+        if events == 0 && self.faults {
+            self.strike(index, End::Killed, down);
         }
+    }
+
+    /// Ends a process's life; it starts again after a while. A loss that is more than its partitions must survive is
+    /// left out.
+    fn strike(&mut self, process: usize, how: End, down: u64) {
+        let loses = how == End::DiskLost
+            || how == End::PowerCut && self.setting.durability < protocol::Durability::Synced;
+        if self.processes[process].life.is_none() || loses && !self.may_lose(process) {
+            return;
+        }
+        let text = match how {
+            End::Killed => "is killed",
+            End::PowerCut => "loses power",
+            End::DiskLost => "loses its disk",
+        };
+        self.note(&format!("p{process} {text}, for {down} us"));
+        self.end(process, how);
+        self.after(down, Event::Restart { process });
+    }
+
+    /// True if this process may lose what it acknowledged: fewer than f of the other replicas of each of its
+    /// partitions have lost theirs and not learned it again.
+    fn may_lose(&mut self, process: usize) -> bool {
+        for other in 0..self.processes.len() {
+            let Some(life) = &self.processes[other].life else { continue };
+            let learns = life.replicas.iter().any(|r| self.deployment.is_recovering(r.protocol()));
+            if !learns {
+                self.processes[other].lost = false;
+            }
+        }
+        let survives = usize::from(self.setting.layout.replicas.saturating_sub(1) / 2);
+        let alone = self.setting.layout.replicas <= 1;
+        self.processes[process].host.partitions.iter().all(|partition| {
+            let lost = |other: &usize| {
+                let other = &self.processes[*other];
+                other.lost
+                    && other.host.process != self.processes[process].host.process
+                    && other.host.partitions.contains(partition)
+            };
+            alone || (0..self.processes.len()).filter(lost).count() < survives
+        })
     }
 
     /// Ends a process's life; its clients find their connections closed.
-    pub(crate) fn end(&mut self, process: usize, power_cut: bool) {
-        self.processes[process].end(power_cut);
-        self.processes[process].paused_until = 0;
+    pub(crate) fn end(&mut self, process: usize, how: End) {
+        self.processes[process].end(how, self.setting.durability);
         self.disconnect(process);
     }
 
-    /// Cuts one process off from some others, or all links between two halves, in one direction or both.
-    fn partition(&mut self) {
-        let count = self.processes.len();
-        let side: Vec<bool> = match self.random.bool() {
-            true => (0..count).map(|_| self.random.bool()).collect(),
-            false => {
-                let alone = self.random.usize(..count);
-                (0..count).map(|index| index == alone).collect()
-            }
-        };
-        let both = self.random.bool();
-        let id = |index: usize| ProcessId(index as u16);
-        let mut links: Vec<(ProcessId, ProcessId)> = Vec::new();
-        for a in (0..count).filter(|index| side[*index]) {
-            for b in (0..count).filter(|index| !side[*index]) {
-                links.push((id(a), id(b)));
-                if both {
-                    links.push((id(b), id(a)));
-                }
-            }
-        }
-        links.iter().for_each(|(from, to)| self.network.cut(*from, *to));
-        let text: Vec<String> = links.iter().map(|(from, to)| format!("p{from}-p{to}")).collect();
-        self.note(&format!("cut: {}", text.join(" ")));
-        let delay = self.random.u64(100_000..CUT);
-        self.after(delay, Event::Join { links });
-    }
-
-    /// Ends all faults: links are whole, every process lives and moves, clocks jump no more.
+    /// Ends all faults: links are whole, every process lives and moves, disks have room, clocks jump no more.
     pub(crate) fn heal(&mut self) {
         self.note("everything is healed");
         self.faults = false;
         self.network.heal();
-        for process in 0..self.processes.len() {
-            self.processes[process].paused_until = 0;
-            self.start(process);
+        for index in 0..self.processes.len() {
+            let process = &mut self.processes[index];
+            process.disk.heal();
+            (process.paused_until, process.busy_until, process.slow_by) = (0, 0, 0);
+            self.start(index);
         }
     }
+}
+
+fn listed(links: &[Link]) -> String {
+    let links: Vec<String> = links.iter().map(|(from, to)| format!("p{from}-p{to}")).collect();
+    links.join(" ")
 }

@@ -1,6 +1,7 @@
 //! A simulated process: a disk that outlives it, and in each life a log and the protocol instances.
 
 use crate::deployment::{Deployment, Host, Mutants, Setting};
+use crate::script::stream;
 use journal::{
     CheckpointWriter, DirectoryId, FinishedCheckpoint, Log, LogOptions, Piece, RecoveryOptions, SyncTicket,
 };
@@ -13,7 +14,7 @@ use types::{
 };
 
 /// The wall time at virtual time 0, in microseconds since 1970.
-const EPOCH: u64 = 1_790_000_000_000_000;
+pub(crate) const EPOCH: u64 = 1_790_000_000_000_000;
 /// Small segments, so that a short run uses several.
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -31,16 +32,39 @@ impl Replies for Sink {
 pub(crate) struct Process<P: Protocol> {
     pub host: Host,
     pub disk: SimulatedDisk,
+    /// What the protocol draws from.
     pub random: Rng,
+    /// What the times of writes, syncs and checkpoints are drawn from, and what a crash leaves.
+    pub noise: Rng,
     /// How far its wall clock is from virtual time.
     pub clock_offset: i64,
+    /// What its wall clock advances by at a time.
+    clock_tick: u64,
     /// Until when it stands still.
     pub paused_until: u64,
-    /// True when it is to lose power right after its next write, before a sync.
-    pub doomed: bool,
-    /// True when power was lost since the last start.
-    pub lost_power: bool,
+    /// How long it takes for a step at present, in microseconds; 0 unless it is slow.
+    pub slow_by: u64,
+    /// Until when a slow process is busy with the last step.
+    pub busy_until: u64,
+    /// It is to lose power right after its next write, before a sync, for so long.
+    pub doomed: Option<u64>,
+    /// It is to die: after so many events, once a client's request has come, for so long.
+    pub condemned: Option<(u32, u64)>,
+    /// True once that request has come.
+    pub counting: bool,
+    /// True when it lost what it had acknowledged, by its disk or by power, and may not have learned it again.
+    pub lost: bool,
+    /// The highest incarnation so far: a new disk does not know it.
+    incarnation: Incarnation,
     pub life: Option<Life<P>>,
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Killed,
+    PowerCut,
+    DiskLost,
 }
 
 /// One life of a process.
@@ -101,15 +125,34 @@ impl From<LogError> for LogFailed {
 }
 
 impl<P: Protocol> Process<P> {
-    pub fn new(host: Host, random: Rng, clock_offset: i64) -> Self {
-        let (disk, life) = (SimulatedDisk::new(), None);
-        Process { host, disk, random, clock_offset, paused_until: 0, doomed: false, lost_power: false, life }
+    pub fn new(host: Host, seed: u64, clock_skew: u64, clock_tick: u64) -> Self {
+        let index = u64::from(host.process.0);
+        let mut noise = stream(seed, "process", index);
+        let skew = clock_skew as i64;
+        Process {
+            host,
+            disk: SimulatedDisk::new(),
+            random: stream(seed, "protocol", index),
+            clock_offset: noise.i64(-skew..=skew),
+            clock_tick,
+            noise,
+            paused_until: 0,
+            slow_by: 0,
+            busy_until: 0,
+            doomed: None,
+            condemned: None,
+            counting: false,
+            lost: false,
+            incarnation: Incarnation(0),
+            life: None,
+        }
     }
 
     /// The times that a step at this virtual time uses.
     pub fn now(&self, now: u64) -> Now {
         let started_at = self.life.as_ref().map_or(now, |life| life.started_at);
         let wall = (EPOCH + now).saturating_add_signed(self.clock_offset);
+        let wall = wall / self.clock_tick * self.clock_tick;
         Now { wall: WallTime(wall), instant: Instant(now - started_at) }
     }
 
@@ -137,7 +180,7 @@ impl<P: Protocol> Process<P> {
     ) -> Result<Sink, StartError> {
         let options = LogOptions {
             segment_bytes: SEGMENT_BYTES,
-            fresh_id: DirectoryId(self.random.u128(..)),
+            fresh_id: DirectoryId(self.noise.u128(..)),
             recovery: RecoveryOptions { accept_torn_groups: mutants.torn_groups },
             ..LogOptions::default()
         };
@@ -154,15 +197,10 @@ impl<P: Protocol> Process<P> {
             Ok(())
         };
         let (mut log, recovered) = Log::open(self.disk.mount(), &options, visit)?;
-        let incarnation = Incarnation(recovered.incarnation.0 + 1);
+        let incarnation = Incarnation(recovered.incarnation.max(self.incarnation).0 + 1);
         log.set_incarnation(incarnation).map_err(|error| StartError::Disk(error.to_string()))?;
-        let complete = recovered.created
-            || match setting.durability {
-                Durability::Synced => true,
-                Durability::Written => !self.lost_power,
-                Durability::Volatile => false,
-            };
-        self.lost_power = false;
+        self.incarnation = incarnation;
+        let complete = !self.lost;
         self.life = Some(Life {
             incarnation,
             log,
@@ -198,12 +236,21 @@ impl<P: Protocol> Process<P> {
         Ok(sink)
     }
 
-    /// Ends the life. With the power goes what was not synced.
-    pub fn end(&mut self, power_cut: bool) {
+    /// Ends the life. With the power goes what was not synced, with the disk everything.
+    pub fn end(&mut self, how: End, durability: Durability) {
         self.life = None;
-        if power_cut {
-            self.disk.crash(&mut self.random);
-            self.lost_power = true;
+        (self.paused_until, self.busy_until) = (0, 0);
+        (self.doomed, self.condemned, self.counting) = (None, None, false);
+        match how {
+            End::Killed => {}
+            End::PowerCut => {
+                self.disk.crash(&mut self.noise);
+                self.lost |= durability < Durability::Synced;
+            }
+            End::DiskLost => {
+                self.disk = SimulatedDisk::new();
+                self.lost = true;
+            }
         }
     }
 }
@@ -268,6 +315,8 @@ impl<P: Protocol> Life<P> {
     /// the outcome is unknown.
     fn refuse(&mut self, undo: Undo, error: &LogError) -> Result<(), LogFailed> {
         let written = self.log.written().0;
+        // It may show what is taken back.
+        self.drop_checkpoint();
         for replica in &mut self.replicas {
             match undo {
                 Undo::TakeBack if !replica.refused(written) => return Err(LogFailed(error.to_string())),
@@ -314,12 +363,13 @@ impl<P: Protocol> Life<P> {
         if self.finished_checkpoint.as_ref().is_some_and(|finished| finished.reflects() <= self.log.synced())
             && let Some(finished) = self.finished_checkpoint.take()
         {
-            self.log.install(finished)?;
+            // What cannot be installed is left: the log grows on.
+            let _ = self.log.install(finished);
         }
         Ok(())
     }
 
-    /// Begins a checkpoint, unless one is under way.
+    /// Begins a checkpoint behind a log that was just written out, unless one is under way.
     pub fn begin_checkpoint(&mut self) -> Result<(), LogFailed> {
         if self.checkpoint.is_none() && self.finished_checkpoint.is_none() && !self.log.is_suspended() {
             let writer = self.log.begin_checkpoint()?;
@@ -327,6 +377,11 @@ impl<P: Protocol> Life<P> {
             self.checkpoint = Some(Checkpointing { writer, replica: 0, cursor: 0 });
         }
         Ok(())
+    }
+
+    /// Gives up the checkpoint under way: its disk failed, or it may show what was taken back. The log grows on.
+    pub fn drop_checkpoint(&mut self) {
+        (self.checkpoint, self.finished_checkpoint) = (None, None);
     }
 
     /// Writes the next piece of the checkpoint; false when it is complete.

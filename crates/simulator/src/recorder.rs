@@ -1,37 +1,58 @@
 //! Puts the history together: what clients did and saw, and what instances claim.
 
-use crate::workload::Plan;
-use checker::{Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Violation, describe};
-use datatypes::Operation;
-use std::collections::BTreeMap;
-use types::{Reader, SessionId};
+use crate::workload::{Plan, Watching};
+use checker::{Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Violation};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use types::{RequestId, SessionId};
 
 /// The history so far.
 #[derive(Default)]
 pub(crate) struct Recorder {
     pub history: Vec<Transaction>,
     pub violations: Vec<Violation>,
+    /// The transactions that heeded what their session watched.
+    heeding: Vec<usize>,
     /// The newest transaction of each session, by its place in the history.
     newest: BTreeMap<u64, usize>,
+    /// The transactions of a session's pipelines that are not answered, in order.
+    pipelined: BTreeMap<u64, VecDeque<usize>>,
+    /// The pipelined transactions by their requests.
+    requests: BTreeMap<RequestId, usize>,
     /// Where each claim that took a place went.
     claimed: BTreeMap<[u64; 3], usize>,
 }
 
 impl Recorder {
     /// A client begins a transaction; returns its place in the history. Its outcome is unknown so far.
-    pub fn begin(&mut self, session: SessionId, plan: &Plan, now: u64) -> usize {
-        let step = |step: &crate::workload::PlannedStep| Step {
-            key: Key(step.key.clone()),
-            text: Operation::decode(&mut Reader::new(&step.operation))
-                .map_or_else(|e| e.to_string(), |o| describe(&o)),
-            operation: Bytes(step.operation.clone()),
-            blind: step.blind,
-            reply: None,
-            state: None,
-        };
-        let place = self.push(session.0, now, plan.steps.iter().map(step).collect());
+    pub fn begin(&mut self, session: SessionId, plan: &Plan, pipelined: bool, now: u64) -> usize {
+        let place = self.push(session.0, now, plan.steps.clone());
         self.newest.insert(session.0, place);
+        if pipelined {
+            self.pipelined.entry(session.0).or_default().push_back(place);
+        }
+        if plan.watching == Watching::Heeded {
+            self.heeding.push(place);
+        }
         place
+    }
+
+    /// A request of a transaction has reached its gateway.
+    pub fn asked(&mut self, request: RequestId, place: usize) {
+        self.requests.insert(request, place);
+    }
+
+    /// A gateway has answered a request: a pipeline goes on to the next one.
+    pub fn answered(&mut self, request: RequestId) {
+        let Some(place) = self.requests.remove(&request) else { return };
+        if let Some(pipeline) = self.pipelined.get_mut(&self.history[place].session) {
+            pipeline.retain(|waiting| *waiting != place);
+        }
+    }
+
+    /// The transaction of a session that claims are about: of a pipeline the first one that is not answered.
+    fn current(&self, session: u64) -> Option<usize> {
+        let pipelined = self.pipelined.get(&session).and_then(|pipeline| pipeline.front());
+        pipelined.or(self.newest.get(&session)).copied()
     }
 
     fn push(&mut self, session: u64, invoked: u64, steps: Vec<Step>) -> usize {
@@ -69,7 +90,7 @@ impl Recorder {
         let session = claim.session.0;
         let claim = converted(claim);
         if claim.commit.is_none() {
-            let place = self.newest.get(&session).copied();
+            let place = self.current(session);
             if let Some(transaction) = place.map(|place| &mut self.history[place])
                 && transaction.claim.is_none()
             {
@@ -77,8 +98,7 @@ impl Recorder {
             }
             return;
         }
-        let newest = self.newest.get(&session).copied();
-        let own = newest.filter(|place| self.history[*place].place().is_none());
+        let own = self.current(session).filter(|place| self.history[*place].place().is_none());
         match (self.claimed.get(&claim.transaction).copied(), own) {
             // An instance knew it before its coordinator claimed it.
             (Some(known), Some(own)) if self.history[known].steps.is_empty() => {
@@ -116,17 +136,19 @@ impl Recorder {
         let unknown =
             |t: &&Transaction| t.outcome == Outcome::Unknown && !t.steps.is_empty() && t.claim.is_none();
         let doubts: Vec<&Transaction> = self.history.iter().filter(unknown).collect();
-        // A coordinator may give reads up with a definite answer, and a backup coordinator end them later: they
-        // change nothing, and nobody sees their results. A write is not to be ended without its effects.
-        let given_up =
-            |t: &Transaction| t.outcome == Outcome::Aborted && !t.steps.is_empty() && only_reads(t);
-        let reads_were_given_up = self.history.iter().any(given_up);
+        // A coordinator may give a read up with a definite answer, and a backup coordinator end it later: it changes
+        // nothing, and nobody sees its results. A write is not to be ended without its effects.
+        let given_up: BTreeSet<[u64; 3]> = (self.history.iter())
+            .filter(|t| t.outcome == Outcome::Aborted)
+            .filter_map(|t| t.claim.as_ref().filter(|claim| claim.commit.is_none()))
+            .map(|claim| claim.transaction)
+            .collect();
         let strays = self.history.iter().filter(|t| t.steps.is_empty());
         for stray in strays {
             let Some(claim) = &stray.claim else { continue };
             let wrote = |doubt: &Transaction, key: &Key| doubt.steps.iter().any(|step| step.key == *key);
             let in_doubt = doubts.iter().any(|doubt| claim.effects.iter().all(|(key, _)| wrote(doubt, key)));
-            let explained = in_doubt || (claim.effects.is_empty() && reads_were_given_up);
+            let explained = in_doubt || (claim.effects.is_empty() && given_up.contains(&claim.transaction));
             if !explained {
                 let keys: Vec<String> = claim.effects.iter().map(|(key, _)| key.to_string()).collect();
                 let message = format!(
@@ -136,6 +158,28 @@ impl Recorder {
                 );
                 let transactions = vec![stray.number];
                 self.violations.push(Violation { check: Check::Claims, message, transactions });
+            }
+        }
+    }
+
+    /// Nothing may have happened to a watched key between the look at it and the transaction that heeded the watch. In
+    /// causal keyspaces a look may be old, and another region's writes stop nobody (Corrections 70): not asked there.
+    pub fn check_watches(&mut self) {
+        for place in std::mem::take(&mut self.heeding) {
+            let heeding = &self.history[place];
+            let before = self.history[..place].iter().rev().find(|t| t.session == heeding.session);
+            let Some(look) = before.filter(|look| look.outcome == Outcome::Committed) else { continue };
+            let (Some(saw), Some(sees)) = (look.steps.first(), heeding.steps.first()) else { continue };
+            if heeding.outcome == Outcome::Committed && saw.key == sees.key && saw.reply != sees.reply {
+                let message = format!(
+                    "transaction {} committed although {} was watched and changed: {} then, {} now",
+                    heeding.number,
+                    saw.key,
+                    saw.reply.as_deref().unwrap_or("nothing"),
+                    sees.reply.as_deref().unwrap_or("nothing")
+                );
+                let transactions = vec![look.number, heeding.number];
+                self.violations.push(Violation { check: Check::Order, message, transactions });
             }
         }
     }
@@ -186,11 +230,4 @@ fn converted(claim: protocol::Claim) -> Claim {
             .collect(),
         branch: None,
     }
-}
-
-/// True if nothing that was asked for can have an effect.
-fn only_reads(transaction: &Transaction) -> bool {
-    let is_read =
-        |bytes: &[u8]| Operation::decode(&mut Reader::new(bytes)).is_ok_and(|operation| operation.is_read());
-    transaction.steps.iter().all(|step| is_read(&step.operation.0))
 }

@@ -1,8 +1,11 @@
-//! Runs of many seeds, for the command line.
+//! Runs of many seeds, of scripts, and of what is left out of them, for the command line.
 
 use crate::deployment::{Deployment, Mutants};
-use crate::deployments;
+use crate::deployments::{self, Task};
+use crate::faults::Feature;
 use crate::finale::{Run, simulate};
+use crate::script::Script;
+use crate::shrink::{Shrunk, shrink};
 use checker::{Check, Violation, write_history};
 use serde::Serialize;
 use std::io::Write;
@@ -19,6 +22,8 @@ pub struct Options {
     pub readable: bool,
     /// Deliberate mistakes, for validating the simulator.
     pub mutants: Mutants,
+    /// What every seed brings, even if it is switched off for its known bugs.
+    pub with: Vec<Feature>,
 }
 
 /// A seed that broke a promise.
@@ -74,40 +79,68 @@ impl std::error::Error for UnknownProtocol {}
 /// # Errors
 /// When there is none of that name.
 pub fn run(protocol: &str, options: &Options) -> Result<Summary, UnknownProtocol> {
-    deployments::run(protocol, options).ok_or_else(|| UnknownProtocol(protocol.to_owned()))
+    struct Seeds<'a>(&'a str, &'a Options);
+    impl Task for Seeds<'_> {
+        type Result = Summary;
+        fn perform<D: Deployment>(self, build: impl Fn() -> D) -> Summary {
+            run_seeds(self.0, self.1, build)
+        }
+    }
+    find(protocol, Seeds(protocol, options))
+}
+
+/// Runs a script twice, like a seed.
+///
+/// # Errors
+/// When there is no protocol of the name that it says.
+pub fn replay(script: &Script, readable: bool) -> Result<Summary, UnknownProtocol> {
+    struct Replay<'a>(&'a Script, bool);
+    impl Task for Replay<'_> {
+        type Result = Summary;
+        fn perform<D: Deployment>(self, build: impl Fn() -> D) -> Summary {
+            let mut summary = Summary::default();
+            summary.run(self.0, Mutants::default(), self.1, String::new(), build);
+            summary
+        }
+    }
+    find(&script.protocol, Replay(script, readable))
+}
+
+/// Shrinks the run of a failing seed by running it at most so often; `None` if it does not fail.
+///
+/// # Errors
+/// When there is no protocol of that name.
+pub fn shrink_seed(
+    protocol: &str,
+    seed: u64,
+    options: &Options,
+    runs: usize,
+) -> Result<Option<Shrunk>, UnknownProtocol> {
+    struct Shrink<'a>(&'a str, u64, &'a Options, usize);
+    impl Task for Shrink<'_> {
+        type Result = Option<Shrunk>;
+        fn perform<D: Deployment>(self, build: impl Fn() -> D) -> Option<Shrunk> {
+            let Shrink(protocol, seed, options, runs) = self;
+            let script = Script::draw(protocol, &build(), seed, &options.with);
+            shrink(script, options.mutants, runs, build)
+        }
+    }
+    find(protocol, Shrink(protocol, seed, options, runs))
+}
+
+fn find<T: Task>(protocol: &str, task: T) -> Result<T::Result, UnknownProtocol> {
+    deployments::with(protocol, task).ok_or_else(|| UnknownProtocol(protocol.to_owned()))
 }
 
 /// Simulates a deployment: each seed twice, where `build` makes a fresh deployment for each run.
 pub fn run_seeds<D: Deployment>(name: &str, options: &Options, build: impl Fn() -> D) -> Summary {
     let mut summary = Summary::default();
-    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    let with: String = options.with.iter().map(|feature| format!(" --with {feature}")).collect();
     for seed in options.first_seed..options.first_seed + options.seeds {
-        let runs = [false, true].map(|again| run_once(build(), seed, options, options.readable && again));
-        let [first, second] = runs;
-        summary.seeds += 1;
-        let mut violations = match (first, second) {
-            (Ok(first), Ok(second)) => {
-                hash.update(&first.trace_hash.to_le_bytes());
-                let mut violations = second.report.violations.clone();
-                if first.trace_hash != second.trace_hash {
-                    violations.push(progress(format!(
-                        "two runs of the seed differ: trace hashes {:016x} and {:016x}",
-                        first.trace_hash, second.trace_hash
-                    )));
-                }
-                summary.take(second);
-                violations
-            }
-            (Err(panic), _) | (_, Err(panic)) => vec![progress(format!("panicked: {panic}"))],
-        };
-        violations.sort_by_key(|violation| violation.check);
-        if !violations.is_empty() {
-            summary.violations += violations.len() as u64;
-            let command = format!("anabranch sim {name} --seed {seed}");
-            summary.failures.push(Failure { seed, command, violations });
-        }
+        let script = Script::draw(name, &build(), seed, &options.with);
+        let command = format!("anabranch sim {name} --seed {seed}{with}");
+        summary.run(&script, options.mutants, options.readable, command, &build);
     }
-    summary.trace_hash = format!("{:016x}", hash.digest());
     summary
 }
 
@@ -116,21 +149,53 @@ fn progress(message: String) -> Violation {
 }
 
 /// One run; a panic in the protocol is a finding like any other.
-fn run_once<D: Deployment>(
+pub(crate) fn run_once<D: Deployment>(
     deployment: D,
-    seed: u64,
-    options: &Options,
+    script: &Script,
+    mutants: Mutants,
     readable: bool,
 ) -> Result<Run, String> {
-    catch_unwind(AssertUnwindSafe(|| simulate(deployment, seed, options.mutants, readable))).map_err(
-        |panic| {
-            let text = panic.downcast_ref::<String>().cloned();
-            text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
-        },
-    )
+    catch_unwind(AssertUnwindSafe(|| simulate(deployment, script, mutants, readable))).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+    })
 }
 
 impl Summary {
+    /// Runs a script twice and takes what came of it.
+    fn run<D: Deployment>(
+        &mut self,
+        script: &Script,
+        mutants: Mutants,
+        readable: bool,
+        command: String,
+        build: impl Fn() -> D,
+    ) {
+        let runs = [false, true].map(|again| run_once(build(), script, mutants, readable && again));
+        self.seeds += 1;
+        let mut violations = match runs {
+            [Ok(first), Ok(second)] => {
+                let own = format!("{}{:016x}", self.trace_hash, first.trace_hash);
+                self.trace_hash = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(own.as_bytes()));
+                let mut violations = second.report.violations.clone();
+                if first.trace_hash != second.trace_hash {
+                    violations.push(progress(format!(
+                        "two runs of the seed differ: trace hashes {:016x} and {:016x}",
+                        first.trace_hash, second.trace_hash
+                    )));
+                }
+                self.take(second);
+                violations
+            }
+            [Err(panic), _] | [_, Err(panic)] => vec![progress(format!("panicked: {panic}"))],
+        };
+        violations.sort_by_key(|violation| violation.check);
+        if !violations.is_empty() {
+            self.violations += violations.len() as u64;
+            self.failures.push(Failure { seed: script.seed, command, violations });
+        }
+    }
+
     fn take(&mut self, run: Run) {
         self.transactions += run.history.len() as u64;
         let committed = run.history.iter().filter(|t| t.outcome == checker::Outcome::Committed);

@@ -3,8 +3,10 @@
 use crate::client::{Client, Next, Open};
 use crate::deployment::Deployment;
 use crate::faults::exponential;
+use crate::process::EPOCH;
+use crate::script::{TimedPlan, stream};
 use crate::trace::kind;
-use crate::workload::Plan;
+use crate::workload::{Plan, Shape};
 use crate::world::{Event, World};
 use checker::Outcome;
 use protocol::{Input, Request};
@@ -12,24 +14,36 @@ use types::{ReplyBuf, RequestId, SessionId, Slot, Wire};
 
 /// How long a client waits for a reply, in microseconds.
 const PATIENCE: u64 = 8_000_000;
+/// How long a client waits that finds no gateway.
+const NO_GATEWAY: u64 = 50_000;
 
 impl<D: Deployment> World<D> {
-    /// Adds a client of a random gateway.
-    pub(crate) fn add_client(&mut self) -> usize {
-        let gateway = self.any_gateway();
-        self.add_client_of(gateway)
-    }
-
-    /// Adds a client of this gateway.
-    pub(crate) fn add_client_of(&mut self, gateway: usize) -> usize {
+    /// Adds a client of this gateway, or of a random one.
+    pub(crate) fn add_client(&mut self, gateway: Option<usize>) -> usize {
         let session = self.new_session();
-        self.clients.push(Client { session, gateway, open: None, last: None });
-        self.clients.len() - 1
+        let client = self.clients.len();
+        let mut random = stream(self.seed, "client", client as u64);
+        let gateways = self.gateways();
+        let gateway = gateway.unwrap_or_else(|| gateways[random.usize(..gateways.len())]);
+        let (open, last, follow_up, script) = (Vec::new(), None, None, None);
+        self.clients.push(Client { session, gateway, open, last, random, follow_up, script });
+        client
     }
 
-    fn any_gateway(&mut self) -> usize {
-        let gateways = self.gateways();
-        gateways[self.random.usize(..gateways.len())]
+    /// Adds the clients of a run and lets them begin, each after a while.
+    pub(crate) fn add_clients(&mut self, plans: Option<&[TimedPlan]>) {
+        for client in 0..self.swarm.clients {
+            self.add_client(None);
+            let own = |plan: &&TimedPlan| plan.client == client;
+            self.clients[client].script = plans.map(|plans| plans.iter().filter(own).cloned().collect());
+            let delay = match &self.clients[client].script {
+                None => Some(self.clients[client].random.u64(0..200_000)),
+                Some(script) => script.front().map(|plan| plan.at),
+            };
+            if let Some(delay) = delay {
+                self.after(delay, Event::Client(client));
+            }
+        }
     }
 
     /// The processes that clients may connect to.
@@ -43,32 +57,84 @@ impl<D: Deployment> World<D> {
     }
 
     pub(crate) fn on_client(&mut self, client: usize) {
-        if self.traffic && self.clients[client].open.is_none() {
-            let plan = self.workload.plan(&mut self.random);
+        if !self.traffic || !self.clients[client].open.is_empty() {
+            return;
+        }
+        let wanted = match &self.clients[client].script {
+            Some(script) => script.front().map(|plan| plan.gateway),
+            None => Some(self.clients[client].gateway),
+        };
+        let Some(wanted) = wanted else { return };
+        let Some(gateway) = self.living_gateway(wanted) else {
+            return self.after(NO_GATEWAY, Event::Client(client));
+        };
+        self.connect(client, gateway);
+        let plan = match &mut self.clients[client].script {
+            Some(script) => script.pop_front().map(|timed| timed.plan),
+            None => Some(self.draw_plan(client)),
+        };
+        if let Some(plan) = plan {
+            self.began.push(TimedPlan { client, at: self.now, gateway, plan: plan.clone() });
             self.begin(client, plan, false);
         }
     }
 
-    /// Lets a client begin a transaction, if its gateway lives; else it looks for another one.
-    pub(crate) fn begin(&mut self, client: usize, plan: Plan, at_rest: bool) {
-        let Client { session, gateway, .. } = self.clients[client];
-        if self.processes[gateway].life.is_none() {
-            self.clients[client].gateway = self.any_gateway();
-            self.clients[client].session = self.new_session();
-            return self.after(50_000, Event::Client(client));
+    /// What a client does next, if it is not written down.
+    fn draw_plan(&mut self, client: usize) -> Plan {
+        let client = &mut self.clients[client];
+        if let Some(plan) = client.follow_up.take() {
+            return plan;
         }
-        let place = self.recorder.begin(session, &plan, self.now);
-        let stage = Open::first_stage(plan.shape);
-        self.clients[client].open = Some(Open { plan, place, stage, request: RequestId(0), at_rest });
-        self.ask(client);
+        let mut plans = self.workload.plan(EPOCH + self.now, &self.swarm, &mut client.random).into_iter();
+        let first = plans.next();
+        client.follow_up = plans.next();
+        first.unwrap_or_else(|| self.workload.small_write())
     }
 
-    /// Sends the request of the present stage.
-    fn ask(&mut self, client: usize) {
+    /// This gateway, or the next one that lives.
+    fn living_gateway(&self, wanted: usize) -> Option<usize> {
+        let lives = |index: &usize| self.processes[*index].life.is_some();
+        let gateways = self.gateways();
+        let later = gateways.iter().filter(|index| **index >= wanted).copied();
+        later.chain(gateways.iter().copied()).find(lives)
+    }
+
+    /// Goes to a gateway, as a new session if it is another one.
+    fn connect(&mut self, client: usize, gateway: usize) {
+        if self.clients[client].gateway != gateway {
+            self.clients[client].gateway = gateway;
+            self.clients[client].session = self.new_session();
+        }
+    }
+
+    /// Lets a client begin a transaction at its gateway.
+    pub(crate) fn begin(&mut self, client: usize, plan: Plan, at_rest: bool) {
+        let pipelined = plan.shape == Shape::Pipeline;
+        let plans: Vec<Plan> = match pipelined {
+            false => vec![plan],
+            true => (plan.steps.into_iter())
+                .map(|step| Plan { shape: Shape::One, watching: plan.watching, steps: vec![step] })
+                .collect(),
+        };
+        let session = self.clients[client].session;
+        let first = self.clients[client].open.len();
+        for plan in plans {
+            let place = self.recorder.begin(session, &plan, pipelined, self.now);
+            let stage = Open::first_stage(&plan);
+            self.clients[client].open.push(Open { plan, place, stage, request: RequestId(0), at_rest });
+        }
+        for index in first..self.clients[client].open.len() {
+            self.ask(client, index);
+        }
+    }
+
+    /// Sends the request of the present stage of a client's open transaction.
+    fn ask(&mut self, client: usize, index: usize) {
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        let Client { session, gateway, open: Some(open), .. } = &mut self.clients[client] else { return };
-        let (session, gateway) = (*session, *gateway);
+        let Client { session, gateway, open, .. } = &mut self.clients[client];
+        let (session, process) = (*session, *gateway);
+        let Some(open) = open.get_mut(index) else { return };
         open.request = request;
         let (place, stage) = (open.place, open.stage);
         self.waiting.insert(request, client);
@@ -76,33 +142,56 @@ impl<D: Deployment> World<D> {
             let steps = &self.recorder.history[place].steps;
             let steps: Vec<String> = steps.iter().map(|step| format!("{} {}", step.key, step.text)).collect();
             format!(
-                "client {client} session {session} asks p{gateway}, transaction {place}: {stage:?} {steps:?}"
+                "client {client} session {session} asks p{process}, transaction {place}: {stage:?} {steps:?}"
             )
         });
         self.after(PATIENCE, Event::Timeout { client, request });
-        let Some(open) = self.clients[client].open.take() else { return };
-        let asked = open.ask::<D::Protocol>(session, |batch| self.feed(gateway, batch));
-        self.clients[client].open = Some(open);
-        if let Err(error) = asked {
+        self.after(1, Event::Ask { process, client, request });
+    }
+
+    /// A client's request reaches its gateway.
+    pub(crate) fn on_ask(&mut self, process: usize, client: usize, request: RequestId) {
+        let Client { session, open, .. } = &self.clients[client];
+        let Some(open) = open.iter().find(|open| open.request == request) else { return };
+        let Some(replica) = self.coordinator(process) else { return };
+        self.processes[process].counting = self.processes[process].condemned.is_some();
+        let (session, seed) = (*session, self.setting.hash_seed);
+        let place = open.place;
+        // The batch borrows from what is asked.
+        let asked =
+            Open { plan: open.plan.clone(), place, stage: open.stage, request, at_rest: open.at_rest };
+        self.recorder.asked(request, place);
+        let fed = asked.ask::<D::Protocol>(session, seed, |batch| {
+            self.step(process, replica, |replica, now, random, sink| replica.step(now, batch, random, sink));
+        });
+        if let Err(error) = fed {
             self.recorder.no_progress(format!("the workload made a {error}"));
         }
     }
 
-    /// Steps a gateway's coordinator.
-    fn feed(&mut self, gateway: usize, batch: &mut Vec<Input<'_, D::Protocol>>) {
-        let Some(life) = &self.processes[gateway].life else { return };
+    /// The place of a living process's coordinator among its instances.
+    fn coordinator(&self, process: usize) -> Option<usize> {
         let slot = Slot::coordinator(crate::KEYSPACE);
-        let Some(replica) = life.replicas.iter().position(|replica| replica.node().slot == slot) else {
-            return;
-        };
-        self.step(gateway, replica, |replica, now, random, sink| replica.step(now, batch, random, sink));
+        let life = self.processes[process].life.as_ref()?;
+        life.replicas.iter().position(|replica| replica.node().slot == slot)
+    }
+
+    pub(crate) fn on_close(&mut self, process: usize, session: SessionId) {
+        let Some(replica) = self.coordinator(process) else { return };
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        let mut batch = vec![Input::Request { id, request: Request::Close { session } }];
+        self.step(process, replica, |replica, now, random, sink| {
+            replica.step(now, &mut batch, random, sink);
+        });
     }
 
     pub(crate) fn on_reply(&mut self, client: usize, request: RequestId, reply: &ReplyBuf) {
         self.waiting.remove(&request);
-        let Some(open) = self.clients[client].open.as_mut().filter(|open| open.request == request) else {
+        let Some(index) = self.clients[client].open.iter().position(|open| open.request == request) else {
             return;
         };
+        let open = &mut self.clients[client].open[index];
         let mut bytes = Vec::new();
         reply.encode(&mut bytes);
         self.trace.note(self.now, kind::REPLY, &bytes, || {
@@ -111,64 +200,73 @@ impl<D: Deployment> World<D> {
         let (place, (first, replies, next)) = (open.place, open.answered(reply));
         self.recorder.replies(place, first, replies);
         match next {
-            Next::Ask => self.ask(client),
-            Next::End(outcome) => self.finish(client, outcome),
+            Next::Ask => self.ask(client, index),
+            Next::End(Outcome::Unknown) => self.leave(client),
+            Next::End(outcome) => self.finish(client, index, outcome),
         }
     }
 
     /// A transaction is over for its client.
-    fn finish(&mut self, client: usize, outcome: Outcome) {
-        let Some(open) = self.clients[client].open.take() else { return };
+    fn finish(&mut self, client: usize, index: usize, outcome: Outcome) {
+        let open = self.clients[client].open.remove(index);
         self.waiting.remove(&open.request);
         self.clients[client].last = Some(outcome);
         self.trace.note(self.now, kind::OUTCOME, &[outcome as u8], || {
             format!("client {client} transaction {}: {outcome:?}", open.place)
         });
         self.recorder.end(open.place, outcome, self.now);
-        if outcome == Outcome::Unknown {
-            self.leave_session(client);
-        }
-        if !open.at_rest {
-            let pause = exponential(&mut self.random, self.swarm.think);
-            self.after(pause + 1, Event::Client(client));
+        if self.clients[client].open.is_empty() && !open.at_rest {
+            self.pause(client);
         }
     }
 
-    /// The client closes its session and will go on with another, perhaps elsewhere.
-    fn leave_session(&mut self, client: usize) {
-        let Client { session, gateway, .. } = self.clients[client];
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
-        self.feed(gateway, &mut vec![Input::Request { id, request: Request::Close { session } }]);
-        self.clients[client].session = self.new_session();
-        if self.clients[client].open.is_none() {
-            self.clients[client].gateway = self.any_gateway();
+    /// The client will go on after a while, or at its next transaction's time.
+    fn pause(&mut self, client: usize) {
+        let Client { script, random, follow_up, .. } = &mut self.clients[client];
+        let delay = match script {
+            // What is watched is to be used soon.
+            None if follow_up.is_some() => Some(1),
+            None => Some(1 + exponential(random, self.swarm.think)),
+            Some(script) => script.front().map(|plan| plan.at.saturating_sub(self.now).max(1)),
+        };
+        if let Some(delay) = delay {
+            self.after(delay, Event::Client(client));
         }
+    }
+
+    /// The client closes its session, not knowing what becomes of what it asked for, and will go on with another,
+    /// perhaps elsewhere.
+    fn leave(&mut self, client: usize) {
+        let Client { session, gateway, .. } = self.clients[client];
+        self.give_up(client);
+        self.after(1, Event::Close { process: gateway, session });
+    }
+
+    /// Nobody will answer the client any more.
+    fn give_up(&mut self, client: usize) {
+        while let Some(open) = self.clients[client].open.first() {
+            let outcome = open.without_answer();
+            self.finish(client, 0, outcome);
+        }
+        let gateways = self.gateways();
+        let Client { random, follow_up, .. } = &mut self.clients[client];
+        *follow_up = None;
+        self.clients[client].gateway = gateways[random.usize(..gateways.len())];
+        self.clients[client].session = self.new_session();
     }
 
     pub(crate) fn on_timeout(&mut self, client: usize, request: RequestId) {
-        let open = self.clients[client].open.as_ref().filter(|open| open.request == request);
-        if let Some(may_commit) = open.map(Open::may_commit) {
-            self.finish(client, if may_commit { Outcome::Unknown } else { Outcome::Aborted });
-            if !may_commit {
-                self.leave_session(client);
-            }
+        if self.clients[client].open.iter().any(|open| open.request == request) {
+            self.leave(client);
         }
     }
 
     /// The clients of a process that ended know no more than its silence tells.
     pub(crate) fn disconnect(&mut self, process: usize) {
         for client in 0..self.clients.len() {
-            if self.clients[client].gateway != process {
-                continue;
+            if self.clients[client].gateway == process {
+                self.give_up(client);
             }
-            match self.clients[client].open.as_ref().map(Open::may_commit) {
-                Some(true) => self.finish(client, Outcome::Unknown),
-                Some(false) => self.finish(client, Outcome::Aborted),
-                None => {}
-            }
-            self.clients[client].session = self.new_session();
-            self.clients[client].gateway = self.any_gateway();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::deployment::Deployment;
 use crate::faults::exponential;
-use crate::process::{Life, LogFailed, Undo};
+use crate::process::{End, Life, LogFailed, Undo};
 use crate::trace::kind;
 use crate::world::{Event, LAZY_SYNC, World};
 use protocol::Durability;
@@ -20,7 +20,7 @@ impl<D: Deployment> World<D> {
             Ok(true) => {}
             Ok(false) => {
                 self.trace.note(self.now, kind::FAULT, &[], || format!("p{index} suspends its log"));
-                let delay = self.random.u64(1_000..300_000);
+                let delay = self.processes[index].noise.u64(1_000..300_000);
                 self.after(delay, Event::RetryLog { process: index, incarnation });
                 return self.release(index);
             }
@@ -55,7 +55,9 @@ impl<D: Deployment> World<D> {
         match life.begin_sync() {
             Err(failed) => self.log_failed(index, failed),
             Ok(true) => {
-                let delay = exponential(&mut self.random, self.swarm.sync);
+                let process = &mut self.processes[index];
+                // A slow process has a slow disk: a thousand times what a step takes.
+                let delay = exponential(&mut process.noise, self.swarm.sync + 10 * process.slow_by);
                 self.after(delay, Event::Synced { process: index, incarnation });
             }
             Ok(false) if self.setting.durability != Durability::Synced => {
@@ -87,25 +89,31 @@ impl<D: Deployment> World<D> {
         if !self.lives(index, incarnation) {
             return;
         }
+        if begin {
+            self.on_write_out(index, incarnation);
+        }
         let Some(life) = &mut self.processes[index].life else { return };
         let progress = match begin {
             true => life.begin_checkpoint().map(|()| true),
             false => life.continue_checkpoint(),
         };
-        match progress {
-            Err(failed) => return self.log_failed(index, failed),
-            Ok(true) => {
-                let delay = self.random.u64(0..2_000);
-                self.after(delay, Event::Checkpoint { process: index, incarnation, begin: false });
+        let pieces = match progress {
+            Ok(more) => more,
+            Err(failed) => {
+                life.drop_checkpoint();
+                self.trace.note(self.now, kind::CHECKPOINT, &[1], || format!("p{index}: {}", failed.0));
+                false
             }
-            Ok(false) => {
-                self.trace
-                    .note(self.now, kind::CHECKPOINT, &[], || format!("p{index} finished a checkpoint"));
-                let delay = exponential(&mut self.random, self.swarm.checkpoint_interval);
-                self.after(delay, Event::Checkpoint { process: index, incarnation, begin: true });
-            }
+        };
+        let noise = &mut self.processes[index].noise;
+        let delay = match pieces {
+            true => noise.u64(0..2_000),
+            false => exponential(noise, self.swarm.checkpoint_interval),
+        };
+        if !pieces {
+            self.trace.note(self.now, kind::CHECKPOINT, &[], || format!("p{index} ended a checkpoint"));
         }
-        // A checkpoint begins with the open group written out.
+        self.after(delay, Event::Checkpoint { process: index, incarnation, begin: !pieces });
         self.begin_sync(index);
         self.release(index);
     }
@@ -113,7 +121,9 @@ impl<D: Deployment> World<D> {
     /// A process whose log failed ends, and starts again.
     pub fn log_failed(&mut self, index: usize, failed: LogFailed) {
         self.trace.note(self.now, kind::FAULT, &[index as u8], || format!("p{index} ends: {}", failed.0));
-        self.end(index, true);
+        let loses = self.setting.durability < Durability::Synced;
+        // What a failed sync left in the kernel is as good as lost, or is not.
+        self.end(index, if loses { End::Killed } else { End::PowerCut });
         self.after(100_000, Event::Restart { process: index });
     }
 }

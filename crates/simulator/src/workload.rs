@@ -1,9 +1,12 @@
 //! Transactions at random: few keys, small alphabets and all types, so that conflicts are common and every reply
 //! tells much.
 
+use crate::faults::{Feature, Swarm};
+use checker::{Bytes, Key, Step, describe};
 use datatypes::register::{Condition, Deadline, SetReply};
 use datatypes::{Items, Operation, dict, key, list, register, scored_set, set};
-use types::{HashSeed, KeyHash, Rng};
+use serde::{Deserialize, Serialize};
+use types::{Reader, Rng};
 
 /// What is done with a key. Each key has one kind only, which its name begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +20,13 @@ enum Kind {
     Dict,
     ScoredSet,
     List,
+    /// Registers with deadlines.
+    Fleeting,
 }
 
-const KINDS: [(Kind, &str); 7] = [
+/// How many kinds are there whatever the features.
+const PLAIN_KINDS: usize = 7;
+const KINDS: [(Kind, &str); PLAIN_KINDS + 1] = [
     (Kind::Counter, "counter"),
     (Kind::Register, "register"),
     (Kind::Growing, "growing"),
@@ -27,96 +34,156 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Dict, "dict"),
     (Kind::ScoredSet, "scored"),
     (Kind::List, "list"),
+    (Kind::Fleeting, "fleeting"),
 ];
 
-/// A step of a planned transaction.
-#[derive(Clone, Debug)]
-pub(crate) struct PlannedStep {
-    pub key: Vec<u8>,
-    pub hash: KeyHash,
-    /// The operation's binary form.
-    pub operation: Vec<u8>,
-    pub blind: bool,
+/// How a transaction is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Shape {
+    /// One operation.
+    One,
+    /// All steps in one request.
+    Many,
+    /// Every step a transaction of its own; all are asked for at once.
+    Pipeline,
+    /// Begin, one request for each so many steps, then Commit, or Abort.
+    Interactive { read_only: bool, steps_per_request: usize, give_up: bool },
 }
 
-/// How a transaction is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    One,
-    Many,
-    /// Begin, one request for each so many steps, then Commit, or Abort.
-    Interactive {
-        read_only: bool,
-        steps_per_request: usize,
-        give_up: bool,
-    },
+/// What a transaction has to do with watches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Watching {
+    #[default]
+    Nothing,
+    /// Its keys are watched, then it is asked for.
+    First,
+    /// A change to what the session watches stops it.
+    Heeded,
 }
 
 /// A planned transaction.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub shape: Shape,
-    pub steps: Vec<PlannedStep>,
+    #[serde(default)]
+    pub watching: Watching,
+    pub steps: Vec<Step>,
 }
 
 /// Plans transactions over a fixed set of keys.
 pub(crate) struct Workload {
-    keys: Vec<(Kind, Vec<u8>, KeyHash)>,
-    /// Plans interactive transactions too.
-    interactive: bool,
+    keys: Vec<(Kind, Vec<u8>)>,
     /// Makes written values unique.
     next_value: u64,
 }
 
 impl Workload {
-    pub fn new(keys_per_kind: usize, seed: HashSeed, interactive: bool) -> Self {
+    pub fn new(swarm: &Swarm) -> Self {
+        let used = |index: usize| swarm.kinds >> index & 1 == 1;
+        let mut kinds: Vec<_> = (0..PLAIN_KINDS).filter(|index| used(*index)).map(|i| KINDS[i]).collect();
+        if kinds.is_empty() {
+            kinds.push(KINDS[0]);
+        }
+        if swarm.has(Feature::Expiry) {
+            kinds.push(KINDS[PLAIN_KINDS]);
+        }
         let name = |prefix: &str, index: usize| format!("{prefix}:{index}").into_bytes();
-        let keys = (KINDS.iter().flat_map(|kind| (0..keys_per_kind).map(move |index| (kind, index))))
-            .map(|((kind, prefix), index)| {
-                let key = name(prefix, index);
-                let hash = seed.hash(&key);
-                (*kind, key, hash)
+        let keys = (kinds.iter())
+            .flat_map(|(kind, prefix)| {
+                (0..swarm.keys_per_kind).map(move |index| (*kind, name(prefix, index)))
             })
             .collect();
-        Workload { keys, interactive, next_value: 0 }
+        Workload { keys, next_value: 0 }
     }
 
-    /// A transaction at random.
-    pub fn plan(&mut self, random: &mut Rng) -> Plan {
-        let shape = match random.u32(..10) {
-            0..4 => Shape::One,
-            4..7 => Shape::Many,
-            _ if !self.interactive => Shape::Many,
-            _ => Shape::Interactive {
+    /// A transaction at random, or two of which the second heeds what the first watches. `wall` is the time in
+    /// microseconds since 1970.
+    pub fn plan(&mut self, wall: u64, swarm: &Swarm, random: &mut Rng) -> Vec<Plan> {
+        if swarm.has(Feature::Watches) && random.u32(..6) == 0 {
+            return self.watching(wall, swarm, random);
+        }
+        let shape = match random.f64() < swarm.single {
+            true => Shape::One,
+            false if swarm.has(Feature::Pipelines) && random.u32(..4) == 0 => Shape::Pipeline,
+            false if !swarm.has(Feature::Interactive) || random.bool() => Shape::Many,
+            false => Shape::Interactive {
                 read_only: random.u32(..4) == 0,
                 steps_per_request: random.usize(1..3),
                 give_up: random.u32(..10) == 0,
             },
         };
-        let count = if shape == Shape::One { 1 } else { random.usize(1..5) };
+        let count = if shape == Shape::One { 1 } else { random.usize(1..=swarm.longest) };
         let only_reads = matches!(shape, Shape::Interactive { read_only: true, .. }) || random.u32(..6) == 0;
-        Plan { shape, steps: (0..count).map(|_| self.step(only_reads, random)).collect() }
+        let steps = (0..count).map(|_| self.step(only_reads, wall, swarm, random)).collect();
+        vec![Plan { shape, watching: Watching::Nothing, steps }]
     }
 
-    /// A transaction that reads everything.
+    /// Watches a key and looks at it; then looks again and writes, if nothing happened to it.
+    fn watching(&mut self, wall: u64, swarm: &Swarm, random: &mut Rng) -> Vec<Plan> {
+        let (kind, key) = self.key(swarm, random).clone();
+        let look = step(&key, encode(&whole(kind)), false);
+        let first = Plan { shape: Shape::One, watching: Watching::First, steps: vec![look.clone()] };
+        let writes = (0..random.usize(1..=swarm.longest)).map(|_| self.step(false, wall, swarm, random));
+        let steps = std::iter::once(look).chain(writes).collect();
+        vec![first, Plan { shape: Shape::Many, watching: Watching::Heeded, steps }]
+    }
+
+    /// A transaction that reads everything but what vanishes by itself.
     pub fn read_all(&self) -> Plan {
-        let step = |(kind, key, hash): &(Kind, Vec<u8>, KeyHash)| PlannedStep {
-            key: key.clone(),
-            hash: *hash,
-            operation: encode(&whole(*kind)),
-            blind: false,
-        };
-        Plan { shape: Shape::Many, steps: self.keys.iter().map(step).collect() }
+        let lasting = self.keys.iter().filter(|(kind, _)| *kind != Kind::Fleeting);
+        let steps = lasting.map(|(kind, key)| step(key, encode(&whole(*kind)), false)).collect();
+        Plan { shape: Shape::Many, watching: Watching::Nothing, steps }
     }
 
-    fn step(&mut self, only_reads: bool, random: &mut Rng) -> PlannedStep {
+    /// A transaction that writes something that every client can always write.
+    pub fn small_write(&self) -> Plan {
+        let (kind, key) = &self.keys[0];
+        let value = b"calm";
+        let operation = match kind {
+            Kind::Counter => Operation::Register(register::Operation::Increment { by: 1 }),
+            Kind::Register | Kind::Fleeting => Operation::Register(register::Operation::Append { value }),
+            Kind::Growing | Kind::Set => Operation::Set(set::Operation::Add { members: Items::one(value) }),
+            Kind::Dict => Operation::Dict(dict::Operation::Increment { field: b"n", by: 1 }),
+            Kind::ScoredSet => Operation::ScoredSet(scored_set::Operation::Add {
+                flags: scored_set::AddFlags::default(),
+                items: scored_set::ScoredItems::one(1.0, value),
+            }),
+            Kind::List => Operation::List(list::Operation::Push {
+                end: list::End::Back,
+                values: Items::one(value),
+                only_if_exists: false,
+            }),
+        };
+        let steps = vec![step(key, encode(&operation), false)];
+        Plan { shape: Shape::One, watching: Watching::Nothing, steps }
+    }
+
+    fn key(&self, swarm: &Swarm, random: &mut Rng) -> &(Kind, Vec<u8>) {
+        let hot = random.f64() < swarm.hot;
+        &self.keys[if hot { 0 } else { random.usize(..self.keys.len()) }]
+    }
+
+    fn step(&mut self, only_reads: bool, wall: u64, swarm: &Swarm, random: &mut Rng) -> Step {
         self.next_value += 1;
         let value = format!("v{}", self.next_value);
-        let (kind, key, hash) = &self.keys[random.usize(..self.keys.len())];
-        let read = only_reads || random.u32(..3) == 0;
-        let operation = if read { read_of(*kind, random) } else { write_of(*kind, value.as_bytes(), random) };
-        PlannedStep { key: key.clone(), hash: *hash, operation, blind: !read && random.u32(..3) == 0 }
+        let (kind, key) = self.key(swarm, random).clone();
+        let read = only_reads || random.f64() < swarm.reads;
+        let operation = match kind {
+            _ if read => read_of(kind, random),
+            Kind::Fleeting => fleeting_write(value.as_bytes(), wall / 1_000, random),
+            _ => write_of(kind, value.as_bytes(), random),
+        };
+        let may_be_blind = !read && (kind != Kind::Fleeting || swarm.has(Feature::BlindExpiry));
+        step(&key, operation, random.f64() < swarm.blind && may_be_blind)
     }
+}
+
+fn step(key: &[u8], operation: Vec<u8>, blind: bool) -> Step {
+    let text =
+        Operation::decode(&mut Reader::new(&operation)).map_or_else(|e| e.to_string(), |o| describe(&o));
+    Step { key: Key(key.to_vec()), operation: Bytes(operation), text, blind, reply: None, state: None }
 }
 
 fn encode(operation: &Operation<'_>) -> Vec<u8> {
@@ -128,7 +195,7 @@ fn encode(operation: &Operation<'_>) -> Vec<u8> {
 /// The read that shows everything.
 fn whole(kind: Kind) -> Operation<'static> {
     match kind {
-        Kind::Counter | Kind::Register => Operation::Register(register::Operation::Get),
+        Kind::Counter | Kind::Register | Kind::Fleeting => Operation::Register(register::Operation::Get),
         Kind::Growing | Kind::Set => Operation::Set(set::Operation::Members),
         Kind::Dict => Operation::Dict(dict::Operation::GetAll),
         Kind::ScoredSet => Operation::ScoredSet(scored_set::Operation::Range {
@@ -150,7 +217,7 @@ fn element(random: &mut Rng) -> &'static [u8] {
 fn read_of(kind: Kind, random: &mut Rng) -> Vec<u8> {
     let member = element(random);
     let partial = match kind {
-        Kind::Counter | Kind::Register => Operation::Register(register::Operation::Length),
+        Kind::Counter | Kind::Register | Kind::Fleeting => Operation::Register(register::Operation::Length),
         Kind::Growing | Kind::Set if random.bool() => Operation::Set(set::Operation::Length),
         Kind::Growing | Kind::Set => Operation::Set(set::Operation::Contains { member }),
         Kind::Dict if random.bool() => Operation::Dict(dict::Operation::Length),
@@ -169,7 +236,7 @@ fn write_of(kind: Kind, value: &[u8], random: &mut Rng) -> Vec<u8> {
         Kind::Counter => Operation::Register(register::Operation::Increment { by: random.i64(-3..10) }),
         Kind::Growing => Operation::Set(set::Operation::Add { members: Items::one(value) }),
         _ if random.u32(..12) == 0 => Operation::Key(key::Operation::Delete),
-        Kind::Register => Operation::Register(register_write(value, random)),
+        Kind::Register | Kind::Fleeting => Operation::Register(register_write(value, random)),
         Kind::Set if random.u32(..3) == 0 => {
             Operation::Set(set::Operation::Remove { members: Items::one(member) })
         }
@@ -199,6 +266,24 @@ fn register_write<'a>(value: &'a [u8], random: &mut Rng) -> register::Operation<
         },
         _ => plain(Condition::Always),
     }
+}
+
+/// Deadlines up to three seconds ahead of one of the clocks, or just past.
+fn fleeting_write(value: &[u8], now_millis: u64, random: &mut Rng) -> Vec<u8> {
+    let at_millis = now_millis + random.u64(..3_000) - 200;
+    let set = |deadline, condition| {
+        Operation::Register(register::Operation::Set { value, deadline, condition, reply: SetReply::Status })
+    };
+    let at = Deadline::At { millis: at_millis };
+    encode(&match random.u32(..8) {
+        0 => set(Deadline::Clear, Condition::Always),
+        1 => set(Deadline::Keep, Condition::Always),
+        2 => set(at, Condition::IfAbsent),
+        3 => Operation::Key(key::Operation::Persist),
+        4 => Operation::Register(register::Operation::Append { value }),
+        5 => Operation::Key(key::Operation::ExpireAt { at_millis, condition: Default::default() }),
+        _ => set(at, Condition::Always),
+    })
 }
 
 fn dict_write<'a>(field: &'a [u8], value: &'a [u8], random: &mut Rng) -> dict::Operation<'a> {

@@ -9,16 +9,20 @@ use crate::faults::{Swarm, exponential};
 use crate::network::Network;
 use crate::process::{Process, Sink, StartError};
 use crate::recorder::Recorder;
+use crate::script::{Fault, Link, Script, TimedPlan, stream};
 use crate::trace::{Trace, kind};
 use crate::workload::Workload;
 use protocol::{Durability, Now, Packet, Protocol, Replica};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;
-use types::{Address, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId, Rng, Wire};
+use types::{Address, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId, Rng, SessionId, Wire};
 
 /// How long a keyspace that is synced now and then waits between syncs, in microseconds.
 pub(crate) const LAZY_SYNC: u64 = 1_000_000;
+
+/// How long a process waits that could not start, in microseconds.
+const START_AGAIN: u64 = 100_000;
 
 /// How often instances are asked what has committed.
 const OBSERVED_EVERY: u64 = 500_000;
@@ -43,10 +47,20 @@ pub(crate) enum Event {
     Restart { process: usize },
     /// Instances are asked what has committed.
     Observe,
-    /// The next fault of the nemesis.
-    Fault,
+    /// A fault of the script.
+    Fault(Fault),
     /// Cut links are joined again.
-    Join { links: Vec<(types::ProcessId, types::ProcessId)> },
+    Join { links: Vec<Link> },
+    /// Slow links are as before again.
+    Relieve { links: Vec<Link>, by: u64 },
+    /// A disk has room again.
+    Empty { process: usize },
+    /// A slow process is as fast as before.
+    Recover { process: usize, step: u64 },
+    /// A client's request reaches its gateway.
+    Ask { process: usize, client: usize, request: RequestId },
+    /// A client's session is closed.
+    Close { process: usize, session: SessionId },
     /// A client begins its next transaction.
     Client(usize),
     /// A client has its reply.
@@ -58,6 +72,7 @@ pub(crate) enum Event {
 /// See the module.
 pub(crate) struct World<D: Deployment> {
     pub deployment: D,
+    pub seed: u64,
     pub setting: Setting,
     pub swarm: Swarm,
     pub mutants: Mutants,
@@ -66,11 +81,12 @@ pub(crate) struct World<D: Deployment> {
     queue: BTreeMap<(u64, u64), Event>,
     pub processes: Vec<Process<D::Protocol>>,
     pub network: Network,
-    pub random: Rng,
     pub trace: Trace,
     pub workload: Workload,
     pub recorder: Recorder,
     pub clients: Vec<Client>,
+    /// What clients began while there was traffic.
+    pub began: Vec<TimedPlan>,
     /// Which client waits for which request.
     pub waiting: BTreeMap<RequestId, usize>,
     pub next_request: u64,
@@ -82,31 +98,31 @@ pub(crate) struct World<D: Deployment> {
 }
 
 impl<D: Deployment> World<D> {
-    pub fn new(deployment: D, seed: u64, mutants: Mutants, readable: bool) -> Self {
-        let mut random = Rng::with_seed(seed);
-        let swarm = Swarm::draw(&mut random, deployment.durabilities());
-        let setting = Setting { durability: swarm.durability, hash_seed: HashSeed(random.u64(..)) };
-        let skew = swarm.clock_skew as i64;
-        let processes = (deployment.hosts().into_iter())
-            .map(|host| Process::new(host, random.fork(), random.i64(-skew..=skew)))
+    pub fn new(deployment: D, script: &Script, mutants: Mutants, readable: bool) -> Self {
+        let Script { seed, layout, ref swarm, .. } = *script;
+        let hash_seed = HashSeed(stream(seed, "hash", 0).u64(..));
+        let setting = Setting { layout, durability: swarm.durability(), hash_seed };
+        let processes = (deployment.hosts(layout).into_iter())
+            .map(|host| Process::new(host, seed, swarm.clock_skew, swarm.clock_tick))
             .collect();
         let mut trace = Trace::new(readable);
-        trace.note(0, kind::START, &seed.to_le_bytes(), || format!("seed {seed}: {swarm:?}"));
+        trace.note(0, kind::START, &seed.to_le_bytes(), || format!("seed {seed}: {layout:?} {swarm:?}"));
         World {
-            workload: Workload::new(swarm.keys_per_kind, setting.hash_seed, deployment.interactive()),
+            workload: Workload::new(swarm),
             deployment,
+            seed,
             setting,
-            swarm,
+            swarm: swarm.clone(),
             mutants,
             now: 0,
             scheduled: 0,
             queue: BTreeMap::new(),
             processes,
-            network: Network::new(),
-            random,
+            network: Network::new(seed),
             trace,
             recorder: Recorder::default(),
             clients: Vec::new(),
+            began: Vec::new(),
             waiting: BTreeMap::new(),
             next_request: 1,
             next_session: 1,
@@ -132,7 +148,8 @@ impl<D: Deployment> World<D> {
     }
 
     fn handle(&mut self, event: Event) {
-        if let Some(until) = self.paused(&event) {
+        let process = process_of(&event);
+        if let Some(until) = process.and_then(|process| self.busy_until(process)) {
             return self.after(until - self.now, event);
         }
         match event {
@@ -149,33 +166,37 @@ impl<D: Deployment> World<D> {
             Event::Checkpoint { process, incarnation, begin } => {
                 self.on_checkpoint(process, incarnation, begin)
             }
+            Event::Ask { process, client, request } => self.on_ask(process, client, request),
+            Event::Close { process, session } => self.on_close(process, session),
             Event::Restart { process } => self.start(process),
             Event::Observe => {
                 self.observe();
                 self.after(OBSERVED_EVERY, Event::Observe);
             }
-            Event::Fault => self.on_fault(),
-            Event::Join { links } => links.into_iter().for_each(|(from, to)| self.network.join(from, to)),
+            Event::Fault(fault) => self.on_fault(fault),
+            Event::Join { links } => links.into_iter().for_each(|link| self.network.join(link)),
+            Event::Relieve { links, by } => {
+                links.into_iter().for_each(|link| self.network.slow_down(link, -(by as i64)));
+            }
+            Event::Empty { process } => self.processes[process].disk.set_capacity(None),
+            Event::Recover { process, step } => {
+                let slow_by = &mut self.processes[process].slow_by;
+                *slow_by = slow_by.saturating_sub(step);
+            }
             Event::Client(client) => self.on_client(client),
             Event::Reply { client, request, reply } => self.on_reply(client, request, &reply),
             Event::Timeout { client, request } => self.on_timeout(client, request),
         }
+        if let Some(process) = process {
+            self.processes[process].busy_until = self.now + self.processes[process].slow_by;
+            self.count_down(process);
+        }
     }
 
-    /// Until when the process that an event happens to stands still, if it does.
-    fn paused(&self, event: &Event) -> Option<u64> {
-        let process = match event {
-            Event::Deliver { to, .. } => usize::from(to.process.0),
-            Event::Wake { process, .. }
-            | Event::WriteOut { process, .. }
-            | Event::Synced { process, .. }
-            | Event::RetryLog { process, .. }
-            | Event::BeginSync { process, .. }
-            | Event::Checkpoint { process, .. } => *process,
-            _ => return None,
-        };
-        let until = self.processes.get(process)?.paused_until;
-        (until > self.now).then_some(until)
+    /// Until when a process stands still or is busy, if it does.
+    fn busy_until(&self, process: usize) -> Option<u64> {
+        let Process { paused_until, busy_until, .. } = self.processes.get(process)?;
+        Some(*paused_until.max(busy_until)).filter(|until| *until > self.now)
     }
 
     /// Asks every instance what has committed.
@@ -203,7 +224,7 @@ impl<D: Deployment> World<D> {
             Ok(sink) => sink,
             Err(StartError::Disk(reason)) => {
                 self.trace.note(self.now, kind::START, &[], || format!("p{index} cannot start: {reason}"));
-                return self.start(index);
+                return self.after(START_AGAIN, Event::Restart { process: index });
             }
             Err(StartError::Refused(reason)) => {
                 self.trace
@@ -223,7 +244,7 @@ impl<D: Deployment> World<D> {
         self.release(index);
         debug_assert!(sink.0.is_empty(), "nobody asked anything yet");
         if self.swarm.checkpoint_interval > 0 {
-            let delay = exponential(&mut self.random, self.swarm.checkpoint_interval);
+            let delay = exponential(&mut self.processes[index].noise, self.swarm.checkpoint_interval);
             self.after(delay, Event::Checkpoint { process: index, incarnation, begin: true });
         }
         if self.setting.durability != Durability::Synced {
@@ -249,6 +270,7 @@ impl<D: Deployment> World<D> {
     /// After a step: claims, records, replies and packets go where they belong.
     fn settle(&mut self, process: usize, replica: usize, sink: Sink) {
         self.record(process, replica);
+        sink.0.keys().for_each(|request| self.recorder.answered(*request));
         if let Some(life) = &mut self.processes[process].life {
             let gate = life.replicas[replica].gate();
             life.replies.extend(sink.0.into_iter().map(|(request, reply)| (gate, request, reply)));
@@ -267,7 +289,7 @@ impl<D: Deployment> World<D> {
             Err(failed) => self.log_failed(process, failed),
             Ok(appended) if appended && !life.write_scheduled => {
                 life.write_scheduled = true;
-                let delay = self.random.u64(0..=self.swarm.group_delay);
+                let delay = self.processes[process].noise.u64(0..=self.swarm.group_delay);
                 self.after(delay, Event::WriteOut { process, incarnation });
             }
             Ok(_) => {}
@@ -319,7 +341,7 @@ impl<D: Deployment> World<D> {
         let mut bytes = Vec::new();
         packet.encode(&mut bytes);
         let bytes: Rc<[u8]> = bytes.into();
-        for delay in self.network.fate(ends.0, ends.1, &self.swarm, &mut self.random) {
+        for delay in self.network.fate(ends.0, ends.1, &self.swarm) {
             self.after(delay, Event::Deliver { from, to, bytes: Rc::clone(&bytes) });
         }
     }
@@ -375,6 +397,22 @@ impl<D: Deployment> World<D> {
             self.step(index, replica, |replica, now, random, sink| replica.fire(now, random, sink));
         }
         self.set_alarm(index);
+    }
+}
+
+/// The process that an event happens in, which takes time and may be standing still.
+fn process_of(event: &Event) -> Option<usize> {
+    match event {
+        Event::Deliver { to, .. } => Some(usize::from(to.process.0)),
+        Event::Wake { process, .. }
+        | Event::WriteOut { process, .. }
+        | Event::Synced { process, .. }
+        | Event::RetryLog { process, .. }
+        | Event::BeginSync { process, .. }
+        | Event::Checkpoint { process, .. }
+        | Event::Ask { process, .. }
+        | Event::Close { process, .. } => Some(*process),
+        _ => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use anabranch_simulator::{Mutants, Options, run};
 
 fn options(seeds: u64, mutants: Mutants) -> Options {
-    Options { first_seed: 1, seeds, readable: false, mutants }
+    Options { first_seed: 1, seeds, mutants, ..Options::default() }
 }
 
 #[test]

@@ -1,41 +1,93 @@
-//! `sim`: seeds of a simulated world, several at a time.
+//! `sim`: seeds of a simulated world, several at a time, or a script.
 //!
 //! Each seed is run by itself and the results are put together in the order of the seeds, so that the output does not
 //! depend on the number of threads.
 
 use super::Outcome;
 use crate::cli::SimArguments;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::Serialize;
-use simulator::{Failure, Options, Summary, UnknownProtocol};
+use simulator::{Failure, Options, Script, Summary, UnknownProtocol, Violation};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Runs the seeds, prints the summary and the command for each seed that failed.
+/// Runs the seeds or the script, prints the summary, and for what failed the command that shows it again and, of the
+/// first one, a short script.
 pub fn run(arguments: &SimArguments) -> Result<Outcome> {
-    let seeds = match (arguments.seed, arguments.seeds) {
-        (Some(seed), _) => seed..seed.checked_add(1).context("the seed is too large")?,
-        (None, Some(seeds)) => 0..seeds.get(),
-        (None, None) => 0..1,
+    let options = |seed: u64| Options {
+        first_seed: seed,
+        seeds: 1,
+        readable: arguments.trace,
+        with: arguments.with.clone(),
+        ..Options::default()
     };
-    let threads = match arguments.threads {
-        Some(threads) => threads.get(),
-        None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
+    let mut total = match &arguments.script {
+        Some(file) => replay(file, arguments)?,
+        None => {
+            let seeds = match (arguments.seed, arguments.seeds) {
+                (Some(seed), _) => seed..seed.checked_add(1).context("the seed is too large")?,
+                (None, seeds) => 0..seeds.map_or(1, |seeds| seeds.get()),
+            };
+            let threads = match arguments.threads {
+                Some(threads) => threads.get(),
+                None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
+            };
+            run_seeds(seeds, threads, |seed| simulator::run(&arguments.protocol, &options(seed)))?
+        }
     };
-    let total = run_seeds(seeds, threads, |seed| {
-        let options = Options { first_seed: seed, seeds: 1, readable: arguments.trace, ..Options::default() };
-        simulator::run(&arguments.protocol, &options)
-    })?;
     if let Some(file) = &arguments.history {
         std::fs::write(file, &total.history).with_context(|| format!("cannot write {}", file.display()))?;
     }
     for line in &total.trace {
         eprintln!("{line}");
     }
+    if arguments.shrink > 0
+        && arguments.script.is_none()
+        && let Some(failure) = total.failures.first()
+    {
+        let seed = failure.seed;
+        let shrunk = simulator::shrink_seed(&arguments.protocol, seed, &options(seed), arguments.shrink)?;
+        total.shrunk = shrunk.map(|shrunk| Short {
+            seed,
+            faults_before: shrunk.before.0,
+            transactions_before: shrunk.before.1,
+            faults: shrunk.script.faults(),
+            transactions: shrunk.script.transactions(),
+            script: shrunk.script.lines(),
+            violations: shrunk.violations,
+        });
+    }
     print(&arguments.protocol, &total, arguments.json)?;
     Ok(Outcome::of(total.violations == 0))
+}
+
+fn replay(file: &Path, arguments: &SimArguments) -> Result<Total> {
+    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let script = Script::read(&text[..]).with_context(|| format!("cannot use {}", file.display()))?;
+    let (said, wanted) = (script.protocol(), &arguments.protocol);
+    ensure!(said == wanted, "{} is a script of `{said}`: run `anabranch sim {said}`", file.display());
+    let mut summary = simulator::replay(&script, arguments.trace)?;
+    for failure in &mut summary.failures {
+        failure.command = format!("anabranch sim {said} --script {}", file.display());
+    }
+    let mut total = Total::default();
+    total.add(summary);
+    Ok(total)
+}
+
+/// A failing seed as a short script.
+#[derive(Debug, Serialize)]
+struct Short {
+    seed: u64,
+    faults_before: usize,
+    transactions_before: usize,
+    faults: usize,
+    transactions: usize,
+    script: Vec<String>,
+    violations: Vec<Violation>,
 }
 
 /// The seeds' summaries put together.
@@ -48,6 +100,9 @@ struct Total {
     /// The seeds' own hashes, folded in their order.
     trace_hash: String,
     failures: Vec<Failure>,
+    /// The first failure, shrunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shrunk: Option<Short>,
     /// Of the first seed that failed, or else of the last one.
     #[serde(skip)]
     history: Vec<u8>,
@@ -136,6 +191,16 @@ fn print(protocol: &str, total: &Total, json: bool) -> Result<()> {
         for violation in &failure.violations {
             println!("  {violation}\n  transactions: {:?}", violation.transactions);
         }
+    }
+    if let Some(short) = &total.shrunk {
+        println!(
+            "\nseed {} shrunk from {} faults and {} transactions to {} and {}; save the lines as FILE and run \
+             `anabranch sim {protocol} --script FILE`:",
+            short.seed, short.faults_before, short.transactions_before, short.faults, short.transactions
+        );
+        short.script.iter().for_each(|line| println!("{line}"));
+        println!("it shows:");
+        short.violations.iter().for_each(|violation| println!("  {violation}"));
     }
     Ok(())
 }

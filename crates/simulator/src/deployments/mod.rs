@@ -4,7 +4,7 @@ mod solo;
 mod tapir;
 mod wren;
 
-use crate::run::{Options, Summary, run_seeds};
+use crate::deployment::Deployment;
 pub use solo::SoloDeployment;
 pub use tapir::TapirDeployment;
 pub use wren::WrenDeployment;
@@ -12,12 +12,20 @@ pub use wren::WrenDeployment;
 /// The names that [`crate::run`] knows.
 pub const NAMES: &[&str] = &["solo", "tapir", "wren"];
 
-/// Simulates a protocol by name; `None` if there is none of that name.
-pub(crate) fn run(name: &str, options: &Options) -> Option<Summary> {
+/// Something to do with a deployment, whatever its protocol.
+pub(crate) trait Task {
+    type Result;
+
+    /// `build` makes a fresh deployment for each run.
+    fn perform<D: Deployment>(self, build: impl Fn() -> D) -> Self::Result;
+}
+
+/// Performs a task with the protocol of a name; `None` if there is none of that name.
+pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
     match name {
-        "solo" => Some(run_seeds(name, options, || SoloDeployment)),
-        "tapir" => Some(run_seeds(name, options, TapirDeployment::default)),
-        "wren" => Some(run_seeds(name, options, WrenDeployment::default)),
+        "solo" => Some(task.perform(|| SoloDeployment)),
+        "tapir" => Some(task.perform(TapirDeployment::default)),
+        "wren" => Some(task.perform(WrenDeployment::default)),
         _ => None,
     }
 }

@@ -1,9 +1,10 @@
 //! One process, one partition, one replica: the embedded default, with a log that may fail and heal. It claims
 //! nothing, so its histories are searched.
 
-use crate::deployment::{Deployment, Host, Setting};
+use crate::deployment::{Deployment, Host, Layout, Setting};
+use crate::faults::Feature;
 use checker::Level;
-use protocol::{Claim, Durability};
+use protocol::Claim;
 use strict::solo::{Options, Solo};
 use types::{NodeId, ProcessId, RegionId, Rng};
 
@@ -14,7 +15,11 @@ pub struct SoloDeployment;
 impl Deployment for SoloDeployment {
     type Protocol = Solo;
 
-    fn hosts(&self) -> Vec<Host> {
+    fn layout(&self, _: &mut Rng) -> Layout {
+        Layout { regions: 1, partitions: 1, replicas: 1, beside: true, ..Layout::default() }
+    }
+
+    fn hosts(&self, _: Layout) -> Vec<Host> {
         vec![Host { process: ProcessId(0), region: RegionId(0), partitions: Vec::new(), gateway: true }]
     }
 
@@ -34,11 +39,9 @@ impl Deployment for SoloDeployment {
         Level::StrictSerializable
     }
 
-    fn interactive(&self) -> bool {
-        false
-    }
-
-    fn durabilities(&self) -> &[Durability] {
-        &[Durability::Synced]
+    /// A search does not know when a key expired; a lost disk is not survived.
+    fn lacks(&self) -> &[Feature] {
+        use Feature::{BlindExpiry, EverySecond, Expiry, Interactive, LostDisks};
+        &[Interactive, Expiry, BlindExpiry, LostDisks, EverySecond]
     }
 }

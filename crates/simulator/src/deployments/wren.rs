@@ -1,13 +1,12 @@
-//! Wren: two regions of two partitions, each partition's replica on a process of its own with a gateway beside it.
+//! Wren: two or three regions of one to three partitions, each partition's replica on a process of its own, with
+//! gateways beside replicas and alone.
 
-use crate::deployment::{Deployment, Host, KEYSPACE, Setting};
+use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
+use crate::faults::Feature;
 use causal::wren::{KeyEffects, Message, Node, Options, RegionTopology, Scope, Topology};
 use checker::Level;
 use protocol::{Claim, CommitStamp};
-use types::{Address, HashSeed, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot};
-
-const REGIONS: u16 = 2;
-const PARTITIONS: u16 = 2;
+use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,39 +15,62 @@ pub struct WrenDeployment {
     pub options: Options,
 }
 
-fn topology(seed: HashSeed) -> Topology {
+fn topology(setting: Setting) -> Topology {
+    let Layout { regions, partitions, .. } = setting.layout;
     let replica = |region: u16, partition: u16| Address {
-        process: ProcessId(region * PARTITIONS + partition),
+        process: ProcessId(region * partitions + partition),
         slot: Slot::replica(KEYSPACE, PartitionId(partition)),
     };
     let region = |region: u16| RegionTopology {
-        partitions: (0..PARTITIONS).map(|partition| replica(region, partition)).collect(),
+        partitions: (0..partitions).map(|partition| replica(region, partition)).collect(),
     };
-    Topology { regions: (0..REGIONS).map(region).collect(), keyspace: KEYSPACE, seed }
+    Topology { regions: (0..regions).map(region).collect(), keyspace: KEYSPACE, seed: setting.hash_seed }
 }
 
-fn region_of(process: ProcessId) -> RegionId {
-    RegionId(process.0 / PARTITIONS)
+/// Processes with replicas come first, region by region; then gateways, one region after the other.
+fn region_of(layout: Layout, process: ProcessId) -> RegionId {
+    let storing = layout.regions * layout.partitions;
+    RegionId(match process.0 < storing {
+        true => process.0 / layout.partitions,
+        false => (process.0 - storing) % layout.regions,
+    })
 }
 
 impl Deployment for WrenDeployment {
     type Protocol = Node;
 
-    fn hosts(&self) -> Vec<Host> {
-        let host = |process: u16| Host {
-            process: ProcessId(process),
-            region: region_of(ProcessId(process)),
-            partitions: vec![PartitionId(process % PARTITIONS)],
-            gateway: true,
+    fn layout(&self, random: &mut Rng) -> Layout {
+        let regions = random.u16(2..=3);
+        let beside = random.u32(..4) > 0;
+        Layout {
+            regions,
+            partitions: random.u16(1..=3),
+            replicas: 1,
+            apart: true,
+            beside,
+            gateways: if beside { random.u16(..3) } else { regions },
+        }
+    }
+
+    fn hosts(&self, layout: Layout) -> Vec<Host> {
+        let storing = layout.regions * layout.partitions;
+        let host = |process: u16| {
+            let stores = process < storing;
+            Host {
+                process: ProcessId(process),
+                region: region_of(layout, ProcessId(process)),
+                partitions: stores.then(|| PartitionId(process % layout.partitions)).into_iter().collect(),
+                gateway: layout.beside || !stores,
+            }
         };
-        (0..REGIONS * PARTITIONS).map(host).collect()
+        (0..storing + layout.gateways).map(host).collect()
     }
 
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node {
         let NodeId { process, incarnation, slot } = node;
         let options =
             Options { durability: setting.durability, scope: Scope::Session, claims: true, ..self.options };
-        let (topology, region) = (topology(setting.hash_seed), region_of(process));
+        let (topology, region) = (topology(setting), region_of(setting.layout, process));
         match slot.partition {
             Some(partition) => Node::partition(topology, region, partition.0, options),
             None => Node::coordinator(topology, region, process, incarnation, options),
@@ -81,5 +103,10 @@ impl Deployment for WrenDeployment {
 
     fn level(&self) -> Level {
         Level::TransactionalCausal
+    }
+
+    /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet.
+    fn lacks(&self) -> &[Feature] {
+        &[Feature::Expiry, Feature::BlindExpiry, Feature::LostDisks, Feature::EverySecond]
     }
 }

@@ -3,7 +3,7 @@
 mod protocol;
 
 use ::protocol::Claim;
-use anabranch_simulator::{Deployment, Host, Mutants, Options, Setting, Summary, run_seeds};
+use anabranch_simulator::{Deployment, Feature, Host, Layout, Mutants, Options, Setting, Summary, run_seeds};
 use checker::Level;
 use protocol::{Mistakes, Node};
 use types::{NodeId, PartitionId, ProcessId, RegionId, Rng};
@@ -22,7 +22,11 @@ struct PrimaryBackup {
 impl Deployment for PrimaryBackup {
     type Protocol = Node;
 
-    fn hosts(&self) -> Vec<Host> {
+    fn layout(&self, _: &mut Rng) -> Layout {
+        Layout { regions: 3, partitions: 1, replicas: 1, apart: true, beside: true, gateways: 1 }
+    }
+
+    fn hosts(&self, _: Layout) -> Vec<Host> {
         let host = |process: u16, partitions: &[PartitionId]| Host {
             process: ProcessId(process),
             region: RegionId(process),
@@ -50,8 +54,9 @@ impl Deployment for PrimaryBackup {
         protocol::unanswered(instance).len()
     }
 
-    fn interactive(&self) -> bool {
-        false
+    fn lacks(&self) -> &[Feature] {
+        use Feature::{BlindExpiry, EverySecond, Expiry, Interactive, LostDisks, Pipelines, Watches};
+        &[BlindExpiry, EverySecond, Expiry, Interactive, LostDisks, Pipelines, Watches]
     }
 
     fn level(&self) -> Level {
@@ -60,7 +65,7 @@ impl Deployment for PrimaryBackup {
 }
 
 fn simulate(deployment: PrimaryBackup, mutants: Mutants, seeds: u64) -> Summary {
-    let options = Options { first_seed: 1, seeds, readable: false, mutants };
+    let options = Options { first_seed: 1, seeds, mutants, ..Options::default() };
     run_seeds("primary-backup", &options, || deployment)
 }
 
@@ -87,7 +92,7 @@ fn assert_clean(summary: &Summary) {
 /// Tries one seed after the other until one shows the mutant.
 fn assert_caught(deployment: PrimaryBackup, mutants: Mutants) {
     let shows = |seed: &u64| {
-        let options = Options { first_seed: *seed, seeds: 1, readable: false, mutants };
+        let options = Options { first_seed: *seed, seeds: 1, mutants, ..Options::default() };
         !run_seeds("primary-backup", &options, || deployment).failures.is_empty()
     };
     assert!((1..=MUTANT_SEEDS).any(|seed| shows(&seed)), "not caught in {MUTANT_SEEDS} seeds");

@@ -231,6 +231,9 @@ impl Coordinator {
                 let members = self.topology.replicas(shard).len();
                 let answered = format!("shard {shard}: {votes} of {members} replicas answered Prepare");
                 if transaction.is_read_only() {
+                    if self.options.claims {
+                        self.claim_nothing(&transaction);
+                    }
                     Error::new(ErrorCode::Unavailable, format!("{answered}; nothing happened, retry later"))
                 } else {
                     let message =

@@ -8,7 +8,7 @@ use super::{Coordinator, Step};
 use crate::Mutant;
 use crate::ir::{CoordinatorView, Tally, quorum};
 use commit::{Observed, Stamp};
-use protocol::{Claim, CommitStamp};
+use protocol::{Claim, CommitStamp, KeyEffect};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -296,13 +296,23 @@ impl Coordinator {
         let steps = transaction.done().filter_map(|(_, done)| done.invoked.as_ref());
         let effects =
             expiries.chain(steps).filter_map(|i| Some((i.key.clone(), i.effect.clone()?))).collect();
-        self.claims.push(Claim {
-            session: transaction.session,
-            transaction: transaction.id,
-            commit: Some(CommitStamp { at, depends_on: Timestamp::ZERO, region: self.options.region }),
-            snapshot: None,
-            effects,
-        });
+        let commit = CommitStamp { at, depends_on: Timestamp::ZERO, region: self.options.region };
+        self.push_claim(transaction, Some(commit), effects);
+    }
+
+    /// A read was given up with a definite answer. A backup coordinator may still end it, to no effect.
+    pub(super) fn claim_nothing(&mut self, transaction: &Transaction) {
+        self.push_claim(transaction, None, Vec::new());
+    }
+
+    fn push_claim(
+        &mut self,
+        transaction: &Transaction,
+        commit: Option<CommitStamp>,
+        effects: Vec<KeyEffect>,
+    ) {
+        let Transaction { id, session, .. } = *transaction;
+        self.claims.push(Claim { session, transaction: id, commit, snapshot: None, effects });
     }
 
     /// Replies what a committed transaction has to say, and forgets it.

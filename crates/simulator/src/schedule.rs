@@ -1,0 +1,107 @@
+//! Draws the faults of a seed: what happens when, and to whom.
+
+use crate::deployment::Host;
+use crate::faults::{Feature, Swarm, exponential};
+use crate::script::{Fault, Link, TimedFault};
+use types::Rng;
+
+/// How long a process stays dead at most, in microseconds.
+const DEAD: u64 = 2_000_000;
+/// How long a link stays cut or slow at most.
+const CUT: u64 = 3_000_000;
+/// How long a process stands still at most.
+const PAUSE: u64 = 1_500_000;
+/// How far a clock jumps at most.
+const JUMP: i64 = 2_000_000;
+/// How long a step of a slow process takes at most.
+const SLOW_STEP: u64 = 4_000;
+
+/// The faults of a seed, in order of time.
+pub(crate) fn draw(random: &mut Rng, swarm: &Swarm, hosts: &[Host], traffic: u64) -> Vec<TimedFault> {
+    let mut faults = Vec::new();
+    if swarm.fault_interval == 0 {
+        return faults;
+    }
+    let kinds: Vec<Feature> = swarm.features.iter().copied().filter(|feature| feature.is_fault()).collect();
+    let mut at = exponential(random, swarm.fault_interval);
+    while at < traffic {
+        if let Some(feature) = random.choice(&kinds) {
+            one(*feature, at, random, hosts, &mut faults);
+        }
+        at += 1 + exponential(random, swarm.fault_interval);
+    }
+    faults.sort_by_key(|fault| fault.at);
+    faults
+}
+
+/// The fault, or faults, that a feature brings at a time.
+fn one(feature: Feature, at: u64, random: &mut Rng, hosts: &[Host], faults: &mut Vec<TimedFault>) {
+    let process = random.u16(..hosts.len() as u16);
+    let down = random.u64(10_000..DEAD);
+    let lasts = random.u64(100_000..CUT);
+    let fault = match feature {
+        Feature::Kills => Fault::Kill { process, down },
+        Feature::PowerCuts => Fault::PowerCut { process, down, after_write: random.bool() },
+        Feature::LostDisks => Fault::LoseDisk { process, down },
+        Feature::CoordinatorDeaths => {
+            let process = coordinator(random, hosts).unwrap_or(process);
+            Fault::CoordinatorDeath { process, events: random.u32(..16), down }
+        }
+        Feature::Partitions => Fault::Cut { links: links(random, hosts.len() as u16), lasts },
+        Feature::Flaps => {
+            let links = links(random, hosts.len() as u16);
+            let period = random.u64(20_000..300_000);
+            let flap = |round: u64| Fault::Cut { links: links.clone(), lasts: period / 2 + round };
+            let flaps = (0..random.u64(2..12)).map(|round| (at + round * period, flap(round)));
+            faults.extend(flaps.map(|(at, fault)| TimedFault { at, fault }));
+            return;
+        }
+        Feature::SlowLinks => {
+            let links = links(random, hosts.len() as u16);
+            Fault::SlowLinks { links, by: random.u64(1_000..400_000), lasts }
+        }
+        Feature::Pauses => Fault::Pause { process, lasts: random.u64(..PAUSE) },
+        Feature::SlowProcesses => Fault::Slow { process, step: random.u64(100..SLOW_STEP), lasts },
+        Feature::WriteErrors => Fault::WriteError { process, bytes: random.usize(..600) },
+        Feature::SyncErrors => Fault::SyncError { process },
+        Feature::FullDisks => Fault::FullDisk { process, room: random.u64(..40_000), lasts },
+        Feature::ClockJumps => Fault::ClockJump { process, by: random.i64(-JUMP..JUMP) },
+        _ => return,
+    };
+    faults.push(TimedFault { at, fault });
+}
+
+/// A gateway, and rather one that shares its process with no replica.
+fn coordinator(random: &mut Rng, hosts: &[Host]) -> Option<u16> {
+    let gateways: Vec<&Host> = hosts.iter().filter(|host| host.gateway).collect();
+    let alone: Vec<&Host> = gateways.iter().copied().filter(|host| host.partitions.is_empty()).collect();
+    let choice = if alone.is_empty() || random.u32(..4) == 0 { gateways } else { alone };
+    random.choice(choice).map(|host| host.process.0)
+}
+
+/// One process to or from some others, or all links between two halves, in one direction or both.
+fn links(random: &mut Rng, count: u16) -> Vec<Link> {
+    let side: Vec<bool> = match random.bool() {
+        true => (0..count).map(|_| random.bool()).collect(),
+        false => {
+            let alone = random.u16(..count);
+            (0..count).map(|index| index == alone).collect()
+        }
+    };
+    let (both, inward, share) = (random.bool(), random.bool(), if random.bool() { 1.0 } else { 0.5 });
+    let mut links = Vec::new();
+    for a in (0..count).filter(|index| side[usize::from(*index)]) {
+        for b in (0..count).filter(|index| !side[usize::from(*index)]) {
+            if random.f64() >= share {
+                continue;
+            }
+            if both || inward {
+                links.push((b, a));
+            }
+            if both || !inward {
+                links.push((a, b));
+            }
+        }
+    }
+    links
+}

@@ -1,0 +1,268 @@
+//! A run as data: the shape, the options, the faults with their times, and what clients do.
+//!
+//! A seed is drawn into a script, and a script is run. What clients do is drawn while it runs, because it depends on
+//! when their transactions end; it is recorded, so that the run can be told again as a script in which everything is
+//! written down, and things left out of it (`shrink`). Noise (delays, losses, the lengths of syncs) is drawn from the
+//! seed, by a stream of its own for every link, process and client.
+//!
+//! # The file
+//!
+//! One JSON object a line. The first says protocol, seed, shape, options and how long traffic lasts; then faults, in
+//! order of time, and transactions:
+//!
+//! ```json
+//! {"protocol":"tapir","seed":17,"layout":{...},"swarm":{...},"traffic":8000000,"clients":2}
+//! {"at":1200000,"fault":{"kill":{"process":2,"down":400000}}}
+//! {"client":0,"at":900000,"gateway":3,"shape":"one","steps":[{"key":"counter:0","operation":"0003...","text":"..."}]}
+//! ```
+//!
+//! Times are microseconds of virtual time. A transaction begins at its time or when the client's transaction before it
+//! has ended, at its gateway or, if that one is dead, at another.
+
+use crate::deployment::{Deployment, Host, Layout};
+use crate::faults::{Feature, Swarm};
+use crate::schedule;
+use crate::workload::Plan;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::io::BufRead;
+use types::Rng;
+
+/// How long traffic lasts under faults, in microseconds of virtual time.
+const TRAFFIC: u64 = 8_000_000;
+
+/// A direction between two processes.
+pub(crate) type Link = (u16, u16);
+
+/// Something that goes wrong. Times and durations are in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Fault {
+    /// A process dies, for so long.
+    Kill { process: u16, down: u64 },
+    /// A process loses power, now or right after its next write, before that is synced.
+    PowerCut { process: u16, down: u64, after_write: bool },
+    /// A process dies and comes back with an empty disk.
+    LoseDisk { process: u16, down: u64 },
+    /// A process dies so many events after a client's next request to it.
+    CoordinatorDeath { process: u16, events: u32, down: u64 },
+    /// Links are cut.
+    Cut { links: Vec<Link>, lasts: u64 },
+    /// Links are slower.
+    SlowLinks { links: Vec<Link>, by: u64, lasts: u64 },
+    /// A process stands still.
+    Pause { process: u16, lasts: u64 },
+    /// A process takes so long for every step, and as many milliseconds more for a sync.
+    Slow { process: u16, step: u64, lasts: u64 },
+    /// A disk's next write fails after so many bytes.
+    WriteError { process: u16, bytes: usize },
+    /// A disk's next sync fails.
+    SyncError { process: u16 },
+    /// A disk has so many bytes left.
+    FullDisk { process: u16, room: u64, lasts: u64 },
+    /// A wall clock jumps.
+    ClockJump { process: u16, by: i64 },
+}
+
+/// A fault and when it happens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TimedFault {
+    pub at: u64,
+    pub fault: Fault,
+}
+
+/// A client's transaction: when it began, or is to begin, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TimedPlan {
+    pub client: usize,
+    pub at: u64,
+    pub gateway: usize,
+    #[serde(flatten)]
+    pub plan: Plan,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Script {
+    pub(crate) protocol: String,
+    pub(crate) seed: u64,
+    pub(crate) layout: Layout,
+    pub(crate) swarm: Swarm,
+    pub(crate) traffic: u64,
+    pub(crate) faults: Vec<TimedFault>,
+    /// What clients do, each one's in order; drawn from the seed if it is not said.
+    pub(crate) plans: Option<Vec<TimedPlan>>,
+}
+
+/// A stream of random numbers for one purpose.
+pub(crate) fn stream(seed: u64, purpose: &str, index: u64) -> Rng {
+    let purpose = xxhash_rust::xxh3::xxh3_64_with_seed(purpose.as_bytes(), seed);
+    Rng::with_seed(xxhash_rust::xxh3::xxh3_64_with_seed(&index.to_le_bytes(), purpose))
+}
+
+impl Script {
+    /// Draws a seed's run. What the deployment has switched off is drawn only if `with` names it.
+    pub fn draw<D: Deployment>(protocol: &str, deployment: &D, seed: u64, with: &[Feature]) -> Self {
+        let off = deployment.off().iter().filter(|feature| !with.contains(feature));
+        let off: BTreeSet<Feature> = off.chain(deployment.lacks()).copied().collect();
+        let layout = deployment.layout(&mut stream(seed, "layout", 0));
+        let mut swarm = Swarm::draw(&mut stream(seed, "swarm", 0), &off);
+        swarm.features.extend(with.iter().filter(|feature| !deployment.lacks().contains(feature)));
+        let hosts: Vec<Host> = deployment.hosts(layout);
+        let faults = schedule::draw(&mut stream(seed, "faults", 0), &swarm, &hosts, TRAFFIC);
+        Script { protocol: protocol.to_owned(), seed, layout, swarm, traffic: TRAFFIC, faults, plans: None }
+    }
+
+    /// How many faults it has.
+    pub fn faults(&self) -> usize {
+        self.faults.len()
+    }
+
+    /// How many transactions it says.
+    pub fn transactions(&self) -> usize {
+        self.plans.as_ref().map_or(0, Vec::len)
+    }
+
+    /// The protocol's name.
+    pub fn protocol(&self) -> &str {
+        &self.protocol
+    }
+}
+
+/// The first line of a file.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    protocol: String,
+    seed: u64,
+    layout: Layout,
+    swarm: Swarm,
+    traffic: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Fault(TimedFault),
+    Plan(TimedPlan),
+}
+
+/// A line of a script is not what is expected there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl std::fmt::Display for ScriptError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {} of the script: {}", self.line, self.reason)
+    }
+}
+
+impl std::error::Error for ScriptError {}
+
+impl Script {
+    /// The lines of the script's file.
+    pub fn lines(&self) -> Vec<String> {
+        let Script { protocol, seed, layout, swarm, traffic, .. } = self.clone();
+        let header = Header { protocol, seed, layout, swarm, traffic };
+        let json = |line: serde_json::Result<String>| line.unwrap_or_else(|error| error.to_string());
+        let faults = self.faults.iter().map(|fault| json(serde_json::to_string(fault)));
+        let plans = self.plans.iter().flatten().map(|plan| json(serde_json::to_string(plan)));
+        std::iter::once(json(serde_json::to_string(&header))).chain(faults).chain(plans).collect()
+    }
+
+    /// Reads a script; empty lines are skipped.
+    ///
+    /// # Errors
+    /// The first line that cannot be read, or names a process or a client that there is not.
+    pub fn read(input: impl BufRead) -> Result<Self, ScriptError> {
+        let mut lines = Vec::new();
+        for (index, line) in input.lines().enumerate() {
+            let line = line.map_err(|error| ScriptError { line: index + 1, reason: error.to_string() })?;
+            if !line.trim().is_empty() {
+                lines.push((index + 1, line));
+            }
+        }
+        let wrong = |line: usize, reason: String| ScriptError { line, reason };
+        let mut lines = lines.into_iter();
+        let Some((number, first)) = lines.next() else {
+            return Err(wrong(
+                1,
+                "the script is empty; its first line says protocol, seed and options".into(),
+            ));
+        };
+        let header: Header =
+            serde_json::from_str(&first).map_err(|error| wrong(number, error.to_string()))?;
+        let Header { protocol, seed, layout, swarm, traffic } = header;
+        let (mut faults, mut plans) = (Vec::new(), Vec::new());
+        for (number, line) in lines {
+            match serde_json::from_str(&line) {
+                Ok(Line::Fault(fault)) => faults.push(fault),
+                Ok(Line::Plan(plan)) => plans.push(plan),
+                Err(_) => return Err(wrong(number, "neither a fault nor a transaction".into())),
+            }
+        }
+        faults.sort_by_key(|fault| fault.at);
+        plans.sort_by_key(|plan| (plan.client, plan.at));
+        Ok(Script { protocol, seed, layout, swarm, traffic, faults, plans: Some(plans) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Mutants;
+    use crate::deployments::TapirDeployment;
+    use crate::finale::simulate;
+    use crate::workload::{Shape, Workload};
+    use checker::Outcome;
+
+    #[test]
+    fn what_is_no_script_is_refused_with_its_line() {
+        let refused = |text: &str| Script::read(text.as_bytes()).unwrap_err();
+        assert_eq!(refused("").line, 1);
+        assert_eq!(refused("{}").line, 1);
+        let script = Script::draw("tapir", &TapirDeployment::default(), 1, &[]);
+        let text = format!("{}\n\n{{\"at\":1}}", script.lines()[0]);
+        assert_eq!(refused(&text).line, 3);
+    }
+
+    /// One client, a transaction on several keys, and a coordinator that shares its process with no replica.
+    fn quiet() -> Script {
+        let mut script = Script::draw("tapir", &TapirDeployment::default(), 1, &[]);
+        script.layout =
+            Layout { regions: 3, partitions: 2, replicas: 3, apart: false, beside: false, gateways: 2 };
+        let swarm = &mut script.swarm;
+        (swarm.loss, swarm.duplication, swarm.reordering, swarm.jitter) = (0.0, 0.0, 0.0, 0.1);
+        (swarm.clients, swarm.longest, swarm.single, swarm.kinds) = (1, 6, 0.0, u16::MAX);
+        (swarm.features, swarm.reads) = (BTreeSet::from([Feature::Interactive]), 0.2);
+        let mut workload = Workload::new(swarm);
+        let mut random = Rng::with_seed(7);
+        let plans = std::iter::repeat_with(|| workload.plan(0, swarm, &mut random)).flatten();
+        let wanted = |plan: &Plan| plan.steps.len() > 3 && matches!(plan.shape, Shape::Many);
+        let plan = plans.into_iter().find(wanted).unwrap();
+        script.traffic = 2_000_000;
+        script.plans = Some(vec![TimedPlan { client: 0, at: 1_000, gateway: 3, plan }]);
+        script.faults.clear();
+        script
+    }
+
+    #[test]
+    fn a_coordinator_may_die_at_every_step_of_a_transaction() {
+        let mut outcomes = BTreeSet::new();
+        for events in 0..40 {
+            let mut script = quiet();
+            let fault = Fault::CoordinatorDeath { process: 3, events, down: 300_000 };
+            script.faults.push(TimedFault { at: 0, fault });
+            let run = simulate(TapirDeployment::default(), &script, Mutants::default(), false);
+            assert!(run.report.ok, "after {events} events: {:#?}", run.report.violations);
+            let first = &run.history[0];
+            outcomes.insert((first.outcome == Outcome::Committed, first.took_effect()));
+        }
+        // Its client is in doubt, and it took effect or did not; or it was answered before.
+        assert_eq!(outcomes, BTreeSet::from([(false, false), (false, true), (true, true)]));
+    }
+}
