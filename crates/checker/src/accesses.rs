@@ -344,6 +344,10 @@ impl<'d, 'h> Reading<'d, 'h> {
             None => self.source_of_absence(key),
         };
         self.note_read(unit, key, source);
+        if !self.keys[key].clear {
+            // Something else than appends happened to it.
+            return;
+        }
         let known = &mut self.keys[key].trace;
         let shared = known.len().min(elements.len());
         if known[..shared] != elements[..shared] {
