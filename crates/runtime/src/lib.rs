@@ -33,7 +33,9 @@ mod solo;
 mod syncer;
 mod worker;
 
-pub use cluster::{ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions, ClusterProcess};
+pub use cluster::{
+    ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions, ClusterProcess,
+};
 pub use error::StartError;
 pub use health::Health;
 pub use options::Options;

@@ -138,6 +138,7 @@ A strict cluster has an odd number of processes and serves while most of them do
 
 Examples:
   anabranch cluster local --regions 3 --processes 1
+  anabranch cluster local --regions 3 --processes 1 --concurrency locking
   anabranch cluster local --regions 2 --processes 2 --model causal --delay a-b=80ms --json")]
 pub struct ClusterLocalArguments {
     /// How many regions
@@ -149,6 +150,9 @@ pub struct ClusterLocalArguments {
     /// How the keyspace `default` is kept
     #[arg(long, value_enum, default_value_t = ClusterModel::Strict)]
     pub model: ClusterModel,
+    /// How a strict one keeps conflicting transactions apart
+    #[arg(long, value_enum, default_value_t = ClusterConcurrency::Optimistic)]
+    pub concurrency: ClusterConcurrency,
     /// How many partitions it has
     #[arg(long, value_name = "N", default_value = "2")]
     pub partitions: NonZeroU16,
@@ -182,6 +186,27 @@ pub enum ClusterModel {
     Strict,
     /// Causal snapshots, replicated by every region
     Causal,
+}
+
+/// How a replicated strict keyspace keeps conflicting transactions apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClusterConcurrency {
+    /// No leader: every replica validates (TAPIR)
+    Optimistic,
+    /// Two-phase commit over replicated logs, locks at the shards' leaders
+    Locking,
+    /// Two-phase commit over replicated logs, validation at the shards' leaders
+    Occ,
+}
+
+impl From<ClusterConcurrency> for runtime::ClusterConcurrency {
+    fn from(concurrency: ClusterConcurrency) -> Self {
+        match concurrency {
+            ClusterConcurrency::Optimistic => runtime::ClusterConcurrency::Optimistic,
+            ClusterConcurrency::Locking => runtime::ClusterConcurrency::Locking,
+            ClusterConcurrency::Occ => runtime::ClusterConcurrency::Occ,
+        }
+    }
 }
 
 impl From<ClusterModel> for runtime::ClusterModel {

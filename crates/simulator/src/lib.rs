@@ -46,7 +46,7 @@ mod world;
 
 pub use checker::Violation;
 pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutants, Setting};
-pub use deployments::{NAMES, SoloDeployment, TapirDeployment, WrenDeployment};
+pub use deployments::{LockingDeployment, NAMES, SoloDeployment, TapirDeployment, WrenDeployment};
 pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};
 pub use run::{Failure, Options, Summary, UnknownProtocol, replay, run, run_seeds, shrink_seed};

@@ -50,6 +50,12 @@ pub enum Mutant {
     ReleaseOnAdoptedNonOk,
     /// A leader validates against locks of its own record (Corrections 13).
     KeepLocksInMerge,
+    /// A shard's leader votes, or says that it has committed, before the log has taken the entry.
+    VoteBeforeLog,
+    /// A leader answers reads without asking a quorum whether it still leads.
+    UnconfirmedReads,
+    /// Leaders take votes' questions under locks that were taken away meanwhile.
+    UnprotectedReads,
 }
 
 /// The bugs of an instance: none, or the one under test. Nothing of it is left in a release build.

@@ -53,10 +53,23 @@ pub struct ClusterProcess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClusterModel {
-    /// TAPIR over IR: every process has a replica of every shard.
+    /// Strictly serializable: every process has a replica of every shard.
     Strict,
     /// Wren: every region has every partition, dealt out to its processes.
     Causal,
+}
+
+/// How a strict keyspace keeps conflicting transactions apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClusterConcurrency {
+    /// TAPIR: no leader, validation at every replica.
+    #[default]
+    Optimistic,
+    /// Two-phase commit over replicated logs, locks at the leaders.
+    Locking,
+    /// Two-phase commit over replicated logs, validation at the leaders.
+    Occ,
 }
 
 /// One keyspace.
@@ -69,6 +82,9 @@ pub struct ClusterKeyspace {
     pub model: ClusterModel,
     /// How many shards or partitions.
     pub partitions: u16,
+    /// Of a strict keyspace: locks or validation, with or without leaders.
+    #[serde(default)]
+    pub concurrency: ClusterConcurrency,
 }
 
 impl ClusterFile {
@@ -104,6 +120,11 @@ impl ClusterFile {
         for keyspace in &self.keyspaces {
             if keyspace.partitions == 0 {
                 return Err(format!("keyspace '{}' needs at least one partition", keyspace.name));
+            }
+            if keyspace.model != ClusterModel::Strict
+                && keyspace.concurrency != ClusterConcurrency::Optimistic
+            {
+                return Err(format!("keyspace '{}' is not strict: it has no concurrency", keyspace.name));
             }
             if keyspace.model == ClusterModel::Strict && self.processes.len().is_multiple_of(2) {
                 return Err(format!(
@@ -157,7 +178,9 @@ mod tests {
     }
 
     fn file(processes: Vec<ClusterProcess>, model: ClusterModel) -> ClusterFile {
-        let keyspaces = vec![ClusterKeyspace { name: "default".to_owned(), model, partitions: 2 }];
+        let concurrency = ClusterConcurrency::default();
+        let keyspaces =
+            vec![ClusterKeyspace { name: "default".to_owned(), model, partitions: 2, concurrency }];
         ClusterFile { seed: 1, processes, keyspaces }
     }
 
@@ -170,6 +193,9 @@ mod tests {
         assert!(strict(vec![process(1, 1)]).unwrap_err().contains("without gaps"));
         let causal = file(vec![process(1, 0), process(2, 1)], ClusterModel::Causal);
         assert!(causal.check().is_ok());
+        let mut locks = causal.clone();
+        locks.keyspaces[0].concurrency = ClusterConcurrency::Locking;
+        assert!(locks.check().unwrap_err().contains("not strict"));
         let mut twice = causal.clone();
         twice.keyspaces.push(causal.keyspaces[0].clone());
         assert!(twice.check().unwrap_err().contains("names"));

@@ -4,12 +4,13 @@ use crate::cluster::nodes::{Context, Nodes, Turn};
 use causal::wren;
 use protocol::{Gate, Now, Request};
 use strict::ir::Status;
-use strict::tapir;
+use strict::{locking, tapir};
 use types::{Instant, NodeId, PartitionId, RequestId, Slot};
 
 /// See the module. One variant per protocol: the enum dispatches and does nothing else.
 pub(crate) enum ReplicatedKeyspace {
     Strict(Nodes<tapir::Node>),
+    Locking(Nodes<locking::Node>),
     Causal(Nodes<wren::Node>),
 }
 
@@ -17,6 +18,7 @@ macro_rules! each {
     ($keyspace:expr, $nodes:ident => $call:expr) => {
         match $keyspace {
             ReplicatedKeyspace::Strict($nodes) => $call,
+            ReplicatedKeyspace::Locking($nodes) => $call,
             ReplicatedKeyspace::Causal($nodes) => $call,
         }
     };
@@ -63,6 +65,10 @@ impl ReplicatedKeyspace {
                 tapir::Node::Replica(replica) => replica.status() == Status::Normal,
                 tapir::Node::Coordinator(_) => true,
             }),
+            ReplicatedKeyspace::Locking(nodes) => nodes.protocols().all(|node| match node {
+                locking::Node::Replica(replica) => !replica.is_forgetful(),
+                locking::Node::Coordinator(_) => true,
+            }),
             ReplicatedKeyspace::Causal(nodes) => {
                 nodes.protocols().filter_map(wren::Node::as_partition).all(wren::Partition::is_serving)
             }
@@ -81,6 +87,14 @@ impl ReplicatedKeyspace {
             )),
             tapir::Node::Coordinator(_) => None,
         };
+        let led = |node: &locking::Node| match node {
+            locking::Node::Replica(replica) => {
+                let role = if replica.is_leader() { "leader" } else { "follower" };
+                let (shard, term) = (replica.shard(), replica.term());
+                Some(format!("{shard}: {role} in term {term}, {} prepared", replica.prepared()))
+            }
+            locking::Node::Coordinator(_) => None,
+        };
         let causal = |partition: &wren::Partition| match partition.is_serving() {
             true => format!(
                 "{}: serving, {} transactions ({} bytes) queued for other regions{}",
@@ -96,6 +110,7 @@ impl ReplicatedKeyspace {
         };
         match self {
             ReplicatedKeyspace::Strict(nodes) => nodes.protocols().filter_map(strict).collect(),
+            ReplicatedKeyspace::Locking(nodes) => nodes.protocols().filter_map(led).collect(),
             ReplicatedKeyspace::Causal(nodes) => {
                 nodes.protocols().filter_map(wren::Node::as_partition).map(causal).collect()
             }

@@ -25,7 +25,9 @@ mod peers;
 mod placement;
 mod recovery;
 
-pub use config::{ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions, ClusterProcess};
+pub use config::{
+    ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions, ClusterProcess,
+};
 pub(crate) use describe::{describe, section};
 pub(crate) use nodes::Turn;
 pub(crate) use peers::FIRST_TOKEN;

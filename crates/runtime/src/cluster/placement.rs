@@ -3,12 +3,12 @@
 //! A strict keyspace has a replica of every shard on every process, over all regions: 2f+1 of them. A causal one has
 //! every partition once in every region: partition p on the process number p modulo the region's processes.
 
-use crate::cluster::config::{ClusterFile, ClusterModel};
+use crate::cluster::config::{ClusterConcurrency, ClusterFile, ClusterModel};
 use crate::cluster::keyspace::ReplicatedKeyspace;
 use crate::cluster::nodes::Nodes;
 use causal::wren;
-use protocol::{Durability, Replica};
-use strict::tapir;
+use protocol::{Durability, Protocol, Replica};
+use strict::{locking, tapir};
 use types::{Address, HashSeed, Incarnation, KeyspaceId, PartitionId, ProcessId, RegionId, Slot};
 
 /// This process in this life.
@@ -52,7 +52,7 @@ pub(crate) fn build(file: &ClusterFile, life: Life) -> Vec<ReplicatedKeyspace> {
         let id = KeyspaceId(number);
         match entry.model {
             ClusterModel::Strict => {
-                ReplicatedKeyspace::Strict(strict_nodes(strict_topology(file, id, entry.partitions), life))
+                strict_keyspace(strict_topology(file, id, entry.partitions), entry.concurrency, life)
             }
             ClusterModel::Causal => {
                 ReplicatedKeyspace::Causal(causal_nodes(causal_topology(file, id, entry.partitions), life))
@@ -62,26 +62,59 @@ pub(crate) fn build(file: &ClusterFile, life: Life) -> Vec<ReplicatedKeyspace> {
     (0..).zip(&file.keyspaces).map(keyspace).collect()
 }
 
-fn strict_nodes(topology: tapir::Topology, life: Life) -> Nodes<tapir::Node> {
+fn strict_keyspace(
+    topology: tapir::Topology,
+    concurrency: ClusterConcurrency,
+    life: Life,
+) -> ReplicatedKeyspace {
+    let concurrency = match concurrency {
+        ClusterConcurrency::Optimistic => return ReplicatedKeyspace::Strict(tapir_nodes(topology, life)),
+        ClusterConcurrency::Locking => locking::Concurrency::Locking,
+        ClusterConcurrency::Occ => locking::Concurrency::Optimistic,
+    };
+    let options = locking::Options {
+        concurrency,
+        durability: life.durability,
+        near: Some(life.process),
+        region: life.region,
+        ..locking::Options::default()
+    };
+    let coordinator =
+        locking::Node::coordinator(topology.clone(), life.process, life.incarnation, options.clone());
+    ReplicatedKeyspace::Locking(shard_nodes(&topology, life, coordinator, |shard, index| {
+        locking::Node::replica(topology.clone(), shard, index, life.incarnation, options.clone())
+    }))
+}
+
+fn tapir_nodes(topology: tapir::Topology, life: Life) -> Nodes<tapir::Node> {
     let options = tapir::Options {
         durability: life.durability,
         near: Some(life.process),
         region: life.region,
         ..tapir::Options::default()
     };
-    let keyspace = topology.keyspace;
     let coordinator =
         tapir::Node::coordinator(topology.clone(), life.process, life.incarnation, options.clone());
+    shard_nodes(&topology, life, coordinator, |shard, index| {
+        tapir::Node::replica(topology.clone(), shard, index, life.incarnation, options.clone())
+    })
+}
+
+/// The coordinator of this process and its replicas of every shard.
+fn shard_nodes<P: Protocol>(
+    topology: &tapir::Topology,
+    life: Life,
+    coordinator: P,
+    replica: impl Fn(u16, usize) -> P,
+) -> Nodes<P> {
     let at = |address: Address| address.at(life.incarnation);
     let mut replicas = vec![Replica::new(at(topology.coordinator(life.process)), coordinator)];
     for (shard, members) in (0..).zip(&topology.shards) {
         if let Some(index) = members.iter().position(|member| member.process == life.process) {
-            let node =
-                tapir::Node::replica(topology.clone(), shard, index, life.incarnation, options.clone());
-            replicas.push(Replica::new(at(members[index]), node));
+            replicas.push(Replica::new(at(members[index]), replica(shard, index)));
         }
     }
-    Nodes::new(life.process, keyspace, replicas)
+    Nodes::new(life.process, topology.keyspace, replicas)
 }
 
 fn causal_nodes(topology: wren::Topology, life: Life) -> Nodes<wren::Node> {
@@ -118,7 +151,12 @@ mod tests {
             region_name: String::new(),
             peer_address: ([127, 0, 0, 1], id).into(),
         };
-        let keyspace = |name: &str, model| ClusterKeyspace { name: name.to_owned(), model, partitions: 3 };
+        let keyspace = |name: &str, model| ClusterKeyspace {
+            name: name.to_owned(),
+            model,
+            partitions: 3,
+            concurrency: ClusterConcurrency::default(),
+        };
         ClusterFile {
             seed: 7,
             processes: (1..=regions * each).map(process).collect(),

@@ -1,16 +1,18 @@
 //! The protocols that can be simulated, each as a [`crate::Deployment`].
 
+mod locking;
 mod solo;
 mod tapir;
 mod wren;
 
 use crate::deployment::Deployment;
+pub use locking::LockingDeployment;
 pub use solo::SoloDeployment;
 pub use tapir::TapirDeployment;
 pub use wren::WrenDeployment;
 
 /// The names that [`crate::run`] knows.
-pub const NAMES: &[&str] = &["solo", "tapir", "wren"];
+pub const NAMES: &[&str] = &["locking", "occ", "solo", "tapir", "wren"];
 
 /// Something to do with a deployment, whatever its protocol.
 pub(crate) trait Task {
@@ -23,6 +25,8 @@ pub(crate) trait Task {
 /// Performs a task with the protocol of a name; `None` if there is none of that name.
 pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
     match name {
+        "locking" => Some(task.perform(LockingDeployment::default)),
+        "occ" => Some(task.perform(LockingDeployment::optimistic)),
         "solo" => Some(task.perform(|| SoloDeployment)),
         "tapir" => Some(task.perform(TapirDeployment::default)),
         "wren" => Some(task.perform(WrenDeployment::default)),

@@ -26,7 +26,7 @@ fn process_of(layout: Layout, shard: u16, index: u16) -> ProcessId {
     ProcessId(if layout.apart { shard * layout.replicas + index } else { index })
 }
 
-fn topology(setting: Setting) -> Topology {
+pub(super) fn topology(setting: Setting) -> Topology {
     let layout = setting.layout;
     let replica = |shard: u16, index: u16| Address {
         process: process_of(layout, shard, index),

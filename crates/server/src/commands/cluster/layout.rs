@@ -121,6 +121,7 @@ fn describe(arguments: &ClusterLocalArguments, seed: u64) -> Result<ClusterFile>
         name: "default".to_owned(),
         model: arguments.model.into(),
         partitions: arguments.partitions.get(),
+        concurrency: arguments.concurrency.into(),
     };
     let file = ClusterFile {
         seed,
@@ -141,7 +142,7 @@ fn settle(directory: &Path, wanted: ClusterFile) -> Result<(ClusterFile, bool)> 
     let found = ClusterFile::load(&path).map_err(anyhow::Error::msg)?;
     if (&found.processes, &found.keyspaces) != (&wanted.processes, &wanted.keyspaces) {
         bail!(
-            "{} holds a cluster of other regions, processes, partitions or model; see {}",
+            "{} holds a cluster of other regions, processes, partitions, model or concurrency; see {}",
             directory.display(),
             path.display()
         );

@@ -1,0 +1,269 @@
+//! Two-phase commit: votes, the decision at the first participant, and its way to the others.
+
+use super::super::message::{Message, Timer};
+use super::super::options::Concurrency;
+use super::execute::reply_step;
+use super::transaction::{Phase, Preparing, Progress, Purpose, Transaction};
+use super::{Coordinator, Settlement, Step};
+use protocol::{Claim, CommitStamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use types::{Error, ErrorCode, Timestamp, TransactionId};
+
+/// How often a refusal is told to shards that do not answer: they ask for it, or have nothing to undo.
+const TRIES: u32 = 4;
+/// The wait between repetitions doubles at most this often.
+const DOUBLINGS: u32 = 5;
+
+/// The reply to a transaction that met a conflicting one.
+pub(super) fn conflict(key: Option<&[u8]>) -> Error {
+    let message = match key {
+        Some(key) => format!(
+            "key '{}' was changed or is being changed by another transaction; nothing happened, retry",
+            String::from_utf8_lossy(key)
+        ),
+        None => {
+            "another transaction stood in the way until the time was up; nothing happened, retry".to_owned()
+        }
+    };
+    Error::new(ErrorCode::Conflict, message)
+}
+
+impl Coordinator {
+    /// Asks every participant for its vote.
+    pub(super) fn prepare(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        let parts = transaction.parts();
+        if parts.is_empty() {
+            return self.reply_results(transaction, step);
+        }
+        let known = |shard: &u16| {
+            let evaluated = transaction.terms.get(shard).copied();
+            (*shard, evaluated.or_else(|| self.leads.get(shard).map(|lead| lead.term)).unwrap_or(0))
+        };
+        let terms = parts.keys().map(known).collect();
+        let read_only = transaction.is_read_only();
+        transaction.phase = Phase::Preparing(Preparing { parts, terms, votes: BTreeMap::new(), read_only });
+        transaction.resend_at = step.now.instant + self.options.resend_every;
+        self.propose(&transaction, step);
+        self.keep(transaction, step);
+    }
+
+    /// Sends Prepare to every shard that has not voted.
+    pub(super) fn propose(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
+        let Phase::Preparing(preparing) = &transaction.phase else { return };
+        for (shard, part) in &preparing.parts {
+            if preparing.votes.contains_key(shard) {
+                continue;
+            }
+            let message = Message::Prepare {
+                transaction: transaction.id,
+                age: transaction.age,
+                floor: self.floor(transaction.id),
+                term: preparing.terms.get(shard).copied().unwrap_or(0),
+                read_only: preparing.read_only,
+                part: part.clone(),
+            };
+            self.send_leader(*shard, message, step);
+        }
+    }
+
+    /// A shard votes yes.
+    pub(super) fn on_prepared(&mut self, shard: u16, number: u64, at: Timestamp, step: &mut Step<'_, '_>) {
+        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Phase::Preparing(preparing) = &mut transaction.phase else { return self.keep(transaction, step) };
+        if preparing.parts.contains_key(&shard) {
+            preparing.votes.insert(shard, at);
+        }
+        if preparing.votes.len() < preparing.parts.len() {
+            return self.keep(transaction, step);
+        }
+        if preparing.read_only {
+            return self.reply_results(transaction, step);
+        }
+        let at = preparing.votes.values().copied().max().unwrap_or(Timestamp::ZERO);
+        let parts: BTreeSet<u16> = preparing.parts.keys().copied().collect();
+        if let Some(first) = parts.first() {
+            self.decide(*first, transaction.id, Some(at), step);
+        }
+        transaction.phase = Phase::Deciding { at, parts };
+        transaction.resend_at = step.now.instant + self.options.resend_every;
+        self.keep(transaction, step);
+    }
+
+    pub(super) fn decide(
+        &self,
+        shard: u16,
+        transaction: TransactionId,
+        at: Option<Timestamp>,
+        step: &mut Step<'_, '_>,
+    ) {
+        let floor = self.floor(transaction);
+        self.send_leader(shard, Message::Decide { transaction, floor, at }, step);
+    }
+
+    /// A shard refuses, or has taken the transaction's locks away: it cannot commit any more.
+    pub(super) fn on_refused(
+        &mut self,
+        shard: u16,
+        number: u64,
+        key: Option<Box<[u8]>>,
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(transaction) = self.transactions.remove(&number) else { return };
+        let concerned = match &transaction.phase {
+            Phase::Executing => true,
+            Phase::Preparing(preparing) => !preparing.votes.contains_key(&shard) || preparing.read_only,
+            // Whoever voted yes keeps its word.
+            Phase::Deciding { .. } | Phase::BackingOff { .. } | Phase::Doomed => false,
+        };
+        if concerned {
+            self.refused(transaction, key, step);
+        } else {
+            self.keep(transaction, step);
+        }
+    }
+
+    /// The transaction has ended at a shard.
+    pub(super) fn on_ended(
+        &mut self,
+        shard: u16,
+        number: u64,
+        at: Option<Timestamp>,
+        step: &mut Step<'_, '_>,
+    ) {
+        if let Some(settlement) = self.settlements.get_mut(&number) {
+            settlement.waiting.remove(&shard);
+            if settlement.waiting.is_empty() {
+                self.settlements.remove(&number);
+                step.out.disarm(Timer::Settlement { number });
+            }
+        }
+        let Some(transaction) = self.transactions.remove(&number) else { return };
+        let decides = match &transaction.phase {
+            Phase::Preparing(preparing) => !preparing.read_only && preparing.parts.contains_key(&shard),
+            Phase::Deciding { parts, .. } => parts.first() == Some(&shard),
+            Phase::Executing | Phase::BackingOff { .. } | Phase::Doomed => false,
+        };
+        match at {
+            _ if !decides => self.keep(transaction, step),
+            Some(at) => self.committed(transaction, at, step),
+            None => self.refused(transaction, None, step),
+        }
+    }
+
+    /// The decision is written: replies, and tells the other participants.
+    fn committed(&mut self, transaction: Transaction, at: Timestamp, step: &mut Step<'_, '_>) {
+        let mut others = transaction.touched();
+        others.pop_first();
+        if self.options.claims && transaction.request.is_some() {
+            self.claim(&transaction, at);
+        }
+        self.settle(transaction.id, Some(at), others, step);
+        self.reply_results(transaction, step);
+    }
+
+    fn claim(&mut self, transaction: &Transaction, at: Timestamp) {
+        let parts = transaction.parts().into_values().flat_map(|part| part.invocations);
+        let effects = parts.filter_map(|invoked| Some((invoked.key, invoked.effect?))).collect();
+        self.claims.push(Claim {
+            session: transaction.session,
+            transaction: transaction.id,
+            commit: Some(CommitStamp { at, depends_on: Timestamp::ZERO, region: self.options.region }),
+            snapshot: None,
+            effects,
+        });
+    }
+
+    /// Tells shards how the transaction ended, until they have acknowledged it.
+    pub(super) fn settle(
+        &mut self,
+        id: TransactionId,
+        at: Option<Timestamp>,
+        waiting: BTreeSet<u16>,
+        step: &mut Step<'_, '_>,
+    ) {
+        if waiting.is_empty() {
+            return;
+        }
+        let settlement = Settlement { id, at, waiting, tries: 0 };
+        self.tell(&settlement, step);
+        self.settlements.insert(id.number, settlement);
+    }
+
+    /// Gives up what the transaction holds anywhere.
+    pub(super) fn let_go(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
+        let voting = matches!(transaction.phase, Phase::Preparing(_));
+        if voting || self.options.concurrency == Concurrency::Locking {
+            self.settle(transaction.id, None, transaction.touched(), step);
+        }
+    }
+
+    fn tell(&self, settlement: &Settlement, step: &mut Step<'_, '_>) {
+        for shard in &settlement.waiting {
+            self.decide(*shard, settlement.id, settlement.at, step);
+        }
+        let wait = self.options.resend_every * 2u32.pow(settlement.tries.min(DOUBLINGS));
+        step.out.arm(Timer::Settlement { number: settlement.id.number }, step.now.instant + wait);
+    }
+
+    pub(super) fn on_settlement_timer(&mut self, number: u64, step: &mut Step<'_, '_>) {
+        let Some(mut settlement) = self.settlements.remove(&number) else { return };
+        settlement.tries += 1;
+        // A commit must arrive: shards that have it to ask for rely on the first participant's memory.
+        if settlement.at.is_some() || settlement.tries < TRIES {
+            self.tell(&settlement, step);
+            // Whoever is asked and does not lead says who does, in time for the next try.
+            settlement.waiting.iter().for_each(|shard| self.try_next(*shard));
+            self.settlements.insert(number, settlement);
+        }
+    }
+
+    /// Replies what a transaction that has succeeded has to say, and forgets it.
+    pub(super) fn reply_results(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        if let Some(request) = transaction.request.take() {
+            if let Purpose::Interactive { .. } = transaction.purpose {
+                step.out.reply(request).simple("OK");
+            } else {
+                for known in &transaction.steps[transaction.replied..] {
+                    if let Progress::Done(done) = &known.progress {
+                        reply_step(&known.call, &done.result, step.out.reply(request));
+                    }
+                }
+            }
+        }
+        if let Purpose::Flush { browse } = transaction.purpose {
+            // The piece is done; what `forget` would take for a failure goes on.
+            transaction.purpose = Purpose::Auto;
+            self.flush_on(browse, step);
+        }
+        self.forget(&transaction, step);
+    }
+
+    /// The transaction has had no effect: it runs again, or the caller is told.
+    pub(super) fn refused(
+        &mut self,
+        mut transaction: Transaction,
+        key: Option<Box<[u8]>>,
+        step: &mut Step<'_, '_>,
+    ) {
+        self.let_go(&transaction, step);
+        let key = key.or_else(|| transaction.steps.first().map(|step| step.call.key.clone()));
+        transaction.conflicted = key;
+        let interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
+        if interactive && transaction.request.is_none() {
+            transaction.phase = Phase::Doomed;
+            return self.keep(transaction, step);
+        }
+        let unheard = transaction.purpose == Purpose::Auto && transaction.request.is_none();
+        if interactive || unheard || transaction.retries >= self.options.retries {
+            let error = conflict(transaction.conflicted.as_deref());
+            return self.fail(transaction, &error, step);
+        }
+        transaction.retries += 1;
+        step.out.disarm(Timer::Transaction { number: transaction.id.number });
+        let window = self.options.backoff.as_micros() as u64 * 2u64.pow(transaction.retries.min(DOUBLINGS));
+        let wait = Duration::from_micros(step.random.u64(0..=window));
+        transaction.phase = Phase::BackingOff { until: step.now.instant + wait };
+        self.keep(transaction, step);
+    }
+}

@@ -1,0 +1,283 @@
+//! What only a shard's leader has: the locks, the transactions in progress, the votes on their way through the log.
+//! All of it lasts for one term; the next leader finds the votes in the machine and asks for nothing else.
+
+use super::locks::LockTable;
+use super::machine::{Machine, Prepared};
+use super::message::Message;
+use crate::tapir::{Invoked, Part};
+use clock::HybridClock;
+use commit::{Access, ModeStamps, Observed, Stamp, Verdict, validate};
+use datatypes::{Effect, Mode, Operation};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Address, Incarnation, Instant, ProcessId, Reader, Timestamp, TransactionId, WallTime};
+
+/// The clock follows what the log has accepted, however far ahead.
+const CLOCK_BOUND: Duration = Duration::MAX;
+
+/// How far a transaction is at this shard.
+#[derive(Clone, Debug)]
+pub(super) enum Stage {
+    /// Operations come.
+    Executing,
+    /// The vote, or the decision of the only participant, is on its way through the log.
+    Proposed { part: Arc<Part> },
+    /// The shard has voted.
+    Prepared { part: Arc<Part> },
+    /// A decision is on its way through the log.
+    Deciding { part: Arc<Part> },
+}
+
+impl Stage {
+    /// What others must not conflict with.
+    fn part(&self) -> Option<&Arc<Part>> {
+        match self {
+            Stage::Executing => None,
+            Stage::Proposed { part } | Stage::Prepared { part } | Stage::Deciding { part } => Some(part),
+        }
+    }
+}
+
+/// A transaction in progress.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// Who asked; the leader of another shard never does.
+    pub coordinator: Address,
+    /// When it was heard of last, or voted for.
+    pub since: Instant,
+    pub stage: Stage,
+    /// Questions that wait for locks.
+    pub blocked: Vec<Message>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Leader {
+    pub term: u64,
+    pub locks: LockTable,
+    pub open: BTreeMap<TransactionId, Open>,
+    by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
+    /// Refused, given up or answered in this term: a late repetition must not succeed, or lock anything.
+    closed: BTreeSet<TransactionId>,
+    /// By life of a coordinator: what it has said that it asks for no more.
+    floors: BTreeMap<(ProcessId, Incarnation), u64>,
+    /// Answers that wait until a quorum confirms the leader, by context.
+    pub confirming: BTreeMap<u64, (Address, Message)>,
+    contexts: u64,
+    clock: HybridClock,
+}
+
+impl Leader {
+    /// A leader that begins its term with what the machine holds.
+    pub(super) fn new(
+        term: u64,
+        machine: &Machine,
+        coordinator: impl Fn(TransactionId) -> Address,
+        now: Instant,
+    ) -> Self {
+        let mut leader = Leader {
+            term,
+            locks: LockTable::default(),
+            open: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            floors: BTreeMap::new(),
+            confirming: BTreeMap::new(),
+            contexts: 0,
+            clock: HybridClock::new(CLOCK_BOUND),
+        };
+        leader.clock.recover(machine.latest());
+        for (id, Prepared { part, .. }) in machine.prepared() {
+            let age = Stamp { at: Timestamp::ZERO, transaction: *id };
+            for invoked in &part.invocations {
+                for mode in modes(invoked) {
+                    leader.locks.reinstate(*id, age, &invoked.key, mode);
+                }
+            }
+            leader.heard(*id, coordinator(*id), now);
+            leader.advance(*id, Stage::Prepared { part: part.clone() }, now);
+        }
+        leader
+    }
+
+    /// A timestamp above every one that this shard has accepted.
+    pub(super) fn timestamp(&mut self, latest: Timestamp, wall: WallTime) -> Timestamp {
+        self.clock.recover(latest);
+        self.clock.tick(wall)
+    }
+
+    /// The transaction with its coordinator's address; it is still there.
+    pub(super) fn heard(&mut self, id: TransactionId, coordinator: Address, now: Instant) -> &mut Open {
+        let open = self.open.entry(id).or_insert_with(|| Open {
+            coordinator,
+            since: now,
+            stage: Stage::Executing,
+            blocked: Vec::new(),
+        });
+        if matches!(open.stage, Stage::Executing) {
+            open.since = now;
+        }
+        open
+    }
+
+    /// The transaction goes on to this stage.
+    pub(super) fn advance(&mut self, id: TransactionId, stage: Stage, now: Instant) {
+        for invoked in stage.part().into_iter().flat_map(|part| &part.invocations) {
+            self.by_key.entry(invoked.key.clone()).or_default().insert(id);
+        }
+        if let Some(open) = self.open.get_mut(&id) {
+            (open.stage, open.since) = (stage, now);
+        }
+    }
+
+    /// Nothing of the transaction is left here.
+    pub(super) fn forget(&mut self, id: TransactionId) -> Option<Open> {
+        self.locks.release(id);
+        let open = self.open.remove(&id)?;
+        for invoked in open.stage.part().into_iter().flat_map(|part| &part.invocations) {
+            if let Some(ids) = self.by_key.get_mut(&invoked.key) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    self.by_key.remove(&invoked.key);
+                }
+            }
+        }
+        Some(open)
+    }
+
+    /// The transaction is over here, and a repetition of what was asked changes nothing.
+    pub(super) fn close(&mut self, id: TransactionId) -> Option<Open> {
+        self.closed.insert(id);
+        self.forget(id)
+    }
+
+    /// True if the transaction was closed in this term.
+    pub(super) fn is_closed(&self, id: TransactionId) -> bool {
+        self.closed.contains(&id)
+            || self.floors.get(&(id.process, id.incarnation)).is_some_and(|floor| id.number < *floor)
+    }
+
+    /// A coordinator asks for nothing below `floor` any more.
+    pub(super) fn raise_floor(&mut self, id: TransactionId, floor: u64) {
+        let known = self.floors.entry((id.process, id.incarnation)).or_default();
+        if floor > *known {
+            *known = floor;
+            let (first, end) = (TransactionId { number: 0, ..id }, TransactionId { number: floor, ..id });
+            let over: Vec<TransactionId> = self.closed.range(first..end).copied().collect();
+            for id in over {
+                self.closed.remove(&id);
+            }
+        }
+    }
+
+    /// A context for an answer that waits for the confirmation of this leader.
+    pub(super) fn hold_until_confirmed(&mut self, to: Address, answer: Message) -> u64 {
+        self.contexts += 1;
+        self.confirming.insert(self.contexts, (to, answer));
+        self.contexts
+    }
+
+    /// Locking: true if everything that was observed is still protected, and what was not observed is locked now;
+    /// `None` if it waits for a lock.
+    pub(super) fn lock_part(
+        &mut self,
+        id: TransactionId,
+        age: Stamp,
+        part: &Part,
+        trusting: bool,
+    ) -> Option<Result<(), Box<[u8]>>> {
+        for invoked in part.invocations.iter().filter(|invoked| invoked.observed.is_some()) {
+            if !trusting && !self.locks.protects(id, &invoked.key) {
+                return Some(Err(invoked.key.clone()));
+            }
+        }
+        let mut granted = true;
+        for invoked in &part.invocations {
+            for mode in modes(invoked) {
+                granted &= self.locks.lock(id, age, &invoked.key, mode);
+            }
+        }
+        granted.then_some(Ok(()))
+    }
+
+    /// Optimistic: what stands in the way of a part, by the rules that TAPIR's replicas judge by.
+    pub(super) fn validate_part(
+        &self,
+        id: TransactionId,
+        part: &Part,
+        machine: &Machine,
+    ) -> Result<(), Box<[u8]>> {
+        for invoked in &part.invocations {
+            let verdict = invoked.access().map_or(Verdict::Abort, |access| {
+                let version = machine.version(&invoked.key);
+                // Of what changed since, only that it did is known.
+                let newest = (version != 0).then_some((stamp_of(version), Effect::DELETE));
+                let gone = access.observed.is_some_and(|seen| version == 0 && seen.newest() > Stamp::ZERO);
+                if gone {
+                    return Verdict::Abort;
+                }
+                let above = Stamp { at: Timestamp::MAX, transaction: id };
+                let prepared = self.voted_on(&invoked.key, id);
+                validate(above, &access, newest.into_iter(), prepared, &ModeStamps::default())
+            });
+            if verdict != Verdict::Ok {
+                return Err(invoked.key.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// What others that were voted for, or are about to be, do to a key.
+    fn voted_on<'l>(
+        &'l self,
+        key: &'l [u8],
+        except: TransactionId,
+    ) -> impl Iterator<Item = (Stamp, Access<'l>)> {
+        let ids = self.by_key.get(key).into_iter().flatten().filter(move |id| **id != except);
+        ids.filter_map(|id| Some((*id, self.open.get(id)?.stage.part()?))).flat_map(move |(id, part)| {
+            let stamp = Stamp { at: Timestamp::MAX, transaction: id };
+            let of_key = part.invocations.iter().filter(move |invoked| *invoked.key == *key);
+            of_key.filter_map(move |invoked| Some((stamp, invoked.access().ok()?)))
+        })
+    }
+
+    /// Optimistic: true if an operation that reads would miss what was voted for and may be known already.
+    pub(super) fn is_undecided(&self, id: TransactionId, key: &[u8], operation: &Operation<'_>) -> bool {
+        let read = datatypes::Invocation::observed(operation, None);
+        self.voted_on(key, id).any(|(_, other)| !datatypes::commutes(&read, &other.invocation, None))
+    }
+}
+
+/// The lock modes that an evaluated operation needs.
+pub(super) fn modes(invoked: &Invoked) -> impl Iterator<Item = Mode> {
+    let effect = invoked.effect.as_ref().and_then(|bytes| Effect::decode(&mut Reader::new(bytes)).ok());
+    let reads = invoked.operation.is_some();
+    let mode = match (effect, reads) {
+        (Some(_), true) => Some(Mode::Write),
+        (Some(effect), false) => Some(effect.mode()),
+        (None, true) => Some(Mode::Observe),
+        (None, false) => None,
+    };
+    mode.into_iter()
+}
+
+/// The lock mode that an operation needs before it is evaluated.
+pub(super) fn mode_of(operation: &Operation<'_>, blind: bool, expired: bool) -> Mode {
+    match operation.blind_effect() {
+        _ if expired => Mode::Write,
+        _ if operation.is_read() => Mode::Observe,
+        Some(effect) if blind => effect.mode(),
+        _ => Mode::Write,
+    }
+}
+
+/// A version as the stamps of observations have it.
+pub(super) fn stamp_of(version: u64) -> Stamp {
+    Stamp { at: Timestamp(version), ..Stamp::ZERO }
+}
+
+/// What an evaluation at this version observed.
+pub(super) fn observed(version: u64) -> Observed {
+    Observed::new(stamp_of(version), [])
+}

@@ -1,0 +1,364 @@
+//! What the log's entries build at every replica: the store, the prepared transactions, the outcomes.
+
+use crate::log::Application;
+use crate::tapir::Part;
+use datatypes::{Cell, Context, Effect, Operation, prepare};
+use mvcc::Store;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::{
+    HashSeed, Incarnation, Malformed, ProcessId, Reader, ReplyBuf, Rng, Timestamp, TransactionId, Wire,
+    put_bytes, wire_enum, wire_struct,
+};
+
+/// About how many bytes a piece of the state has.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// An entry of a shard's log: an outcome that its leader has found, never a question.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Entry {
+    /// The shard has voted for the transaction and holds its locks until the decision.
+    Prepare { transaction: TransactionId, floor: u64, at: Timestamp, part: Part },
+    /// It commits; with a part if this is the only shard, else as it was prepared.
+    Commit { transaction: TransactionId, floor: u64, at: Timestamp, part: Option<Part> },
+    /// It does not, whoever still says otherwise.
+    Abort { transaction: TransactionId, floor: u64 },
+}
+wire_enum!(Entry {
+    0 => Prepare { transaction, floor, at, part },
+    1 => Commit { transaction, floor, at, part },
+    2 => Abort { transaction, floor },
+});
+
+/// A transaction that the shard has voted for.
+#[derive(Clone, Debug)]
+pub(super) struct Prepared {
+    pub at: Timestamp,
+    pub part: Arc<Part>,
+}
+
+/// How a transaction ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    Committed { at: Timestamp, part: Arc<Part> },
+    Aborted,
+}
+
+impl Outcome {
+    /// The commit timestamp, if it committed.
+    pub(super) fn at(&self) -> Option<Timestamp> {
+        match self {
+            Outcome::Committed { at, .. } => Some(*at),
+            Outcome::Aborted => None,
+        }
+    }
+}
+
+/// What an applied entry did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    Prepared(TransactionId),
+    Ended(TransactionId),
+}
+
+/// What a leader made of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    /// The result, as the client will see it.
+    pub result: ReplyBuf,
+    /// The effect to commit, in its binary form.
+    pub effect: Option<Box<[u8]>>,
+    /// The log's index of the key's newest effect; 0 for an absent key.
+    pub version: u64,
+    /// The key had expired: its deletion must commit with the transaction (Corrections 69).
+    pub expired: bool,
+}
+wire_struct!(Evaluation { result, effect, version, expired });
+
+/// An operation to evaluate.
+pub(super) struct Question<'q> {
+    pub key: &'q [u8],
+    pub operation: &'q Operation<'q>,
+    /// The transaction's own effects on the key so far, in their binary form, in order.
+    pub own: &'q [Box<[u8]>],
+    /// The transaction's time for expiries.
+    pub now_millis: u64,
+}
+
+/// See the module.
+pub(super) struct Machine {
+    seed: HashSeed,
+    store: Store<u64>,
+    prepared: BTreeMap<TransactionId, Prepared>,
+    outcomes: BTreeMap<TransactionId, Outcome>,
+    /// By life of a coordinator: it asks for nothing below this any more.
+    floors: BTreeMap<(ProcessId, Incarnation), u64>,
+    /// The greatest timestamp of any entry.
+    latest: Timestamp,
+    events: Vec<Event>,
+    /// For checkers: every commit of this life, whether somebody may still ask for it or not.
+    committed: Option<BTreeMap<TransactionId, Outcome>>,
+}
+
+impl Machine {
+    /// An empty one; with `claims` it remembers every commit for checkers.
+    pub(super) fn new(seed: HashSeed, claims: bool) -> Self {
+        Machine {
+            seed,
+            store: Store::new(seed, 0),
+            prepared: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            floors: BTreeMap::new(),
+            latest: Timestamp::ZERO,
+            events: Vec::new(),
+            committed: claims.then(BTreeMap::new),
+        }
+    }
+
+    pub(super) fn store(&self) -> &Store<u64> {
+        &self.store
+    }
+
+    pub(super) fn prepared(&self) -> &BTreeMap<TransactionId, Prepared> {
+        &self.prepared
+    }
+
+    pub(super) fn outcomes(&self) -> &BTreeMap<TransactionId, Outcome> {
+        &self.outcomes
+    }
+
+    /// The commits that checkers are told of.
+    pub(super) fn committed(&self) -> &BTreeMap<TransactionId, Outcome> {
+        self.committed.as_ref().unwrap_or(&self.outcomes)
+    }
+
+    pub(super) fn latest(&self) -> Timestamp {
+        self.latest
+    }
+
+    /// What was applied since this was asked last.
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// True if the transaction's coordinator asks for nothing about it any more.
+    pub(super) fn is_over(&self, id: TransactionId) -> bool {
+        self.floors.get(&(id.process, id.incarnation)).is_some_and(|floor| id.number < *floor)
+    }
+
+    /// The version of a key: 0 while it is absent, since absence is the same whenever it began.
+    pub(super) fn version(&self, key: &[u8]) -> u64 {
+        self.store.record(self.store.hash(key), key).map_or(0, mvcc::Record::stamp)
+    }
+
+    /// True if the key has a deadline that has passed.
+    pub(super) fn is_expired(&self, key: &[u8], now_millis: u64) -> bool {
+        let record = self.store.record(self.store.hash(key), key);
+        record.is_some_and(|record| record.cell().is_expired(now_millis))
+    }
+
+    /// Evaluates an operation on the newest state and the asker's own effects.
+    pub(super) fn evaluate(
+        &mut self,
+        question: &Question<'_>,
+        random: &mut Rng,
+    ) -> Result<Evaluation, Malformed> {
+        let (key, now_millis) = (question.key, question.now_millis);
+        let version = self.version(key);
+        let expired = self.is_expired(key, now_millis);
+        let decoded = question.own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
+        let mut own: Vec<Effect<'_>> = decoded.collect::<Result<_, _>>()?;
+        if expired && own.first() != Some(&Effect::DELETE) {
+            own.insert(0, Effect::DELETE);
+        }
+        let mut result = ReplyBuf::new();
+        let mut context = Context { now_millis, random };
+        let mut evaluate = |cell: &Cell| {
+            let cell = if cell.is_expired(now_millis) { &Cell::ABSENT } else { cell };
+            prepare(cell, question.operation, &mut context, &mut result)
+        };
+        let hash = self.store.hash(key);
+        let effect = self.store.with_state(hash, key, |_| true, &own, &mut evaluate);
+        let effect = effect.map(|effect| encoded(&effect));
+        Ok(Evaluation { result, effect, version, expired })
+    }
+
+    fn commit(&mut self, index: u64, part: &Part) {
+        let mut fresh: BTreeMap<&[u8], bool> = BTreeMap::new();
+        for invoked in &part.invocations {
+            let Ok(Some(effect)) = invoked.effect() else { continue };
+            let hash = self.store.hash(&invoked.key);
+            // A state that was taken beside traffic may hold this entry already.
+            let stamp = self.store.record(hash, &invoked.key).map_or(0, mvcc::Record::stamp);
+            if *fresh.entry(&invoked.key).or_insert(stamp < index) {
+                self.store.commit(hash, &invoked.key, index, &effect);
+            }
+        }
+    }
+
+    /// Notes how a transaction ended, for as long as somebody may ask.
+    fn end(&mut self, id: TransactionId, outcome: Outcome) {
+        if let (Some(committed), Outcome::Committed { .. }) = (&mut self.committed, &outcome) {
+            committed.insert(id, outcome.clone());
+        }
+        if !self.is_over(id) {
+            self.outcomes.insert(id, outcome);
+        }
+        self.events.push(Event::Ended(id));
+    }
+
+    fn raise_floor(&mut self, id: TransactionId, floor: u64) {
+        let known = self.floors.entry((id.process, id.incarnation)).or_default();
+        if floor <= *known {
+            return;
+        }
+        *known = floor;
+        let first = TransactionId { number: 0, ..id };
+        let over: Vec<TransactionId> =
+            self.outcomes.range(first..TransactionId { number: floor, ..id }).map(|(id, _)| *id).collect();
+        for id in over {
+            self.outcomes.remove(&id);
+        }
+    }
+
+    fn perform(&mut self, index: u64, entry: Entry) {
+        match entry {
+            Entry::Prepare { transaction, floor, at, part } => {
+                self.latest = self.latest.max(at);
+                if !self.is_over(transaction) && !self.outcomes.contains_key(&transaction) {
+                    self.prepared.insert(transaction, Prepared { at, part: Arc::new(part) });
+                    self.events.push(Event::Prepared(transaction));
+                } else {
+                    self.events.push(Event::Ended(transaction));
+                }
+                self.raise_floor(transaction, floor);
+            }
+            Entry::Commit { transaction, floor, at, part } => {
+                self.latest = self.latest.max(at);
+                let known = self.outcomes.contains_key(&transaction);
+                let prepared = self.prepared.remove(&transaction).map(|prepared| prepared.part);
+                let alone = part.filter(|_| !known && !self.is_over(transaction)).map(Arc::new);
+                if let Some(part) = prepared.or(alone) {
+                    self.commit(index, &part);
+                    self.end(transaction, Outcome::Committed { at, part });
+                } else {
+                    self.events.push(Event::Ended(transaction));
+                }
+                self.raise_floor(transaction, floor);
+            }
+            Entry::Abort { transaction, floor } => {
+                self.prepared.remove(&transaction);
+                if !self.outcomes.contains_key(&transaction) {
+                    self.end(transaction, Outcome::Aborted);
+                } else {
+                    self.events.push(Event::Ended(transaction));
+                }
+                self.raise_floor(transaction, floor);
+            }
+        }
+    }
+
+    /// The tables that entries are judged by, as one piece.
+    fn save_tables(&self, chunk: &mut Vec<u8>) {
+        self.latest.encode(chunk);
+        self.floors.len().encode(chunk);
+        for ((process, incarnation), floor) in &self.floors {
+            (*process, *incarnation, *floor).encode(chunk);
+        }
+        self.prepared.len().encode(chunk);
+        for (id, prepared) in &self.prepared {
+            (*id, prepared.at).encode(chunk);
+            prepared.part.encode(chunk);
+        }
+        self.outcomes.len().encode(chunk);
+        for (id, outcome) in &self.outcomes {
+            (*id, outcome.at()).encode(chunk);
+            if let Outcome::Committed { part, .. } = outcome {
+                part.encode(chunk);
+            }
+        }
+    }
+
+    fn restore_tables(&mut self, input: &mut Reader<'_>) -> Result<(), Malformed> {
+        self.latest = Wire::decode(input)?;
+        for _ in 0..input.count()? {
+            let (process, incarnation, floor) = Wire::decode(input)?;
+            self.floors.insert((process, incarnation), floor);
+        }
+        for _ in 0..input.count()? {
+            let (id, at) = Wire::decode(input)?;
+            self.prepared.insert(id, Prepared { at, part: Arc::new(Part::decode(input)?) });
+        }
+        for _ in 0..input.count()? {
+            let (id, at): (TransactionId, Option<Timestamp>) = Wire::decode(input)?;
+            let outcome = match at {
+                Some(at) => Outcome::Committed { at, part: Arc::new(Part::decode(input)?) },
+                None => Outcome::Aborted,
+            };
+            self.outcomes.insert(id, outcome);
+        }
+        Ok(())
+    }
+}
+
+impl Application for Machine {
+    fn apply(&mut self, index: u64, entry: &[u8]) {
+        let entry = Entry::decode(&mut Reader::new(entry));
+        debug_assert!(entry.is_ok(), "entries are made by the same software");
+        if let Ok(entry) = entry {
+            self.perform(index, entry);
+        }
+    }
+
+    /// The tables first, all of them at one moment; then the store, as it is when it is visited.
+    fn save(&self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        if cursor == 0 {
+            chunk.push(0);
+            self.save_tables(chunk);
+            return Some(1);
+        }
+        chunk.push(1);
+        let mut place = cursor - 1;
+        loop {
+            place = self.store.scan(place, |key, record| {
+                put_bytes(chunk, key);
+                record.stamp().encode(chunk);
+                let mut cell = Vec::new();
+                record.cell().encode(&mut cell);
+                put_bytes(chunk, &cell);
+            });
+            if place == 0 {
+                return None;
+            }
+            if chunk.len() >= PIECE_BYTES {
+                return Some(place + 1);
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        // Freed at once: it happens only to a replica that has lagged far behind, before it serves.
+        *self = Machine { committed: self.committed.take(), ..Machine::new(self.seed, false) };
+    }
+
+    fn restore(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        let mut input = Reader::new(chunk);
+        if input.byte()? == 0 {
+            return self.restore_tables(&mut input);
+        }
+        while !input.is_empty() {
+            let key = input.bytes()?;
+            let stamp = u64::decode(&mut input)?;
+            let cell = Cell::decode(&mut Reader::new(input.bytes()?))?;
+            self.store.restore(key, stamp, cell);
+        }
+        Ok(())
+    }
+}
+
+/// The binary form of an effect.
+pub(super) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    effect.encode(&mut bytes);
+    bytes.into()
+}

@@ -1,0 +1,182 @@
+//! What coordinators and replicas say to one another.
+
+use super::machine::Evaluation;
+use crate::log;
+use crate::tapir::Part;
+use commit::Stamp;
+use types::{Timestamp, TransactionId, wire_enum};
+
+/// A message between a coordinator and a replica, or two replicas. Only a shard's leader answers what is for it;
+/// others say who leads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// Coordinator to leader: lock the key, where locks are used, and evaluate this operation.
+    Execute {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Its age, kept when it runs again: the older wins.
+        age: Stamp,
+        /// Which of its steps.
+        step: u32,
+        /// The key.
+        key: Box<[u8]>,
+        /// The operation in its binary form.
+        operation: Box<[u8]>,
+        /// Nobody will see the result.
+        blind: bool,
+        /// This read is the whole transaction: answer when the leader is confirmed, and hold nothing.
+        alone: bool,
+        /// The transaction's own effects on the key so far, in their binary form, in order.
+        own: Vec<Box<[u8]>>,
+        /// The transaction's time for expiries, in milliseconds since 1970.
+        now_millis: u64,
+    },
+    /// Leader to coordinator: the answer.
+    Executed {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Which of its steps.
+        step: u32,
+        /// The leader's term: locks live no longer.
+        term: u64,
+        /// The answer.
+        evaluation: Evaluation,
+    },
+    /// Coordinator to leader: vote. A shard that is the only participant decides at once.
+    Prepare {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Its age.
+        age: Stamp,
+        /// The coordinator asks for no transaction below this any more.
+        floor: u64,
+        /// The leader's term; a later leader that has not voted refuses for good.
+        term: u64,
+        /// Nothing changes at any shard.
+        read_only: bool,
+        /// What to validate and hold.
+        part: Part,
+    },
+    /// Leader to coordinator: yes.
+    Prepared {
+        /// The transaction.
+        transaction: TransactionId,
+        /// It commits not before this.
+        at: Timestamp,
+    },
+    /// Leader to coordinator: no, and never; nothing is held here any more.
+    Refused {
+        /// The transaction.
+        transaction: TransactionId,
+        /// The key that stood in the way.
+        key: Option<Box<[u8]>>,
+    },
+    /// Coordinator to leader: the decision. At the first participant a commit becomes true with its entry.
+    Decide {
+        /// The transaction.
+        transaction: TransactionId,
+        /// As in `Prepare`.
+        floor: u64,
+        /// When it commits; `None` for an abort.
+        at: Option<Timestamp>,
+    },
+    /// Leader to coordinator: the transaction has ended at this shard.
+    Ended {
+        /// The transaction.
+        transaction: TransactionId,
+        /// When it committed; `None` if it did not.
+        at: Option<Timestamp>,
+    },
+    /// Leader of a participant to the replicas of the first one: the decision is overdue, what is it? Asking makes
+    /// it an abort unless it is known.
+    Inquire {
+        /// The transaction.
+        transaction: TransactionId,
+    },
+    /// Replica to coordinator: somebody else leads, or the term is another.
+    Redirect {
+        /// The transaction that was asked for.
+        transaction: TransactionId,
+        /// Which replica of the shard leads, if that is known.
+        leader: Option<usize>,
+        /// In which term.
+        term: u64,
+    },
+    /// Coordinator to a replica: how many keys are there? Weak: no transaction (Corrections 78).
+    Count {
+        /// Names the answer.
+        transaction: TransactionId,
+    },
+    /// Replica to coordinator: so many.
+    CountReply {
+        /// Names the question.
+        transaction: TransactionId,
+        /// Keys that the replica holds.
+        keys: u64,
+    },
+    /// Coordinator to a replica: visit a piece of the keys. Weak.
+    Scan {
+        /// Names the answer.
+        transaction: TransactionId,
+        /// Where to begin in the replica's index.
+        cursor: u64,
+        /// About how many keys.
+        count: u32,
+        /// Keys whose deadline is not later are left out; milliseconds since 1970.
+        now_millis: u64,
+    },
+    /// Replica to coordinator: the piece.
+    ScanReply {
+        /// Names the question.
+        transaction: TransactionId,
+        /// Where to go on; 0 at the end.
+        cursor: u64,
+        /// The keys.
+        keys: Vec<Box<[u8]>>,
+    },
+    /// Replica to replica of a shard: the log's own.
+    Log {
+        /// The message.
+        message: log::Message,
+    },
+}
+wire_enum!(Message {
+    0 => Execute { transaction, age, step, key, operation, blind, alone, own, now_millis },
+    1 => Executed { transaction, step, term, evaluation },
+    2 => Prepare { transaction, age, floor, term, read_only, part },
+    3 => Prepared { transaction, at },
+    4 => Refused { transaction, key },
+    5 => Decide { transaction, floor, at },
+    6 => Ended { transaction, at },
+    7 => Inquire { transaction },
+    8 => Redirect { transaction, leader, term },
+    9 => Count { transaction },
+    10 => CountReply { transaction, keys },
+    11 => Scan { transaction, cursor, count, now_millis },
+    12 => ScanReply { transaction, cursor, keys },
+    13 => Log { message },
+});
+
+/// Everything that replicas and coordinators can be reminded of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// Replica: the log's time goes on.
+    Tick,
+    /// Replica: look for transactions whose coordinators do not come back.
+    Suspicion,
+    /// Coordinator: a transaction waits for an answer, or to run again.
+    Transaction {
+        /// Its number.
+        number: u64,
+    },
+    /// Coordinator: not every participant has acknowledged the decision.
+    Settlement {
+        /// The transaction's number.
+        number: u64,
+    },
+    /// Coordinator: a piece of the keyspace has not been answered.
+    Browse {
+        /// The question's number.
+        number: u64,
+    },
+}

@@ -1,0 +1,45 @@
+//! Strictly serializable transactions with a leader in every shard: two-phase commit over replicated logs
+//! ([`crate::log`]), with locks or with optimistic validation at the leaders.
+//!
+//! This is what TAPIR's paper compares with (section 7, "conventional" systems, Spanner's shape), over the same types,
+//! requests and checks. The whole essay is `docs/protocols/replicated-log.md`; its short form:
+//!
+//! # Guarantee
+//! Strict serializability whatever the clocks do; acknowledged transactions survive f failures of 2f+1 replicas per
+//! shard and any failure of coordinators.
+//!
+//! # Flow
+//! ```text
+//!  Coordinator: Execute at leaders (lock, evaluate) -> Prepare at all -> Decide at the first -> reply -> Decide at all
+//!  Leader:      vote -> entry in the log, committed -> Prepared;   one shard alone: the entry is the commit
+//!  Reader:      Execute -> a quorum confirms the leader -> reply;  nothing is written
+//! ```
+//!
+//! # Invariants
+//! - Entries are outcomes: applying one decides nothing, so every replica and every recovery comes to the same state.
+//! - A leader answers for a vote or a decision only when its entry is applied, and for a read only when a quorum has
+//!   confirmed it after the read.
+//! - The decision of a transaction is an entry of its first participant (Corrections 73); who asks for a decision that
+//!   is overdue makes it an abort unless it is there.
+//! - A refusal is for good: a leader accepts a vote's question for its own term only, and remembers what it refused.
+//! - Whoever waits for a lock is younger than who is waited for, or waits for a vote that waits for nobody.
+//!
+//! Left out so far: phasing and combining (Claret), moving of leaders, change of a shard's members.
+
+mod coordinator;
+mod leader;
+mod locks;
+mod machine;
+mod message;
+mod node;
+mod options;
+mod record;
+mod replica;
+
+pub use coordinator::Coordinator;
+pub use machine::Evaluation;
+pub use message::{Message, Timer};
+pub use node::Node;
+pub use options::{Concurrency, Options};
+pub use record::Record;
+pub use replica::Replica;

@@ -1,0 +1,68 @@
+//! How replicas and coordinators are set up.
+
+use crate::Mutants;
+use protocol::Durability;
+use std::time::Duration;
+use types::{ProcessId, RegionId};
+
+/// How a leader keeps conflicting transactions apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Concurrency {
+    /// Strict two-phase locking: operations wait for the locks of others.
+    #[default]
+    Locking,
+    /// Optimistic: operations wait for nobody, and the vote validates what they saw.
+    Optimistic,
+}
+
+/// Options of replicas and coordinators.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Locks or validation.
+    pub concurrency: Concurrency,
+    /// How durable a replica's record is before what it says leaves. Below `Synced` an unclean restart makes the
+    /// replica forgetful: it does not vote until it has regained what it may have lost (Corrections 67).
+    pub durability: Durability,
+    /// Weak reads go to the replica on this process first.
+    pub near: Option<ProcessId>,
+    /// The coordinator's region, named in its claims.
+    pub region: RegionId,
+    /// Keep a claim of every committed transaction for `Node::take_claims`.
+    pub claims: bool,
+    /// The log's unit of time: leaders speak every two, followers miss them after ten to twenty.
+    pub tick: Duration,
+    /// What is not answered is said again after this, to whoever leads then.
+    pub resend_every: Duration,
+    /// A request that is not done after this is answered by an error.
+    pub request_timeout: Duration,
+    /// A shard that has voted asks for the decision after this.
+    pub prepared_timeout: Duration,
+    /// Locks of a transaction that nobody has heard of for this long are taken away.
+    pub lock_timeout: Duration,
+    /// How often a conflicting transaction is run again before the caller is told CONFLICT.
+    pub retries: u32,
+    /// The least window that the wait before running again is drawn from; doubles with every conflict, a few times.
+    pub backoff: Duration,
+    /// The bug under test, if any.
+    pub mutants: Mutants,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            concurrency: Concurrency::Locking,
+            durability: Durability::Synced,
+            near: None,
+            region: RegionId(0),
+            claims: false,
+            tick: Duration::from_millis(50),
+            resend_every: Duration::from_millis(250),
+            request_timeout: Duration::from_secs(5),
+            prepared_timeout: Duration::from_secs(1),
+            lock_timeout: Duration::from_secs(10),
+            retries: 40,
+            backoff: Duration::from_millis(2),
+            mutants: Mutants::default(),
+        }
+    }
+}
