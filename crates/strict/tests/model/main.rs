@@ -21,6 +21,7 @@ mod host;
 mod models;
 mod mutants;
 mod properties;
+mod routes;
 mod serial;
 mod setup;
 mod space;

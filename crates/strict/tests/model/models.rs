@@ -3,13 +3,13 @@
 use crate::explore::{Outcome, explore};
 use crate::setup::{Act, Gateway, Setup};
 
-const PUNCTUAL: Gateway = Gateway { skew: 0, near: 0, dies: false };
+pub const PUNCTUAL: Gateway = Gateway { skew: 0, near: 0, dies: false };
 /// A clock that is ahead; one that is behind.
-const FAST: Gateway = Gateway { skew: 1_000_000, ..PUNCTUAL };
-const SLOW: Gateway = Gateway { skew: -1_000_000, near: 1, ..PUNCTUAL };
-const DYING: Gateway = Gateway { dies: true, ..PUNCTUAL };
+pub const FAST: Gateway = Gateway { skew: 1_000_000, ..PUNCTUAL };
+pub const SLOW: Gateway = Gateway { skew: -1_000_000, near: 1, ..PUNCTUAL };
+pub const DYING: Gateway = Gateway { dies: true, ..PUNCTUAL };
 
-fn one(gateway: Gateway) -> Setup {
+pub fn one(gateway: Gateway) -> Setup {
     Setup::new(1).with(gateway, &[("a", Act::Set(1))])
 }
 

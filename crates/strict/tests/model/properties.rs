@@ -138,6 +138,10 @@ fn rising(space: &Space, old: u32, new: u32) -> Result<(), String> {
             if view(later).zip(view(earlier)).is_some_and(|(later, earlier)| later < earlier) {
                 return Err(format!("views fall: {later:?} after {earlier:?}"));
             }
+            let ended = |message: &IrMessage| matches!(message, Ir::Executed { .. });
+            if ended(earlier) && ballot(later).is_some_and(|(of, _)| Some(of) == group_of(earlier)) {
+                return Err(format!("what has ended goes on: {later:?} after {earlier:?}"));
+            }
             let fell = |((of, later), (group, earlier))| of == group && later < earlier;
             if ballot(later).zip(ballot(earlier)).is_some_and(fell) {
                 return Err(format!("a promise is broken: {later:?} after {earlier:?}"));
@@ -145,6 +149,13 @@ fn rising(space: &Space, old: u32, new: u32) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn group_of(message: &IrMessage) -> Option<TransactionId> {
+    match message {
+        Ir::Executed { group, .. } => Some(*group),
+        _ => None,
+    }
 }
 
 /// IR's own promises: a result that may have succeeded is the only one, and every later view has it; an outcome that
@@ -183,7 +194,7 @@ fn replication(known: &Known<'_>) -> Result<(), String> {
     let successes: Vec<&Ballot> = votes.iter().filter(enough).map(|(ballot, _)| ballot).collect();
     let holds = |vote: Vote| vote == Vote::PrepareOk;
     for success in &successes {
-        let (shard, group, attempt, view, _, result) = **success;
+        let (shard, group, attempt, view, ballot, result) = **success;
         let same = |other: &&&Ballot| (other.0, other.1, other.2) == (shard, group, attempt);
         if let Some(other) = successes.iter().filter(same).find(|other| holds(other.5) != holds(result)) {
             return Err(format!("{group} succeeded with two results: {success:?} and {other:?}"));
@@ -191,7 +202,9 @@ fn replication(known: &Known<'_>) -> Result<(), String> {
         for ((_, later), record) in records.range((shard, view + 1)..=(shard, u64::MAX)) {
             let kept = record.get(&group).is_some_and(|group| {
                 let entry = |e: &anabranch_strict::ir::Entry<Transactions>| {
-                    e.attempt > attempt || holds(e.result) == holds(result)
+                    // Only the original coordinator makes attempts, and gives the earlier ones up.
+                    let given_up = e.attempt > attempt && ballot.is_none_or(|ballot| ballot.round == 0);
+                    given_up || holds(e.result) == holds(result)
                 };
                 group.outcome.is_some() || group.entry.as_ref().is_some_and(entry)
             });

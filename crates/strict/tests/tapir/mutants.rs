@@ -1,0 +1,48 @@
+//! Known bugs that a script shows; the models of `tests/model` find most others.
+
+use crate::network::{Network, address, text};
+use anabranch_strict::tapir::Options;
+use anabranch_strict::{Mutant, Mutants};
+use datatypes::register;
+use std::time::Duration;
+
+/// Twenty blind increments while every second message comes twice; what a read finds then.
+fn counted(mutants: Mutants) -> String {
+    let mut network = Network::new(1, 1, 3, 2, &Options { mutants, ..Options::default() });
+    (network.duplication, network.delay) = (2, Duration::from_millis(40));
+    let steps = [network.increment("a", true)];
+    let ids: Vec<_> = (0..20).map(|n| network.many(1 + n % 2, 1, &steps)).collect();
+    ids.into_iter().for_each(|id| drop(network.answer(id)));
+    network.run_for(Duration::from_secs(1));
+    text(&network.one(1, &network.get("a")))
+}
+
+#[test]
+fn a_repeated_commit_counts_once() {
+    assert_eq!(counted(Mutants::default()), "20");
+    assert_ne!(counted(Mutant::ExecuteAgain.into()), "20", "the mutant counts twice");
+}
+
+/// A key expires, which a punctual clock sees; then what a clock that is ten seconds behind sees.
+fn seen_by_a_slow_clock(mutants: Mutants) -> String {
+    let mut network = Network::new(1, 1, 3, 2, &Options { mutants, ..Options::default() });
+    let millis = (1_700_000_000_000_000 + network.now.0) / 1000 + 100;
+    let set = register::Operation::Set {
+        value: b"soon gone",
+        deadline: register::Deadline::At { millis },
+        condition: register::Condition::Always,
+        reply: register::SetReply::Status,
+    };
+    let set = network.step("a", set, false);
+    network.one(1, &set);
+    network.run_for(Duration::from_millis(200));
+    assert_eq!(text(&network.one(1, &network.get("a"))), "null");
+    network.set_skew(address(2, None), -10_000_000);
+    text(&network.one(2, &network.get("a")))
+}
+
+#[test]
+fn an_expiry_that_was_seen_is_seen_by_all() {
+    assert_eq!(seen_by_a_slow_clock(Mutants::default()), "null");
+    assert_eq!(seen_by_a_slow_clock(Mutant::ExpiryIsNoWrite.into()), "soon gone", "the mutant forgets it");
+}
