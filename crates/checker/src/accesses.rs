@@ -63,8 +63,10 @@ pub(crate) struct Versions<'h> {
     pub writers: Vec<usize>,
     /// Versions with one that is known to come later, next but for those whose place nobody knows.
     pub next: Vec<(Source, usize)>,
-    /// Every write names its version.
+    /// Every write names its version, and none erases them.
     clear: bool,
+    /// Some write leaves a value that nobody can tell, which may be one that another write names too.
+    ambiguous: bool,
     /// The longest list that was seen.
     trace: Vec<String>,
     /// Units by the length that the list had after them.
@@ -161,6 +163,7 @@ impl<'d, 'h> Reading<'d, 'h> {
                     Touch::Erase => self.keys[key].clear = false,
                     Touch::UnclearWrite => {
                         self.keys[key].clear = false;
+                        self.keys[key].ambiguous = true;
                         self.complete = false;
                     }
                     Touch::UnclearRead => self.complete = false,
@@ -280,6 +283,9 @@ impl<'d, 'h> Reading<'d, 'h> {
     }
 
     fn source(&mut self, unit: usize, key: usize, value: String) -> Option<Source> {
+        if self.keys[key].ambiguous {
+            return None;
+        }
         let clear = self.keys[key].clear;
         let writers = self.writers.get(&(key, value.clone())).map_or(&[][..], Vec::as_slice);
         let name = self.keys[key].name.escape_ascii().to_string();
@@ -363,6 +369,10 @@ impl<'d, 'h> Reading<'d, 'h> {
     }
 
     fn note_length(&mut self, unit: usize, key: usize, length: usize) {
+        if !self.keys[key].clear {
+            // Something else than appends happened to it.
+            return;
+        }
         let other = self.keys[key].lengths.insert(length, unit);
         if let Some(other) = other.filter(|other| *other != unit) {
             let number = self.units[other].number();

@@ -1,6 +1,6 @@
 //! Every known anomaly against every level: what each must see, and what it must tolerate.
 
-use crate::support::{ALL_ELEMENTS, DELETE, GET, History, increment, push, write, write_if_absent};
+use crate::support::{ALL_ELEMENTS, DELETE, GET, History, POP, increment, push, write, write_if_absent};
 use anabranch_checker::{Level, check, holds_by_claims, holds_by_definition, infer};
 
 /// What a level makes of an anomaly.
@@ -145,6 +145,22 @@ fn lists_tell_their_order() {
     twice.transaction(1, 0, 10).step("l", push("a"), Some("(integer) 1")).at(1);
     twice.transaction(2, 20, 30).step("l", ALL_ELEMENTS, Some("[\"a\", \"a\"]")).at(2);
     assert_verdicts("appended twice", &twice, &LEVELS[..3], &weaker);
+}
+
+#[test]
+fn what_an_unnamed_write_may_have_left_is_not_judged() {
+    let mut list = History::default();
+    list.transaction(1, 0, 10).step("l", push("a"), Some("(integer) 1")).at(1);
+    list.transaction(1, 20, 30).step("l", push("b"), Some("(integer) 2")).at(2);
+    list.transaction(1, 40, 50).step("l", POP, Some("\"b\"")).at(3);
+    list.transaction(1, 60, 70).step("l", ALL_ELEMENTS, Some("[\"a\"]")).at(4);
+    list.transaction(1, 80, 90).step("l", push("c"), Some("(integer) 2")).at(5);
+    assert_verdicts("popped list", &list, &[], &LEVELS[2..]);
+    let mut counter = History::default();
+    counter.transaction(1, 0, 10).step("n", increment(5), None).at(1);
+    let twice = counter.transaction(2, 20, 30).step("n", GET, Some("\"5\""));
+    twice.step("n", increment(0), Some("(integer) 5")).at(2);
+    assert_verdicts("equal sums", &counter, &[], &LEVELS[2..]);
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub fn push(value: &str) -> Operation<'_> {
 }
 
 pub const ALL_ELEMENTS: Operation<'static> = Operation::List(list::Operation::Range { start: 0, stop: -1 });
+pub const POP: Operation<'static> =
+    Operation::List(list::Operation::Pop { end: list::End::Back, count: None });
 pub const DELETE: Operation<'static> = Operation::Key(key::Operation::Delete);
 
 impl History {
