@@ -113,12 +113,17 @@ impl Session {
                 if self.fault != Fault::NoWatch && watched.iter().any(changed) {
                     return Some("*-1\r\n".into());
                 }
-                queued.iter().for_each(|words| set(&mut store, &words[1], &words[2]));
+                let mut replies = String::new();
+                for words in &queued {
+                    let old = bulk(store.get(&words[1]));
+                    replies.push_str(if words.len() > 3 { &old } else { "+OK\r\n" });
+                    set(&mut store, &words[1], &words[2]);
+                }
                 self.executed += 1;
                 if self.fault == Fault::LostAnswer && self.executed > 20 {
                     return None;
                 }
-                format!("*{}\r\n{}", queued.len(), "+OK\r\n".repeat(queued.len()))
+                format!("*{}\r\n{replies}", queued.len())
             }
             _ => "-ERR what\r\n".into(),
         })

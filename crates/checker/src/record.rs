@@ -20,6 +20,13 @@ impl Step {
         Self::new(key, &operation, done.then(|| "OK".to_owned()))
     }
 
+    /// `SET key value GET`; `replaced` is the reply, if there was one.
+    pub fn swap(key: &[u8], value: &[u8], replaced: Option<Option<&[u8]>>) -> Self {
+        let (condition, deadline, reply) = (Condition::Always, Deadline::Clear, SetReply::Old);
+        let operation = Operation::Register(register::Operation::Set { value, deadline, condition, reply });
+        Self::new(key, &operation, replaced.map(|value| value.map_or_else(|| "(nil)".to_owned(), quoted)))
+    }
+
     fn new(key: &[u8], operation: &Operation<'_>, reply: Option<String>) -> Self {
         let mut bytes = Vec::new();
         operation.encode(&mut bytes);

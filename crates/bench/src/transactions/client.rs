@@ -171,11 +171,17 @@ impl<'s> Client<'s> {
         }
         let mut second = if settings.txn { Vec::new() } else { vec![command(&["MULTI"])] };
         let reads = attempt.steps.len();
+        let mut written = Vec::new();
         for key in &planned.writes {
             self.values += 1;
             let (key, value) = (settings.key(*key), settings.value(self.index, self.values));
-            attempt.steps.push(Step::set(&key, &value, false));
-            second.push(vec![b"SET".to_vec(), key, value]);
+            let mut set = vec![b"SET".to_vec(), key.clone(), value.clone()];
+            if self.recorder.is_some() {
+                set.push(b"GET".to_vec());
+            }
+            attempt.steps.push(Step::swap(&key, &value, None));
+            second.push(set);
+            written.push((key, value));
         }
         second.push(if settings.txn { command(&["TXN", "COMMIT"]) } else { command(&["EXEC"]) });
         attempt.may_have_happened = true;
@@ -193,7 +199,11 @@ impl<'s> Client<'s> {
         outcome?;
         let answers = replies.last().and_then(Value::as_elements).unwrap_or_default();
         answers.iter().try_for_each(refusal)?;
-        attempt.steps[reads..].iter_mut().for_each(|step| step.reply = Some("OK".into()));
+        // Within TXN each write was answered for itself.
+        let answers = if settings.txn { &replies[..] } else { answers };
+        for ((step, (key, value)), answer) in attempt.steps[reads..].iter_mut().zip(&written).zip(answers) {
+            *step = Step::swap(key, value, Some(answer.as_bytes()));
+        }
         Ok(())
     }
 }

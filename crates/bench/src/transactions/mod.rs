@@ -13,7 +13,8 @@
 //!
 //! # What clients saw
 //! Every try can be recorded in the checker's format: with begin and end on one clock, what was read, what was
-//! written, what is known of the outcome. Every value is written once, so that values name versions; keys are new in
+//! written, what is known of the outcome. Writes are then `SET GET`, so that each tells which version it replaced: the
+//! order of versions is known, and the history can be decided. Every value is written once, so that values name versions; keys are new in
 //! every run. At the end all that was written is read once more at every server, until they agree. No server says
 //! anything about itself: the history is checked by what clients saw alone.
 
