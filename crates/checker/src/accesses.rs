@@ -6,7 +6,7 @@
 //! every level is found on the way: values from nowhere, from aborted transactions, from the middle of one.
 
 use crate::history::{Outcome, Transaction};
-use crate::invocations::Decoded;
+use crate::invocations::{Decoded, DecodedStep};
 use crate::report::{Check, Level};
 use crate::touches::{Content, Touch, touches};
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,11 +150,18 @@ impl<'d, 'h> Reading<'d, 'h> {
     /// Notes what a unit did, and who wrote what.
     fn take(&mut self, decoded: &'d Decoded<'h>, steps: Range<usize>) {
         let unit = self.units.len();
+        let unknown = decoded.transaction.outcome == Outcome::Unknown;
         let mut mine = Vec::new();
         let mut last: BTreeMap<usize, String> = BTreeMap::new();
-        for step in &decoded.steps[steps.clone()] {
+        for (step, seen) in
+            decoded.steps.iter().zip(&decoded.transaction.steps).take(steps.end).skip(steps.start)
+        {
             let key = self.key(step.key);
-            for touch in touches(step, self.merged) {
+            // A transaction of unknown outcome need not be explained, but tells what it read if it took effect.
+            let untold = unknown && step.operation.is_read() && !seen.blind;
+            let observed = if untold { seen.reply.as_deref() } else { step.observed };
+            let step = DecodedStep { key: step.key, operation: step.operation.clone(), observed };
+            for touch in touches(&step, self.merged) {
                 match &touch {
                     Touch::Write(value) => {
                         self.note_writes(key, unit, std::slice::from_ref(value), &mut last)
@@ -166,7 +173,7 @@ impl<'d, 'h> Reading<'d, 'h> {
                         self.keys[key].ambiguous = true;
                         self.complete = false;
                     }
-                    Touch::UnclearRead => self.complete = false,
+                    Touch::UnclearRead => self.complete &= unknown,
                     Touch::Read(_) | Touch::Trace(_) => {}
                 }
                 mine.push((key, touch));
@@ -211,8 +218,13 @@ impl<'d, 'h> Reading<'d, 'h> {
     /// Finds whose version every committed read saw.
     fn resolve(&mut self) {
         for unit in 0..self.units.len() {
-            if self.outcome(unit) != Outcome::Committed {
-                continue;
+            match self.outcome(unit) {
+                Outcome::Committed => {}
+                Outcome::Unknown => {
+                    self.resolve_unknown(unit);
+                    continue;
+                }
+                Outcome::Aborted => continue,
             }
             // What it left itself; nothing where that has no name.
             let mut own: BTreeMap<usize, Option<Vec<String>>> = BTreeMap::new();
@@ -240,6 +252,37 @@ impl<'d, 'h> Reading<'d, 'h> {
                     }
                     Touch::UnclearRead => {}
                 }
+            }
+        }
+    }
+
+    /// What a transaction of unknown outcome read is part of it if it took effect, and nothing otherwise: nobody is
+    /// blamed for it.
+    fn resolve_unknown(&mut self, unit: usize) {
+        let mut own = BTreeSet::new();
+        for (key, touch) in std::mem::take(&mut self.touches[unit]) {
+            let value = match touch {
+                Touch::Read(_) if own.contains(&key) => continue,
+                Touch::Read(Content::Value(value)) => value,
+                Touch::Read(Content::Number(number)) => format!("\"{number}\""),
+                Touch::Read(Content::Absent) => {
+                    let source = self.source_of_absence(key);
+                    self.units[unit].reads.extend(source.map(|source| (key, source)));
+                    continue;
+                }
+                Touch::Write(_) | Touch::Append(..) | Touch::Erase | Touch::UnclearWrite => {
+                    own.insert(key);
+                    continue;
+                }
+                Touch::Trace(_) | Touch::UnclearRead => continue,
+            };
+            if let Some([writer]) = self.writers.get(&(key, value)).map(Vec::as_slice)
+                && writer.is_final
+                && writer.unit != unit
+                && !self.keys[key].ambiguous
+                && self.outcome(writer.unit) != Outcome::Aborted
+            {
+                self.units[unit].reads.push((key, Source::Written(writer.unit)));
             }
         }
     }
@@ -419,12 +462,17 @@ impl<'d, 'h> Reading<'d, 'h> {
     fn finish(mut self) -> Accesses<'d, 'h> {
         let mut counts: Vec<bool> =
             (0..self.units.len()).map(|unit| self.outcome(unit) == Outcome::Committed).collect();
-        let sources = self.units.iter().flat_map(|unit| &unit.reads).map(|(_, source)| *source);
-        let sources =
-            sources.chain(self.keys.iter().flat_map(|key| &key.next).map(|(_, unit)| Source::Written(*unit)));
-        for source in sources.collect::<Vec<_>>() {
-            if let Source::Written(unit) = source {
-                counts[unit] = true;
+        let certain = (0..self.units.len()).filter(|unit| counts[*unit]);
+        let listed = self.keys.iter().flat_map(|key| &key.next).map(|(_, unit)| *unit);
+        let mut seeing: Vec<usize> = certain.chain(listed.clone()).collect();
+        listed.for_each(|unit| counts[unit] = true);
+        while let Some(unit) = seeing.pop() {
+            for (_, source) in &self.units[unit].reads {
+                if let Source::Written(seen) = source
+                    && !std::mem::replace(&mut counts[*seen], true)
+                {
+                    seeing.push(*seen);
+                }
             }
         }
         let places: Vec<Option<usize>> = counts
