@@ -118,7 +118,7 @@ impl Group {
             }
             let mut bytes = Vec::new();
             message.encode(&mut bytes);
-            let message = Message::decode(&mut Reader::new(&bytes)).unwrap();
+            let message = Message::decode(&mut Reader::new(&bytes)).expect("a message");
             self.with(to, |member, port, now| {
                 member.log.on_message(now, from, message, &mut member.applied, port);
             });
@@ -176,8 +176,8 @@ impl Group {
         member.applied = Applied::default();
         member.life += 1;
         for (record, _) in &member.records {
-            let change = Recovering::decode(&mut Reader::new(record)).unwrap();
-            member.log.recover(change, &mut member.applied).unwrap();
+            let change = Recovering::decode(&mut Reader::new(record)).expect("a record");
+            member.log.recover(change, &mut member.applied).expect("a record");
         }
         let life = Incarnation(member.life);
         self.with(me, |member, port, _| member.log.recovered(life, complete, port));
