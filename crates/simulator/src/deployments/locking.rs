@@ -2,6 +2,7 @@
 
 use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::deployments::tapir::{TapirDeployment, topology};
+use crate::faults::Feature;
 use checker::Level;
 use protocol::{Claim, CommitStamp};
 use strict::locking::{Concurrency, Node, Options};
@@ -80,6 +81,11 @@ impl Deployment for LockingDeployment {
 
     fn level(&self) -> Level {
         Level::StrictSerializable
+    }
+
+    /// A blind write that keeps the deadline, or does not overwrite, applies to a value that has expired.
+    fn off(&self) -> &[Feature] {
+        &[Feature::BlindExpiry]
     }
 
     fn is_recovering(&self, instance: &Node) -> bool {

@@ -95,7 +95,7 @@ impl Leader {
                     leader.locks.reinstate(*id, age, &invoked.key, mode);
                 }
             }
-            leader.heard(*id, coordinator(*id), now);
+            leader.open(*id, coordinator(*id), now);
             leader.advance(*id, Stage::Prepared { part: part.clone() }, now);
         }
         leader
@@ -107,18 +107,23 @@ impl Leader {
         self.clock.tick(wall)
     }
 
-    /// The transaction with its coordinator's address; it is still there.
-    pub(super) fn heard(&mut self, id: TransactionId, coordinator: Address, now: Instant) -> &mut Open {
-        let open = self.open.entry(id).or_insert_with(|| Open {
+    /// The transaction with its coordinator's address.
+    pub(super) fn open(&mut self, id: TransactionId, coordinator: Address, now: Instant) -> &mut Open {
+        self.open.entry(id).or_insert_with(|| Open {
             coordinator,
             since: now,
             stage: Stage::Executing,
             blocked: Vec::new(),
-        });
-        if matches!(open.stage, Stage::Executing) {
+        })
+    }
+
+    /// The transaction's coordinator has spoken. That it is granted a lock it has waited for is no sign of life.
+    pub(super) fn heard(&mut self, id: TransactionId, now: Instant) {
+        if let Some(open) = self.open.get_mut(&id)
+            && matches!(open.stage, Stage::Executing)
+        {
             open.since = now;
         }
-        open
     }
 
     /// The transaction goes on to this stage.

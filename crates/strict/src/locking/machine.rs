@@ -70,10 +70,12 @@ pub struct Evaluation {
     pub effect: Option<Box<[u8]>>,
     /// The log's index of the key's newest effect; 0 for an absent key.
     pub version: u64,
+    /// The key's deadline, in milliseconds since 1970, 0 for none: the transaction must commit below it.
+    pub expires_at: u64,
     /// The key had expired: its deletion must commit with the transaction (Corrections 69).
     pub expired: bool,
 }
-wire_struct!(Evaluation { result, effect, version, expired });
+wire_struct!(Evaluation { result, effect, version, expires_at, expired });
 
 /// An operation to evaluate.
 pub(super) struct Question<'q> {
@@ -165,7 +167,9 @@ impl Machine {
     ) -> Result<Evaluation, Malformed> {
         let (key, now_millis) = (question.key, question.now_millis);
         let version = self.version(key);
+        let deadline = self.store.record(self.store.hash(key), key).map_or(0, |r| r.cell().expires_at);
         let expired = self.is_expired(key, now_millis);
+        let expires_at = if expired { 0 } else { deadline };
         let decoded = question.own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
         let mut own: Vec<Effect<'_>> = decoded.collect::<Result<_, _>>()?;
         if expired && own.first() != Some(&Effect::DELETE) {
@@ -180,7 +184,7 @@ impl Machine {
         let hash = self.store.hash(key);
         let effect = self.store.with_state(hash, key, |_| true, &own, &mut evaluate);
         let effect = effect.map(|effect| encoded(&effect));
-        Ok(Evaluation { result, effect, version, expired })
+        Ok(Evaluation { result, effect, version, expires_at, expired })
     }
 
     fn commit(&mut self, index: u64, part: &Part) {

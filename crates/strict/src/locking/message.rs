@@ -4,7 +4,7 @@ use super::machine::Evaluation;
 use crate::log;
 use crate::tapir::Part;
 use commit::Stamp;
-use types::{Timestamp, TransactionId, wire_enum};
+use types::{Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// A message between a coordinator and a replica, or two replicas. Only a shard's leader answers what is for it;
 /// others say who leads.
@@ -54,6 +54,9 @@ pub enum Message {
         term: u64,
         /// Nothing changes at any shard.
         read_only: bool,
+        /// It commits not before this, since keys were found expired then, and below the deadlines of those that were
+        /// found alive (Corrections 69).
+        span: Span,
         /// What to validate and hold.
         part: Part,
     },
@@ -143,7 +146,7 @@ pub enum Message {
 wire_enum!(Message {
     0 => Execute { transaction, age, step, key, operation, blind, alone, own, now_millis },
     1 => Executed { transaction, step, term, evaluation },
-    2 => Prepare { transaction, age, floor, term, read_only, part },
+    2 => Prepare { transaction, age, floor, term, read_only, span, part },
     3 => Prepared { transaction, at },
     4 => Refused { transaction, key },
     5 => Decide { transaction, floor, at },
@@ -156,6 +159,23 @@ wire_enum!(Message {
     12 => ScanReply { transaction, cursor, keys },
     13 => Log { message },
 });
+
+/// When a transaction may commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Not before this, in milliseconds since 1970.
+    pub from_millis: u64,
+    /// Before this; 0 for no limit.
+    pub below_millis: u64,
+}
+wire_struct!(Span { from_millis, below_millis });
+
+impl Span {
+    /// True if the limit has passed at this timestamp.
+    pub(super) fn is_over(self, at: Timestamp) -> bool {
+        self.below_millis != 0 && at.wall().as_millis() >= self.below_millis
+    }
+}
 
 /// Everything that replicas and coordinators can be reminded of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

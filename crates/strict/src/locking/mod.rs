@@ -38,7 +38,7 @@ mod replica;
 
 pub use coordinator::Coordinator;
 pub use machine::Evaluation;
-pub use message::{Message, Timer};
+pub use message::{Message, Span, Timer};
 pub use node::Node;
 pub use options::{Concurrency, Options};
 pub use record::Record;

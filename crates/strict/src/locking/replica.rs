@@ -2,7 +2,7 @@
 
 use super::leader::{Leader, Stage, mode_of};
 use super::machine::{Entry, Event, Machine, Outcome, Question};
-use super::message::{Message, Timer};
+use super::message::{Message, Span, Timer};
 use super::node::Node;
 use super::options::{Concurrency, Options};
 use super::record::Record;
@@ -14,7 +14,9 @@ use datatypes::Operation;
 use protocol::{Durability, Input, Now, Outputs};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Address, Incarnation, Instant, Malformed, Reader, Rng, Timestamp, TransactionId, Wire};
+use types::{
+    Address, Incarnation, Instant, Malformed, Reader, Rng, Timestamp, TransactionId, WallTime, Wire,
+};
 
 /// See the module.
 pub struct Replica {
@@ -41,6 +43,7 @@ struct Ballot {
     floor: u64,
     term: u64,
     read_only: bool,
+    span: Span,
     part: Part,
 }
 
@@ -253,6 +256,9 @@ impl Replica {
                 }
             }
             Message::Execute { transaction, .. } | Message::Prepare { transaction, .. } => {
+                if let Some(leader) = &mut self.leader {
+                    leader.heard(transaction, step.now.instant);
+                }
                 self.ask(from, transaction, message, step);
                 self.wake(step);
             }
@@ -301,8 +307,8 @@ impl Replica {
         }
         match message {
             Message::Execute { .. } => self.on_execute(from, message, step),
-            Message::Prepare { transaction, age, floor, term, read_only, part } => {
-                let ballot = Ballot { transaction, age, floor, term, read_only, part };
+            Message::Prepare { transaction, age, floor, term, read_only, span, part } => {
+                let ballot = Ballot { transaction, age, floor, term, read_only, span, part };
                 self.on_prepare(from, ballot, step);
             }
             _ => {}
@@ -339,7 +345,7 @@ impl Replica {
         match self.options.concurrency {
             Concurrency::Locking => {
                 let mode = mode_of(&decoded, *blind, expired);
-                let open = leader.heard(*id, from, step.now.instant);
+                let open = leader.open(*id, from, step.now.instant);
                 if !matches!(open.stage, Stage::Executing) {
                     return;
                 }
@@ -433,7 +439,7 @@ impl Replica {
         }
         let judged = match self.options.concurrency {
             Concurrency::Locking => {
-                leader.heard(id, from, step.now.instant);
+                leader.open(id, from, step.now.instant);
                 let trusting = self.options.mutants.has(Mutant::UnprotectedReads);
                 leader.lock_part(id, ballot.age, &ballot.part, trusting)
             }
@@ -444,8 +450,8 @@ impl Replica {
             Some(Ok(())) => self.vote(from, ballot, step),
             Some(Err(key)) => self.refuse(from, id, Some(key), step),
             None => {
-                let Ballot { transaction, age, floor, term, read_only, part } = ballot;
-                let message = Message::Prepare { transaction, age, floor, term, read_only, part };
+                let Ballot { transaction, age, floor, term, read_only, span, part } = ballot;
+                let message = Message::Prepare { transaction, age, floor, term, read_only, span, part };
                 self.block(id, message, step);
             }
         }
@@ -454,14 +460,18 @@ impl Replica {
     /// Nothing stands in the way: the vote goes into the log, or with it the decision where nobody else votes.
     fn vote(&mut self, from: Address, ballot: Ballot, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
-        let Ballot { transaction, floor, part, read_only, .. } = ballot;
+        let Ballot { transaction, floor, part, read_only, span, .. } = ballot;
         if read_only {
             // Everything was read before this question was sent, and is unchanged now: it was all true at once.
             leader.close(transaction);
             let answer = Message::Prepared { transaction, at: Timestamp::ZERO };
             return self.answer_confirmed(from, answer, step);
         }
-        let at = leader.timestamp(self.machine.latest(), step.now.wall);
+        let not_before = Timestamp::from_wall(WallTime(span.from_millis.saturating_mul(1000)));
+        let at = leader.timestamp(self.machine.latest().max(not_before), step.now.wall);
+        if span.is_over(at) {
+            return self.refuse(from, transaction, None, step);
+        }
         let alone = part.participants.len() == 1;
         let held = Arc::new(part.clone());
         let entry = if alone {
@@ -473,7 +483,7 @@ impl Replica {
             return self.redirect(from, transaction, step);
         }
         let Some(leader) = &mut self.leader else { return };
-        leader.heard(transaction, from, step.now.instant);
+        leader.open(transaction, from, step.now.instant);
         leader.locks.make_firm(transaction);
         leader.advance(transaction, Stage::Proposed { part: held }, step.now.instant);
         if self.options.mutants.has(Mutant::VoteBeforeLog) {
@@ -528,7 +538,7 @@ impl Replica {
         }
         let part = prepared.part.clone();
         if self.topology.find(from).is_none() {
-            leader.heard(id, from, step.now.instant);
+            leader.open(id, from, step.now.instant);
         }
         let entry = match at {
             Some(at) => Entry::Commit { transaction: id, floor, at, part: None },

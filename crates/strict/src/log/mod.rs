@@ -54,6 +54,8 @@ const DROPPED_AT_ONCE: u64 = 1024;
 const ELECTION_TICKS: usize = 10;
 /// A leader says that it lives every so many ticks.
 const HEARTBEAT_TICKS: usize = 2;
+/// The slowest pace is this many times slower than the one after a leader was lost.
+const WIDEST: u64 = 8;
 /// The most bytes of entries in one message, one entry at least.
 const APPEND_BYTES: u64 = 256 << 10;
 
@@ -102,6 +104,9 @@ pub struct Log {
     transfer: Transfer,
     /// Ticks until the pace is drawn anew, and the pace in percent of the tick.
     pace: (usize, u64),
+    /// How often the pace was drawn since a leader was known: the more often, the wider the range, so that somebody
+    /// wins even where a vote takes longer than the shortest timeout.
+    leaderless: u64,
     /// The term in which this member leads and has applied an entry of its own.
     serving: Option<u64>,
     mutants: Mutants,
@@ -118,6 +123,7 @@ impl Log {
             standing: Standing::new(members),
             transfer: Transfer::default(),
             pace: (0, 100),
+            leaderless: 0,
             serving: None,
             mutants,
         }
@@ -219,7 +225,8 @@ impl Log {
             return tick;
         }
         if self.pace.0 == 0 {
-            self.pace = (ELECTION_TICKS, random.u64(100..=200));
+            self.leaderless = if self.leader().is_some() { 0 } else { (self.leaderless + 1).min(WIDEST) };
+            self.pace = (ELECTION_TICKS, random.u64(100..=200 + 100 * self.leaderless));
         }
         self.pace.0 -= 1;
         tick.mul_f64(self.pace.1 as f64 / 100.0)

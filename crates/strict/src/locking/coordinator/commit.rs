@@ -61,6 +61,7 @@ impl Coordinator {
                 floor: self.floor(transaction.id),
                 term: preparing.terms.get(shard).copied().unwrap_or(0),
                 read_only: preparing.read_only,
+                span: transaction.span(),
                 part: part.clone(),
             };
             self.send_leader(*shard, message, step);
@@ -82,6 +83,10 @@ impl Coordinator {
         }
         let at = preparing.votes.values().copied().max().unwrap_or(Timestamp::ZERO);
         let parts: BTreeSet<u16> = preparing.parts.keys().copied().collect();
+        if transaction.span().is_over(at) {
+            // A key that was found alive has expired at the commit timestamp.
+            return self.refused(transaction, None, step);
+        }
         if let Some(first) = parts.first() {
             self.decide(*first, transaction.id, Some(at), step);
         }
@@ -185,7 +190,7 @@ impl Coordinator {
         if waiting.is_empty() {
             return;
         }
-        let settlement = Settlement { id, at, waiting, tries: 0 };
+        let settlement = Settlement { id, at, waiting, tries: 0, hops: 0 };
         self.tell(&settlement, step);
         self.settlements.insert(id.number, settlement);
     }
@@ -209,11 +214,13 @@ impl Coordinator {
     pub(super) fn on_settlement_timer(&mut self, number: u64, step: &mut Step<'_, '_>) {
         let Some(mut settlement) = self.settlements.remove(&number) else { return };
         settlement.tries += 1;
+        settlement.hops = 0;
         // A commit must arrive: shards that have it to ask for rely on the first participant's memory.
         if settlement.at.is_some() || settlement.tries < TRIES {
             self.tell(&settlement, step);
             // Whoever is asked and does not lead says who does, in time for the next try.
-            settlement.waiting.iter().for_each(|shard| self.try_next(*shard));
+            let now = step.now.instant;
+            settlement.waiting.iter().for_each(|shard| self.try_next(*shard, now));
             self.settlements.insert(number, settlement);
         }
     }

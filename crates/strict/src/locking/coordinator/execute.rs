@@ -90,8 +90,8 @@ impl Coordinator {
         if evaluation.expired {
             transaction.expiries.entry(call.key).or_insert((shard, evaluation.version));
         }
-        let Evaluation { result, effect, version, .. } = evaluation;
-        let done = Done { result, effect, version: Some(version) };
+        let Evaluation { result, effect, version, expires_at, .. } = evaluation;
+        let done = Done { result, effect, expires_at, version: Some(version) };
         transaction.steps[index as usize].progress = Progress::Done(done);
         if over {
             return self.reply_results(transaction, step);
@@ -191,7 +191,7 @@ fn without_reading(call: &Call, now_millis: u64, step: &mut Step<'_, '_>) -> Opt
         let mut context = Context { now_millis, random: step.random };
         prepare(&Cell::ABSENT, &operation, &mut context, &mut result);
     }
-    Some(Done { result, effect: Some(encoded(&effect)), version: None })
+    Some(Done { result, effect: Some(encoded(&effect)), expires_at: 0, version: None })
 }
 
 /// Writes a step's result: a blind one shows an error or `OK`.

@@ -35,6 +35,8 @@ struct Settlement {
     at: Option<Timestamp>,
     waiting: BTreeSet<u16>,
     tries: u32,
+    /// How often it has followed a hint of who leads since.
+    hops: u32,
 }
 
 /// Who leads a shard, as far as is known.
@@ -42,6 +44,9 @@ struct Settlement {
 struct Lead {
     member: usize,
     term: u64,
+    /// When it was given up for the next replica last: that helps once at a time, since who waits for a lock waits for
+    /// the right replica.
+    tried: Instant,
 }
 
 /// See the module's documentation.
@@ -137,7 +142,7 @@ impl Coordinator {
         let Some((shard, member)) = self.topology.find(from.address()) else { return };
         match message {
             Message::Executed { transaction, step: index, term, evaluation } if self.is_mine(transaction) => {
-                self.learn_leader(shard, Lead { member, term });
+                self.learn_leader(shard, member, term);
                 self.on_executed(shard, transaction.number, index, (term, evaluation), step);
             }
             Message::Prepared { transaction, at } if self.is_mine(transaction) => {
@@ -188,12 +193,20 @@ impl Coordinator {
         let known = self.leads.get(&shard).copied().unwrap_or_default();
         let Some(leader) = leader.filter(|_| term >= known.term) else { return };
         if leader == member {
-            self.learn_leader(shard, Lead { member, term });
+            self.learn_leader(shard, member, term);
         } else if known.member == member {
             // What a follower has heard; the leader itself says in which term it serves.
             self.leads.insert(shard, Lead { member: leader, ..known });
-        } else {
+        } else if known.member != leader {
             return;
+        }
+        if let Some(settlement) = self.settlements.get_mut(&number)
+            && settlement.waiting.contains(&shard)
+            && settlement.hops < HOPS
+        {
+            settlement.hops += 1;
+            let (id, at) = (settlement.id, settlement.at);
+            self.decide(shard, id, at, step);
         }
         let Some(mut transaction) = self.transactions.remove(&number) else { return };
         if let Phase::Preparing(preparing) = &mut transaction.phase
@@ -210,17 +223,20 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
-    fn learn_leader(&mut self, shard: u16, lead: Lead) {
-        if self.leads.get(&shard).is_none_or(|known| known.term <= lead.term) {
-            self.leads.insert(shard, lead);
+    fn learn_leader(&mut self, shard: u16, member: usize, term: u64) {
+        let lead = self.leads.entry(shard).or_default();
+        if lead.term <= term {
+            (lead.member, lead.term) = (member, term);
         }
     }
 
     /// A shard does not answer: its next replica may know why.
-    fn try_next(&mut self, shard: u16) {
+    fn try_next(&mut self, shard: u16, now: Instant) {
         let members = self.topology.replicas(shard).len().max(1);
         let lead = self.leads.entry(shard).or_default();
-        lead.member = (lead.member + 1) % members;
+        if now - lead.tried >= self.options.resend_every {
+            (lead.member, lead.tried) = ((lead.member + 1) % members, now);
+        }
     }
 
     /// Puts a transaction back and arms its timer.
@@ -252,7 +268,7 @@ impl Coordinator {
                 if transaction.resend_at <= now =>
             {
                 for shard in self.unanswered(&transaction) {
-                    self.try_next(shard);
+                    self.try_next(shard, now);
                 }
                 self.say_again(&transaction, step);
                 transaction.hops = 0;

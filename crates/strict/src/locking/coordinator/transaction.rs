@@ -1,6 +1,7 @@
 //! A transaction in progress at its coordinator.
 
 use super::super::machine::encoded;
+use super::super::message::Span;
 use crate::locking::leader::observed;
 use crate::tapir::{Invoked, Part, Topology};
 use commit::Stamp;
@@ -51,6 +52,8 @@ pub(super) enum Progress {
 pub(super) struct Done {
     pub result: ReplyBuf,
     pub effect: Option<Box<[u8]>>,
+    /// The transaction must commit before this, in milliseconds since 1970; 0 for no limit.
+    pub expires_at: u64,
     /// The version it was evaluated at; `None` if no replica was asked.
     pub version: Option<u64>,
 }
@@ -174,9 +177,17 @@ impl Transaction {
         self.expiries.is_empty() && self.done().all(|(_, done)| done.effect.is_none())
     }
 
-    /// True if a watched key has another version than it had.
+    /// True if a watched key has another version than it had, or has expired.
     pub(super) fn is_watch_touched(&self) -> bool {
-        self.done().any(|(step, done)| step.call.watch.is_some() && step.call.watch != done.version)
+        let mut watched = self.done().filter(|(step, _)| step.call.watch.is_some());
+        watched
+            .any(|(step, done)| step.call.watch != done.version || self.expiries.contains_key(&step.call.key))
+    }
+
+    /// When it may commit: not before what it found expired, and before the deadlines of what it found alive.
+    pub(super) fn span(&self) -> Span {
+        let deadlines = self.done().map(|(_, done)| done.expires_at).filter(|at| *at != 0);
+        Span { from_millis: self.now_millis, below_millis: deadlines.min().unwrap_or(0) }
     }
 
     /// Every shard's part.

@@ -1,0 +1,62 @@
+//! Two-phase commit over replicated logs in the simulator: it keeps its promise with locks and with validation, and
+//! its known bugs are caught.
+
+use anabranch_simulator::{LockingDeployment, Options, run, run_seeds};
+use strict::Mutant;
+use strict::locking::{self, Concurrency};
+
+fn options(first_seed: u64, seeds: u64) -> Options {
+    Options { first_seed, seeds, ..Options::default() }
+}
+
+/// Tries one seed after the other until one shows the bug.
+fn assert_caught(concurrency: Concurrency, seeds: u64, mutant: Mutant) {
+    let caught = (1..=seeds).any(|seed| {
+        let build = || LockingDeployment {
+            options: locking::Options { concurrency, mutants: mutant.into(), ..locking::Options::default() },
+        };
+        !run_seeds("locking", &options(seed, 1), build).failures.is_empty()
+    });
+    assert!(caught, "{mutant:?}: not caught in {seeds} seeds");
+}
+
+fn assert_keeps_its_promise(name: &str) {
+    let summary = run(name, &options(1, 30)).expect("a known protocol");
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    assert!(
+        summary.committed > 20 * summary.seeds,
+        "{} of {} committed",
+        summary.committed,
+        summary.transactions
+    );
+}
+
+#[test]
+fn locking_is_strictly_serializable() {
+    assert_keeps_its_promise("locking");
+}
+
+#[test]
+fn validation_at_leaders_is_strictly_serializable() {
+    assert_keeps_its_promise("occ");
+}
+
+#[test]
+fn a_vote_before_its_entry_is_committed_is_caught() {
+    assert_caught(Concurrency::Locking, 60, Mutant::VoteBeforeLog);
+}
+
+#[test]
+fn a_read_of_an_unconfirmed_leader_is_caught() {
+    assert_caught(Concurrency::Locking, 100, Mutant::UnconfirmedReads);
+}
+
+#[test]
+fn a_vote_without_its_locks_is_caught() {
+    assert_caught(Concurrency::Locking, 60, Mutant::UnprotectedReads);
+}
+
+#[test]
+fn a_vote_without_validation_is_caught() {
+    assert_caught(Concurrency::Optimistic, 20, Mutant::SkipValidation);
+}
