@@ -58,8 +58,9 @@ pub(super) struct Leader {
     pub locks: LockTable,
     pub open: BTreeMap<TransactionId, Open>,
     by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
-    /// Refused, given up or answered in this term: a late repetition must not succeed, or lock anything.
-    closed: BTreeSet<TransactionId>,
+    /// Refused or given up in this term (false), or voted for without an entry, since it only read (true): a late
+    /// repetition gets the same answer, and locks nothing.
+    closed: BTreeMap<TransactionId, bool>,
     /// By life of a coordinator: what it has said that it asks for no more.
     floors: BTreeMap<(ProcessId, Incarnation), u64>,
     /// Answers that wait until a quorum confirms the leader, by context.
@@ -81,7 +82,7 @@ impl Leader {
             locks: LockTable::default(),
             open: BTreeMap::new(),
             by_key: BTreeMap::new(),
-            closed: BTreeSet::new(),
+            closed: BTreeMap::new(),
             floors: BTreeMap::new(),
             confirming: BTreeMap::new(),
             contexts: 0,
@@ -153,13 +154,24 @@ impl Leader {
 
     /// The transaction is over here, and a repetition of what was asked changes nothing.
     pub(super) fn close(&mut self, id: TransactionId) -> Option<Open> {
-        self.closed.insert(id);
+        self.closed.insert(id, false);
         self.forget(id)
+    }
+
+    /// The transaction has only read, and all of it was true at once.
+    pub(super) fn close_read(&mut self, id: TransactionId) {
+        self.closed.insert(id, true);
+        self.forget(id);
+    }
+
+    /// True if it was closed so.
+    pub(super) fn has_read(&self, id: TransactionId) -> bool {
+        self.closed.get(&id).is_some_and(|read| *read)
     }
 
     /// True if the transaction was closed in this term.
     pub(super) fn is_closed(&self, id: TransactionId) -> bool {
-        self.closed.contains(&id)
+        self.closed.contains_key(&id)
             || self.floors.get(&(id.process, id.incarnation)).is_some_and(|floor| id.number < *floor)
     }
 
@@ -169,7 +181,7 @@ impl Leader {
         if floor > *known {
             *known = floor;
             let (first, end) = (TransactionId { number: 0, ..id }, TransactionId { number: floor, ..id });
-            let over: Vec<TransactionId> = self.closed.range(first..end).copied().collect();
+            let over: Vec<TransactionId> = self.closed.range(first..end).map(|(id, _)| *id).collect();
             for id in over {
                 self.closed.remove(&id);
             }

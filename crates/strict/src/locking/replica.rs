@@ -434,6 +434,13 @@ impl Replica {
         if in_progress {
             return;
         }
+        if ballot.term == leader.term && leader.has_read(id) {
+            return self.answer_confirmed(
+                from,
+                Message::Prepared { transaction: id, at: Timestamp::ZERO },
+                step,
+            );
+        }
         if ballot.term < leader.term || leader.is_closed(id) {
             return self.refuse(from, id, None, step);
         }
@@ -463,7 +470,7 @@ impl Replica {
         let Ballot { transaction, floor, part, read_only, span, .. } = ballot;
         if read_only {
             // Everything was read before this question was sent, and is unchanged now: it was all true at once.
-            leader.close(transaction);
+            leader.close_read(transaction);
             let answer = Message::Prepared { transaction, at: Timestamp::ZERO };
             return self.answer_confirmed(from, answer, step);
         }
