@@ -96,6 +96,8 @@ struct Total {
     seeds: u64,
     transactions: u64,
     committed: u64,
+    /// For how many seeds a check remained undecided, nothing being found.
+    undecided: u64,
     violations: u64,
     /// The seeds' own hashes, folded in their order.
     trace_hash: String,
@@ -121,6 +123,7 @@ impl Total {
         self.seeds += summary.seeds;
         self.transactions += summary.transactions;
         self.committed += summary.committed;
+        self.undecided += summary.undecided;
         self.violations += summary.violations;
         self.failures.extend(summary.failures);
         self.trace.extend(summary.trace);
@@ -183,8 +186,13 @@ fn print(protocol: &str, total: &Total, json: bool) -> Result<()> {
         return Ok(());
     }
     println!(
-        "{protocol}: {} seeds, {} transactions ({} committed), {} violations, trace hash {}",
-        total.seeds, total.transactions, total.committed, total.violations, total.trace_hash
+        "{protocol}: {} seeds ({} undecided), {} transactions ({} committed), {} violations, trace hash {}",
+        total.seeds,
+        total.undecided,
+        total.transactions,
+        total.committed,
+        total.violations,
+        total.trace_hash
     );
     for failure in &total.failures {
         println!("\nseed {}: {}", failure.seed, failure.command);
