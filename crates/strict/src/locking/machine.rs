@@ -167,9 +167,7 @@ impl Machine {
     ) -> Result<Evaluation, Malformed> {
         let (key, now_millis) = (question.key, question.now_millis);
         let version = self.version(key);
-        let deadline = self.store.record(self.store.hash(key), key).map_or(0, |r| r.cell().expires_at);
         let expired = self.is_expired(key, now_millis);
-        let expires_at = if expired { 0 } else { deadline };
         let decoded = question.own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
         let mut own: Vec<Effect<'_>> = decoded.collect::<Result<_, _>>()?;
         if expired && own.first() != Some(&Effect::DELETE) {
@@ -177,8 +175,11 @@ impl Machine {
         }
         let mut result = ReplyBuf::new();
         let mut context = Context { now_millis, random };
+        let mut expires_at = 0;
         let mut evaluate = |cell: &Cell| {
             let cell = if cell.is_expired(now_millis) { &Cell::ABSENT } else { cell };
+            // The transaction's own deadlines count too: what it saw must be true when it commits.
+            expires_at = cell.expires_at;
             prepare(cell, question.operation, &mut context, &mut result)
         };
         let hash = self.store.hash(key);
