@@ -43,7 +43,7 @@ fn validation_at_leaders_is_strictly_serializable() {
 
 #[test]
 fn a_vote_before_its_entry_is_committed_is_caught() {
-    assert_caught(Concurrency::Locking, 60, Mutant::VoteBeforeLog);
+    assert_caught(Concurrency::Locking, 500, Mutant::VoteBeforeLog);
 }
 
 #[test]

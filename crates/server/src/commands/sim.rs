@@ -187,12 +187,7 @@ fn print(protocol: &str, total: &Total, json: bool) -> Result<()> {
     }
     println!(
         "{protocol}: {} seeds ({} undecided), {} transactions ({} committed), {} violations, trace hash {}",
-        total.seeds,
-        total.undecided,
-        total.transactions,
-        total.committed,
-        total.violations,
-        total.trace_hash
+        total.seeds, total.undecided, total.transactions, total.committed, total.violations, total.trace_hash
     );
     for failure in &total.failures {
         println!("\nseed {}: {}", failure.seed, failure.command);

@@ -441,13 +441,13 @@ impl Replica {
                 step,
             );
         }
-        if ballot.term < leader.term || leader.is_closed(id) {
+        let trusting = self.options.mutants.has(Mutant::UnprotectedReads);
+        if ballot.term < leader.term || (leader.is_closed(id) && !trusting) {
             return self.refuse(from, id, None, step);
         }
         let judged = match self.options.concurrency {
             Concurrency::Locking => {
                 leader.open(id, from, step.now.instant);
-                let trusting = self.options.mutants.has(Mutant::UnprotectedReads);
                 leader.lock_part(id, ballot.age, &ballot.part, trusting)
             }
             Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
