@@ -2,21 +2,21 @@
 //! its known bugs are caught.
 
 use anabranch_simulator::{LockingDeployment, Options, run, run_seeds};
-use strict::Mutant;
 use strict::locking::{self, Concurrency};
+use strict::{Mutant, Mutants};
 
 fn options(first_seed: u64, seeds: u64) -> Options {
     Options { first_seed, seeds, ..Options::default() }
 }
 
-/// Tries one seed after the other until one shows the bug.
+/// Tries one seed after the other until one shows the bug and nothing without it.
 fn assert_caught(concurrency: Concurrency, seeds: u64, mutant: Mutant) {
-    let caught = (1..=seeds).any(|seed| {
-        let build = || LockingDeployment {
-            options: locking::Options { concurrency, mutants: mutant.into(), ..locking::Options::default() },
-        };
+    let fails = |seed, mutants| {
+        let options_of = || locking::Options { concurrency, mutants, ..locking::Options::default() };
+        let build = || LockingDeployment { options: options_of() };
         !run_seeds("locking", &options(seed, 1), build).failures.is_empty()
-    });
+    };
+    let caught = (1..=seeds).any(|seed| fails(seed, mutant.into()) && !fails(seed, Mutants::default()));
     assert!(caught, "{mutant:?}: not caught in {seeds} seeds");
 }
 
@@ -43,7 +43,7 @@ fn validation_at_leaders_is_strictly_serializable() {
 
 #[test]
 fn a_vote_before_its_entry_is_committed_is_caught() {
-    assert_caught(Concurrency::Locking, 500, Mutant::VoteBeforeLog);
+    assert_caught(Concurrency::Locking, 1000, Mutant::VoteBeforeLog);
 }
 
 #[test]
