@@ -80,12 +80,15 @@ impl Shard {
         }
         let mut result = ReplyBuf::new();
         let mut context = Context { now_millis, random };
+        // What the operation finds alive, perhaps by an own effect, must be alive when it commits.
+        let mut relies_until = 0;
         let effect = self.store.with_state(
             hash,
             key,
             |_| true,
             &own,
             |cell| {
+                relies_until = cell.expires_at;
                 let cell = if cell.is_expired(now_millis) { &Cell::ABSENT } else { cell };
                 prepare(cell, &operation, &mut context, &mut result)
             },
@@ -100,7 +103,8 @@ impl Shard {
             !observed.contains(stamp) && !commutes(&invocation, &access.invocation, None)
         });
         let effect = effect.map(|effect| encoded(&effect));
-        let expires_at = if expired { 0 } else { expires_at };
+        let expires_at = [if expired { 0 } else { expires_at }, relies_until];
+        let expires_at = expires_at.into_iter().filter(|at| *at != 0).min().unwrap_or(0);
         let expired = expired && !self.mutants.has(Mutant::ExpiryIsNoWrite);
         Ok(Evaluation { result, effect, observed, expired, expires_at, pending })
     }
