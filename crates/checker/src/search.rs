@@ -23,7 +23,7 @@ pub enum SearchOutcome {
 /// How many configurations a check without claims may look at.
 const LIMIT: usize = 50_000;
 /// How many transactions a history without claims may have: each configuration takes time in proportion.
-const LARGEST: usize = 300;
+const LARGEST: usize = 10_000;
 
 /// Checks a history in which nobody claims anything. False when the search gave up, so that nothing is known.
 pub(crate) fn check(history: &[Transaction], real_time: bool, findings: &mut Findings) -> bool {

@@ -93,7 +93,11 @@ struct Running {
 
 /// A choice by chance cannot be compared.
 fn is_random(call: &Call) -> bool {
-    matches!(call.operation, Operation::Set(sets::Operation::Pop { .. } | sets::Operation::Random { .. }))
+    matches!(
+        call.operation,
+        Operation::Set(sets::Operation::Pop { .. } | sets::Operation::Random { .. })
+            | Operation::UidGenerator(_)
+    )
 }
 
 /// A reply to compare. The order in which a set or a dict shows its elements tells only how it came about, which an
