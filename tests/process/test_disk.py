@@ -6,6 +6,7 @@ neither works the tests fail and say so.
 """
 
 import os
+import re
 import subprocess
 import threading
 import time
@@ -225,8 +226,9 @@ def test_many_clients_at_a_full_disk(disk):
     for thread in threads:
         thread.join()
     assert sorted(refused) == list(range(6)) and sum(acknowledged) > 0
-    with disk.server.client() as client, pytest.raises(redis.ResponseError, match="MISCONF"):
-        client.set("refused", "1")
+    with disk.server.client() as client:
+        # What is left of the disk may still take something small.
+        assert re.match("MISCONF|UNKNOWNOUTCOME", write_until_refused(client, {}))
     disk.empty()
     for _ in range(2):
         with disk.server.client(decode_responses=True) as client:
