@@ -11,7 +11,8 @@
 //! - What recovery cut never comes back, whatever is appended and crashes later.
 //! - Damage above the last position known synced is a torn tail and is cut; damage at or below it refuses to start,
 //!   naming file and offset (Corrections 82). Every group's header says what was known synced when it was written.
-//! - A failed write undoes the group ([`LogError::NotWritten`]); a failed sync closes the log for good.
+//! - A failed write undoes the group ([`LogError::NotWritten`]); a failed sync closes the log for good. What it left
+//!   in the kernel's cache is not believed to be on disk: recovery writes it again before it calls it synced.
 //!
 //! What is assumed of the disk: a sector of 512 bytes is written whole or not at all (its neighbours on a page may be
 //! torn), and a file's sync and a directory's sync keep what they promise.
@@ -100,6 +101,7 @@ mod real;
 mod recovery;
 mod segment;
 mod simulated;
+mod unsynced;
 
 pub use checkpoint::{CheckpointWriter, FinishedCheckpoint, FinishedInstallation, Installation};
 pub use disk::{Disk, DiskAction, DiskError, DiskFile};

@@ -9,8 +9,8 @@
 //!
 //! The log is a chain: every group names the group before it, every segment the group after which it begins. It ends
 //! where no intact group and no segment continues the chain. Reading changes nothing on disk; only when all of it was
-//! accepted is what was read synced, the end recorded in the manifest and a new segment begun, whose header voids for
-//! ever what older segments may hold beyond the end.
+//! accepted is what was read made durable, the end recorded in the manifest and a new segment begun, whose header voids
+//! for ever what older segments may hold beyond the end.
 
 use crate::checkpoint::read_checkpoint;
 use crate::disk::{Disk, DiskError, OpenFile, Store, Window};
@@ -22,6 +22,7 @@ use crate::format::{
 use crate::log::Log;
 use crate::manifest::{CheckpointEntry, MANIFEST, Manifest, TEMPORARY};
 use crate::segment::{Numbered, SegmentFiles};
+use crate::unsynced::{Place, Unsynced};
 use std::sync::Arc;
 use types::Incarnation;
 
@@ -138,13 +139,12 @@ impl Log {
             options: options.recovery,
             last: base,
             used: Vec::new(),
+            unsynced: Unsynced::default(),
         };
         let end = reader.read(visit)?;
         reader.check_end(&end)?;
         let last = reader.last;
-        for segment in &reader.used {
-            reader.segments[*segment].file.sync()?;
-        }
+        reader.make_durable()?;
         let used: Vec<u64> = reader.used.iter().map(|index| reader.segments[*index].generation).collect();
         let recovered = Recovered {
             created,
@@ -304,6 +304,7 @@ struct LogReader<'a> {
     last: u64,
     /// The segments that groups were read from.
     used: Vec<usize>,
+    unsynced: Unsynced,
 }
 
 impl LogReader<'_> {
@@ -359,14 +360,33 @@ impl LogReader<'_> {
             }
             let payload = window.bytes(offset + GROUP_HEADER as u64, u64::from(header.length))?;
             let Some(payload) = payload else { return Ok((offset, true)) };
-            let intact = crc32fast::hash(payload) == header.payload_checksum;
+            let checksum = crc32fast::hash(payload);
+            let intact = checksum == header.payload_checksum;
             if !intact && !self.options.accept_torn_groups {
                 return Ok((offset, true));
             }
             yield_group(&header, payload, visit, intact).map_err(|error| error.at(&file.name, offset))?;
             self.last = header.number;
+            let (number, length) = (header.number, u64::from(header.length));
+            let place = Place { segment: index, offset, number, length, checksum };
+            self.unsynced.push(place, header.synced.max(self.manifest.synced));
             offset += GROUP_HEADER as u64 + u64::from(header.length);
         }
+    }
+
+    /// Syncs what was read; first writes again what nothing says was synced.
+    fn make_durable(&self) -> Result<(), OpenError> {
+        for index in self.unsynced.segments() {
+            let Segment { file, header, .. } = &self.segments[index];
+            if let Some(header) = header {
+                file.write_at(0, &header.encode())?;
+            }
+            self.unsynced.write_again(index, file, self.manifest.id)?;
+        }
+        for index in &self.used {
+            self.segments[*index].file.sync()?;
+        }
+        Ok(())
     }
 
     /// Corrections 82: above everything known synced the log is cut, below it is corrupt.

@@ -18,38 +18,56 @@ const VERSIONS: usize = 4;
 
 type Page = Box<[u8; PAGE]>;
 
-/// The contents a page may have after a crash, the durable one first, the current one last.
-struct Versions(Vec<Page>);
+/// A page of a file.
+struct Versions {
+    /// What it may hold after a crash, the durable content first, the current one last.
+    contents: Vec<Page>,
+    /// A sync could not write it. As on Linux it then passes for clean, so that later syncs claim success and leave it
+    /// out, until it is written again.
+    given_up: bool,
+}
 
 impl Versions {
+    fn of(page: Page) -> Self {
+        Versions { contents: vec![page], given_up: false }
+    }
+
     fn current(&self) -> &[u8; PAGE] {
-        &self.0[self.0.len() - 1]
+        &self.contents[self.contents.len() - 1]
     }
 
     fn push(&mut self, page: Page) {
-        if self.0.len() > VERSIONS {
-            self.0.remove(1);
+        if self.contents.len() > VERSIONS {
+            self.contents.remove(1);
         }
-        self.0.push(page);
+        self.contents.push(page);
+        self.given_up = false;
     }
 
     fn synced(&mut self) {
-        self.0.drain(..self.0.len() - 1);
+        if !self.given_up {
+            self.contents.drain(..self.contents.len() - 1);
+        }
+    }
+
+    fn not_synced(&mut self) {
+        self.given_up |= self.contents.len() > 1;
     }
 
     /// Keeps one version, or a mixture torn at the sectors.
     fn crash(&mut self, random: &mut Rng) {
-        if self.0.len() == 1 {
+        let count = self.contents.len();
+        if count == 1 {
             return;
         }
-        let whole = random.bool().then(|| random.usize(..self.0.len()));
+        let whole = random.bool().then(|| random.usize(..count));
         let mut page = Box::new([0; PAGE]);
         for sector in 0..PAGE / SECTOR {
-            let version = whole.unwrap_or_else(|| random.usize(..self.0.len()));
+            let version = whole.unwrap_or_else(|| random.usize(..count));
             let range = sector * SECTOR..(sector + 1) * SECTOR;
-            page[range.clone()].copy_from_slice(&self.0[version][range]);
+            page[range.clone()].copy_from_slice(&self.contents[version][range]);
         }
-        self.0 = vec![page];
+        *self = Versions::of(page);
     }
 }
 
@@ -58,8 +76,8 @@ struct Inode {
     size: u64,
     durable_size: u64,
     pages: BTreeMap<u64, Versions>,
-    /// A sync of this file failed: later ones claim success and make nothing durable, as Linux does.
-    sync_failed: bool,
+    /// A sync could not make the size durable; like `Versions::given_up`.
+    size_given_up: bool,
 }
 
 impl Inode {
@@ -86,13 +104,14 @@ impl Inode {
         let mut done = 0;
         while done < bytes.len() {
             let (page, within, step) = locate(offset + done as u64, bytes.len() - done);
-            let versions = self.pages.entry(page).or_insert_with(|| Versions(vec![Box::new([0; PAGE])]));
+            let versions = self.pages.entry(page).or_insert_with(|| Versions::of(Box::new([0; PAGE])));
             let mut next = Box::new(*versions.current());
             next[within..within + step].copy_from_slice(&bytes[done..done + step]);
             versions.push(next);
             done += step;
         }
         self.size = self.size.max(offset + bytes.len() as u64);
+        self.size_given_up = false;
     }
 
     fn set_size(&mut self, size: u64) {
@@ -104,6 +123,19 @@ impl Inode {
             self.pages.retain(|page, _| page * (PAGE as u64) < size);
         }
         self.size = size;
+        self.size_given_up = false;
+    }
+
+    fn sync(&mut self) {
+        self.pages.values_mut().for_each(Versions::synced);
+        if !self.size_given_up {
+            self.durable_size = self.size;
+        }
+    }
+
+    fn fail_sync(&mut self) {
+        self.pages.values_mut().for_each(Versions::not_synced);
+        self.size_given_up |= self.size != self.durable_size;
     }
 
     fn crash(&mut self, random: &mut Rng) {
@@ -111,7 +143,7 @@ impl Inode {
             self.size = self.durable_size;
         }
         self.durable_size = self.size;
-        self.sync_failed = false;
+        self.size_given_up = false;
         self.pages.retain(|page, _| page * (PAGE as u64) < self.size);
         self.pages.values_mut().for_each(|versions| versions.crash(random));
     }
@@ -264,7 +296,8 @@ impl SimulatedDisk {
         self.state().write_fails_after = Some(after_bytes);
     }
 
-    /// Makes the next sync of a file fail; what it should have synced will never be durable.
+    /// Makes the next sync of a file fail; what it should have synced is not made durable by a later one either,
+    /// unless it is written again. A process that is only killed leaves it readable.
     pub fn fail_next_sync(&self) {
         self.state().sync_fails = true;
     }
@@ -311,8 +344,7 @@ impl SimulatedDisk {
         let Some(inode) = state.names.get(name).copied() else { return false };
         let Some(inode) = state.inodes.get_mut(&inode) else { return false };
         inode.write(offset, bytes);
-        inode.pages.values_mut().for_each(Versions::synced);
-        inode.durable_size = inode.size;
+        inode.sync();
         true
     }
 }
@@ -440,13 +472,7 @@ impl DiskFile for SimulatedFile {
 
     fn sync(&self) -> io::Result<()> {
         let fails = std::mem::take(&mut self.disk.change()?.sync_fails);
-        self.with(|inode| {
-            inode.sync_failed |= fails;
-            if !inode.sync_failed {
-                inode.pages.values_mut().for_each(Versions::synced);
-                inode.durable_size = inode.size;
-            }
-        })?;
+        self.with(if fails { Inode::fail_sync } else { Inode::sync })?;
         if fails { Err(io::Error::other("injected sync error")) } else { Ok(()) }
     }
 }

@@ -116,6 +116,31 @@ fn a_failed_sync_closes_the_log_for_good() {
     assert!(crash_and_open(&disk).2.starts_with(&[b"kept".to_vec()]));
 }
 
+/// What a failed sync left in the kernel can be read by the next process, but a sync there makes none of it durable:
+/// recovery writes it once more before it calls it synced.
+#[test]
+fn what_a_failed_sync_left_is_durable_once_it_is_recovered() {
+    for seed in 0..100 {
+        let disk = SimulatedDisk::new();
+        let (mut log, _, _) = open(disk.mount());
+        log.append(&[1; 3000]).unwrap();
+        log.sync_now().unwrap();
+        // Enough for two segments.
+        for byte in 2..6 {
+            log.append(&[byte; 5000]).unwrap();
+            log.write_out().unwrap();
+        }
+        disk.fail_next_sync();
+        assert!(matches!(log.sync_now(), Err(LogError::SyncFailed(_))));
+        drop(log);
+        let (_, killed, found) = open(disk.mount());
+        assert_eq!((killed.last, found.len()), (GroupNumber(5), 5), "a process that ends loses nothing");
+        disk.crash(&mut Rng::with_seed(seed));
+        let (_, recovered, again) = open(disk.mount());
+        assert_eq!((recovered.last, again), (killed.last, found), "seed {seed}");
+    }
+}
+
 #[test]
 fn a_sync_runs_on_another_thread_while_the_log_takes_appends() {
     let disk = SimulatedDisk::new();

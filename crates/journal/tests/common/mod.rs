@@ -221,7 +221,11 @@ impl Harness {
             Err(LogError::Closed | LogError::SyncFailed(_)) if !dead => {
                 Err("claims to be closed, but is not".into())
             }
-            _ if dead => self.end(true),
+            // After a failed sync the process ends, and the power may stay.
+            _ if dead => {
+                let power_cut = self.random.bool();
+                self.end(power_cut)
+            }
             _ => Ok(()),
         }
     }
