@@ -112,3 +112,26 @@ def test_kill_frees_the_directory_for_the_next_process():
             assert client.set("key", "value")
         server.kill()
         server.start()
+
+
+def test_a_list_of_keyspaces_that_is_missing_or_older_is_refused():
+    """Without its list the data of a keyspace would be passed over in silence."""
+    with Anabranch("always") as server:
+        file = server.data / "keyspaces.json"
+        older = file.read_bytes()
+        with server.client() as client:
+            assert client.execute_command("KEYSPACE", "CREATE", "kept", "MODEL", "strict")
+            assert client.execute_command("KEYSPACE", "USE", "kept")
+            assert client.set("key", "value")
+        newer = file.read_bytes()
+        server.kill()
+        for spoil, reason in [(file.unlink, "it is missing"), (lambda: file.write_bytes(older), "is the list older?")]:
+            spoil()
+            with pytest.raises(AssertionError, match="did not become ready"):
+                server.start()
+            assert reason in server.stderr()
+        file.write_bytes(newer)
+        server.start()
+        with server.client() as client:
+            assert client.execute_command("KEYSPACE", "USE", "kept")
+            assert client.get("key") == b"value"

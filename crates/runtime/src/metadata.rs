@@ -57,13 +57,16 @@ impl Metadata {
         Metadata { version: VERSION, seed, next_id: 0, keyspaces: Vec::new() }
     }
 
-    /// Reads the file; `None` if there is none.
-    pub(crate) fn load(directory: &Path) -> Result<Option<Self>, StartError> {
+    /// Reads the file; `None` if there is none, which is an error unless the directory is fresh.
+    pub(crate) fn load(directory: &Path, is_fresh: bool) -> Result<Option<Self>, StartError> {
         let file = directory.join(FILE);
         let damaged = |reason: String| StartError::Metadata { file: file.clone(), reason };
         let bytes = match std::fs::read(&file) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound && is_fresh => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(damaged("it is missing, although the directory holds a log".to_owned()));
+            }
             Err(error) => return Err(damaged(error.to_string())),
         };
         let metadata: Metadata =

@@ -6,7 +6,7 @@ use crate::keyspace::Keyspace;
 use crate::metadata::Metadata;
 use crate::options::Options;
 use crate::process::Process;
-use ::journal::{DirectoryId, Log, LogOptions, Piece, RealDisk};
+use ::journal::{DirectoryId, Disk, Log, LogOptions, Piece, RealDisk};
 use protocol::{Input, Now, Replica, Replies};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,8 +39,10 @@ pub(crate) fn recover(options: Options) -> Result<Process, StartError> {
         return Ok(finish(Process::new(options, metadata, Incarnation(1), into_list(keyspaces), None), true));
     };
     let data = |error| StartError::Data { directory: directory.clone(), error };
-    let disk = RealDisk::open(&directory).map_err(data)?;
-    let metadata = load_metadata(&directory, &options)?;
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(&directory).map_err(data)?);
+    let refused = |error| StartError::Journal { directory: directory.clone(), error };
+    let is_fresh = Log::incarnation_in(Arc::clone(&disk)).map_err(refused)? == Incarnation(0);
+    let metadata = load_metadata(&directory, &options, is_fresh)?;
     let log_options = LogOptions {
         segment_bytes: options.segment_bytes,
         fresh_id: DirectoryId(fastrand::u128(..)),
@@ -49,12 +51,11 @@ pub(crate) fn recover(options: Options) -> Result<Process, StartError> {
     // The incarnation is known only after the log is open; recovery itself says nothing to anybody.
     let mut keyspaces = build(&options, &metadata, Incarnation(0));
     let mut records = 0u64;
-    let opened = Log::open(Arc::new(disk), &log_options, &mut |piece| {
+    let opened = Log::open(disk, &log_options, &mut |piece| {
         records += 1;
-        visit(&mut keyspaces, HashSeed(metadata.seed), piece)
+        visit(&mut keyspaces, &metadata, piece)
     });
-    let (mut log, recovered) =
-        opened.map_err(|error| StartError::Journal { directory: directory.clone(), error })?;
+    let (mut log, recovered) = opened.map_err(refused)?;
     if let Some(cut) = &recovered.cut {
         tracing::warn!(file = cut.file, offset = cut.offset, "the log ended in a torn group, which was cut");
     }
@@ -72,8 +73,8 @@ pub(crate) fn recover(options: Options) -> Result<Process, StartError> {
     Ok(finish(Process::new(options, metadata, incarnation, into_list(keyspaces), journal), complete))
 }
 
-fn load_metadata(directory: &Path, options: &Options) -> Result<Metadata, StartError> {
-    if let Some(metadata) = Metadata::load(directory)? {
+fn load_metadata(directory: &Path, options: &Options, is_fresh: bool) -> Result<Metadata, StartError> {
+    if let Some(metadata) = Metadata::load(directory, is_fresh)? {
         return Ok(metadata);
     }
     let metadata = Metadata::fresh(options.databases, options.durability, fastrand::u64(..));
@@ -99,21 +100,27 @@ fn into_list(keyspaces: Keyspaces) -> Vec<Arc<Keyspace>> {
 }
 
 /// Routes a recovered piece by keyspace and key, however many partitions there are now.
-fn visit(keyspaces: &mut Keyspaces, seed: HashSeed, piece: Piece<'_>) -> Result<(), String> {
+fn visit(keyspaces: &mut Keyspaces, metadata: &Metadata, piece: Piece<'_>) -> Result<(), String> {
     // A checkpoint's chunk has the form of a record: states of keys instead of effects.
     let (Piece::Chunk(bytes) | Piece::Record { bytes, .. }) = piece;
     let [SOLO_RECORDS, low, high, records @ ..] = bytes else {
         return Err("a record of an unknown kind; was the data written by a newer program?".to_owned());
     };
+    let id = u16::from_le_bytes([*low, *high]);
+    if id >= metadata.next_id {
+        return Err(format!(
+            "a record of keyspace {id}, which is not in the list of keyspaces; is the list older?"
+        ));
+    }
     // The records of a keyspace that was dropped since have no home.
-    let Some(keyspace) = keyspaces.get_mut(&KeyspaceId(u16::from_le_bytes([*low, *high]))) else {
+    let Some(keyspace) = keyspaces.get_mut(&KeyspaceId(id)) else {
         return Ok(());
     };
     for record in Record::split(records) {
         let record = record.map_err(|error| error.to_string())?;
         let count = keyspace.partitions.len();
         match Record::key_of(record).map_err(|error| error.to_string())? {
-            Some(key) => feed(keyspace, Group::index_of(seed.hash(key), count), record),
+            Some(key) => feed(keyspace, Group::index_of(HashSeed(metadata.seed).hash(key), count), record),
             None => (0..count).for_each(|index| feed(keyspace, index, record)),
         }
     }
