@@ -80,6 +80,28 @@ fn a_restarted_peer_receives_what_it_lacks() {
     assert_eq!(here.many(&mut world, &both), "\"24\"; \"24\"");
 }
 
+/// A partition tells a root that answers nothing only so much. A root whose earlier life heard all of that, while another
+/// partition was down, must be told again in its next life.
+#[test]
+fn stable_times_rise_again_after_the_root_restarts_twice_beside_a_partition_that_is_down() {
+    let options = Options { durability: Durability::Synced, ..Options::default() };
+    let mut world = World::new(1, 3, 2, options, 3);
+    world.run_ms(300);
+    world.crash(replica(0, 2));
+    for _ in 0..2 {
+        world.crash(replica(0, 0));
+        world.start(replica(0, 0));
+        world.run_ms(3_000);
+    }
+    world.start(replica(0, 2));
+    world.run_ms(1_000);
+    let key = key_in(1, 3, "a");
+    let (here, neighbour) = (Client::new(coordinator(0, 0), 1), Client::new(coordinator(0, 1), 2));
+    assert_eq!(here.one(&mut world, &key, write("x")), "OK");
+    world.run_ms(1_000);
+    assert_eq!(neighbour.one(&mut world, &key, GET), "\"x\"");
+}
+
 /// A checkpoint says all that the log said.
 #[test]
 fn a_partition_restored_from_a_checkpoint_goes_on() {

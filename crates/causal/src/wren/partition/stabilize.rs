@@ -104,11 +104,13 @@ impl Partition {
         let oldest = self.leases.oldest(current, now.instant, self.options.lease);
         if let Some(root) = &mut self.root {
             root.report(self.index, self.installed, remote, oldest);
-            if let Some((lst, rst, oldest)) = root.stable() {
-                let fastest = self.clock.last();
-                self.tell_neighbours(&Message::StableTime { lst, rst, oldest, fastest }, out);
-                self.take_stable(now, lst, rst, oldest);
-            }
+            // Before every partition has reported, what was stable is still told: one that told an earlier life all that it
+            // may tell unanswered learns of this one, and reports again.
+            let known = (self.lst, self.rst, Snapshot::default());
+            let (lst, rst, oldest) = root.stable().unwrap_or(known);
+            let fastest = self.clock.last();
+            self.tell_neighbours(&Message::StableTime { lst, rst, oldest, fastest }, out);
+            self.take_stable(now, lst, rst, oldest);
         } else {
             self.tell_neighbours(&Message::StableReport { local: self.installed, remote, oldest }, out);
         }
