@@ -264,7 +264,8 @@ impl<'d, 'h> Reading<'d, 'h> {
             let value = match touch {
                 Touch::Read(_) if own.contains(&key) => continue,
                 Touch::Read(Content::Value(value)) => value,
-                Touch::Read(Content::Number(number)) => format!("\"{number}\""),
+                Touch::Read(Content::Number(number)) if number != 0 => format!("\"{number}\""),
+                Touch::Read(Content::Number(_)) => continue,
                 Touch::Read(Content::Absent) => {
                     let source = self.source_of_absence(key);
                     self.units[unit].reads.extend(source.map(|source| (key, source)));
@@ -305,9 +306,9 @@ impl<'d, 'h> Reading<'d, 'h> {
         }
         let source = match content {
             Content::Value(value) => self.source(unit, key, value),
-            Content::Number(0) if !self.writers.contains_key(&(key, "\"0\"".to_owned())) => {
-                self.source_of_absence(key)
-            }
+            // Nothing and a written 0 are the same to an increment.
+            Content::Number(0) if self.writers.contains_key(&(key, "\"0\"".to_owned())) => None,
+            Content::Number(0) => self.source_of_absence(key),
             Content::Number(number) => self.source(unit, key, format!("\"{number}\"")),
             Content::Absent => self.source_of_absence(key),
         };

@@ -287,6 +287,19 @@ fn a_lost_and_a_repeated_operation_are_found_at_rest() {
     assert!(empty.ok && !empty.undecided);
 }
 
+/// An increment that started from nothing did not read the 0 that another one leaves later.
+#[test]
+fn an_increment_from_nothing_is_no_read_of_a_written_zero() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("n", increment(-1), Some("(integer) -1")).at(1);
+    history.transaction(2, 20, 30).step("n", increment(1), Some("(integer) 0")).at(2);
+    history.transaction(3, 40, 50).step("n", increment(2), Some("(integer) 2")).at(3);
+    for level in LEVELS {
+        let report = check(&history.unclaimed(), level);
+        assert!(report.ok, "{level}: {:?}", report.violations);
+    }
+}
+
 #[test]
 fn an_unknown_outcome_may_have_happened_or_not() {
     for (seen, good) in [(NIL, true), (A, true), (B, false)] {
