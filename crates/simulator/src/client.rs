@@ -121,6 +121,12 @@ impl Open {
         (from + size.max(1)).min(self.plan.steps.len())
     }
 
+    /// True if this reply ends a transaction that is one request, and it took place.
+    pub fn is_done_by(&self, reply: &ReplyBuf) -> bool {
+        let stopped = self.plan.watching == Watching::Heeded && is_null_array(reply);
+        self.stage == Stage::Whole && refusal(reply).is_none() && !stopped
+    }
+
     /// Takes a reply: the first step whose replies it holds, these replies, and what comes next.
     pub fn answered(&mut self, reply: &ReplyBuf) -> (usize, Vec<String>, Next) {
         if let Some(outcome) = refusal(reply) {

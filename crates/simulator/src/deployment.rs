@@ -2,7 +2,7 @@
 
 use crate::faults::Feature;
 use checker::Level;
-use protocol::{Claim, Durability, Protocol};
+use protocol::{Claim, Durability, KeyEffect, Protocol};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use types::{HashSeed, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, Rng};
@@ -79,6 +79,14 @@ pub trait Deployment {
     fn claims_of_message(&self, message: &<Self::Protocol as Protocol>::Message) -> Vec<Claim> {
         let _ = message;
         Vec::new()
+    }
+
+    /// For a protocol that claims nothing itself, because a transaction is over in the step that serves its request: the
+    /// effects that the step's records hold, each record behind its length. The order of such steps is then the claimed
+    /// order, and a claim holds once the log has what was recorded up to it.
+    fn served(&self, records: &[u8]) -> Option<Vec<KeyEffect>> {
+        let _ = records;
+        None
     }
 
     /// How many transactions this instance has not ended: must reach 0 when everything is healed.

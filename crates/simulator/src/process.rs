@@ -3,10 +3,11 @@
 use crate::deployment::{Deployment, Host, Mutants, Setting};
 use crate::script::stream;
 use journal::{
-    CheckpointWriter, DirectoryId, FinishedCheckpoint, Log, LogOptions, Piece, RecoveryOptions, SyncTicket,
+    CheckpointWriter, DirectoryId, FinishedCheckpoint, GroupNumber, Log, LogOptions, Piece, RecoveryOptions,
+    SyncTicket,
 };
 use journal::{LogError, OpenError, SimulatedDisk};
-use protocol::{Durability, Durable, Gate, Input, Now, Protocol, Replica, Replies};
+use protocol::{Claim, Durability, Durable, Gate, Input, Now, Protocol, Replica, Replies};
 use std::collections::BTreeMap;
 use types::{
     Error, ErrorCode, Incarnation, Instant, PartitionId, Reader, ReplyBuf, ReplySink, RequestId, Rng, Slot,
@@ -57,6 +58,17 @@ pub(crate) struct Process<P: Protocol> {
     /// The highest incarnation so far: a new disk does not know it.
     incarnation: Incarnation,
     pub life: Option<Life<P>>,
+    /// Claims of served requests that wait for the log.
+    pub unlogged: Vec<Served>,
+}
+
+/// What a step did for a request, as far as a crash may still take it back.
+pub(crate) struct Served {
+    /// The group that all it did and saw is in.
+    pub group: u64,
+    /// The transaction's place in the history.
+    pub place: usize,
+    pub claim: Claim,
 }
 
 /// How a life ends.
@@ -145,7 +157,13 @@ impl<P: Protocol> Process<P> {
             lost: false,
             incarnation: Incarnation(0),
             life: None,
+            unlogged: Vec::new(),
         }
+    }
+
+    /// Takes the claims that hold because the log has everything up to this group.
+    pub fn claims_logged(&mut self, group: u64) -> Vec<Served> {
+        self.unlogged.extract_if(.., |served| served.group <= group).collect()
     }
 
     /// The times that a step at this virtual time uses.
@@ -387,6 +405,7 @@ impl<P: Protocol> Life<P> {
     /// Writes the next piece of the checkpoint; false when it is complete.
     pub fn continue_checkpoint(&mut self) -> Result<bool, LogFailed> {
         let failed = |error: journal::DiskError| LogFailed(error.to_string());
+        let newest = GroupNumber(self.newest_group());
         let Some(progress) = &mut self.checkpoint else { return Ok(false) };
         if let Some(replica) = self.replicas.get_mut(progress.replica) {
             let mut chunk = Vec::new();
@@ -395,7 +414,6 @@ impl<P: Protocol> Life<P> {
                 Some(cursor) => progress.cursor = cursor,
                 None => (progress.replica, progress.cursor) = (progress.replica + 1, 0),
             }
-            let newest = if self.log.open_bytes() > 0 { self.log.open_group() } else { self.log.written() };
             progress.writer.reflect(newest);
             progress.writer.chunk(&chunk).map_err(failed)?;
             return Ok(true);
@@ -404,6 +422,11 @@ impl<P: Protocol> Life<P> {
             self.finished_checkpoint = Some(progress.writer.finish().map_err(failed)?);
         }
         Ok(false)
+    }
+
+    /// The newest group that a step just taken is part of, or has seen.
+    pub fn newest_group(&self) -> u64 {
+        if self.log.open_bytes() > 0 { self.log.open_group().0 } else { self.log.written().0 }
     }
 
     /// The earliest deadline of any instance.

@@ -116,6 +116,11 @@ impl Recorder {
         }
     }
 
+    /// The claim about the transaction at this place.
+    pub fn claim_at(&mut self, place: usize, claim: protocol::Claim) {
+        self.history[place].claim = Some(converted(claim));
+    }
+
     /// An instance knows that a transaction has committed. Where nobody claimed it, it stands for itself; somebody
     /// must be in doubt about it then.
     pub fn outcome(&mut self, claim: protocol::Claim) {

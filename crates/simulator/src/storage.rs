@@ -41,6 +41,12 @@ impl<D: Deployment> World<D> {
             return;
         }
         let healed = self.processes[index].life.as_mut().is_none_or(Life::retry);
+        if let Some(written) = self.processes[index].life.as_ref().map(|life| life.log.written().0)
+            && healed
+        {
+            // What was refused is gone now, whatever happens.
+            self.processes[index].unlogged.retain(|served| served.group <= written);
+        }
         self.trace
             .note(self.now, kind::FAULT, &[u8::from(healed)], || format!("p{index} tries its log: {healed}"));
         if !healed {

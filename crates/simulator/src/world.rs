@@ -7,16 +7,17 @@ use crate::client::Client;
 use crate::deployment::{Deployment, Mutants, Setting};
 use crate::faults::{Swarm, exponential};
 use crate::network::Network;
-use crate::process::{Process, Sink, StartError};
+use crate::process::{Process, Served, Sink, StartError};
 use crate::recorder::Recorder;
 use crate::script::{Fault, Link, Script, TimedPlan, stream};
 use crate::trace::{Trace, kind};
 use crate::workload::Workload;
-use protocol::{Durability, Now, Packet, Protocol, Replica};
+use protocol::{Claim, CommitStamp, Durability, Now, Packet, Protocol, Replica};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;
-use types::{Address, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId, Rng, SessionId, Wire};
+use types::{Address, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId, Rng, SessionId};
+use types::{Timestamp, TransactionId, Wire};
 
 /// How long a keyspace that is synced now and then waits between syncs, in microseconds.
 pub(crate) const LAZY_SYNC: u64 = 1_000_000;
@@ -91,6 +92,8 @@ pub(crate) struct World<D: Deployment> {
     pub waiting: BTreeMap<RequestId, usize>,
     pub next_request: u64,
     pub next_session: u64,
+    /// How many requests were served by the step that took them; see `Deployment::served`.
+    served: u64,
     /// False once everything is healed.
     pub faults: bool,
     /// False once clients begin nothing new.
@@ -126,6 +129,7 @@ impl<D: Deployment> World<D> {
             waiting: BTreeMap::new(),
             next_request: 1,
             next_session: 1,
+            served: 0,
             faults: true,
             traffic: true,
         }
@@ -237,6 +241,7 @@ impl<D: Deployment> World<D> {
             format!("p{index} starts, incarnation {incarnation}")
         });
         let replicas = process.life.as_ref().map_or(0, |life| life.replicas.len());
+        self.keep_what_is_recovered(index);
         // Nothing leaves before what all instances persisted is in the log.
         for replica in 0..replicas {
             self.record(index, replica);
@@ -269,13 +274,65 @@ impl<D: Deployment> World<D> {
 
     /// After a step: claims, records, replies and packets go where they belong.
     fn settle(&mut self, process: usize, replica: usize, sink: Sink) {
+        let served = self.served(process, replica, &sink);
         self.record(process, replica);
+        if let Some(life) = &self.processes[process].life {
+            let group = life.newest_group();
+            let served = served.into_iter().map(|(place, claim)| Served { group, place, claim });
+            self.processes[process].unlogged.extend(served);
+        }
         sink.0.keys().for_each(|request| self.recorder.answered(*request));
         if let Some(life) = &mut self.processes[process].life {
             let gate = life.replicas[replica].gate();
             life.replies.extend(sink.0.into_iter().map(|(request, reply)| (gate, request, reply)));
         }
         self.release(process);
+    }
+
+    /// What a step did for the transactions whose only request it served, each with its place in the history.
+    fn served(&mut self, process: usize, replica: usize, sink: &Sink) -> Vec<(usize, Claim)> {
+        let Some(life) = &self.processes[process].life else { return Vec::new() };
+        let node = life.replicas[replica].node();
+        let Some(effects) = self.deployment.served(life.replicas[replica].records()) else {
+            return Vec::new();
+        };
+        let whole = |(request, reply): (&RequestId, &ReplyBuf)| {
+            let client = &self.clients[*self.waiting.get(request)?];
+            let open = client.open.iter().find(|open| open.request == *request)?;
+            open.is_done_by(reply).then_some((client.session, open.place))
+        };
+        let served: Vec<(SessionId, usize)> = sink.0.iter().filter_map(whole).collect();
+        let claim = |(session, place)| {
+            self.served += 1;
+            let transaction =
+                TransactionId { process: node.process, incarnation: node.incarnation, number: self.served };
+            let region = self.processes[process].host.region;
+            let at = CommitStamp { at: Timestamp(self.served), depends_on: Timestamp::ZERO, region };
+            let effects = effects.clone();
+            (place, Claim { session, transaction, commit: Some(at), snapshot: None, effects })
+        };
+        served.into_iter().map(claim).collect()
+    }
+
+    /// Records the claims that hold now that the log is synced so far.
+    fn confirm(&mut self, index: usize) {
+        let Some(synced) = self.processes[index].life.as_ref().map(|life| life.log.synced().0) else {
+            return;
+        };
+        for Served { place, claim, .. } in self.processes[index].claims_logged(synced) {
+            self.recorder.claim_at(place, claim);
+        }
+    }
+
+    /// What was not known synced when the last life ended has taken effect if its group was recovered, and only now: while
+    /// the log was suspended it was taken back, and others may have seen that.
+    fn keep_what_is_recovered(&mut self, index: usize) {
+        for Served { claim, .. } in &mut self.processes[index].unlogged {
+            self.served += 1;
+            claim.commit = claim.commit.map(|commit| CommitStamp { at: Timestamp(self.served), ..commit });
+        }
+        self.confirm(index);
+        self.processes[index].unlogged.clear();
     }
 
     /// Takes an instance's claims and its records.
@@ -298,6 +355,7 @@ impl<D: Deployment> World<D> {
 
     /// Lets leave what the log's progress allows, and sets the alarm for the next deadline.
     pub fn release(&mut self, index: usize) {
+        self.confirm(index);
         let now = self.processes[index].now(self.now);
         let Some(life) = &mut self.processes[index].life else { return };
         let durable = life.durable();

@@ -19,6 +19,16 @@ fn solo_is_strictly_serializable() {
 }
 
 #[test]
+fn effects_that_the_disk_refused_and_that_are_not_undone_are_caught() {
+    let mutants = Mutants { undo_left_out: true, ..Mutants::default() };
+    let caught = (40..100).any(|seed| {
+        let options = Options { first_seed: seed, ..options(1, mutants) };
+        !run("solo", &options).unwrap().failures.is_empty()
+    });
+    assert!(caught, "not caught in 60 seeds");
+}
+
+#[test]
 fn an_unknown_name_is_refused_with_the_known_ones() {
     let refused = run("paxos", &options(1, Mutants::default())).unwrap_err();
     assert!(refused.to_string().contains("solo"), "{refused}");

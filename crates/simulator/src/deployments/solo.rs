@@ -1,11 +1,11 @@
-//! One process, one partition, one replica: the embedded default, with a log that may fail and heal. It claims
-//! nothing, so its histories are searched.
+//! One process, one partition, one replica: the embedded default, with a log that may fail and heal. A request is over
+//! in the step that serves it: the steps' order is the order claimed, their records are the effects.
 
 use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::faults::Feature;
 use checker::Level;
-use protocol::Claim;
-use strict::solo::{Options, Solo};
+use protocol::{Claim, KeyEffect};
+use strict::solo::{Options, Record, Solo};
 use types::{NodeId, ProcessId, RegionId, Rng};
 
 /// See the module.
@@ -31,6 +31,10 @@ impl Deployment for SoloDeployment {
         Vec::new()
     }
 
+    fn served(&self, records: &[u8]) -> Option<Vec<KeyEffect>> {
+        Some(Record::effects(records).map(|(key, effect)| (key.into(), effect.into())).collect())
+    }
+
     fn undecided(&self, _: &Solo) -> usize {
         0
     }
@@ -39,7 +43,7 @@ impl Deployment for SoloDeployment {
         Level::StrictSerializable
     }
 
-    /// A search does not know when a key expired; a lost disk is not survived.
+    /// Deadlines compare with a clock that the claims do not tell; a lost disk is not survived.
     fn lacks(&self) -> &[Feature] {
         use Feature::{BlindExpiry, EverySecond, Expiry, Interactive, LostDisks};
         &[Interactive, Expiry, BlindExpiry, LostDisks, EverySecond]

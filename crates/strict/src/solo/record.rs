@@ -87,6 +87,17 @@ impl Record<'_> {
         if tag == 1 { Ok(None) } else { input.bytes().map(Some) }
     }
 
+    /// The effects that the records of a step hold, in their order: each one's key, and its binary form.
+    pub fn effects(records: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+        Record::split(records).filter_map(|record| {
+            let mut input = Reader::new(record.ok()?);
+            let tag = input.byte().ok()?;
+            input.take(8).ok()?;
+            let key = input.bytes().ok()?;
+            (tag == 0).then_some((key, input.rest()))
+        })
+    }
+
     /// The records of a checkpoint chunk or of a step, each behind its length in four bytes.
     pub fn split(mut bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], Malformed>> {
         std::iter::from_fn(move || {
