@@ -3,14 +3,22 @@
 //! - [`solo`]: one replica, the product's embedded default; all quorums are one and a command is a local step.
 //! - `ir` and `tapir`: leaderless replication over 2f+1 replicas and any number of shards.
 //! - `log` and `locking`: the same with a leader in every shard, two-phase commit over replicated logs.
+//! - `coordinator`: what coordinators of both have in common, for the commit protocol to build on.
 //!
 //! No networking, no clock, no entropy, no threads: everything is an input or an output of a step.
 
+mod coordinator;
 pub mod ir;
 pub mod locking;
 pub mod log;
 mod mutants;
+mod node;
+mod part;
 pub mod solo;
 pub mod tapir;
+mod topology;
 
 pub use mutants::{Mutant, Mutants};
+pub use node::{Decided, KeyedEffects, Node};
+pub use part::{Invoked, Part};
+pub use topology::Topology;

@@ -1,13 +1,12 @@
-//! Two-phase commit over replicated logs, laid out like TAPIR; with locks or with validation at the leaders.
+//! Two-phase commit over replicated logs, with locks or with validation at the leaders.
 
+use super::replicated;
 use crate::deployment::{Deployment, Host, Layout, Setting};
-use crate::deployments::tapir::{TapirDeployment, topology};
 use crate::faults::Feature;
 use checker::Level;
-use protocol::{Claim, CommitStamp};
+use protocol::Claim;
 use strict::locking::{Concurrency, Node, Options};
-use strict::tapir::Decided;
-use types::{NodeId, ProcessId, RegionId, Rng, SessionId, Timestamp};
+use types::{NodeId, Rng};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -27,29 +26,26 @@ impl Deployment for LockingDeployment {
     type Protocol = Node;
 
     fn layout(&self, random: &mut Rng) -> Layout {
-        TapirDeployment::default().layout(random)
+        replicated::layout(random)
     }
 
     fn hosts(&self, layout: Layout) -> Vec<Host> {
-        TapirDeployment::default().hosts(layout)
+        replicated::hosts(layout)
     }
 
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node {
-        let NodeId { process, incarnation, slot } = node;
+        let NodeId { process, incarnation, .. } = node;
         let layout = setting.layout;
         let options = Options {
             durability: setting.durability,
-            near: Some(ProcessId(process.0 % layout.replicas)),
-            region: RegionId(process.0 % layout.regions),
+            near: Some(replicated::near(layout, process)),
+            region: replicated::region(layout, process),
             claims: true,
             ..self.options.clone()
         };
-        let topology = topology(setting);
-        match slot.partition {
-            Some(shard) => {
-                let index = usize::from(process.0 % layout.replicas);
-                Node::replica(topology, shard.0, index, incarnation, options)
-            }
+        let topology = replicated::topology(setting);
+        match replicated::replica(layout, node) {
+            Some((shard, index)) => Node::replica(topology, shard, index, incarnation, options),
             None => Node::coordinator(topology, process, incarnation, options),
         }
     }
@@ -59,17 +55,7 @@ impl Deployment for LockingDeployment {
     }
 
     fn outcomes(&self, instance: &Node) -> Vec<Claim> {
-        let committed = |(transaction, decided)| match decided {
-            Decided::Committed { stamp, effects } => Some(Claim {
-                session: SessionId(0),
-                transaction,
-                commit: Some(CommitStamp { at: stamp.at, depends_on: Timestamp::ZERO, region: RegionId(0) }),
-                snapshot: None,
-                effects,
-            }),
-            Decided::Aborted => None,
-        };
-        instance.decided().filter_map(committed).collect()
+        replicated::outcomes(instance.decided())
     }
 
     fn undecided(&self, instance: &Node) -> usize {

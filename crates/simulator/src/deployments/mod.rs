@@ -1,6 +1,7 @@
 //! The protocols that can be simulated, each as a [`crate::Deployment`].
 
 mod locking;
+mod replicated;
 mod solo;
 mod tapir;
 mod wren;

@@ -1,13 +1,13 @@
-//! TAPIR: one to three shards of three or five replicas, together on the same processes or each on processes of its
-//! own, with gateways beside replicas and alone.
+//! TAPIR.
 
-use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
+use super::replicated;
+use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::faults::Feature;
 use checker::Level;
-use protocol::{Claim, CommitStamp};
+use protocol::Claim;
 use strict::ir::Status;
-use strict::tapir::{Decided, Node, Options, Topology};
-use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot, Timestamp};
+use strict::tapir::{Node, Options};
+use types::{NodeId, Rng};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -16,77 +16,30 @@ pub struct TapirDeployment {
     pub options: Options,
 }
 
-/// How many processes have replicas.
-fn storing(layout: Layout) -> u16 {
-    layout.replicas * if layout.apart { layout.partitions } else { 1 }
-}
-
-/// The process of a shard's replica.
-fn process_of(layout: Layout, shard: u16, index: u16) -> ProcessId {
-    ProcessId(if layout.apart { shard * layout.replicas + index } else { index })
-}
-
-pub(super) fn topology(setting: Setting) -> Topology {
-    let layout = setting.layout;
-    let replica = |shard: u16, index: u16| Address {
-        process: process_of(layout, shard, index),
-        slot: Slot::replica(KEYSPACE, PartitionId(shard)),
-    };
-    let shard = |shard: u16| (0..layout.replicas).map(|index| replica(shard, index)).collect();
-    Topology {
-        shards: (0..layout.partitions).map(shard).collect(),
-        keyspace: KEYSPACE,
-        seed: setting.hash_seed,
-    }
-}
-
 impl Deployment for TapirDeployment {
     type Protocol = Node;
 
     fn layout(&self, random: &mut Rng) -> Layout {
-        let replicas = if random.u32(..4) == 0 { 5 } else { 3 };
-        let partitions = random.u16(1..=3);
-        let beside = random.u32(..4) > 0;
-        Layout {
-            regions: [1, 3, replicas][random.usize(..3)],
-            partitions,
-            replicas,
-            apart: partitions * replicas <= 9 && random.u32(..3) == 0,
-            beside,
-            gateways: if beside { random.u16(..3) } else { random.u16(1..3) },
-        }
+        replicated::layout(random)
     }
 
     fn hosts(&self, layout: Layout) -> Vec<Host> {
-        let storing = storing(layout);
-        let host = |process: u16| {
-            let process = ProcessId(process);
-            let member =
-                |shard: &u16| (0..layout.replicas).any(|index| process_of(layout, *shard, index) == process);
-            let partitions: Vec<PartitionId> =
-                (0..layout.partitions).filter(member).map(PartitionId).collect();
-            let gateway = layout.beside || partitions.is_empty();
-            Host { process, region: RegionId(process.0 % layout.regions), partitions, gateway }
-        };
-        (0..storing + layout.gateways).map(host).collect()
+        replicated::hosts(layout)
     }
 
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node {
-        let NodeId { process, incarnation, slot } = node;
+        let NodeId { process, incarnation, .. } = node;
         let layout = setting.layout;
         let options = Options {
             durability: setting.durability,
-            near: Some(ProcessId(process.0 % layout.replicas)),
-            region: RegionId(process.0 % layout.regions),
+            near: Some(replicated::near(layout, process)),
+            region: replicated::region(layout, process),
             claims: true,
             ..self.options.clone()
         };
-        let topology = topology(setting);
-        match slot.partition {
-            Some(shard) => {
-                let index = usize::from(process.0 % layout.replicas);
-                Node::replica(topology, shard.0, index, incarnation, options)
-            }
+        let topology = replicated::topology(setting);
+        match replicated::replica(layout, node) {
+            Some((shard, index)) => Node::replica(topology, shard, index, incarnation, options),
             None => Node::coordinator(topology, process, incarnation, options),
         }
     }
@@ -96,17 +49,7 @@ impl Deployment for TapirDeployment {
     }
 
     fn outcomes(&self, instance: &Node) -> Vec<Claim> {
-        let committed = |(transaction, decided)| match decided {
-            Decided::Committed { stamp, effects } => Some(Claim {
-                session: SessionId(0),
-                transaction,
-                commit: Some(CommitStamp { at: stamp.at, depends_on: Timestamp::ZERO, region: RegionId(0) }),
-                snapshot: None,
-                effects,
-            }),
-            Decided::Aborted => None,
-        };
-        instance.decided().filter_map(committed).collect()
+        replicated::outcomes(instance.decided())
     }
 
     fn undecided(&self, instance: &Node) -> usize {

@@ -4,7 +4,7 @@
 use super::locks::LockTable;
 use super::machine::{Machine, Prepared};
 use super::message::Message;
-use crate::tapir::{Invoked, Part};
+use crate::{Invoked, Part};
 use clock::HybridClock;
 use commit::{Access, ModeStamps, Observed, Stamp, Verdict, validate};
 use datatypes::{Effect, Mode, Operation};

@@ -1,7 +1,7 @@
 //! What the log's entries build at every replica: the store, the prepared transactions, the outcomes.
 
 use crate::log::Application;
-use crate::tapir::Part;
+use crate::part::{Part, encoded};
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use mvcc::Store;
 use std::collections::BTreeMap;
@@ -359,11 +359,4 @@ impl Application for Machine {
         }
         Ok(())
     }
-}
-
-/// The binary form of an effect.
-pub(super) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
-    let mut bytes = Vec::new();
-    effect.encode(&mut bytes);
-    bytes.into()
 }

@@ -1,8 +1,7 @@
 //! What coordinators and replicas say to one another.
 
 use super::machine::Evaluation;
-use crate::log;
-use crate::tapir::Part;
+use crate::{Part, log};
 use commit::Stamp;
 use types::{Timestamp, TransactionId, wire_enum, wire_struct};
 

@@ -30,7 +30,6 @@ mod record;
 mod recovery;
 mod replica;
 mod shard;
-mod topology;
 
 pub use coordinator::Coordinator;
 pub use message::{Evaluation, Message, Timer};
@@ -38,5 +37,6 @@ pub use node::Node;
 pub use operation::{Decision, Invoked, Part, Prepare, Transactions, Vote};
 pub use options::Options;
 pub use record::Record;
-pub use replica::{Decided, KeyedEffects, Replica};
-pub use topology::Topology;
+pub use replica::Replica;
+
+pub use crate::{Decided, KeyedEffects, Topology};

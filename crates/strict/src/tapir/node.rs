@@ -1,96 +1,33 @@
-//! One type for both halves, so that one driver hosts them and one message enum connects them.
+//! TAPIR's replicas and coordinators as one type.
 
-use super::coordinator::Coordinator;
-use super::message::{Message, Timer};
+use super::coordinator::Tapir;
 use super::operation::Transactions;
 use super::options::Options;
-use super::record::Record;
-use super::replica::{Decided, Replica};
-use super::topology::Topology;
-use crate::ir;
-use protocol::{Claim, Input, Now, Outputs, Protocol};
-use types::{Incarnation, ProcessId, Rng, TransactionId};
+use super::replica::Replica;
+use crate::{Decided, Topology, ir};
+use protocol::{Input, Now, Outputs};
+use types::{Incarnation, Rng, TransactionId};
 
-/// An instance of the protocol: a replica of a shard, or the coordinator that a gateway hosts.
-#[derive(Debug)]
-pub enum Node {
-    /// One of the 2f+1 copies of a shard.
-    Replica(Box<Replica>),
-    /// What the paper calls a client: runs transactions for sessions.
-    Coordinator(Box<Coordinator>),
-}
-
-impl Node {
-    /// Replica `index` of `shard`, in this life of its process.
-    pub fn replica(
-        topology: Topology,
-        shard: u16,
-        index: usize,
-        incarnation: Incarnation,
-        options: Options,
-    ) -> Self {
-        Node::Replica(Box::new(Replica::new(topology, shard, index, incarnation, options)))
-    }
-
-    /// The coordinator of a process, in this life of it.
-    pub fn coordinator(
-        topology: Topology,
-        process: ProcessId,
-        incarnation: Incarnation,
-        options: Options,
-    ) -> Self {
-        Node::Coordinator(Box::new(Coordinator::new(topology, process, incarnation, options)))
-    }
-
-    /// Takes the claims of the transactions that committed since the last call; a coordinator with
-    /// `Options::claims` only.
-    pub fn take_claims(&mut self) -> Vec<Claim> {
-        match self {
-            Node::Coordinator(coordinator) => coordinator.take_claims(),
-            Node::Replica(_) => Vec::new(),
-        }
-    }
-
-    /// Every transaction that a replica knows to have ended; nothing for a coordinator.
-    pub fn decided(&self) -> impl Iterator<Item = (TransactionId, Decided)> + '_ {
-        let replica = match self {
-            Node::Replica(replica) => Some(replica),
-            Node::Coordinator(_) => None,
-        };
-        replica.into_iter().flat_map(|replica| replica.decided())
-    }
-}
-
-impl Protocol for Node {
-    type Message = Message;
-    type Timer = Timer;
-    type Record<'a> = Record<'a>;
-
-    fn step(
-        &mut self,
-        now: Now,
-        batch: &mut Vec<Input<'_, Self>>,
-        random: &mut Rng,
-        out: &mut Outputs<'_, Self>,
-    ) {
-        for input in batch.drain(..) {
-            match self {
-                Node::Replica(replica) => replica.on_input(now, input, random, out),
-                Node::Coordinator(coordinator) => coordinator.on_input(now, input, random, out),
-            }
-        }
-        if let Node::Coordinator(coordinator) = self {
-            coordinator.after_inputs(now, random, out);
-        }
-    }
-
-    fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
-        match self {
-            Node::Replica(replica) => replica.checkpoint(cursor, chunk),
-            Node::Coordinator(_) => None,
-        }
-    }
-}
+/// An instance of TAPIR: a replica of a shard, or a coordinator.
+pub type Node = crate::Node<Tapir>;
 
 /// IR's messages as TAPIR uses it.
 pub(super) type IrMessage = ir::Message<Transactions>;
+
+impl crate::node::Replica<Tapir> for Replica {
+    fn new(topology: Topology, shard: u16, index: usize, incarnation: Incarnation, options: Options) -> Self {
+        Replica::new(topology, shard, index, incarnation, options)
+    }
+
+    fn on_input(&mut self, now: Now, input: Input<'_, Node>, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        Replica::on_input(self, now, input, random, out);
+    }
+
+    fn decided(&self) -> impl Iterator<Item = (TransactionId, Decided)> + '_ {
+        Replica::decided(self)
+    }
+
+    fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        Replica::checkpoint(self, cursor, chunk)
+    }
+}

@@ -5,7 +5,7 @@
 //! other transaction, so recoveries cannot deadlock.
 
 use super::operation::{Decision, Prepare, Transactions, Vote};
-use super::topology::Topology;
+use crate::Topology;
 use crate::ir::{self, CoordinatorView, Entry, fast_quorum, quorum};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Instant, TransactionId};

@@ -7,9 +7,8 @@ use super::options::Options;
 use super::record::{self, Record};
 use super::recovery::{Recovery, Verdict};
 use super::shard::{Question, Shard};
-use super::topology::Topology;
-use crate::Mutant;
 use crate::ir::{self, Change, Port, Status};
+use crate::{Decided, Mutant, Topology};
 use commit::Stamp;
 use protocol::{Encode, Input, Now, Outputs};
 use std::collections::BTreeMap;
@@ -18,23 +17,6 @@ use types::{Address, Incarnation, Instant, Malformed, NodeId, Reader, ReplyBuf, 
 
 /// About how many bytes a piece of a checkpoint has.
 const CHUNK_BYTES: usize = 64 * 1024;
-
-/// Keys with the binary forms of the effects on them, in the order of application.
-pub type KeyedEffects = Vec<(Box<[u8]>, Box<[u8]>)>;
-
-/// How a transaction ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Decided {
-    /// It committed with this stamp and, on this shard, these effects: keys and binary forms, in order.
-    Committed {
-        /// Its place.
-        stamp: Stamp,
-        /// This shard's effects.
-        effects: KeyedEffects,
-    },
-    /// It changed nothing.
-    Aborted,
-}
 
 /// See the module's documentation.
 pub struct Replica {

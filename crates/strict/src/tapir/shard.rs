@@ -3,6 +3,7 @@
 use super::message::Evaluation;
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
 use crate::ir::Application;
+use crate::part::encoded;
 use crate::{Mutant, Mutants};
 use commit::{Access, ModeStamps, Observed, Stamp, Verdict, overwrites, validate};
 use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, commutes, prepare};
@@ -212,13 +213,6 @@ fn vote(verdict: Verdict) -> Vote {
         Verdict::Abstain => Vote::Abstain,
         Verdict::Abort => Vote::Abort,
     }
-}
-
-/// The binary form of an effect.
-pub(super) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
-    let mut bytes = Vec::new();
-    effect.encode(&mut bytes);
-    bytes.into()
 }
 
 impl Application<Transactions> for Shard {

@@ -2,48 +2,36 @@
 
 use super::super::message::{Message, Timer};
 use super::super::options::Concurrency;
-use super::execute::reply_step;
-use super::transaction::{Phase, Preparing, Progress, Purpose, Transaction};
+use super::transaction::{Phase, Preparing, Transaction, is_watch_touched, parts, span, touched};
 use super::{Coordinator, Settlement, Step};
-use protocol::{Claim, CommitStamp};
+use crate::coordinator::Purpose;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Error, ErrorCode, Timestamp, TransactionId};
+use types::{Timestamp, TransactionId};
 
 /// How often a refusal is told to shards that do not answer: they ask for it, or have nothing to undo.
 const TRIES: u32 = 4;
 /// The wait between repetitions doubles at most this often.
 const DOUBLINGS: u32 = 5;
 
-/// The reply to a transaction that met a conflicting one.
-pub(super) fn conflict(key: Option<&[u8]>) -> Error {
-    let message = match key {
-        Some(key) => format!(
-            "key '{}' was changed or is being changed by another transaction; nothing happened, retry",
-            String::from_utf8_lossy(key)
-        ),
-        None => {
-            "another transaction stood in the way until the time was up; nothing happened, retry".to_owned()
-        }
-    };
-    Error::new(ErrorCode::Conflict, message)
-}
-
 impl Coordinator {
     /// Asks every participant for its vote.
     pub(super) fn prepare(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        let parts = transaction.parts();
+        if is_watch_touched(&transaction) {
+            return self.watch_touched(transaction, step);
+        }
+        let parts = parts(&transaction);
         if parts.is_empty() {
             return self.reply_results(transaction, step);
         }
         let known = |shard: &u16| {
-            let evaluated = transaction.terms.get(shard).copied();
-            (*shard, evaluated.or_else(|| self.leads.get(shard).map(|lead| lead.term)).unwrap_or(0))
+            let evaluated = transaction.own.terms.get(shard).copied();
+            (*shard, evaluated.or_else(|| self.protocol.leads.get(shard).map(|lead| lead.term)).unwrap_or(0))
         };
         let terms = parts.keys().map(known).collect();
-        let read_only = transaction.is_read_only();
+        let read_only = transaction.steps.is_read_only();
         transaction.phase = Phase::Preparing(Preparing { parts, terms, votes: BTreeMap::new(), read_only });
-        transaction.resend_at = step.now.instant + self.options.resend_every;
+        transaction.moved_at = step.now.instant;
         self.propose(&transaction, step);
         self.keep(transaction, step);
     }
@@ -61,7 +49,7 @@ impl Coordinator {
                 floor: self.floor(transaction.id),
                 term: preparing.terms.get(shard).copied().unwrap_or(0),
                 read_only: preparing.read_only,
-                span: transaction.span(),
+                span: span(transaction),
                 part: part.clone(),
             };
             self.send_leader(*shard, message, step);
@@ -83,7 +71,7 @@ impl Coordinator {
         }
         let at = preparing.votes.values().copied().max().unwrap_or(Timestamp::ZERO);
         let parts: BTreeSet<u16> = preparing.parts.keys().copied().collect();
-        if transaction.span().is_over(at) {
+        if span(&transaction).is_over(at) {
             // A key that was found alive has expired at the commit timestamp.
             return self.refused(transaction, None, step);
         }
@@ -91,7 +79,7 @@ impl Coordinator {
             self.decide(*first, transaction.id, Some(at), step);
         }
         transaction.phase = Phase::Deciding { at, parts };
-        transaction.resend_at = step.now.instant + self.options.resend_every;
+        transaction.moved_at = step.now.instant;
         self.keep(transaction, step);
     }
 
@@ -136,10 +124,10 @@ impl Coordinator {
         at: Option<Timestamp>,
         step: &mut Step<'_, '_>,
     ) {
-        if let Some(settlement) = self.settlements.get_mut(&number) {
+        if let Some(settlement) = self.protocol.settlements.get_mut(&number) {
             settlement.waiting.remove(&shard);
             if settlement.waiting.is_empty() {
-                self.settlements.remove(&number);
+                self.protocol.settlements.remove(&number);
                 step.out.disarm(Timer::Settlement { number });
             }
         }
@@ -158,25 +146,13 @@ impl Coordinator {
 
     /// The decision is written: replies, and tells the other participants.
     fn committed(&mut self, transaction: Transaction, at: Timestamp, step: &mut Step<'_, '_>) {
-        let mut others = transaction.touched();
+        let mut others = touched(&transaction);
         others.pop_first();
         if self.options.claims && transaction.request.is_some() {
-            self.claim(&transaction, at);
+            self.claim(&transaction, Some(at));
         }
         self.settle(transaction.id, Some(at), others, step);
         self.reply_results(transaction, step);
-    }
-
-    fn claim(&mut self, transaction: &Transaction, at: Timestamp) {
-        let parts = transaction.parts().into_values().flat_map(|part| part.invocations);
-        let effects = parts.filter_map(|invoked| Some((invoked.key, invoked.effect?))).collect();
-        self.claims.push(Claim {
-            session: transaction.session,
-            transaction: transaction.id,
-            commit: Some(CommitStamp { at, depends_on: Timestamp::ZERO, region: self.options.region }),
-            snapshot: None,
-            effects,
-        });
     }
 
     /// Tells shards how the transaction ended, until they have acknowledged it.
@@ -192,14 +168,14 @@ impl Coordinator {
         }
         let settlement = Settlement { id, at, waiting, tries: 0, hops: 0 };
         self.tell(&settlement, step);
-        self.settlements.insert(id.number, settlement);
+        self.protocol.settlements.insert(id.number, settlement);
     }
 
     /// Gives up what the transaction holds anywhere.
     pub(super) fn let_go(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
         let voting = matches!(transaction.phase, Phase::Preparing(_));
         if voting || self.options.concurrency == Concurrency::Locking {
-            self.settle(transaction.id, None, transaction.touched(), step);
+            self.settle(transaction.id, None, touched(transaction), step);
         }
     }
 
@@ -212,7 +188,7 @@ impl Coordinator {
     }
 
     pub(super) fn on_settlement_timer(&mut self, number: u64, step: &mut Step<'_, '_>) {
-        let Some(mut settlement) = self.settlements.remove(&number) else { return };
+        let Some(mut settlement) = self.protocol.settlements.remove(&number) else { return };
         settlement.tries += 1;
         settlement.hops = 0;
         // A commit must arrive: shards that have it to ask for rely on the first participant's memory.
@@ -221,29 +197,8 @@ impl Coordinator {
             // Whoever is asked and does not lead says who does, in time for the next try.
             let now = step.now.instant;
             settlement.waiting.iter().for_each(|shard| self.try_next(*shard, now));
-            self.settlements.insert(number, settlement);
+            self.protocol.settlements.insert(number, settlement);
         }
-    }
-
-    /// Replies what a transaction that has succeeded has to say, and forgets it.
-    pub(super) fn reply_results(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        if let Some(request) = transaction.request.take() {
-            if let Purpose::Interactive { .. } = transaction.purpose {
-                step.out.reply(request).simple("OK");
-            } else {
-                for known in &transaction.steps[transaction.replied..] {
-                    if let Progress::Done(done) = &known.progress {
-                        reply_step(&known.call, &done.result, step.out.reply(request));
-                    }
-                }
-            }
-        }
-        if let Purpose::Flush { browse } = transaction.purpose {
-            // The piece is done; what `forget` would take for a failure goes on.
-            transaction.purpose = Purpose::Auto;
-            self.flush_on(browse, step);
-        }
-        self.forget(&transaction, step);
     }
 
     /// The transaction has had no effect: it runs again, or the caller is told.
@@ -254,16 +209,15 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         self.let_go(&transaction, step);
-        let key = key.or_else(|| transaction.steps.first().map(|step| step.call.key.clone()));
+        let key = key.or_else(|| transaction.steps.list.first().map(|step| step.call.key.clone()));
         transaction.conflicted = key;
         let interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
         if interactive && transaction.request.is_none() {
             transaction.phase = Phase::Doomed;
             return self.keep(transaction, step);
         }
-        let unheard = transaction.purpose == Purpose::Auto && transaction.request.is_none();
-        if interactive || unheard || transaction.retries >= self.options.retries {
-            let error = conflict(transaction.conflicted.as_deref());
+        if interactive || transaction.is_unheard() || transaction.retries >= self.options.retries {
+            let error = transaction.conflict();
             return self.fail(transaction, &error, step);
         }
         transaction.retries += 1;

@@ -6,24 +6,21 @@
 //!          --> several:    Prepare at all --> yes from all --> Decide at the first --> reply --> Decide at the others
 //!          \-- refused or wounded: Decide no, wait, run again with the age it has
 //! ```
+//!
+//! Sessions, pipelines and the evaluation of steps are as in [`crate::coordinator`].
 
-mod browse;
 mod commit;
 mod execute;
-mod sessions;
 mod transaction;
-mod turns;
 
 use super::message::{Message, Timer};
-use super::node::Node;
 use super::options::Options;
-use crate::tapir::Topology;
-use browse::Browse;
-use protocol::{Claim, Input, Now, Outputs};
-use sessions::Session;
+use super::record::Record;
+use super::replica::Replica;
+use crate::coordinator::{CommitProtocol, Question, Settings, Standing, Wake};
 use std::collections::{BTreeMap, BTreeSet};
-use transaction::{Phase, Preparing, Progress, Transaction};
-use types::{Error, Incarnation, Instant, NodeId, ProcessId, Rng, SessionId, Timestamp, TransactionId};
+use transaction::{Phase, Preparing, Run, Transaction};
+use types::{Instant, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
 const HOPS: u32 = 4;
@@ -50,96 +47,166 @@ struct Lead {
 }
 
 /// See the module's documentation.
-pub struct Coordinator {
-    topology: Topology,
-    options: Options,
-    process: ProcessId,
-    incarnation: Incarnation,
-    /// Numbers of transactions and questions; never reset in this life.
-    counter: u64,
-    transactions: BTreeMap<u64, Transaction>,
+pub type Coordinator = crate::coordinator::Coordinator<TwoPhaseCommit>;
+type Step<'s, 'o> = crate::coordinator::Step<'s, 'o, TwoPhaseCommit>;
+
+/// What a coordinator of two-phase commit keeps beside sessions and transactions.
+#[derive(Debug)]
+pub struct TwoPhaseCommit {
     settlements: BTreeMap<u64, Settlement>,
-    browses: BTreeMap<u64, Browse>,
-    sessions: BTreeMap<SessionId, Session>,
-    /// Sessions whose next queued operation may run.
-    turns: Vec<SessionId>,
     leads: BTreeMap<u16, Lead>,
-    claims: Vec<Claim>,
 }
 
-/// What a handler works with beside the coordinator.
-struct Step<'s, 'o> {
-    now: Now,
-    random: &'s mut Rng,
-    out: &'s mut Outputs<'o, Node>,
+impl CommitProtocol for TwoPhaseCommit {
+    type Options = Options;
+    type Message = Message;
+    type Timer = Timer;
+    type Record<'a> = Record<'a>;
+    type Replica = Replica;
+    type Phase = Phase;
+    type Own = Run;
+
+    /// The operations of a pipeline run one by one.
+    const TURN: usize = 1;
+    /// Nothing stays locked for a watch: the keys are looked at again, and their versions compared.
+    const REREADS_WATCHES: bool = true;
+
+    fn new(_: &Options) -> Self {
+        TwoPhaseCommit { settlements: BTreeMap::new(), leads: BTreeMap::new() }
+    }
+
+    fn settings(options: &Options) -> Settings {
+        let Options { region, request_timeout, resend_every, .. } = *options;
+        Settings { region, request_timeout, ask_again: resend_every }
+    }
+
+    fn settling(&self) -> usize {
+        self.settlements.len()
+    }
+
+    fn on_message(
+        coordinator: &mut Coordinator,
+        from: (u16, usize),
+        message: Message,
+        step: &mut Step<'_, '_>,
+    ) {
+        coordinator.on_message(from, message, step);
+    }
+
+    fn on_timer(coordinator: &mut Coordinator, timer: Timer, step: &mut Step<'_, '_>) {
+        match timer {
+            Timer::Transaction { number } => coordinator.on_transaction_timer(number, step),
+            Timer::Settlement { number } => coordinator.on_settlement_timer(number, step),
+            Timer::Browse { number } => coordinator.on_browse_timer(number, step),
+            Timer::Tick | Timer::Suspicion => {}
+        }
+    }
+
+    /// For a weak read: the closest first, then the others.
+    fn replica_for(coordinator: &Coordinator, shard: u16, tries: u32, _: Instant) -> Option<usize> {
+        let replicas = coordinator.topology.replicas(shard);
+        let process = coordinator.options.near.unwrap_or(coordinator.process);
+        let first = replicas.iter().position(|replica| replica.process == process).unwrap_or(0);
+        (!replicas.is_empty()).then(|| (first + tries as usize) % replicas.len())
+    }
+
+    fn begin(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        transaction.own.terms.clear();
+        coordinator.advance(transaction, step);
+    }
+
+    /// Only the leader will do.
+    fn read(
+        coordinator: &mut Coordinator,
+        transaction: &Transaction,
+        index: usize,
+        _: u32,
+        step: &mut Step<'_, '_>,
+    ) {
+        coordinator.execute(transaction, index, step);
+    }
+
+    fn commit(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {
+        coordinator.prepare(transaction, step);
+    }
+
+    fn standing(phase: &Phase) -> Standing {
+        match phase {
+            Phase::Preparing(_) | Phase::Deciding { .. } => Standing::Committing,
+            Phase::Executing | Phase::BackingOff { .. } => Standing::Open,
+            Phase::Doomed => Standing::Doomed,
+        }
+    }
+
+    fn wake(coordinator: &Coordinator, transaction: &Transaction, _: Instant) -> Option<Instant> {
+        let own = match &transaction.phase {
+            Phase::Executing if transaction.steps.is_evaluated() => None,
+            Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. } => {
+                Some(transaction.moved_at + coordinator.options.resend_every)
+            }
+            Phase::BackingOff { until } => Some(*until),
+            Phase::Doomed => None,
+        };
+        let deadline = transaction.request.is_some() || own.is_some();
+        [own, deadline.then_some(transaction.deadline)].into_iter().flatten().min()
+    }
+
+    fn on_wake(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        let now = step.now.instant;
+        match &transaction.phase {
+            Phase::BackingOff { until } if *until <= now => return coordinator.run(transaction, step),
+            Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. }
+                if transaction.moved_at + coordinator.options.resend_every <= now =>
+            {
+                for shard in coordinator.unanswered(&transaction) {
+                    coordinator.try_next(shard, now);
+                }
+                coordinator.say_again(&mut transaction, step);
+                transaction.own.hops = 0;
+                transaction.moved_at = now;
+            }
+            _ => {}
+        }
+        coordinator.keep(transaction, step);
+    }
+
+    fn give_up(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {
+        coordinator.give_up(transaction, step);
+    }
+
+    fn release(coordinator: &mut Coordinator, transaction: &Transaction, step: &mut Step<'_, '_>) {
+        coordinator.let_go(transaction, step);
+    }
+}
+
+impl From<Wake> for Timer {
+    fn from(wake: Wake) -> Self {
+        match wake {
+            Wake::Transaction { number } => Timer::Transaction { number },
+            Wake::Browse { number } => Timer::Browse { number },
+        }
+    }
+}
+
+impl From<Question> for Message {
+    fn from(question: Question) -> Self {
+        match question {
+            Question::Count { transaction } => Message::Count { transaction },
+            Question::Scan { transaction, cursor, count, now_millis } => {
+                Message::Scan { transaction, cursor, count, now_millis }
+            }
+        }
+    }
 }
 
 impl Coordinator {
-    pub(super) fn new(
-        topology: Topology,
-        process: ProcessId,
-        incarnation: Incarnation,
-        options: Options,
-    ) -> Self {
-        Coordinator {
-            topology,
-            options,
-            process,
-            incarnation,
-            counter: 0,
-            transactions: BTreeMap::new(),
-            settlements: BTreeMap::new(),
-            browses: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            turns: Vec::new(),
-            leads: BTreeMap::new(),
-            claims: Vec::new(),
-        }
-    }
-
-    pub(super) fn take_claims(&mut self) -> Vec<Claim> {
-        std::mem::take(&mut self.claims)
-    }
-
-    /// How many transactions are in progress, decided ones that not every shard has acknowledged included.
-    pub fn in_progress(&self) -> usize {
-        self.transactions.len() + self.settlements.len() + self.browses.len()
-    }
-
-    fn next_id(&mut self) -> TransactionId {
-        self.counter += 1;
-        TransactionId { process: self.process, incarnation: self.incarnation, number: self.counter }
-    }
-
     /// Below this, nothing is asked for any more: shards may forget how it ended.
     fn floor(&self, running: TransactionId) -> u64 {
-        let first = [self.transactions.keys().next(), self.settlements.keys().next()];
+        let first = [self.transactions.keys().next(), self.protocol.settlements.keys().next()];
         first.into_iter().flatten().copied().min().unwrap_or(running.number).min(running.number)
     }
 
-    pub(super) fn on_input(
-        &mut self,
-        now: Now,
-        input: Input<'_, Node>,
-        random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
-    ) {
-        let step = &mut Step { now, random, out };
-        match input {
-            Input::Request { id, request } => self.on_request(id, &request, step),
-            Input::Message { from, message } => self.on_message(from, message, step),
-            Input::Timer(Timer::Transaction { number }) => self.on_transaction_timer(number, step),
-            Input::Timer(Timer::Settlement { number }) => self.on_settlement_timer(number, step),
-            Input::Timer(Timer::Browse { number }) => self.on_browse_timer(number, step),
-            Input::Timer(Timer::Tick | Timer::Suspicion) => {}
-            // Gateways have no journal (Corrections 73).
-            Input::Snapshot(_) | Input::Recover(_) | Input::Recovered { .. } | Input::PeerStarted { .. } => {}
-        }
-        self.take_turns(step);
-    }
-
-    fn on_message(&mut self, from: NodeId, message: Message, step: &mut Step<'_, '_>) {
-        let Some((shard, member)) = self.topology.find(from.address()) else { return };
+    fn on_message(&mut self, (shard, member): (u16, usize), message: Message, step: &mut Step<'_, '_>) {
         match message {
             Message::Executed { transaction, step: index, term, evaluation } if self.is_mine(transaction) => {
                 self.learn_leader(shard, member, term);
@@ -161,20 +228,15 @@ impl Coordinator {
                 self.on_count_reply(transaction.number, shard, keys, step);
             }
             Message::ScanReply { transaction, cursor, keys } if self.is_mine(transaction) => {
-                self.on_scan_reply(transaction.number, shard, cursor, keys, step);
+                self.on_scan_reply(transaction.number, shard, cursor, &keys, step);
             }
             _ => {}
         }
     }
 
-    /// An answer to an earlier life of this coordinator counts for nothing.
-    fn is_mine(&self, id: TransactionId) -> bool {
-        (id.process, id.incarnation) == (self.process, self.incarnation)
-    }
-
     /// Asks whoever leads the shard, as far as is known.
     fn send_leader(&self, shard: u16, message: Message, step: &mut Step<'_, '_>) {
-        let lead = self.leads.get(&shard).copied().unwrap_or_default();
+        let lead = self.protocol.leads.get(&shard).copied().unwrap_or_default();
         if let Some(replica) = self.topology.replicas(shard).get(lead.member) {
             step.out.send(*replica, message);
         }
@@ -190,17 +252,17 @@ impl Coordinator {
         (leader, term): (Option<usize>, u64),
         step: &mut Step<'_, '_>,
     ) {
-        let known = self.leads.get(&shard).copied().unwrap_or_default();
+        let known = self.protocol.leads.get(&shard).copied().unwrap_or_default();
         let Some(leader) = leader.filter(|_| term >= known.term) else { return };
         if leader == member {
             self.learn_leader(shard, member, term);
         } else if known.member == member {
             // What a follower has heard; the leader itself says in which term it serves.
-            self.leads.insert(shard, Lead { member: leader, ..known });
+            self.protocol.leads.insert(shard, Lead { member: leader, ..known });
         } else if known.member != leader {
             return;
         }
-        if let Some(settlement) = self.settlements.get_mut(&number)
+        if let Some(settlement) = self.protocol.settlements.get_mut(&number)
             && settlement.waiting.contains(&shard)
             && settlement.hops < HOPS
         {
@@ -216,15 +278,15 @@ impl Coordinator {
             *asked = term;
         }
         // Followers may name one another for a while.
-        if transaction.hops < HOPS {
-            transaction.hops += 1;
-            self.say_again(&transaction, step);
+        if transaction.own.hops < HOPS {
+            transaction.own.hops += 1;
+            self.say_again(&mut transaction, step);
         }
         self.keep(transaction, step);
     }
 
     fn learn_leader(&mut self, shard: u16, member: usize, term: u64) {
-        let lead = self.leads.entry(shard).or_default();
+        let lead = self.protocol.leads.entry(shard).or_default();
         if lead.term <= term {
             (lead.member, lead.term) = (member, term);
         }
@@ -233,59 +295,16 @@ impl Coordinator {
     /// A shard does not answer: its next replica may know why.
     fn try_next(&mut self, shard: u16, now: Instant) {
         let members = self.topology.replicas(shard).len().max(1);
-        let lead = self.leads.entry(shard).or_default();
+        let lead = self.protocol.leads.entry(shard).or_default();
         if now - lead.tried >= self.options.resend_every {
             (lead.member, lead.tried) = ((lead.member + 1) % members, now);
         }
     }
 
-    /// Puts a transaction back and arms its timer.
-    fn keep(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
-        let number = transaction.id.number;
-        let own = match &transaction.phase {
-            Phase::Executing if transaction.is_evaluated() => None,
-            Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. } => Some(transaction.resend_at),
-            Phase::BackingOff { until } => Some(*until),
-            Phase::Doomed => None,
-        };
-        let deadline = transaction.request.is_some() || own.is_some();
-        match [own, deadline.then_some(transaction.deadline)].into_iter().flatten().min() {
-            Some(at) => step.out.arm(Timer::Transaction { number }, at),
-            None => step.out.disarm(Timer::Transaction { number }),
-        }
-        self.transactions.insert(number, transaction);
-    }
-
-    fn on_transaction_timer(&mut self, number: u64, step: &mut Step<'_, '_>) {
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
-        let now = step.now.instant;
-        if now >= transaction.deadline {
-            return self.give_up(transaction, step);
-        }
-        match &transaction.phase {
-            Phase::BackingOff { until } if *until <= now => return self.run(transaction, step),
-            Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. }
-                if transaction.resend_at <= now =>
-            {
-                for shard in self.unanswered(&transaction) {
-                    self.try_next(shard, now);
-                }
-                self.say_again(&transaction, step);
-                transaction.hops = 0;
-                transaction.resend_at = now + self.options.resend_every;
-            }
-            _ => {}
-        }
-        self.keep(transaction, step);
-    }
-
     /// The shards that an answer is missing from.
     fn unanswered(&self, transaction: &Transaction) -> BTreeSet<u16> {
         match &transaction.phase {
-            Phase::Executing => {
-                let asked = |step: &&transaction::CallStep| matches!(step.progress, Progress::Asked);
-                transaction.steps.iter().filter(asked).map(|step| step.call.shard).collect()
-            }
+            Phase::Executing => transaction.steps.asked().map(|(_, call)| call.shard).collect(),
             Phase::Preparing(Preparing { parts, votes, .. }) => {
                 parts.keys().filter(|shard| !votes.contains_key(shard)).copied().collect()
             }
@@ -295,13 +314,12 @@ impl Coordinator {
     }
 
     /// Says again what was not answered.
-    fn say_again(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
+    fn say_again(&mut self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
         match &transaction.phase {
             Phase::Executing => {
-                for index in 0..transaction.steps.len() {
-                    if matches!(transaction.steps[index].progress, Progress::Asked) {
-                        self.ask(transaction, index, step);
-                    }
+                let asked: Vec<usize> = transaction.steps.asked().map(|(index, _)| index).collect();
+                for index in asked {
+                    self.ask(transaction, index, step);
                 }
             }
             Phase::Preparing(_) => self.propose(transaction, step),
@@ -312,47 +330,5 @@ impl Coordinator {
             }
             Phase::BackingOff { .. } | Phase::Doomed => {}
         }
-    }
-
-    /// Replies an error and ends the transaction here.
-    fn fail(&mut self, mut transaction: Transaction, error: &Error, step: &mut Step<'_, '_>) {
-        if let Some(request) = transaction.request.take() {
-            step.out.reply(request).error(error);
-        }
-        self.forget(&transaction, step);
-    }
-
-    /// Nothing refers to the transaction any more.
-    fn forget(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
-        let number = transaction.id.number;
-        step.out.disarm(Timer::Transaction { number });
-        if let transaction::Purpose::Flush { browse } = transaction.purpose {
-            self.fail_browse(browse, step);
-        }
-        if transaction.in_turn {
-            self.turns.push(transaction.session);
-        }
-        if let Some(session) = self.sessions.get_mut(&transaction.session) {
-            session.open = session.open.filter(|open| *open != number);
-        }
-    }
-
-    /// The replica for a weak read: the closest first, then the others.
-    fn replica_for(&self, shard: u16, tries: u32, _: Instant) -> Option<usize> {
-        let replicas = self.topology.replicas(shard);
-        let process = self.options.near.unwrap_or(self.process);
-        let first = replicas.iter().position(|replica| replica.process == process).unwrap_or(0);
-        (!replicas.is_empty()).then(|| (first + tries as usize) % replicas.len())
-    }
-}
-
-impl std::fmt::Debug for Coordinator {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Coordinator")
-            .field("process", &self.process)
-            .field("incarnation", &self.incarnation)
-            .field("transactions", &self.transactions.len())
-            .field("settlements", &self.settlements.len())
-            .finish_non_exhaustive()
     }
 }

@@ -1,87 +1,31 @@
-//! A transaction in progress at its coordinator.
+//! Where a transaction is between the leaders of its shards.
 
-use super::super::machine::encoded;
-use super::super::message::Span;
+use super::TwoPhaseCommit;
+use crate::coordinator::{Answer, CallStep, Progress, Purpose};
 use crate::locking::leader::observed;
-use crate::tapir::{Invoked, Part, Topology};
-use commit::Stamp;
-use datatypes::{Effect, Operation, key};
-use protocol::KeyedOperation;
+use crate::locking::machine::Evaluation;
+use crate::locking::message::Span;
+use crate::{Invoked, Part};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Instant, ReplyBuf, RequestId, SessionId, Timestamp, TransactionId};
+use types::{Instant, Timestamp};
 
-/// An operation, owned, with its shard.
-#[derive(Clone, Debug)]
-pub(super) struct Call {
-    pub key: Box<[u8]>,
-    pub shard: u16,
-    /// The operation's binary form.
-    pub operation: Box<[u8]>,
-    pub blind: bool,
-    /// The key is watched, and had this version.
-    pub watch: Option<u64>,
-}
+/// A transaction in progress.
+pub(super) type Transaction = crate::coordinator::Transaction<TwoPhaseCommit>;
 
-impl Call {
-    pub(super) fn new(topology: &Topology, keyed: &KeyedOperation<'_>) -> Self {
-        let mut operation = Vec::new();
-        keyed.operation.encode(&mut operation);
-        Call {
-            key: keyed.key.into(),
-            shard: keyed.hash.share(topology.shards.len() as u16),
-            operation: operation.into(),
-            blind: keyed.blind,
-            watch: None,
-        }
-    }
-}
-
-/// How far one step is.
-#[derive(Clone, Debug)]
-pub(super) enum Progress {
-    /// An earlier step on the same key comes first.
-    Waiting,
-    /// The leader was asked.
-    Asked,
-    /// Evaluated.
-    Done(Done),
-}
-
-/// An evaluated step.
-#[derive(Clone, Debug)]
-pub(super) struct Done {
-    pub result: ReplyBuf,
-    pub effect: Option<Box<[u8]>>,
-    /// The transaction must commit before this, in milliseconds since 1970; 0 for no limit.
-    pub expires_at: u64,
-    /// The version it was evaluated at; `None` if no replica was asked.
-    pub version: Option<u64>,
-}
-
-/// A step of a transaction.
-#[derive(Clone, Debug)]
-pub(super) struct CallStep {
-    pub call: Call,
-    pub progress: Progress,
-}
-
-/// What becomes of a transaction once its steps are evaluated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// Commit, then reply with every step's result; run again on a conflict.
-    Auto,
-    /// Reply to each Operate; Commit comes from the session.
-    Interactive { read_only: bool },
-    /// Keep the versions that were seen as the session's watches.
-    Watch,
-    /// A piece of FLUSH: deletes keys, then the browse with this number goes on.
-    Flush { browse: u64 },
+/// What is kept of a transaction beside its phase.
+#[derive(Debug, Default)]
+pub struct Run {
+    /// By shard: the term in which its leader evaluated.
+    pub terms: BTreeMap<u16, u64>,
+    /// How often it has followed a hint of who leads since it was said again.
+    pub hops: u32,
 }
 
 /// Where a transaction is.
-#[derive(Debug)]
-pub(super) enum Phase {
+#[derive(Debug, Default)]
+pub enum Phase {
     /// Steps are being evaluated, or an interactive one waits for its session.
+    #[default]
     Executing,
     /// Prepare is out.
     Preparing(Preparing),
@@ -95,7 +39,7 @@ pub(super) enum Phase {
 
 /// A vote in progress.
 #[derive(Debug)]
-pub(super) struct Preparing {
+pub struct Preparing {
     pub parts: BTreeMap<u16, Part>,
     /// By shard: the term it was asked in; 0 before that is known.
     pub terms: BTreeMap<u16, u64>,
@@ -103,119 +47,52 @@ pub(super) struct Preparing {
     pub read_only: bool,
 }
 
-/// A transaction in progress.
-#[derive(Debug)]
-pub(super) struct Transaction {
-    pub id: TransactionId,
-    /// When it began first; it is kept when it runs again, so that it grows old and wins.
-    pub age: Stamp,
-    pub session: SessionId,
-    /// Who waits for a reply.
-    pub request: Option<RequestId>,
-    pub purpose: Purpose,
-    /// Watched keys first, as steps that only observe.
-    pub steps: Vec<CallStep>,
-    /// How many steps have been replied to, or need no reply.
-    pub replied: usize,
-    /// Keys that were found expired, with their version: their deletion comes before everything else on them.
-    pub expiries: BTreeMap<Box<[u8]>, (u16, u64)>,
-    /// By shard: the term in which its leader evaluated.
-    pub terms: BTreeMap<u16, u64>,
-    /// The transaction's time for expiries.
-    pub now_millis: u64,
-    pub phase: Phase,
-    /// When what was not answered is said again.
-    pub resend_at: Instant,
-    /// How often it has followed a hint of who leads since.
-    pub hops: u32,
-    /// When the present request is given up.
-    pub deadline: Instant,
-    pub retries: u32,
-    /// It is the operation in progress of its session's pipeline.
-    pub in_turn: bool,
-    /// An interactive one whose session has asked for the commit.
-    pub committing: bool,
-    /// The key of the latest conflict.
-    pub conflicted: Option<Box<[u8]>>,
-}
-
-impl Transaction {
-    /// True when every step has been evaluated.
-    pub(super) fn is_evaluated(&self) -> bool {
-        self.steps.iter().all(|step| matches!(step.progress, Progress::Done(_)))
-    }
-
-    /// The effects that the transaction has so far on a key, in order.
-    pub(super) fn own_effects(&self, key: &[u8]) -> Vec<Box<[u8]>> {
-        let expiry = self.expiries.contains_key(key).then(|| encoded(&Effect::DELETE));
-        let done = self.done().filter(|(step, _)| *step.call.key == *key);
-        expiry.into_iter().chain(done.filter_map(|(_, done)| done.effect.clone())).collect()
-    }
-
-    /// The evaluated steps.
-    pub(super) fn done(&self) -> impl Iterator<Item = (&CallStep, &Done)> {
-        self.steps.iter().filter_map(|step| match &step.progress {
-            Progress::Done(done) => Some((step, done)),
-            _ => None,
-        })
-    }
-
-    /// The shards whose leaders have been asked.
-    pub(super) fn touched(&self) -> BTreeSet<u16> {
-        match &self.phase {
-            Phase::Preparing(preparing) => preparing.parts.keys().copied().collect(),
-            Phase::Deciding { parts, .. } => parts.clone(),
-            _ => {
-                let asked = |step: &&CallStep| !matches!(step.progress, Progress::Waiting);
-                self.steps.iter().filter(asked).map(|step| step.call.shard).collect()
-            }
-        }
-    }
-
-    /// True if nothing it did can have an effect.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.expiries.is_empty() && self.done().all(|(_, done)| done.effect.is_none())
-    }
-
-    /// True if a watched key has another version than it had, or has expired.
-    pub(super) fn is_watch_touched(&self) -> bool {
-        let mut watched = self.done().filter(|(step, _)| step.call.watch.is_some());
-        watched
-            .any(|(step, done)| step.call.watch != done.version || self.expiries.contains_key(&step.call.key))
-    }
-
-    /// When it may commit: not before what it found expired, and before the deadlines of what it found alive.
-    pub(super) fn span(&self) -> Span {
-        let deadlines = self.done().map(|(_, done)| done.expires_at).filter(|at| *at != 0);
-        Span { from_millis: self.now_millis, below_millis: deadlines.min().unwrap_or(0) }
-    }
-
-    /// Every shard's part.
-    pub(super) fn parts(&self) -> BTreeMap<u16, Part> {
-        let mut invocations: BTreeMap<u16, Vec<Invoked>> = BTreeMap::new();
-        for (key, (shard, version)) in &self.expiries {
-            let (operation, effect) = (Some(observe_whole()), Some(encoded(&Effect::DELETE)));
-            let deletion =
-                Invoked { key: key.clone(), operation, effect, observed: Some(observed(*version)) };
-            invocations.entry(*shard).or_default().push(deletion);
-        }
-        for (step, done) in self.done() {
-            let operation = done.version.map(|_| step.call.operation.clone());
-            let (key, effect) = (step.call.key.clone(), done.effect.clone());
-            let invoked = Invoked { key, operation, effect, observed: done.version.map(observed) };
-            if invoked.operation.is_some() || invoked.effect.is_some() {
-                invocations.entry(step.call.shard).or_default().push(invoked);
-            }
-        }
-        let participants: Vec<u16> = invocations.keys().copied().collect();
-        let part = |(shard, invocations)| (shard, Part { participants: participants.clone(), invocations });
-        invocations.into_iter().map(part).collect()
+impl From<Evaluation> for Answer {
+    fn from(evaluation: Evaluation) -> Self {
+        let Evaluation { result, effect, version, expired, expires_at } = evaluation;
+        Answer { result, effect, observed: observed(version), expired, expires_at }
     }
 }
 
-/// An operation that observes everything of a key and returns little.
-pub(super) fn observe_whole() -> Box<[u8]> {
-    let mut bytes = Vec::new();
-    Operation::Key(key::Operation::Deadline(key::TimeFormat::MillisAt)).encode(&mut bytes);
-    bytes.into()
+/// A read that is a whole transaction: it needs no vote, only the confirmation that its leader leads.
+pub(super) fn is_alone(transaction: &Transaction) -> bool {
+    let [only] = transaction.steps.list.as_slice() else { return false };
+    transaction.purpose == Purpose::Auto && transaction.watches.is_empty() && only.call.is_read()
+}
+
+/// The shards whose leaders have been asked.
+pub(super) fn touched(transaction: &Transaction) -> BTreeSet<u16> {
+    match &transaction.phase {
+        Phase::Preparing(preparing) => preparing.parts.keys().copied().collect(),
+        Phase::Deciding { parts, .. } => parts.clone(),
+        _ => {
+            let asked = |step: &&CallStep| !matches!(step.progress, Progress::Waiting);
+            transaction.steps.list.iter().filter(asked).map(|step| step.call.shard).collect()
+        }
+    }
+}
+
+/// True if a watched key has another version than it had, or has expired. Watched keys are the first steps.
+pub(super) fn is_watch_touched(transaction: &Transaction) -> bool {
+    let mut watched = transaction.watches.iter().zip(transaction.steps.done());
+    watched.any(|(watched, (step, done))| {
+        watched.observed != done.invoked.observed || transaction.steps.expiries.contains_key(&step.call.key)
+    })
+}
+
+/// When it may commit: not before what it found expired, and before the deadlines of what it found alive.
+pub(super) fn span(transaction: &Transaction) -> Span {
+    let below_millis = transaction.steps.deadlines().min().unwrap_or(0);
+    Span { from_millis: transaction.now_millis, below_millis }
+}
+
+/// Every shard's part.
+pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, Part> {
+    let mut invocations: BTreeMap<u16, Vec<Invoked>> = BTreeMap::new();
+    for (shard, invoked) in transaction.steps.invocations() {
+        invocations.entry(shard).or_default().push(invoked.clone());
+    }
+    let participants: Vec<u16> = invocations.keys().copied().collect();
+    let part = |(shard, invocations)| (shard, Part { participants: participants.clone(), invocations });
+    invocations.into_iter().map(part).collect()
 }

@@ -10,9 +10,10 @@
 
 use super::super::message::Message;
 use super::super::operation::{Part, Vote};
-use super::transaction::{Conflict, Phase, Purpose, Transaction};
+use super::transaction::{Conflict, Phase, Transaction, parts};
 use super::{Coordinator, Step};
 use crate::Mutant;
+use crate::coordinator::Purpose;
 use crate::ir::quorum;
 use std::collections::BTreeMap;
 use types::Instant;
@@ -22,7 +23,7 @@ const CHECKS: u32 = 2;
 
 /// A check in progress.
 #[derive(Debug)]
-pub(super) struct Check {
+pub struct Check {
     since: Instant,
     /// By shard: what is to be checked.
     parts: BTreeMap<u16, Part>,
@@ -42,13 +43,13 @@ impl Coordinator {
     /// An evaluated transaction commits: by a check if it changes nothing, else by Prepare. A single read that a
     /// quorum could not answer was as good as checked already.
     pub(super) fn conclude(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        let single = transaction.purpose == Purpose::Auto && transaction.steps.len() == 1;
+        let single = transaction.purpose == Purpose::Auto && transaction.steps.list.len() == 1;
         let checks = self.options.quorum_reads
             && !single
             && transaction.retries < CHECKS
             && transaction.watches.is_empty()
-            && transaction.is_read_only();
-        let parts = if checks { transaction.parts() } else { BTreeMap::new() };
+            && transaction.steps.is_read_only();
+        let parts = if checks { parts(&transaction) } else { BTreeMap::new() };
         if parts.is_empty() {
             return self.prepare(transaction, step);
         }
@@ -59,7 +60,7 @@ impl Coordinator {
         let parts: BTreeMap<u16, Part> = parts.into_iter().map(part).collect();
         for (shard, part) in &parts {
             for (member, replica) in self.topology.replicas(*shard).iter().enumerate() {
-                self.replicas.asked(*shard, member, step.now.instant);
+                self.protocol.replicas.asked(*shard, member, step.now.instant);
                 step.out.send(*replica, Message::Check { transaction: transaction.id, part: part.clone() });
             }
         }
@@ -129,7 +130,7 @@ impl Coordinator {
             }
             for member in (0..members).filter(|member| !answers.contains_key(member)) {
                 let longest = self.options.fast_timeout;
-                let until = self.replicas.expected_until(*shard, member, check.since, longest);
+                let until = self.protocol.replicas.expected_until(*shard, member, check.since, longest);
                 expected = expected.max(until);
             }
         }

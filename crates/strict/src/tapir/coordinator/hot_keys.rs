@@ -7,8 +7,9 @@
 //! to run earlier goes first, and keeps its age over retries. So the oldest waits only for holders, which wait for
 //! nobody here: there is no deadlock, and nobody is overtaken for ever.
 
-use super::transaction::{Call, Phase, Transaction};
+use super::transaction::{Phase, Transaction};
 use super::{Coordinator, Step};
+use crate::coordinator::Call;
 use datatypes::{Invocation, Observation, Operation, commutes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -114,39 +115,44 @@ impl Coordinator {
         let now = step.now.instant;
         // One that was refused waits even where it would get along with its like.
         let refused = transaction.retries > 0;
-        let calls = transaction.steps.iter().map(|step| &step.call);
-        let hot = calls.filter(|call| self.hot.is_hot(&call.key, now) && (refused || !is_sociable(call)));
+        let calls = transaction.steps.list.iter().map(|step| &step.call);
+        let hot =
+            calls.filter(|call| self.protocol.hot.is_hot(&call.key, now) && (refused || !is_sociable(call)));
         let keys: BTreeSet<Box<[u8]>> = hot.map(|call| call.key.clone()).collect();
         if keys.is_empty() {
-            self.hot.leave(transaction.age);
+            self.protocol.hot.leave(age(transaction));
             return true;
         }
-        self.hot.enter(transaction.age, transaction.id.number, keys)
+        self.protocol.hot.enter(age(transaction), transaction.id.number, keys)
     }
 
     /// A transaction was refused because of this key.
     pub(super) fn heat(&mut self, key: &[u8], step: &Step<'_, '_>) {
-        self.hot.heat(key, step.now.instant);
+        self.protocol.hot.heat(key, step.now.instant);
     }
 
     /// The transaction is over.
     pub(super) fn leave_hot_keys(&mut self, transaction: &Transaction) {
-        self.hot.leave(transaction.age);
+        self.protocol.hot.leave(age(transaction));
     }
 
     /// Runs those whose turn has come; false if there was none.
     pub(super) fn run_ready(&mut self, step: &mut Step<'_, '_>) -> bool {
-        let ready = std::mem::take(&mut self.hot.ready);
+        let ready = std::mem::take(&mut self.protocol.hot.ready);
         let any = !ready.is_empty();
         for number in ready {
             let Some(transaction) = self.transactions.remove(&number) else { continue };
             match transaction.phase {
-                Phase::InLine => self.begin(transaction, step),
+                Phase::InLine => self.begin_in_turn(transaction, step),
                 _ => self.keep(transaction, step),
             }
         }
         any
     }
+}
+
+fn age(transaction: &Transaction) -> Age {
+    transaction.age.transaction.number
 }
 
 /// True for an operation that commutes with another one like it.

@@ -6,54 +6,48 @@
 //!                                           \-> RETRY: next attempt at a later timestamp
 //!                                            \-> refused, and the refusal finalized: Abort, wait, run again
 //! ```
+//!
+//! Sessions, pipelines and the evaluation of steps are as in [`crate::coordinator`]. Here is what TAPIR does between
+//! Read and Commit.
 
-mod browse;
 mod check;
 mod execute;
 mod hot_keys;
 mod prepare;
 mod replicas;
-mod sessions;
 mod settle;
 mod transaction;
-mod turns;
 
 use super::message::{Message, Timer};
-use super::node::{IrMessage, Node};
+use super::node::IrMessage;
 use super::options::Options;
-use super::topology::Topology;
-use browse::Browse;
+use super::record::Record;
+use super::replica::Replica;
+use crate::coordinator::{CommitProtocol, Question, Settings, Standing, Wake};
 use clock::HybridClock;
 use hot_keys::HotKeys;
-use protocol::{Claim, Input, Now, Outputs};
 use replicas::Replicas;
-use sessions::Session;
 use settle::Settlement;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use transaction::{Phase, Transaction};
-use types::{Error, Incarnation, Instant, NodeId, ProcessId, Rng, SessionId, TransactionId};
+use types::Instant;
 
 /// How far ahead of the own clock a replica's timestamp may be before it is no longer believed.
 const CLOCK_BOUND: Duration = Duration::from_secs(60);
 /// For how long reads go to the replica that knew of a conflict instead of the closest one.
 const PREFER_FOR: Duration = Duration::from_secs(1);
+/// How many operations of a pipeline become one transaction. More would save little and conflict with more.
+const TURN: usize = 64;
 
 /// See the module's documentation.
-pub struct Coordinator {
-    topology: Topology,
-    options: Options,
-    process: ProcessId,
-    incarnation: Incarnation,
-    /// Numbers of transactions and questions; never reset in this life.
-    counter: u64,
+pub type Coordinator = crate::coordinator::Coordinator<Tapir>;
+type Step<'s, 'o> = crate::coordinator::Step<'s, 'o, Tapir>;
+
+/// What TAPIR's coordinator keeps beside sessions and transactions.
+pub struct Tapir {
     clock: HybridClock,
-    transactions: BTreeMap<u64, Transaction>,
     settlements: BTreeMap<u64, Settlement>,
-    browses: BTreeMap<u64, Browse>,
-    sessions: BTreeMap<SessionId, Session>,
-    /// Sessions whose queued operations may run.
-    turns: Vec<SessionId>,
     /// By shard: a replica that knew more than the closest one, and until when it is read from.
     preferred: BTreeMap<u16, (usize, Instant)>,
     hot: HotKeys,
@@ -61,90 +55,140 @@ pub struct Coordinator {
     replicas: Replicas,
     /// By shard: the highest view heard of.
     views: BTreeMap<u16, u64>,
-    claims: Vec<Claim>,
 }
 
-/// What a handler works with beside the coordinator.
-struct Step<'s, 'o> {
-    now: Now,
-    random: &'s mut Rng,
-    out: &'s mut Outputs<'o, Node>,
-}
+impl CommitProtocol for Tapir {
+    type Options = Options;
+    type Message = Message;
+    type Timer = Timer;
+    type Record<'a> = Record<'a>;
+    type Replica = Replica;
+    type Phase = Phase;
+    type Own = ();
 
-impl Coordinator {
-    pub(super) fn new(
-        topology: Topology,
-        process: ProcessId,
-        incarnation: Incarnation,
-        options: Options,
-    ) -> Self {
-        Coordinator {
-            topology,
-            options,
-            process,
-            incarnation,
-            counter: 0,
+    const TURN: usize = TURN;
+    /// The replicas validate what was seen when the watch began, like any other observation.
+    const REREADS_WATCHES: bool = false;
+
+    fn new(_: &Options) -> Self {
+        Tapir {
             clock: HybridClock::new(CLOCK_BOUND),
-            transactions: BTreeMap::new(),
             settlements: BTreeMap::new(),
-            browses: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            turns: Vec::new(),
             preferred: BTreeMap::new(),
             hot: HotKeys::default(),
             replicas: Replicas::default(),
             views: BTreeMap::new(),
-            claims: Vec::new(),
         }
     }
 
-    pub(super) fn take_claims(&mut self) -> Vec<Claim> {
-        std::mem::take(&mut self.claims)
+    fn settings(options: &Options) -> Settings {
+        let Options { region, request_timeout, read_timeout, .. } = *options;
+        Settings { region, request_timeout, ask_again: read_timeout }
     }
 
-    /// How many transactions are in progress, decided ones that not every replica has acknowledged included.
-    pub fn in_progress(&self) -> usize {
-        self.transactions.len() + self.settlements.len() + self.browses.len()
+    fn settling(&self) -> usize {
+        self.settlements.len()
     }
 
-    fn next_id(&mut self) -> TransactionId {
-        self.counter += 1;
-        TransactionId { process: self.process, incarnation: self.incarnation, number: self.counter }
-    }
-
-    pub(super) fn on_input(
-        &mut self,
-        now: Now,
-        input: Input<'_, Node>,
-        random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+    fn on_message(
+        coordinator: &mut Coordinator,
+        from: (u16, usize),
+        message: Message,
+        step: &mut Step<'_, '_>,
     ) {
-        let step = &mut Step { now, random, out };
-        match input {
-            Input::Request { id, request } => self.on_request(id, &request, step),
-            Input::Message { from, message } => self.on_message(from, message, step),
-            Input::Timer(Timer::Transaction { number }) => self.on_transaction_timer(number, step),
-            Input::Timer(Timer::Settlement { number }) => self.on_settlement_timer(number, step),
-            Input::Timer(Timer::Browse { number }) => self.on_browse_timer(number, step),
-            Input::Timer(Timer::View | Timer::Suspicion) => {}
-            // Gateways have no journal (Corrections 73).
-            Input::Snapshot(_) | Input::Recover(_) | Input::Recovered { .. } | Input::PeerStarted { .. } => {}
+        coordinator.on_message(from, message, step);
+    }
+
+    fn on_timer(coordinator: &mut Coordinator, timer: Timer, step: &mut Step<'_, '_>) {
+        match timer {
+            Timer::Transaction { number } => coordinator.on_transaction_timer(number, step),
+            Timer::Settlement { number } => coordinator.on_settlement_timer(number, step),
+            Timer::Browse { number } => coordinator.on_browse_timer(number, step),
+            Timer::View | Timer::Suspicion => {}
         }
     }
 
-    /// What waits until all inputs of a step are in: a pipeline's operations become one transaction, and those whose
-    /// turn at hot keys has come run.
-    pub(super) fn after_inputs(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
-        let step = &mut Step { now, random, out };
-        self.take_turns(step);
-        while self.run_ready(step) {
-            self.take_turns(step);
+    fn run_ready(coordinator: &mut Coordinator, step: &mut Step<'_, '_>) -> bool {
+        coordinator.run_ready(step)
+    }
+
+    fn replica_for(coordinator: &Coordinator, shard: u16, tries: u32, now: Instant) -> Option<usize> {
+        coordinator.replica_for(shard, tries, now)
+    }
+
+    fn begin(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {
+        coordinator.begin(transaction, step);
+    }
+
+    fn read(
+        coordinator: &mut Coordinator,
+        transaction: &Transaction,
+        index: usize,
+        tries: u32,
+        step: &mut Step<'_, '_>,
+    ) {
+        let shard = transaction.steps.list[index].call.shard;
+        if let Some(member) = coordinator.replica_for(shard, tries, step.now.instant) {
+            coordinator.read(transaction, index, member, step);
         }
     }
 
-    fn on_message(&mut self, from: NodeId, message: Message, step: &mut Step<'_, '_>) {
-        let Some((shard, member)) = self.topology.find(from.address()) else { return };
-        self.replicas.answered(shard, member);
+    fn commit(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {
+        coordinator.conclude(transaction, step);
+    }
+
+    fn standing(phase: &Phase) -> Standing {
+        if matches!(phase, Phase::Preparing(_)) { Standing::Committing } else { Standing::Open }
+    }
+
+    fn wake(coordinator: &Coordinator, transaction: &Transaction, now: Instant) -> Option<Instant> {
+        coordinator.wake(transaction, now)
+    }
+
+    fn on_wake(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        match &mut transaction.phase {
+            Phase::Executing => coordinator.ask_again(transaction, step),
+            Phase::QuorumRead(_) => coordinator.fall_back(transaction, step),
+            Phase::Checking(_) => coordinator.on_check_timer(transaction, step),
+            Phase::Preparing(_) => coordinator.on_prepare_timer(transaction, step),
+            Phase::BackingOff { until } if *until > step.now.instant => coordinator.keep(transaction, step),
+            Phase::BackingOff { .. } => coordinator.run(transaction, step),
+            Phase::InLine => coordinator.keep(transaction, step),
+        }
+    }
+
+    fn give_up(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {
+        coordinator.give_up(transaction, step);
+    }
+
+    fn ended(coordinator: &mut Coordinator, transaction: &Transaction) {
+        coordinator.leave_hot_keys(transaction);
+    }
+}
+
+impl From<Wake> for Timer {
+    fn from(wake: Wake) -> Self {
+        match wake {
+            Wake::Transaction { number } => Timer::Transaction { number },
+            Wake::Browse { number } => Timer::Browse { number },
+        }
+    }
+}
+
+impl From<Question> for Message {
+    fn from(question: Question) -> Self {
+        match question {
+            Question::Count { transaction } => Message::Count { transaction },
+            Question::Scan { transaction, cursor, count, now_millis } => {
+                Message::Scan { transaction, cursor, count, now_millis }
+            }
+        }
+    }
+}
+
+impl Coordinator {
+    fn on_message(&mut self, (shard, member): (u16, usize), message: Message, step: &mut Step<'_, '_>) {
+        self.protocol.replicas.answered(shard, member);
         match message {
             Message::ReadReply { transaction, step: index, view, evaluation }
                 if self.is_mine(transaction) =>
@@ -158,7 +202,7 @@ impl Coordinator {
                 self.on_count_reply(transaction.number, shard, keys, step);
             }
             Message::ScanReply { transaction, cursor, keys } if self.is_mine(transaction) => {
-                self.on_scan_reply(transaction.number, shard, cursor, keys, step);
+                self.on_scan_reply(transaction.number, shard, cursor, &keys, step);
             }
             Message::Ir { message } => self.on_ir(shard, member, message, step),
             _ => {}
@@ -190,19 +234,14 @@ impl Coordinator {
         }
     }
 
-    /// An answer to an earlier life of this coordinator counts for nothing.
-    fn is_mine(&self, id: TransactionId) -> bool {
-        (id.process, id.incarnation) == (self.process, self.incarnation)
-    }
-
     fn see_view(&mut self, shard: u16, view: u64) {
-        let seen = self.views.entry(shard).or_default();
+        let seen = self.protocol.views.entry(shard).or_default();
         *seen = view.max(*seen);
     }
 
     fn send_ir(&mut self, shard: u16, message: &IrMessage, step: &mut Step<'_, '_>) {
         for (member, replica) in self.topology.replicas(shard).iter().enumerate() {
-            self.replicas.asked(shard, member, step.now.instant);
+            self.protocol.replicas.asked(shard, member, step.now.instant);
             step.out.send(*replica, Message::Ir { message: message.clone() });
         }
     }
@@ -212,12 +251,12 @@ impl Coordinator {
     fn replica_for(&self, shard: u16, tries: u32, now: Instant) -> Option<usize> {
         let replicas = self.topology.replicas(shard);
         let preferred =
-            self.preferred.get(&shard).filter(|(_, until)| *until > now).map(|(member, _)| *member);
+            self.protocol.preferred.get(&shard).filter(|(_, until)| *until > now).map(|(member, _)| *member);
         let near = self.options.near.unwrap_or(self.process);
         let distance = |member: &usize| {
             let away = replicas[*member].process != near;
-            let silent = self.replicas.is_silent(shard, *member, now, self.options.fast_timeout);
-            let usual = self.replicas.usual(shard, *member).filter(|_| away);
+            let silent = self.protocol.replicas.is_silent(shard, *member, now, self.options.fast_timeout);
+            let usual = self.protocol.replicas.usual(shard, *member).filter(|_| away);
             let turn =
                 (member + replicas.len() - usize::from(self.process.0) % replicas.len()) % replicas.len();
             (silent, preferred != Some(*member), away, usual, turn)
@@ -228,18 +267,7 @@ impl Coordinator {
     }
 
     fn prefer(&mut self, shard: u16, member: usize, now: Instant) {
-        self.preferred.insert(shard, (member, now + PREFER_FOR));
-    }
-
-    /// Puts a transaction back and arms its timer.
-    fn keep(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
-        let number = transaction.id.number;
-        if let Some(wake) = self.wake(&transaction, step.now.instant) {
-            step.out.arm(Timer::Transaction { number }, wake);
-        } else {
-            step.out.disarm(Timer::Transaction { number });
-        }
-        self.transactions.insert(number, transaction);
+        self.protocol.preferred.insert(shard, (member, now + PREFER_FOR));
     }
 
     /// When a transaction wants to be looked at next.
@@ -261,64 +289,16 @@ impl Coordinator {
         let deadline = transaction.request.is_some() || !matches!(transaction.phase, Phase::Executing);
         [own, deadline.then_some(transaction.deadline)].into_iter().flatten().min()
     }
-
-    fn on_transaction_timer(&mut self, number: u64, step: &mut Step<'_, '_>) {
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
-        if step.now.instant >= transaction.deadline {
-            return self.give_up(transaction, step);
-        }
-        match &mut transaction.phase {
-            Phase::Executing => self.ask_again(transaction, step),
-            Phase::QuorumRead(_) => self.fall_back(transaction, step),
-            Phase::Checking(_) => self.on_check_timer(transaction, step),
-            Phase::Preparing(_) => self.on_prepare_timer(transaction, step),
-            Phase::BackingOff { until } if *until > step.now.instant => self.keep(transaction, step),
-            Phase::BackingOff { .. } => self.run(transaction, step),
-            Phase::InLine => self.keep(transaction, step),
-        }
-    }
-
-    /// Replies an error and ends the transaction here.
-    fn fail(&mut self, mut transaction: Transaction, error: &Error, step: &mut Step<'_, '_>) {
-        if let Some(request) = transaction.request.take() {
-            step.out.reply(request).error(error);
-            transaction.turn.iter().skip(1).for_each(|request| step.out.reply(*request).error(error));
-        }
-        self.forget(&transaction, step);
-    }
-
-    /// Nothing refers to the transaction any more.
-    fn forget(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
-        let number = transaction.id.number;
-        step.out.disarm(Timer::Transaction { number });
-        if let transaction::Purpose::Flush { browse } = transaction.purpose {
-            self.fail_browse(browse, step);
-        }
-        self.leave_hot_keys(transaction);
-        if !transaction.turn.is_empty() {
-            self.turns.push(transaction.session);
-        }
-        if let Some(session) = self.sessions.get_mut(&transaction.session) {
-            session.open = session.open.filter(|open| *open != number);
-        }
-    }
 }
 
-impl std::fmt::Debug for Coordinator {
+impl std::fmt::Debug for Tapir {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Everything that changes: model checking takes two coordinators that print alike for the same.
-        f.debug_struct("Coordinator")
-            .field("process", &self.process)
-            .field("incarnation", &self.incarnation)
-            .field("counter", &self.counter)
+        // Not how the replicas answer, which decides nothing in a model.
+        f.debug_struct("Tapir")
             .field("clock", &self.clock)
-            .field("transactions", &self.transactions)
             .field("settlements", &self.settlements)
-            .field("browses", &self.browses)
-            .field("sessions", &self.sessions)
-            .field("turns", &self.turns)
-            .field("hot", &self.hot)
             .field("preferred", &self.preferred)
+            .field("hot", &self.hot)
             .field("views", &self.views)
             .finish_non_exhaustive()
     }

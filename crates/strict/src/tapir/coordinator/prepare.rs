@@ -2,17 +2,16 @@
 
 use super::super::node::IrMessage;
 use super::super::operation::{Decision, Part, Prepare, Vote};
-use super::execute::reply_step;
-use super::transaction::{Conflict, Phase, Preparing, Progress, Purpose, ShardVotes, Transaction};
+use super::transaction::{Conflict, Phase, Preparing, ShardVotes, Transaction, parts};
 use super::{Coordinator, Step};
 use crate::Mutant;
+use crate::coordinator::Purpose;
 use crate::ir::{CoordinatorView, Tally, quorum};
 use commit::{Observed, Stamp};
-use protocol::{Claim, CommitStamp, KeyEffect};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Error, ErrorCode, Instant, Timestamp, TransactionId};
+use types::{Instant, Timestamp, TransactionId};
 
 /// How many timestamps are tried for one evaluation.
 const ATTEMPTS: u32 = 8;
@@ -28,24 +27,10 @@ pub(super) struct Reply {
     pub hint: Option<u32>,
 }
 
-/// The reply to a transaction that met a conflicting one.
-pub(super) fn conflict(key: Option<&[u8]>) -> Error {
-    let message = match key {
-        Some(key) => format!(
-            "key '{}' was changed or is being changed by another transaction; nothing happened, retry",
-            String::from_utf8_lossy(key)
-        ),
-        None => {
-            "another transaction stood in the way until the time was up; nothing happened, retry".to_owned()
-        }
-    };
-    Error::new(ErrorCode::Conflict, message)
-}
-
 impl Coordinator {
     /// Sends Prepare for an evaluated transaction.
     pub(super) fn prepare(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        let parts = transaction.parts();
+        let parts = parts(&transaction);
         if parts.is_empty() {
             return self.reply_results(transaction, step);
         }
@@ -81,8 +66,8 @@ impl Coordinator {
 
     /// A timestamp above everything observed and everything that replicas asked for (Corrections 2).
     fn timestamp_above(&mut self, floor: Timestamp, step: &Step<'_, '_>) -> Timestamp {
-        self.clock.recover(floor);
-        self.clock.tick(step.now.wall)
+        self.protocol.clock.recover(floor);
+        self.protocol.clock.tick(step.now.wall)
     }
 
     fn tally(&self, shard: u16) -> Tally<super::super::operation::Transactions> {
@@ -96,7 +81,7 @@ impl Coordinator {
 
     /// True if a key that was seen alive has expired at the commit timestamp (Corrections 69).
     fn has_expired(&self, transaction: &Transaction, at: Timestamp) -> bool {
-        transaction.done().any(|(_, done)| passed(done.expires_at, at))
+        transaction.steps.deadlines().any(|deadline| passed(deadline, at))
     }
 
     /// Sends Prepare to every replica of every shard that has not succeeded, and Finalize where it is due.
@@ -109,7 +94,7 @@ impl Coordinator {
             let message = IrMessage::Propose {
                 group: transaction.id,
                 attempt: preparing.attempt,
-                view: self.views.get(shard).copied().unwrap_or(0),
+                view: self.protocol.views.get(shard).copied().unwrap_or(0),
                 operation: Prepare { at: preparing.at, part: votes.part.clone() },
             };
             self.send_ir(*shard, &message, step);
@@ -136,10 +121,10 @@ impl Coordinator {
         {
             votes.tally.reply(member, reply.view, reply.result, reply.finalized);
             let took = (step.now.instant - preparing.sent_at).min(self.options.resend_every);
-            self.replicas.voted(shard, member, took);
+            self.protocol.replicas.voted(shard, member, took);
             if votes.quorum_at.is_none() && votes.tally.may_choose() {
                 votes.quorum_at = Some(step.now.instant);
-                self.replicas.quorum_voted(shard, took);
+                self.protocol.replicas.quorum_voted(shard, took);
             }
             let watch = preparing.conflict.as_ref().is_some_and(|conflict| conflict.watch);
             if let (false, Some(conflict)) = (watch, conflict_of(votes, reply)) {
@@ -188,7 +173,8 @@ impl Coordinator {
         }
         let (asked, longest) = (preparing.sent_at, self.options.fast_timeout);
         let quorum_at = votes.quorum_at.unwrap_or(asked);
-        let until = |member| self.replicas.vote_awaited_until((shard, member), asked, quorum_at, longest);
+        let until =
+            |member| self.protocol.replicas.vote_awaited_until((shard, member), asked, quorum_at, longest);
         Some(tally.fast_until(until).unwrap_or(quorum_at))
     }
 
@@ -286,55 +272,9 @@ impl Coordinator {
         let decisions = preparing.shards.iter().map(|(shard, votes)| (*shard, decision(votes))).collect();
         self.settle(transaction.id, (preparing.attempt, preparing.sent_at), decisions, step);
         if self.options.claims {
-            self.claim(&transaction, at);
+            self.claim(&transaction, Some(at));
         }
         self.reply_results(transaction, step);
-    }
-
-    fn claim(&mut self, transaction: &Transaction, at: Timestamp) {
-        let expiries = transaction.expiries.values().map(|(_, invoked)| invoked);
-        let steps = transaction.done().filter_map(|(_, done)| done.invoked.as_ref());
-        let effects =
-            expiries.chain(steps).filter_map(|i| Some((i.key.clone(), i.effect.clone()?))).collect();
-        let commit = CommitStamp { at, depends_on: Timestamp::ZERO, region: self.options.region };
-        self.push_claim(transaction, Some(commit), effects);
-    }
-
-    /// A read was given up with a definite answer. A backup coordinator may still end it, to no effect.
-    pub(super) fn claim_nothing(&mut self, transaction: &Transaction) {
-        self.push_claim(transaction, None, Vec::new());
-    }
-
-    fn push_claim(
-        &mut self,
-        transaction: &Transaction,
-        commit: Option<CommitStamp>,
-        effects: Vec<KeyEffect>,
-    ) {
-        let Transaction { id, session, .. } = *transaction;
-        self.claims.push(Claim { session, transaction: id, commit, snapshot: None, effects });
-    }
-
-    /// Replies what a committed transaction has to say, and forgets it.
-    pub(super) fn reply_results(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        if let Some(request) = transaction.request.take() {
-            if let Purpose::Interactive { .. } = transaction.purpose {
-                step.out.reply(request).simple("OK");
-            } else {
-                for (index, known) in transaction.steps.iter().enumerate() {
-                    if let Progress::Done(done) = &known.progress {
-                        let request = transaction.turn.get(index).copied().unwrap_or(request);
-                        reply_step(&known.call, &done.result, step.out.reply(request));
-                    }
-                }
-            }
-        }
-        if let Purpose::Flush { browse } = transaction.purpose {
-            // The piece is done; what `forget` would take for a failure goes on.
-            transaction.purpose = Purpose::Auto;
-            self.flush_on(browse, step);
-        }
-        self.forget(&transaction, step);
     }
 
     /// A refusal has succeeded in IR, or a replica told that the transaction was aborted.
@@ -354,21 +294,17 @@ impl Coordinator {
         conflict: &Conflict,
         step: &mut Step<'_, '_>,
     ) {
-        if conflict.watch && transaction.watched {
-            if let Some(request) = transaction.request.take() {
-                step.out.reply(request).null_array();
-            }
-            return self.forget(&transaction, step);
+        if conflict.watch {
+            return self.watch_touched(transaction, step);
         }
-        let key = conflict.key.clone().or_else(|| transaction.steps.first().map(|s| s.call.key.clone()));
+        let key = conflict.key.clone().or_else(|| transaction.steps.list.first().map(|s| s.call.key.clone()));
         if let Some(key) = &key {
             self.heat(key, step);
         }
         transaction.conflicted = key;
         let again = matches!(transaction.purpose, Purpose::Auto | Purpose::Flush { .. });
-        let unheard = transaction.purpose == Purpose::Auto && transaction.request.is_none();
-        if !again || transaction.retries >= self.options.retries || unheard {
-            let error = self::conflict(transaction.conflicted.as_deref());
+        if !again || transaction.retries >= self.options.retries || transaction.is_unheard() {
+            let error = transaction.conflict();
             return self.fail(transaction, &error, step);
         }
         transaction.retries += 1;

@@ -37,7 +37,7 @@ impl Coordinator {
         let waiting = decisions.keys().map(|shard| (*shard, members(shard))).collect();
         let settlement = Settlement { id, attempt, decisions, waiting, tries: 0 };
         self.tell(&settlement, step);
-        self.settlements.insert(id.number, settlement);
+        self.protocol.settlements.insert(id.number, settlement);
     }
 
     fn tell(&self, settlement: &Settlement, step: &mut Step<'_, '_>) {
@@ -53,11 +53,11 @@ impl Coordinator {
     }
 
     pub(super) fn on_settlement_timer(&mut self, number: u64, step: &mut Step<'_, '_>) {
-        let Some(mut settlement) = self.settlements.remove(&number) else { return };
+        let Some(mut settlement) = self.protocol.settlements.remove(&number) else { return };
         settlement.tries += 1;
         if settlement.tries < TRIES {
             self.tell(&settlement, step);
-            self.settlements.insert(number, settlement);
+            self.protocol.settlements.insert(number, settlement);
         }
     }
 
@@ -70,20 +70,20 @@ impl Coordinator {
         attempt: u32,
         step: &Step<'_, '_>,
     ) {
-        let Some(settlement) = self.settlements.get(&number) else { return };
+        let Some(settlement) = self.protocol.settlements.get(&number) else { return };
         if settlement.attempt.0 == attempt {
             let took = (step.now.instant - settlement.attempt.1).min(self.options.resend_every);
-            self.replicas.voted(shard, member, took);
+            self.protocol.replicas.voted(shard, member, took);
         }
     }
 
     pub(super) fn on_executed(&mut self, shard: u16, member: usize, number: u64, step: &mut Step<'_, '_>) {
-        let Some(settlement) = self.settlements.get_mut(&number) else { return };
+        let Some(settlement) = self.protocol.settlements.get_mut(&number) else { return };
         if let Some(waiting) = settlement.waiting.get_mut(&shard) {
             waiting.remove(&member);
         }
         if settlement.waiting.values().all(BTreeSet::is_empty) {
-            self.settlements.remove(&number);
+            self.protocol.settlements.remove(&number);
             step.out.disarm(Timer::Settlement { number });
         }
     }

@@ -1,0 +1,324 @@
+//! DBSIZE, SCAN and FLUSHDB outside transactions: weak reads of one replica per shard (Corrections 78), and for
+//! FLUSHDB a transaction of deletions for every piece of keys that such reads find.
+
+use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Wake};
+use datatypes::{Operation, key};
+use protocol::KeyedOperation;
+use std::collections::BTreeMap;
+use types::{Error, ErrorCode, Instant, KeyHash, ReplySink, RequestId, SessionId, TransactionId};
+
+/// A scan cursor: the shard in the top bits, the place in the replica's index below.
+const CURSOR_BITS: u32 = 48;
+/// How many keys one transaction of FLUSHDB deletes.
+const FLUSH_KEYS: u32 = 256;
+
+/// What a replica is asked about its keys. Weak: no transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// How many keys are there?
+    Count {
+        /// Names the answer.
+        transaction: TransactionId,
+    },
+    /// Visit a piece of the keys.
+    Scan {
+        /// Names the answer.
+        transaction: TransactionId,
+        /// Where to begin in the replica's index.
+        cursor: u64,
+        /// About how many keys.
+        count: u32,
+        /// Keys whose deadline is not later are left out; milliseconds since 1970.
+        now_millis: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Count,
+    Scan { count: u32 },
+    Flush,
+}
+
+/// A question about the whole keyspace in progress.
+#[derive(Debug)]
+pub struct Browse {
+    kind: Kind,
+    shards: u16,
+    /// Where a scan is.
+    shard: u16,
+    cursor: u64,
+    /// By shard: the keys counted.
+    counts: BTreeMap<u16, u64>,
+    /// A transaction of deletions is in progress; no question is open.
+    deleting: bool,
+    id: TransactionId,
+    session: SessionId,
+    request: RequestId,
+    tries: u32,
+    deadline: Instant,
+}
+
+/// A piece of the keys has arrived.
+#[derive(Debug, PartialEq)]
+enum Piece {
+    /// SCAN is done: the client goes on at this cursor.
+    Reply { cursor: u64 },
+    /// FLUSHDB deletes it, and then goes on.
+    Delete,
+}
+
+impl Browse {
+    /// The kind of a question, and the shard and the place where it begins.
+    fn begin(what: &protocol::Step<'_>) -> (Kind, u16, u64) {
+        match what {
+            protocol::Step::Count | protocol::Step::Keys | protocol::Step::Key(_) => (Kind::Count, 0, 0),
+            protocol::Step::Flush => (Kind::Flush, 0, 0),
+            protocol::Step::Scan { cursor, count } => {
+                let place = cursor & ((1 << CURSOR_BITS) - 1);
+                (Kind::Scan { count: *count }, (cursor >> CURSOR_BITS) as u16, place)
+            }
+        }
+    }
+
+    /// True when every shard has been visited.
+    fn is_over(&self) -> bool {
+        self.shard >= self.shards
+    }
+
+    /// What is not answered yet, by shard.
+    fn questions(&self, now_millis: u64) -> Vec<(u16, Question)> {
+        let (transaction, cursor) = (self.id, self.cursor);
+        let scan = |count, now_millis| Question::Scan { transaction, cursor, count, now_millis };
+        match self.kind {
+            Kind::Count => {
+                let missing = (0..self.shards).filter(|shard| !self.counts.contains_key(shard));
+                missing.map(|shard| (shard, Question::Count { transaction })).collect()
+            }
+            Kind::Scan { count } => vec![(self.shard, scan(count, now_millis))],
+            Kind::Flush => vec![(self.shard, scan(FLUSH_KEYS, 0))],
+        }
+    }
+
+    /// A shard has so many keys; the sum when all have answered.
+    fn on_count(&mut self, shard: u16, keys: u64) -> Option<u64> {
+        self.counts.insert(shard, keys);
+        (self.counts.len() == usize::from(self.shards)).then(|| self.counts.values().sum())
+    }
+
+    /// A shard has sent a piece, and goes on at this cursor; `None` if it is not the piece that was asked for.
+    fn on_piece(&mut self, shard: u16, cursor: u64) -> Option<Piece> {
+        if shard != self.shard || self.deleting || self.kind == Kind::Count {
+            return None;
+        }
+        (self.shard, self.cursor) = if cursor == 0 { (shard + 1, 0) } else { (shard, cursor) };
+        self.tries = 0;
+        if let Kind::Scan { .. } = self.kind {
+            let cursor = if self.is_over() { 0 } else { u64::from(self.shard) << CURSOR_BITS | self.cursor };
+            return Some(Piece::Reply { cursor });
+        }
+        self.deleting = true;
+        Some(Piece::Delete)
+    }
+}
+
+impl<P: CommitProtocol> Coordinator<P> {
+    pub(super) fn browse(
+        &mut self,
+        session: SessionId,
+        request: RequestId,
+        what: &protocol::Step<'_>,
+        step: &mut Step<'_, '_, P>,
+    ) {
+        let (kind, shard, cursor) = Browse::begin(what);
+        let browse = Browse {
+            kind,
+            shards: self.topology.shards.len() as u16,
+            shard,
+            cursor,
+            counts: BTreeMap::new(),
+            deleting: false,
+            id: self.next_id(),
+            session,
+            request,
+            tries: 0,
+            deadline: step.now.instant + self.settings.request_timeout,
+        };
+        if browse.is_over() {
+            return step.out.reply(request).error(&Error::err("invalid cursor"));
+        }
+        self.ask_browse(browse, step);
+    }
+
+    /// Sends what is not answered, and waits.
+    fn ask_browse(&mut self, mut browse: Browse, step: &mut Step<'_, '_, P>) {
+        browse.deleting = false;
+        for (shard, question) in browse.questions(step.now.wall.as_millis()) {
+            let Some(member) = P::replica_for(self, shard, browse.tries, step.now.instant) else { continue };
+            step.out.send(self.topology.replicas(shard)[member], question.into());
+        }
+        browse.tries += 1;
+        let number = browse.id.number;
+        step.out.arm(Wake::Browse { number }.into(), step.now.instant + self.settings.ask_again);
+        self.browses.insert(number, browse);
+    }
+
+    pub(crate) fn on_browse_timer(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
+        let Some(browse) = self.browses.remove(&number) else { return };
+        if step.now.instant < browse.deadline {
+            return self.ask_browse(browse, step);
+        }
+        let (shard, members) = (browse.shard, self.topology.replicas(browse.shard).len());
+        let message = format!("shard {shard}: none of {members} replicas answered; retry later");
+        step.out.reply(browse.request).error(&Error::new(ErrorCode::Unavailable, message));
+    }
+
+    pub(crate) fn on_count_reply(&mut self, number: u64, shard: u16, keys: u64, step: &mut Step<'_, '_, P>) {
+        let Some(browse) = self.browses.get_mut(&number) else { return };
+        if let Some(keys) = browse.on_count(shard, keys) {
+            step.out.reply(browse.request).integer(i64::try_from(keys).unwrap_or(i64::MAX));
+            self.browses.remove(&number);
+            step.out.disarm(Wake::Browse { number }.into());
+        }
+    }
+
+    pub(crate) fn on_scan_reply(
+        &mut self,
+        number: u64,
+        shard: u16,
+        cursor: u64,
+        keys: &[Box<[u8]>],
+        step: &mut Step<'_, '_, P>,
+    ) {
+        let Some(browse) = self.browses.get_mut(&number) else { return };
+        let Some(piece) = browse.on_piece(shard, cursor) else { return };
+        step.out.disarm(Wake::Browse { number }.into());
+        match piece {
+            Piece::Reply { cursor } => {
+                reply_scan(cursor, keys, step.out.reply(browse.request));
+                self.browses.remove(&number);
+            }
+            Piece::Delete => {
+                browse.deadline = step.now.instant + self.settings.request_timeout;
+                let (session, purpose) = (browse.session, Purpose::Flush { browse: number });
+                let calls = keys.iter().map(|key| self.deletion(key)).collect();
+                let transaction = self.transaction(session, purpose, Vec::new(), calls, step);
+                self.run(transaction, step);
+            }
+        }
+    }
+
+    fn deletion(&self, key: &[u8]) -> Call {
+        let hash: KeyHash = self.topology.seed.hash(key);
+        let operation = Operation::Key(key::Operation::Delete);
+        Call::new(&self.topology, &KeyedOperation { key, hash, operation, blind: true })
+    }
+
+    /// A piece was deleted: on to the next, or done.
+    pub(super) fn flush_on(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
+        let Some(browse) = self.browses.remove(&number) else { return };
+        if browse.is_over() {
+            step.out.reply(browse.request).simple("OK");
+        } else {
+            self.ask_browse(browse, step);
+        }
+    }
+
+    /// The transaction of a piece did not commit.
+    pub(super) fn fail_browse(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
+        if let Some(browse) = self.browses.remove(&number) {
+            let message = "not every key was deleted: some transactions did not commit; run it again";
+            step.out.reply(browse.request).error(&Error::new(ErrorCode::UnknownOutcome, message));
+        }
+    }
+}
+
+fn reply_scan(cursor: u64, keys: &[Box<[u8]>], sink: &mut dyn ReplySink) {
+    sink.array(2);
+    sink.integer(cursor as i64);
+    sink.array(keys.len());
+    keys.iter().for_each(|key| sink.bulk(key));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{Incarnation, ProcessId};
+
+    const ID: TransactionId = TransactionId { process: ProcessId(1), incarnation: Incarnation(1), number: 9 };
+
+    fn browse(what: &protocol::Step<'_>) -> Browse {
+        let (kind, shard, cursor) = Browse::begin(what);
+        Browse {
+            kind,
+            shards: 3,
+            shard,
+            cursor,
+            counts: BTreeMap::new(),
+            deleting: false,
+            id: ID,
+            session: SessionId(1),
+            request: RequestId(1),
+            tries: 0,
+            deadline: Instant(0),
+        }
+    }
+
+    fn shards(browse: &Browse) -> Vec<u16> {
+        browse.questions(0).into_iter().map(|(shard, _)| shard).collect()
+    }
+
+    #[test]
+    fn a_count_is_the_sum_of_all_shards_each_counted_once() {
+        let mut count = browse(&protocol::Step::Count);
+        assert_eq!(shards(&count), [0, 1, 2]);
+        assert_eq!(count.on_count(1, 10), None);
+        assert_eq!(count.on_count(1, 10), None, "a repeated answer");
+        assert_eq!(shards(&count), [0, 2], "only what is missing is asked again");
+        assert_eq!(count.on_count(0, 1), None);
+        assert_eq!(count.on_count(2, 100), Some(111));
+    }
+
+    #[test]
+    fn the_cursor_of_a_scan_leads_through_every_shard() {
+        let mut cursor = 0;
+        let mut visited = Vec::new();
+        loop {
+            let mut scan = browse(&protocol::Step::Scan { cursor, count: 10 });
+            let questions = scan.questions(5);
+            let [(shard, Question::Scan { cursor: place, count: 10, now_millis: 5, .. })] = questions[..]
+            else {
+                panic!("{questions:?}");
+            };
+            visited.push((shard, place));
+            // Every shard has two pieces; the second begins at place 7.
+            let Some(Piece::Reply { cursor: next }) = scan.on_piece(shard, if place == 0 { 7 } else { 0 })
+            else {
+                panic!("not the piece that was asked for");
+            };
+            if next == 0 {
+                break;
+            }
+            cursor = next;
+        }
+        assert_eq!(visited, [(0, 0), (0, 7), (1, 0), (1, 7), (2, 0), (2, 7)]);
+        assert!(
+            browse(&protocol::Step::Scan { cursor: 3 << CURSOR_BITS, count: 1 }).is_over(),
+            "no such shard"
+        );
+    }
+
+    #[test]
+    fn a_flush_takes_no_second_piece_while_it_deletes_one() {
+        let mut flush = browse(&protocol::Step::Flush);
+        assert_eq!(flush.on_piece(1, 0), None, "another shard");
+        assert_eq!(flush.on_piece(0, 0), Some(Piece::Delete));
+        assert_eq!(flush.on_piece(1, 0), None, "the piece is still being deleted");
+        flush.deleting = false;
+        assert_eq!(flush.on_piece(1, 0), Some(Piece::Delete));
+        flush.deleting = false;
+        assert!(!flush.is_over());
+        assert_eq!(flush.on_piece(2, 0), Some(Piece::Delete));
+        assert!(flush.is_over());
+    }
+}

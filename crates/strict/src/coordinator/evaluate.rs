@@ -1,0 +1,161 @@
+//! The execution period: a transaction's steps are evaluated, at replicas or here, and in the end it replies.
+
+use super::steps::{Progress, Steps, Watched};
+use super::{Call, CommitProtocol, Coordinator, Purpose, Standing, Step, Transaction};
+use commit::Stamp;
+use types::{SessionId, Timestamp};
+
+impl<P: CommitProtocol> Coordinator<P> {
+    /// A transaction that nobody waits for yet.
+    pub(super) fn transaction(
+        &mut self,
+        session: SessionId,
+        purpose: Purpose,
+        watches: Vec<Watched>,
+        calls: Vec<Call>,
+        step: &Step<'_, '_, P>,
+    ) -> Transaction<P> {
+        let id = self.next_id();
+        let mut steps = Steps::default();
+        if P::REREADS_WATCHES {
+            steps.push(watches.iter().map(|watched| watched.call.clone()));
+        }
+        let replied = steps.list.len();
+        steps.push(calls);
+        Transaction {
+            id,
+            age: Stamp { at: Timestamp::from_wall(step.now.wall), transaction: id },
+            session,
+            request: None,
+            purpose,
+            steps,
+            replied,
+            watches,
+            committing: false,
+            now_millis: step.now.wall.as_millis(),
+            began: step.now.instant,
+            moved_at: step.now.instant,
+            phase: P::Phase::default(),
+            deadline: step.now.instant + self.settings.request_timeout,
+            retries: 0,
+            turn: Vec::new(),
+            conflicted: None,
+            own: P::Own::default(),
+        }
+    }
+
+    /// Begins to evaluate a transaction, or begins again, as a new one. Watches stay as they are.
+    pub(crate) fn run(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
+        transaction.id = self.next_id();
+        transaction.now_millis = step.now.wall.as_millis();
+        transaction.began = step.now.instant;
+        transaction.phase = P::Phase::default();
+        transaction.steps.restart();
+        P::begin(self, transaction, step);
+    }
+
+    /// Evaluates what can be evaluated; when everything is, goes on to what the transaction is for.
+    pub(crate) fn advance(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
+        transaction.moved_at = step.now.instant;
+        for index in 0..transaction.steps.list.len() {
+            if transaction.steps.is_ready(index)
+                && !transaction.steps.evaluate_here(index, transaction.now_millis, step.random)
+            {
+                self.ask(&mut transaction, index, step);
+            }
+        }
+        if transaction.steps.is_evaluated() {
+            self.evaluated(transaction, step)
+        } else {
+            self.keep(transaction, step)
+        }
+    }
+
+    /// Asks a replica to evaluate a step, perhaps once more.
+    pub(crate) fn ask(&mut self, transaction: &mut Transaction<P>, index: usize, step: &mut Step<'_, '_, P>) {
+        let tries = match transaction.steps.list[index].progress {
+            Progress::Asked { tries, .. } => tries,
+            Progress::Waiting | Progress::Done(_) => 0,
+        };
+        P::read(self, transaction, index, tries, step);
+        transaction.steps.list[index].progress = Progress::Asked { tries: tries + 1, at: step.now.instant };
+    }
+
+    fn evaluated(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
+        match transaction.purpose {
+            Purpose::Watch => self.watch_evaluated(transaction, step),
+            Purpose::Interactive { .. } if !transaction.committing => {
+                self.reply_steps(&mut transaction, step);
+                self.keep(transaction, step);
+            }
+            Purpose::Auto | Purpose::Flush { .. } | Purpose::Interactive { .. } => {
+                P::commit(self, transaction, step);
+            }
+        }
+    }
+
+    /// Every watched key was read: what was seen is kept for the session. Whether all of it was true at once does not
+    /// matter, since each key is looked at again; nothing stays held.
+    fn watch_evaluated(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
+        P::release(self, &transaction, step);
+        for (known, done) in transaction.steps.done() {
+            let (call, observed) = (known.call.clone(), done.invoked.observed.clone());
+            let watched = Watched { call, observed, expires_at: done.expires_at };
+            self.sessions.watch(transaction.session, watched);
+        }
+        if let Some(request) = transaction.request.take() {
+            step.out.reply(request).simple("OK");
+        }
+        self.forget(&transaction, step);
+    }
+
+    /// Replies the results that were not told yet; the request of a pipeline that a step is, else the only one.
+    fn reply_steps(&self, transaction: &mut Transaction<P>, step: &mut Step<'_, '_, P>) {
+        let Some(request) = transaction.request.take() else { return };
+        for (index, known) in transaction.steps.list.iter().enumerate().skip(transaction.replied) {
+            if let Progress::Done(done) = &known.progress {
+                let request = transaction.turn.get(index).copied().unwrap_or(request);
+                known.call.reply(&done.result, step.out.reply(request));
+            }
+        }
+        transaction.replied = transaction.steps.list.len();
+    }
+
+    /// Replies what a transaction that has succeeded has to say, and forgets it.
+    pub(crate) fn reply_results(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
+        match transaction.purpose {
+            Purpose::Interactive { .. } => {
+                if let Some(request) = transaction.request.take() {
+                    step.out.reply(request).simple("OK");
+                }
+            }
+            _ => self.reply_steps(&mut transaction, step),
+        }
+        if let Purpose::Flush { browse } = transaction.purpose {
+            // The piece is done; what `forget` would take for a failure goes on.
+            transaction.purpose = Purpose::Auto;
+            self.flush_on(browse, step);
+        }
+        self.forget(&transaction, step);
+    }
+
+    /// A watched key has changed: nothing happens.
+    pub(crate) fn watch_touched(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
+        P::release(self, &transaction, step);
+        if let Some(request) = transaction.request.take() {
+            step.out.reply(request).null_array();
+        }
+        self.forget(&transaction, step);
+    }
+
+    /// Gives a session's open transaction up. One that is committing goes on by itself, and nobody hears of it.
+    pub(super) fn drop_transaction(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
+        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        transaction.request = None;
+        if P::standing(&transaction.phase) == Standing::Committing {
+            return self.keep(transaction, step);
+        }
+        P::release(self, &transaction, step);
+        self.forget(&transaction, step);
+    }
+}

@@ -1,0 +1,319 @@
+//! What the coordinators of replicated strict keyspaces have in common, however their transactions commit: sessions
+//! and their pipelines, transactions that are evaluated step by step, questions about the whole keyspace.
+//!
+//! ```text
+//!  request --> sessions: turns of a pipeline, watches, the open transaction
+//!          --> steps:    evaluated at replicas, or here if they observe nothing    CommitProtocol::read
+//!          --> evaluated: votes and a decision                                     CommitProtocol::commit
+//!          --> reply_results, or run again, or fail
+//! ```
+//!
+//! [`CommitProtocol`] says what a protocol must bring. Nothing here knows of votes, leaders or views.
+
+mod browse;
+mod evaluate;
+mod requests;
+mod sessions;
+mod steps;
+mod transaction;
+
+pub use browse::Question;
+pub use steps::{Answer, Call, CallStep, Progress, observe_whole};
+pub use transaction::{Purpose, Standing, Transaction};
+
+use crate::Topology;
+use crate::node::{self, Node};
+use browse::Browse;
+use protocol::{Claim, CommitStamp, Encode, Input, Now, Outputs};
+use sessions::Sessions;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::Duration;
+use types::{
+    Error, ErrorCode, Incarnation, Instant, ProcessId, RegionId, Rng, Timestamp, TransactionId, Wire,
+};
+
+/// What makes a coordinator one of this commit protocol. It is what such a coordinator keeps beside sessions and
+/// transactions; all functions but the first get the whole coordinator.
+pub trait CommitProtocol: Debug + Sized {
+    /// How coordinators and replicas are set up.
+    type Options;
+    /// What they say to one another.
+    type Message: Wire + From<Question>;
+    /// What they can be reminded of.
+    type Timer: Copy + Ord + Debug + From<Wake>;
+    /// What replicas write to the journal.
+    type Record<'a>: Encode;
+    /// A copy of a shard.
+    type Replica: node::Replica<Self>;
+    /// Where a transaction is; at first its steps are evaluated, or it waits for its session.
+    type Phase: Debug + Default;
+    /// What else the protocol keeps of a transaction.
+    type Own: Debug + Default;
+
+    /// How many operations of a pipeline run as one transaction.
+    const TURN: usize;
+    /// Watched keys are read again, as the first steps of the transaction; else its votes judge what was seen.
+    const REREADS_WATCHES: bool;
+
+    /// What a coordinator starts with.
+    fn new(options: &Self::Options) -> Self;
+    /// What the common part needs to know of the options.
+    fn settings(options: &Self::Options) -> Settings;
+    /// How many decided transactions have not been acknowledged by everybody.
+    fn settling(&self) -> usize;
+
+    /// A replica, named by shard and member, says something.
+    fn on_message(
+        coordinator: &mut Coordinator<Self>,
+        from: (u16, usize),
+        message: Self::Message,
+        step: &mut Step<'_, '_, Self>,
+    );
+    /// A timer has run out.
+    fn on_timer(coordinator: &mut Coordinator<Self>, timer: Self::Timer, step: &mut Step<'_, '_, Self>);
+    /// At the end of a step: runs transactions that were held back; false if there are none.
+    fn run_ready(_: &mut Coordinator<Self>, _: &mut Step<'_, '_, Self>) -> bool {
+        false
+    }
+
+    /// Which replica of a shard is asked at the given try where any will do.
+    fn replica_for(coordinator: &Coordinator<Self>, shard: u16, tries: u32, now: Instant) -> Option<usize>;
+    /// A transaction begins to run: usually by [`Coordinator::advance`].
+    fn begin(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
+    /// Asks for the evaluation of a step that has been asked for `tries` times.
+    fn read(
+        coordinator: &mut Coordinator<Self>,
+        run: &Transaction<Self>,
+        index: usize,
+        tries: u32,
+        step: &mut Step<'_, '_, Self>,
+    );
+    /// Everything is evaluated: asks for votes, decides, and in the end calls [`Coordinator::reply_results`],
+    /// [`Coordinator::run`] or [`Coordinator::fail`].
+    fn commit(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
+
+    /// What may still become of a transaction.
+    fn standing(phase: &Self::Phase) -> Standing;
+    /// When a transaction wants to be looked at next.
+    fn wake(coordinator: &Coordinator<Self>, run: &Transaction<Self>, now: Instant) -> Option<Instant>;
+    /// It is looked at, before its deadline.
+    fn on_wake(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
+    /// Its deadline has come: ends it with the error that says what is known.
+    fn give_up(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
+    /// Lets go of what a transaction holds at replicas; it will not commit.
+    fn release(_: &mut Coordinator<Self>, _: &Transaction<Self>, _: &mut Step<'_, '_, Self>) {}
+    /// It is over here.
+    fn ended(_: &mut Coordinator<Self>, _: &Transaction<Self>) {}
+}
+
+/// What the common part needs to know of a protocol's options.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Named in claims.
+    pub region: RegionId,
+    /// A request that is not done after this is answered by an error.
+    pub request_timeout: Duration,
+    /// A question about the whole keyspace that is not answered after this goes to another replica.
+    pub ask_again: Duration,
+}
+
+/// What the common part is to be reminded of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// A transaction waits.
+    Transaction {
+        /// Its number.
+        number: u64,
+    },
+    /// A piece of the keyspace has not been answered.
+    Browse {
+        /// The question's number.
+        number: u64,
+    },
+}
+
+/// See the module's documentation.
+pub struct Coordinator<P: CommitProtocol> {
+    pub(crate) topology: Topology,
+    pub(crate) options: P::Options,
+    settings: Settings,
+    pub(crate) process: ProcessId,
+    incarnation: Incarnation,
+    /// Numbers of transactions and questions; never reset in this life.
+    counter: u64,
+    pub(crate) transactions: BTreeMap<u64, Transaction<P>>,
+    browses: BTreeMap<u64, Browse>,
+    sessions: Sessions,
+    claims: Vec<Claim>,
+    /// What the protocol keeps.
+    pub(crate) protocol: P,
+}
+
+/// What a handler works with beside the coordinator.
+pub struct Step<'s, 'o, P: CommitProtocol> {
+    pub(crate) now: Now,
+    pub(crate) random: &'s mut Rng,
+    pub(crate) out: &'s mut Outputs<'o, Node<P>>,
+}
+
+/// The reply to a transaction that met a conflicting one.
+pub fn conflict(key: Option<&[u8]>) -> Error {
+    let message = match key {
+        Some(key) => format!(
+            "key '{}' was changed or is being changed by another transaction; nothing happened, retry",
+            String::from_utf8_lossy(key)
+        ),
+        None => {
+            "another transaction stood in the way until the time was up; nothing happened, retry".to_owned()
+        }
+    };
+    Error::new(ErrorCode::Conflict, message)
+}
+
+impl<P: CommitProtocol> Coordinator<P> {
+    pub(crate) fn new(
+        topology: Topology,
+        process: ProcessId,
+        incarnation: Incarnation,
+        options: P::Options,
+    ) -> Self {
+        Coordinator {
+            topology,
+            settings: P::settings(&options),
+            protocol: P::new(&options),
+            options,
+            process,
+            incarnation,
+            counter: 0,
+            transactions: BTreeMap::new(),
+            browses: BTreeMap::new(),
+            sessions: Sessions::default(),
+            claims: Vec::new(),
+        }
+    }
+
+    pub(crate) fn take_claims(&mut self) -> Vec<Claim> {
+        std::mem::take(&mut self.claims)
+    }
+
+    /// How many transactions are in progress, decided ones that not everybody has acknowledged included.
+    pub fn in_progress(&self) -> usize {
+        self.transactions.len() + self.protocol.settling() + self.browses.len()
+    }
+
+    fn next_id(&mut self) -> TransactionId {
+        self.counter += 1;
+        TransactionId { process: self.process, incarnation: self.incarnation, number: self.counter }
+    }
+
+    /// An answer to an earlier life of this coordinator counts for nothing.
+    pub(crate) fn is_mine(&self, id: TransactionId) -> bool {
+        (id.process, id.incarnation) == (self.process, self.incarnation)
+    }
+
+    pub(crate) fn on_input(
+        &mut self,
+        now: Now,
+        input: Input<'_, Node<P>>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<P>>,
+    ) {
+        let step = &mut Step { now, random, out };
+        match input {
+            Input::Request { id, request } => self.on_request(id, &request, step),
+            Input::Message { from, message } => {
+                if let Some(replica) = self.topology.find(from.address()) {
+                    P::on_message(self, replica, message, step);
+                }
+            }
+            Input::Timer(timer) => P::on_timer(self, timer, step),
+            // Gateways have no journal (Corrections 73).
+            Input::Snapshot(_) | Input::Recover(_) | Input::Recovered { .. } | Input::PeerStarted { .. } => {}
+        }
+    }
+
+    /// What waits until all inputs of a step are in: the turns of pipelines, and what was held back.
+    pub(crate) fn after_inputs(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<P>>) {
+        let step = &mut Step { now, random, out };
+        self.take_turns(step);
+        while P::run_ready(self, step) {
+            self.take_turns(step);
+        }
+    }
+
+    pub(crate) fn on_transaction_timer(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
+        let Some(transaction) = self.transactions.remove(&number) else { return };
+        if step.now.instant >= transaction.deadline {
+            P::give_up(self, transaction, step)
+        } else {
+            P::on_wake(self, transaction, step)
+        }
+    }
+
+    /// Puts a transaction back and arms its timer.
+    pub(crate) fn keep(&mut self, transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
+        let number = transaction.id.number;
+        let timer = Wake::Transaction { number }.into();
+        match P::wake(self, &transaction, step.now.instant) {
+            Some(at) => step.out.arm(timer, at),
+            None => step.out.disarm(timer),
+        }
+        self.transactions.insert(number, transaction);
+    }
+
+    /// Replies an error and ends the transaction here.
+    pub(crate) fn fail(
+        &mut self,
+        mut transaction: Transaction<P>,
+        error: &Error,
+        step: &mut Step<'_, '_, P>,
+    ) {
+        if let Some(request) = transaction.request.take() {
+            step.out.reply(request).error(error);
+            transaction.turn.iter().skip(1).for_each(|request| step.out.reply(*request).error(error));
+        }
+        self.forget(&transaction, step);
+    }
+
+    /// Nothing refers to the transaction any more.
+    pub(crate) fn forget(&mut self, transaction: &Transaction<P>, step: &mut Step<'_, '_, P>) {
+        let number = transaction.id.number;
+        step.out.disarm(Wake::Transaction { number }.into());
+        if let Purpose::Flush { browse } = transaction.purpose {
+            self.fail_browse(browse, step);
+        }
+        P::ended(self, transaction);
+        if !transaction.turn.is_empty() {
+            self.sessions.end_turn(transaction.session);
+        }
+        self.sessions.close(transaction.session, number);
+    }
+
+    /// Keeps for checkers what the transaction did at this timestamp; without one, that it did nothing.
+    pub(crate) fn claim(&mut self, transaction: &Transaction<P>, at: Option<Timestamp>) {
+        let region = self.settings.region;
+        self.claims.push(Claim {
+            session: transaction.session,
+            transaction: transaction.id,
+            commit: at.map(|at| CommitStamp { at, depends_on: Timestamp::ZERO, region }),
+            snapshot: None,
+            effects: at.map(|_| transaction.steps.effects()).unwrap_or_default(),
+        });
+    }
+}
+
+impl<P: CommitProtocol> Debug for Coordinator<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Everything that changes: model checking takes two coordinators that print alike for the same.
+        f.debug_struct("Coordinator")
+            .field("process", &self.process)
+            .field("incarnation", &self.incarnation)
+            .field("counter", &self.counter)
+            .field("transactions", &self.transactions)
+            .field("browses", &self.browses)
+            .field("sessions", &self.sessions)
+            .field("protocol", &self.protocol)
+            .finish_non_exhaustive()
+    }
+}

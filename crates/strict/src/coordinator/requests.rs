@@ -1,0 +1,227 @@
+//! What sessions ask for.
+
+use super::sessions::Queued;
+use super::{Call, CommitProtocol, Coordinator, Purpose, Standing, Step, Transaction, Wake, observe_whole};
+use protocol::{KeyedOperation, Request};
+use types::{Error, ErrorCode, KeyHash, RequestId, SessionId};
+
+impl<P: CommitProtocol> Coordinator<P> {
+    pub(super) fn on_request(&mut self, id: RequestId, request: &Request<'_>, step: &mut Step<'_, '_, P>) {
+        match request {
+            Request::One { session, operation } => self.on_one(*session, id, operation, step),
+            Request::Many { session, steps, watched } => self.on_many(*session, id, steps, *watched, step),
+            Request::Watch { session, keys } => self.on_watch(*session, id, keys, step),
+            Request::Unwatch { session } => {
+                self.sessions.take_watches(*session);
+                step.out.reply(id).simple("OK");
+            }
+            Request::Begin { session, read_only, watched } => {
+                self.on_begin(*session, id, *read_only, *watched, step);
+            }
+            Request::Operate { session, steps } => self.on_operate(*session, id, steps, step),
+            Request::Commit { session } => self.on_commit(*session, id, step),
+            Request::Abort { session } => {
+                self.drop_open(*session, step);
+                step.out.reply(id).simple("OK");
+            }
+            Request::Close { session } => {
+                self.drop_open(*session, step);
+                self.sessions.remove(*session);
+            }
+        }
+    }
+
+    fn on_one(
+        &mut self,
+        session: SessionId,
+        id: RequestId,
+        operation: &KeyedOperation<'_>,
+        step: &mut Step<'_, '_, P>,
+    ) {
+        let call = Call::new(&self.topology, operation);
+        let deadline = step.now.instant + self.settings.request_timeout;
+        self.sessions.queue(session, Queued { id, call, deadline });
+    }
+
+    /// Lets the next operations of every session run whose last ones have ended.
+    pub(super) fn take_turns(&mut self, step: &mut Step<'_, '_, P>) {
+        while let Some(turn) = self.sessions.next_turn(step.now.instant, P::TURN) {
+            for late in turn.late {
+                let text = "an earlier command of the pipeline took too long; this one was not begun";
+                step.out.reply(late).error(&Error::new(ErrorCode::Unavailable, text));
+            }
+            let (requests, calls): (Vec<_>, Vec<_>) =
+                turn.operations.into_iter().map(|queued| (queued.id, queued.call)).unzip();
+            let Some(first) = requests.first().copied() else { continue };
+            let mut transaction = self.transaction(turn.session, Purpose::Auto, Vec::new(), calls, step);
+            (transaction.request, transaction.turn) = (Some(first), requests);
+            self.run(transaction, step);
+        }
+    }
+
+    /// After a conflict the later half of a turn goes back to its queue: the fewer operations, the fewer conflicts.
+    pub(crate) fn shorten_turn(&mut self, transaction: &mut Transaction<P>) {
+        if transaction.turn.len() < 2 {
+            return;
+        }
+        let kept = transaction.turn.len() / 2;
+        let calls = transaction.steps.list.split_off(kept).into_iter().map(|step| step.call);
+        let deadline = transaction.deadline;
+        let rest = transaction.turn.split_off(kept).into_iter().zip(calls);
+        let queued = rest.map(|(id, call)| Queued { id, call, deadline });
+        self.sessions.put_back(transaction.session, queued);
+    }
+
+    fn on_many(
+        &mut self,
+        session: SessionId,
+        id: RequestId,
+        steps: &[protocol::Step<'_>],
+        watched: bool,
+        step: &mut Step<'_, '_, P>,
+    ) {
+        if let [only @ (protocol::Step::Count | protocol::Step::Flush | protocol::Step::Scan { .. })] = steps
+        {
+            if watched {
+                self.sessions.take_watches(session);
+            }
+            return self.browse(session, id, only, step);
+        }
+        let calls = match self.calls(steps) {
+            Ok(calls) => calls,
+            Err(error) => return step.out.reply(id).error(&error),
+        };
+        let watches = if watched { self.sessions.take_watches(session) } else { Vec::new() };
+        let mut transaction = self.transaction(session, Purpose::Auto, watches, calls, step);
+        transaction.request = Some(id);
+        self.run(transaction, step);
+    }
+
+    fn calls(&self, steps: &[protocol::Step<'_>]) -> Result<Vec<Call>, Error> {
+        let call = |step: &protocol::Step<'_>| match step {
+            protocol::Step::Key(keyed) => Ok(Call::new(&self.topology, keyed)),
+            _ => Err(Error::err(
+                "commands on the whole keyspace cannot take part in a transaction of a replicated strict keyspace; \
+                 run them by themselves",
+            )),
+        };
+        steps.iter().map(call).collect()
+    }
+
+    fn on_watch(
+        &mut self,
+        session: SessionId,
+        id: RequestId,
+        keys: &[(&[u8], KeyHash)],
+        step: &mut Step<'_, '_, P>,
+    ) {
+        let call = |(key, hash): &(&[u8], KeyHash)| {
+            let keyed = KeyedOperation { key, hash: *hash, operation: observe_whole(), blind: false };
+            Call::new(&self.topology, &keyed)
+        };
+        let calls = keys.iter().map(call).collect();
+        let mut transaction = self.transaction(session, Purpose::Watch, Vec::new(), calls, step);
+        transaction.request = Some(id);
+        self.run(transaction, step);
+    }
+
+    fn on_begin(
+        &mut self,
+        session: SessionId,
+        id: RequestId,
+        read_only: bool,
+        watched: bool,
+        step: &mut Step<'_, '_, P>,
+    ) {
+        self.drop_open(session, step);
+        let watches = if watched { self.sessions.take_watches(session) } else { Vec::new() };
+        let purpose = Purpose::Interactive { read_only };
+        let transaction = self.transaction(session, purpose, watches, Vec::new(), step);
+        self.sessions.open(session, transaction.id.number);
+        self.park(transaction, step);
+        step.out.reply(id).simple("OK");
+    }
+
+    /// Keeps a transaction that waits for its session. Watches that are read again are so with its next operations.
+    fn park(&mut self, transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
+        let number = transaction.id.number;
+        step.out.disarm(Wake::Transaction { number }.into());
+        self.transactions.insert(number, transaction);
+    }
+
+    /// Takes the session's open transaction out, if it is not waiting for something already.
+    fn take_open(&mut self, session: SessionId) -> Result<Transaction<P>, Error> {
+        let open = self.sessions.opened(session);
+        let number = open.ok_or_else(|| Error::err("no transaction is open: begin one first"))?;
+        let idle = self.transactions.get(&number).is_some_and(|transaction| transaction.request.is_none());
+        let transaction = if idle { self.transactions.remove(&number) } else { None };
+        transaction.ok_or_else(|| Error::err("the transaction is busy with an earlier request"))
+    }
+
+    /// Takes the open transaction out for a request; a doomed one ends with the reply.
+    fn resume(
+        &mut self,
+        session: SessionId,
+        id: RequestId,
+        step: &mut Step<'_, '_, P>,
+    ) -> Option<Transaction<P>> {
+        match self.take_open(session) {
+            Ok(mut transaction) if P::standing(&transaction.phase) == Standing::Doomed => {
+                transaction.request = Some(id);
+                let error = transaction.conflict();
+                self.fail(transaction, &error, step);
+                None
+            }
+            Ok(mut transaction) => {
+                transaction.deadline = step.now.instant + self.settings.request_timeout;
+                Some(transaction)
+            }
+            Err(error) => {
+                step.out.reply(id).error(&error);
+                None
+            }
+        }
+    }
+
+    fn on_operate(
+        &mut self,
+        session: SessionId,
+        id: RequestId,
+        steps: &[protocol::Step<'_>],
+        step: &mut Step<'_, '_, P>,
+    ) {
+        let Some(mut transaction) = self.resume(session, id, step) else { return };
+        let writes = |step: &protocol::Step<'_>| matches!(step, protocol::Step::Key(keyed) if !keyed.operation.is_read());
+        let read_only = transaction.purpose == Purpose::Interactive { read_only: true };
+        let calls = if read_only && steps.iter().any(writes) {
+            Err(Error::err("the transaction is read-only"))
+        } else {
+            self.calls(steps)
+        };
+        match calls {
+            Ok(calls) => {
+                transaction.steps.push(calls);
+                transaction.request = Some(id);
+                self.advance(transaction, step);
+            }
+            Err(error) => {
+                step.out.reply(id).error(&error);
+                self.park(transaction, step);
+            }
+        }
+    }
+
+    fn on_commit(&mut self, session: SessionId, id: RequestId, step: &mut Step<'_, '_, P>) {
+        let Some(mut transaction) = self.resume(session, id, step) else { return };
+        transaction.request = Some(id);
+        transaction.committing = true;
+        self.advance(transaction, step);
+    }
+
+    fn drop_open(&mut self, session: SessionId, step: &mut Step<'_, '_, P>) {
+        if let Some(number) = self.sessions.opened(session) {
+            self.sessions.close(session, number);
+            self.drop_transaction(number, step);
+        }
+    }
+}

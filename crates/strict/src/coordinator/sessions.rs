@@ -1,0 +1,191 @@
+//! What sessions keep between their requests: watches, an open transaction, and the operations of a pipeline whose
+//! turn has not come.
+//!
+//! A later operation of a pipeline must not take effect, or read, before an earlier one has: the operations of one
+//! turn run as one transaction, and what came meanwhile waits for the next turn. Gateways send nothing else of a
+//! session while one of its requests is in progress.
+
+use super::Call;
+use super::steps::Watched;
+use std::collections::{BTreeMap, VecDeque};
+use types::{Instant, RequestId, SessionId};
+
+/// An operation whose turn has not come.
+#[derive(Debug)]
+pub struct Queued {
+    pub id: RequestId,
+    pub call: Call,
+    /// When it is given up.
+    pub deadline: Instant,
+}
+
+/// What a session may do next.
+#[derive(Debug)]
+pub struct Turn {
+    pub session: SessionId,
+    /// Requests that have waited for too long; they have not begun.
+    pub late: Vec<RequestId>,
+    /// What runs now; nothing if the pipeline has ended.
+    pub operations: Vec<Queued>,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    watches: Vec<Watched>,
+    /// The number of its open interactive transaction.
+    open: Option<u64>,
+    /// Operations of the pipeline are in progress, or about to be.
+    in_turn: bool,
+    /// The operations behind them.
+    queue: VecDeque<Queued>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    sessions: BTreeMap<SessionId, Session>,
+    /// Sessions whose queued operations may run.
+    turns: Vec<SessionId>,
+}
+
+impl Sessions {
+    /// Queues an operation behind the session's earlier ones.
+    pub fn queue(&mut self, session: SessionId, queued: Queued) {
+        let state = self.sessions.entry(session).or_default();
+        state.queue.push_back(queued);
+        if !std::mem::replace(&mut state.in_turn, true) {
+            self.turns.push(session);
+        }
+    }
+
+    /// The next operations, `most` or fewer, of a session whose last ones have ended; `None` if there is no such
+    /// session.
+    pub fn next_turn(&mut self, now: Instant, most: usize) -> Option<Turn> {
+        while let Some(session) = self.turns.pop() {
+            let Some(state) = self.sessions.get_mut(&session) else { continue };
+            let mut late = Vec::new();
+            while let Some(queued) = state.queue.pop_front_if(|queued| queued.deadline <= now) {
+                late.push(queued.id);
+            }
+            let operations: Vec<Queued> = state.queue.drain(..state.queue.len().min(most)).collect();
+            state.in_turn = !operations.is_empty();
+            return Some(Turn { session, late, operations });
+        }
+        None
+    }
+
+    /// Operations of a turn go back to the front of their queue. Of a session that is closed nobody waits for them.
+    pub fn put_back(&mut self, session: SessionId, operations: impl DoubleEndedIterator<Item = Queued>) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        for queued in operations.rev() {
+            state.queue.push_front(queued);
+        }
+    }
+
+    /// The session's turn is over.
+    pub fn end_turn(&mut self, session: SessionId) {
+        self.turns.push(session);
+    }
+
+    /// Notes what was seen of a watched key.
+    pub fn watch(&mut self, session: SessionId, watched: Watched) {
+        self.sessions.entry(session).or_default().watches.push(watched);
+    }
+
+    /// Ends all watches of a session, and returns them.
+    pub fn take_watches(&mut self, session: SessionId) -> Vec<Watched> {
+        self.sessions.get_mut(&session).map(|state| std::mem::take(&mut state.watches)).unwrap_or_default()
+    }
+
+    /// The session's open transaction is this one.
+    pub fn open(&mut self, session: SessionId, number: u64) {
+        self.sessions.entry(session).or_default().open = Some(number);
+    }
+
+    /// The number of the session's open transaction.
+    pub fn opened(&self, session: SessionId) -> Option<u64> {
+        self.sessions.get(&session)?.open
+    }
+
+    /// The session's open transaction is this one no longer.
+    pub fn close(&mut self, session: SessionId, number: u64) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.open = state.open.filter(|open| *open != number);
+        }
+    }
+
+    /// The session has ended.
+    pub fn remove(&mut self, session: SessionId) {
+        self.sessions.remove(&session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: SessionId = SessionId(7);
+
+    fn queued(id: u64, deadline: u64) -> Queued {
+        let call = Call { key: id.to_be_bytes().into(), shard: 0, operation: Box::default(), blind: true };
+        Queued { id: RequestId(id), call, deadline: Instant(deadline) }
+    }
+
+    fn turn(sessions: &mut Sessions, now: u64, most: usize) -> Option<(Vec<u64>, Vec<u64>)> {
+        let turn = sessions.next_turn(Instant(now), most)?;
+        let late = turn.late.iter().map(|id| id.0).collect();
+        Some((late, turn.operations.iter().map(|queued| queued.id.0).collect()))
+    }
+
+    #[test]
+    fn operations_run_in_order_and_one_turn_at_a_time() {
+        let mut sessions = Sessions::default();
+        (1..=3).for_each(|id| sessions.queue(SESSION, queued(id, 100)));
+        assert_eq!(turn(&mut sessions, 0, 2), Some((vec![], vec![1, 2])));
+        sessions.queue(SESSION, queued(4, 100));
+        assert_eq!(turn(&mut sessions, 0, 2), None, "the first turn has not ended");
+        sessions.end_turn(SESSION);
+        assert_eq!(turn(&mut sessions, 0, 2), Some((vec![], vec![3, 4])));
+        sessions.end_turn(SESSION);
+        assert_eq!(turn(&mut sessions, 0, 2), Some((vec![], vec![])), "the pipeline has ended");
+        sessions.queue(SESSION, queued(5, 100));
+        assert_eq!(turn(&mut sessions, 0, 2), Some((vec![], vec![5])), "and begins again");
+    }
+
+    #[test]
+    fn what_was_put_back_keeps_its_place() {
+        let mut sessions = Sessions::default();
+        (1..=4).for_each(|id| sessions.queue(SESSION, queued(id, 100)));
+        let mut operations =
+            sessions.next_turn(Instant(0), 3).map(|turn| turn.operations).unwrap_or_default();
+        sessions.put_back(SESSION, operations.split_off(1).into_iter());
+        sessions.end_turn(SESSION);
+        assert_eq!(turn(&mut sessions, 0, 9), Some((vec![], vec![2, 3, 4])));
+    }
+
+    #[test]
+    fn what_has_waited_too_long_does_not_run() {
+        let mut sessions = Sessions::default();
+        [(1, 5), (2, 10), (3, 11)].into_iter().for_each(|(id, at)| sessions.queue(SESSION, queued(id, at)));
+        assert_eq!(turn(&mut sessions, 10, 9), Some((vec![1, 2], vec![3])));
+    }
+
+    #[test]
+    fn a_session_that_has_ended_has_no_turn() {
+        let mut sessions = Sessions::default();
+        sessions.queue(SESSION, queued(1, 100));
+        sessions.remove(SESSION);
+        assert_eq!(turn(&mut sessions, 0, 9), None);
+    }
+
+    #[test]
+    fn an_open_transaction_is_closed_by_its_own_number_only() {
+        let mut sessions = Sessions::default();
+        sessions.open(SESSION, 1);
+        sessions.open(SESSION, 2);
+        sessions.close(SESSION, 1);
+        assert_eq!(sessions.opened(SESSION), Some(2));
+        sessions.close(SESSION, 2);
+        assert_eq!(sessions.opened(SESSION), None);
+    }
+}

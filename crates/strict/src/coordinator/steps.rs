@@ -1,0 +1,312 @@
+//! The steps of a transaction: what was asked, what they observed and changed so far.
+
+use crate::Topology;
+use crate::part::{Invoked, encoded};
+use commit::Observed;
+use datatypes::{Cell, Context, Effect, Operation, key, prepare};
+use protocol::{KeyEffect, KeyedOperation};
+use std::collections::BTreeMap;
+use types::{Instant, Reader, ReplyBuf, ReplySink, Rng};
+
+/// An operation, owned, with its shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub key: Box<[u8]>,
+    pub shard: u16,
+    /// The operation's binary form.
+    pub operation: Box<[u8]>,
+    /// Nobody will see its result.
+    pub blind: bool,
+}
+
+impl Call {
+    pub fn new(topology: &Topology, keyed: &KeyedOperation<'_>) -> Self {
+        let mut operation = Vec::new();
+        keyed.operation.encode(&mut operation);
+        Call {
+            key: keyed.key.into(),
+            shard: keyed.hash.share(topology.shards.len() as u16),
+            operation: operation.into(),
+            blind: keyed.blind,
+        }
+    }
+
+    /// Writes its result: a blind one shows an error or `OK`.
+    pub fn reply(&self, result: &ReplyBuf, sink: &mut dyn ReplySink) {
+        match (self.blind, result.as_error()) {
+            (true, None) => sink.simple("OK"),
+            _ => result.replay(sink),
+        }
+    }
+
+    /// True if it only reads.
+    pub fn is_read(&self) -> bool {
+        Operation::decode(&mut Reader::new(&self.operation)).is_ok_and(|operation| operation.is_read())
+    }
+
+    /// Evaluates an operation that needs no state: its result is not asked for, or reveals nothing.
+    fn without_reading(&self, now_millis: u64, random: &mut Rng) -> Option<Done> {
+        let operation = Operation::decode(&mut Reader::new(&self.operation)).ok()?;
+        if !self.blind && !operation.observation().is_nothing() {
+            return None;
+        }
+        let effect = operation.blind_effect()?;
+        let mut result = ReplyBuf::new();
+        if self.blind {
+            result.simple("OK");
+        } else {
+            prepare(&Cell::ABSENT, &operation, &mut Context { now_millis, random }, &mut result);
+        }
+        let effect = Some(encoded(&effect));
+        let invoked = Invoked { key: self.key.clone(), operation: None, effect, observed: None };
+        Some(Done { result, invoked, expires_at: 0 })
+    }
+}
+
+/// An operation that observes everything of a key and returns little.
+pub fn observe_whole() -> Operation<'static> {
+    Operation::Key(key::Operation::Deadline(key::TimeFormat::MillisAt))
+}
+
+/// A key that a session watches, and what was seen there.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Observes the whole key.
+    pub call: Call,
+    pub observed: Option<Observed>,
+    /// In milliseconds since 1970; 0 for none.
+    pub expires_at: u64,
+}
+
+impl Watched {
+    /// What is to be judged again.
+    pub fn invoked(&self) -> Invoked {
+        let (key, operation) = (self.call.key.clone(), Some(self.call.operation.clone()));
+        Invoked { key, operation, effect: None, observed: self.observed.clone() }
+    }
+}
+
+/// What a replica made of an operation.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub result: ReplyBuf,
+    /// The effect to commit, in its binary form.
+    pub effect: Option<Box<[u8]>>,
+    pub observed: Observed,
+    /// The key had expired: its deletion must commit with the transaction (Corrections 69).
+    pub expired: bool,
+    /// The transaction must commit before this, in milliseconds since 1970; 0 for no limit.
+    pub expires_at: u64,
+}
+
+/// How far one step is.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// An earlier step on the same key comes first.
+    Waiting,
+    /// A replica was asked: how many times so far, and when last.
+    Asked { tries: u32, at: Instant },
+    /// Evaluated.
+    Done(Done),
+}
+
+/// An evaluated step.
+#[derive(Clone, Debug)]
+pub struct Done {
+    pub result: ReplyBuf,
+    pub invoked: Invoked,
+    /// The transaction must commit before this, in milliseconds since 1970; 0 for no limit.
+    pub expires_at: u64,
+}
+
+/// A step of a transaction.
+#[derive(Clone, Debug)]
+pub struct CallStep {
+    pub call: Call,
+    pub progress: Progress,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Steps {
+    pub list: Vec<CallStep>,
+    /// Deletions of keys that were found expired, with their shards; they come before everything else on their keys.
+    pub expiries: BTreeMap<Box<[u8]>, (u16, Invoked)>,
+}
+
+impl Steps {
+    /// More steps, behind those that are there.
+    pub fn push(&mut self, calls: impl IntoIterator<Item = Call>) {
+        let waiting = |call| CallStep { call, progress: Progress::Waiting };
+        self.list.extend(calls.into_iter().map(waiting));
+    }
+
+    /// Forgets what was evaluated.
+    pub fn restart(&mut self) {
+        self.expiries.clear();
+        self.list.iter_mut().for_each(|step| step.progress = Progress::Waiting);
+    }
+
+    /// True if the step has not begun and every earlier one on its key is evaluated.
+    pub fn is_ready(&self, index: usize) -> bool {
+        let Some(CallStep { call, progress: Progress::Waiting }) = self.list.get(index) else { return false };
+        let free =
+            |other: &CallStep| other.call.key != call.key || matches!(other.progress, Progress::Done(_));
+        self.list[..index].iter().all(free)
+    }
+
+    /// Evaluates a step that needs no replica; false if it needs one.
+    pub fn evaluate_here(&mut self, index: usize, now_millis: u64, random: &mut Rng) -> bool {
+        let Some(step) = self.list.get_mut(index) else { return false };
+        let done = step.call.without_reading(now_millis, random);
+        let here = done.is_some();
+        if let Some(done) = done {
+            step.progress = Progress::Done(done);
+        }
+        here
+    }
+
+    /// Takes a replica's evaluation of a step.
+    pub fn take(&mut self, index: usize, answer: Answer) {
+        let Some(step) = self.list.get_mut(index) else { return };
+        let (key, shard) = (&step.call.key, step.call.shard);
+        if answer.expired && !self.expiries.contains_key(key) {
+            let mut operation = Vec::new();
+            observe_whole().encode(&mut operation);
+            let deletion = Invoked {
+                key: key.clone(),
+                operation: Some(operation.into()),
+                effect: Some(encoded(&Effect::DELETE)),
+                observed: Some(answer.observed.clone()),
+            };
+            self.expiries.insert(key.clone(), (shard, deletion));
+        }
+        let invoked = Invoked {
+            key: key.clone(),
+            operation: Some(step.call.operation.clone()),
+            effect: answer.effect,
+            observed: Some(answer.observed),
+        };
+        let Answer { result, expires_at, .. } = answer;
+        step.progress = Progress::Done(Done { result, invoked, expires_at });
+    }
+
+    /// True if the step belongs to this shard and a replica has been asked for it.
+    pub fn is_asked(&self, index: usize, shard: u16) -> bool {
+        let step = self.list.get(index);
+        step.is_some_and(|step| step.call.shard == shard && matches!(step.progress, Progress::Asked { .. }))
+    }
+
+    /// True when every step has been evaluated.
+    pub fn is_evaluated(&self) -> bool {
+        self.list.iter().all(|step| matches!(step.progress, Progress::Done(_)))
+    }
+
+    /// True if nothing that was evaluated has an effect.
+    pub fn is_read_only(&self) -> bool {
+        self.expiries.is_empty() && self.done().all(|(_, done)| done.invoked.effect.is_none())
+    }
+
+    /// The evaluated steps.
+    pub fn done(&self) -> impl Iterator<Item = (&CallStep, &Done)> {
+        self.list.iter().filter_map(|step| match &step.progress {
+            Progress::Done(done) => Some((step, done)),
+            _ => None,
+        })
+    }
+
+    /// The steps that a replica was asked for, by index.
+    pub fn asked(&self) -> impl Iterator<Item = (usize, &Call)> {
+        let asked = |(_, step): &(usize, &CallStep)| matches!(step.progress, Progress::Asked { .. });
+        self.list.iter().enumerate().filter(asked).map(|(index, step)| (index, &step.call))
+    }
+
+    /// The effects on a key so far, in order.
+    pub fn own_effects(&self, key: &[u8]) -> Vec<Box<[u8]>> {
+        let expiry = self.expiries.get(key).and_then(|(_, invoked)| invoked.effect.clone());
+        let done = self.done().filter(|(step, _)| *step.call.key == *key);
+        expiry.into_iter().chain(done.filter_map(|(_, done)| done.invoked.effect.clone())).collect()
+    }
+
+    /// All invocations with their shards, in order.
+    pub fn invocations(&self) -> impl Iterator<Item = (u16, &Invoked)> {
+        let expiries = self.expiries.values().map(|(shard, invoked)| (*shard, invoked));
+        expiries.chain(self.done().map(|(step, done)| (step.call.shard, &done.invoked)))
+    }
+
+    /// All effects with their keys, in order.
+    pub fn effects(&self) -> Vec<KeyEffect> {
+        let effect = |(_, invoked): (u16, &Invoked)| Some((invoked.key.clone(), invoked.effect.clone()?));
+        self.invocations().filter_map(effect).collect()
+    }
+
+    /// The deadlines of what was found alive, in milliseconds since 1970.
+    pub fn deadlines(&self) -> impl Iterator<Item = u64> {
+        self.done().map(|(_, done)| done.expires_at).filter(|at| *at != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datatypes::register;
+
+    const READ: Operation<'static> = Operation::Register(register::Operation::Get);
+    const ADD: Operation<'static> = Operation::Register(register::Operation::Increment { by: 1 });
+
+    fn call(key: &str, operation: &Operation<'_>, blind: bool) -> Call {
+        let mut bytes = Vec::new();
+        operation.encode(&mut bytes);
+        Call { key: key.as_bytes().into(), shard: u16::from(key != "a"), operation: bytes.into(), blind }
+    }
+
+    fn steps(calls: impl IntoIterator<Item = Call>) -> Steps {
+        let mut steps = Steps::default();
+        steps.push(calls);
+        steps
+    }
+
+    fn answer(effect: Option<&Effect<'_>>, expired: bool) -> Answer {
+        let observed = Observed::new(commit::Stamp::ZERO, []);
+        Answer { result: ReplyBuf::new(), effect: effect.map(encoded), observed, expired, expires_at: 0 }
+    }
+
+    #[test]
+    fn steps_on_one_key_are_ready_one_after_the_other() {
+        let mut steps = steps([call("a", &READ, false), call("b", &READ, false), call("a", &ADD, false)]);
+        let ready = |steps: &Steps| (0..3).filter(|index| steps.is_ready(*index)).collect::<Vec<_>>();
+        assert_eq!(ready(&steps), [0, 1]);
+        steps.take(0, answer(None, false));
+        assert_eq!(ready(&steps), [1, 2]);
+        steps.take(2, answer(None, false));
+        assert!(!steps.is_evaluated());
+        steps.take(1, answer(None, false));
+        assert!(steps.is_evaluated() && steps.is_read_only());
+        steps.restart();
+        assert_eq!(ready(&steps), [0, 1], "nothing of the first run is left");
+    }
+
+    #[test]
+    fn only_what_nobody_reads_is_evaluated_without_a_replica() {
+        let mut steps = steps([call("a", &ADD, true), call("a", &ADD, false), call("a", &READ, false)]);
+        let mut random = Rng::with_seed(1);
+        let here: Vec<bool> = (0..3).map(|index| steps.evaluate_here(index, 0, &mut random)).collect();
+        assert_eq!(here, [true, false, false]);
+        let invoked: Vec<&Invoked> = steps.done().map(|(_, done)| &done.invoked).collect();
+        assert!(invoked[0].operation.is_none() && invoked[0].observed.is_none(), "it observes nothing");
+        assert!(invoked[0].effect.is_some());
+    }
+
+    #[test]
+    fn the_deletion_of_an_expired_key_comes_before_what_is_done_to_it() {
+        let mut steps = steps([call("b", &READ, false), call("a", &ADD, false)]);
+        steps.take(0, answer(None, true));
+        assert!(!steps.is_read_only(), "finding a key expired deletes it");
+        assert_eq!(steps.own_effects(b"b"), [encoded(&Effect::DELETE)]);
+        steps.take(1, answer(Some(&Effect::DELETE), true));
+        let order: Vec<(u16, bool)> =
+            steps.invocations().map(|(shard, invoked)| (shard, invoked.effect.is_some())).collect();
+        assert_eq!(order, [(0, true), (1, true), (1, false), (0, true)]);
+        assert_eq!(steps.own_effects(b"a").len(), 2);
+    }
+}

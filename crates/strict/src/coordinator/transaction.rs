@@ -1,0 +1,77 @@
+//! A transaction in progress at its coordinator.
+
+use super::steps::{Steps, Watched};
+use super::{CommitProtocol, conflict};
+use commit::Stamp;
+use types::{Error, Instant, RequestId, SessionId, TransactionId};
+
+/// What becomes of a transaction once its steps are evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Commit, then reply with every step's result; run again on a conflict.
+    Auto,
+    /// Reply to each Operate; Commit comes from the session.
+    Interactive { read_only: bool },
+    /// Keep what was observed as the session's watches.
+    Watch,
+    /// A piece of FLUSH: deletes keys, then the browse with this number goes on.
+    Flush { browse: u64 },
+}
+
+/// What may still become of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Its session may still drop it.
+    Open,
+    /// Votes are asked for: it goes on, whoever waits for it.
+    Committing,
+    /// It has lost what it relies on, and its session does not know yet.
+    Doomed,
+}
+
+/// A transaction in progress.
+#[derive(Debug)]
+pub struct Transaction<P: CommitProtocol> {
+    pub id: TransactionId,
+    /// When it began first, and its first id: kept when it runs again, so that it grows old and wins.
+    pub age: Stamp,
+    pub session: SessionId,
+    /// Who waits for a reply.
+    pub request: Option<RequestId>,
+    pub purpose: Purpose,
+    pub steps: Steps,
+    /// How many steps have been replied to, or need no reply.
+    pub replied: usize,
+    /// What must not have changed.
+    pub watches: Vec<Watched>,
+    /// The session of an interactive one has asked for the commit.
+    pub committing: bool,
+    /// The transaction's time for expiries.
+    pub now_millis: u64,
+    /// When it began to run, this time.
+    pub began: Instant,
+    /// When it last went on, or was said again.
+    pub moved_at: Instant,
+    pub phase: P::Phase,
+    /// When the present request is given up.
+    pub deadline: Instant,
+    pub retries: u32,
+    /// The requests of its session's pipeline that it runs, one for each step; empty for any other transaction.
+    pub turn: Vec<RequestId>,
+    /// The key of the latest conflict.
+    pub conflicted: Option<Box<[u8]>>,
+    /// What else the protocol keeps.
+    pub own: P::Own,
+}
+
+impl<P: CommitProtocol> Transaction<P> {
+    /// True while nobody waits for it, nor ever will: an operation whose session is gone.
+    pub fn is_unheard(&self) -> bool {
+        self.purpose == Purpose::Auto && self.request.is_none()
+    }
+
+    /// The reply to a transaction that met a conflicting one.
+    pub fn conflict(&self) -> Error {
+        conflict(self.conflicted.as_deref())
+    }
+}
