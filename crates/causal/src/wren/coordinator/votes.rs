@@ -9,7 +9,7 @@ use super::ask::Planned;
 use super::running::{Kind, Phase, Preparing, Running, Spreading};
 use super::slices::{part_of, work_of};
 use super::{Coordinator, backoff};
-use crate::wren::message::{KeyEffects, Message, Part, Vote, Whole, Work};
+use crate::wren::message::{Gained, KeyEffects, Message, Part, Vote, Whole, Work};
 use crate::wren::{Node, Timer};
 use commit::Votes;
 use protocol::{Now, Outputs};
@@ -162,20 +162,7 @@ impl Coordinator {
         }
         match vote {
             Vote::Prepared { at, gained } | Vote::Committed { at, gained } => {
-                let alone = preparing.is_alone();
-                if preparing.votes.missing().all(|missing| missing != partition) {
-                    return;
-                }
-                preparing.gained.answers.extend(gained.answers.iter().cloned());
-                preparing.gained.effects.extend(gained.effects);
-                preparing.gained.observed.extend(gained.observed);
-                let decided = preparing.votes.vote(partition, at);
-                gained.answers.into_iter().for_each(|answer| running.take_answer(partition, answer));
-                match decided {
-                    Some(at) if alone => self.on_committed(now, number, at, out),
-                    Some(at) => self.decide(now, number, at, out),
-                    None => {}
-                }
+                self.on_yes(now, number, partition, (at, gained), out);
             }
             Vote::Conflict { key, raise } => {
                 if raise > Timestamp::ZERO {
@@ -209,6 +196,33 @@ impl Coordinator {
                 self.end_touched(now, number, out);
             }
             Vote::Refused { error } => self.refuse(now, number, error, out),
+        }
+    }
+
+    /// A participant can commit at this time, or as the only one has committed.
+    fn on_yes(
+        &mut self,
+        now: Now,
+        number: u64,
+        partition: u16,
+        (at, gained): (Timestamp, Gained),
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(running) = self.running.get_mut(&number) else { return };
+        let Phase::Preparing(preparing) = &mut running.phase else { return };
+        let alone = preparing.is_alone();
+        if preparing.votes.missing().all(|missing| missing != partition) {
+            return;
+        }
+        preparing.gained.answers.extend(gained.answers.iter().cloned());
+        preparing.gained.effects.extend(gained.effects);
+        preparing.gained.observed.extend(gained.observed);
+        let decided = preparing.votes.vote(partition, at);
+        gained.answers.into_iter().for_each(|answer| running.take_answer(partition, answer));
+        match decided {
+            Some(at) if alone => self.on_committed(now, number, at, out),
+            Some(at) => self.decide(now, number, at, out),
+            None => {}
         }
     }
 

@@ -1,21 +1,21 @@
 //! A replica of a shard: the log, the machine that it drives, and, in one term of one replica, the leader.
 
-use super::leader::{Leader, Stage, mode_of};
-use super::machine::{Entry, Event, Machine, Outcome, Question};
-use super::message::{Message, Span, Timer};
+mod decide;
+mod evaluate;
+
+use super::leader::{Leader, Stage};
+use super::machine::{Event, Machine, Outcome};
+use super::message::{Message, Timer};
 use super::node::Node;
-use super::options::{Concurrency, Options};
+use super::options::Options;
 use super::record::Record;
 use crate::log::{self, Change, Log, Port, Recovering};
-use crate::{Decided, KeyedEffects, Mutant, Part, Topology};
+use crate::{Decided, KeyedEffects, Topology};
 use commit::Stamp;
-use datatypes::Operation;
+use decide::Ballot;
 use protocol::{Durability, Input, Now, Outputs};
-use std::sync::Arc;
 use std::time::Duration;
-use types::{
-    Address, Incarnation, Instant, Malformed, Reader, Rng, Timestamp, TransactionId, WallTime, Wire,
-};
+use types::{Address, Incarnation, Instant, Malformed, Reader, Rng, TransactionId};
 
 /// See the module.
 pub struct Replica {
@@ -33,17 +33,6 @@ struct Step<'s, 'o> {
     now: Now,
     random: &'s mut Rng,
     out: &'s mut Outputs<'o, Node>,
-}
-
-/// A vote that is asked for.
-struct Ballot {
-    transaction: TransactionId,
-    age: Stamp,
-    floor: u64,
-    term: u64,
-    read_only: bool,
-    span: Span,
-    part: Part,
 }
 
 /// The log speaks through the outputs of the step.
@@ -317,301 +306,6 @@ impl Replica {
     fn redirect(&self, to: Address, transaction: TransactionId, step: &mut Step<'_, '_>) {
         let (leader, term) = (self.log.leader(), self.log.term());
         step.out.send(to, Message::Redirect { transaction, leader, term });
-    }
-
-    /// Locks, where locks are used, and evaluates.
-    fn on_execute(&mut self, from: Address, message: Message, step: &mut Step<'_, '_>) {
-        let Message::Execute {
-            transaction: id,
-            age,
-            step: index,
-            key,
-            operation,
-            blind,
-            alone,
-            own,
-            now_millis,
-        } = &message
-        else {
-            return;
-        };
-        let Some(leader) = &mut self.leader else { return };
-        let Ok(decoded) = Operation::decode(&mut Reader::new(operation)) else { return };
-        let expired = self.machine.is_expired(key, *now_millis);
-        if leader.is_closed(*id) {
-            return step.out.send(from, Message::Refused { transaction: *id, key: Some(key.clone()) });
-        }
-        match self.options.concurrency {
-            Concurrency::Locking => {
-                let mode = mode_of(&decoded, *blind, expired);
-                let open = leader.open(*id, from, step.now.instant);
-                if !matches!(open.stage, Stage::Executing) {
-                    return;
-                }
-                if !leader.locks.lock(*id, *age, key, mode) {
-                    return self.block(*id, message, step);
-                }
-            }
-            Concurrency::Optimistic if *alone && leader.is_undecided(*id, key, &decoded) => {
-                return step.out.send(from, Message::Refused { transaction: *id, key: Some(key.clone()) });
-            }
-            Concurrency::Optimistic => {}
-        }
-        let question = Question { key, operation: &decoded, own, now_millis: *now_millis };
-        let Ok(evaluation) = self.machine.evaluate(&question, step.random) else { return };
-        let over = *alone && !evaluation.expired && evaluation.effect.is_none();
-        let term = leader.term;
-        let answer = Message::Executed { transaction: *id, step: *index, term, evaluation };
-        if !over {
-            return step.out.send(from, answer);
-        }
-        leader.forget(*id);
-        self.answer_confirmed(from, answer, step);
-    }
-
-    /// Sends an answer that is true only if this replica still leads.
-    fn answer_confirmed(&mut self, to: Address, answer: Message, step: &mut Step<'_, '_>) {
-        let Some(leader) = &mut self.leader else { return };
-        if self.options.mutants.has(Mutant::UnconfirmedReads) {
-            return step.out.send(to, answer);
-        }
-        let context = leader.hold_until_confirmed(to, answer);
-        self.log.confirm(context);
-    }
-
-    /// The question waits until locks are freed.
-    fn block(&mut self, id: TransactionId, message: Message, step: &mut Step<'_, '_>) {
-        if let Some(leader) = &mut self.leader
-            && let Some(open) = leader.open.get_mut(&id)
-            && !open.blocked.contains(&message)
-        {
-            open.blocked.push(message);
-        }
-        self.tell_wounded(step);
-    }
-
-    fn tell_wounded(&mut self, step: &mut Step<'_, '_>) {
-        let Some(leader) = &mut self.leader else { return };
-        for (id, key) in leader.locks.take_wounded() {
-            if let Some(open) = leader.close(id) {
-                step.out.send(open.coordinator, Message::Refused { transaction: id, key: Some(key) });
-            }
-        }
-    }
-
-    /// Lets those go on that waited for what has been freed.
-    fn wake(&mut self, step: &mut Step<'_, '_>) {
-        loop {
-            self.tell_wounded(step);
-            let Some(leader) = &mut self.leader else { return };
-            let ready = leader.locks.take_ready();
-            if ready.is_empty() {
-                return;
-            }
-            for id in ready {
-                let Some(leader) = &mut self.leader else { return };
-                let Some(open) = leader.open.get_mut(&id) else { continue };
-                let (from, blocked) = (open.coordinator, std::mem::take(&mut open.blocked));
-                for message in blocked {
-                    self.ask(from, id, message, step);
-                }
-            }
-        }
-    }
-
-    fn on_prepare(&mut self, from: Address, ballot: Ballot, step: &mut Step<'_, '_>) {
-        let Some(leader) = &mut self.leader else { return };
-        let id = ballot.transaction;
-        leader.raise_floor(id, ballot.floor);
-        if ballot.term > leader.term || ballot.term == 0 {
-            return self.redirect(from, id, step);
-        }
-        if let Some(prepared) = self.machine.prepared().get(&id) {
-            return step.out.send(from, Message::Prepared { transaction: id, at: prepared.at });
-        }
-        let in_progress = leader.open.get(&id).is_some_and(|open| !matches!(open.stage, Stage::Executing));
-        if in_progress {
-            return;
-        }
-        if ballot.term == leader.term && leader.has_read(id) {
-            return self.answer_confirmed(
-                from,
-                Message::Prepared { transaction: id, at: Timestamp::ZERO },
-                step,
-            );
-        }
-        let trusting = self.options.mutants.has(Mutant::UnprotectedReads);
-        if ballot.term < leader.term || (leader.is_closed(id) && !trusting) {
-            return self.refuse(from, id, None, step);
-        }
-        let judged = match self.options.concurrency {
-            Concurrency::Locking => {
-                leader.open(id, from, step.now.instant);
-                leader.lock_part(id, ballot.age, &ballot.part, trusting)
-            }
-            Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
-            Concurrency::Optimistic => Some(leader.validate_part(id, &ballot.part, &self.machine)),
-        };
-        match judged {
-            Some(Ok(())) => self.vote(from, ballot, step),
-            Some(Err(key)) => self.refuse(from, id, Some(key), step),
-            None => {
-                let Ballot { transaction, age, floor, term, read_only, span, part } = ballot;
-                let message = Message::Prepare { transaction, age, floor, term, read_only, span, part };
-                self.block(id, message, step);
-            }
-        }
-    }
-
-    /// Nothing stands in the way: the vote goes into the log, or with it the decision where nobody else votes.
-    fn vote(&mut self, from: Address, ballot: Ballot, step: &mut Step<'_, '_>) {
-        let Some(leader) = &mut self.leader else { return };
-        let Ballot { transaction, floor, part, read_only, span, .. } = ballot;
-        if read_only {
-            // Everything was read before this question was sent, and is unchanged now: it was all true at once.
-            leader.close_read(transaction);
-            let answer = Message::Prepared { transaction, at: Timestamp::ZERO };
-            return self.answer_confirmed(from, answer, step);
-        }
-        let not_before = Timestamp::from_wall(WallTime(span.from_millis.saturating_mul(1000)));
-        let at = leader.timestamp(self.machine.latest().max(not_before), step.now.wall);
-        if span.is_over(at) {
-            return self.refuse(from, transaction, None, step);
-        }
-        let alone = part.participants.len() == 1;
-        let held = Arc::new(part.clone());
-        let entry = if alone {
-            Entry::Commit { transaction, floor, at, part: Some(part) }
-        } else {
-            Entry::Prepare { transaction, floor, at, part }
-        };
-        if !self.propose(&entry) {
-            return self.redirect(from, transaction, step);
-        }
-        let Some(leader) = &mut self.leader else { return };
-        leader.open(transaction, from, step.now.instant);
-        leader.locks.make_firm(transaction);
-        leader.advance(transaction, Stage::Proposed { part: held }, step.now.instant);
-        if self.options.mutants.has(Mutant::VoteBeforeLog) {
-            let early = if alone {
-                Message::Ended { transaction, at: Some(at) }
-            } else {
-                Message::Prepared { transaction, at }
-            };
-            step.out.send(from, early);
-        }
-    }
-
-    fn propose(&mut self, entry: &Entry) -> bool {
-        let mut bytes = Vec::new();
-        entry.encode(&mut bytes);
-        self.log.propose(bytes)
-    }
-
-    /// A no that stands: a repetition of the question gets it too.
-    fn refuse(&mut self, to: Address, id: TransactionId, key: Option<Box<[u8]>>, step: &mut Step<'_, '_>) {
-        if let Some(leader) = &mut self.leader {
-            leader.close(id);
-        }
-        step.out.send(to, Message::Refused { transaction: id, key });
-    }
-
-    fn on_decide(
-        &mut self,
-        from: Address,
-        id: TransactionId,
-        floor: u64,
-        at: Option<Timestamp>,
-        step: &mut Step<'_, '_>,
-    ) {
-        let Some(leader) = &mut self.leader else { return self.redirect(from, id, step) };
-        leader.raise_floor(id, floor);
-        if let Some(outcome) = self.machine.outcomes().get(&id) {
-            return step.out.send(from, Message::Ended { transaction: id, at: outcome.at() });
-        }
-        let Some(prepared) = self.machine.prepared().get(&id) else {
-            let proposed = leader.open.get(&id).is_some_and(|open| !matches!(open.stage, Stage::Executing));
-            if at.is_some() || proposed {
-                return;
-            }
-            // It has not been voted for: nothing to undo, and a late question must not succeed.
-            leader.close(id);
-            return step.out.send(from, Message::Ended { transaction: id, at: None });
-        };
-        let deciding = leader.open.get(&id).is_some_and(|open| matches!(open.stage, Stage::Deciding { .. }));
-        if deciding {
-            return;
-        }
-        let part = prepared.part.clone();
-        if self.topology.find(from).is_none() {
-            leader.open(id, from, step.now.instant);
-        }
-        let entry = match at {
-            Some(at) => Entry::Commit { transaction: id, floor, at, part: None },
-            None => Entry::Abort { transaction: id, floor },
-        };
-        if self.propose(&entry)
-            && let Some(leader) = &mut self.leader
-        {
-            leader.advance(id, Stage::Deciding { part }, step.now.instant);
-        }
-    }
-
-    /// Another participant wants to know how a transaction ended of which this shard is the first participant.
-    fn on_inquire(&mut self, from: Address, id: TransactionId, step: &mut Step<'_, '_>) {
-        let Some(leader) = &self.leader else { return };
-        let decision = |at| Message::Decide { transaction: id, floor: 0, at };
-        if let Some(outcome) = self.machine.outcomes().get(&id) {
-            step.out.send(from, decision(outcome.at()));
-        } else if self.machine.is_over(id) {
-            // Its coordinator has gone on without a decision, or everybody knows it.
-            step.out.send(from, decision(None));
-        } else if !leader.open.get(&id).is_some_and(|open| matches!(open.stage, Stage::Deciding { .. })) {
-            self.abort(id, step.now.instant);
-        }
-    }
-
-    /// Ends a transaction that this shard, its first participant, has not been told to commit.
-    fn abort(&mut self, id: TransactionId, now: Instant) {
-        let part = self.machine.prepared().get(&id).map(|prepared| prepared.part.clone());
-        if self.propose(&Entry::Abort { transaction: id, floor: 0 })
-            && let (Some(leader), Some(part)) = (&mut self.leader, part)
-        {
-            leader.advance(id, Stage::Deciding { part }, now);
-        }
-    }
-
-    /// Asks for decisions that are overdue, and takes the locks of those that nobody speaks for.
-    fn on_suspicion(&mut self, step: &mut Step<'_, '_>) {
-        let Some(leader) = &mut self.leader else { return };
-        let now = step.now.instant;
-        let (mut overdue, mut silent) = (Vec::new(), Vec::new());
-        for (id, open) in &mut leader.open {
-            match &open.stage {
-                Stage::Prepared { part } if now - open.since >= self.options.prepared_timeout => {
-                    open.since = now;
-                    overdue.push((*id, part.participants.first().copied()));
-                }
-                Stage::Executing if now - open.since >= self.options.lock_timeout => {
-                    silent.push((*id, open.coordinator));
-                }
-                _ => {}
-            }
-        }
-        for (id, coordinator) in silent {
-            self.refuse(coordinator, id, None, step);
-        }
-        for (id, first) in overdue {
-            match first {
-                Some(first) if first != self.shard => {
-                    for replica in self.topology.replicas(first) {
-                        step.out.send(*replica, Message::Inquire { transaction: id });
-                    }
-                }
-                _ => self.abort(id, now),
-            }
-        }
-        self.wake(step);
     }
 
     fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {

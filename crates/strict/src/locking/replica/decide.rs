@@ -1,0 +1,226 @@
+//! The leader votes, decides, and asks for decisions that are overdue. What others rely on is an entry of the log
+//! first.
+
+use super::{Replica, Step};
+use crate::locking::leader::Stage;
+use crate::locking::machine::Entry;
+use crate::locking::message::{Message, Span};
+use crate::locking::options::Concurrency;
+use crate::{Mutant, Part};
+use commit::Stamp;
+use std::sync::Arc;
+use types::{Address, Instant, Timestamp, TransactionId, WallTime, Wire};
+
+/// A vote that is asked for.
+pub(super) struct Ballot {
+    pub transaction: TransactionId,
+    pub age: Stamp,
+    pub floor: u64,
+    pub term: u64,
+    pub read_only: bool,
+    pub span: Span,
+    pub part: Part,
+}
+
+impl Replica {
+    pub(super) fn on_prepare(&mut self, from: Address, ballot: Ballot, step: &mut Step<'_, '_>) {
+        let Some(leader) = &mut self.leader else { return };
+        let id = ballot.transaction;
+        leader.raise_floor(id, ballot.floor);
+        if ballot.term > leader.term || ballot.term == 0 {
+            return self.redirect(from, id, step);
+        }
+        if let Some(prepared) = self.machine.prepared().get(&id) {
+            return step.out.send(from, Message::Prepared { transaction: id, at: prepared.at });
+        }
+        let in_progress = leader.open.get(&id).is_some_and(|open| !matches!(open.stage, Stage::Executing));
+        if in_progress {
+            return;
+        }
+        if ballot.term == leader.term && leader.has_read(id) {
+            return self.answer_confirmed(
+                from,
+                Message::Prepared { transaction: id, at: Timestamp::ZERO },
+                step,
+            );
+        }
+        let trusting = self.options.mutants.has(Mutant::UnprotectedReads);
+        if ballot.term < leader.term || (leader.is_closed(id) && !trusting) {
+            return self.refuse(from, id, None, step);
+        }
+        let judged = match self.options.concurrency {
+            Concurrency::Locking => {
+                leader.open(id, from, step.now.instant);
+                leader.lock_part(id, ballot.age, &ballot.part, trusting)
+            }
+            Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
+            Concurrency::Optimistic => Some(leader.validate_part(id, &ballot.part, &self.machine)),
+        };
+        match judged {
+            Some(Ok(())) => self.vote(from, ballot, step),
+            Some(Err(key)) => self.refuse(from, id, Some(key), step),
+            None => {
+                let Ballot { transaction, age, floor, term, read_only, span, part } = ballot;
+                let message = Message::Prepare { transaction, age, floor, term, read_only, span, part };
+                self.block(id, message, step);
+            }
+        }
+    }
+
+    /// Nothing stands in the way: the vote goes into the log, or with it the decision where nobody else votes.
+    pub(super) fn vote(&mut self, from: Address, ballot: Ballot, step: &mut Step<'_, '_>) {
+        let Some(leader) = &mut self.leader else { return };
+        let Ballot { transaction, floor, part, read_only, span, .. } = ballot;
+        if read_only {
+            // Everything was read before this question was sent, and is unchanged now: it was all true at once.
+            leader.close_read(transaction);
+            let answer = Message::Prepared { transaction, at: Timestamp::ZERO };
+            return self.answer_confirmed(from, answer, step);
+        }
+        let not_before = Timestamp::from_wall(WallTime(span.from_millis.saturating_mul(1000)));
+        let at = leader.timestamp(self.machine.latest().max(not_before), step.now.wall);
+        if span.is_over(at) {
+            return self.refuse(from, transaction, None, step);
+        }
+        let alone = part.participants.len() == 1;
+        let held = Arc::new(part.clone());
+        let entry = if alone {
+            Entry::Commit { transaction, floor, at, part: Some(part) }
+        } else {
+            Entry::Prepare { transaction, floor, at, part }
+        };
+        if !self.propose(&entry) {
+            return self.redirect(from, transaction, step);
+        }
+        let Some(leader) = &mut self.leader else { return };
+        leader.open(transaction, from, step.now.instant);
+        leader.locks.make_firm(transaction);
+        leader.advance(transaction, Stage::Proposed { part: held }, step.now.instant);
+        if self.options.mutants.has(Mutant::VoteBeforeLog) {
+            let early = if alone {
+                Message::Ended { transaction, at: Some(at) }
+            } else {
+                Message::Prepared { transaction, at }
+            };
+            step.out.send(from, early);
+        }
+    }
+
+    pub(super) fn propose(&mut self, entry: &Entry) -> bool {
+        let mut bytes = Vec::new();
+        entry.encode(&mut bytes);
+        self.log.propose(bytes)
+    }
+
+    /// A no that stands: a repetition of the question gets it too.
+    pub(super) fn refuse(
+        &mut self,
+        to: Address,
+        id: TransactionId,
+        key: Option<Box<[u8]>>,
+        step: &mut Step<'_, '_>,
+    ) {
+        if let Some(leader) = &mut self.leader {
+            leader.close(id);
+        }
+        step.out.send(to, Message::Refused { transaction: id, key });
+    }
+
+    pub(super) fn on_decide(
+        &mut self,
+        from: Address,
+        id: TransactionId,
+        floor: u64,
+        at: Option<Timestamp>,
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(leader) = &mut self.leader else { return self.redirect(from, id, step) };
+        leader.raise_floor(id, floor);
+        if let Some(outcome) = self.machine.outcomes().get(&id) {
+            return step.out.send(from, Message::Ended { transaction: id, at: outcome.at() });
+        }
+        let Some(prepared) = self.machine.prepared().get(&id) else {
+            let proposed = leader.open.get(&id).is_some_and(|open| !matches!(open.stage, Stage::Executing));
+            if at.is_some() || proposed {
+                return;
+            }
+            // It has not been voted for: nothing to undo, and a late question must not succeed.
+            leader.close(id);
+            return step.out.send(from, Message::Ended { transaction: id, at: None });
+        };
+        let deciding = leader.open.get(&id).is_some_and(|open| matches!(open.stage, Stage::Deciding { .. }));
+        if deciding {
+            return;
+        }
+        let part = prepared.part.clone();
+        if self.topology.find(from).is_none() {
+            leader.open(id, from, step.now.instant);
+        }
+        let entry = match at {
+            Some(at) => Entry::Commit { transaction: id, floor, at, part: None },
+            None => Entry::Abort { transaction: id, floor },
+        };
+        if self.propose(&entry)
+            && let Some(leader) = &mut self.leader
+        {
+            leader.advance(id, Stage::Deciding { part }, step.now.instant);
+        }
+    }
+
+    /// Another participant wants to know how a transaction ended of which this shard is the first participant.
+    pub(super) fn on_inquire(&mut self, from: Address, id: TransactionId, step: &mut Step<'_, '_>) {
+        let Some(leader) = &self.leader else { return };
+        let decision = |at| Message::Decide { transaction: id, floor: 0, at };
+        if let Some(outcome) = self.machine.outcomes().get(&id) {
+            step.out.send(from, decision(outcome.at()));
+        } else if self.machine.is_over(id) {
+            // Its coordinator has gone on without a decision, or everybody knows it.
+            step.out.send(from, decision(None));
+        } else if !leader.open.get(&id).is_some_and(|open| matches!(open.stage, Stage::Deciding { .. })) {
+            self.abort(id, step.now.instant);
+        }
+    }
+
+    /// Ends a transaction that this shard, its first participant, has not been told to commit.
+    pub(super) fn abort(&mut self, id: TransactionId, now: Instant) {
+        let part = self.machine.prepared().get(&id).map(|prepared| prepared.part.clone());
+        if self.propose(&Entry::Abort { transaction: id, floor: 0 })
+            && let (Some(leader), Some(part)) = (&mut self.leader, part)
+        {
+            leader.advance(id, Stage::Deciding { part }, now);
+        }
+    }
+
+    /// Asks for decisions that are overdue, and takes the locks of those that nobody speaks for.
+    pub(super) fn on_suspicion(&mut self, step: &mut Step<'_, '_>) {
+        let Some(leader) = &mut self.leader else { return };
+        let now = step.now.instant;
+        let (mut overdue, mut silent) = (Vec::new(), Vec::new());
+        for (id, open) in &mut leader.open {
+            match &open.stage {
+                Stage::Prepared { part } if now - open.since >= self.options.prepared_timeout => {
+                    open.since = now;
+                    overdue.push((*id, part.participants.first().copied()));
+                }
+                Stage::Executing if now - open.since >= self.options.lock_timeout => {
+                    silent.push((*id, open.coordinator));
+                }
+                _ => {}
+            }
+        }
+        for (id, coordinator) in silent {
+            self.refuse(coordinator, id, None, step);
+        }
+        for (id, first) in overdue {
+            match first {
+                Some(first) if first != self.shard => {
+                    for replica in self.topology.replicas(first) {
+                        step.out.send(*replica, Message::Inquire { transaction: id });
+                    }
+                }
+                _ => self.abort(id, now),
+            }
+        }
+        self.wake(step);
+    }
+}

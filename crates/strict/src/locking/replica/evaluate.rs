@@ -1,0 +1,112 @@
+//! The leader evaluates operations: under locks, where locks are used, for which some wait.
+
+use super::{Replica, Step};
+use crate::Mutant;
+use crate::locking::leader::{Stage, mode_of};
+use crate::locking::machine::Question;
+use crate::locking::message::Message;
+use crate::locking::options::Concurrency;
+use datatypes::Operation;
+use types::{Address, Reader, TransactionId};
+
+impl Replica {
+    /// Locks, where locks are used, and evaluates.
+    pub(super) fn on_execute(&mut self, from: Address, message: Message, step: &mut Step<'_, '_>) {
+        let Message::Execute {
+            transaction: id,
+            age,
+            step: index,
+            key,
+            operation,
+            blind,
+            alone,
+            own,
+            now_millis,
+        } = &message
+        else {
+            return;
+        };
+        let Some(leader) = &mut self.leader else { return };
+        let Ok(decoded) = Operation::decode(&mut Reader::new(operation)) else { return };
+        let expired = self.machine.is_expired(key, *now_millis);
+        if leader.is_closed(*id) {
+            return step.out.send(from, Message::Refused { transaction: *id, key: Some(key.clone()) });
+        }
+        match self.options.concurrency {
+            Concurrency::Locking => {
+                let mode = mode_of(&decoded, *blind, expired);
+                let open = leader.open(*id, from, step.now.instant);
+                if !matches!(open.stage, Stage::Executing) {
+                    return;
+                }
+                if !leader.locks.lock(*id, *age, key, mode) {
+                    return self.block(*id, message, step);
+                }
+            }
+            Concurrency::Optimistic if *alone && leader.is_undecided(*id, key, &decoded) => {
+                return step.out.send(from, Message::Refused { transaction: *id, key: Some(key.clone()) });
+            }
+            Concurrency::Optimistic => {}
+        }
+        let question = Question { key, operation: &decoded, own, now_millis: *now_millis };
+        let Ok(evaluation) = self.machine.evaluate(&question, step.random) else { return };
+        let over = *alone && !evaluation.expired && evaluation.effect.is_none();
+        let term = leader.term;
+        let answer = Message::Executed { transaction: *id, step: *index, term, evaluation };
+        if !over {
+            return step.out.send(from, answer);
+        }
+        leader.forget(*id);
+        self.answer_confirmed(from, answer, step);
+    }
+
+    /// Sends an answer that is true only if this replica still leads.
+    pub(super) fn answer_confirmed(&mut self, to: Address, answer: Message, step: &mut Step<'_, '_>) {
+        let Some(leader) = &mut self.leader else { return };
+        if self.options.mutants.has(Mutant::UnconfirmedReads) {
+            return step.out.send(to, answer);
+        }
+        let context = leader.hold_until_confirmed(to, answer);
+        self.log.confirm(context);
+    }
+
+    /// The question waits until locks are freed.
+    pub(super) fn block(&mut self, id: TransactionId, message: Message, step: &mut Step<'_, '_>) {
+        if let Some(leader) = &mut self.leader
+            && let Some(open) = leader.open.get_mut(&id)
+            && !open.blocked.contains(&message)
+        {
+            open.blocked.push(message);
+        }
+        self.tell_wounded(step);
+    }
+
+    pub(super) fn tell_wounded(&mut self, step: &mut Step<'_, '_>) {
+        let Some(leader) = &mut self.leader else { return };
+        for (id, key) in leader.locks.take_wounded() {
+            if let Some(open) = leader.close(id) {
+                step.out.send(open.coordinator, Message::Refused { transaction: id, key: Some(key) });
+            }
+        }
+    }
+
+    /// Lets those go on that waited for what has been freed.
+    pub(super) fn wake(&mut self, step: &mut Step<'_, '_>) {
+        loop {
+            self.tell_wounded(step);
+            let Some(leader) = &mut self.leader else { return };
+            let ready = leader.locks.take_ready();
+            if ready.is_empty() {
+                return;
+            }
+            for id in ready {
+                let Some(leader) = &mut self.leader else { return };
+                let Some(open) = leader.open.get_mut(&id) else { continue };
+                let (from, blocked) = (open.coordinator, std::mem::take(&mut open.blocked));
+                for message in blocked {
+                    self.ask(from, id, message, step);
+                }
+            }
+        }
+    }
+}
