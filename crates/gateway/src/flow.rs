@@ -96,13 +96,13 @@ impl<H: Host> Engine<'_, H> {
     }
 
     /// Refuses a command that would leave the keyspace of the transaction (Corrections 77).
-    pub(crate) fn check_keyspace(&self, call: &Call<'_>) -> Result<(), Error> {
+    pub(crate) fn check_keyspace(&mut self, call: &Call<'_>) -> Result<(), Error> {
         let target = match call.command.name {
             "flushall" if self.host.keyspaces().len() > 1 => {
                 return Err(cross_keyspace("FLUSHALL empties every keyspace, a transaction has one"));
             }
-            "select" => crate::commands::connection::selected(call, &*self.host).ok(),
-            "keyspace|use" => crate::commands::keyspaces::used(call, &*self.host).ok().map(|id| (id, 0)),
+            "select" => crate::commands::connection::selected(call, self.host).ok(),
+            "keyspace|use" => crate::commands::keyspaces::used(call, self.host).ok().map(|id| (id, 0)),
             _ => None,
         };
         match target {

@@ -148,7 +148,7 @@ impl Gateway {
     }
 
     /// A client connected.
-    pub fn open(&mut self, peer: Peer, host: &impl Host) -> ConnectionId {
+    pub fn open(&mut self, peer: Peer, host: &mut impl Host) -> ConnectionId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, connection: None });
             (self.slots.len() - 1) as u32

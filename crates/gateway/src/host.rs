@@ -28,10 +28,10 @@ pub trait Host {
 
     /// The keyspace that `SELECT number` chooses; `None` when the configuration has no such number. Number 0, the
     /// keyspace `default`, always exists.
-    fn keyspace_of_number(&self, number: u64) -> Option<KeyspaceId>;
+    fn keyspace_of_number(&mut self, number: u64) -> Option<KeyspaceId>;
 
-    /// The keyspace of this name.
-    fn keyspace_of_name(&self, name: &[u8]) -> Option<KeyspaceId>;
+    /// The keyspace of this name; looked for anew if it was not known.
+    fn keyspace_of_name(&mut self, name: &[u8]) -> Option<KeyspaceId>;
 
     /// All keyspaces, in the order in which `FLUSHALL` empties them.
     fn keyspaces(&self) -> Vec<KeyspaceId>;

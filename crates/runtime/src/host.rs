@@ -48,8 +48,17 @@ impl WorkerHost {
     }
 
     fn administer_now(&mut self, command: &Administration<'_>) -> Result<(), Error> {
-        if self.cluster.is_some() && !matches!(command, Administration::List | Administration::Info { .. }) {
-            return Err(Error::err("the keyspaces of a cluster are those of its file and stay as they are"));
+        if let Some(cluster) = &mut self.cluster {
+            return match command {
+                Administration::Create { name, options } => cluster.create(text(name)?, options, self.now),
+                Administration::List | Administration::Info { .. } => {
+                    cluster.refresh(self.now);
+                    Ok(())
+                }
+                Administration::Alter { .. } | Administration::Drop { .. } => {
+                    Err(Error::err("a keyspace of a cluster stays as it was created; FLUSHDB empties it"))
+                }
+            };
         }
         match command {
             Administration::Create { name, options } => {
@@ -158,15 +167,21 @@ impl Host for WorkerHost {
         self.now
     }
 
-    fn keyspace_of_number(&self, number: u64) -> Option<KeyspaceId> {
-        if let Some(cluster) = &self.cluster {
+    fn keyspace_of_number(&mut self, number: u64) -> Option<KeyspaceId> {
+        if let Some(cluster) = &mut self.cluster {
+            if number >= cluster.keyspaces().len() as u64 {
+                cluster.refresh(self.now);
+            }
             return (number < cluster.keyspaces().len() as u64).then_some(KeyspaceId(number as u16));
         }
         (number < u64::from(self.process.options.databases.max(1))).then_some(KeyspaceId(number as u16))
     }
 
-    fn keyspace_of_name(&self, name: &[u8]) -> Option<KeyspaceId> {
-        if let Some(cluster) = &self.cluster {
+    fn keyspace_of_name(&mut self, name: &[u8]) -> Option<KeyspaceId> {
+        if let Some(cluster) = &mut self.cluster {
+            if cluster.keyspace_of_name(name).is_none() {
+                cluster.refresh(self.now);
+            }
             return cluster.keyspace_of_name(name);
         }
         self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name).map(|keyspace| keyspace.id)
@@ -197,7 +212,11 @@ impl Host for WorkerHost {
     }
 
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {
-        info::configuration(&self.process, visit);
+        let databases = match &self.cluster {
+            Some(cluster) => cluster.keyspaces().len(),
+            None => usize::from(self.process.options.databases),
+        };
+        info::configuration(&self.process, databases, visit);
     }
 
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {

@@ -139,8 +139,8 @@ pub(crate) fn describe(keyspace: &Keyspace, sink: &mut dyn ReplySink) {
     sink.integer(keyspace.transactions.lock().len() as i64);
 }
 
-/// `CONFIG GET`: Redis's names where there is one of that meaning.
-pub(crate) fn configuration(process: &Process, visit: &mut dyn FnMut(&str, &str)) {
+/// `CONFIG GET`: Redis's names where there is one of that meaning. `databases` is how many keyspaces have a number.
+pub(crate) fn configuration(process: &Process, databases: usize, visit: &mut dyn FnMut(&str, &str)) {
     let options = &process.options;
     let durable = process.journal.is_some();
     visit(
@@ -151,10 +151,6 @@ pub(crate) fn configuration(process: &Process, visit: &mut dyn FnMut(&str, &str)
         },
     );
     visit("appendonly", if durable { "yes" } else { "no" });
-    let databases = match &options.cluster {
-        Some(cluster) => cluster.file.keyspaces.len(),
-        None => usize::from(options.databases),
-    };
     visit("databases", &databases.to_string());
     visit("dir", &options.data.as_deref().map_or(String::new(), |path| path.display().to_string()));
     visit("io-threads", &options.threads.to_string());

@@ -34,7 +34,8 @@ mod syncer;
 mod worker;
 
 pub use cluster::{
-    ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions, ClusterProcess,
+    ClusterCatalog, ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions,
+    ClusterProcess,
 };
 pub use error::StartError;
 pub use health::Health;

@@ -37,7 +37,7 @@ pub struct Options {
     pub region_queue_bytes: usize,
     /// How often an `everysec` log is synced.
     pub sync_every: Duration,
-    /// Makes it a process of a cluster: its keyspaces are those of the cluster's file, and one thread serves.
+    /// Makes it a process of a cluster: its keyspaces are those of the cluster, and one thread serves.
     pub cluster: Option<ClusterOptions>,
 }
 

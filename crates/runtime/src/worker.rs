@@ -214,7 +214,7 @@ impl Worker {
             address: address.to_string(),
             local_address: socket.local_addr().map_or(String::new(), |local| local.to_string()),
         };
-        let id = self.gateway.open(peer, &self.host);
+        let id = self.gateway.open(peer, &mut self.host);
         self.tokens.insert(id, token);
         self.connections[token] = Some(Connection::new(socket, id));
         self.readable(token);
@@ -418,6 +418,9 @@ impl Worker {
     fn tick(&mut self) {
         self.next_tick = self.host.now.instant + TICK;
         self.host.keyspaces = self.host.process.keyspaces();
+        if let Some(cluster) = &mut self.host.cluster {
+            cluster.refresh(self.host.now);
+        }
         self.host.me.commands.store(self.gateway.commands(), Ordering::Relaxed);
         let threads = self.host.process.options.threads;
         if threads > 1 {

@@ -151,7 +151,7 @@ fn select(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Err
 ///
 /// # Errors
 /// The number is none, or none that the configuration knows.
-pub(crate) fn selected(call: &Call<'_>, host: &dyn Host) -> Result<(KeyspaceId, u64), Error> {
+pub(crate) fn selected(call: &Call<'_>, host: &mut dyn Host) -> Result<(KeyspaceId, u64), Error> {
     let number = call.integer(1)?;
     if i32::try_from(number).is_err() {
         let text = "value is out of range, value must between -2147483648 and 2147483647";

@@ -42,7 +42,7 @@ fn use_keyspace(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(
 ///
 /// # Errors
 /// There is none of that name.
-pub(crate) fn used(call: &Call<'_>, host: &dyn Host) -> Result<KeyspaceId, Error> {
+pub(crate) fn used(call: &Call<'_>, host: &mut dyn Host) -> Result<KeyspaceId, Error> {
     let name = call.bytes(2);
     host.keyspace_of_name(name)
         .ok_or_else(|| Error::err(format!("no keyspace '{}'; KEYSPACE LIST names them", lossy(name))))

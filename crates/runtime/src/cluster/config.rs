@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a process of a cluster is told when it starts.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct ClusterOptions {
     pub clock_skew_ms: i64,
 }
 
-/// The file. Written by `cluster local`.
+/// The file of one process: who is in the cluster, and how this process reaches them. Written by `cluster local`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterFile {
@@ -31,8 +31,8 @@ pub struct ClusterFile {
     pub seed: u64,
     /// Every process.
     pub processes: Vec<ClusterProcess>,
-    /// Every keyspace; the first is number 0.
-    pub keyspaces: Vec<ClusterKeyspace>,
+    /// The file with the keyspaces, which all processes share; see `ClusterCatalog`.
+    pub catalog: PathBuf,
 }
 
 /// One process.
@@ -82,6 +82,9 @@ pub struct ClusterKeyspace {
     pub model: ClusterModel,
     /// How many shards or partitions.
     pub partitions: u16,
+    /// Of a strict keyspace: how many processes keep each shard; all of them if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u16>,
     /// Of a strict keyspace: locks or validation, with or without leaders.
     #[serde(default)]
     pub concurrency: ClusterConcurrency,
@@ -113,26 +116,6 @@ impl ClusterFile {
         if regions.iter().copied().ne(0..regions.len() as u16) {
             return Err("regions are numbered from 0 without gaps".to_owned());
         }
-        let names: BTreeSet<&str> = self.keyspaces.iter().map(|keyspace| keyspace.name.as_str()).collect();
-        if names.len() != self.keyspaces.len() || names.is_empty() {
-            return Err("keyspaces need different names, and there must be one".to_owned());
-        }
-        for keyspace in &self.keyspaces {
-            if keyspace.partitions == 0 {
-                return Err(format!("keyspace '{}' needs at least one partition", keyspace.name));
-            }
-            if keyspace.model != ClusterModel::Strict
-                && keyspace.concurrency != ClusterConcurrency::Optimistic
-            {
-                return Err(format!("keyspace '{}' is not strict: it has no concurrency", keyspace.name));
-            }
-            if keyspace.model == ClusterModel::Strict && self.processes.len().is_multiple_of(2) {
-                return Err(format!(
-                    "keyspace '{}' is strict: it needs 1, 3, 5 ... processes",
-                    keyspace.name
-                ));
-            }
-        }
         Ok(())
     }
 
@@ -158,6 +141,25 @@ impl ClusterFile {
     }
 }
 
+impl ClusterConcurrency {
+    /// The one of this name, in any case.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let named = |concurrency: &Self| concurrency.as_str().eq_ignore_ascii_case(name);
+        [ClusterConcurrency::Optimistic, ClusterConcurrency::Locking, ClusterConcurrency::Occ]
+            .into_iter()
+            .find(named)
+    }
+
+    /// Its name in commands.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            ClusterConcurrency::Optimistic => "optimistic",
+            ClusterConcurrency::Locking => "locking",
+            ClusterConcurrency::Occ => "occ",
+        }
+    }
+}
+
 impl ClusterModel {
     /// Its name in commands.
     pub fn as_str(self) -> &'static str {
@@ -171,36 +173,46 @@ impl ClusterModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::catalog::ClusterCatalog;
 
     fn process(id: u16, region: u16) -> ClusterProcess {
         let peer_address = SocketAddr::from(([127, 0, 0, 1], 7000 + id));
         ClusterProcess { id, region, region_name: format!("r{region}"), peer_address }
     }
 
-    fn file(processes: Vec<ClusterProcess>, model: ClusterModel) -> ClusterFile {
+    fn catalog(model: ClusterModel) -> ClusterCatalog {
         let concurrency = ClusterConcurrency::default();
-        let keyspaces =
-            vec![ClusterKeyspace { name: "default".to_owned(), model, partitions: 2, concurrency }];
-        ClusterFile { seed: 1, processes, keyspaces }
+        let name = "default".to_owned();
+        ClusterCatalog {
+            keyspaces: vec![ClusterKeyspace { name, model, partitions: 2, replicas: None, concurrency }],
+        }
+    }
+
+    fn file(processes: Vec<ClusterProcess>) -> ClusterFile {
+        ClusterFile { seed: 1, processes, catalog: PathBuf::new() }
     }
 
     #[test]
     fn what_cannot_work_is_refused_with_its_reason() {
-        let strict = |processes| file(processes, ClusterModel::Strict).check();
-        assert!(strict(vec![process(1, 0), process(2, 0), process(3, 1)]).is_ok());
-        assert!(strict(vec![process(1, 0), process(2, 0)]).unwrap_err().contains("1, 3, 5"));
-        assert!(strict(vec![process(1, 0), process(1, 0), process(3, 0)]).unwrap_err().contains("ids"));
-        assert!(strict(vec![process(1, 1)]).unwrap_err().contains("without gaps"));
-        let causal = file(vec![process(1, 0), process(2, 1)], ClusterModel::Causal);
-        assert!(causal.check().is_ok());
+        let checked = |processes| file(processes).check();
+        assert!(checked(vec![process(1, 0), process(2, 0), process(3, 1)]).is_ok());
+        assert!(checked(vec![process(1, 0), process(1, 0), process(3, 0)]).unwrap_err().contains("ids"));
+        assert!(checked(vec![process(1, 1)]).unwrap_err().contains("without gaps"));
+        let two = file(vec![process(1, 0), process(2, 1)]);
+        assert!(catalog(ClusterModel::Strict).check(&two).unwrap_err().contains("1, 3, 5"));
+        let causal = catalog(ClusterModel::Causal);
+        assert!(causal.check(&two).is_ok());
         let mut locks = causal.clone();
         locks.keyspaces[0].concurrency = ClusterConcurrency::Locking;
-        assert!(locks.check().unwrap_err().contains("not strict"));
+        assert!(locks.check(&two).unwrap_err().contains("not strict"));
+        let mut copies = causal.clone();
+        copies.keyspaces[0].replicas = Some(1);
+        assert!(copies.check(&two).unwrap_err().contains("every region"));
         let mut twice = causal.clone();
         twice.keyspaces.push(causal.keyspaces[0].clone());
-        assert!(twice.check().unwrap_err().contains("names"));
+        assert!(twice.check(&two).unwrap_err().contains("names"));
         let mut nothing = causal;
         nothing.keyspaces[0].partitions = 0;
-        assert!(nothing.check().unwrap_err().contains("partition"));
+        assert!(nothing.check(&two).unwrap_err().contains("partition"));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn section(view: Option<&ClusterView>) -> String {
 
 /// `KEYSPACE INFO`. The keyspace exists.
 pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sink: &mut dyn ReplySink) {
-    let entry = &cluster.file.keyspaces[usize::from(id.0)];
+    let entry = &cluster.keyspaces()[usize::from(id.0)];
     let here = cluster.keyspaces[usize::from(id.0)].state();
     let durability = class_of(process.options.effective(process.options.durability));
     let pairs: [(&[u8], &[u8]); 3] = [

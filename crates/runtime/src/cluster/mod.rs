@@ -15,6 +15,7 @@
 //! left to do but to wait. Records are written out once for all of that (`everysec`) or handed to the syncer
 //! (`always`), which wakes the worker. A log that refuses records ends the process: its peers go on without it.
 
+mod catalog;
 mod checkpoint;
 mod config;
 mod describe;
@@ -25,6 +26,7 @@ mod peers;
 mod placement;
 mod recovery;
 
+pub use catalog::ClusterCatalog;
 pub use config::{
     ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions, ClusterProcess,
 };
@@ -35,14 +37,17 @@ pub(crate) use recovery::recover;
 
 use crate::journal::Journal;
 use ::journal::CheckpointWriter;
+use catalog::Catalog;
 use checkpoint::Checkpoint;
+use gateway::KeyspaceOptions;
 use identity::Identity;
 use keyspace::ReplicatedKeyspace;
 use mio::Registry;
 use nodes::Context;
 use parking_lot::Mutex;
 use peers::{Arrived, Peers};
-use protocol::{Gate, Request};
+use placement::Life;
+use protocol::{Gate, Now, Request};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use types::{Error, Instant, KeyspaceId, RequestId};
@@ -99,7 +104,9 @@ impl ClusterView {
 /// See the module.
 pub(crate) struct Cluster {
     file: ClusterFile,
-    /// In the file's order, which is that of their ids.
+    life: Life,
+    catalog: Catalog,
+    /// In the catalog's order, which is that of their ids.
     keyspaces: Vec<ReplicatedKeyspace>,
     peers: Peers,
     arrived: Vec<Arrived>,
@@ -141,11 +148,45 @@ impl Cluster {
     /// Hands out what has arrived.
     pub(crate) fn deliver(&mut self, turn: &mut Turn<'_>) {
         self.stirred |= !self.arrived.is_empty();
-        for Arrived { from, to, packet } in self.arrived.drain(..) {
-            if let Some(keyspace) = self.keyspaces.get_mut(usize::from(to.keyspace.0)) {
-                keyspace.receive(from, to, &packet, turn);
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for Arrived { from, to, packet } in arrived.drain(..) {
+            let index = usize::from(to.keyspace.0);
+            if index >= self.keyspaces.len() {
+                self.refresh(turn.now);
+            }
+            match self.keyspaces.get_mut(index) {
+                Some(keyspace) => keyspace.receive(from, to, &packet, turn),
+                None => {
+                    tracing::warn!(%from, keyspace = %to.keyspace, "a packet for an unknown keyspace was dropped")
+                }
             }
         }
+        self.arrived = arrived;
+    }
+
+    /// Begins to serve the keyspaces that were created elsewhere since. This process has never said anything for
+    /// them, so it misses nothing of them.
+    pub(crate) fn refresh(&mut self, now: Now) {
+        self.catalog.refresh(&self.file);
+        for index in self.keyspaces.len()..self.catalog.keyspaces().len() {
+            let entry = &self.catalog.keyspaces()[index];
+            let mut keyspace = placement::build(&self.file, KeyspaceId(index as u16), entry, self.life);
+            keyspace.recovered(true, now);
+            self.keyspaces.push(keyspace);
+            self.stirred = true;
+        }
+    }
+
+    /// `KEYSPACE CREATE`: durable, and known to every process that is asked for it, when this returns.
+    pub(crate) fn create(
+        &mut self,
+        name: String,
+        options: &KeyspaceOptions<'_>,
+        now: Now,
+    ) -> Result<(), Error> {
+        self.catalog.create(name, options, &self.file)?;
+        self.refresh(now);
+        Ok(())
     }
 
     /// Hands a client's requests to the keyspace's coordinator.
@@ -234,14 +275,14 @@ impl Cluster {
         }
     }
 
-    /// The keyspace's number in the file.
+    /// The keyspace's number in the catalog.
     pub(crate) fn keyspace_of_name(&self, name: &[u8]) -> Option<KeyspaceId> {
-        let index = self.file.keyspaces.iter().position(|keyspace| keyspace.name.as_bytes() == name)?;
+        let index = self.keyspaces().iter().position(|keyspace| keyspace.name.as_bytes() == name)?;
         Some(KeyspaceId(index as u16))
     }
 
-    /// The keyspaces that the file names.
+    /// The keyspaces that are served here.
     pub(crate) fn keyspaces(&self) -> &[ClusterKeyspace] {
-        &self.file.keyspaces
+        self.catalog.keyspaces()
     }
 }

@@ -1,9 +1,10 @@
 //! Which process keeps what: computed alike by every process from the cluster's file.
 //!
-//! A strict keyspace has a replica of every shard on every process, over all regions: 2f+1 of them. A causal one has
-//! every partition once in every region: partition p on the process number p modulo the region's processes.
+//! A strict keyspace has 2f+1 replicas of every shard over all regions: on every process, or on as many as it says,
+//! shard s from process number s modulo the processes on. A causal one has every partition once in every region:
+//! partition p on the process number p modulo the region's processes.
 
-use crate::cluster::config::{ClusterConcurrency, ClusterFile, ClusterModel};
+use crate::cluster::config::{ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel};
 use crate::cluster::keyspace::ReplicatedKeyspace;
 use crate::cluster::nodes::Nodes;
 use causal::wren;
@@ -28,11 +29,18 @@ fn address(process: u16, keyspace: KeyspaceId, partition: u16) -> Address {
     Address { process: ProcessId(process), slot: Slot::replica(keyspace, PartitionId(partition)) }
 }
 
-fn strict_topology(file: &ClusterFile, keyspace: KeyspaceId, partitions: u16) -> tapir::Topology {
+fn strict_topology(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeyspace) -> tapir::Topology {
     let mut processes: Vec<u16> = file.processes.iter().map(|process| process.id).collect();
     processes.sort_unstable();
-    let shard = |partition| processes.iter().map(|process| address(*process, keyspace, partition)).collect();
-    tapir::Topology { shards: (0..partitions).map(shard).collect(), keyspace, seed: HashSeed(file.seed) }
+    let shard = |partition: u16| match entry.replicas.map(usize::from) {
+        Some(replicas) if replicas < processes.len() => {
+            let from = processes.iter().cycle().skip(usize::from(partition) % processes.len());
+            from.take(replicas).map(|process| address(*process, keyspace, partition)).collect()
+        }
+        _ => processes.iter().map(|process| address(*process, keyspace, partition)).collect(),
+    };
+    let shards = (0..entry.partitions).map(shard).collect();
+    tapir::Topology { shards, keyspace, seed: HashSeed(file.seed) }
 }
 
 fn causal_topology(file: &ClusterFile, keyspace: KeyspaceId, partitions: u16) -> wren::Topology {
@@ -46,20 +54,19 @@ fn causal_topology(file: &ClusterFile, keyspace: KeyspaceId, partitions: u16) ->
     wren::Topology { regions: (0..file.regions()).map(region).collect(), keyspace, seed: HashSeed(file.seed) }
 }
 
-/// The instances that this process hosts, of every keyspace of the file.
-pub(crate) fn build(file: &ClusterFile, life: Life) -> Vec<ReplicatedKeyspace> {
-    let keyspace = |(number, entry): (u16, &crate::cluster::config::ClusterKeyspace)| {
-        let id = KeyspaceId(number);
-        match entry.model {
-            ClusterModel::Strict => {
-                strict_keyspace(strict_topology(file, id, entry.partitions), entry.concurrency, life)
-            }
-            ClusterModel::Causal => {
-                ReplicatedKeyspace::Causal(causal_nodes(causal_topology(file, id, entry.partitions), life))
-            }
+/// The instances of one keyspace that this process hosts.
+pub(crate) fn build(
+    file: &ClusterFile,
+    id: KeyspaceId,
+    entry: &ClusterKeyspace,
+    life: Life,
+) -> ReplicatedKeyspace {
+    match entry.model {
+        ClusterModel::Strict => strict_keyspace(strict_topology(file, id, entry), entry.concurrency, life),
+        ClusterModel::Causal => {
+            ReplicatedKeyspace::Causal(causal_nodes(causal_topology(file, id, entry.partitions), life))
         }
-    };
-    (0..).zip(&file.keyspaces).map(keyspace).collect()
+    }
 }
 
 fn strict_keyspace(
@@ -142,7 +149,8 @@ fn causal_nodes(topology: wren::Topology, life: Life) -> Nodes<wren::Node> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::config::{ClusterKeyspace, ClusterProcess};
+    use crate::cluster::config::ClusterProcess;
+    use std::path::PathBuf;
 
     fn file(regions: u16, each: u16) -> ClusterFile {
         let process = |id: u16| ClusterProcess {
@@ -151,27 +159,29 @@ mod tests {
             region_name: String::new(),
             peer_address: ([127, 0, 0, 1], id).into(),
         };
-        let keyspace = |name: &str, model| ClusterKeyspace {
-            name: name.to_owned(),
-            model,
-            partitions: 3,
-            concurrency: ClusterConcurrency::default(),
-        };
         ClusterFile {
             seed: 7,
             processes: (1..=regions * each).map(process).collect(),
-            keyspaces: vec![keyspace("s", ClusterModel::Strict), keyspace("c", ClusterModel::Causal)],
+            catalog: PathBuf::new(),
         }
     }
 
+    fn entry(model: ClusterModel, replicas: Option<u16>) -> ClusterKeyspace {
+        let concurrency = ClusterConcurrency::default();
+        ClusterKeyspace { name: "any".to_owned(), model, partitions: 3, replicas, concurrency }
+    }
+
     #[test]
-    fn strict_shards_are_on_every_process() {
-        let topology = strict_topology(&file(3, 1), KeyspaceId(0), 3);
-        for (shard, members) in (0..).zip(&topology.shards) {
-            let expected: Vec<Address> =
-                (1..=3).map(|process| address(process, KeyspaceId(0), shard)).collect();
-            assert_eq!(*members, expected);
-        }
+    fn strict_shards_are_on_as_many_processes_as_they_say() {
+        let on = |processes: u16, replicas| {
+            let topology =
+                strict_topology(&file(processes, 1), KeyspaceId(0), &entry(ClusterModel::Strict, replicas));
+            let processes = |members: &Vec<Address>| members.iter().map(|member| member.process.0).collect();
+            topology.shards.iter().map(processes).collect::<Vec<Vec<u16>>>()
+        };
+        assert_eq!(on(3, None), [[1, 2, 3], [1, 2, 3], [1, 2, 3]]);
+        assert_eq!(on(3, Some(3)), on(3, None));
+        assert_eq!(on(5, Some(3)), [[1, 2, 3], [2, 3, 4], [3, 4, 5]]);
     }
 
     #[test]
@@ -193,8 +203,10 @@ mod tests {
             accept_loss: false,
             region_queue_bytes: 1 << 20,
         };
-        let partitions: Vec<Vec<u16>> =
-            build(&file(3, 3), life).iter().map(|keyspace| keyspace.partitions()).collect();
-        assert_eq!(partitions, [vec![0, 1, 2], vec![1]]);
+        let partitions =
+            |model, replicas| build(&file(3, 3), KeyspaceId(4), &entry(model, replicas), life).partitions();
+        assert_eq!(partitions(ClusterModel::Strict, None), [0, 1, 2]);
+        assert_eq!(partitions(ClusterModel::Strict, Some(3)), [0, 1]);
+        assert_eq!(partitions(ClusterModel::Causal, None), [1]);
     }
 }

@@ -9,6 +9,7 @@
 //! Each start is a new incarnation: one more than the last. Where none is recorded it is the wall clock's seconds, so
 //! that a life after a lost directory, or after one in memory, never takes an earlier one's name.
 
+use crate::cluster::catalog::Catalog;
 use crate::cluster::config::ClusterOptions;
 use crate::cluster::identity::Identity;
 use crate::cluster::keyspace::ReplicatedKeyspace;
@@ -26,7 +27,7 @@ use protocol::Durability;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use types::{Incarnation, PartitionId, ProcessId, RegionId};
+use types::{Incarnation, KeyspaceId, PartitionId, ProcessId, RegionId};
 
 /// Recovers the process `options.cluster` names, which will listen to its peers through `listener`.
 pub(crate) fn recover(
@@ -44,11 +45,17 @@ pub(crate) fn recover(
         accept_loss: cluster.accept_loss,
         region_queue_bytes: options.region_queue_bytes,
     };
+    let catalog = Catalog::open(&cluster.file).map_err(StartError::Cluster)?;
+    let build = |incarnation| {
+        let build =
+            |(number, entry)| placement::build(&cluster.file, KeyspaceId(number), entry, life(incarnation));
+        (0..).zip(catalog.keyspaces()).map(build).collect::<Vec<_>>()
+    };
     let Recovered { keyspaces, journal, incarnation, complete, identity } = match &options.data {
-        Some(directory) => from_disk(&options, &cluster, directory, &life)?,
+        Some(directory) => from_disk(&options, &cluster, directory, &build)?,
         None => {
             let incarnation = first_incarnation();
-            let keyspaces = placement::build(&cluster.file, life(incarnation));
+            let keyspaces = build(incarnation);
             Recovered { keyspaces, journal: None, incarnation, complete: cluster.bootstrap, identity: None }
         }
     };
@@ -61,6 +68,8 @@ pub(crate) fn recover(
     );
     let mut state = Cluster {
         file: cluster.file.clone(),
+        life: life(incarnation),
+        catalog,
         keyspaces,
         peers,
         arrived: Vec::new(),
@@ -112,7 +121,7 @@ fn from_disk(
     options: &Options,
     cluster: &ClusterOptions,
     directory: &Path,
-    life: &dyn Fn(Incarnation) -> Life,
+    build: &dyn Fn(Incarnation) -> Vec<ReplicatedKeyspace>,
 ) -> Result<Recovered, StartError> {
     let journal_error = |error| StartError::Journal { directory: directory.to_owned(), error };
     let disk = RealDisk::open(directory)
@@ -124,7 +133,7 @@ fn from_disk(
         Incarnation(0) => first_incarnation(),
         Incarnation(last) => Incarnation(last + 1),
     };
-    let mut keyspaces = placement::build(&cluster.file, life(incarnation));
+    let mut keyspaces = build(incarnation);
     let log_options = LogOptions {
         segment_bytes: options.segment_bytes,
         fresh_id: DirectoryId(fastrand::u128(..)),
@@ -167,7 +176,9 @@ fn visit(keyspaces: &mut [ReplicatedKeyspace], piece: Piece<'_>) -> Result<(), S
     };
     let (keyspace, partition) = (u16::from_le_bytes([*k0, *k1]), PartitionId(u16::from_le_bytes([*p0, *p1])));
     let Some(keyspace) = keyspaces.get_mut(usize::from(keyspace)) else {
-        return Err(format!("the log has keyspace {keyspace}, which the cluster's file no longer names"));
+        return Err(format!(
+            "the log has keyspace {keyspace}, which the list of keyspaces does not name; restore the list from a backup"
+        ));
     };
     match piece {
         Piece::Chunk(_) => keyspace.snapshot(partition, content),

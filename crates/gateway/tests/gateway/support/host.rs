@@ -141,11 +141,11 @@ impl Host for TestHost {
         }
     }
 
-    fn keyspace_of_number(&self, number: u64) -> Option<KeyspaceId> {
+    fn keyspace_of_number(&mut self, number: u64) -> Option<KeyspaceId> {
         u16::try_from(number).ok().filter(|number| *number < 16).map(KeyspaceId)
     }
 
-    fn keyspace_of_name(&self, name: &[u8]) -> Option<KeyspaceId> {
+    fn keyspace_of_name(&mut self, name: &[u8]) -> Option<KeyspaceId> {
         self.find(name)
     }
 

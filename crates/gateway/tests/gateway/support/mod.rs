@@ -30,7 +30,7 @@ impl Harness {
 
     pub fn connection(&mut self, name: &str) -> ConnectionId {
         let number = self.clients.len() as u64 + 1;
-        let (gateway, host) = (&mut self.gateway, &self.host);
+        let (gateway, host) = (&mut self.gateway, &mut self.host);
         let client = self.clients.entry(name.to_owned()).or_insert_with(|| {
             let address = format!("10.0.0.{number}:5000");
             let peer = Peer { client: number, address, local_address: "10.0.0.99:6379".to_owned() };

@@ -4,7 +4,7 @@ use super::place::{MAX_REGIONS, Place};
 use super::relay::Relays;
 use crate::cli::ClusterLocalArguments;
 use anyhow::{Context, Result, bail, ensure};
-use runtime::{ClusterFile, ClusterKeyspace, ClusterProcess};
+use runtime::{ClusterCatalog, ClusterFile, ClusterKeyspace, ClusterProcess};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// The file in the data directory that describes the cluster it belongs to.
 const FILE: &str = "cluster.json";
+/// The file next to it that lists the keyspaces.
+const CATALOG: &str = "keyspaces.json";
 
 /// The layout.
 pub struct Layout {
@@ -76,8 +78,8 @@ pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result
     };
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create the data directory {}", directory.display()))?;
-    let wanted = describe(arguments, fresh_seed())?;
-    let (file, fresh) = settle(&directory, wanted)?;
+    let catalog = directory.canonicalize()?.join(CATALOG);
+    let (file, fresh) = settle(&directory, describe(arguments, catalog), &default_keyspace(arguments))?;
     let mut processes = Vec::new();
     for (index, process) in file.processes.iter().enumerate() {
         let place = Place::process(process.region, index as u16 % each);
@@ -110,44 +112,46 @@ pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result
 }
 
 /// The cluster's file, without addresses.
-fn describe(arguments: &ClusterLocalArguments, seed: u64) -> Result<ClusterFile> {
+fn describe(arguments: &ClusterLocalArguments, catalog: PathBuf) -> ClusterFile {
     let (regions, each) = (arguments.regions.get(), arguments.processes.get());
     let process = |index: u16| {
         let region = index / each;
         let region_name = Place { region, process: None }.to_string();
         ClusterProcess { id: index + 1, region, region_name, peer_address: local(0) }
     };
-    let keyspace = ClusterKeyspace {
+    ClusterFile { seed: fresh_seed(), processes: (0..regions * each).map(process).collect(), catalog }
+}
+
+fn default_keyspace(arguments: &ClusterLocalArguments) -> ClusterKeyspace {
+    ClusterKeyspace {
         name: "default".to_owned(),
         model: arguments.model.into(),
         partitions: arguments.partitions.get(),
+        replicas: None,
         concurrency: arguments.concurrency.into(),
-    };
-    let file = ClusterFile {
-        seed,
-        processes: (0..regions * each).map(process).collect(),
-        keyspaces: vec![keyspace],
-    };
-    file.check().map_err(anyhow::Error::msg)?;
-    Ok(file)
+    }
 }
 
 /// The cluster of the data directory: the one that is there already, if it is as wanted, or a new one.
-fn settle(directory: &Path, wanted: ClusterFile) -> Result<(ClusterFile, bool)> {
+fn settle(directory: &Path, wanted: ClusterFile, keyspace: &ClusterKeyspace) -> Result<(ClusterFile, bool)> {
     let path = directory.join(FILE);
     if !path.exists() {
+        let catalog = ClusterCatalog { keyspaces: vec![keyspace.clone()] };
+        catalog.check(&wanted).map_err(anyhow::Error::msg)?;
+        catalog.save(&wanted.catalog)?;
         std::fs::write(&path, serde_json::to_vec_pretty(&wanted)?)?;
         return Ok((wanted, true));
     }
     let found = ClusterFile::load(&path).map_err(anyhow::Error::msg)?;
-    if (&found.processes, &found.keyspaces) != (&wanted.processes, &wanted.keyspaces) {
+    let catalog = ClusterCatalog::load(&wanted.catalog, &found).map_err(anyhow::Error::msg)?;
+    if found.processes != wanted.processes || catalog.keyspaces.first() != Some(keyspace) {
         bail!(
             "{} holds a cluster of other regions, processes, partitions, model or concurrency; see {}",
             directory.display(),
             path.display()
         );
     }
-    Ok((found, false))
+    Ok((ClusterFile { catalog: wanted.catalog, ..found }, false))
 }
 
 /// Gives every process a port for its peers, and each of these a relay to come through.
