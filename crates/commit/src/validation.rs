@@ -65,6 +65,19 @@ pub fn overwrites(effect: &Effect<'_>) -> bool {
     match effect {
         Effect::Key(key::Effect::Delete | key::Effect::Restore(_)) => true,
         Effect::Register(register::Effect::Set { deadline, .. }) => *deadline != register::Deadline::Keep,
+        Effect::Register(register::Effect::Delete) => true,
+        _ => false,
+    }
+}
+
+/// True for an effect after which the key may have a deadline that it had not before.
+pub fn sets_deadline(effect: &Effect<'_>) -> bool {
+    match effect {
+        Effect::Key(key::Effect::SetDeadline(at_millis)) => *at_millis != 0,
+        Effect::Key(key::Effect::Restore(_)) => true,
+        Effect::Register(register::Effect::Set { deadline, .. }) => {
+            matches!(deadline, register::Deadline::At { .. })
+        }
         _ => false,
     }
 }

@@ -154,8 +154,9 @@ impl<'a> Effect<'a> {
     /// Which aspects it may change.
     pub fn footprint(&self) -> Footprint<'_> {
         match self {
-            Effect::SetDeadline(_) => Footprint { aspects: smallvec::smallvec![Aspect::Expiry] },
-            Effect::Delete | Effect::Restore(_) => Footprint::whole(),
+            Effect::SetDeadline(0) => Footprint { aspects: smallvec::smallvec![Aspect::Expiry] },
+            // Once it has passed, nothing is as it was: who commits later must have known of it (Corrections 69).
+            Effect::SetDeadline(_) | Effect::Delete | Effect::Restore(_) => Footprint::whole(),
         }
     }
 

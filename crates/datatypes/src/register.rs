@@ -342,7 +342,7 @@ pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool {
 pub fn prepare<'a>(
     cell: &Cell,
     operation: &Operation<'a>,
-    _context: &mut Context<'_>,
+    context: &mut Context<'_>,
     sink: &mut dyn ReplySink,
 ) -> Option<Effect<'a>> {
     let register = match &cell.value {
@@ -371,7 +371,9 @@ pub fn prepare<'a>(
                 SetReply::Flag => sink.integer(i64::from(done)),
                 SetReply::Old => reply_value(register, sink),
             }
-            return done.then_some(Effect::Set { value, deadline: *deadline });
+            let over = matches!(deadline, Deadline::At { millis } if *millis <= context.now_millis);
+            let effect = if over { Effect::Delete } else { Effect::Set { value, deadline: *deadline } };
+            return done.then_some(effect);
         }
         Operation::Append { value } => return append(register, value, sink),
         Operation::Length => sink.integer(register.map_or(0, |register| register.len() as i64)),

@@ -1,6 +1,6 @@
 //! TAPIR in the simulator: it keeps its promise, and its known bugs are caught.
 
-use anabranch_simulator::{Options, TapirDeployment, run, run_seeds};
+use anabranch_simulator::{Feature, Options, TapirDeployment, run, run_seeds};
 use strict::{Mutant, tapir};
 
 fn options(first_seed: u64, seeds: u64) -> Options {
@@ -9,11 +9,17 @@ fn options(first_seed: u64, seeds: u64) -> Options {
 
 /// Tries one seed after the other until one shows the bug.
 fn assert_caught(seeds: u64, mutant: Mutant) {
+    assert_caught_with(&[], seeds, mutant);
+}
+
+/// The same, where every seed brings these features.
+fn assert_caught_with(features: &[Feature], seeds: u64, mutant: Mutant) {
     let caught = (1..=seeds).any(|seed| {
         let build = || TapirDeployment {
             options: tapir::Options { mutants: mutant.into(), ..tapir::Options::default() },
         };
-        !run_seeds("tapir", &options(seed, 1), build).failures.is_empty()
+        let options = Options { with: features.to_vec(), ..options(seed, 1) };
+        !run_seeds("tapir", &options, build).failures.is_empty()
     });
     assert!(caught, "{mutant:?}: not caught in {seeds} seeds");
 }
@@ -48,4 +54,10 @@ fn a_commit_without_its_effects_is_caught() {
 #[test]
 fn a_read_of_one_replica_is_caught() {
     assert_caught(100, Mutant::SingleReplicaReads);
+}
+
+#[test]
+fn a_blind_write_that_ignores_a_deadline_is_caught() {
+    let features = [Feature::Expiry, Feature::BlindExpiry];
+    assert_caught_with(&features, 40, Mutant::BlindWritesIgnoreDeadlines);
 }

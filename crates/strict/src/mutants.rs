@@ -16,6 +16,8 @@ pub enum Mutant {
     ObservedByMaximum,
     /// The deletion of an expired key does not commit with who observed it (Corrections 69).
     ExpiryIsNoWrite,
+    /// A blind write on a key that has a deadline is taken without an evaluation (Corrections 69).
+    BlindWritesIgnoreDeadlines,
     /// Single-key reads believe the first replica that answers (Corrections 16).
     SingleReplicaReads,
     /// Coordinators take f+1 equal results for a fast quorum.

@@ -1,6 +1,6 @@
 //! What a transaction did on a shard: the invocations that replicas judge, keep and apply.
 
-use commit::{Access, Observed};
+use commit::{Access, Observed, overwrites};
 use datatypes::{Effect, Invocation, Observation, Operation};
 use types::{Malformed, Reader, wire_struct};
 
@@ -29,6 +29,12 @@ impl Invoked {
             invocation: Invocation { observation, effect: self.effect()? },
             observed: self.observed.as_ref(),
         })
+    }
+
+    /// True if it was not evaluated, though it matters whether the key has expired (Corrections 69).
+    pub fn ignores_expiry(&self) -> bool {
+        let keeps = |effect: Option<Effect<'_>>| effect.is_some_and(|effect| !overwrites(&effect));
+        self.observed.is_none() && self.effect().is_ok_and(keeps)
     }
 
     /// What it changes.

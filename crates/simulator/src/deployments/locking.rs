@@ -2,7 +2,6 @@
 
 use super::replicated;
 use crate::deployment::{Deployment, Host, Layout, Setting};
-use crate::faults::Feature;
 use checker::Level;
 use protocol::Claim;
 use strict::locking::{Concurrency, Node, Options};
@@ -67,11 +66,6 @@ impl Deployment for LockingDeployment {
 
     fn level(&self) -> Level {
         Level::StrictSerializable
-    }
-
-    /// A blind write that keeps the deadline, or does not overwrite, applies to a value that has expired.
-    fn off(&self) -> &[Feature] {
-        &[Feature::BlindExpiry]
     }
 
     fn is_recovering(&self, instance: &Node) -> bool {

@@ -71,9 +71,4 @@ impl Deployment for TapirDeployment {
     fn lacks(&self) -> &[Feature] {
         &[Feature::Pipelines]
     }
-
-    /// A blind write that keeps the deadline, or does not overwrite, applies to a value that has expired.
-    fn off(&self) -> &[Feature] {
-        &[Feature::BlindExpiry]
-    }
 }

@@ -59,7 +59,12 @@ impl<P: CommitProtocol> Coordinator<P> {
         transaction.moved_at = step.now.instant;
         for index in 0..transaction.steps.list.len() {
             if transaction.steps.is_ready(index)
-                && !transaction.steps.evaluate_here(index, transaction.now_millis, step.random)
+                && !transaction.steps.evaluate_here(
+                    index,
+                    transaction.now_millis,
+                    &self.expiring,
+                    step.random,
+                )
             {
                 self.ask(&mut transaction, index, step);
             }

@@ -12,6 +12,7 @@
 
 mod browse;
 mod evaluate;
+mod expiring;
 mod requests;
 mod sessions;
 mod steps;
@@ -24,6 +25,7 @@ pub use transaction::{Purpose, Standing, Transaction};
 use crate::Topology;
 use crate::node::{self, Node};
 use browse::Browse;
+use expiring::Expiring;
 use protocol::{Claim, CommitStamp, Encode, Input, Now, Outputs};
 use sessions::Sessions;
 use std::collections::BTreeMap;
@@ -145,6 +147,8 @@ pub struct Coordinator<P: CommitProtocol> {
     pub(crate) transactions: BTreeMap<u64, Transaction<P>>,
     browses: BTreeMap<u64, Browse>,
     sessions: Sessions,
+    /// Keys whose blind writes are evaluated.
+    pub(crate) expiring: Expiring,
     claims: Vec<Claim>,
     /// What the protocol keeps.
     pub(crate) protocol: P,
@@ -189,6 +193,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             transactions: BTreeMap::new(),
             browses: BTreeMap::new(),
             sessions: Sessions::default(),
+            expiring: Expiring::default(),
             claims: Vec::new(),
         }
     }
@@ -313,6 +318,7 @@ impl<P: CommitProtocol> Debug for Coordinator<P> {
             .field("transactions", &self.transactions)
             .field("browses", &self.browses)
             .field("sessions", &self.sessions)
+            .field("expiring", &self.expiring)
             .field("protocol", &self.protocol)
             .finish_non_exhaustive()
     }

@@ -1,8 +1,9 @@
 //! The steps of a transaction: what was asked, what they observed and changed so far.
 
+use super::expiring::Expiring;
 use crate::Topology;
 use crate::part::{Invoked, encoded};
-use commit::Observed;
+use commit::{Observed, overwrites, sets_deadline};
 use datatypes::{Cell, Context, Effect, Operation, key, prepare};
 use protocol::{KeyEffect, KeyedOperation};
 use std::collections::BTreeMap;
@@ -44,20 +45,22 @@ impl Call {
         Operation::decode(&mut Reader::new(&self.operation)).is_ok_and(|operation| operation.is_read())
     }
 
-    /// Evaluates an operation that needs no state: its result is not asked for, or reveals nothing.
-    fn without_reading(&self, now_millis: u64, random: &mut Rng) -> Option<Done> {
+    /// Evaluates an operation that needs no state: its result is not asked for, or reveals nothing. Where the key may
+    /// expire, only one that replaces the key needs none.
+    fn without_reading(&self, now_millis: u64, may_expire: bool, random: &mut Rng) -> Option<Done> {
         let operation = Operation::decode(&mut Reader::new(&self.operation)).ok()?;
         if !self.blind && !operation.observation().is_nothing() {
             return None;
         }
-        let effect = operation.blind_effect()?;
+        let blind = operation.blind_effect().filter(|effect| overwrites(effect) || !may_expire)?;
         let mut result = ReplyBuf::new();
+        let effect = prepare(&Cell::ABSENT, &operation, &mut Context { now_millis, random }, &mut result);
         if self.blind {
+            result.clear();
             result.simple("OK");
-        } else {
-            prepare(&Cell::ABSENT, &operation, &mut Context { now_millis, random }, &mut result);
         }
-        let effect = Some(encoded(&effect));
+        // A deadline that has passed already deletes.
+        let effect = Some(encoded(&effect.filter(overwrites).unwrap_or(blind)));
         let invoked = Invoked { key: self.key.clone(), operation: None, effect, observed: None };
         Some(Done { result, invoked, expires_at: 0 })
     }
@@ -156,34 +159,55 @@ impl Steps {
     }
 
     /// Evaluates a step that needs no replica; false if it needs one.
-    pub fn evaluate_here(&mut self, index: usize, now_millis: u64, random: &mut Rng) -> bool {
-        let Some(step) = self.list.get_mut(index) else { return false };
-        let done = step.call.without_reading(now_millis, random);
+    pub fn evaluate_here(
+        &mut self,
+        index: usize,
+        now_millis: u64,
+        expiring: &Expiring,
+        random: &mut Rng,
+    ) -> bool {
+        let Some(CallStep { call, .. }) = self.list.get(index) else { return false };
+        let may_expire = expiring.contains(&call.key) || self.sets_deadline(&call.key);
+        let done = call.without_reading(now_millis, may_expire, random);
         let here = done.is_some();
         if let Some(done) = done {
-            step.progress = Progress::Done(done);
+            self.list[index].progress = Progress::Done(done);
         }
         here
+    }
+
+    /// True if a step writes the key without an evaluation, though it matters whether it has expired.
+    pub fn ignores_expiry(&self, key: &[u8]) -> bool {
+        self.done().any(|(step, done)| *step.call.key == *key && done.invoked.ignores_expiry())
+    }
+
+    /// True if a step has given the key a deadline.
+    fn sets_deadline(&self, key: &[u8]) -> bool {
+        let own = self.done().filter(|(step, _)| *step.call.key == *key);
+        own.filter_map(|(_, done)| done.invoked.effect().ok()?).any(|effect| sets_deadline(&effect))
     }
 
     /// Takes a replica's evaluation of a step.
     pub fn take(&mut self, index: usize, answer: Answer) {
         let Some(step) = self.list.get_mut(index) else { return };
         let (key, shard) = (&step.call.key, step.call.shard);
+        let mut whole = Vec::new();
+        observe_whole().encode(&mut whole);
         if answer.expired && !self.expiries.contains_key(key) {
-            let mut operation = Vec::new();
-            observe_whole().encode(&mut operation);
             let deletion = Invoked {
                 key: key.clone(),
-                operation: Some(operation.into()),
+                operation: Some(whole.clone().into()),
                 effect: Some(encoded(&Effect::DELETE)),
                 observed: Some(answer.observed.clone()),
             };
             self.expiries.insert(key.clone(), (shard, deletion));
         }
+        let operation = Operation::decode(&mut Reader::new(&step.call.operation));
+        // It was evaluated for the sake of the deadline, though its result reveals nothing.
+        let hidden = operation.is_ok_and(|operation| operation.observation().is_nothing());
         let invoked = Invoked {
             key: key.clone(),
-            operation: Some(step.call.operation.clone()),
+            operation: Some(if hidden { whole.into() } else { step.call.operation.clone() }),
             effect: answer.effect,
             observed: Some(answer.observed),
         };
@@ -290,11 +314,30 @@ mod tests {
     fn only_what_nobody_reads_is_evaluated_without_a_replica() {
         let mut steps = steps([call("a", &ADD, true), call("a", &ADD, false), call("a", &READ, false)]);
         let mut random = Rng::with_seed(1);
-        let here: Vec<bool> = (0..3).map(|index| steps.evaluate_here(index, 0, &mut random)).collect();
-        assert_eq!(here, [true, false, false]);
+        let expiring = Expiring::default();
+        let here = (0..3).map(|index| steps.evaluate_here(index, 0, &expiring, &mut random));
+        assert_eq!(here.collect::<Vec<bool>>(), [true, false, false]);
         let invoked: Vec<&Invoked> = steps.done().map(|(_, done)| &done.invoked).collect();
         assert!(invoked[0].operation.is_none() && invoked[0].observed.is_none(), "it observes nothing");
         assert!(invoked[0].effect.is_some());
+    }
+
+    #[test]
+    fn where_the_key_may_expire_only_what_replaces_it_is_evaluated_without_a_replica() {
+        let set = |deadline| {
+            let (condition, reply) = (register::Condition::Always, register::SetReply::Status);
+            Operation::Register(register::Operation::Set { value: b"v", deadline, condition, reply })
+        };
+        let at = |millis| call("a", &set(register::Deadline::At { millis }), true);
+        let mut steps =
+            steps([call("a", &ADD, true), at(9), call("a", &ADD, true), at(5), call("b", &ADD, true)]);
+        let (mut expiring, mut random) = (Expiring::default(), Rng::with_seed(1));
+        expiring.learn(b"b");
+        let here = (0..5).map(|index| steps.evaluate_here(index, 5, &expiring, &mut random));
+        assert_eq!(here.collect::<Vec<bool>>(), [true, true, false, true, false]);
+        let effects: Vec<_> = steps.done().filter_map(|(_, done)| done.invoked.effect().ok()?).collect();
+        let gone = Effect::Register(register::Effect::Delete);
+        assert_eq!(effects[2], gone, "a deadline that has passed already deletes");
     }
 
     #[test]

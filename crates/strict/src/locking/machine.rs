@@ -159,6 +159,17 @@ impl Machine {
         record.is_some_and(|record| record.cell().is_expired(now_millis))
     }
 
+    /// A key that has a deadline and that the part writes without having been evaluated there: the coordinator
+    /// evaluates it, since the commit's timestamp says whether the key has expired.
+    pub(super) fn ignored_deadline<'p>(&self, part: &'p Part) -> Option<&'p [u8]> {
+        let has_deadline = |key: &[u8]| {
+            let record = self.store.record(self.store.hash(key), key);
+            record.is_some_and(|record| record.cell().expires_at != 0)
+        };
+        let mut blind = part.invocations.iter().filter(|invoked| invoked.ignores_expiry());
+        blind.find(|invoked| has_deadline(&invoked.key)).map(|invoked| &*invoked.key)
+    }
+
     /// Evaluates an operation on the newest state and the asker's own effects.
     pub(super) fn evaluate(
         &mut self,

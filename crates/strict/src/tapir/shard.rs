@@ -135,6 +135,8 @@ impl Shard {
         let mut worst = (Verdict::Ok, None);
         for (index, invoked) in part.invocations.iter().enumerate() {
             let verdict = match invoked.access() {
+                // The coordinator evaluates it: its stamp then says whether the key has expired.
+                Ok(_) if invoked.ignores_expiry() && self.has_deadline(&invoked.key) => Verdict::Abort,
                 Ok(access) => self.judge_access(stamp, &invoked.key, &access),
                 Err(_) => Verdict::Abort,
             };
@@ -143,6 +145,12 @@ impl Shard {
             }
         }
         worst
+    }
+
+    fn has_deadline(&self, key: &[u8]) -> bool {
+        let record = self.store.record(self.store.hash(key), key);
+        record.is_some_and(|record| record.cell().expires_at != 0)
+            && !self.mutants.has(Mutant::BlindWritesIgnoreDeadlines)
     }
 
     fn judge_access(&self, stamp: Stamp, key: &[u8], access: &Access<'_>) -> Verdict {

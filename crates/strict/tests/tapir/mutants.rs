@@ -23,18 +23,42 @@ fn a_repeated_commit_counts_once() {
     assert_ne!(counted(Mutant::ExecuteAgain.into()), "20", "the mutant counts twice");
 }
 
-/// A key expires, which a punctual clock sees; then what a clock that is ten seconds behind sees.
-fn seen_by_a_slow_clock(mutants: Mutants) -> String {
-    let mut network = Network::new(1, 1, 3, 2, &Options { mutants, ..Options::default() });
+/// Writes a key that expires in a tenth of a second.
+fn set_for_a_moment(network: &mut Network, value: &'static [u8]) {
     let millis = (1_700_000_000_000_000 + network.now.0) / 1000 + 100;
     let set = register::Operation::Set {
-        value: b"soon gone",
+        value,
         deadline: register::Deadline::At { millis },
         condition: register::Condition::Always,
         reply: register::SetReply::Status,
     };
     let set = network.step("a", set, false);
     network.one(1, &set);
+}
+
+/// A blind increment of a key that has expired, and that nobody has looked at since; what a read finds then.
+fn counted_after_expiry(mutants: Mutants) -> String {
+    let mut network = Network::new(1, 1, 3, 2, &Options { mutants, ..Options::default() });
+    set_for_a_moment(&mut network, b"7");
+    network.run_for(Duration::from_millis(200));
+    network.one(1, &network.increment("a", true));
+    text(&network.one(2, &network.get("a")))
+}
+
+#[test]
+fn a_blind_write_on_an_expired_key_counts_from_nothing() {
+    assert_eq!(counted_after_expiry(Mutants::default()), "1");
+    assert_eq!(
+        counted_after_expiry(Mutant::BlindWritesIgnoreDeadlines.into()),
+        "null",
+        "the mutant loses it"
+    );
+}
+
+/// A key expires, which a punctual clock sees; then what a clock that is ten seconds behind sees.
+fn seen_by_a_slow_clock(mutants: Mutants) -> String {
+    let mut network = Network::new(1, 1, 3, 2, &Options { mutants, ..Options::default() });
+    set_for_a_moment(&mut network, b"soon gone");
     network.run_for(Duration::from_millis(200));
     assert_eq!(text(&network.one(1, &network.get("a"))), "null");
     network.set_skew(address(2, None), -10_000_000);

@@ -110,6 +110,10 @@ impl Coordinator {
             Phase::Deciding { .. } | Phase::BackingOff { .. } | Phase::Doomed => false,
         };
         if concerned {
+            if let Some(key) = key.as_ref().filter(|key| transaction.steps.ignores_expiry(key)) {
+                // Perhaps for its deadline.
+                self.expiring.learn(key);
+            }
             self.refused(transaction, key, step);
         } else {
             self.keep(transaction, step);

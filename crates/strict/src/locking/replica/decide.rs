@@ -56,7 +56,9 @@ impl Replica {
             Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
             Concurrency::Optimistic => Some(leader.validate_part(id, &ballot.part, &self.machine)),
         };
+        let ignored = self.machine.ignored_deadline(&ballot.part).map(Box::from);
         match judged {
+            Some(Ok(())) if ignored.is_some() => self.refuse(from, id, ignored, step),
             Some(Ok(())) => self.vote(from, ballot, step),
             Some(Err(key)) => self.refuse(from, id, Some(key), step),
             None => {

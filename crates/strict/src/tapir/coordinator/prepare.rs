@@ -130,6 +130,11 @@ impl Coordinator {
             if let (false, Some(conflict)) = (watch, conflict_of(votes, reply)) {
                 preparing.conflict = Some(conflict);
             }
+            let decided = reply.hint.and_then(|index| votes.part.invocations.get(index as usize));
+            if let (Vote::Abort, Some(blind)) = (reply.result, decided.filter(|known| known.ignores_expiry()))
+            {
+                self.expiring.learn(&blind.key);
+            }
             if reply.result == Vote::Abort {
                 self.prefer(shard, member, step.now.instant);
             }
