@@ -47,7 +47,7 @@ impl Call {
 
     /// Evaluates an operation that needs no state: its result is not asked for, or reveals nothing. Where the key may
     /// expire, only one that replaces the key needs none.
-    fn without_reading(&self, now_millis: u64, may_expire: bool, random: &mut Rng) -> Option<Done> {
+    pub fn without_reading(&self, now_millis: u64, may_expire: bool, random: &mut Rng) -> Option<Done> {
         let operation = Operation::decode(&mut Reader::new(&self.operation)).ok()?;
         if !self.blind && !operation.observation().is_nothing() {
             return None;
