@@ -329,7 +329,9 @@ impl Coordinator {
         let run = (step.now.instant - transaction.began).max(self.options.backoff);
         let lost = transaction.retries;
         let doublings = if lost <= DOUBLINGS { lost } else { (2 * DOUBLINGS).saturating_sub(lost).max(1) };
-        Duration::from_micros(step.random.u64(0..=run.as_micros() as u64 * 2u64.pow(doublings)))
+        let left = transaction.deadline - step.now.instant;
+        let window = (run * 2u32.pow(doublings)).min(left / 2);
+        Duration::from_micros(step.random.u64(0..=window.as_micros() as u64))
     }
 }
 
