@@ -16,5 +16,5 @@ pub use modes::ModeStamps;
 pub use observed::Observed;
 pub use participant::Participant;
 pub use stamp::Stamp;
-pub use validation::{Access, Verdict, overwrites, sets_deadline, validate};
+pub use validation::{Access, Verdict, deadline_set, overwrites, validate};
 pub use votes::Votes;

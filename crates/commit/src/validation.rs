@@ -2,8 +2,8 @@
 //! knows of the same key. Rigorous: no rule trusts a clock (Corrections 1).
 
 use crate::{ModeStamps, Observed, Stamp};
-use datatypes::{Effect, Invocation, commutes, key, register};
-use types::Timestamp;
+use datatypes::{Cell, Effect, Invocation, commutes, key, register};
+use types::{Reader, Timestamp};
 
 /// An invocation and what its evaluation saw.
 #[derive(Clone, Debug)]
@@ -70,16 +70,17 @@ pub fn overwrites(effect: &Effect<'_>) -> bool {
     }
 }
 
-/// True for an effect after which the key may have a deadline that it had not before.
-pub fn sets_deadline(effect: &Effect<'_>) -> bool {
-    match effect {
-        Effect::Key(key::Effect::SetDeadline(at_millis)) => *at_millis != 0,
-        Effect::Key(key::Effect::Restore(_)) => true,
-        Effect::Register(register::Effect::Set { deadline, .. }) => {
-            matches!(deadline, register::Deadline::At { .. })
+/// The deadline that an effect gives the key, in milliseconds since 1970.
+pub fn deadline_set(effect: &Effect<'_>) -> Option<u64> {
+    let at_millis = match effect {
+        Effect::Key(key::Effect::SetDeadline(at_millis)) => *at_millis,
+        Effect::Key(key::Effect::Restore(cell)) => Cell::decode(&mut Reader::new(cell)).ok()?.expires_at,
+        Effect::Register(register::Effect::Set { deadline: register::Deadline::At { millis }, .. }) => {
+            *millis
         }
-        _ => false,
-    }
+        _ => 0,
+    };
+    (at_millis != 0).then_some(at_millis)
 }
 
 #[cfg(test)]

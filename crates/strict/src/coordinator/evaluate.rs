@@ -32,7 +32,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             replied,
             watches,
             committing: false,
-            now_millis: step.now.wall.as_millis(),
+            now_millis: P::time(self, step.now).as_millis(),
             began: step.now.instant,
             moved_at: step.now.instant,
             phase: P::Phase::default(),
@@ -47,7 +47,7 @@ impl<P: CommitProtocol> Coordinator<P> {
     /// Begins to evaluate a transaction, or begins again, as a new one. Watches stay as they are.
     pub(crate) fn run(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
         transaction.id = self.next_id();
-        transaction.now_millis = step.now.wall.as_millis();
+        transaction.now_millis = P::time(self, step.now).as_millis();
         transaction.began = step.now.instant;
         transaction.phase = P::Phase::default();
         transaction.steps.restart();

@@ -32,7 +32,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 use types::{
-    Error, ErrorCode, Incarnation, Instant, ProcessId, RegionId, Rng, Timestamp, TransactionId, Wire,
+    Error, ErrorCode, Incarnation, Instant, ProcessId, RegionId, Rng, Timestamp, TransactionId, WallTime,
+    Wire,
 };
 
 /// What makes a coordinator one of this commit protocol. It is what such a coordinator keeps beside sessions and
@@ -77,6 +78,11 @@ pub trait CommitProtocol: Debug + Sized {
     /// At the end of a step: runs transactions that were held back; false if there are none.
     fn run_ready(_: &mut Coordinator<Self>, _: &mut Step<'_, '_, Self>) -> bool {
         false
+    }
+
+    /// The time for deadlines: not below what its timestamps have reached, where it has a clock for them.
+    fn time(_: &Coordinator<Self>, now: Now) -> WallTime {
+        now.wall
     }
 
     /// Which replica of a shard is asked at the given try where any will do.

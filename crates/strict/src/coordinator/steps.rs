@@ -3,7 +3,7 @@
 use super::expiring::Expiring;
 use crate::Topology;
 use crate::part::{Invoked, encoded};
-use commit::{Observed, overwrites, sets_deadline};
+use commit::{Observed, deadline_set, overwrites};
 use datatypes::{Cell, Context, Effect, Operation, key, prepare};
 use protocol::{KeyEffect, KeyedOperation};
 use std::collections::BTreeMap;
@@ -54,15 +54,18 @@ impl Call {
         }
         let blind = operation.blind_effect().filter(|effect| overwrites(effect) || !may_expire)?;
         let mut result = ReplyBuf::new();
-        let effect = prepare(&Cell::ABSENT, &operation, &mut Context { now_millis, random }, &mut result);
         if self.blind {
-            result.clear();
             result.simple("OK");
+        } else {
+            prepare(&Cell::ABSENT, &operation, &mut Context { now_millis, random }, &mut result);
         }
-        // A deadline that has passed already deletes.
-        let effect = Some(encoded(&effect.filter(overwrites).unwrap_or(blind)));
+        // A deadline that has passed deletes; one that has not must not pass before the commit.
+        let deadline = deadline_set(&blind).unwrap_or(0);
+        let is_over = deadline != 0 && deadline <= now_millis;
+        let (effect, expires_at) = if is_over { (Effect::DELETE, 0) } else { (blind, deadline) };
+        let effect = Some(encoded(&effect));
         let invoked = Invoked { key: self.key.clone(), operation: None, effect, observed: None };
-        Some(Done { result, invoked, expires_at: 0 })
+        Some(Done { result, invoked, expires_at })
     }
 }
 
@@ -184,7 +187,7 @@ impl Steps {
     /// True if a step has given the key a deadline.
     fn sets_deadline(&self, key: &[u8]) -> bool {
         let own = self.done().filter(|(step, _)| *step.call.key == *key);
-        own.filter_map(|(_, done)| done.invoked.effect().ok()?).any(|effect| sets_deadline(&effect))
+        own.filter_map(|(_, done)| done.invoked.effect().ok()?).any(|effect| deadline_set(&effect).is_some())
     }
 
     /// Takes a replica's evaluation of a step.
@@ -211,7 +214,11 @@ impl Steps {
             effect: answer.effect,
             observed: Some(answer.observed),
         };
+        // A deadline that it sets must not have passed when it commits: a slow clock would still see the key.
+        let own = invoked.effect().ok().flatten().and_then(|effect| deadline_set(&effect));
         let Answer { result, expires_at, .. } = answer;
+        let seen = Some(expires_at).filter(|at| *at != 0);
+        let expires_at = [seen, own].into_iter().flatten().min().unwrap_or(0);
         step.progress = Progress::Done(Done { result, invoked, expires_at });
     }
 
@@ -336,8 +343,9 @@ mod tests {
         let here = (0..5).map(|index| steps.evaluate_here(index, 5, &expiring, &mut random));
         assert_eq!(here.collect::<Vec<bool>>(), [true, true, false, true, false]);
         let effects: Vec<_> = steps.done().filter_map(|(_, done)| done.invoked.effect().ok()?).collect();
-        let gone = Effect::Register(register::Effect::Delete);
-        assert_eq!(effects[2], gone, "a deadline that has passed already deletes");
+        assert_eq!(effects[2], Effect::DELETE, "a deadline that has passed deletes");
+        let deadlines: Vec<u64> = steps.done().map(|(_, done)| done.expires_at).collect();
+        assert_eq!(deadlines, [0, 9, 0], "it commits before the deadline that it sets");
     }
 
     #[test]

@@ -55,6 +55,21 @@ fn a_blind_write_on_an_expired_key_counts_from_nothing() {
     );
 }
 
+/// The key's last write was stamped by a fast clock, so the next one commits when its own deadline has passed: nothing is
+/// left of it, for slow clocks neither.
+#[test]
+fn a_deadline_that_has_passed_at_the_commit_leaves_nothing() {
+    let mut network = Network::new(1, 1, 3, 3, &Options::default());
+    network.set_skew(address(2, None), 1_000_000);
+    let early = network.set("a", "early");
+    network.one(2, &early);
+    network.run_for(Duration::from_millis(20));
+    set_for_a_moment(&mut network, b"soon gone");
+    network.run_for(Duration::from_millis(20));
+    network.set_skew(address(3, None), -10_000_000);
+    assert_eq!(text(&network.one(3, &network.get("a"))), "null");
+}
+
 /// A key expires, which a punctual clock sees; then what a clock that is ten seconds behind sees.
 fn seen_by_a_slow_clock(mutants: Mutants) -> String {
     let mut network = Network::new(1, 1, 3, 2, &Options { mutants, ..Options::default() });

@@ -2,9 +2,9 @@
 
 use super::super::message::{Evaluation, Message};
 use super::transaction::{Phase, QuorumRead, Transaction};
-use super::{Coordinator, Step};
+use super::{Coordinator, Step, Tapir};
 use crate::Mutant;
-use crate::coordinator::{Progress, Purpose};
+use crate::coordinator::{CommitProtocol, Progress, Purpose};
 use crate::ir::quorum;
 use types::{Error, ErrorCode, Instant};
 
@@ -31,7 +31,7 @@ impl Coordinator {
     /// Runs a transaction whose turn at its hot keys has come.
     pub(super) fn begin_in_turn(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         transaction.phase = Phase::Executing;
-        transaction.now_millis = step.now.wall.as_millis();
+        transaction.now_millis = Tapir::time(self, step.now).as_millis();
         transaction.began = step.now.instant;
         self.advance(transaction, step);
     }

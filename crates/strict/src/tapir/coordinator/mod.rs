@@ -26,12 +26,13 @@ use super::replica::Replica;
 use crate::coordinator::{CommitProtocol, Question, Settings, Standing, Wake};
 use clock::HybridClock;
 use hot_keys::HotKeys;
+use protocol::Now;
 use replicas::Replicas;
 use settle::Settlement;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use transaction::{Phase, Transaction};
-use types::Instant;
+use types::{Instant, WallTime};
 
 /// How far ahead of the own clock a replica's timestamp may be before it is no longer believed.
 const CLOCK_BOUND: Duration = Duration::from_secs(60);
@@ -110,6 +111,10 @@ impl CommitProtocol for Tapir {
 
     fn run_ready(coordinator: &mut Coordinator, step: &mut Step<'_, '_>) -> bool {
         coordinator.run_ready(step)
+    }
+
+    fn time(coordinator: &Coordinator, now: Now) -> WallTime {
+        now.wall.max(coordinator.protocol.clock.last().wall())
     }
 
     fn replica_for(coordinator: &Coordinator, shard: u16, tries: u32, now: Instant) -> Option<usize> {
