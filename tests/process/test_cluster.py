@@ -11,6 +11,7 @@ import retwis
 
 from cluster import Cluster
 from harness import wait_until
+from resp import encode
 
 # Small files and frequent checkpoints, so that restarts meet them.
 BUSY = """
@@ -22,9 +23,13 @@ segment_bytes = 65_536
 UNKNOWN = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
 
 
-@pytest.fixture(scope="module")
-def strict():
-    with Cluster(3, 1) as cluster:
+# How conflicting transactions of strict keyspaces are kept apart: by TAPIR, or by the shards' leaders.
+CONCURRENCY = ["optimistic", "locking", "occ"]
+
+
+@pytest.fixture(scope="module", params=CONCURRENCY)
+def strict(request):
+    with Cluster(3, 1, "--concurrency", request.param) as cluster:
         yield cluster
 
 
@@ -171,6 +176,7 @@ def test_transactions_over_shards_are_seen_whole(strict):
     assert sum(map(int, strict["c/1"].client().mget(accounts))) == 600
 
 
+@pytest.mark.parametrize("strict", ["optimistic", "occ"], indirect=True)
 def test_interactive_transactions_conflict(strict):
     with strict["a/1"].raw() as first, strict["b/1"].raw() as second:
         for words in ("SET open:1 1", "SET open:2 2", "TXN BEGIN"):
@@ -182,6 +188,94 @@ def test_interactive_transactions_conflict(strict):
         assert second.call("SET", "open:1", "5").raw == b"+OK\r\n"
         assert first.call("TXN", "COMMIT").raw.startswith(b"-CONFLICT")
         assert second.call("GET", "open:2").text == b"2"
+
+
+@pytest.mark.parametrize("strict", ["locking"], indirect=True)
+def test_locks_let_the_older_transaction_win(strict):
+    with strict["a/1"].raw() as older, strict["b/1"].raw() as younger:
+        for words in ("SET lock:1 1", "SET lock:2 2", "TXN BEGIN"):
+            assert older.call(*words.split()).raw == b"+OK\r\n"
+        assert older.call("GET", "lock:1").text == b"1"
+        # Whoever is younger waits: its write happens after the commit of the transaction that has read.
+        younger.send(encode((b"SET", b"lock:1", b"5")))
+        assert older.call("SET", "lock:2", "3").raw == b"+OK\r\n"
+        assert older.call("GET", "lock:1").text == b"1", "nothing has changed what it has read"
+        assert older.call("TXN", "COMMIT").raw == b"+OK\r\n"
+        assert younger.read().raw == b"+OK\r\n"
+        assert younger.call("MGET", "lock:1", "lock:2").texts() == [b"5", b"3"]
+        # Whoever is older takes the locks away.
+        assert older.call("TXN", "BEGIN").raw == younger.call("TXN", "BEGIN").raw == b"+OK\r\n"
+        assert younger.call("INCR", "lock:1").text == b"6"
+        assert older.call("INCR", "lock:1").text == b"6"
+        for words in ("GET lock:1", "SET lock:2 1", "TXN COMMIT"):
+            reply = younger.call(*words.split())
+            assert reply.raw.startswith(b"-CONFLICT") and b"'lock:1'" in reply.raw, reply
+        assert older.call("TXN", "COMMIT").raw == b"+OK\r\n"
+        assert younger.call("GET", "lock:1").text == b"6"
+
+
+def test_watched_keys_stop_a_transaction(strict):
+    with strict["a/1"].client() as client, strict["b/1"].client() as other:
+        client.mset({"watched:1": 1, "watched:2": 2})
+        with client.pipeline() as watching:
+            watching.watch("watched:1", "watched:2")
+            assert watching.get("watched:1") == "1"
+            other.set("watched:2", 3)
+            watching.multi()
+            watching.set("watched:1", 4)
+            with pytest.raises(redis.exceptions.WatchError):
+                watching.execute()
+        assert client.mget("watched:1", "watched:2") == ["1", "3"], "nothing of it happened"
+        with client.pipeline() as watching:
+            watching.watch("watched:1", "watched:2")
+            other.set("unwatched", 1)
+            watching.multi()
+            watching.incr("watched:1").get("watched:2")
+            assert watching.execute() == [2, "3"]
+
+
+def test_watch_with_retry_loses_no_increment(strict):
+    def add_one(pipe):
+        value = int(pipe.get("retried") or 0)
+        pipe.multi()
+        pipe.set("retried", value + 1)
+
+    def increment(node):
+        with node.client() as client:
+            for _ in range(10):
+                client.transaction(add_one, "retried")
+
+    together(*(lambda node=node: increment(node) for node in strict))
+    assert strict["a/1"].client().get("retried") == "30"
+
+
+def test_every_type_lives_on_every_process(strict):
+    a, b, c = (node.client() for node in strict)
+    a.flushdb()
+    assert b.hset("types:hash", mapping={"f": 1, "g": "x"}) == 2
+    assert c.hincrby("types:hash", "f", 4) == 5
+    assert a.hgetall("types:hash") == {"f": "5", "g": "x"}
+    assert b.rpush("types:list", "x", "y", "z") == 3
+    assert c.lpop("types:list") == "x"
+    assert a.lrange("types:list", 0, -1) == ["y", "z"]
+    assert b.sadd("types:set", "m", "n") == 2
+    assert c.srem("types:set", "m") == 1
+    assert a.smembers("types:set") == {"n"}
+    assert b.zadd("types:zset", {"m": 1.5, "n": 3}) == 2
+    assert c.zincrby("types:zset", 2, "m") == 3.5
+    assert a.zrange("types:zset", 0, -1, withscores=True) in ([("n", 3.0), ("m", 3.5)], [["n", 3.0], ["m", 3.5]])
+    assert b.append("types:string", "ab") == 2 and c.append("types:string", "c") == 3
+    with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
+        a.lpush("types:string", "x")
+    assert b.rename("types:string", "types:renamed") and a.get("types:renamed") == "abc"
+    assert c.set("types:short", 1, px=50)
+    wait_until(lambda: a.get("types:short") is None and b.exists("types:short") == 0)
+    keys = {f"types:{name}" for name in ("hash", "list", "set", "zset", "renamed")}
+    wait_until(lambda: set(c.scan_iter(count=2)) == keys)
+    assert a.delete(*keys) == 5
+    wait_until(lambda: b.dbsize() == 0)
+    assert a.mset({f"flushed:{number}": 1 for number in range(40)}) and b.flushdb()
+    assert c.mget([f"flushed:{number}" for number in range(40)]) == [None] * 40
 
 
 def test_what_a_process_says_about_the_cluster(strict):
@@ -203,9 +297,12 @@ def test_lines_that_make_no_sense_are_answered(strict):
     assert strict.say("explode").startswith("error: not understood")
 
 
-@pytest.mark.parametrize("durability, config", [("always", ""), ("everysec", BUSY)])
-def test_a_process_is_killed_and_comes_back_under_load(durability, config):
-    with Cluster(3, 1, "--durability", durability, config=config) as cluster:
+@pytest.mark.parametrize(
+    "durability, config, concurrency",
+    [("always", "", "optimistic"), ("everysec", BUSY, "optimistic"), ("always", BUSY, "locking"), ("everysec", "", "occ")],
+)
+def test_a_process_is_killed_and_comes_back_under_load(durability, config, concurrency):
+    with Cluster(3, 1, "--durability", durability, "--concurrency", concurrency, config=config) as cluster:
         counting = [Counting(cluster, number, ":" + "x" * 500) for number in range(3)]
         progress(counting)
         for name in ("c/1", "a/1"):

@@ -15,7 +15,7 @@ from cluster import Cluster
 from harness import binary
 
 SOAK = bool(os.environ.get("ANABRANCH_SOAK"))
-# Each round is a run and a history of its own, so that checking needs memory for one only; there are two ways to run.
+# Each round is a run and a history of its own, so that checking needs memory for one only.
 ROUNDS = 10 if SOAK else 1
 SECONDS = 30 if SOAK else 12
 CLIENTS = 6
@@ -61,11 +61,17 @@ def longest_silences(history: Path) -> tuple[float, float]:
     return of_all / 1e6, silence / 1e6
 
 
-@pytest.mark.parametrize("by", ["watch", "txn"] if SOAK else ["watch"])
-def test_retwis_is_strictly_serializable_while_processes_are_killed(by, tmp_path):
+# How clients make transactions, and how the keyspace keeps conflicting ones apart.
+WAYS = [("watch", "optimistic"), ("watch", "locking"), ("txn", "occ")]
+if SOAK:
+    WAYS = [(by, concurrency) for by in ("watch", "txn") for concurrency in ("optimistic", "locking", "occ")]
+
+
+@pytest.mark.parametrize("by, concurrency", WAYS)
+def test_retwis_is_strictly_serializable_while_processes_are_killed(by, concurrency, tmp_path):
     arguments = ["--clients", str(CLIENTS), "--keys", "300", "--zipf", "0.75", "--seconds", str(SECONDS)]
     arguments += ["--txn"] if by == "txn" else []
-    with Cluster(3, 1, "--partitions", "2") as cluster:
+    with Cluster(3, 1, "--partitions", "2", "--concurrency", concurrency) as cluster:
         for number in range(ROUNDS):
             history = tmp_path / f"retwis-{number}.jsonl"
             running = bench(cluster, "retwis", history, *arguments)
@@ -81,7 +87,7 @@ def test_retwis_is_strictly_serializable_while_processes_are_killed(by, tmp_path
             report = check(history, "strict-serializable")
             of_all, of_one = longest_silences(history)
             print(
-                f"\n{by}, round {number}: {summary['committed']} committed, {summary['aborts']} aborts, "
+                f"\n{concurrency} by {by}, round {number}: {summary['committed']} committed, {summary['aborts']} aborts, "
                 f"{summary['unknown']} unknown, {report['transactions']} checked; nobody was served for "
                 f"{of_all:.2f} s, some client for {of_one:.2f} s"
             )

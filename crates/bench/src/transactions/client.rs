@@ -159,7 +159,11 @@ impl<'s> Client<'s> {
         };
         first.push(get);
         let replies = connection.call(&first)?;
-        replies.iter().try_for_each(refusal)?;
+        let outcome = replies.iter().try_for_each(refusal);
+        if outcome.is_err() && settings.txn && !planned.writes.is_empty() {
+            abort(connection)?;
+        }
+        outcome?;
         let seen = replies.last().and_then(Value::as_elements).unwrap_or_default();
         if seen.len() != read.len() {
             return Err(Trouble::Refused(format!("MGET was answered with {:?}", replies.last())));
@@ -193,8 +197,7 @@ impl<'s> Client<'s> {
         }
         let outcome = replies.iter().try_for_each(refusal);
         if outcome.is_err() && settings.txn {
-            // Whatever failed, the connection must not stay inside the transaction.
-            let _ = connection.call(&[command(&["TXN", "ABORT"])])?;
+            abort(connection)?;
         }
         outcome?;
         let answers = replies.last().and_then(Value::as_elements).unwrap_or_default();
@@ -206,6 +209,12 @@ impl<'s> Client<'s> {
         }
         Ok(())
     }
+}
+
+/// Whatever failed, the connection must not stay inside the transaction.
+fn abort(connection: &mut Connection) -> Result<(), Trouble> {
+    connection.call(&[vec![b"TXN".to_vec(), b"ABORT".to_vec()]])?;
+    Ok(())
 }
 
 /// What an error reply means for the try.

@@ -1,7 +1,7 @@
 //! The execution period: a transaction's steps are evaluated, at replicas or here, and in the end it replies.
 
 use super::steps::{Progress, Steps, Watched};
-use super::{Call, CommitProtocol, Coordinator, Purpose, Standing, Step, Transaction};
+use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Transaction};
 use commit::Stamp;
 use types::{SessionId, Timestamp};
 
@@ -157,7 +157,7 @@ impl<P: CommitProtocol> Coordinator<P> {
     pub(super) fn drop_transaction(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
         let Some(mut transaction) = self.transactions.remove(&number) else { return };
         transaction.request = None;
-        if P::standing(&transaction.phase) == Standing::Committing {
+        if P::is_committing(&transaction.phase) {
             return self.keep(transaction, step);
         }
         P::release(self, &transaction, step);

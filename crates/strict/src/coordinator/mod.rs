@@ -20,7 +20,7 @@ mod transaction;
 
 pub use browse::Question;
 pub use steps::{Answer, Call, CallStep, Progress, observe_whole};
-pub use transaction::{Purpose, Standing, Transaction};
+pub use transaction::{Purpose, Transaction};
 
 use crate::Topology;
 use crate::node::{self, Node};
@@ -101,8 +101,8 @@ pub trait CommitProtocol: Debug + Sized {
     /// [`Coordinator::run`] or [`Coordinator::fail`].
     fn commit(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
 
-    /// What may still become of a transaction.
-    fn standing(phase: &Self::Phase) -> Standing;
+    /// True once votes are asked for: the transaction goes on, whoever waits for it.
+    fn is_committing(phase: &Self::Phase) -> bool;
     /// When a transaction wants to be looked at next.
     fn wake(coordinator: &Coordinator<Self>, run: &Transaction<Self>, now: Instant) -> Option<Instant>;
     /// It is looked at, before its deadline.
@@ -255,7 +255,7 @@ impl<P: CommitProtocol> Coordinator<P> {
 
     pub(crate) fn on_transaction_timer(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
         let Some(transaction) = self.transactions.remove(&number) else { return };
-        if step.now.instant >= transaction.deadline {
+        if !transaction.is_idle() && step.now.instant >= transaction.deadline {
             P::give_up(self, transaction, step)
         } else {
             P::on_wake(self, transaction, step)
@@ -273,7 +273,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         self.transactions.insert(number, transaction);
     }
 
-    /// Replies an error and ends the transaction here.
+    /// Replies an error and ends the transaction here. A session that has it open hears the same until it ends it too.
     pub(crate) fn fail(
         &mut self,
         mut transaction: Transaction<P>,
@@ -283,6 +283,9 @@ impl<P: CommitProtocol> Coordinator<P> {
         if let Some(request) = transaction.request.take() {
             step.out.reply(request).error(error);
             transaction.turn.iter().skip(1).for_each(|request| step.out.reply(*request).error(error));
+        }
+        if transaction.is_idle() {
+            self.sessions.fail(transaction.session, error.clone());
         }
         self.forget(&transaction, step);
     }

@@ -1,7 +1,7 @@
 //! What sessions ask for.
 
 use super::sessions::Queued;
-use super::{Call, CommitProtocol, Coordinator, Purpose, Standing, Step, Transaction, Wake, observe_whole};
+use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Transaction, observe_whole};
 use protocol::{KeyedOperation, Request};
 use types::{Error, ErrorCode, KeyHash, RequestId, SessionId};
 
@@ -138,19 +138,16 @@ impl<P: CommitProtocol> Coordinator<P> {
         let purpose = Purpose::Interactive { read_only };
         let transaction = self.transaction(session, purpose, watches, Vec::new(), step);
         self.sessions.open(session, transaction.id.number);
-        self.park(transaction, step);
+        // Watches that are read again are so with the first operations, or at the commit.
+        self.keep(transaction, step);
         step.out.reply(id).simple("OK");
     }
 
-    /// Keeps a transaction that waits for its session. Watches that are read again are so with its next operations.
-    fn park(&mut self, transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
-        let number = transaction.id.number;
-        step.out.disarm(Wake::Transaction { number }.into());
-        self.transactions.insert(number, transaction);
-    }
-
-    /// Takes the session's open transaction out, if it is not waiting for something already.
+    /// Takes the session's open transaction out, if it has not failed and is not waiting for something already.
     fn take_open(&mut self, session: SessionId) -> Result<Transaction<P>, Error> {
+        if let Some(error) = self.sessions.failure(session) {
+            return Err(error);
+        }
         let open = self.sessions.opened(session);
         let number = open.ok_or_else(|| Error::err("no transaction is open: begin one first"))?;
         let idle = self.transactions.get(&number).is_some_and(|transaction| transaction.request.is_none());
@@ -158,7 +155,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         transaction.ok_or_else(|| Error::err("the transaction is busy with an earlier request"))
     }
 
-    /// Takes the open transaction out for a request; a doomed one ends with the reply.
+    /// Takes the open transaction out for a request.
     fn resume(
         &mut self,
         session: SessionId,
@@ -166,14 +163,9 @@ impl<P: CommitProtocol> Coordinator<P> {
         step: &mut Step<'_, '_, P>,
     ) -> Option<Transaction<P>> {
         match self.take_open(session) {
-            Ok(mut transaction) if P::standing(&transaction.phase) == Standing::Doomed => {
-                transaction.request = Some(id);
-                let error = transaction.conflict();
-                self.fail(transaction, &error, step);
-                None
-            }
             Ok(mut transaction) => {
                 transaction.deadline = step.now.instant + self.settings.request_timeout;
+                transaction.request = Some(id);
                 Some(transaction)
             }
             Err(error) => {
@@ -201,24 +193,27 @@ impl<P: CommitProtocol> Coordinator<P> {
         match calls {
             Ok(calls) => {
                 transaction.steps.push(calls);
-                transaction.request = Some(id);
                 self.advance(transaction, step);
             }
             Err(error) => {
                 step.out.reply(id).error(&error);
-                self.park(transaction, step);
+                transaction.request = None;
+                self.keep(transaction, step);
             }
         }
     }
 
     fn on_commit(&mut self, session: SessionId, id: RequestId, step: &mut Step<'_, '_, P>) {
-        let Some(mut transaction) = self.resume(session, id, step) else { return };
-        transaction.request = Some(id);
-        transaction.committing = true;
-        self.advance(transaction, step);
+        let open = self.resume(session, id, step);
+        self.sessions.end_failed(session);
+        if let Some(mut transaction) = open {
+            transaction.committing = true;
+            self.advance(transaction, step);
+        }
     }
 
     fn drop_open(&mut self, session: SessionId, step: &mut Step<'_, '_, P>) {
+        self.sessions.end_failed(session);
         if let Some(number) = self.sessions.opened(session) {
             self.sessions.close(session, number);
             self.drop_transaction(number, step);

@@ -8,7 +8,7 @@
 use super::Call;
 use super::steps::Watched;
 use std::collections::{BTreeMap, VecDeque};
-use types::{Instant, RequestId, SessionId};
+use types::{Error, Instant, RequestId, SessionId};
 
 /// An operation whose turn has not come.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ struct Session {
     watches: Vec<Watched>,
     /// The number of its open interactive transaction.
     open: Option<u64>,
+    /// Why the transaction that the session has open ended: it hears so until it ends it too.
+    failed: Option<Error>,
     /// Operations of the pipeline are in progress, or about to be.
     in_turn: bool,
     /// The operations behind them.
@@ -111,6 +113,23 @@ impl Sessions {
     pub fn close(&mut self, session: SessionId, number: u64) {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.open = state.open.filter(|open| *open != number);
+        }
+    }
+
+    /// The transaction that the session has open has ended, for this reason.
+    pub fn fail(&mut self, session: SessionId, error: Error) {
+        self.sessions.entry(session).or_default().failed = Some(error);
+    }
+
+    /// Why the transaction that the session has open ended, if it has.
+    pub fn failure(&self, session: SessionId) -> Option<Error> {
+        self.sessions.get(&session)?.failed.clone()
+    }
+
+    /// The session has ended its failed transaction too.
+    pub fn end_failed(&mut self, session: SessionId) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.failed = None;
         }
     }
 

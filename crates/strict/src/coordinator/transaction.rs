@@ -18,17 +18,6 @@ pub enum Purpose {
     Flush { browse: u64 },
 }
 
-/// What may still become of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Its session may still drop it.
-    Open,
-    /// Votes are asked for: it goes on, whoever waits for it.
-    Committing,
-    /// It has lost what it relies on, and its session does not know yet.
-    Doomed,
-}
-
 /// A transaction in progress.
 #[derive(Debug)]
 pub struct Transaction<P: CommitProtocol> {
@@ -68,6 +57,11 @@ impl<P: CommitProtocol> Transaction<P> {
     /// True while nobody waits for it, nor ever will: an operation whose session is gone.
     pub fn is_unheard(&self) -> bool {
         self.purpose == Purpose::Auto && self.request.is_none()
+    }
+
+    /// True while an interactive one waits for what its session asks next.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.purpose, Purpose::Interactive { .. }) && self.request.is_none() && !self.committing
     }
 
     /// The reply to a transaction that met a conflicting one.

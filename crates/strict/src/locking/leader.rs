@@ -49,6 +49,8 @@ pub(super) struct Open {
     pub stage: Stage,
     /// Questions that wait for locks.
     pub blocked: Vec<Message>,
+    /// Its coordinator has given it up while the vote was on its way through the log.
+    pub given_up: bool,
 }
 
 /// See the module.
@@ -115,6 +117,7 @@ impl Leader {
             since: now,
             stage: Stage::Executing,
             blocked: Vec::new(),
+            given_up: false,
         })
     }
 

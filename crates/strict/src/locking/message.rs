@@ -136,6 +136,11 @@ pub enum Message {
         /// The keys.
         keys: Vec<Box<[u8]>>,
     },
+    /// Coordinator to leader: the transaction waits for its session, and wants to keep its locks.
+    Alive {
+        /// The transaction.
+        transaction: TransactionId,
+    },
     /// Replica to replica of a shard: the log's own.
     Log {
         /// The message.
@@ -157,6 +162,7 @@ wire_enum!(Message {
     11 => Scan { transaction, cursor, count, now_millis },
     12 => ScanReply { transaction, cursor, keys },
     13 => Log { message },
+    14 => Alive { transaction },
 });
 
 /// When a transaction may commit.

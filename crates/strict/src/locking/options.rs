@@ -37,7 +37,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// A shard that has voted asks for the decision after this.
     pub prepared_timeout: Duration,
-    /// Locks of a transaction that nobody has heard of for this long are taken away.
+    /// Locks of a transaction that nobody has heard of for this long are taken away. Coordinators give signs of life of
+    /// those that wait for their sessions.
     pub lock_timeout: Duration,
     /// How often a conflicting transaction is run again before the caller is told CONFLICT.
     pub retries: u32,
@@ -59,7 +60,7 @@ impl Default for Options {
             resend_every: Duration::from_millis(250),
             request_timeout: Duration::from_secs(5),
             prepared_timeout: Duration::from_secs(1),
-            lock_timeout: Duration::from_secs(10),
+            lock_timeout: Duration::from_secs(2),
             retries: 40,
             backoff: Duration::from_millis(2),
             mutants: Mutants::default(),

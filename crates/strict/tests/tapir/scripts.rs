@@ -114,6 +114,30 @@ fn a_conflict_that_does_not_go_away_names_the_key_and_says_to_retry() {
 }
 
 #[test]
+fn an_interactive_transaction_that_failed_says_so_until_its_session_ends_it() {
+    let mut network = network(3, &Options::default());
+    let a = network.key_of(0);
+    let session = SessionId(9);
+    let begin = || Request::Begin { session, read_only: false, watched: false };
+    let id = network.request(1, begin());
+    network.answer(id);
+    let replicas = network.topology.replicas(0).to_vec();
+    network.down.extend(&replicas);
+    let read = [network.get(a)];
+    for _ in 0..2 {
+        let id = network.request(1, Request::Operate { session, steps: &read });
+        assert!(text(&network.answer(id)).starts_with("UNAVAILABLE shard 0"));
+        network.down.clear();
+    }
+    let id = network.request(1, Request::Commit { session });
+    assert!(text(&network.answer(id)).starts_with("UNAVAILABLE shard 0"));
+    let id = network.request(1, begin());
+    assert_eq!(text(&network.answer(id)), "OK");
+    let id = network.request(1, Request::Operate { session, steps: &read });
+    assert_eq!(text(&network.answer(id)), "null");
+}
+
+#[test]
 fn an_interactive_transaction_reads_its_own_effects_and_commits_them() {
     let mut network = network(3, &Options::default());
     let (a, b) = network.two_keys();

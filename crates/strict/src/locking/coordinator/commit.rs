@@ -107,7 +107,7 @@ impl Coordinator {
             Phase::Executing => true,
             Phase::Preparing(preparing) => !preparing.votes.contains_key(&shard) || preparing.read_only,
             // Whoever voted yes keeps its word.
-            Phase::Deciding { .. } | Phase::BackingOff { .. } | Phase::Doomed => false,
+            Phase::Deciding { .. } | Phase::BackingOff { .. } => false,
         };
         if concerned {
             if let Some(key) = key.as_ref().filter(|key| transaction.steps.ignores_expiry(key)) {
@@ -139,7 +139,7 @@ impl Coordinator {
         let decides = match &transaction.phase {
             Phase::Preparing(preparing) => !preparing.read_only && preparing.parts.contains_key(&shard),
             Phase::Deciding { parts, .. } => parts.first() == Some(&shard),
-            Phase::Executing | Phase::BackingOff { .. } | Phase::Doomed => false,
+            Phase::Executing | Phase::BackingOff { .. } => false,
         };
         match at {
             _ if !decides => self.keep(transaction, step),
@@ -216,10 +216,6 @@ impl Coordinator {
         let key = key.or_else(|| transaction.steps.list.first().map(|step| step.call.key.clone()));
         transaction.conflicted = key;
         let interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
-        if interactive && transaction.request.is_none() {
-            transaction.phase = Phase::Doomed;
-            return self.keep(transaction, step);
-        }
         if interactive || transaction.is_unheard() || transaction.retries >= self.options.retries {
             let error = transaction.conflict();
             return self.fail(transaction, &error, step);

@@ -68,7 +68,7 @@ impl Coordinator {
                     format!("{silent}; the transaction may or may not commit, look before you retry");
                 Error::new(ErrorCode::UnknownOutcome, message)
             }
-            Phase::BackingOff { .. } | Phase::Doomed => transaction.conflict(),
+            Phase::BackingOff { .. } => transaction.conflict(),
             Phase::Executing => {
                 let message =
                     format!("{silent} in time, or locks were not free; nothing happened, retry later");

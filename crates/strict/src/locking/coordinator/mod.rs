@@ -14,16 +14,19 @@ mod execute;
 mod transaction;
 
 use super::message::{Message, Timer};
-use super::options::Options;
+use super::options::{Concurrency, Options};
 use super::record::Record;
 use super::replica::Replica;
-use crate::coordinator::{CommitProtocol, Question, Settings, Standing, Wake};
+use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
 use std::collections::{BTreeMap, BTreeSet};
-use transaction::{Phase, Preparing, Run, Transaction};
+use transaction::{Phase, Preparing, Run, Transaction, touched};
 use types::{Instant, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
 const HOPS: u32 = 4;
+
+/// How many signs of life a transaction that waits for its session gives in the time after which its locks are taken.
+const SIGNS: u32 = 4;
 
 /// A decision that not every participant has acknowledged.
 #[derive(Debug)]
@@ -130,22 +133,21 @@ impl CommitProtocol for TwoPhaseCommit {
         coordinator.prepare(transaction, step);
     }
 
-    fn standing(phase: &Phase) -> Standing {
-        match phase {
-            Phase::Preparing(_) | Phase::Deciding { .. } => Standing::Committing,
-            Phase::Executing | Phase::BackingOff { .. } => Standing::Open,
-            Phase::Doomed => Standing::Doomed,
-        }
+    fn is_committing(phase: &Phase) -> bool {
+        matches!(phase, Phase::Preparing(_) | Phase::Deciding { .. })
     }
 
     fn wake(coordinator: &Coordinator, transaction: &Transaction, _: Instant) -> Option<Instant> {
+        if transaction.is_idle() {
+            let holds =
+                coordinator.options.concurrency == Concurrency::Locking && !touched(transaction).is_empty();
+            return holds.then(|| transaction.moved_at + coordinator.options.lock_timeout / SIGNS);
+        }
         let own = match &transaction.phase {
-            Phase::Executing if transaction.steps.is_evaluated() => None,
             Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. } => {
                 Some(transaction.moved_at + coordinator.options.resend_every)
             }
             Phase::BackingOff { until } => Some(*until),
-            Phase::Doomed => None,
         };
         let deadline = transaction.request.is_some() || own.is_some();
         [own, deadline.then_some(transaction.deadline)].into_iter().flatten().min()
@@ -154,6 +156,13 @@ impl CommitProtocol for TwoPhaseCommit {
     fn on_wake(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let now = step.now.instant;
         match &transaction.phase {
+            _ if transaction.is_idle() => {
+                for shard in touched(&transaction) {
+                    let alive = Message::Alive { transaction: transaction.id };
+                    coordinator.send_leader(shard, alive, step);
+                }
+                transaction.moved_at = now;
+            }
             Phase::BackingOff { until } if *until <= now => return coordinator.run(transaction, step),
             Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. }
                 if transaction.moved_at + coordinator.options.resend_every <= now =>
@@ -309,7 +318,7 @@ impl Coordinator {
                 parts.keys().filter(|shard| !votes.contains_key(shard)).copied().collect()
             }
             Phase::Deciding { parts, .. } => parts.first().copied().into_iter().collect(),
-            Phase::BackingOff { .. } | Phase::Doomed => BTreeSet::new(),
+            Phase::BackingOff { .. } => BTreeSet::new(),
         }
     }
 
@@ -328,7 +337,7 @@ impl Coordinator {
                     self.decide(*first, transaction.id, Some(*at), step);
                 }
             }
-            Phase::BackingOff { .. } | Phase::Doomed => {}
+            Phase::BackingOff { .. } => {}
         }
     }
 }

@@ -33,8 +33,6 @@ pub enum Phase {
     Deciding { at: Timestamp, parts: BTreeSet<u16> },
     /// Waits to run again.
     BackingOff { until: Instant },
-    /// An interactive one lost a lock: its session hears of it next time it asks.
-    Doomed,
 }
 
 /// A vote in progress.

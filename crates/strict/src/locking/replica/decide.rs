@@ -142,8 +142,14 @@ impl Replica {
             return step.out.send(from, Message::Ended { transaction: id, at: outcome.at() });
         }
         let Some(prepared) = self.machine.prepared().get(&id) else {
-            let proposed = leader.open.get(&id).is_some_and(|open| !matches!(open.stage, Stage::Executing));
-            if at.is_some() || proposed {
+            if at.is_some() {
+                return;
+            }
+            if let Some(open) = leader.open.get_mut(&id)
+                && !matches!(open.stage, Stage::Executing)
+            {
+                // Others would wait for the coordinator to say it again.
+                open.given_up = true;
                 return;
             }
             // It has not been voted for: nothing to undo, and a late question must not succeed.

@@ -219,8 +219,13 @@ impl Replica {
             Event::Prepared(id) => {
                 let Some(prepared) = self.machine.prepared().get(&id) else { return };
                 leader.advance(id, Stage::Prepared { part: prepared.part.clone() }, step.now.instant);
-                if let Some(open) = leader.open.get(&id) {
-                    step.out.send(open.coordinator, Message::Prepared { transaction: id, at: prepared.at });
+                match leader.open.get(&id) {
+                    Some(open) if open.given_up => self.abort(id, step.now.instant),
+                    Some(open) => {
+                        let (transaction, at) = (id, prepared.at);
+                        step.out.send(open.coordinator, Message::Prepared { transaction, at });
+                    }
+                    None => {}
                 }
             }
             Event::Ended(id) => {
@@ -249,6 +254,11 @@ impl Replica {
                 }
                 self.ask(from, transaction, message, step);
                 self.wake(step);
+            }
+            Message::Alive { transaction } => {
+                if let Some(leader) = &mut self.leader {
+                    leader.heard(transaction, step.now.instant);
+                }
             }
             Message::Decide { transaction, floor, at } => {
                 self.on_decide(from, transaction, floor, at, step);

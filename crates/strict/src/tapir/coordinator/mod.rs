@@ -23,7 +23,7 @@ use super::node::IrMessage;
 use super::options::Options;
 use super::record::Record;
 use super::replica::Replica;
-use crate::coordinator::{CommitProtocol, Question, Settings, Standing, Wake};
+use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
 use clock::HybridClock;
 use hot_keys::HotKeys;
 use protocol::Now;
@@ -142,8 +142,8 @@ impl CommitProtocol for Tapir {
         coordinator.conclude(transaction, step);
     }
 
-    fn standing(phase: &Phase) -> Standing {
-        if matches!(phase, Phase::Preparing(_)) { Standing::Committing } else { Standing::Open }
+    fn is_committing(phase: &Phase) -> bool {
+        matches!(phase, Phase::Preparing(_))
     }
 
     fn wake(coordinator: &Coordinator, transaction: &Transaction, now: Instant) -> Option<Instant> {

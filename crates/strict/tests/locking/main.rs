@@ -1,0 +1,4 @@
+//! Two-phase commit over replicated logs, in a network where every message takes a millisecond.
+
+mod network;
+mod scripts;

@@ -1,0 +1,205 @@
+//! Replicas and coordinators in virtual time; every message arrives, in order, after [`DELAY`].
+
+use anabranch_strict::Topology;
+use anabranch_strict::locking::{Node, Options};
+use datatypes::{Operation, register};
+use protocol::{Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request, Step};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use types::{
+    Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reply, ReplyBuf,
+    ReplySink, RequestId, Rng, SessionId, Slot, WallTime,
+};
+
+const KEYSPACE: KeyspaceId = KeyspaceId(1);
+/// How long every message takes.
+pub const DELAY: Duration = Duration::from_millis(1);
+const LIFE: Incarnation = Incarnation(1);
+
+#[derive(Default)]
+struct Kept(BTreeMap<RequestId, ReplyBuf>);
+
+impl Replies for Kept {
+    fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
+        self.0.entry(id).or_default()
+    }
+}
+
+pub struct Network {
+    topology: Topology,
+    hosts: BTreeMap<Address, (Replica<Node>, u64)>,
+    /// Those that do not run.
+    pub down: BTreeSet<Address>,
+    under_way: VecDeque<(Instant, NodeId, Address, Packet<Node>)>,
+    pub now: Instant,
+    random: Rng,
+    replies: Kept,
+    requests: u64,
+}
+
+impl Network {
+    /// Two shards of three replicas each on processes 1 to 3, each with a coordinator; both have leaders.
+    pub fn new(options: &Options) -> Self {
+        let at = |process, partition: Option<u16>| Address {
+            process: ProcessId(process),
+            slot: Slot { keyspace: KEYSPACE, partition: partition.map(PartitionId) },
+        };
+        let shard = |shard| (1..=3).map(|process| at(process, Some(shard))).collect();
+        let topology =
+            Topology { shards: (0..2).map(shard).collect(), keyspace: KEYSPACE, seed: HashSeed(7) };
+        let mut network = Network {
+            topology: topology.clone(),
+            hosts: BTreeMap::new(),
+            down: BTreeSet::new(),
+            under_way: VecDeque::new(),
+            now: Instant(0),
+            random: Rng::with_seed(1),
+            replies: Kept::default(),
+            requests: 0,
+        };
+        for process in 1..=3 {
+            for partition in [Some(0), Some(1), None] {
+                let (topology, options) = (topology.clone(), options.clone());
+                let node = match partition {
+                    Some(shard) => Node::replica(topology, shard, usize::from(process) - 1, LIFE, options),
+                    None => Node::coordinator(topology, ProcessId(process), LIFE, options),
+                };
+                let address = at(process, partition);
+                network.hosts.insert(address, (Replica::new(address.at(LIFE), node), 0));
+                network.input(address, Input::Recovered { complete: true });
+            }
+        }
+        // Leaders are elected, and coordinators learn of them.
+        for process in 1..=3 {
+            let [a, b] = network.keys();
+            assert_eq!(network.text(process, 0, &[network.get(a), network.get(b)]), "null null");
+        }
+        network
+    }
+
+    fn time(&self) -> Now {
+        Now { wall: WallTime(1_700_000_000_000_000 + self.now.0), instant: self.now }
+    }
+
+    pub fn coordinator(&self, process: u16) -> Address {
+        self.topology.coordinator(ProcessId(process))
+    }
+
+    fn input(&mut self, at: Address, input: Input<'_, Node>) {
+        let now = self.time();
+        if let Some((replica, _)) = self.hosts.get_mut(&at) {
+            replica.step(now, &mut vec![input], &mut self.random, &mut self.replies);
+        }
+        self.flush(at);
+    }
+
+    /// What a step persisted is durable at once; what it sent leaves.
+    fn flush(&mut self, at: Address) {
+        let Some((replica, groups)) = self.hosts.get_mut(&at) else { return };
+        *groups += 1;
+        replica.appended(*groups);
+        replica.release(self.now, Durable { written: *groups, synced: *groups });
+        let from = replica.node();
+        for (to, packet) in replica.packets() {
+            self.under_way.push_back((self.now + DELAY, from, to, packet));
+        }
+    }
+
+    /// Takes the next event; false when there is none before `limit`.
+    fn tick(&mut self, limit: Instant) -> bool {
+        let running = self.hosts.iter().filter(|(at, _)| !self.down.contains(at));
+        let timer = running.filter_map(|(at, (replica, _))| Some((replica.deadline()?, *at))).min();
+        let arrival = self.under_way.front().map(|(at, ..)| *at);
+        match timer {
+            Some((due, at)) if due <= limit && arrival.is_none_or(|arrival| due <= arrival) => {
+                self.now = self.now.max(due);
+                let now = self.time();
+                if let Some((replica, _)) = self.hosts.get_mut(&at) {
+                    replica.fire(now, &mut self.random, &mut self.replies);
+                }
+                self.flush(at);
+                true
+            }
+            _ if arrival.is_some_and(|arrival| arrival <= limit) => {
+                let Some((due, from, to, packet)) = self.under_way.pop_front() else { return false };
+                self.now = self.now.max(due);
+                if !self.down.contains(&to) {
+                    let now = self.time();
+                    if let Some((replica, _)) = self.hosts.get_mut(&to) {
+                        let received =
+                            replica.receive(now, from, packet, &mut self.random, &mut self.replies);
+                        received.expect("well-formed");
+                    }
+                    self.flush(to);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub fn run_for(&mut self, duration: Duration) {
+        let limit = self.now + duration;
+        while self.tick(limit) {}
+        self.now = limit;
+    }
+
+    pub fn request(&mut self, process: u16, request: Request<'_>) -> RequestId {
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.input(self.coordinator(process), Input::Request { id, request });
+        id
+    }
+
+    /// Runs until the request is answered; panics after ten seconds of virtual time.
+    pub fn answer(&mut self, id: RequestId) -> String {
+        let limit = self.now + Duration::from_secs(10);
+        while !self.replies.0.contains_key(&id) {
+            assert!(self.tick(limit), "request {id} was not answered");
+        }
+        text(&self.replies.0[&id])
+    }
+
+    /// Runs a transaction and returns what it replied.
+    pub fn text(&mut self, process: u16, session: u64, steps: &[Step<'_>]) -> String {
+        let session = SessionId(session);
+        let id = self.request(process, Request::Many { session, steps, watched: false });
+        self.answer(id)
+    }
+
+    fn step<'a>(&self, key: &'a str, operation: register::Operation<'a>) -> Step<'a> {
+        let (hash, operation) = (self.topology.seed.hash(key.as_bytes()), Operation::Register(operation));
+        Step::Key(KeyedOperation { key: key.as_bytes(), hash, operation, blind: false })
+    }
+
+    pub fn get(&self, key: &'static str) -> Step<'static> {
+        self.step(key, register::Operation::Get)
+    }
+
+    pub fn increment(&self, key: &'static str) -> Step<'static> {
+        self.step(key, register::Operation::Increment { by: 1 })
+    }
+
+    /// A key of each shard.
+    pub fn keys(&self) -> [&'static str; 2] {
+        let of = |shard| {
+            ["a", "b", "c", "d", "e", "f"]
+                .into_iter()
+                .find(move |key| self.topology.shard_of(key.as_bytes()) == shard)
+        };
+        [of(0), of(1)].map(|key| key.expect("six keys meet both shards"))
+    }
+}
+
+/// A reply as text: elements in order.
+fn text(reply: &ReplyBuf) -> String {
+    let elements = reply.elements().map(|element| match element {
+        Reply::Simple(text) | Reply::Text(text) => text.to_owned(),
+        Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Reply::Integer(value) => value.to_string(),
+        Reply::Error(error) => error.to_string(),
+        Reply::Null => "null".to_owned(),
+        other => format!("{other:?}"),
+    });
+    elements.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,92 @@
+//! What is told here is how coordinators and leaders deal with transactions that do not go on.
+
+use crate::network::{DELAY, Network};
+use anabranch_strict::locking::{Concurrency, Options};
+use protocol::Request;
+use types::SessionId;
+
+const SESSION: SessionId = SessionId(7);
+
+/// Begins an interactive transaction and increments a key in it.
+fn begin(network: &mut Network, process: u16, key: &'static str) {
+    let id = network.request(process, Request::Begin { session: SESSION, read_only: false, watched: false });
+    assert_eq!(network.answer(id), "OK");
+    assert_eq!(operate(network, process, key), "1");
+}
+
+fn operate(network: &mut Network, process: u16, key: &'static str) -> String {
+    let steps = [network.increment(key)];
+    let id = network.request(process, Request::Operate { session: SESSION, steps: &steps });
+    network.answer(id)
+}
+
+fn commit(network: &mut Network, process: u16) -> String {
+    let id = network.request(process, Request::Commit { session: SESSION });
+    network.answer(id)
+}
+
+#[test]
+fn a_vote_that_was_given_up_on_its_way_through_the_log_holds_nobody_up() {
+    let options = Options { concurrency: Concurrency::Optimistic, ..Options::default() };
+    let mut network = Network::new(&options);
+    let [a, b] = network.keys();
+    // One shard refuses at once, and the coordinator gives up while the other's vote is in its log.
+    begin(&mut network, 1, a);
+    assert_eq!(operate(&mut network, 1, b), "1");
+    assert_eq!(network.text(2, 0, &[network.increment(b)]), "1");
+    assert!(commit(&mut network, 1).starts_with("CONFLICT"));
+    let began = network.now;
+    assert_eq!(network.text(2, 0, &[network.increment(a)]), "1");
+    assert!(network.now - began < options.resend_every, "it waited until the coordinator gave up once more");
+}
+
+#[test]
+fn a_transaction_that_waits_for_its_session_keeps_its_locks() {
+    let options = Options::default();
+    let mut network = Network::new(&options);
+    let [a, _] = network.keys();
+    begin(&mut network, 1, a);
+    network.run_for(options.lock_timeout * 3);
+    assert_eq!(commit(&mut network, 1), "OK");
+    assert_eq!(network.text(2, 0, &[network.get(a)]), "1");
+}
+
+#[test]
+fn the_locks_of_a_coordinator_that_died_are_taken_away() {
+    let options = Options::default();
+    let mut network = Network::new(&options);
+    let [a, _] = network.keys();
+    begin(&mut network, 1, a);
+    network.down.insert(network.coordinator(1));
+    let began = network.now;
+    assert_eq!(network.text(2, 0, &[network.increment(a)]), "1", "what was not committed never happened");
+    let waited = network.now - began;
+    assert!(waited < options.lock_timeout + options.prepared_timeout, "{waited:?}");
+}
+
+#[test]
+fn a_transaction_that_was_wounded_says_so_until_its_session_ends_it() {
+    let mut network = Network::new(&Options::default());
+    let [a, b] = network.keys();
+    let older = network.request(2, Request::Begin { session: SESSION, read_only: false, watched: false });
+    assert_eq!(network.answer(older), "OK");
+    network.run_for(DELAY);
+    begin(&mut network, 1, a);
+    assert_eq!(operate(&mut network, 2, a), "1", "the older one takes the lock");
+    network.run_for(DELAY * 2);
+    for _ in 0..2 {
+        assert!(operate(&mut network, 1, b).starts_with("CONFLICT key"));
+    }
+    assert!(commit(&mut network, 1).starts_with("CONFLICT key"));
+    assert!(commit(&mut network, 1).starts_with("ERR no transaction is open"));
+    assert_eq!(commit(&mut network, 2), "OK");
+    begin_again(&mut network, 1, a);
+}
+
+/// The session may begin another transaction.
+fn begin_again(network: &mut Network, process: u16, key: &'static str) {
+    let id = network.request(process, Request::Begin { session: SESSION, read_only: false, watched: false });
+    assert_eq!(network.answer(id), "OK");
+    assert_eq!(operate(network, process, key), "2");
+    assert_eq!(commit(network, process), "OK");
+}
