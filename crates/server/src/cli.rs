@@ -193,9 +193,9 @@ pub enum ClusterModel {
 pub enum ClusterConcurrency {
     /// No leader: every replica validates (TAPIR)
     Optimistic,
-    /// Two-phase commit over replicated logs, locks at the shards' leaders; experimental, with known errors
+    /// Two-phase commit over replicated logs, locks at the shards' leaders
     Locking,
-    /// Two-phase commit over replicated logs, validation at the shards' leaders; experimental, with known errors
+    /// Two-phase commit over replicated logs, validation at the shards' leaders
     Occ,
 }
 

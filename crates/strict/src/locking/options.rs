@@ -23,7 +23,7 @@ pub struct Options {
     /// How durable a replica's record is before what it says leaves. Below `Synced` an unclean restart makes the
     /// replica forgetful: it does not vote until it has regained what it may have lost (Corrections 67).
     pub durability: Durability,
-    /// Weak reads go to the replica on this process first.
+    /// Weak reads go to the replica on this process while nobody is known to lead.
     pub near: Option<ProcessId>,
     /// The coordinator's region, named in its claims.
     pub region: RegionId,

@@ -105,11 +105,13 @@ impl CommitProtocol for TwoPhaseCommit {
         }
     }
 
-    /// For a weak read: the closest first, then the others.
+    /// For a weak read: whoever leads, which has applied every commit that was answered, then the others. While nobody
+    /// is known to lead, the closest.
     fn replica_for(coordinator: &Coordinator, shard: u16, tries: u32, _: Instant) -> Option<usize> {
         let replicas = coordinator.topology.replicas(shard);
         let process = coordinator.options.near.unwrap_or(coordinator.process);
-        let first = replicas.iter().position(|replica| replica.process == process).unwrap_or(0);
+        let near = || replicas.iter().position(|replica| replica.process == process).unwrap_or(0);
+        let first = coordinator.protocol.leads.get(&shard).map_or_else(near, |lead| lead.member);
         (!replicas.is_empty()).then(|| (first + tries as usize) % replicas.len())
     }
 
