@@ -213,6 +213,13 @@ impl<'a> Operation<'a> {
     /// What its result reveals at most.
     pub fn observation(&self) -> Observation<'a> {
         match self {
+            // Whoever keeps a deadline must know whether it has passed.
+            Operation::Set {
+                deadline: Deadline::Keep,
+                condition: Condition::Always,
+                reply: SetReply::Status,
+                ..
+            } => Observation::any(Aspect::Expiry),
             Operation::Set { condition: Condition::Always, reply: SetReply::Status, .. } => {
                 Observation::NOTHING
             }

@@ -58,6 +58,22 @@ pub enum Mutant {
     UnconfirmedReads,
     /// Leaders take votes' questions under locks that were taken away meanwhile.
     UnprotectedReads,
+    /// An interval is closed while transactions born in it are prepared and undecided (Corrections 17).
+    CloseUndecided,
+    /// Replicas accept transactions born in an interval that is being closed (Corrections 14).
+    ForgetFloor,
+    /// Outcomes are forgotten while another shard may still ask for them.
+    ForgetAlone,
+    /// What is unknown and older than what was forgotten is taken for aborted.
+    ForgottenIsAborted,
+    /// A state is taken without executing again what the record knows beyond it.
+    StateWithoutRecord,
+    /// A state tells what validation keeps of the keys after the keys.
+    StampsAfterKeys,
+    /// A state that begins at a horizon does not say that absent keys may have been deleted just before.
+    ForgetAbsence,
+    /// An answer counts for a later question after outcomes.
+    StaleOutcomes,
 }
 
 /// The bugs of an instance: none, or the one under test. Nothing of it is left in a release build.

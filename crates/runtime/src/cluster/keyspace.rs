@@ -79,11 +79,12 @@ impl ReplicatedKeyspace {
     pub(crate) fn state(&self) -> Vec<String> {
         let strict = |node: &tapir::Node| match node {
             tapir::Node::Replica(replica) => Some(format!(
-                "{}: {:?} in view {}, {} prepared",
+                "{}: {:?} in view {}, {} prepared, {} recorded",
                 replica.shard(),
                 replica.status(),
                 replica.view(),
-                replica.prepared()
+                replica.prepared(),
+                replica.recorded()
             )),
             tapir::Node::Coordinator(_) => None,
         };

@@ -5,6 +5,7 @@ use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::faults::Feature;
 use checker::Level;
 use protocol::Claim;
+use std::time::Duration;
 use strict::ir::Status;
 use strict::tapir::{Node, Options};
 use types::{NodeId, Rng};
@@ -30,7 +31,13 @@ impl Deployment for TapirDeployment {
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node {
         let NodeId { process, incarnation, .. } = node;
         let layout = setting.layout;
+        // The same in every instance and every life of a seed. Outcomes stay for longer than they take to be observed.
+        let mut drawn = Rng::with_seed(setting.hash_seed.0);
         let options = Options {
+            sync_every: Some(Duration::from_millis(drawn.u64(20..1_000))),
+            sync_lag: Duration::from_millis(drawn.u64(100..8_000)),
+            sync_patience: drawn.u32(1..20),
+            piece_bytes: 1 << drawn.u32(4..17),
             durability: setting.durability,
             near: Some(replicated::near(layout, process)),
             region: replicated::region(layout, process),

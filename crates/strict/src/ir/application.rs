@@ -1,7 +1,7 @@
 //! What IR asks of the application above it.
 
 use std::fmt::Debug;
-use types::{TransactionId, Wire};
+use types::{Timestamp, TransactionId, Wire};
 
 /// The application's operations, as types.
 pub trait Operations: Clone + Debug + PartialEq + 'static {
@@ -14,6 +14,12 @@ pub trait Operations: Clone + Debug + PartialEq + 'static {
 
     /// The result that promises never to have voted otherwise (IR-TAPIR's NO-VOTE).
     const NO_VOTE: Self::Result;
+
+    /// The outcome of a group that can no longer succeed.
+    const ABORT: Self::Inconsistent;
+
+    /// The result for a group that was born at or below what is being synchronized: refused for ever.
+    fn late(floor: Timestamp) -> Self::Result;
 
     /// True for the result that holds locks until its group ends (PREPARE-OK).
     fn holds(result: Self::Result) -> bool;
@@ -35,6 +41,13 @@ pub trait Application<O: Operations> {
     /// Lets the group's locks go.
     fn release(&mut self, group: TransactionId);
 
-    /// Executes the group's inconsistent operation, once, and lets its locks go.
+    /// Executes the group's inconsistent operation and lets its locks go. During recovery an operation may come
+    /// whose effects are in the state already, all or some of them: they count once.
     fn execute_inconsistent(&mut self, group: TransactionId, operation: &O::Inconsistent);
+
+    /// Every group born at or below `base` that will ever commit has been executed.
+    fn close(&mut self, base: Timestamp);
+
+    /// The outcomes of the groups born at or below this are forgotten: what was kept to look at them may go.
+    fn trim(&mut self, trimmed: Timestamp);
 }

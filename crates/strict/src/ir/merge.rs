@@ -7,7 +7,7 @@ use types::TransactionId;
 
 /// The operations of the merged records, sorted by how much is known of their results.
 struct Sorted<O: Operations> {
-    /// Groups that have ended, and groups whose result is settled (R, and d with another result than PREPARE-OK).
+    /// Groups whose result is settled (R, and d with another result than PREPARE-OK).
     settled: Groups<O>,
     /// Tentative PREPARE-OK, found often enough that it may have succeeded on the fast path.
     d: Groups<O>,
@@ -18,22 +18,20 @@ struct Sorted<O: Operations> {
 /// Merges `records`, those of the highest last normal view among the f+1 that a leader took; `majority` is
 /// ceil(f/2)+1. `app` holds no locks at the call and those of the merged record afterwards.
 ///
-/// `known` is the leader's own record, with the outcomes in all f+1 records, which `app` has executed. Only its
-/// outcomes count. A group that has one is neither held nor validated again, even if every record of the highest
-/// last normal view still has it undecided: nothing would ever end such a lock, as an outcome is executed once.
+/// What is `over` is neither held nor validated again: groups with an outcome that the leader has executed, even if
+/// every record of the highest last normal view still has them undecided (nothing would ever end such a lock, as an
+/// outcome is executed once), and groups that were born at or below the base, which can no longer commit.
 pub fn merge<O: Operations>(
     records: &[&Groups<O>],
-    known: &Groups<O>,
+    over: &dyn Fn(TransactionId, &Group<O>) -> bool,
     majority: usize,
     mutants: Mutants,
     app: &mut impl Application<O>,
 ) -> Groups<O> {
     let mut sorted = Sorted { settled: Groups::new(), d: Groups::new(), u: Groups::new() };
-    for (id, group) in known.iter().filter(|(_, group)| group.outcome.is_some()) {
-        sorted.settled.insert(*id, Group { outcome: group.outcome.clone(), ..Group::default() });
-    }
-    let mut ids: BTreeSet<TransactionId> = records.iter().flat_map(|record| record.keys().copied()).collect();
-    ids.retain(|id| !sorted.settled.contains_key(id));
+    let left = |(id, group): &(&TransactionId, &Group<O>)| !over(**id, group);
+    let ids = records.iter().flat_map(|record| record.iter().filter(left).map(|(id, _)| *id));
+    let ids: BTreeSet<TransactionId> = ids.collect();
     for id in ids {
         let copies: Vec<&Group<O>> = records.iter().filter_map(|record| record.get(&id)).collect();
         sort(id, &copies, majority, mutants, &mut sorted);
@@ -68,7 +66,8 @@ fn sort<O: Operations>(
     sorted: &mut Sorted<O>,
 ) {
     let promised = copies.iter().map(|group| group.promised).max().unwrap_or_default();
-    let mut group = Group { promised, ..Group::default() };
+    let born = copies.iter().map(|group| group.born).max().unwrap_or_default();
+    let mut group = Group { born, promised, ..Group::default() };
     let entries: Vec<&Entry<O>> = copies.iter().filter_map(|group| group.entry.as_ref()).collect();
     let Some(highest) = entries.iter().map(|entry| entry.attempt).max() else {
         sorted.settled.insert(id, group);

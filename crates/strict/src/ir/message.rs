@@ -1,7 +1,7 @@
 //! What IR clients, replicas and recovering coordinators say to one another.
 
-use super::{CoordinatorView, Entry, Groups, Operations};
-use types::{Incarnation, Malformed, Reader, TransactionId, Wire};
+use super::{CoordinatorView, EndedGroup, Entry, Groups, Operations, Summary};
+use types::{Incarnation, Malformed, Reader, Timestamp, TransactionId, Wire, wire_struct};
 
 /// A message of IR. Everything a replica sends leaves behind its durability gate, after what it vouches for.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,6 +10,8 @@ pub enum Message<O: Operations> {
     Propose {
         /// The group.
         group: TransactionId,
+        /// The timestamp of its first attempt: its place for synchronization, the same in every message.
+        born: Timestamp,
         /// Counts from 1; a higher attempt supersedes a lower one (Corrections 12).
         attempt: u32,
         /// The highest view that the client has seen; a replica in a lower one joins it.
@@ -37,6 +39,8 @@ pub enum Message<O: Operations> {
     Finalize {
         /// The group.
         group: TransactionId,
+        /// See `Propose`.
+        born: Timestamp,
         /// The attempt whose result this is.
         attempt: u32,
         /// The view of the replies that it was chosen from; a replica in another one ignores it.
@@ -66,6 +70,8 @@ pub enum Message<O: Operations> {
     Execute {
         /// The group that it ends.
         group: TransactionId,
+        /// See `Propose`.
+        born: Timestamp,
         /// The operation.
         operation: O::Inconsistent,
     },
@@ -83,6 +89,12 @@ pub enum Message<O: Operations> {
         /// Its inconsistent operation, as this shard has it.
         operation: O::Inconsistent,
     },
+    /// Replica to anybody who speaks for a group that ended everywhere so long ago that nobody knows how: not to be
+    /// taken for either end.
+    Forgotten {
+        /// The group.
+        group: TransactionId,
+    },
     /// Replica to a coordinator whose coordinator view is too low: a later one has been promised.
     Superseded {
         /// The group.
@@ -95,6 +107,8 @@ pub enum Message<O: Operations> {
     CoordinatorChange {
         /// The group.
         group: TransactionId,
+        /// See `Propose`.
+        born: Timestamp,
         /// The new coordinator view.
         ballot: CoordinatorView,
         /// The highest view seen.
@@ -116,20 +130,28 @@ pub enum Message<O: Operations> {
         /// The view to enter.
         view: u64,
     },
-    /// Replica to the leader of the view: what it knows.
+    /// Replica to the leader of the view: a part of what is undecided in its record.
     DoViewChange {
         /// The view entered.
         view: u64,
         /// The last view in which the sender was NORMAL; only the highest ones count (Corrections 6).
         last_normal: u64,
-        /// Its record.
+        /// How far it is, and which outcomes it has.
+        summary: Summary,
+        /// Which part this is.
+        part: Part,
+        /// The undecided groups of the part.
         groups: Groups<O>,
     },
-    /// Leader to all, until acknowledged: the record that the view starts with.
+    /// Leader to all, until acknowledged: a part of what is undecided at the beginning of the view.
     StartView {
         /// The view.
         view: u64,
-        /// The merged record; every result in it is FINALIZED.
+        /// How far the leader is, and which outcomes it has.
+        summary: Summary,
+        /// Which part this is.
+        part: Part,
+        /// The undecided groups of the part; every result in them is FINALIZED.
         groups: Groups<O>,
     },
     /// Replica to leader: started.
@@ -149,7 +171,87 @@ pub enum Message<O: Operations> {
         /// The highest view that the sender has entered.
         view: u64,
     },
+    /// Replica to another that has more: send the outcomes of this bucket that are not among those known.
+    Lacking {
+        /// Names the question, for its answers.
+        question: Question,
+        /// The bucket.
+        bucket: u64,
+        /// What the sender has of it.
+        known: Vec<TransactionId>,
+    },
+    /// The answer, as much as fits one message.
+    Ended {
+        /// The question.
+        question: Question,
+        /// The bucket.
+        bucket: u64,
+        /// The outcomes.
+        groups: Vec<EndedGroup<O>>,
+        /// True if nothing was left out.
+        complete: bool,
+    },
+    /// Leader of a NORMAL view to all: let no group be born at or below this any more, and say what you have of
+    /// those that were (the paper's Sync).
+    Sync {
+        /// The view.
+        view: u64,
+        /// The end of the interval.
+        at: Timestamp,
+        /// Where the outcomes of the summary begin: at or below what the leader knows of the receiver's base.
+        above: Timestamp,
+        /// How far the leader is, and its outcomes up to `at`.
+        summary: Summary,
+    },
+    /// The answer.
+    Synced {
+        /// The view.
+        view: u64,
+        /// The end of the interval.
+        at: Timestamp,
+        /// True if the replica holds no locks of groups born in the interval.
+        clear: bool,
+        /// How far the replica is, and its outcomes up to `at`.
+        summary: Summary,
+    },
+    /// Leader to replicas that have all it has: accept the interval as closed (the paper's FinishSync, without the
+    /// log, which has been exchanged before).
+    FinishSync {
+        /// The view.
+        view: u64,
+        /// The end of the interval.
+        at: Timestamp,
+    },
+    /// The answer; f+1 of them close the interval for good.
+    SyncFinished {
+        /// The view.
+        view: u64,
+        /// The end of the interval.
+        at: Timestamp,
+    },
 }
+
+/// Names a question after outcomes, for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    /// The asker's life.
+    pub incarnation: Incarnation,
+    /// Counts its questions.
+    pub number: u64,
+}
+wire_struct!(Question { incarnation, number });
+
+/// One part of several that make a record; all of them count or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// From 0.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
+    /// Parts of one telling share it: its sender's count of changes.
+    pub revision: u64,
+}
+wire_struct!(Part { number, of, revision });
 
 macro_rules! wire {
     ($($tag:literal => $variant:ident { $($field:ident),* })*) => {
@@ -171,20 +273,27 @@ macro_rules! wire {
     };
 }
 wire! {
-    0 => Propose { group, attempt, view, operation }
+    0 => Propose { group, born, attempt, view, operation }
     1 => Reply { group, attempt, view, result, finalized, hint }
-    2 => Finalize { group, attempt, view, ballot, operation, result }
+    2 => Finalize { group, born, attempt, view, ballot, operation, result }
     3 => Confirm { group, attempt, view, ballot, result }
-    4 => Execute { group, operation }
+    4 => Execute { group, born, operation }
     5 => Executed { group, view }
     6 => Outcome { group, operation }
     7 => Superseded { group, promised }
-    8 => CoordinatorChange { group, ballot, view }
+    8 => CoordinatorChange { group, born, ballot, view }
     9 => CoordinatorPromise { group, ballot, view, entry }
     10 => StartViewChange { view }
-    11 => DoViewChange { view, last_normal, groups }
-    12 => StartView { view, groups }
+    11 => DoViewChange { view, last_normal, summary, part, groups }
+    12 => StartView { view, summary, part, groups }
     13 => ViewStarted { view }
     14 => WhichView { incarnation }
     15 => ThisView { incarnation, view }
+    16 => Forgotten { group }
+    17 => Lacking { question, bucket, known }
+    18 => Ended { question, bucket, groups, complete }
+    19 => Sync { view, at, above, summary }
+    20 => Synced { view, at, clear, summary }
+    21 => FinishSync { view, at }
+    22 => SyncFinished { view, at }
 }

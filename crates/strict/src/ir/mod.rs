@@ -35,21 +35,30 @@
 //! - Locks that a replica holds end by the group's outcome, a higher attempt, or a new view's record; not by the
 //!   adoption of another result (Corrections 13).
 //!
-//! What is left out: trimming of the record (it holds every outcome), records in pieces (a view change sends all of
-//! it in one message), membership change.
+//! # Synchronization
+//! Groups are placed by the timestamp of their first attempt, their birth. A leader closes intervals of births; below
+//! the stable base nothing new is accepted, everything that committed is executed, and outcomes are forgotten when no
+//! shard can ask for them. View changes carry what is undecided, and differences of outcomes. The argument, and how a
+//! replica that is too far behind fetches the state, is `docs/protocols/ir.md`.
+//!
+//! What is left out: membership change.
 
 mod application;
 mod client;
+mod log;
 mod merge;
 mod message;
+mod outcomes;
 mod record;
 mod replica;
+mod sync;
 mod view_change;
 
 pub use application::{Application, Operations};
 pub use client::Tally;
+pub use log::{Digest, EndedGroup, Points, Summary};
 pub use merge::merge;
-pub use message::Message;
+pub use message::{Message, Part, Question};
 pub use record::{CoordinatorView, Entry, Group, Groups, Held};
 pub use replica::{Change, Port, Replica, Status};
 pub use view_change::Recovering;

@@ -5,7 +5,7 @@
 
 use super::Operations;
 use std::collections::BTreeMap;
-use types::{Incarnation, Malformed, ProcessId, Reader, TransactionId, Wire, wire_struct};
+use types::{Incarnation, Malformed, ProcessId, Reader, Timestamp, TransactionId, Wire, wire_struct};
 
 /// Who may finalize results of a group: the coordinator view of IR-TAPIR. Unique for ever: a backup coordinator
 /// never uses one twice, not even in another life. Compared field by field.
@@ -60,6 +60,8 @@ pub struct Held<O: Operations> {
 /// What a replica knows of one group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group<O: Operations> {
+    /// The timestamp of its first attempt: its place for synchronization.
+    pub born: Timestamp,
     /// Counts the changes of the whole record; tells which of two copies of a group is newer.
     pub revision: u64,
     /// The highest coordinator view promised: lower ones are not served.
@@ -74,11 +76,25 @@ pub struct Group<O: Operations> {
 
 impl<O: Operations> Default for Group<O> {
     fn default() -> Self {
-        Group { revision: 0, promised: CoordinatorView::ORIGINAL, entry: None, held: None, outcome: None }
+        Group {
+            born: Timestamp::ZERO,
+            revision: 0,
+            promised: CoordinatorView::ORIGINAL,
+            entry: None,
+            held: None,
+            outcome: None,
+        }
     }
 }
 
-/// All groups; a map so that every replica walks them in the same order (Corrections 9).
+impl<O: Operations> Group<O> {
+    /// True while it may still commit because of this replica: it holds locks, or the vote that comes with them.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some() || self.entry.as_ref().is_some_and(|entry| O::holds(entry.result))
+    }
+}
+
+/// Groups by their ids; a map so that every replica walks them in the same order (Corrections 9).
 pub type Groups<O> = BTreeMap<TransactionId, Group<O>>;
 
 impl<O: Operations> Wire for Entry<O> {
@@ -114,6 +130,7 @@ impl<O: Operations> Wire for Held<O> {
 
 impl<O: Operations> Wire for Group<O> {
     fn encode(&self, out: &mut Vec<u8>) {
+        self.born.encode(out);
         self.revision.encode(out);
         self.promised.encode(out);
         self.entry.encode(out);
@@ -123,6 +140,7 @@ impl<O: Operations> Wire for Group<O> {
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Group {
+            born: Wire::decode(input)?,
             revision: Wire::decode(input)?,
             promised: Wire::decode(input)?,
             entry: Wire::decode(input)?,

@@ -1,11 +1,14 @@
 //! An IR replica in normal operation: proposals, results, promises, outcomes. View changes are next door.
 
+use super::log::Log;
+use super::outcomes::Pull;
+use super::sync::Syncing;
 use super::view_change::Changing;
-use super::{Application, CoordinatorView, Entry, Group, Groups, Held, Message, Operations, quorum};
+use super::{Application, CoordinatorView, Entry, Group, Groups, Held, Message, Operations, Points, quorum};
 use crate::{Mutant, Mutants};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Address, Incarnation, NodeId, TransactionId};
+use types::{Address, Incarnation, NodeId, Timestamp, TransactionId};
 
 /// What a replica does at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +38,9 @@ pub enum Change<'a, O: Operations> {
         /// The last view in which the replica was NORMAL.
         last_normal: u64,
     },
-    /// This view has started, and the record is this: groups of a lower revision than `first` are gone.
-    Record {
-        /// The view, now the last normal one.
-        view: u64,
-        /// The revision from which on the groups below are counted.
-        first: u64,
-        /// Every group.
-        groups: &'a Groups<O>,
-    },
+    /// Synchronization is so far. Undecided groups born at or below the base are gone, and every group at or below
+    /// what is trimmed.
+    Points(Points),
 }
 
 /// Where a replica's messages and records go.
@@ -65,12 +62,17 @@ pub struct Replica<O: Operations> {
     pub(super) status: Status,
     pub(super) view: u64,
     pub(super) last_normal: u64,
-    pub(super) groups: Groups<O>,
-    /// Groups by their revision: the order in which a checkpoint tells them.
-    by_revision: BTreeMap<u64, TransactionId>,
-    pub(super) revision: u64,
+    pub(super) log: Log<O>,
+    pub(super) points: Points,
     pub(super) incarnation: Incarnation,
     pub(super) changing: Changing<O>,
+    pub(super) sync: Syncing,
+    /// Outcomes that are being fetched, by the replica that has them.
+    pub(super) pulls: BTreeMap<usize, Pull>,
+    /// Counts the questions after them.
+    pub(super) questions: u64,
+    /// Who has forgotten outcomes that this replica never had: the state itself must come from there.
+    pub(super) behind: Option<usize>,
 }
 
 impl<O: Operations> Replica<O> {
@@ -85,10 +87,13 @@ impl<O: Operations> Replica<O> {
             status: Status::Recovering,
             view: 0,
             last_normal: 0,
-            groups: Groups::new(),
-            by_revision: BTreeMap::new(),
-            revision: 0,
+            log: Log::default(),
+            points: Points::default(),
             incarnation: Incarnation(0),
+            sync: Syncing::default(),
+            pulls: BTreeMap::new(),
+            questions: 0,
+            behind: None,
         }
     }
 
@@ -107,9 +112,14 @@ impl<O: Operations> Replica<O> {
         self.view
     }
 
-    /// The record.
+    /// The record: what is undecided, and the outcomes that are not trimmed.
     pub fn groups(&self) -> &Groups<O> {
-        &self.groups
+        self.log.all()
+    }
+
+    /// How far synchronization is.
+    pub fn points(&self) -> Points {
+        self.points
     }
 
     /// The other replicas.
@@ -135,40 +145,46 @@ impl<O: Operations> Replica<O> {
     ) {
         let to = from.address();
         match message {
-            Message::Propose { group, attempt, view, operation } => {
+            Message::Propose { group, born, attempt, view, operation } => {
                 if self.serves(view, port) {
-                    self.on_propose(to, group, attempt, operation, app, port);
+                    self.on_propose(to, (group, born), attempt, operation, app, port);
                 }
             }
-            Message::Finalize { group, attempt, view, ballot, operation, result } => {
+            Message::Finalize { group, born, attempt, view, ballot, operation, result } => {
                 if self.serves(view, port) {
                     let entry = Entry { attempt, operation, result, ballot, finalized: true };
-                    self.on_finalize(to, group, view, entry, app, port);
+                    self.on_finalize(to, (group, born), view, entry, app, port);
                 }
             }
-            Message::Execute { group, operation } => {
+            Message::Execute { group, born, operation } => {
                 if self.serves(0, port) {
-                    self.on_execute(to, group, operation, app, port);
+                    self.end(group, born, operation, app, port);
+                    port.send(to, Message::Executed { group, view: self.view });
                 }
             }
-            Message::CoordinatorChange { group, ballot, view } => {
+            Message::CoordinatorChange { group, born, ballot, view } => {
                 if self.serves(view, port) {
-                    self.on_coordinator_change(to, group, ballot, port);
+                    self.on_coordinator_change(to, (group, born), ballot, port);
                 }
             }
-            Message::StartViewChange { view } => self.on_start_view_change(from, view, port),
-            Message::DoViewChange { view, last_normal, groups } => {
-                self.on_do_view_change(from, view, last_normal, groups, app, port);
-            }
-            Message::StartView { view, groups } => self.on_start_view(from, view, groups, app, port),
-            Message::ViewStarted { view } => self.on_view_started(from, view),
-            Message::WhichView { incarnation } => self.on_which_view(from, incarnation, port),
-            Message::ThisView { incarnation, view } => self.on_this_view(from, incarnation, view, port),
+            Message::StartViewChange { .. }
+            | Message::DoViewChange { .. }
+            | Message::StartView { .. }
+            | Message::ViewStarted { .. }
+            | Message::WhichView { .. }
+            | Message::ThisView { .. } => self.on_view_message(from, message, app, port),
+            Message::Lacking { .. }
+            | Message::Ended { .. }
+            | Message::Sync { .. }
+            | Message::Synced { .. }
+            | Message::FinishSync { .. }
+            | Message::SyncFinished { .. } => self.on_sync_message(from, message, app, port),
             // For clients and backup coordinators.
             Message::Reply { .. }
             | Message::Confirm { .. }
             | Message::Executed { .. }
             | Message::Outcome { .. }
+            | Message::Forgotten { .. }
             | Message::Superseded { .. }
             | Message::CoordinatorPromise { .. } => {}
         }
@@ -185,18 +201,20 @@ impl<O: Operations> Replica<O> {
     fn on_propose(
         &mut self,
         to: Address,
-        id: TransactionId,
+        (id, born): (TransactionId, Timestamp),
         attempt: u32,
         operation: O::Consensus,
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
-        let mut group = self.groups.get(&id).cloned().unwrap_or_default();
-        if self.mutants.has(Mutant::NoTombstones) && group.outcome.is_some() {
-            group = Group::default();
-        }
-        if self.ended_or_superseded(to, id, &group, CoordinatorView::ORIGINAL, port) {
+        let ended = self.log.get(id).is_some_and(|group| group.outcome.is_some());
+        let no_tombstones = self.mutants.has(Mutant::NoTombstones) && ended;
+        if !no_tombstones && self.ended_or_superseded(to, (id, born), CoordinatorView::ORIGINAL, port) {
             return;
+        }
+        let mut group = self.group(id, born);
+        if no_tombstones {
+            group = Group { born, ..Group::default() };
         }
         let known = group.entry.as_ref().map_or(0, |entry| entry.attempt);
         if attempt < known || group.entry.as_ref().is_some_and(|entry| entry.ballot.round > 0) {
@@ -205,7 +223,11 @@ impl<O: Operations> Replica<O> {
         let mut hint = None;
         if attempt > known {
             let result;
-            (result, hint) = app.execute_consensus(id, &operation);
+            if born <= self.points.floor && !self.mutants.has(Mutant::ForgetFloor) {
+                result = O::late(self.points.floor);
+            } else {
+                (result, hint) = app.execute_consensus(id, &operation);
+            }
             if O::holds(result) {
                 app.hold(id, &operation);
                 group.held = Some(Held { attempt, operation: operation.clone() });
@@ -220,44 +242,54 @@ impl<O: Operations> Replica<O> {
         self.reply(to, id, hint, port);
     }
 
+    /// What is known of a group.
+    fn group(&self, id: TransactionId, born: Timestamp) -> Group<O> {
+        self.log.get(id).cloned().unwrap_or_else(|| Group { born, ..Group::default() })
+    }
+
     /// Tells the entry of a group as it is.
     fn reply(&self, to: Address, group: TransactionId, hint: Option<u32>, port: &mut impl Port<O>) {
-        let Some(entry) = self.groups.get(&group).and_then(|group| group.entry.as_ref()) else { return };
+        let Some(entry) = self.log.get(group).and_then(|group| group.entry.as_ref()) else { return };
         let (attempt, result, finalized) = (entry.attempt, entry.result, entry.finalized);
         port.send(to, Message::Reply { group, attempt, view: self.view, result, finalized, hint });
     }
 
-    /// Answers whoever speaks for a group that has ended, or under too low a coordinator view.
+    /// Answers whoever speaks for a group that has ended, or under too low a coordinator view. One that is unknown
+    /// and was born above what is trimmed, but not above the base, can never commit.
     fn ended_or_superseded(
         &self,
         to: Address,
-        id: TransactionId,
-        group: &Group<O>,
+        (id, born): (TransactionId, Timestamp),
         ballot: CoordinatorView,
         port: &mut impl Port<O>,
     ) -> bool {
-        if let Some(outcome) = &group.outcome {
-            port.send(to, Message::Outcome { group: id, operation: outcome.clone() });
-            return true;
-        }
-        if group.promised > ballot {
-            port.send(to, Message::Superseded { group: id, promised: group.promised });
-            return true;
-        }
-        false
+        let message = match self.log.get(id) {
+            Some(Group { outcome: Some(outcome), .. }) => {
+                Message::Outcome { group: id, operation: outcome.clone() }
+            }
+            Some(group) if group.promised > ballot => {
+                Message::Superseded { group: id, promised: group.promised }
+            }
+            None if born <= self.points.trimmed && !self.mutants.has(Mutant::ForgottenIsAborted) => {
+                Message::Forgotten { group: id }
+            }
+            None if born <= self.points.base => Message::Outcome { group: id, operation: O::ABORT },
+            _ => return false,
+        };
+        port.send(to, message);
+        true
     }
 
     fn on_finalize(
         &mut self,
         to: Address,
-        id: TransactionId,
+        (id, born): (TransactionId, Timestamp),
         view: u64,
         chosen: Entry<O>,
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
-        let mut group = self.groups.get(&id).cloned().unwrap_or_default();
-        if self.ended_or_superseded(to, id, &group, chosen.ballot, port) {
+        if self.ended_or_superseded(to, (id, born), chosen.ballot, port) {
             return;
         }
         let present = if self.mutants.has(Mutant::FinalizeWithoutView) { view } else { self.view };
@@ -265,6 +297,7 @@ impl<O: Operations> Replica<O> {
             // Chosen in an earlier view: the sender learns the view and what became of the operation in it.
             return self.reply(to, id, None, port);
         }
+        let mut group = self.group(id, born);
         let (attempt, ballot) = (chosen.attempt, chosen.ballot);
         if let Some(entry) = &group.entry {
             let taken = entry.finalized && entry.ballot() == chosen.ballot() && entry.result != chosen.result;
@@ -308,34 +341,36 @@ impl<O: Operations> Replica<O> {
         group.entry = Some(chosen);
     }
 
-    fn on_execute(
+    /// Executes the operation that ends a group, unless it has ended. Nothing at or below the base is news.
+    pub(super) fn end(
         &mut self,
-        to: Address,
         id: TransactionId,
+        born: Timestamp,
         operation: O::Inconsistent,
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
-        let mut group = self.groups.get(&id).cloned().unwrap_or_default();
-        if group.outcome.is_none() || self.mutants.has(Mutant::ExecuteAgain) {
-            app.execute_inconsistent(id, &operation);
-            group = Group { promised: group.promised, outcome: Some(operation), ..Group::default() };
-            self.put(id, group, port);
+        let known = self.log.get(id);
+        let ended = known.is_some_and(|group| group.outcome.is_some()) || born <= self.points.base;
+        if ended && !self.mutants.has(Mutant::ExecuteAgain) {
+            return;
         }
-        port.send(to, Message::Executed { group: id, view: self.view });
+        app.execute_inconsistent(id, &operation);
+        let promised = known.map_or_else(Default::default, |group| group.promised);
+        self.put(id, Group { born, promised, outcome: Some(operation), ..Group::default() }, port);
     }
 
     fn on_coordinator_change(
         &mut self,
         to: Address,
-        id: TransactionId,
+        (id, born): (TransactionId, Timestamp),
         ballot: CoordinatorView,
         port: &mut impl Port<O>,
     ) {
-        let mut group = self.groups.get(&id).cloned().unwrap_or_default();
-        if self.ended_or_superseded(to, id, &group, ballot, port) {
+        if self.ended_or_superseded(to, (id, born), ballot, port) {
             return;
         }
+        let mut group = self.group(id, born);
         let never = Entry {
             attempt: 0,
             operation: None,
@@ -348,7 +383,7 @@ impl<O: Operations> Replica<O> {
             entry.result = O::NO_VOTE;
         }
         group.entry = Some(entry.clone());
-        if self.groups.get(&id).is_none_or(|known| known.promised != ballot || known.entry != group.entry) {
+        if self.log.get(id).is_none_or(|known| known.promised != ballot || known.entry != group.entry) {
             group.promised = ballot;
             self.put(id, group, port);
         }
@@ -356,38 +391,26 @@ impl<O: Operations> Replica<O> {
     }
 
     /// Records a group and writes it to the log.
-    pub(super) fn put(&mut self, id: TransactionId, mut group: Group<O>, port: &mut impl Port<O>) {
-        self.revision += 1;
-        group.revision = self.revision;
-        self.insert(id, group);
-        if let Some(group) = self.groups.get(&id) {
+    pub(super) fn put(&mut self, id: TransactionId, group: Group<O>, port: &mut impl Port<O>) {
+        self.log.put(id, group);
+        if let Some(group) = self.log.get(id) {
             port.persist(&Change::Group { id, group });
-        }
-    }
-
-    pub(super) fn insert(&mut self, id: TransactionId, group: Group<O>) {
-        self.revision = self.revision.max(group.revision);
-        self.by_revision.insert(group.revision, id);
-        let revision = group.revision;
-        if let Some(old) = self.groups.insert(id, group).filter(|old| old.revision != revision) {
-            self.by_revision.remove(&old.revision);
-        }
-    }
-
-    pub(super) fn remove(&mut self, id: TransactionId) {
-        if let Some(old) = self.groups.remove(&id) {
-            self.by_revision.remove(&old.revision);
         }
     }
 
     /// The groups whose revision is at least `from`, in the order of revisions.
     pub fn since(&self, from: u64) -> impl Iterator<Item = (TransactionId, &Group<O>)> {
-        self.by_revision.range(from..).filter_map(|(_, id)| self.groups.get(id).map(|group| (*id, group)))
+        self.log.since(from)
     }
 
     /// The revision of the latest change.
     pub fn revision(&self) -> u64 {
-        self.revision
+        self.log.revision()
+    }
+
+    /// What is known of a group.
+    pub fn get(&self, id: TransactionId) -> Option<&Group<O>> {
+        self.log.get(id)
     }
 
     /// The last view in which it was NORMAL.

@@ -1,11 +1,13 @@
 //! View changes and the recovery of a replica that may have forgotten.
 
+use super::outcomes::MESSAGE_BYTES;
 use super::replica::{Change, Port, Replica, Status};
-use super::{Application, Group, Groups, Message, Operations, merge, tolerated};
+use super::sync::Syncing;
+use super::{Application, Group, Groups, Message, Operations, Part, Points, Summary, merge, tolerated};
 use crate::Mutant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Incarnation, NodeId, TransactionId};
+use types::{Incarnation, NodeId, Timestamp, TransactionId, Wire};
 
 /// How often what has not been answered is said again.
 const RESEND_EVERY: Duration = Duration::from_millis(100);
@@ -17,13 +19,65 @@ const RESEND_AT_MOST: Duration = Duration::from_secs(5);
 /// After how many resendings a replica gives a view up for the next.
 const PATIENCE: u32 = 5;
 
+/// What another replica tells of its record, part by part.
+#[derive(Debug)]
+struct Told<O: Operations> {
+    last_normal: u64,
+    summary: Summary,
+    revision: u64,
+    of: u32,
+    parts: BTreeMap<u32, Groups<O>>,
+    /// This replica has every outcome that the other has.
+    pulled: bool,
+}
+
+impl<O: Operations> Told<O> {
+    fn new(last_normal: u64, part: Part) -> Self {
+        let (summary, parts) = Default::default();
+        Told { last_normal, summary, revision: part.revision, of: part.of, parts, pulled: false }
+    }
+
+    /// What a replica without the leader's record would start with.
+    fn of_own(groups: Groups<O>) -> Self {
+        let mut told = Told::new(0, Part::default());
+        told.parts.insert(0, groups);
+        told
+    }
+
+    /// Takes a part; true when all of them are there.
+    fn take(&mut self, part: Part, summary: Summary, groups: Groups<O>) -> bool {
+        self.summary = summary;
+        self.parts.insert(part.number, groups);
+        self.is_whole()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.parts.len() == self.of as usize
+    }
+
+    fn groups(self) -> Groups<O> {
+        self.parts.into_values().flatten().collect()
+    }
+}
+
+/// What a view started with, kept until everybody has it.
+#[derive(Debug)]
+struct Started<O: Operations> {
+    groups: Groups<O>,
+    summary: Summary,
+    /// Who has not acknowledged it.
+    waiting: BTreeSet<usize>,
+}
+
 /// What a replica keeps while views change.
 #[derive(Debug)]
 pub(super) struct Changing<O: Operations> {
-    /// As leader of the view: the records received, by replica, with their last normal view.
-    records: BTreeMap<usize, (u64, Groups<O>)>,
-    /// As leader of a started view: its record, and who has not acknowledged it.
-    started: Option<(Groups<O>, BTreeSet<usize>)>,
+    /// As leader of the view: the records of others, by replica.
+    told: BTreeMap<usize, Told<O>>,
+    /// As follower: the beginning of a view, with its number.
+    starting: Option<(u64, Told<O>)>,
+    /// As leader of a started view: what was undecided then.
+    started: Option<Started<O>>,
     /// How often something was said in this view without success.
     resent: u32,
     /// How many views in a row have not started.
@@ -37,7 +91,8 @@ pub(super) struct Changing<O: Operations> {
 impl<O: Operations> Default for Changing<O> {
     fn default() -> Self {
         Changing {
-            records: BTreeMap::new(),
+            told: BTreeMap::new(),
+            starting: None,
             started: None,
             resent: 0,
             failed: 0,
@@ -47,33 +102,86 @@ impl<O: Operations> Default for Changing<O> {
     }
 }
 
+impl<O: Operations> Changing<O> {
+    /// Something that was asked for has arrived: patience begins anew.
+    pub fn came_on(&mut self) {
+        self.resent = 0;
+    }
+}
+
+/// The groups in parts of about a message's size; one empty part if there is none.
+fn parts<'g, O: Operations>(groups: impl Iterator<Item = (TransactionId, &'g Group<O>)>) -> Vec<Groups<O>> {
+    let (mut parts, mut bytes) = (vec![Groups::new()], Vec::new());
+    for (id, group) in groups {
+        if bytes.len() >= MESSAGE_BYTES {
+            parts.push(Groups::new());
+            bytes.clear();
+        }
+        group.encode(&mut bytes);
+        if let Some(part) = parts.last_mut() {
+            part.insert(id, group.clone());
+        }
+    }
+    parts
+}
+
 impl<O: Operations> Replica<O> {
-    fn leader(&self, view: u64) -> usize {
+    pub(super) fn leader(&self, view: u64) -> usize {
         (view % self.members.len() as u64) as usize
     }
 
+    pub(super) fn on_view_message(
+        &mut self,
+        from: NodeId,
+        message: Message<O>,
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) {
+        match message {
+            Message::StartViewChange { view } => self.on_start_view_change(from, view, port),
+            Message::DoViewChange { view, last_normal, summary, part, groups } => {
+                self.on_do_view_change(from, (view, last_normal), summary, (part, groups), app, port);
+            }
+            Message::StartView { view, summary, part, groups } => {
+                self.on_start_view(from, view, summary, (part, groups), app, port);
+            }
+            Message::ViewStarted { view } => self.on_view_started(from, view),
+            Message::WhichView { incarnation } => self.on_which_view(from, incarnation, port),
+            Message::ThisView { incarnation, view } => self.on_this_view(from, incarnation, view, port),
+            _ => {}
+        }
+    }
+
     /// Takes a change back from the log or a checkpoint; `Recovered` comes after all of them.
-    pub fn recover(&mut self, change: Recovering<O>) {
+    pub fn recover(&mut self, change: Recovering<O>, app: &mut impl Application<O>) {
         match change {
             Recovering::View { view, last_normal } => {
                 self.view = self.view.max(view);
                 self.last_normal = self.last_normal.max(last_normal);
             }
-            Recovering::Group { id, group } => self.recover_group(id, group),
-            Recovering::Record { view, first, groups } => {
-                self.view = self.view.max(view);
-                self.last_normal = self.last_normal.max(view);
-                let old = self.groups.iter().filter(|(_, group)| group.revision < first);
-                let old: Vec<TransactionId> = old.map(|(id, _)| *id).collect();
-                old.into_iter().for_each(|id| self.remove(id));
-                groups.into_iter().for_each(|(id, group)| self.recover_group(id, group));
+            Recovering::Group { id, group } => {
+                let older = |known: &Group<O>| known.revision < group.revision;
+                if group.born > self.points.trimmed && self.log.get(id).is_none_or(older) {
+                    if let Some(outcome) = &group.outcome {
+                        app.execute_inconsistent(id, outcome);
+                    }
+                    self.log.insert(id, group);
+                }
             }
-        }
-    }
-
-    fn recover_group(&mut self, id: TransactionId, group: Group<O>) {
-        if self.groups.get(&id).is_none_or(|known| known.revision < group.revision) {
-            self.insert(id, group);
+            Recovering::Points(Points { floor, accepted, base, trimmed }) => {
+                self.points.floor = self.points.floor.max(floor);
+                self.points.accepted = accepted;
+                if base > self.points.base {
+                    self.drop_undecided(base, app);
+                    app.close(base);
+                }
+                self.points.raise_base(base);
+                if trimmed > self.points.trimmed {
+                    self.points.trimmed = trimmed;
+                    self.forget(trimmed, app);
+                }
+            }
+            Recovering::State { base } => self.take_state(base, app),
         }
     }
 
@@ -87,15 +195,13 @@ impl<O: Operations> Replica<O> {
         port: &mut impl Port<O>,
     ) {
         self.incarnation = incarnation;
-        for (id, group) in self.since(0) {
-            if let Some(outcome) = &group.outcome {
-                app.execute_inconsistent(id, outcome);
-            } else if let Some(held) = &group.held {
+        for (id, group) in self.log.undecided() {
+            if let Some(held) = &group.held {
                 app.hold(id, &held.operation);
             }
         }
         let alone = self.members.len() == 1;
-        let fresh = self.revision == 0 && self.view == 0;
+        let fresh = self.log.revision() == 0 && self.view == 0 && self.points == Points::default();
         if alone || self.mutants.has(Mutant::ForgetRecovery) || (complete && fresh) {
             (self.status, self.last_normal) = (Status::Normal, self.view);
         } else if complete {
@@ -117,19 +223,13 @@ impl<O: Operations> Replica<O> {
         port.arm_view_timer(RESEND_EVERY);
     }
 
-    pub(super) fn on_which_view(&mut self, from: NodeId, incarnation: Incarnation, port: &mut impl Port<O>) {
+    fn on_which_view(&mut self, from: NodeId, incarnation: Incarnation, port: &mut impl Port<O>) {
         if self.status != Status::Recovering && self.member(from).is_some() {
             port.send(from.address(), Message::ThisView { incarnation, view: self.view });
         }
     }
 
-    pub(super) fn on_this_view(
-        &mut self,
-        from: NodeId,
-        incarnation: Incarnation,
-        view: u64,
-        port: &mut impl Port<O>,
-    ) {
+    fn on_this_view(&mut self, from: NodeId, incarnation: Incarnation, view: u64, port: &mut impl Port<O>) {
         let Some(member) = self.member(from) else { return };
         if self.status != Status::Recovering || incarnation != self.incarnation {
             return;
@@ -167,11 +267,17 @@ impl<O: Operations> Replica<O> {
     pub(super) fn enter_view(&mut self, view: u64, port: &mut impl Port<O>) {
         debug_assert!(view > self.view && self.status != Status::Recovering, "views only rise");
         let failed = if self.status == Status::ViewChanging { self.changing.failed + 1 } else { 0 };
+        self.stop_serving(view, failed, port);
+        self.say_view_change(port);
+    }
+
+    fn stop_serving(&mut self, view: u64, failed: u32, port: &mut impl Port<O>) {
         self.view = view;
         self.status = Status::ViewChanging;
         self.changing = Changing { failed, ..Changing::default() };
+        self.sync = Syncing::default();
+        self.pulls.clear();
         self.persist_view(port);
-        self.say_view_change(port);
     }
 
     fn say_view_change(&mut self, port: &mut impl Port<O>) {
@@ -179,12 +285,16 @@ impl<O: Operations> Replica<O> {
             port.send(to, Message::StartViewChange { view: self.view });
         }
         let leader = self.leader(self.view);
-        if leader == self.me {
-            self.changing.records.insert(self.me, (self.last_normal, self.groups.clone()));
-        } else {
+        if leader != self.me {
             let (view, last_normal) = (self.view, self.last_normal);
-            let message = Message::DoViewChange { view, last_normal, groups: self.groups.clone() };
-            port.send(self.members[leader], message);
+            let parts = parts(self.log.undecided());
+            let (of, revision) = (parts.len() as u32, self.log.revision());
+            for (number, groups) in (0..).zip(parts) {
+                let summary = self.summary(self.points.trimmed, Timestamp::MAX);
+                let part = Part { number, of, revision };
+                let message = Message::DoViewChange { view, last_normal, summary, part, groups };
+                port.send(self.members[leader], message);
+            }
         }
         port.arm_view_timer(self.pause());
     }
@@ -195,12 +305,13 @@ impl<O: Operations> Replica<O> {
     }
 
     fn resend_every(&self) -> Duration {
-        let groups = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+        let groups = u32::try_from(self.log.undecided().count()).unwrap_or(u32::MAX);
         RESEND_EVERY + RESEND_LATER_BY.saturating_mul(groups)
     }
 
-    pub(super) fn on_start_view_change(&mut self, from: NodeId, view: u64, port: &mut impl Port<O>) {
-        if self.member(from).is_none() || self.status == Status::Recovering {
+    fn on_start_view_change(&mut self, from: NodeId, view: u64, port: &mut impl Port<O>) {
+        let Some(member) = self.member(from) else { return };
+        if self.status == Status::Recovering {
             return;
         }
         if view > self.view {
@@ -208,23 +319,30 @@ impl<O: Operations> Replica<O> {
         } else if view < self.view {
             port.send(from.address(), Message::StartViewChange { view: self.view });
         } else if self.status == Status::Normal {
-            self.send_start_view(from, port);
+            self.send_start_view(member, port);
         }
     }
 
-    /// Sends the record that the present view started with, if this replica leads it and still has it.
-    fn send_start_view(&mut self, to: NodeId, port: &mut impl Port<O>) {
-        if let Some((groups, _)) = &self.changing.started {
-            port.send(to.address(), Message::StartView { view: self.view, groups: groups.clone() });
+    /// Sends what was undecided when the present view started, if this replica leads it and still has it.
+    fn send_start_view(&self, to: usize, port: &mut impl Port<O>) {
+        let Some(Started { groups, summary, .. }) = &self.changing.started else { return };
+        let parts = parts(groups.iter().map(|(id, group)| (*id, group)));
+        let (view, of, revision) = (self.view, parts.len() as u32, 0);
+        for (number, groups) in (0..).zip(parts) {
+            // As the view started, but for what cannot be fetched any more.
+            let mut summary = summary.clone();
+            summary.points.trimmed = self.points.trimmed;
+            let part = Part { number, of, revision };
+            port.send(self.members[to], Message::StartView { view, summary, part, groups });
         }
     }
 
-    pub(super) fn on_do_view_change(
+    fn on_do_view_change(
         &mut self,
         from: NodeId,
-        view: u64,
-        last_normal: u64,
-        groups: Groups<O>,
+        (view, last_normal): (u64, u64),
+        summary: Summary,
+        (part, groups): (Part, Groups<O>),
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
@@ -240,121 +358,211 @@ impl<O: Operations> Replica<O> {
         }
         match self.status {
             Status::ViewChanging if self.leader(view) == self.me => {
-                self.changing.records.insert(member, (last_normal, groups));
-                if self.changing.records.len() >= self.quorum() {
-                    self.lead(app, port);
-                }
+                self.take_record((from, member), last_normal, summary, (part, groups), app, port);
             }
-            Status::Normal if self.changing.started.is_some() => self.send_start_view(from, port),
+            Status::Normal => self.send_start_view(member, port),
             // Everybody has started this view, the sender too: it said this before, and it came late. A new view
             // for it would make the next late one, and no view would last.
             _ => {}
         }
     }
 
-    /// Merges f+1 records and starts the view.
-    fn lead(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
-        let records = std::mem::take(&mut self.changing.records);
-        let highest = records.values().map(|(last_normal, _)| *last_normal).max().unwrap_or(0);
+    /// As leader of the view: takes a part of a record. Before it counts, every outcome in it must be here.
+    fn take_record(
+        &mut self,
+        (from, member): (NodeId, usize),
+        last_normal: u64,
+        summary: Summary,
+        (part, groups): (Part, Groups<O>),
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) {
+        if summary.points.trimmed > self.points.base {
+            // What the other has forgotten this replica never had: it cannot lead before it has the state.
+            return self.enter_view(self.view + 1, port);
+        }
+        let told = self.changing.told.entry(member).or_insert_with(|| Told::new(last_normal, part));
+        if part.revision < told.revision {
+            return;
+        }
+        if part.revision > told.revision {
+            *told = Told::new(last_normal, part);
+        }
+        if told.take(part, summary.clone(), groups) {
+            let pulled = self.has_all((from, member), &summary, self.points.base, port);
+            if let Some(told) = self.changing.told.get_mut(&member) {
+                told.pulled = pulled;
+            }
+            self.lead_if_enough(app, port);
+        }
+    }
+
+    /// What was fetched from a replica is here.
+    pub(super) fn pulled(&mut self, member: usize, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+        if self.status == Status::Normal {
+            return self.learn_base(member, app);
+        }
+        if let Some(told) = self.changing.told.get_mut(&member) {
+            told.pulled = true;
+            return self.lead_if_enough(app, port);
+        }
+        if let Some((view, told)) = &mut self.changing.starting
+            && (*view % self.members.len() as u64) as usize == member
+            && told.is_whole()
+        {
+            told.pulled = true;
+            self.start_if_whole(app, port);
+        }
+    }
+
+    /// Merges f+1 records, with its own, and starts the view.
+    fn lead_if_enough(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+        let ready = |told: &&Told<O>| told.is_whole() && told.pulled;
+        if self.changing.told.values().filter(ready).count() + 1 < self.quorum() {
+            return;
+        }
+        let own: Groups<O> = self.log.undecided().map(|(id, group)| (id, group.clone())).collect();
+        let mut records = BTreeMap::from([(self.me, (self.last_normal, self.points.accepted, own))]);
+        for (member, told) in std::mem::take(&mut self.changing.told) {
+            if ready(&&told) {
+                records.insert(member, (told.last_normal, told.summary.points.accepted, told.groups()));
+            }
+        }
         // An outcome is a fact, whoever knows it; results count only in the highest last normal view.
-        for (_, groups) in records.values() {
-            self.take_outcomes(groups, app);
-        }
-        let held = self.groups.iter().filter(|(_, group)| group.held.is_some()).map(|(id, _)| *id);
-        held.filter(|_| !self.mutants.has(Mutant::KeepLocksInMerge)).for_each(|id| app.release(id));
+        let highest = records.values().map(|(last_normal, ..)| *last_normal).max().unwrap_or(0);
         let every = self.mutants.has(Mutant::MergeEveryView);
-        let counted = records.values().filter(|(last_normal, _)| *last_normal == highest || every);
-        let counted: Vec<&Groups<O>> = counted.map(|(_, groups)| groups).collect();
+        records.retain(|_, (last_normal, ..)| *last_normal == highest || every);
+        let accepted = records.values().map(|(_, accepted, _)| *accepted).max().unwrap_or_default();
+        let base = accepted.max(self.points.base);
+        let held = self.log.undecided().filter(|(_, group)| group.held.is_some()).map(|(id, _)| id);
+        held.filter(|_| !self.mutants.has(Mutant::KeepLocksInMerge)).for_each(|id| app.release(id));
+        let counted: Vec<&Groups<O>> = records.values().map(|(.., groups)| groups).collect();
+        let over = |id: TransactionId, group: &Group<O>| {
+            group.born <= base || self.log.get(id).is_some_and(|known| known.outcome.is_some())
+        };
         let majority = tolerated(self.members.len()).div_ceil(2) + 1;
-        let merged = merge(&counted, &self.groups, majority, self.mutants, app);
-        self.install(merged.clone(), app, port);
+        let merged = merge(&counted, &over, majority, self.mutants, app);
+        self.install(base, merged.clone(), app, port);
         let others: BTreeSet<usize> = (0..self.members.len()).filter(|member| *member != self.me).collect();
-        for to in self.others() {
-            port.send(to, Message::StartView { view: self.view, groups: merged.clone() });
-        }
-        self.changing.started = Some((merged, others));
+        let summary = self.summary(self.points.trimmed, Timestamp::MAX);
+        self.changing.started = Some(Started { groups: merged, summary, waiting: others.clone() });
+        others.into_iter().for_each(|member| self.send_start_view(member, port));
         port.arm_view_timer(self.resend_every());
     }
 
-    /// Executes the outcomes in `groups` that this replica does not know.
-    fn take_outcomes(&mut self, groups: &Groups<O>, app: &mut impl Application<O>) {
-        for (id, group) in groups {
-            let Some(outcome) = &group.outcome else { continue };
-            if self.groups.get(id).is_none_or(|known| known.outcome.is_none()) {
-                app.execute_inconsistent(*id, outcome);
-                let ended = Group { outcome: Some(outcome.clone()), ..Group::default() };
-                self.insert_fresh(*id, ended);
-            }
-        }
-    }
-
-    fn insert_fresh(&mut self, id: TransactionId, mut group: Group<O>) {
-        self.revision += 1;
-        group.revision = self.revision;
-        self.insert(id, group);
-    }
-
-    /// Replaces the record by the merged one, adopts its decisions (Sync) and becomes NORMAL. What only this
-    /// replica knows and no record can contradict stays: outcomes, promises, and locks (Corrections 10).
-    fn install(&mut self, merged: Groups<O>, app: &mut impl Application<O>, port: &mut impl Port<O>) {
-        self.take_outcomes(&merged, app);
-        let first = self.revision + 1;
-        let ids: BTreeSet<TransactionId> = self.groups.keys().chain(merged.keys()).copied().collect();
+    /// Replaces what is undecided by the merged record, adopts its decisions (Sync) and becomes NORMAL. What only
+    /// this replica knows and no record can contradict stays: outcomes, promises, and locks (Corrections 10). Every
+    /// outcome that the leader has is here.
+    fn install(
+        &mut self,
+        base: Timestamp,
+        merged: Groups<O>,
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) {
+        self.points.accepted = base.max(self.points.base);
+        self.drop_undecided(base, app);
+        self.points.raise_base(base);
+        app.close(base);
+        port.persist(&Change::Points(self.points));
+        let undecided = self.log.undecided().map(|(id, _)| id);
+        let ids: BTreeSet<TransactionId> = undecided.chain(merged.keys().copied()).collect();
         for id in ids {
-            let own = self.groups.get(&id).cloned().unwrap_or_default();
-            let mut group = match merged.get(&id) {
+            let own = self.log.get(id).cloned();
+            let of_merged = merged.get(&id);
+            let ended = own.as_ref().is_some_and(|own| own.outcome.is_some());
+            if ended || of_merged.is_some_and(|group| group.born <= base) {
+                continue;
+            }
+            let own = own.unwrap_or_default();
+            let mut group = match of_merged {
                 Some(group) => group.clone(),
-                None if self.mutants.has(Mutant::DropUnmentionedLocks) => Group::default(),
-                None => Group { held: own.held.clone(), ..Group::default() },
+                None if self.mutants.has(Mutant::DropUnmentionedLocks) => {
+                    Group { born: own.born, ..Group::default() }
+                }
+                None => Group { born: own.born, held: own.held.clone(), ..Group::default() },
             };
             group.promised = group.promised.max(own.promised);
-            group.outcome = group.outcome.or(own.outcome);
-            if group.outcome.is_some() {
-                (group.entry, group.held) = (None, None);
-            } else {
-                match &group.held {
-                    Some(held) => app.hold(id, &held.operation),
-                    None if own.held.is_some() => app.release(id),
-                    None => {}
-                }
+            match &group.held {
+                Some(held) => app.hold(id, &held.operation),
+                None if own.held.is_some() => app.release(id),
+                None => {}
             }
-            self.insert_fresh(id, group);
+            group.revision = own.revision;
+            if group != own {
+                self.put(id, group, port);
+            }
         }
         self.status = Status::Normal;
         self.last_normal = self.view;
         self.changing = Changing::default();
-        port.persist(&Change::Record { view: self.view, first, groups: &self.groups });
+        self.sync = Syncing::default();
+        self.pulls.clear();
+        self.persist_view(port);
     }
 
-    pub(super) fn on_start_view(
+    fn on_start_view(
         &mut self,
         from: NodeId,
         view: u64,
-        groups: Groups<O>,
+        summary: Summary,
+        (part, groups): (Part, Groups<O>),
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
         let recovering = self.status == Status::Recovering;
         let too_early = recovering && self.changing.not_before.is_none_or(|not_before| view < not_before);
-        if self.member(from) != Some(self.leader(view)) || too_early || (view < self.view && !recovering) {
+        let leader = self.leader(view);
+        if self.member(from) != Some(leader) || too_early || (view < self.view && !recovering) {
             return;
         }
-        if view > self.view || self.status != Status::Normal {
-            self.view = view;
-            let forgotten = self.mutants.has(Mutant::StartViewWithoutRecord);
-            self.install(if forgotten { self.groups.clone() } else { groups }, app, port);
+        if view == self.view && self.status == Status::Normal {
+            return port.send(from.address(), Message::ViewStarted { view });
         }
-        port.send(from.address(), Message::ViewStarted { view });
+        if view > self.view && !recovering {
+            self.stop_serving(view, 0, port);
+            port.arm_view_timer(self.pause());
+        }
+        if self.changing.starting.as_ref().is_none_or(|(starting, _)| *starting < view) {
+            self.changing.starting = Some((view, Told::new(0, part)));
+        }
+        let Some((starting, told)) = &mut self.changing.starting else { return };
+        if *starting == view && told.take(part, summary.clone(), groups) {
+            self.changing.came_on();
+            if self.mutants.has(Mutant::StartViewWithoutRecord) {
+                let own = self.log.undecided().map(|(id, group)| (id, group.clone())).collect();
+                self.changing.starting = Some((view, Told::of_own(own)));
+                self.start_if_whole(app, port);
+            } else if summary.points.trimmed > self.points.base {
+                self.behind = Some(leader);
+            } else if self.has_all((from, leader), &summary, self.points.base, port) {
+                self.pulled(leader, app, port);
+            }
+        }
     }
 
-    pub(super) fn on_view_started(&mut self, from: NodeId, view: u64) {
+    /// The view that has started without this replica, and its leader.
+    pub(super) fn pending_view(&self) -> Option<(u64, usize)> {
+        self.changing.starting.as_ref().map(|(view, _)| (*view, self.leader(*view)))
+    }
+
+    /// Starts the view that the leader has told all of.
+    fn start_if_whole(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+        let Some((view, told)) = self.changing.starting.take() else { return };
+        self.view = view;
+        let base = told.summary.points.base;
+        self.install(base, told.groups(), app, port);
+        port.send(self.members[self.leader(view)], Message::ViewStarted { view });
+    }
+
+    fn on_view_started(&mut self, from: NodeId, view: u64) {
         let Some(member) = self.member(from) else { return };
         if view != self.view {
             return;
         }
-        if let Some((_, waiting)) = &mut self.changing.started {
-            waiting.remove(&member);
-            if waiting.is_empty() {
+        if let Some(started) = &mut self.changing.started {
+            started.waiting.remove(&member);
+            if started.waiting.is_empty() {
                 self.changing.started = None;
             }
         }
@@ -363,19 +571,23 @@ impl<O: Operations> Replica<O> {
     /// Says again what was not answered; gives up a view that does not start.
     pub fn on_view_timer(&mut self, port: &mut impl Port<O>) {
         self.changing.resent += 1;
+        if self.behind.is_some() && self.status != Status::Normal {
+            // The view has started; this replica needs the state before it may join, which takes as long as it does.
+            return port.arm_view_timer(self.pause());
+        }
         match self.status {
             Status::Recovering => match self.changing.not_before {
                 None => self.ask_views(port),
+                Some(_) if self.changing.starting.is_some() && self.changing.resent <= PATIENCE => {
+                    port.arm_view_timer(self.pause());
+                }
                 Some(_) => self.demand_view(self.view + 1, port),
             },
             Status::ViewChanging if self.changing.resent > PATIENCE => self.enter_view(self.view + 1, port),
             Status::ViewChanging => self.say_view_change(port),
             Status::Normal => {
-                let Some((groups, waiting)) = &self.changing.started else { return };
-                for member in waiting {
-                    let message = Message::StartView { view: self.view, groups: groups.clone() };
-                    port.send(self.members[*member], message);
-                }
+                let Some(started) = &self.changing.started else { return };
+                started.waiting.iter().for_each(|member| self.send_start_view(*member, port));
                 let wait = self.resend_every() * 2u32.saturating_pow(self.changing.resent.min(8));
                 port.arm_view_timer(wait.min(RESEND_AT_MOST.max(self.resend_every())));
             }
@@ -400,13 +612,11 @@ pub enum Recovering<O: Operations> {
         /// The last normal view.
         last_normal: u64,
     },
-    /// See [`Change::Record`].
-    Record {
-        /// The view.
-        view: u64,
-        /// The revision from which on the groups are counted.
-        first: u64,
-        /// Every group.
-        groups: Groups<O>,
+    /// See [`Change::Points`].
+    Points(Points),
+    /// See [`Replica::state_arrived`]; the application has taken the state.
+    State {
+        /// What the state's owner had trimmed.
+        base: Timestamp,
     },
 }

@@ -1,9 +1,10 @@
 //! What TAPIR's coordinators and replicas say to one another.
 
 use super::operation::{Part, Transactions, Vote};
+use super::state::Place;
 use crate::ir;
 use commit::Observed;
-use types::{ReplyBuf, TransactionId, wire_enum, wire_struct};
+use types::{ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// What a replica made of an operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,8 +111,32 @@ pub enum Message {
     Suspect {
         /// The transaction.
         transaction: TransactionId,
+        /// The timestamp of its first attempt.
+        born: Timestamp,
         /// Its participant shards.
         participants: Vec<u16>,
+    },
+    /// Replica to one of each other shard, now and then: everything born at or below this has ended in this shard.
+    /// Outcomes are forgotten only below the bases of all shards, so that no backup coordinator asks in vain.
+    Base {
+        /// The sender's stable base.
+        base: Timestamp,
+    },
+    /// Replica that is behind to one of its shard: send this piece of the state.
+    FetchState {
+        /// Where the piece begins.
+        place: Place,
+    },
+    /// The answer.
+    State {
+        /// What the sender had trimmed when the fetching began: the state is at least as new.
+        base: Timestamp,
+        /// Where the piece begins.
+        place: Place,
+        /// Where the next one begins; `None` after the last.
+        next: Option<Place>,
+        /// The piece, as in a checkpoint.
+        piece: Box<[u8]>,
     },
     /// A message of IR, which carries Prepare, Commit, Abort and coordinator changes.
     Ir {
@@ -126,10 +151,13 @@ wire_enum!(Message {
     3 => CountReply { transaction, keys },
     4 => Scan { transaction, cursor, count, now_millis },
     5 => ScanReply { transaction, cursor, keys },
-    6 => Suspect { transaction, participants },
+    6 => Suspect { transaction, born, participants },
     7 => Ir { message },
     8 => Check { transaction, part },
     9 => CheckReply { transaction, view, vote, hint },
+    10 => Base { base },
+    11 => FetchState { place },
+    12 => State { base, place, next, piece },
 });
 
 /// Everything that replicas and coordinators can be reminded of.
@@ -139,6 +167,8 @@ pub enum Timer {
     View,
     /// Replica: look for transactions prepared for too long, and for recoveries that do not come on.
     Suspicion,
+    /// Replica: synchronize, tell other shards, forget; and ask again for state that does not come.
+    Sync,
     /// Coordinator: a transaction waits for a reply, for the slow path, or to run again.
     Transaction {
         /// Its number.

@@ -19,9 +19,10 @@
 //! - A decision is told only after the result that makes it succeeded in IR; a raw poll never decides.
 //! - A transaction has one attempt that counts, the highest; a backup's ballot beats every attempt.
 //!
-//! Left out so far: trimming of records and histories, watermarks, synchronization, membership change.
+//! Left out so far: membership change, read-only snapshots.
 
 mod coordinator;
+mod lag;
 mod message;
 mod node;
 mod operation;
@@ -30,6 +31,8 @@ mod record;
 mod recovery;
 mod replica;
 mod shard;
+mod state;
+mod transfer;
 
 pub use coordinator::Coordinator;
 pub use message::{Evaluation, Message, Timer};

@@ -41,8 +41,23 @@ pub enum Vote {
     },
     /// Promised to a backup coordinator: never voted, and will not (IR-TAPIR, coordinator recovery).
     NoVote,
+    /// It was born in an interval that is being closed: as a new transaction above this timestamp it may succeed.
+    Late {
+        /// The end of the interval.
+        floor: Timestamp,
+    },
+    /// Its timestamp is too far ahead of the replica's clock (Corrections 85).
+    Early,
 }
-wire_enum!(Vote { 0 => PrepareOk, 1 => Abstain, 2 => Abort, 3 => Retry { above }, 4 => NoVote });
+wire_enum!(Vote {
+    0 => PrepareOk,
+    1 => Abstain,
+    2 => Abort,
+    3 => Retry { above },
+    4 => NoVote,
+    5 => Late { floor },
+    6 => Early,
+});
 
 /// The inconsistent operation that ends a transaction at one shard.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +104,11 @@ impl ir::Operations for Transactions {
     type Inconsistent = Decision;
 
     const NO_VOTE: Vote = Vote::NoVote;
+    const ABORT: Decision = Decision::Abort;
+
+    fn late(floor: Timestamp) -> Vote {
+        Vote::Late { floor }
+    }
 
     fn holds(vote: Vote) -> bool {
         vote == Vote::PrepareOk

@@ -35,6 +35,20 @@ pub struct Options {
     /// The least window that the wait before running again is drawn from; what the failed run took, if that is
     /// longer. Doubles with every conflict, a few times.
     pub backoff: Duration,
+    /// How often a leader that synchronizes its shard asks again, and replicas look for what they may forget; `None`:
+    /// the record is never trimmed. How often an interval is closed depends on `sync_lag` and on what that takes.
+    pub sync_every: Option<Duration>,
+    /// How old a transaction is, at least, before its place is closed; and for how long its outcome is kept after
+    /// that, at least. Longer than requests take, so that coordinators that still live learn outcomes; replicas wait
+    /// for longer where proposals take longer.
+    pub sync_lag: Duration,
+    /// How many times a leader tries to synchronize with every replica before f+1 suffice; what the others miss from
+    /// then on they must fetch as state.
+    pub sync_patience: u32,
+    /// About how many bytes of state one message or one piece of a checkpoint carries; a larger key makes it larger.
+    pub piece_bytes: usize,
+    /// Replicas refuse timestamps that are farther ahead of their clock (Corrections 85).
+    pub clock_bound: Duration,
     /// The bug under test, if any.
     pub mutants: Mutants,
 }
@@ -54,6 +68,11 @@ impl Default for Options {
             prepared_timeout: Duration::from_secs(1),
             retries: 20,
             backoff: Duration::from_millis(2),
+            sync_every: Some(Duration::from_millis(250)),
+            sync_lag: Duration::from_secs(10),
+            sync_patience: 60,
+            piece_bytes: 64 * 1024,
+            clock_bound: Duration::from_secs(60),
             mutants: Mutants::default(),
         }
     }

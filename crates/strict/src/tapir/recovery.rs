@@ -8,7 +8,7 @@ use super::operation::{Decision, Prepare, Transactions, Vote};
 use crate::Topology;
 use crate::ir::{self, CoordinatorView, Entry, fast_quorum, quorum};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Instant, TransactionId};
+use types::{Instant, Timestamp, TransactionId};
 
 /// What to do next.
 pub(super) enum Verdict {
@@ -43,6 +43,7 @@ struct Poll {
 #[derive(Debug)]
 pub(super) struct Recovery {
     transaction: TransactionId,
+    born: Timestamp,
     ballot: CoordinatorView,
     started: Instant,
     shards: BTreeMap<u16, Poll>,
@@ -93,7 +94,7 @@ impl Poll {
 
 impl Recovery {
     pub(super) fn new(
-        transaction: TransactionId,
+        (transaction, born): (TransactionId, Timestamp),
         ballot: CoordinatorView,
         participants: &[u16],
         topology: &Topology,
@@ -107,11 +108,15 @@ impl Recovery {
             confirmed: BTreeSet::new(),
         };
         let shards = participants.iter().map(|shard| (*shard, poll(shard))).collect();
-        Recovery { transaction, ballot, started, shards }
+        Recovery { transaction, born, ballot, started, shards }
     }
 
     pub(super) fn ballot(&self) -> CoordinatorView {
         self.ballot
+    }
+
+    pub(super) fn born(&self) -> Timestamp {
+        self.born
     }
 
     pub(super) fn started(&self) -> Instant {
@@ -183,6 +188,7 @@ impl Recovery {
     fn finalizations(&self) -> Vec<(u16, ir::Message<Transactions>)> {
         let message = |choice: &Choice| ir::Message::Finalize {
             group: self.transaction,
+            born: self.born,
             attempt: choice.attempt,
             view: choice.view,
             ballot: self.ballot,

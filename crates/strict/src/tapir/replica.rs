@@ -1,46 +1,72 @@
 //! A TAPIR replica: reads, IR below, and the suspicion of coordinators that do not come back.
 
+use super::lag::Lag;
 use super::message::{Message, Timer};
 use super::node::Node;
 use super::operation::{Decision, Transactions};
 use super::options::Options;
-use super::record::{self, Record};
+use super::record::Record;
 use super::recovery::{Recovery, Verdict};
 use super::shard::{Question, Shard};
+use super::state::Checkpoint;
+use super::transfer::{Fetching, Lease};
 use crate::ir::{self, Change, Port, Status};
 use crate::{Decided, Mutant, Topology};
 use commit::Stamp;
-use protocol::{Encode, Input, Now, Outputs};
+use protocol::{Input, Now, Outputs};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Address, Incarnation, Instant, Malformed, NodeId, Reader, ReplyBuf, Rng, TransactionId};
+use types::{Address, Incarnation, Instant, NodeId, ReplyBuf, Rng, Timestamp, TransactionId, WallTime};
 
-/// About how many bytes a piece of a checkpoint has.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// How soon a replica goes on to forget what it could not in one step.
+const FORGET_ON: Duration = Duration::from_millis(10);
+/// How many intervals are closed in the time of one lag, at most.
+const ROUNDS_PER_LAG: u32 = 8;
+/// After a round the leader waits for so many times what it took: every round makes each replica write its log twice,
+/// and on slow disks what clients ask for stands in line behind that.
+const ROUND_SHARE: u32 = 8;
+/// A round that took longer waited for somebody.
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
+/// How many histories are folded, and records of a replaced state freed, with every synchronization.
+const TIDIED: usize = 2_000;
 
 /// See the module's documentation.
 pub struct Replica {
-    topology: Topology,
-    shard: u16,
+    pub(super) topology: Topology,
+    pub(super) shard: u16,
     incarnation: Incarnation,
-    options: Options,
-    ir: ir::Replica<Transactions>,
-    state: Shard,
+    pub(super) options: Options,
+    pub(super) ir: ir::Replica<Transactions>,
+    pub(super) state: Shard,
     /// Since when each prepared transaction is known to be, for suspicion.
     prepared_since: BTreeMap<TransactionId, Instant>,
     recoveries: BTreeMap<TransactionId, Recovery>,
     /// The highest round of a coordinator view heard of, where it stood in the way.
     rounds: BTreeMap<TransactionId, u32>,
     suspicions: u64,
-    /// How far a checkpoint in progress goes.
-    checkpoint_to: u64,
+    /// The stable bases of the other shards, as far as they have told.
+    bases: BTreeMap<u16, Timestamp>,
+    lag: Lag,
+    /// When the present round of synchronization began, and the base then; when the next one may.
+    round: Option<(Instant, Timestamp)>,
+    next_round: Instant,
+    /// The base at a time, to be taken anew when that is long ago; and the one before, which is old enough.
+    aging: (Instant, Timestamp),
+    aged: Timestamp,
+    pub(super) checkpoint: Option<Checkpoint>,
+    pub(super) fetching: Option<Fetching>,
+    /// What has been fetched so far.
+    pub(super) aside: Option<Shard>,
+    pub(super) lease: Option<Lease>,
+    /// A state that was replaced.
+    pub(super) retired: Option<mvcc::Remains<Stamp>>,
 }
 
 /// IR speaks through the outputs of the step.
-struct Wires<'w, 'o> {
-    out: &'w mut Outputs<'o, Node>,
-    options: &'w Options,
-    now: Instant,
+pub(super) struct Wires<'w, 'o> {
+    pub(super) out: &'w mut Outputs<'o, Node>,
+    pub(super) options: &'w Options,
+    pub(super) now: Instant,
 }
 
 impl Port<Transactions> for Wires<'_, '_> {
@@ -53,11 +79,9 @@ impl Port<Transactions> for Wires<'_, '_> {
             let record = match change {
                 Change::Group { id, group } => Change::Group { id: *id, group },
                 Change::View { view, last_normal } => Change::View { view: *view, last_normal: *last_normal },
-                Change::Record { view, first, groups } => {
-                    Change::Record { view: *view, first: *first, groups }
-                }
+                Change::Points(points) => Change::Points(*points),
             };
-            self.out.persist(&Record(record), self.options.durability);
+            self.out.persist(&Record::Ir(record), self.options.durability);
         }
     }
 
@@ -85,7 +109,28 @@ impl Replica {
             recoveries: BTreeMap::new(),
             rounds: BTreeMap::new(),
             suspicions: 0,
-            checkpoint_to: 0,
+            bases: BTreeMap::new(),
+            lag: Lag::default(),
+            round: None,
+            next_round: Instant::default(),
+            aging: Default::default(),
+            aged: Timestamp::ZERO,
+            checkpoint: None,
+            fetching: None,
+            aside: None,
+            lease: None,
+            retired: None,
+        }
+    }
+
+    /// An empty state.
+    pub(super) fn fresh_state(&self) -> Shard {
+        Shard::new(self.topology.seed, self.options.mutants)
+    }
+
+    pub(super) fn persist(&self, record: &Record<'_>, out: &mut Outputs<'_, Node>) {
+        if self.options.durability > protocol::Durability::Volatile {
+            out.persist(record, self.options.durability);
         }
     }
 
@@ -109,6 +154,21 @@ impl Replica {
         self.state.prepared().len()
     }
 
+    /// How far synchronization is.
+    pub fn points(&self) -> ir::Points {
+        self.ir.points()
+    }
+
+    /// How many groups the record has.
+    pub fn recorded(&self) -> usize {
+        self.ir.groups().len()
+    }
+
+    /// About how many bytes the state occupies, histories included.
+    pub fn memory(&self) -> usize {
+        self.state.store().memory()
+    }
+
     /// The newest state of a key, in its binary form, for comparisons.
     pub fn cell(&self, key: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -116,7 +176,7 @@ impl Replica {
         bytes
     }
 
-    /// Every transaction that it knows to have ended, so that checkers can resolve unknown outcomes.
+    /// Every transaction that it knows to have ended and has not forgotten, so that checkers can resolve unknown outcomes.
     pub fn decided(&self) -> impl Iterator<Item = (TransactionId, Decided)> + '_ {
         self.ir.groups().iter().filter_map(|(id, group)| {
             let decided = match group.outcome.as_ref()? {
@@ -145,18 +205,28 @@ impl Replica {
                 debug_assert!(outcome.is_ok(), "checkpoints are checksummed");
             }
             Input::Recover(bytes) => {
-                let outcome = record::decode(&mut Reader::new(bytes));
+                let outcome = self.recover_record(bytes);
                 debug_assert!(outcome.is_ok(), "log records are checksummed");
-                if let Ok(change) = outcome {
-                    self.ir.recover(change);
-                }
             }
             Input::Recovered { complete } => {
+                self.aside = None;
                 let mut port = Wires { out, options: &self.options, now: now.instant };
                 self.ir.recovered(self.incarnation, complete, &mut self.state, &mut port);
                 self.arm_suspicion(now, random, out);
+                self.arm_sync(now, random, out);
             }
-            Input::Message { from, message } => self.on_message(now, from, message, random, out),
+            Input::Message { from, message } => {
+                self.state.set_latest(latest(now.wall, &self.options));
+                self.on_message(now, from, message, random, out);
+            }
+            Input::Timer(Timer::Sync) => {
+                let more = self.on_sync_timer(now, out);
+                self.arm_sync(now, random, out);
+                if more {
+                    out.arm(Timer::Sync, now.instant + FORGET_ON);
+                }
+                self.continue_fetching(now, out);
+            }
             Input::Timer(Timer::View) => {
                 let mut port = Wires { out, options: &self.options, now: now.instant };
                 self.ir.on_view_timer(&mut port);
@@ -201,8 +271,18 @@ impl Replica {
                 let (cursor, keys) = self.scan(cursor, count, now_millis);
                 out.send(from.address(), Message::ScanReply { transaction, cursor, keys });
             }
-            Message::Suspect { transaction, participants } => {
-                self.recover(now, transaction, participants, out)
+            Message::Suspect { transaction, born, participants } => {
+                self.recover(now, (transaction, born), participants, out)
+            }
+            Message::Base { base } => {
+                if let Some((shard, _)) = self.topology.find(from.address()) {
+                    let known = self.bases.entry(shard).or_default();
+                    *known = base.max(*known);
+                }
+            }
+            Message::FetchState { place } => self.on_fetch_state(now, from, place, out),
+            Message::State { base, place, next, piece } => {
+                self.on_state(now, from, base, (place, next), &piece, out);
             }
             Message::Ir { message } => self.on_ir(now, from, message, out),
             _ => {}
@@ -272,11 +352,76 @@ impl Replica {
                     self.rounds.insert(group, promised.round);
                 }
             }
+            (ir::Message::Forgotten { group }, Some(_)) => {
+                // It has ended in every shard; whoever still holds it prepared is behind, and catches up.
+                self.recoveries.remove(&group);
+            }
+            // A leader whose clock is far ahead may not close what is yet to come (Corrections 85).
+            (ir::Message::Sync { at, .. }, _) if at > latest(now.wall, &self.options) => {}
             (message, _) => {
+                if let (ir::Message::Propose { group, born, .. }, Some(_)) =
+                    (&message, self.options.sync_every)
+                    && self.ir.get(*group).is_none()
+                {
+                    self.lag.proposed(*born, now.wall, now.instant, &self.options);
+                }
                 let mut port = Wires { out, options: &self.options, now: now.instant };
                 self.ir.on_message(from, message, &mut self.state, &mut port);
+                if self.ir.behind().is_some() != self.fetching.is_some() {
+                    self.continue_fetching(now, out);
+                }
+                if let Some((begun, _)) = self.round.take_if(|(_, base)| *base < self.ir.points().base) {
+                    let pause = (now.instant - begun).min(LONGEST_ROUND) * ROUND_SHARE;
+                    self.next_round = self.next_round.max(now.instant + pause);
+                }
             }
         }
+    }
+
+    fn arm_sync(&self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        let Some(every) = self.options.sync_every else { return };
+        let half = (every.as_micros() as u64 / 2).max(1);
+        let wait = Duration::from_micros(half + random.u64(0..=half));
+        out.arm(Timer::Sync, now.instant + wait);
+    }
+
+    /// Tells the other shards this one's base, lets a leader synchronize, and forgets what nobody asks for any more.
+    /// Says whether there is more to forget.
+    fn on_sync_timer(&mut self, now: Now, out: &mut Outputs<'_, Node>) -> bool {
+        self.state.tidy(TIDIED);
+        if self.retired.as_mut().is_some_and(|remains| !remains.free_some(TIDIED)) {
+            self.retired = None;
+        }
+        if self.ir.status() != Status::Normal {
+            return false;
+        }
+        let base = self.ir.points().base;
+        let others = (0..self.topology.shards.len() as u16).filter(|shard| *shard != self.shard);
+        for shard in others.clone() {
+            let replicas = self.topology.replicas(shard);
+            if let Some(to) = replicas.get(self.ir.me() % replicas.len().max(1)) {
+                out.send(*to, Message::Base { base });
+            }
+        }
+        let lag = self.lag.now(&self.options);
+        let aged = Timestamp::from_wall(WallTime(now.wall.0.saturating_sub(lag.as_micros() as u64)));
+        // Time passes here with transactions, not with a clock that may be wrong.
+        let elsewhere = self.bases.values().copied().max().unwrap_or_default();
+        let limit = aged.min(self.ir.youngest().max(elsewhere));
+        let limit = if now.instant < self.next_round { base } else { limit };
+        let told = |shard: u16| self.bases.get(&shard).copied().unwrap_or_default();
+        if now.instant - self.aging.0 >= lag {
+            (self.aged, self.aging) = (self.aging.1, (now.instant, base));
+        }
+        let forgettable = others.map(told).min().unwrap_or(Timestamp::MAX).min(self.aged);
+        let alone = self.options.mutants.has(Mutant::ForgetAlone);
+        let forgettable = if alone { self.aged } else { forgettable };
+        let still = self.stands_still(now.instant);
+        let mut port = Wires { out, options: &self.options, now: now.instant };
+        if self.ir.on_sync_timer(limit, self.options.sync_patience, &mut self.state, &mut port) {
+            (self.round, self.next_round) = (Some((now.instant, base)), now.instant + lag / ROUNDS_PER_LAG);
+        }
+        !still && self.ir.trim(forgettable, &mut self.state, &mut port)
     }
 
     fn arm_suspicion(&self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
@@ -301,7 +446,8 @@ impl Replica {
             let since = self.prepared_since.entry(*id).or_insert(now.instant);
             if now.instant - *since >= timeout {
                 *since = now.instant;
-                overdue.push((*id, operation.part.participants.clone()));
+                let born = self.ir.get(*id).map_or(operation.at, |group| group.born);
+                overdue.push(((*id, born), operation.part.participants.clone()));
             }
         }
         for (id, participants) in overdue {
@@ -313,25 +459,25 @@ impl Replica {
     fn suspect(
         &mut self,
         now: Now,
-        transaction: TransactionId,
+        (transaction, born): (TransactionId, Timestamp),
         participants: Vec<u16>,
         out: &mut Outputs<'_, Node>,
     ) {
         self.suspicions += 1;
         let Some(first) = participants.first().copied() else { return };
         if first == self.shard {
-            return self.recover(now, transaction, participants, out);
+            return self.recover(now, (transaction, born), participants, out);
         }
         let backups = self.topology.replicas(first);
         if let Some(backup) = backups.get(self.suspicions as usize % backups.len().max(1)) {
-            out.send(*backup, Message::Suspect { transaction, participants });
+            out.send(*backup, Message::Suspect { transaction, born, participants });
         }
     }
 
     fn recover(
         &mut self,
         now: Now,
-        transaction: TransactionId,
+        (transaction, born): (TransactionId, Timestamp),
         participants: Vec<u16>,
         out: &mut Outputs<'_, Node>,
     ) {
@@ -340,14 +486,15 @@ impl Replica {
         if !backup || self.ir.status() != Status::Normal || self.recoveries.contains_key(&transaction) {
             return;
         }
-        let promised = self.ir.groups().get(&transaction).map_or(0, |group| group.promised.round);
+        let promised = self.ir.get(transaction).map_or(0, |group| group.promised.round);
         let round = promised.max(self.rounds.get(&transaction).copied().unwrap_or(0)) + 1;
         self.rounds.insert(transaction, round);
         let process = self.topology.replicas(self.shard)[self.ir.me()].process;
         let ballot = ir::CoordinatorView { round, process, incarnation: self.incarnation };
-        let recovery = Recovery::new(transaction, ballot, &participants, &self.topology, now.instant);
+        let group = (transaction, born);
+        let recovery = Recovery::new(group, ballot, &participants, &self.topology, now.instant);
         for shard in participants {
-            let message = ir::Message::CoordinatorChange { group: transaction, ballot, view: 0 };
+            let message = ir::Message::CoordinatorChange { group: transaction, born, ballot, view: 0 };
             self.tell(shard, message, out);
         }
         self.recoveries.insert(transaction, recovery);
@@ -371,47 +518,13 @@ impl Replica {
                 }
             }
             Verdict::Decided(decisions) => {
+                let born = recovery.born();
                 self.recoveries.remove(&group);
                 for (shard, operation) in decisions {
-                    self.tell(shard, ir::Message::Execute { group, operation }, out);
+                    self.tell(shard, ir::Message::Execute { group, born, operation }, out);
                 }
             }
         }
-    }
-
-    fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
-        let mut reader = Reader::new(chunk);
-        while !reader.is_empty() {
-            let change = record::decode(&mut Reader::new(reader.bytes()?))?;
-            self.ir.recover(change);
-        }
-        Ok(())
-    }
-
-    /// See [`protocol::Protocol::checkpoint`]: the view, then the record's groups in the order of their changes.
-    /// What changes meanwhile comes again from the log, with a higher revision.
-    pub(super) fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
-        let mut bytes = Vec::new();
-        let mut put = |record: Record<'_>| {
-            bytes.clear();
-            record.encode(&mut bytes);
-            types::put_bytes(chunk, &bytes);
-            chunk.len() >= CHUNK_BYTES
-        };
-        if cursor == 0 {
-            self.checkpoint_to = self.ir.revision();
-            let (view, last_normal) = (self.ir.view(), self.ir.last_normal());
-            put(Record(Change::View { view, last_normal }));
-        }
-        for (id, group) in self.ir.since(cursor) {
-            if group.revision > self.checkpoint_to {
-                return None;
-            }
-            if put(Record(Change::Group { id, group })) {
-                return Some(group.revision + 1);
-            }
-        }
-        None
     }
 
     /// The result of an operation on the newest state; for tests that compare replicas.
@@ -422,6 +535,11 @@ impl Replica {
         let question = Question { transaction, key, operation: &bytes, own: &[], now_millis: 0 };
         self.state.read(&question, random).map(|evaluation| evaluation.result).unwrap_or_default()
     }
+}
+
+/// The greatest timestamp that is believed at this wall time.
+fn latest(wall: WallTime, options: &Options) -> Timestamp {
+    Timestamp::from_wall(WallTime(wall.0.saturating_add(options.clock_bound.as_micros() as u64)))
 }
 
 impl std::fmt::Debug for Replica {
@@ -436,6 +554,11 @@ impl std::fmt::Debug for Replica {
             .field("recoveries", &self.recoveries)
             .field("rounds", &self.rounds)
             .field("suspicions", &self.suspicions)
+            .field("bases", &self.bases)
+            .field("checkpoint", &self.checkpoint)
+            .field("fetching", &self.fetching)
+            .field("aside", &self.aside)
+            .field("lease", &self.lease)
             .finish_non_exhaustive()
     }
 }

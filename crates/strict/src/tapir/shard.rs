@@ -2,14 +2,16 @@
 
 use super::message::Evaluation;
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
+use super::record::{KeyCell, KeyStamps, Record, put};
 use crate::ir::Application;
-use crate::part::encoded;
+use crate::part::{Invoked, encoded};
 use crate::{Mutant, Mutants};
 use commit::{Access, ModeStamps, Observed, Stamp, Verdict, overwrites, validate};
 use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, commutes, prepare};
-use mvcc::Store;
+use mvcc::{CompactKey, Remains, Store};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{HashSeed, Malformed, Reader, ReplyBuf, Rng, Timestamp, TransactionId};
+use std::ops::Bound;
+use types::{HashSeed, Incarnation, Malformed, ProcessId, Reader, ReplyBuf, Rng, Timestamp, TransactionId};
 
 /// What validation keeps of a key beside its effects.
 #[derive(Debug, Default)]
@@ -20,12 +22,20 @@ struct KeyState {
     closed: Stamp,
     /// Committed observers of the whole key, and what they saw: the base moves to them once all of that is held.
     waiting: Vec<(Stamp, Observed)>,
+    /// The greatest stamp of all this; once that is below what is trimmed, every Prepare is above it.
+    newest: Stamp,
 }
 
 /// See the module.
 pub(super) struct Shard {
     store: Store<Stamp>,
     keys: BTreeMap<Box<[u8]>, KeyState>,
+    /// When the state of a key may go: one entry each, at or below its newest stamp.
+    due: BTreeSet<(Stamp, Box<[u8]>)>,
+    /// Every committed effect at or below it is here.
+    closed: Stamp,
+    /// The greatest timestamp that is believed.
+    latest: Timestamp,
     prepared: BTreeMap<TransactionId, Prepare>,
     prepared_by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
     mutants: Mutants,
@@ -48,6 +58,9 @@ impl Shard {
         Shard {
             store,
             keys: BTreeMap::new(),
+            due: BTreeSet::new(),
+            closed: Stamp::ZERO,
+            latest: Timestamp::MAX,
             prepared: BTreeMap::new(),
             prepared_by_key: BTreeMap::new(),
             mutants,
@@ -56,6 +69,110 @@ impl Shard {
 
     pub(super) fn store(&self) -> &Store<Stamp> {
         &self.store
+    }
+
+    /// Refuses timestamps above this one from now on.
+    pub(super) fn set_latest(&mut self, latest: Timestamp) {
+        self.latest = latest;
+    }
+
+    /// Folds histories that nobody needs any more.
+    pub(super) fn tidy(&mut self, count: usize) {
+        self.store.fold_some(count);
+    }
+
+    /// What is left to be freed when this state is not needed any more.
+    pub(super) fn into_remains(self) -> Remains<Stamp> {
+        self.store.into_remains()
+    }
+
+    /// The stamp below which effects are part of the cells.
+    pub(super) fn horizon(&self) -> Stamp {
+        self.store.horizon().unwrap_or(Stamp::ZERO)
+    }
+
+    pub(super) fn mutants(&self) -> Mutants {
+        self.mutants
+    }
+
+    /// Makes an empty state one that begins at a horizon: a key that will not be told is absent since some moment at
+    /// or below it, and whoever saw less of it may have seen it alive.
+    pub(super) fn begin_at(&mut self, horizon: Stamp) {
+        self.store.set_horizon(Some(horizon.max(self.horizon())));
+        if !self.mutants.has(Mutant::ForgetAbsence) {
+            self.store.clear(horizon);
+        }
+    }
+
+    /// Appends keys of one place of the index to a piece of the state; returns the next place, 0 at the end. The
+    /// horizon stays while the pieces of one state are told.
+    pub(super) fn tell_keys(&mut self, cursor: u64, piece: &mut Vec<u8>) -> u64 {
+        let mut keys: Vec<CompactKey> = Vec::new();
+        let next = self.store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
+        let horizon = self.horizon();
+        for key in &keys {
+            let hash = self.store.hash(key);
+            let mut cell = Vec::new();
+            let encode = |state: &Cell| {
+                if state.value.is_some() {
+                    state.encode(&mut cell);
+                }
+            };
+            self.store.with_state(hash, key, |stamp| *stamp <= horizon, &[], encode);
+            let effects = self.store.effects(hash, key).map(|(stamp, effect)| (stamp, encoded(&effect)));
+            let effects = effects.collect();
+            put(piece, &Record::Key(KeyCell { key: (**key).into(), cell: cell.into(), effects }));
+        }
+        next
+    }
+
+    /// Appends what validation keeps of the keys after `after` until the piece has `bytes`; returns the last key told,
+    /// `None` at the end.
+    pub(super) fn tell_stamps(
+        &self,
+        after: Option<&[u8]>,
+        bytes: usize,
+        piece: &mut Vec<u8>,
+    ) -> Option<Box<[u8]>> {
+        let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        for (key, state) in self.keys.range::<[u8], _>(range) {
+            let KeyState { modes, newest, closed, waiting } = state;
+            let (modes, newest, closed, waiting) = (modes.clone(), *newest, *closed, waiting.clone());
+            put(piece, &Record::Stamps(KeyStamps { key: key.clone(), modes, newest, closed, waiting }));
+            if piece.len() >= bytes {
+                return Some(key.clone());
+            }
+        }
+        None
+    }
+
+    /// Takes a key as a piece tells it, once.
+    pub(super) fn take_key(&mut self, told: &KeyCell) -> Result<(), Malformed> {
+        let hash = self.store.hash(&told.key);
+        if !told.cell.is_empty() {
+            let cell = Cell::decode(&mut Reader::new(&told.cell))?;
+            self.store.restore(&told.key, self.horizon(), cell);
+        }
+        let mut held = (Stamp::ZERO, false);
+        for (stamp, bytes) in &told.effects {
+            if held.0 != *stamp {
+                held = (*stamp, self.store.has_effect(hash, &told.key, *stamp));
+            }
+            if !held.1 {
+                let effect = Effect::decode(&mut Reader::new(bytes))?;
+                self.store.commit(hash, &told.key, *stamp, &effect);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what validation keeps of a key as a piece tells it.
+    pub(super) fn take_stamps(&mut self, told: KeyStamps) {
+        if !self.keys.contains_key(&told.key) {
+            let KeyStamps { key, modes, newest, closed, waiting } = told;
+            self.due.insert((newest, key.clone()));
+            self.keys.insert(key, KeyState { modes, closed, waiting, newest });
+        }
     }
 
     /// The transactions prepared here and undecided.
@@ -94,7 +211,7 @@ impl Shard {
                 prepare(cell, &operation, &mut context, &mut result)
             },
         );
-        let closed = self.keys.get(key).map_or(Stamp::ZERO, |state| state.closed);
+        let closed = self.keys.get(key).map_or(Stamp::ZERO, |state| state.closed).max(self.closed);
         let newest = self.store.effects(hash, key).next_back().map_or(Stamp::ZERO, |(stamp, _)| stamp);
         let closed = if self.mutants.has(Mutant::ObservedByMaximum) { closed.max(newest) } else { closed };
         let newer = self.store.effects(hash, key).rev().map(|(stamp, _)| stamp);
@@ -137,6 +254,7 @@ impl Shard {
             let verdict = match invoked.access() {
                 // The coordinator evaluates it: its stamp then says whether the key has expired.
                 Ok(_) if invoked.ignores_expiry() && self.has_deadline(&invoked.key) => Verdict::Abort,
+                Ok(access) if self.saw_too_little(&invoked.key, &access) => Verdict::Abort,
                 Ok(access) => self.judge_access(stamp, &invoked.key, &access),
                 Err(_) => Verdict::Abort,
             };
@@ -167,18 +285,39 @@ impl Shard {
         validate(stamp, access, committed, prepared, &modes)
     }
 
+    /// True if effects may be folded into the cell that are above what was observed as a whole: which of them were
+    /// observed can no longer be told.
+    fn saw_too_little(&self, key: &[u8], access: &Access<'_>) -> bool {
+        let base = access.observed.map_or(Stamp::ZERO, Observed::base);
+        !access.invocation.observation.is_nothing()
+            && base < self.horizon()
+            && self.store.stamp(self.store.hash(key), key) > base
+    }
+
     fn commit(&mut self, stamp: Stamp, part: &Part) {
+        // During recovery some keys may have the effects already: those of one transaction on a key come together.
+        let held =
+            |invoked: &&Invoked| self.store.has_effect(self.store.hash(&invoked.key), &invoked.key, stamp);
+        let again = self.mutants.has(Mutant::ExecuteAgain);
+        let held = part.invocations.iter().filter(held).filter(|_| !again);
+        let held: BTreeSet<&[u8]> = held.map(|invoked| &*invoked.key).collect();
         for invoked in &part.invocations {
             let Ok(access) = invoked.access() else { continue };
             let hash = self.store.hash(&invoked.key);
+            if !self.keys.contains_key(&invoked.key) {
+                self.due.insert((stamp, invoked.key.clone()));
+            }
             let state = self.keys.entry(invoked.key.clone()).or_default();
+            state.newest = state.newest.max(stamp);
             let observation = &access.invocation.observation;
             if !observation.is_nothing() {
                 state.modes.raise(Mode::Observe, stamp);
             }
             if let Some(effect) = &access.invocation.effect {
                 state.modes.raise(effect.mode(), stamp);
-                self.store.commit(hash, &invoked.key, stamp, effect);
+                if !held.contains(&*invoked.key) {
+                    self.store.commit(hash, &invoked.key, stamp, effect);
+                }
                 if overwrites(effect) {
                     state.closed = state.closed.max(stamp);
                 }
@@ -198,6 +337,7 @@ impl Shard {
     fn close(&mut self, key: &[u8]) {
         let hash = self.store.hash(key);
         let Some(state) = self.keys.get_mut(key) else { return };
+        state.closed = state.closed.max(self.closed);
         loop {
             let closed = state.closed;
             state.waiting.retain(|(stamp, _)| *stamp > closed);
@@ -227,6 +367,9 @@ impl Application<Transactions> for Shard {
     fn execute_consensus(&mut self, group: TransactionId, operation: &Prepare) -> (Vote, Option<u32>) {
         if self.mutants.has(Mutant::SkipValidation) {
             return (Vote::PrepareOk, None);
+        }
+        if operation.at > self.latest {
+            return (Vote::Early, None);
         }
         let (verdict, hint) = self.judge(Stamp { at: operation.at, transaction: group }, &operation.part);
         (vote(verdict), hint)
@@ -258,14 +401,46 @@ impl Application<Transactions> for Shard {
             self.commit(Stamp { at: *at, transaction: group }, part);
         }
     }
+    fn close(&mut self, base: Timestamp) {
+        self.closed = self.closed.max(last_at(base));
+    }
+
+    fn trim(&mut self, trimmed: Timestamp) {
+        let horizon = last_at(trimmed).max(self.horizon());
+        self.store.set_horizon(Some(horizon));
+        while self.due.first().is_some_and(|(stamp, _)| *stamp <= horizon)
+            && let Some((_, key)) = self.due.pop_first()
+        {
+            match self.keys.get(&key).map(|state| state.newest) {
+                Some(newest) if newest > horizon => {
+                    self.due.insert((newest, key));
+                }
+                _ => {
+                    self.keys.remove(&key);
+                }
+            }
+        }
+    }
+}
+
+/// The last stamp of a timestamp.
+fn last_at(at: Timestamp) -> Stamp {
+    let last =
+        TransactionId { process: ProcessId(u16::MAX), incarnation: Incarnation(u32::MAX), number: u64::MAX };
+    Stamp { at, transaction: last }
 }
 
 impl std::fmt::Debug for Shard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let keys = self.keys.iter().map(|(key, state)| {
+        let mut names: BTreeSet<Box<[u8]>> = self.keys.keys().cloned().collect();
+        let mut cursor = self.store.scan_all(0, |key| names.extend([Box::from(key)]));
+        while cursor != 0 {
+            cursor = self.store.scan_all(cursor, |key| names.extend([Box::from(key)]));
+        }
+        let keys = names.iter().map(|key| {
             let hash = self.store.hash(key);
             let effects: Vec<Stamp> = self.store.effects(hash, key).map(|(stamp, _)| stamp).collect();
-            (key, state, self.store.cell(hash, key, 0), effects)
+            (key, self.keys.get(key), self.store.cell(hash, key, 0), effects)
         });
         let keys: Vec<_> = keys.collect();
         f.debug_struct("Shard").field("keys", &keys).field("prepared", &self.prepared).finish_non_exhaustive()

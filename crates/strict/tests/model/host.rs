@@ -200,7 +200,11 @@ fn text(reply: &ReplyBuf) -> String {
 /// hints only name a key in an error.
 pub fn normalize(message: &mut Message) {
     match message {
-        Message::Ir { message: Ir::DoViewChange { groups, .. } | Ir::StartView { groups, .. } } => {
+        Message::Ir {
+            message: Ir::DoViewChange { part, groups, .. } | Ir::StartView { part, groups, .. },
+        } => {
+            // All there is fits one part.
+            part.revision = 0;
             groups.values_mut().for_each(|group| group.revision = 0);
         }
         Message::Ir { message: Ir::Reply { hint, .. } } => *hint = None,

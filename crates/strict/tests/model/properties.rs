@@ -175,8 +175,11 @@ fn replication(known: &Known<'_>) -> Result<(), String> {
                 acknowledged.entry((shard, *group, *view)).or_default().insert(instance);
                 continue;
             }
-            Ir::StartView { view, groups } => {
-                if records.insert((shard, *view), groups).is_some_and(|other| other != groups) {
+            // Outcomes travel apart: of those the summary tells how many there are.
+            Ir::StartView { view, summary, groups, .. } => {
+                let ended: u32 = summary.digests.values().map(|digest| digest.count).sum();
+                let other = records.insert((shard, *view), (groups, ended));
+                if other.is_some_and(|(other, _)| other != groups) {
                     return Err(format!("view {view} of shard {shard} started with two records"));
                 }
                 continue;
@@ -199,8 +202,9 @@ fn replication(known: &Known<'_>) -> Result<(), String> {
         if let Some(other) = successes.iter().filter(same).find(|other| holds(other.5) != holds(result)) {
             return Err(format!("{group} succeeded with two results: {success:?} and {other:?}"));
         }
-        for ((_, later), record) in records.range((shard, view + 1)..=(shard, u64::MAX)) {
-            let kept = record.get(&group).is_some_and(|group| {
+        for ((_, later), (record, ended)) in records.range((shard, view + 1)..=(shard, u64::MAX)) {
+            // A group that is not among the undecided ones has ended, and counts.
+            let kept = record.get(&group).map_or(*ended > 0, |group| {
                 let entry = |e: &anabranch_strict::ir::Entry<Transactions>| {
                     // Only the original coordinator makes attempts, and gives the earlier ones up.
                     let given_up = e.attempt > attempt && ballot.is_none_or(|ballot| ballot.round == 0);
@@ -216,10 +220,12 @@ fn replication(known: &Known<'_>) -> Result<(), String> {
             }
         }
     }
-    for ((shard, group, view), replicas) in &acknowledged {
-        for ((_, later), record) in records.range((*shard, view + 1)..=(*shard, u64::MAX)) {
-            let known = record.get(group).is_some_and(|group| group.outcome.is_some());
-            if replicas.len() >= quorum(MEMBERS) && !known {
+    let quorums = acknowledged.iter().filter(|(_, replicas)| replicas.len() >= quorum(MEMBERS));
+    for ((shard, group, view), _) in quorums.clone() {
+        for ((_, later), (record, ended)) in records.range((*shard, view + 1)..=(*shard, u64::MAX)) {
+            let of_shard = quorums.clone().filter(|((of, _, before), _)| of == shard && before < later);
+            let least: BTreeSet<TransactionId> = of_shard.map(|((_, group, _), _)| *group).collect();
+            if record.contains_key(group) || (*ended as usize) < least.len() {
                 return Err(format!("view {later} of shard {shard} lost the outcome of {group}"));
             }
         }
@@ -240,7 +246,7 @@ fn transactions(known: &Known<'_>) -> Result<(), String> {
     let mut parts: BTreeMap<(usize, TransactionId), (Timestamp, &anabranch_strict::tapir::Part)> =
         BTreeMap::new();
     for (id, _, message) in known.said() {
-        let Ir::Execute { group, operation } = message else { continue };
+        let Ir::Execute { group, operation, .. } = message else { continue };
         let Some(index) = setup.request_of(*group) else { continue };
         match operation {
             Decision::Commit { at, part } => {

@@ -98,7 +98,8 @@ impl Setup {
                 keyspace: KEYSPACE,
                 seed: HashSeed(7),
             },
-            options: Options { retries: 0, quorum_reads: false, ..Options::default() },
+            // Synchronization is left to scripts and random runs.
+            options: Options { retries: 0, quorum_reads: false, sync_every: None, ..Options::default() },
             gateways: Vec::new(),
             requests: Vec::new(),
             timers: 0,

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
-use types::{Incarnation, Instant, NodeId, Reader, TransactionId, Wire};
+use types::{Incarnation, Instant, NodeId, Reader, Timestamp, TransactionId, Wire};
 
 /// Fixed: the same run visits the same states in the same order.
 pub type Hasher = foldhash::quality::FixedState;
@@ -135,6 +135,15 @@ impl Space {
         host
     }
 
+    /// The timestamp of a transaction's first attempt, as its Prepare told it.
+    fn born(&self, transaction: TransactionId) -> Timestamp {
+        let told = self.messages.iter().find_map(|sent| match &sent.message {
+            Message::Ir { message: Ir::Propose { group, born, .. } } if *group == transaction => Some(*born),
+            _ => None,
+        });
+        told.unwrap_or_default()
+    }
+
     fn perform(&self, host: &mut Host, instance: usize, event: &Event) {
         match event {
             Event::Start => {}
@@ -148,7 +157,8 @@ impl Space {
             Event::Timer => host.fire(),
             Event::Suspect(transaction, participants) => {
                 let (transaction, participants) = (*transaction, participants.clone());
-                host.deliver(self.peer(instance), Message::Suspect { transaction, participants });
+                let born = self.born(transaction);
+                host.deliver(self.peer(instance), Message::Suspect { transaction, born, participants });
             }
             Event::Restart { complete } => host.restart(&self.setup, instance, *complete),
         }

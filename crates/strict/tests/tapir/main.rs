@@ -9,4 +9,6 @@ mod random;
 mod reads;
 mod recovery;
 mod scripts;
+mod sync;
+mod transfer;
 mod views;

@@ -1,14 +1,14 @@
 //! The network: virtual time, and packets that are delayed, lost, repeated and reordered from a seed.
 
 use anabranch_strict::ir;
-use anabranch_strict::tapir::{Message, Node, Options, Topology};
+use anabranch_strict::tapir::{Decided, Message, Node, Options, Topology};
 use datatypes::{Operation, register};
 use protocol::{Durable, Input, KeyedOperation, Now, Packet, Protocol, Replica, Replies, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{
     Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, ReplyBuf,
-    ReplySink, RequestId, Rng, SessionId, Slot, WallTime, Wire,
+    ReplySink, RequestId, Rng, SessionId, Slot, TransactionId, WallTime, Wire,
 };
 
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
@@ -60,6 +60,12 @@ pub struct Network {
     /// A process that every message to and from it takes this much longer.
     pub far: Option<(ProcessId, Duration)>,
     pub filter: Option<Filter>,
+    /// How every transaction ended in every shard, as replicas told before they forgot it.
+    pub decided: BTreeMap<(TransactionId, u16), Decided>,
+    /// Two replicas told different ends.
+    pub contradiction: Option<String>,
+    look_every: Duration,
+    look_at: Instant,
 }
 
 pub fn address(process: u16, shard: Option<u16>) -> Address {
@@ -92,6 +98,10 @@ impl Network {
             delay: Duration::from_millis(5),
             far: None,
             filter: None,
+            decided: BTreeMap::new(),
+            contradiction: None,
+            look_every: options.sync_lag / 4,
+            look_at: Instant(0),
         };
         let options = Options { claims: true, ..options.clone() };
         for shard in 0..shards {
@@ -99,6 +109,11 @@ impl Network {
         }
         (1..=coordinators).for_each(|process| network.add(address(process, None), Incarnation(1), &options));
         network
+    }
+
+    /// One more coordinator, on a process of its own.
+    pub fn add_coordinator(&mut self, process: u16, options: &Options) {
+        self.add(address(process, None), Incarnation(1), options);
     }
 
     fn add(&mut self, at: Address, incarnation: Incarnation, options: &Options) {
@@ -132,9 +147,9 @@ impl Network {
         self.input(at, Input::Recovered { complete });
     }
 
-    /// Starts a replica again from a checkpoint taken now and the whole of its log.
-    pub fn restart_from_checkpoint(&mut self, at: Address) {
-        let Some(host) = self.hosts.get_mut(&at) else { return };
+    /// The pieces of a replica's checkpoint, taken now.
+    pub fn checkpoint(&mut self, at: Address) -> Vec<Vec<u8>> {
+        let Some(host) = self.hosts.get_mut(&at) else { return Vec::new() };
         let (mut chunks, mut cursor) = (Vec::new(), 0);
         loop {
             let mut chunk = Vec::new();
@@ -142,24 +157,37 @@ impl Network {
             chunks.push(chunk);
             match next {
                 Some(next) => cursor = next,
-                None => break,
+                None => return chunks,
             }
         }
-        let log = std::mem::take(&mut host.log);
-        self.restart(at, 0, true);
-        // Once more by hand: the pieces, then every record, as if each had been logged after the beginning.
+    }
+
+    /// Starts a replica again from a checkpoint taken now and the whole of its log.
+    pub fn restart_from_checkpoint(&mut self, at: Address) {
+        let chunks = self.checkpoint(at);
+        self.restart_with(at, &chunks, 0, true);
+    }
+
+    /// Starts a replica again from a checkpoint and its log from a record on.
+    pub fn restart_with(&mut self, at: Address, chunks: &[Vec<u8>], from: usize, complete: bool) {
         let Some(old) = self.hosts.remove(&at) else { return };
         let incarnation = Incarnation(old.replica.node().incarnation.0 + 1);
         let (shard, index) = self.topology.find(at).expect("a replica");
         let node = Node::replica(self.topology.clone(), shard, index, incarnation, old.options.clone());
+        let log = old.log.clone();
         self.hosts.insert(at, Host { replica: Replica::new(at.at(incarnation), node), ..old });
-        for chunk in &chunks {
+        for chunk in chunks {
             self.input(at, Input::Snapshot(chunk));
         }
-        for record in &log {
+        for record in log.iter().skip(from) {
             self.input(at, Input::Recover(record));
         }
-        self.input(at, Input::Recovered { complete: true });
+        self.input(at, Input::Recovered { complete });
+    }
+
+    /// The time of a clock without error, so long ago.
+    pub fn wall(&self, ago: Duration) -> WallTime {
+        WallTime(EPOCH + self.now.0 - ago.as_micros() as u64)
     }
 
     pub fn log_len(&self, at: Address) -> usize {
@@ -186,6 +214,12 @@ impl Network {
     fn time(&self, at: Address) -> Now {
         let skew = self.hosts.get(&at).map_or(0, |host| host.skew);
         Now { wall: WallTime((EPOCH + self.now.0).saturating_add_signed(skew)), instant: self.now }
+    }
+
+    /// Delivers a message once more, or late.
+    pub fn hand(&mut self, from: Address, to: Address, message: Message) {
+        let from = self.hosts[&from].replica.node();
+        self.input(to, Input::Message { from, message });
     }
 
     fn input(&mut self, at: Address, input: Input<'_, Node>) {
@@ -241,8 +275,31 @@ impl Network {
         }
     }
 
+    /// Notes how transactions ended, before replicas forget it.
+    pub fn look(&mut self) {
+        let mut ends: BTreeMap<TransactionId, bool> = BTreeMap::new();
+        for host in self.hosts.values() {
+            let Node::Replica(replica) = host.replica.protocol() else { continue };
+            for (id, decided) in replica.decided() {
+                let committed = matches!(decided, Decided::Committed { .. });
+                if *ends.entry(id).or_insert(committed) != committed {
+                    self.contradiction = Some(format!("{id} both committed and aborted"));
+                }
+                let known = self.decided.entry((id, replica.shard())).or_insert_with(|| decided.clone());
+                if *known != decided {
+                    let shard = replica.shard();
+                    self.contradiction = Some(format!("{id} ended in two ways on shard {shard}"));
+                }
+            }
+        }
+    }
+
     /// Takes the next event; false when there is none before `limit`.
     fn tick(&mut self, limit: Instant) -> bool {
+        if self.now >= self.look_at {
+            self.look_at = self.now + self.look_every;
+            self.look();
+        }
         let running = self.hosts.iter().filter(|(at, _)| !self.down.contains(at));
         let timer = running.filter_map(|(at, host)| Some((host.replica.deadline()?, *at))).min();
         let packet = self.queue.first_key_value().map(|((at, _), _)| *at);

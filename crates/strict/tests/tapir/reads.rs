@@ -76,15 +76,13 @@ impl Run {
     /// The values written, in the order of stamps.
     fn order(&self) -> Vec<u64> {
         let mut order = BTreeMap::new();
-        for (_, replica) in self.network.replicas() {
-            for (_, decided) in replica.decided() {
-                let Decided::Committed { stamp, effects } = decided else { continue };
-                for (_, effect) in effects {
-                    let effect = Effect::decode(&mut Reader::new(&effect)).expect("an effect");
-                    if let Effect::Register(register::Effect::Set { value, .. }) = effect {
-                        let value = std::str::from_utf8(value).expect("digits").parse().expect("a number");
-                        order.insert(stamp, value);
-                    }
+        for decided in self.network.decided.values() {
+            let Decided::Committed { stamp, effects } = decided else { continue };
+            for (_, effect) in effects {
+                let effect = Effect::decode(&mut Reader::new(effect)).expect("an effect");
+                if let Effect::Register(register::Effect::Set { value, .. }) = effect {
+                    let value = std::str::from_utf8(value).expect("digits").parse().expect("a number");
+                    order.insert(*stamp, value);
                 }
             }
         }

@@ -179,6 +179,7 @@ fn a_slow_clock_is_told_where_to_retry_and_commits_there() {
     assert_eq!(text(&network.one(1, &network.set(a, "fast"))), "OK");
     network.run_for(Duration::from_millis(100));
     assert_eq!(text(&network.one(2, &network.set(a, "slow"))), "OK");
+    network.run_for(Duration::from_millis(100));
     assert_eq!(text(&network.one(1, &network.get(a))), "slow");
     let claims = network.node_mut(address(2, None)).take_claims();
     let at = claims[0].commit.expect("committed").at;

@@ -105,7 +105,7 @@ impl CommitProtocol for Tapir {
             Timer::Transaction { number } => coordinator.on_transaction_timer(number, step),
             Timer::Settlement { number } => coordinator.on_settlement_timer(number, step),
             Timer::Browse { number } => coordinator.on_browse_timer(number, step),
-            Timer::View | Timer::Suspicion => {}
+            Timer::View | Timer::Suspicion | Timer::Sync => {}
         }
     }
 
@@ -234,6 +234,7 @@ impl Coordinator {
             IrMessage::Outcome { group, operation } if self.is_mine(group) => {
                 self.on_outcome(group.number, &operation, step);
             }
+            IrMessage::Forgotten { group } if self.is_mine(group) => self.on_forgotten(group.number, step),
             // A backup coordinator has taken over: its outcome will be told when asked again.
             _ => {}
         }

@@ -11,7 +11,7 @@ use commit::{Observed, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Instant, Timestamp, TransactionId};
+use types::{Instant, Timestamp, TransactionId, WallTime};
 
 /// How many timestamps are tried for one evaluation.
 const ATTEMPTS: u32 = 8;
@@ -54,6 +54,7 @@ impl Coordinator {
         transaction.phase = Phase::Preparing(Preparing {
             attempt: 1,
             last: false,
+            born: at,
             at,
             shards,
             sent_at: now,
@@ -93,6 +94,7 @@ impl Coordinator {
             }
             let message = IrMessage::Propose {
                 group: transaction.id,
+                born: preparing.born,
                 attempt: preparing.attempt,
                 view: self.protocol.views.get(shard).copied().unwrap_or(0),
                 operation: Prepare { at: preparing.at, part: votes.part.clone() },
@@ -134,6 +136,11 @@ impl Coordinator {
             if let (Vote::Abort, Some(blind)) = (reply.result, decided.filter(|known| known.ignores_expiry()))
             {
                 self.expiring.learn(&blind.key);
+            }
+            if let Vote::Late { floor } = reply.result {
+                // Where the leader's clock is by now, or the floor would soon pass this one again.
+                let lag = self.options.sync_lag.as_micros() as u64;
+                self.protocol.clock.recover(Timestamp::from_wall(WallTime(floor.wall().0 + lag)));
             }
             if reply.result == Vote::Abort {
                 self.prefer(shard, member, step.now.instant);
@@ -275,7 +282,8 @@ impl Coordinator {
             Decision::Commit { at, part }
         };
         let decisions = preparing.shards.iter().map(|(shard, votes)| (*shard, decision(votes))).collect();
-        self.settle(transaction.id, (preparing.attempt, preparing.sent_at), decisions, step);
+        let attempt = (preparing.attempt, preparing.sent_at);
+        self.settle((transaction.id, preparing.born), attempt, decisions, step);
         if self.options.claims {
             self.claim(&transaction, Some(at));
         }
@@ -287,7 +295,8 @@ impl Coordinator {
         let phase = std::mem::replace(&mut transaction.phase, Phase::Executing);
         let Phase::Preparing(preparing) = phase else { return self.keep(transaction, step) };
         let decisions = preparing.shards.keys().map(|shard| (*shard, Decision::Abort)).collect();
-        self.settle(transaction.id, (preparing.attempt, preparing.sent_at), decisions, step);
+        let attempt = (preparing.attempt, preparing.sent_at);
+        self.settle((transaction.id, preparing.born), attempt, decisions, step);
         let conflict = preparing.conflict.unwrap_or(Conflict { key: None, watch: false });
         self.refuse(transaction, &conflict, step);
     }
@@ -340,6 +349,7 @@ fn finalize(group: TransactionId, preparing: &Preparing, votes: &ShardVotes) -> 
     let (view, result) = votes.tally.finalizing()?;
     Some(IrMessage::Finalize {
         group,
+        born: preparing.born,
         attempt: preparing.attempt,
         view,
         ballot: CoordinatorView::ORIGINAL,

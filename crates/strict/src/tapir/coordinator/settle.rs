@@ -6,7 +6,7 @@ use super::super::operation::Decision;
 use super::transaction::Phase;
 use super::{Coordinator, Step};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Instant, TransactionId};
+use types::{Error, ErrorCode, Instant, Timestamp, TransactionId};
 
 /// How often a decision is sent again. Replicas that were away longer learn it from a new view, and those that hold
 /// the transaction prepared from coordinator recovery.
@@ -16,6 +16,7 @@ const TRIES: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Settlement {
     id: TransactionId,
+    born: Timestamp,
     /// The attempt that was decided, and when it was proposed.
     attempt: (u32, Instant),
     decisions: BTreeMap<u16, Decision>,
@@ -28,14 +29,14 @@ impl Coordinator {
     /// Tells every participant how the transaction ended.
     pub(super) fn settle(
         &mut self,
-        id: TransactionId,
+        (id, born): (TransactionId, Timestamp),
         attempt: (u32, Instant),
         decisions: BTreeMap<u16, Decision>,
         step: &mut Step<'_, '_>,
     ) {
         let members = |shard: &u16| (0..self.topology.replicas(*shard).len()).collect();
         let waiting = decisions.keys().map(|shard| (*shard, members(shard))).collect();
-        let settlement = Settlement { id, attempt, decisions, waiting, tries: 0 };
+        let settlement = Settlement { id, born, attempt, decisions, waiting, tries: 0 };
         self.tell(&settlement, step);
         self.protocol.settlements.insert(id.number, settlement);
     }
@@ -44,7 +45,8 @@ impl Coordinator {
         for (shard, waiting) in &settlement.waiting {
             let Some(decision) = settlement.decisions.get(shard) else { continue };
             for member in waiting {
-                let message = IrMessage::Execute { group: settlement.id, operation: decision.clone() };
+                let (group, born) = (settlement.id, settlement.born);
+                let message = IrMessage::Execute { group, born, operation: decision.clone() };
                 step.out.send(self.topology.replicas(*shard)[*member], Message::Ir { message });
             }
         }
@@ -96,5 +98,16 @@ impl Coordinator {
             (Phase::Preparing(_), Decision::Abort) => self.abort(transaction, step),
             _ => self.keep(transaction, step),
         }
+    }
+
+    /// A transaction in progress was decided so long ago that no replica remembers how.
+    pub(super) fn on_forgotten(&mut self, number: u64, step: &mut Step<'_, '_>) {
+        let Some(transaction) = self.transactions.remove(&number) else { return };
+        if !matches!(transaction.phase, Phase::Preparing(_)) {
+            return self.keep(transaction, step);
+        }
+        let message = "this process was out of touch for so long that the replicas no longer know how the \
+                       transaction ended; look before you retry";
+        self.fail(transaction, &Error::new(ErrorCode::UnknownOutcome, message), step);
     }
 }

@@ -44,6 +44,8 @@ pub struct Preparing {
     pub attempt: u32,
     /// No further attempt is made: a RETRY is finalized as a refusal.
     pub last: bool,
+    /// The timestamp of the first attempt.
+    pub born: Timestamp,
     pub at: Timestamp,
     pub shards: BTreeMap<u16, ShardVotes>,
     /// When the attempt was first proposed.

@@ -1,0 +1,367 @@
+//! Synchronization (the paper's section 6.2): the leader of a NORMAL view closes intervals of births, so that what was
+//! born in them needs no record any more.
+//!
+//! ```text
+//!  leader                          replicas
+//!    |-- Sync(at, digests) ---------->|  durable: nothing new is born at or below `at`; fetches what it lacks
+//!    |<------- Synced(clear, digests)-|  the leader fetches what it lacks, and asks again until they are equal
+//!    |-- FinishSync(at) ------------->|  to those that are equal and hold no locks: durable `accepted`
+//!    |<--------------- SyncFinished --|  f+1: `at` is the stable base, told with the next Sync
+//! ```
+//!
+//! # Why nothing is missed
+//! A group born at or below the base can only have committed if f+1 replicas voted to hold its locks. One of them is
+//! among the f+1 that were equal and clear in one view, and it voted before it raised its floor, as afterwards it
+//! refuses. So it held the locks when asked, or knew the end; and not being clear, or having an outcome that the others
+//! lack, stops the round. Hence whatever is still undecided below the base can never commit (its entries are dropped),
+//! and nothing that is unknown above what is trimmed has committed.
+//!
+//! The second exchange makes that survive view changes. One replica alone may not use the base: another leader, which
+//! does not hear from it, might validate a tentative vote from outside the f+1 anew and let it commit. After f+1 have
+//! accepted, every merge meets one of them, and takes the greatest `accepted` of the records that count as its base.
+
+use super::log::{Digest, aligned, bucket, end_of};
+use super::replica::{Change, Port, Replica, Status};
+use super::{Application, Message, Operations, Points, Summary};
+use crate::Mutant;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{NodeId, Timestamp};
+
+/// About how many outcomes one round closes.
+const ROUND_GROUPS: u32 = 16384;
+/// About how many outcomes one step forgets.
+const TRIMMED_GROUPS: u32 = 2048;
+
+/// An interval that the leader is closing.
+#[derive(Debug)]
+struct Round {
+    view: u64,
+    at: Timestamp,
+    /// The leader's outcomes in the interval, when it was last compared.
+    digests: BTreeMap<u64, Digest>,
+    /// Who had just these, and no locks.
+    equal: BTreeSet<usize>,
+    /// Who of them has been asked to accept since this was last said again.
+    asked: BTreeSet<usize>,
+    /// Who has accepted.
+    finished: BTreeSet<usize>,
+}
+
+/// What a replica keeps of synchronization beside its points.
+#[derive(Debug, Default)]
+pub(super) struct Syncing {
+    round: Option<Round>,
+    /// As leader: how many times it has asked in vain since every replica was equal.
+    waited: u32,
+    /// As leader: the base of each other replica, as last told.
+    bases: BTreeMap<usize, Timestamp>,
+    /// As follower: the leader's base, which counts here once what is being fetched has come.
+    learning: Option<Timestamp>,
+}
+
+impl<O: Operations> Replica<O> {
+    /// What this replica tells of itself, with its outcomes born in an interval.
+    pub(super) fn summary(&self, above: Timestamp, up_to: Timestamp) -> Summary {
+        Summary { points: self.points, digests: self.log.digests(above, up_to) }
+    }
+
+    fn persist_points(&self, port: &mut impl Port<O>) {
+        port.persist(&Change::Points(self.points));
+    }
+
+    fn set_points(&mut self, change: impl FnOnce(&mut Points), port: &mut impl Port<O>) {
+        let before = self.points;
+        change(&mut self.points);
+        if self.points != before {
+            self.persist_points(port);
+        }
+    }
+
+    /// The end of the interval with the youngest group that is not trimmed.
+    pub fn youngest(&self) -> Timestamp {
+        self.log.youngest().map_or(Timestamp::ZERO, |born| end_of(bucket(born)))
+    }
+
+    /// Called now and then; `limit` is the end of what may be closed. A leader begins a round, or says again what was
+    /// not answered. After `patience` calls it does without replicas that are not equal, if f+1 are. True if a round
+    /// above the base has begun.
+    pub fn on_sync_timer(
+        &mut self,
+        limit: Timestamp,
+        patience: u32,
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) -> bool {
+        if self.status != Status::Normal || self.leader(self.view) != self.me {
+            self.sync.round = None;
+            return false;
+        }
+        let mut begun = false;
+        if self.sync.round.as_ref().is_none_or(|round| round.view != self.view) {
+            let at = aligned(self.log.cut(self.points.base, limit, ROUND_GROUPS));
+            let at = at.max(self.points.base);
+            begun = at > self.points.base;
+            let (digests, equal, asked, finished) = Default::default();
+            self.sync.round = Some(Round { view: self.view, at, digests, equal, asked, finished });
+            self.set_points(|points| points.floor = points.floor.max(at), port);
+        }
+        if let Some(round) = self.sync.round.as_mut().filter(|round| round.at > self.points.base) {
+            self.sync.waited = self.sync.waited.saturating_add(1);
+            round.asked.clear();
+        }
+        self.say_sync(port);
+        self.finish(patience, app, port);
+        begun
+    }
+
+    fn say_sync(&self, port: &mut impl Port<O>) {
+        let Some(Round { view, at, .. }) = self.sync.round else { return };
+        for (member, to) in self.members.iter().enumerate().filter(|(member, _)| *member != self.me) {
+            let known = self.sync.bases.get(&member).copied().unwrap_or_default();
+            let above = known.min(self.points.base).max(self.points.trimmed);
+            port.send(*to, Message::Sync { view, at, above, summary: self.summary(above, at) });
+        }
+    }
+
+    pub(super) fn on_sync_message(
+        &mut self,
+        from: NodeId,
+        message: Message<O>,
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) {
+        let Some(member) = self.member(from) else { return };
+        let current = |view: u64| self.status == Status::Normal && view == self.view;
+        match message {
+            Message::Lacking { question, bucket, known } => {
+                self.on_lacking(from, (question, bucket), &known, port);
+            }
+            Message::Ended { question, bucket, groups, complete } => {
+                self.on_ended(from, (question, bucket), groups, complete, app, port);
+            }
+            Message::Sync { view, at, above, summary } if current(view) && self.leader(view) == member => {
+                self.on_sync(from, member, at, above, &summary, app, port);
+            }
+            Message::Synced { view, at, clear, summary } if current(view) => {
+                self.on_synced((from, member), at, clear, &summary, app, port);
+            }
+            Message::FinishSync { view, at } if current(view) && self.leader(view) == member => {
+                self.on_finish_sync(from, view, at, port);
+            }
+            Message::SyncFinished { view, at } if current(view) => {
+                let Some(round) = self.sync.round.as_mut().filter(|round| round.at == at) else { return };
+                round.finished.insert(member);
+                self.conclude(app, port);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_finish_sync(&mut self, from: NodeId, view: u64, at: Timestamp, port: &mut impl Port<O>) {
+        if at <= self.points.floor && self.is_clear(at) {
+            self.set_points(|points| points.accepted = points.accepted.max(at), port);
+            port.send(from.address(), Message::SyncFinished { view, at });
+        }
+    }
+
+    /// True if no group born at or below `at` can still commit because of this replica.
+    fn is_clear(&self, at: Timestamp) -> bool {
+        self.mutants.has(Mutant::CloseUndecided)
+            || !self.log.undecided().any(|(_, group)| group.born <= at && group.is_held())
+    }
+
+    fn on_sync(
+        &mut self,
+        from: NodeId,
+        member: usize,
+        at: Timestamp,
+        above: Timestamp,
+        summary: &Summary,
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) {
+        self.set_points(|points| points.floor = points.floor.max(at), port);
+        let base = summary.points.base;
+        if summary.points.trimmed > self.points.base {
+            self.behind = Some(member);
+        } else if above <= self.points.base {
+            if self.has_all((from, member), summary, self.points.base, port) {
+                self.raise_base(base, app);
+            } else {
+                self.sync.learning = Some(base);
+            }
+        }
+        let (view, clear) = (self.view, self.is_clear(at));
+        let summary = self.summary(self.points.base, at);
+        port.send(from.address(), Message::Synced { view, at, clear, summary });
+    }
+
+    fn on_synced(
+        &mut self,
+        (from, member): (NodeId, usize),
+        at: Timestamp,
+        clear: bool,
+        summary: &Summary,
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) {
+        self.sync.bases.insert(member, summary.points.base);
+        self.has_all((from, member), summary, self.points.base, port);
+        self.compare_anew();
+        let base = self.points.base;
+        let Some(round) = self.sync.round.as_mut().filter(|round| round.at == at) else { return };
+        if clear && summary.points.base == base && summary.digests == round.digests {
+            round.equal.insert(member);
+        } else {
+            round.equal.remove(&member);
+        }
+        self.finish(u32::MAX, app, port);
+    }
+
+    /// Whoever was equal to what the leader had before it learned more is not known to be so any longer.
+    fn compare_anew(&mut self) {
+        let Some(round) = &mut self.sync.round else { return };
+        let digests = self.log.digests(self.points.base, round.at);
+        if digests != round.digests {
+            round.digests = digests;
+            round.equal.clear();
+            round.asked.clear();
+        }
+    }
+
+    /// Asks those that are equal to accept, once they are enough.
+    fn finish(&mut self, patience: u32, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+        self.compare_anew();
+        let Some(Round { view, at, equal, asked, .. }) = &self.sync.round else { return };
+        let (view, at) = (*view, *at);
+        if equal.len() + 1 == self.members.len() {
+            self.sync.waited = 0;
+        }
+        let needed = if self.sync.waited > patience { self.quorum() } else { self.members.len() };
+        let idle = at <= self.points.base;
+        if idle || equal.len() + 1 < needed || !self.is_clear(at) {
+            self.sync.round.take_if(|_| idle);
+            return;
+        }
+        let to: Vec<usize> = equal.difference(asked).copied().collect();
+        self.set_points(|points| points.accepted = points.accepted.max(at), port);
+        for member in &to {
+            port.send(self.members[*member], Message::FinishSync { view, at });
+        }
+        if let Some(round) = &mut self.sync.round {
+            round.asked.extend(to);
+        }
+        self.conclude(app, port);
+    }
+
+    /// The interval is closed for good when f+1 have accepted; the next Sync tells.
+    fn conclude(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+        let Some(round) = &self.sync.round else { return };
+        let at = round.at;
+        if round.finished.len() + 1 < self.quorum() || self.points.accepted < at {
+            return;
+        }
+        self.raise_base(at, app);
+        self.say_sync(port);
+        self.sync.round = None;
+    }
+
+    /// What was fetched from a replica of the same NORMAL view is here.
+    pub(super) fn learn_base(&mut self, member: usize, app: &mut impl Application<O>) {
+        if member == self.leader(self.view)
+            && let Some(base) = self.sync.learning.take()
+        {
+            self.raise_base(base, app);
+        }
+    }
+
+    /// All that was born at or below `base` and will ever commit is executed here. That is a fact whoever remembers it:
+    /// it is written with the next point, and a replica that forgets it learns it again.
+    fn raise_base(&mut self, base: Timestamp, app: &mut impl Application<O>) {
+        if base <= self.points.base {
+            return;
+        }
+        self.drop_undecided(base, app);
+        app.close(base);
+        self.points.raise_base(base);
+    }
+
+    /// Drops the groups at or below a base that have not ended: they never will.
+    pub(super) fn drop_undecided(&mut self, base: Timestamp, app: &mut impl Application<O>) {
+        let below = self.log.undecided().filter(|(_, group)| group.born <= base).map(|(id, _)| id);
+        for id in below.collect::<Vec<_>>() {
+            app.release(id);
+            self.log.remove(id);
+        }
+    }
+
+    /// Forgets outcomes of groups born at or below `limit` and the base, some of them. Says whether some are left.
+    pub fn trim(&mut self, limit: Timestamp, app: &mut impl Application<O>, port: &mut impl Port<O>) -> bool {
+        let limit = aligned(limit.min(self.points.base));
+        if limit <= self.points.trimmed {
+            return false;
+        }
+        let trimmed = self.log.cut(self.points.trimmed, limit, TRIMMED_GROUPS);
+        self.forget(trimmed, app);
+        self.set_points(|points| points.trimmed = trimmed, port);
+        trimmed < limit
+    }
+
+    pub(super) fn forget(&mut self, trimmed: Timestamp, app: &mut impl Application<O>) {
+        for id in self.log.born_up_to(trimmed).collect::<Vec<_>>() {
+            self.log.remove(id);
+        }
+        app.trim(trimmed);
+    }
+
+    /// From whom the application's state must come, as the record is not enough.
+    pub fn behind(&self) -> Option<usize> {
+        self.behind
+    }
+
+    /// The state does not come: what to do about that is left to the next message that shows it.
+    pub fn not_behind(&mut self) {
+        self.behind = None;
+    }
+
+    /// The application's state is now another replica's, as it was when that one had trimmed up to `base`, perhaps with
+    /// later effects. What this replica knows beyond is executed again.
+    pub fn state_arrived(&mut self, base: Timestamp, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+        self.behind = None;
+        self.take_state(base, app);
+        self.persist_points(port);
+        if let Some((view, leader)) = self.pending_view() {
+            port.send(self.members[leader], Message::StartViewChange { view });
+        }
+        for (id, group) in self.log.undecided() {
+            if let Some(held) = &group.held {
+                app.hold(id, &held.operation);
+            }
+        }
+    }
+
+    /// See `state_arrived`; during recovery nothing is held yet.
+    pub(super) fn take_state(&mut self, base: Timestamp, app: &mut impl Application<O>) {
+        for id in self.log.born_up_to(base).collect::<Vec<_>>() {
+            self.log.remove(id);
+        }
+        self.points.raise_base(base);
+        self.points.trimmed = self.points.trimmed.max(base);
+        app.close(self.points.base);
+        app.trim(self.points.trimmed);
+        let again = !self.mutants.has(Mutant::StateWithoutRecord);
+        for (id, group) in self.log.since(0).filter(|_| again) {
+            if let Some(outcome) = &group.outcome {
+                app.execute_inconsistent(id, outcome);
+            }
+        }
+    }
+}
+
+impl Points {
+    pub(super) fn raise_base(&mut self, base: Timestamp) {
+        self.base = self.base.max(base);
+        self.accepted = self.accepted.max(self.base);
+        self.floor = self.floor.max(self.accepted);
+    }
+}

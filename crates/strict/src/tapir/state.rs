@@ -1,0 +1,146 @@
+//! The state of a replica in pieces, for checkpoints and for replicas that are behind.
+//!
+//! A piece is a sequence of records, each behind its length. It tells keys as they are at the horizon, with the effects
+//! above it, so the horizon and what is trimmed stay while the pieces of one state are told: a checkpoint holds them for
+//! its duration, another replica for as long as it asks. What is executed meanwhile may be in a piece or not; it comes
+//! again from the log or the record, and counts once.
+//!
+//! What validation keeps of a key is told before the key. A closed base says that every committed effect up to it is
+//! here. Told after the effects, it would speak of some that were executed in between, and whoever fetches the pieces
+//! would claim to have seen what it never had; told before them, it speaks of too few.
+
+use super::record::{self, Record, Recovered};
+use super::replica::Replica;
+use super::shard::Shard;
+use crate::Mutant;
+use crate::ir::Change;
+use types::{Malformed, Reader, wire_enum};
+
+/// Where a checkpoint's cursors begin to count keys, stamps and groups.
+const PHASE_BITS: u32 = 62;
+
+/// Where a piece of the state begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// With the horizon.
+    Begin,
+    /// After this key of those with stamps above the horizon.
+    Stamps {
+        /// The key; `None` to begin.
+        after: Option<Box<[u8]>>,
+    },
+    /// At this cursor of the index of keys.
+    Keys {
+        /// 0 to begin.
+        cursor: u64,
+    },
+}
+wire_enum!(Place { 0 => Begin, 1 => Stamps { after }, 2 => Keys { cursor } });
+
+/// Appends the piece of the state that begins at a place, of about so many bytes; returns the next place.
+pub(super) fn tell(state: &mut Shard, place: &Place, bytes: usize, piece: &mut Vec<u8>) -> Option<Place> {
+    let (stamps, keys) = (Place::Stamps { after: None }, Place::Keys { cursor: 0 });
+    let late = state.mutants().has(Mutant::StampsAfterKeys);
+    match place {
+        Place::Begin => {
+            record::put(piece, &Record::Horizon(state.horizon()));
+            Some(if late { keys } else { stamps })
+        }
+        Place::Stamps { after } => {
+            let next = state.tell_stamps(after.as_deref(), bytes, piece);
+            next.map(|last| Place::Stamps { after: Some(last) }).or((!late).then_some(keys))
+        }
+        Place::Keys { cursor } => {
+            let mut cursor = *cursor;
+            loop {
+                cursor = state.tell_keys(cursor, piece);
+                if cursor == 0 {
+                    return late.then_some(stamps);
+                }
+                if piece.len() >= bytes {
+                    return Some(Place::Keys { cursor });
+                }
+            }
+        }
+    }
+}
+
+/// Takes a piece that `tell` made.
+pub(super) fn take(state: &mut Shard, piece: &[u8]) -> Result<(), Malformed> {
+    let mut reader = Reader::new(piece);
+    while !reader.is_empty() {
+        match record::decode(&mut Reader::new(reader.bytes()?))? {
+            Recovered::Horizon(horizon) => state.begin_at(horizon),
+            Recovered::Key(key) => state.take_key(&key)?,
+            Recovered::Stamps(stamps) => state.take_stamps(stamps),
+            _ => return Err(Malformed("piece of a state")),
+        }
+    }
+    Ok(())
+}
+
+/// A checkpoint under way.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    place: Place,
+    /// How far the groups go that it tells: later ones come from the log.
+    revision: u64,
+}
+
+impl Replica {
+    /// See [`protocol::Protocol::checkpoint`]: how far synchronization is, the state, then the record's groups in
+    /// the order of their changes. What changes meanwhile comes again from the log, with a higher revision.
+    pub(super) fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        let bytes = self.options.piece_bytes;
+        if cursor == 0 {
+            // The pieces that were fetched so far are in the part of the log that the checkpoint replaces.
+            self.fetch_anew();
+            let (view, last_normal) = (self.ir.view(), self.ir.last_normal());
+            record::put(chunk, &Record::Ir(Change::View { view, last_normal }));
+            record::put(chunk, &Record::Ir(Change::Points(self.ir.points())));
+            self.checkpoint = Some(Checkpoint { place: Place::Begin, revision: self.ir.revision() });
+            return Some(1);
+        }
+        let checkpoint = self.checkpoint.as_mut()?;
+        if cursor >> PHASE_BITS == 0 {
+            match tell(&mut self.state, &checkpoint.place, bytes, chunk) {
+                Some(next) => {
+                    checkpoint.place = next;
+                    return Some(cursor + 1);
+                }
+                None => return Some(1 << PHASE_BITS),
+            }
+        }
+        for (id, group) in self.ir.since(cursor & !(1 << PHASE_BITS)) {
+            if group.revision > checkpoint.revision {
+                break;
+            }
+            record::put(chunk, &Record::Ir(Change::Group { id, group }));
+            if chunk.len() >= bytes {
+                return Some(1 << PHASE_BITS | (group.revision + 1));
+            }
+        }
+        self.checkpoint = None;
+        None
+    }
+
+    pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        let mut reader = Reader::new(chunk);
+        while !reader.is_empty() {
+            self.recover_record(reader.bytes()?)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn recover_record(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        match record::decode(&mut Reader::new(bytes))? {
+            Recovered::Ir(change) => self.ir.recover(change, &mut self.state),
+            Recovered::Horizon(horizon) => self.state.begin_at(horizon),
+            Recovered::Key(key) => self.state.take_key(&key)?,
+            Recovered::Stamps(stamps) => self.state.take_stamps(stamps),
+            Recovered::Aside { first, piece } => self.take_aside(first, piece)?,
+            Recovered::Arrived { base } => self.recover_arrived(base),
+        }
+        Ok(())
+    }
+}
