@@ -1,6 +1,6 @@
 //! What IR clients, replicas and recovering coordinators say to one another.
 
-use super::{CoordinatorView, EndedGroup, Entry, Groups, Operations, Summary};
+use super::{CoordinatorView, Digest, EndedGroup, Entry, Groups, Operations, Summary};
 use types::{Incarnation, Malformed, Reader, Timestamp, TransactionId, Wire, wire_struct};
 
 /// A message of IR. Everything a replica sends leaves behind its durability gate, after what it vouches for.
@@ -173,10 +173,8 @@ pub enum Message<O: Operations> {
     },
     /// Replica to another that has more: send the outcomes of this bucket that are not among those known.
     Lacking {
-        /// Names the question, for its answers.
+        /// The question.
         question: Question,
-        /// The bucket.
-        bucket: u64,
         /// What the sender has of it.
         known: Vec<TransactionId>,
     },
@@ -184,8 +182,6 @@ pub enum Message<O: Operations> {
     Ended {
         /// The question.
         question: Question,
-        /// The bucket.
-        bucket: u64,
         /// The outcomes.
         groups: Vec<EndedGroup<O>>,
         /// True if nothing was left out.
@@ -231,15 +227,17 @@ pub enum Message<O: Operations> {
     },
 }
 
-/// Names a question after outcomes, for ever.
+/// A question after the outcomes of a bucket. Two that are equal may take each other's answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// The asker's life.
-    pub incarnation: Incarnation,
-    /// Counts its questions.
-    pub number: u64,
+    pub asker: Incarnation,
+    /// The bucket.
+    pub bucket: u64,
+    /// What the replica that is asked has told of it before.
+    pub told: Digest,
 }
-wire_struct!(Question { incarnation, number });
+wire_struct!(Question { asker, bucket, told });
 
 /// One part of several that make a record; all of them count or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -290,8 +288,8 @@ wire! {
     14 => WhichView { incarnation }
     15 => ThisView { incarnation, view }
     16 => Forgotten { group }
-    17 => Lacking { question, bucket, known }
-    18 => Ended { question, bucket, groups, complete }
+    17 => Lacking { question, known }
+    18 => Ended { question, groups, complete }
     19 => Sync { view, at, above, summary }
     20 => Synced { view, at, clear, summary }
     21 => FinishSync { view, at }

@@ -3,9 +3,9 @@
 
 use super::log::{bucket, end_of};
 use super::replica::{Port, Replica};
-use super::{Application, EndedGroup, Message, Operations, Question, Summary};
+use super::{Application, Digest, EndedGroup, Message, Operations, Question, Summary};
 use crate::Mutant;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use types::{NodeId, Timestamp, TransactionId, Wire};
 
 /// About how many bytes of outcomes or groups one message carries.
@@ -18,9 +18,8 @@ const ASKED: usize = 8;
 #[derive(Debug)]
 pub(super) struct Pull {
     node: NodeId,
-    question: Question,
-    /// The buckets that differ; the first few of them are asked for.
-    missing: BTreeSet<u64>,
+    /// The buckets that differ, as they were told; the first few of them are asked for.
+    missing: BTreeMap<u64, Digest>,
 }
 
 impl<O: Operations> Replica<O> {
@@ -37,32 +36,32 @@ impl<O: Operations> Replica<O> {
             .digests
             .iter()
             .filter(|(of, digest)| end_of(**of) > above && self.log.digest(**of) != **digest);
-        let missing: BTreeSet<u64> = differs.map(|(of, _)| *of).collect();
+        let missing: BTreeMap<u64, Digest> = differs.map(|(of, digest)| (*of, *digest)).collect();
         if missing.is_empty() {
             self.pulls.remove(&member);
             return true;
         }
-        self.questions += 1;
-        let question = Question { incarnation: self.incarnation, number: self.questions };
-        for of in missing.iter().take(ASKED) {
-            self.ask_outcomes(member, question, *of, port);
+        for (of, told) in missing.iter().take(ASKED) {
+            self.ask_outcomes(member, *of, *told, port);
         }
-        self.pulls.insert(member, Pull { node: from, question, missing });
+        self.pulls.insert(member, Pull { node: from, missing });
         false
     }
 
-    fn ask_outcomes(&self, member: usize, question: Question, of: u64, port: &mut impl Port<O>) {
+    fn ask_outcomes(&self, member: usize, of: u64, told: Digest, port: &mut impl Port<O>) {
+        let question = Question { asker: self.incarnation, bucket: of, told };
         let known = self.log.ended_in(of).map(|(id, _)| id).collect();
-        port.send(self.members[member], Message::Lacking { question, bucket: of, known });
+        port.send(self.members[member], Message::Lacking { question, known });
     }
 
     pub(super) fn on_lacking(
         &self,
         from: NodeId,
-        (question, of): (Question, u64),
+        question: Question,
         known: &[TransactionId],
         port: &mut impl Port<O>,
     ) {
+        let of = question.bucket;
         if end_of(of) <= self.points.trimmed {
             return;
         }
@@ -78,41 +77,43 @@ impl<O: Operations> Replica<O> {
             ended.encode(&mut bytes);
             groups.push(ended);
         }
-        port.send(from.address(), Message::Ended { question, bucket: of, groups, complete });
+        port.send(from.address(), Message::Ended { question, groups, complete });
     }
 
     pub(super) fn on_ended(
         &mut self,
         from: NodeId,
-        (question, of): (Question, u64),
+        question: Question,
         groups: Vec<EndedGroup<O>>,
         complete: bool,
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
+        let Question { asker, bucket: of, told } = question;
         let Some(member) = self.member(from) else { return };
         for EndedGroup { id, born, operation } in groups {
             if bucket(born) == of {
                 self.end(id, born, operation, app, port);
             }
         }
-        let any = self.mutants.has(Mutant::StaleOutcomes);
-        let asked = |pull: &&mut Pull| {
-            pull.missing.contains(&of) && (any || (pull.node, pull.question) == (from, question))
+        let (any, life) = (self.mutants.has(Mutant::StaleOutcomes), self.incarnation);
+        let asked = |pull: &&mut Pull| match pull.missing.get(&of) {
+            Some(latest) => any || (pull.node, life, *latest) == (from, asker, told),
+            None => false,
         };
         let Some(pull) = self.pulls.get_mut(&member).filter(asked) else { return };
-        let question = pull.question;
         self.changing.came_on();
         if !complete {
-            return self.ask_outcomes(member, question, of, port);
+            return self.ask_outcomes(member, of, told, port);
         }
         pull.missing.remove(&of);
-        match (pull.missing.is_empty(), pull.missing.iter().nth(ASKED - 1).copied()) {
+        let next = pull.missing.iter().nth(ASKED - 1).map(|(of, told)| (*of, *told));
+        match (pull.missing.is_empty(), next) {
             (true, _) => {
                 self.pulls.remove(&member);
                 self.pulled(member, app, port);
             }
-            (false, Some(next)) => self.ask_outcomes(member, question, next, port),
+            (false, Some((of, told))) => self.ask_outcomes(member, of, told, port),
             (false, None) => {}
         }
     }

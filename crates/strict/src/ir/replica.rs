@@ -69,8 +69,6 @@ pub struct Replica<O: Operations> {
     pub(super) sync: Syncing,
     /// Outcomes that are being fetched, by the replica that has them.
     pub(super) pulls: BTreeMap<usize, Pull>,
-    /// Counts the questions after them.
-    pub(super) questions: u64,
     /// Who has forgotten outcomes that this replica never had: the state itself must come from there.
     pub(super) behind: Option<usize>,
 }
@@ -92,7 +90,6 @@ impl<O: Operations> Replica<O> {
             incarnation: Incarnation(0),
             sync: Syncing::default(),
             pulls: BTreeMap::new(),
-            questions: 0,
             behind: None,
         }
     }

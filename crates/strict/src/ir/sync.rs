@@ -133,11 +133,9 @@ impl<O: Operations> Replica<O> {
         let Some(member) = self.member(from) else { return };
         let current = |view: u64| self.status == Status::Normal && view == self.view;
         match message {
-            Message::Lacking { question, bucket, known } => {
-                self.on_lacking(from, (question, bucket), &known, port);
-            }
-            Message::Ended { question, bucket, groups, complete } => {
-                self.on_ended(from, (question, bucket), groups, complete, app, port);
+            Message::Lacking { question, known } => self.on_lacking(from, question, &known, port),
+            Message::Ended { question, groups, complete } => {
+                self.on_ended(from, question, groups, complete, app, port);
             }
             Message::Sync { view, at, above, summary } if current(view) && self.leader(view) == member => {
                 self.on_sync(from, member, at, above, &summary, app, port);
