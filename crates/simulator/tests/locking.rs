@@ -48,7 +48,7 @@ fn a_vote_before_its_entry_is_committed_is_caught() {
 
 #[test]
 fn a_read_of_an_unconfirmed_leader_is_caught() {
-    assert_caught(Concurrency::Locking, 100, Mutant::UnconfirmedReads);
+    assert_caught(Concurrency::Locking, 1000, Mutant::UnconfirmedReads);
 }
 
 #[test]
