@@ -39,6 +39,9 @@ pub enum Command {
     /// Measure servers.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Run a paper's experiments in virtual time.
+    #[command(subcommand)]
+    Figures(FiguresCommand),
 }
 
 impl Default for Command {
@@ -299,6 +302,45 @@ pub struct HistoryExportArguments {
     /// The format to write
     #[arg(long, value_name = "FORMAT")]
     pub format: checker::Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FiguresCommand {
+    /// TAPIR beside two-phase commit over replicated logs and a weakly consistent store.
+    Tapir(FiguresTapirArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Latency and throughput of tapir, locking, occ and qwstore in one rack, one data center and over the wide area, beside the
+paper's claims. Equal seeds give equal output. What is run and assumed: docs/figures.md.
+
+Examples:
+  anabranch figures tapir --quick
+  anabranch figures tapir --seconds 2 --out figures
+  anabranch figures tapir --only rmw-latency --only touched")]
+pub struct FiguresTapirArguments {
+    /// Virtual seconds that each run measures; four times as long over the wide area
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seconds: NonZeroU64,
+    /// Fewer points
+    #[arg(long)]
+    pub quick: bool,
+    /// Only the experiments whose names begin like this, and no claims; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// Draw the curves into this directory, as SVG
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Decides everything that is drawn
+    #[arg(long, value_name = "X", default_value_t = 1)]
+    pub seed: u64,
+    /// Runs at the same time [default: one per processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Print a JSON object for every point and claim
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]

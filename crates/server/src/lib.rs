@@ -1,7 +1,7 @@
 //! What the binary `anabranch` does: a server, and the tools to test and to measure it.
 //!
 //! This crate parses, prints and wires. What a command does is the work of the crates below it: `runtime` serves,
-//! `simulator` simulates, `checker` checks histories, `bench` makes load.
+//! `simulator` simulates, `checker` checks histories, `bench` makes load, `figures` repeats the experiments of papers.
 //!
 //! Standard output carries results only, one JSON object a line with `--json`; logs go to standard error.
 
@@ -12,7 +12,7 @@ mod config;
 mod logs;
 
 use clap::Parser;
-use cli::{BenchCommand, ClusterCommand, Command, CommandLine, HistoryCommand};
+use cli::{BenchCommand, ClusterCommand, Command, CommandLine, FiguresCommand, HistoryCommand};
 use commands::Outcome;
 use std::process::ExitCode;
 
@@ -21,6 +21,7 @@ pub fn run() -> ExitCode {
     let result = match CommandLine::parse().command.unwrap_or_default() {
         Command::Serve(arguments) => commands::serve::run(&arguments),
         Command::Cluster(ClusterCommand::Local(arguments)) => commands::cluster::local::run(&arguments),
+        Command::Figures(FiguresCommand::Tapir(arguments)) => commands::figures::tapir(&arguments),
         Command::Sim(arguments) => commands::sim::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::History(HistoryCommand::Export(arguments)) => commands::history::export(&arguments),

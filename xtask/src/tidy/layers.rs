@@ -19,7 +19,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("front", &["resp", "gateway"]),
     ("checking", &["checker"]),
     ("drivers", &["simulator", "runtime"]),
-    ("bin", &["bench", "server"]),
+    ("load", &["bench"]),
+    ("experiments", &["figures"]),
+    ("bin", &["server"]),
     ("tools", &["xtask"]),
 ];
 
@@ -30,7 +32,6 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("protocol", "types"),
     ("protocol", "datatypes"),
     ("gateway", "resp"),
-    ("server", "bench"),
 ];
 
 /// The crates that a pure crate may use: they compute, and reach for nothing outside their arguments.

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod check;
 pub mod cluster;
+pub mod figures;
 pub mod history;
 pub mod serve;
 pub mod sim;

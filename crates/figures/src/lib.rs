@@ -1,0 +1,24 @@
+//! The papers' experiments, in virtual time: the systems that are compared run the very step functions of the servers,
+//! on machines and networks whose costs are stated ([`COST`], [`Environment`]).
+//!
+//! [`tapir`] is the evaluation of TAPIR (its section 7): latency and throughput in three environments, beside two-phase
+//! commit over replicated logs and a weakly consistent store, with the paper's claims.
+//!
+//! No socket, file, thread or clock: a seed is a run. What depends on real time is measured by the `bench` crate.
+
+mod client;
+mod environment;
+mod measure;
+mod plot;
+mod system;
+mod table;
+pub mod tapir;
+mod world;
+
+pub use client::Load;
+pub use environment::{COST, Cost, DATA_CENTER, Environment, LOCAL, WIDE_AREA};
+pub use measure::{Measured, run};
+pub use plot::{Plot, Series};
+pub use system::System;
+pub use table::{claims_table, table};
+pub use world::Setup;
