@@ -92,7 +92,7 @@ fn contended(system: System, seed: u64) -> Measured {
 
 #[test]
 fn a_seed_is_a_run() {
-    for system in [System::Tapir, System::Occ, System::QwStore] {
+    for system in System::ALL {
         let first = contended(system, 7);
         assert_eq!(first, contended(system, 7));
         assert_ne!(first, contended(system, 8));

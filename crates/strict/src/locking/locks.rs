@@ -134,6 +134,15 @@ impl LockTable {
         }
     }
 
+    /// A key whose lock the transaction waits for.
+    pub(super) fn waited_for(&self, id: TransactionId) -> Option<&[u8]> {
+        let waits = |key: &[u8]| {
+            let waiting = self.keys.get(key).map(|locks| locks.waiting.values());
+            waiting.into_iter().flatten().any(|(waiter, _)| *waiter == id)
+        };
+        self.owners.get(&id)?.keys.iter().map(|key| &**key).find(|key| waits(key))
+    }
+
     /// The transactions wounded since this was asked last, with the key that each lost first.
     pub(super) fn take_wounded(&mut self) -> Vec<(TransactionId, Box<[u8]>)> {
         std::mem::take(&mut self.wounded)

@@ -22,7 +22,8 @@
 //! - The decision of a transaction is an entry of its first participant (Corrections 73); who asks for a decision that
 //!   is overdue makes it an abort unless it is there.
 //! - A refusal is for good: a leader accepts a vote's question for its own term only, and remembers what it refused.
-//! - Whoever waits for a lock is younger than who is waited for, or waits for a vote that waits for nobody.
+//! - Whoever waits for a lock is younger than who is waited for, or waits for a vote that waits for nobody:
+//!   where several shards vote, a vote that would wait for an older transaction is refused.
 //!
 //! Left out so far: phasing and combining (Claret), moving of leaders, change of a shard's members.
 

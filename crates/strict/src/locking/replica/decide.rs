@@ -51,7 +51,9 @@ impl Replica {
         let judged = match self.options.concurrency {
             Concurrency::Locking => {
                 leader.open(id, from, step.now.instant);
-                leader.lock_part(id, ballot.age, &ballot.part, trusting)
+                let locked = leader.lock_part(id, ballot.age, &ballot.part, trusting);
+                let several = ballot.part.participants.len() > 1;
+                if locked.is_none() && several { self.lock_now(&ballot, trusting, step) } else { locked }
             }
             Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
             Concurrency::Optimistic => Some(leader.validate_part(id, &ballot.part, &self.machine)),
@@ -67,6 +69,21 @@ impl Replica {
                 self.block(id, message, step);
             }
         }
+    }
+
+    /// Locks what a part needs once those that had to give way have. Where others vote too there is no waiting beyond
+    /// that: another shard's vote cannot be taken back, and whoever waits for it relies on its waiting for nobody.
+    fn lock_now(
+        &mut self,
+        ballot: &Ballot,
+        trusting: bool,
+        step: &mut Step<'_, '_>,
+    ) -> Option<Result<(), Box<[u8]>>> {
+        self.tell_wounded(step);
+        let leader = self.leader.as_mut()?;
+        let locked = leader.lock_part(ballot.transaction, ballot.age, &ballot.part, trusting);
+        let key = leader.locks.waited_for(ballot.transaction).map(Box::from);
+        locked.or_else(|| Some(Err(key.unwrap_or_default())))
     }
 
     /// Nothing stands in the way: the vote goes into the log, or with it the decision where nobody else votes.
