@@ -1,6 +1,7 @@
 """Clusters of real processes: keyspaces replicated over processes and regions, which are killed, paused and cut off."""
 
 import itertools
+import re
 import threading
 import time
 from pathlib import Path
@@ -330,6 +331,26 @@ def test_a_process_is_killed_and_comes_back_under_load(durability, config, concu
         if config:
             assert cluster["a/1"].client().incr("after") == 1
             assert "checkpoint" in cluster.logs(), "restarts met none"
+
+
+def test_a_record_shrinks_when_everybody_knows_it():
+    """What replicas remember of finished transactions does not grow with a cluster's life."""
+
+    def recorded(node) -> int:
+        with node.client() as client:
+            here = client.execute_command("KEYSPACE", "INFO", "default")["partitions_here"]
+        return sum(int(re.search(r"(\d+) recorded", partition)[1]) for partition in here)
+
+    keys = [f"key:{number}" for number in range(2000)]
+    with Cluster(1, 3) as cluster:
+        with cluster["a/1"].client() as client:
+            for key in keys:
+                client.set(key, key)
+        assert max(map(recorded, cluster)) >= len(keys)
+        wait_until(lambda: max(map(recorded, cluster)) == 0, timeout=60)
+        cluster.do("kill a/2", "restart a/2")
+        with cluster["a/2"].client() as client:
+            assert client.mget(keys) == keys
 
 
 def test_clocks_that_are_off_change_no_order():

@@ -1,6 +1,6 @@
 //! What the process says about itself: INFO, CONFIG GET, KEYSPACE INFO, metrics.
 
-use crate::cluster;
+use crate::cluster::{self, Backlog};
 use crate::host::durability_name;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, class_of};
@@ -218,6 +218,22 @@ pub(crate) fn metrics(process: &Process) -> String {
     if let Some(view) = &process.cluster {
         let connected = plain(view.peers_connected.load(Relaxed) as u64);
         metric("peers_connected", "gauge", "Processes of the cluster connected to.", &connected);
+        let backlogs = view.backlogs.lock().clone();
+        let each = |value: fn(&Backlog) -> usize| -> Vec<(String, u64)> {
+            let line = |(name, backlog): &(String, Backlog)| {
+                (format!("{{keyspace=\"{name}\"}}"), value(backlog) as u64)
+            };
+            backlogs.iter().map(line).collect()
+        };
+        let recorded = each(|backlog| backlog.recorded_groups);
+        metric(
+            "recorded_groups",
+            "gauge",
+            "Transactions that strict replicas remember for each other.",
+            &recorded,
+        );
+        let queued = each(|backlog| backlog.queued_bytes);
+        metric("queued_bytes", "gauge", "Bytes that causal partitions keep for other regions.", &queued);
     }
     if let Some(journal) = &process.journal {
         log_metrics(process, journal, &mut metric);

@@ -420,6 +420,9 @@ impl Worker {
         self.host.keyspaces = self.host.process.keyspaces();
         if let Some(cluster) = &mut self.host.cluster {
             cluster.refresh(self.host.now);
+            if let Some(view) = &self.host.process.cluster {
+                cluster.note_backlogs(view);
+            }
         }
         self.host.me.commands.store(self.gateway.commands(), Ordering::Relaxed);
         let threads = self.host.process.options.threads;

@@ -14,6 +14,15 @@ pub(crate) enum ReplicatedKeyspace {
     Causal(Nodes<wren::Node>),
 }
 
+/// What the replicas of a keyspace keep for others; it shrinks as these take part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Backlog {
+    /// Strict: transactions whose outcome another replica may still ask for.
+    pub(crate) recorded_groups: usize,
+    /// Causal: bytes of transactions that some region may lack.
+    pub(crate) queued_bytes: usize,
+}
+
 macro_rules! each {
     ($keyspace:expr, $nodes:ident => $call:expr) => {
         match $keyspace {
@@ -72,6 +81,31 @@ impl ReplicatedKeyspace {
             ReplicatedKeyspace::Causal(nodes) => {
                 nodes.protocols().filter_map(wren::Node::as_partition).all(wren::Partition::is_serving)
             }
+        }
+    }
+
+    /// What its replicas here keep for others.
+    pub(crate) fn backlog(&self) -> Backlog {
+        match self {
+            ReplicatedKeyspace::Strict(nodes) => Backlog {
+                recorded_groups: nodes
+                    .protocols()
+                    .map(|node| match node {
+                        tapir::Node::Replica(replica) => replica.recorded(),
+                        tapir::Node::Coordinator(_) => 0,
+                    })
+                    .sum(),
+                ..Backlog::default()
+            },
+            ReplicatedKeyspace::Locking(_) => Backlog::default(),
+            ReplicatedKeyspace::Causal(nodes) => Backlog {
+                queued_bytes: nodes
+                    .protocols()
+                    .filter_map(wren::Node::as_partition)
+                    .map(wren::Partition::queued_bytes)
+                    .sum(),
+                ..Backlog::default()
+            },
         }
     }
 

@@ -31,6 +31,7 @@ pub use config::{
     ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions, ClusterProcess,
 };
 pub(crate) use describe::{describe, section};
+pub(crate) use keyspace::Backlog;
 pub(crate) use nodes::Turn;
 pub(crate) use peers::FIRST_TOKEN;
 pub(crate) use recovery::recover;
@@ -56,6 +57,8 @@ use types::{Error, Instant, KeyspaceId, RequestId};
 pub(crate) struct ClusterView {
     pub(crate) options: ClusterOptions,
     pub(crate) peers_connected: AtomicUsize,
+    /// Of each keyspace, with its name.
+    pub(crate) backlogs: Mutex<Vec<(String, Backlog)>>,
     /// The size of the last checkpoint, in bytes.
     pub(crate) checkpoint_bytes: AtomicU64,
     /// A checkpoint that is written and waits to be installed.
@@ -68,6 +71,7 @@ impl ClusterView {
         ClusterView {
             options,
             peers_connected: AtomicUsize::new(0),
+            backlogs: Mutex::default(),
             checkpoint_bytes: AtomicU64::new(0),
             written: Mutex::new(None),
             installing: AtomicBool::new(false),
@@ -238,6 +242,12 @@ impl Cluster {
     pub(crate) fn flush(&mut self, registry: &Registry, view: &ClusterView) {
         self.peers.flush(registry);
         view.peers_connected.store(self.peers.connected(), Ordering::Relaxed);
+    }
+
+    /// Notes what is kept for others.
+    pub(crate) fn note_backlogs(&self, view: &ClusterView) {
+        let names = self.keyspaces().iter().map(|keyspace| keyspace.name.clone());
+        *view.backlogs.lock() = names.zip(self.keyspaces.iter().map(ReplicatedKeyspace::backlog)).collect();
     }
 
     /// When it must be pumped at the latest.
