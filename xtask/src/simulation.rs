@@ -10,9 +10,13 @@ use crate::suite;
 use crate::workspace::{PROFILE, Workspace, capture, run};
 
 /// What is simulated when nobody names a protocol.
-const PROTOCOLS: &[&str] = &["solo", "tapir", "wren"];
+const PROTOCOLS: &[&str] = &["solo", "tapir", "wren", "locking", "occ"];
 /// Seeds per protocol of a quick run.
 const QUICK_SEEDS: u32 = 40;
+/// What `test` runs with more seeds: the protocols that users get unless they choose another.
+const THOROUGH: &[&str] = &["tapir", "wren"];
+/// Seeds per protocol of those.
+const THOROUGH_SEEDS: u32 = 200;
 /// Seeds per protocol of one round of `soak`.
 const SOAK_SEEDS: u32 = 2000;
 /// Cases per property of one round of `soak`, for the properties that do not fix their own number.
@@ -56,9 +60,11 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What `test` runs of it: the quick seeds of every protocol.
+/// What `test` runs of it: every protocol, some with more seeds.
 pub fn smoke(workspace: &Workspace) -> Result<()> {
-    simulate(workspace, PROTOCOLS, QUICK_SEEDS)
+    let quick: Vec<&str> = PROTOCOLS.iter().copied().filter(|name| !THOROUGH.contains(name)).collect();
+    simulate(workspace, &quick, QUICK_SEEDS)?;
+    simulate(workspace, THOROUGH, THOROUGH_SEEDS)
 }
 
 /// Simulates each protocol; the binary itself runs every seed twice and demands equal traces.
@@ -132,10 +138,8 @@ mod tests {
 
     #[test]
     fn a_sim_line_names_protocols_and_seeds() {
-        assert_eq!(
-            parse("").unwrap(),
-            SimRequest { protocols: vec!["solo".into(), "tapir".into(), "wren".into()], seeds: QUICK_SEEDS }
-        );
+        let all = PROTOCOLS.iter().map(|&protocol| protocol.to_owned()).collect();
+        assert_eq!(parse("").unwrap(), SimRequest { protocols: all, seeds: QUICK_SEEDS });
         assert_eq!(parse("wren --seeds 7").unwrap(), SimRequest { protocols: vec!["wren".into()], seeds: 7 });
     }
 
