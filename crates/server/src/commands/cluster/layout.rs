@@ -5,9 +5,11 @@ use super::relay::Relays;
 use crate::cli::ClusterLocalArguments;
 use anyhow::{Context, Result, bail, ensure};
 use runtime::{ClusterCatalog, ClusterFile, ClusterKeyspace, ClusterProcess};
+use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The file in the data directory that describes the cluster it belongs to.
@@ -53,10 +55,31 @@ fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
-    let probe = TcpListener::bind(local(0)).context("there is no free port")?;
-    Ok(probe.local_addr()?.port())
+/// Where free ports are looked for: below those that systems give to outgoing connections, so that none of these takes
+/// one before the process that it is for has begun to listen.
+const PORTS: Range<u16> = 10_000..32_768;
+
+/// The ports that this cluster has taken.
+#[derive(Default)]
+struct Ports(BTreeSet<u16>);
+
+impl Ports {
+    /// One that was free a moment ago, and is no other's of this cluster.
+    fn free(&mut self) -> Result<u16> {
+        let from = (fresh_seed() % PORTS.len() as u64) as usize;
+        let free = PORTS
+            .skip(from)
+            .chain(PORTS.take(from))
+            .find(|port| !self.0.contains(port) && TcpListener::bind(local(*port)).is_ok());
+        let port = free.with_context(|| format!("there is no free port in {PORTS:?}"))?;
+        Ok(self.take(port))
+    }
+
+    /// This one, as somebody has chosen it.
+    fn take(&mut self, port: u16) -> u16 {
+        self.0.insert(port);
+        port
+    }
 }
 
 /// A number that no other cluster of this machine has.
@@ -80,12 +103,12 @@ pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result
         .with_context(|| format!("cannot create the data directory {}", directory.display()))?;
     let catalog = directory.canonicalize()?.join(CATALOG);
     let (file, fresh) = settle(&directory, describe(arguments, catalog), &default_keyspace(arguments))?;
-    let mut processes = Vec::new();
+    let (mut processes, mut ports) = (Vec::new(), Ports::default());
     for (index, process) in file.processes.iter().enumerate() {
         let place = Place::process(process.region, index as u16 % each);
         let port = match arguments.base_port {
-            0 => free_port()?,
-            base => base.checked_add(index as u16).context("the base port is too high")?,
+            0 => ports.free()?,
+            base => ports.take(base.checked_add(index as u16).context("the base port is too high")?),
         };
         let directory = directory.join(place.to_string().replace('/', "-"));
         std::fs::create_dir_all(&directory)?;
@@ -104,7 +127,7 @@ pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result
         ensure!(known, "there is no process {}", skew.process);
     }
     let layout = Layout { processes, directory, temporary, fresh };
-    connect(&layout, &file, relays)?;
+    connect(&layout, &file, &mut ports, relays)?;
     for delay in &arguments.delay {
         relays.delay(delay.from, delay.to, delay.delay).map_err(anyhow::Error::msg)?;
     }
@@ -155,9 +178,9 @@ fn settle(directory: &Path, wanted: ClusterFile, keyspace: &ClusterKeyspace) -> 
 }
 
 /// Gives every process a port for its peers, and each of these a relay to come through.
-fn connect(layout: &Layout, file: &ClusterFile, relays: &mut Relays) -> Result<()> {
+fn connect(layout: &Layout, file: &ClusterFile, ports: &mut Ports, relays: &mut Relays) -> Result<()> {
     let peers: Vec<SocketAddr> =
-        layout.processes.iter().map(|_| free_port().map(local)).collect::<Result<_>>()?;
+        layout.processes.iter().map(|_| ports.free().map(local)).collect::<Result<_>>()?;
     for from in &layout.processes {
         let mut mine = file.clone();
         for ((to, peer), entry) in layout.processes.iter().zip(&peers).zip(&mut mine.processes) {
