@@ -18,6 +18,7 @@ mod checkpointer;
 mod cluster;
 mod connection;
 mod error;
+mod files;
 mod health;
 mod host;
 mod info;

@@ -1,13 +1,13 @@
 //! Which keyspaces there are: on one machine a small local file, replaced atomically.
 
 use crate::error::StartError;
+use crate::files;
 use crate::keyspace::{class_of, durability_of};
 use gateway::DurabilityClass;
 use protocol::Durability;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, rename};
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 
 const FILE: &str = "keyspaces.json";
 const VERSION: u32 = 1;
@@ -87,11 +87,6 @@ impl Metadata {
 
     /// Replaces the file, durably.
     pub(crate) fn save(&self, directory: &Path) -> std::io::Result<()> {
-        let temporary: PathBuf = directory.join(format!("{FILE}.tmp"));
-        let mut file = File::create(&temporary)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.sync_all()?;
-        rename(&temporary, directory.join(FILE))?;
-        File::open(directory)?.sync_all()
+        files::replace(&directory.join(FILE), self)
     }
 }

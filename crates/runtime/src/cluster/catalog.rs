@@ -2,11 +2,11 @@
 //! added at its end and stay, so a process that knows fewer is only late.
 
 use super::config::{ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel};
+use crate::files;
 use gateway::{KeyspaceOptions, Model};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError, rename};
-use std::io::Write;
+use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use types::{Error, ErrorCode};
@@ -40,12 +40,7 @@ impl ClusterCatalog {
     /// # Errors
     /// As the file system's.
     pub fn save(&self, path: &Path) -> std::io::Result<()> {
-        let temporary = path.with_extension("tmp");
-        let mut file = File::create(&temporary)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.sync_all()?;
-        rename(&temporary, path)?;
-        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        files::replace(path, self)
     }
 
     /// Can this cluster keep these keyspaces?

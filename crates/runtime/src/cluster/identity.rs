@@ -2,9 +2,9 @@
 //! speaks with another one's memory, or with less than all of its own.
 
 use crate::error::StartError;
+use crate::files;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, rename};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
 const FILE: &str = "process.json";
@@ -67,12 +67,7 @@ impl Identity {
 
     /// Replaces the directory's file, durably.
     pub(crate) fn save(&self, directory: &Path) -> std::io::Result<()> {
-        let temporary = directory.join(format!("{FILE}.tmp"));
-        let mut file = File::create(&temporary)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.sync_all()?;
-        rename(&temporary, directory.join(FILE))?;
-        File::open(directory)?.sync_all()
+        files::replace(&directory.join(FILE), self)
     }
 }
 

@@ -1,0 +1,38 @@
+//! Small files that are replaced as a whole.
+
+use serde::Serialize;
+use std::fs::{File, rename};
+use std::io::Write;
+use std::path::Path;
+
+/// Replaces `path` by `content` as JSON, durably: after a crash there is the old file or the new one, whole. Of writers
+/// at the same time the last one wins, if each holds a lock of its own making.
+pub(crate) fn replace(path: &Path, content: &impl Serialize) -> std::io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    let mut file = File::create(&temporary)?;
+    file.write_all(&serde_json::to_vec_pretty(content)?)?;
+    file.sync_all()?;
+    rename(&temporary, path)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_stays_beside_it() {
+        let directory = std::env::temp_dir().join(format!("anabranch-files-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("names.json");
+        for content in [vec!["a", "b"], vec!["c"]] {
+            replace(&path, &content).unwrap();
+            let read: Vec<String> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            assert_eq!(read, content);
+        }
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        assert!(replace(&directory.join("absent/names.json"), &"x").is_err());
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
