@@ -3,4 +3,5 @@
 //! Every protocol here answers three questions: how a stamp is chosen, which stamps a reader may see, and what
 //! happens to effects that do not commute. No networking, no clock, no entropy, no hash-order iteration.
 
+pub mod stable;
 pub mod wren;

@@ -292,7 +292,7 @@ fn caches_queues_and_decisions_do_not_grow() {
         let partition = world.node(crate::world::replica(0, index)).as_partition().expect("a replica");
         assert_eq!((partition.undecided(), partition.unreceived()), (0, 0));
         assert!(partition.remembered() <= 2, "{}", partition.remembered());
-        let behind = partition.stable().0.wall().0 - partition.horizon().remote.wall().0;
+        let behind = partition.stable().local.wall().0 - partition.horizon().remote.wall().0;
         assert!(behind < 100_000, "the horizon follows the stable times, {behind} us behind");
     }
 }

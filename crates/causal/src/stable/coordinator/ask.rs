@@ -1,7 +1,7 @@
 //! Requests as the coordinator keeps them: owned, and with each operation classified.
 
-use crate::wren::pledge::encoded;
-use crate::wren::setup::Topology;
+use crate::stable::pledge::encoded;
+use crate::stable::setup::Topology;
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use protocol::{KeyedOperation, Request, Step};
 use types::{KeyHash, ReplyBuf, ReplySink, Rng};

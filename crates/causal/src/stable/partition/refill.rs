@@ -18,10 +18,10 @@
 
 use super::recover::{CHUNK_BYTES, KeptEffects};
 use super::{Decided, Life, Outgoing, Partition};
-use crate::wren::message::{Gained, KeyEffects, Message, Outcome, Vote};
-use crate::wren::record::Record;
-use crate::wren::stamp::Stamp;
-use crate::wren::{Node, Timer, pledge};
+use crate::stable::message::{Gained, KeyEffects, Message, Outcome, Vote};
+use crate::stable::record::Record;
+use crate::stable::stamp::Stamp;
+use crate::stable::{Node, Timer, Times, pledge};
 use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
 use replication::transfer::{Ask, Piece, Taken, Taker};
@@ -100,9 +100,9 @@ impl std::fmt::Debug for Refill {
 }
 
 /// The giving side.
-impl Partition {
+impl<S: Times> Partition<S> {
     /// A peer asks. One that lost records as well answers peers only when it has heard from its region.
-    pub(super) fn on_recall(&mut self, now: Now, from: NodeId, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_recall(&mut self, now: Now, from: NodeId, out: &mut Outputs<'_, Node<S>>) {
         let Some((region, _)) = self.topology.locate(from.address()) else { return };
         if region != self.region {
             self.giver.asked(from, now.instant);
@@ -113,14 +113,14 @@ impl Partition {
         }
         let held = self.origins.iter().map(|(origin, received)| (*origin, received.up_to));
         // The own transactions that a log with gaps held are complete up to the horizon at least.
-        let own = self.installed.max(self.horizon.remote);
-        let mut highest = self.clock.last().max(self.lst).max(own);
+        let own = self.installed.max(self.horizon.whole());
+        let mut highest = self.clock.last().max(self.stable.reach()).max(own);
         for received in self.origins.values() {
             let above = received.above.last().map_or(Timestamp::ZERO, |(at, _)| *at);
             highest = highest.max(received.up_to).max(above);
         }
         let held = held.chain([(self.region, own)]).collect();
-        out.stream(from.address(), Message::Recalled { horizon: self.horizon.remote, held, highest });
+        out.stream(from.address(), Message::Recalled { horizon: self.horizon.whole(), held, highest });
     }
 
     fn region_is_silent(&self) -> bool {
@@ -134,7 +134,7 @@ impl Partition {
         from: NodeId,
         ask: Ask,
         above: Option<Timestamp>,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         self.giver.asked(from, now.instant);
         let (mut content, mut cursor) = (Vec::new(), ask.cursor);
@@ -149,7 +149,7 @@ impl Partition {
         }
         let next = (cursor != 0).then_some(cursor);
         let piece = Piece { transfer: ask.transfer, cursor: ask.cursor, next, content: content.into() };
-        out.send(from.address(), Message::Piece { piece, horizon: self.horizon.remote });
+        out.send(from.address(), Message::Piece { piece, horizon: self.horizon.whole() });
     }
 
     /// Frees some of what was replaced.
@@ -161,9 +161,9 @@ impl Partition {
 }
 
 /// The taking side.
-impl Partition {
+impl<S: Times> Partition<S> {
     /// The log lacks records: asks everybody who may have heard of what they said.
-    pub(super) fn recall_everything(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+    pub(super) fn recall_everything(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<S>>) {
         let peers = self.links.keys().map(|peer| self.topology.address(*peer, self.index));
         let mates = (0..self.topology.partitions()).filter(|index| *index != self.index);
         let unanswered = peers.chain(mates.map(|index| self.address_of(index))).collect();
@@ -171,7 +171,7 @@ impl Partition {
     }
 
     /// What is lacked of a peer is no longer queued there: its state is taken, beside serving.
-    pub(super) fn on_behind(&mut self, now: Now, from: Address, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_behind(&mut self, now: Now, from: Address, out: &mut Outputs<'_, Node<S>>) {
         let is_peer = self.topology.locate(from).is_some_and(|(region, _)| region != self.region);
         if self.refill.is_none() && is_peer {
             out.stream(from, Message::Recall);
@@ -185,7 +185,7 @@ impl Partition {
         now: Now,
         unanswered: BTreeSet<Address>,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         unanswered.iter().for_each(|address| out.stream(*address, Message::Recall));
         self.refill = Some(Refill::of(now, unanswered));
@@ -194,7 +194,7 @@ impl Partition {
     }
 
     /// Who began a new life may not have heard the question.
-    pub(super) fn recall_again(&mut self, peer: Address, out: &mut Outputs<'_, Node>) {
+    pub(super) fn recall_again(&mut self, peer: Address, out: &mut Outputs<'_, Node<S>>) {
         if self.refill.as_ref().is_some_and(|refill| refill.unanswered.contains(&peer)) {
             out.stream(peer, Message::Recall);
         }
@@ -206,7 +206,7 @@ impl Partition {
         from: Address,
         told: Told,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(refill) = &mut self.refill else { return };
         if !refill.unanswered.remove(&from) {
@@ -224,8 +224,8 @@ impl Partition {
     }
 
     /// Once everybody has answered, the state is taken.
-    fn take_if_answered(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
-        let own = self.horizon.remote;
+    fn take_if_answered(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<S>>) {
+        let own = self.horizon.whole();
         let can_go_on = self.region_has_peers() || self.options.accept_loss;
         let Some(refill) = &mut self.refill else { return };
         if !matches!(refill.stage, Stage::Asking) || !refill.unanswered.is_empty() || !can_go_on {
@@ -261,7 +261,7 @@ impl Partition {
         above: Option<Timestamp>,
         now: Now,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(refill) = &mut self.refill else { return };
         refill.stage = match rest.pop() {
@@ -276,7 +276,7 @@ impl Partition {
     }
 
     /// Goes on with what is under way.
-    pub(super) fn on_refill(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_refill(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<S>>) {
         let (retry, patience) = (self.options.retry_after, 2 * self.options.doubt_after);
         let Some(refill) = &mut self.refill else { return };
         let mut pause = retry / 4;
@@ -310,7 +310,7 @@ impl Partition {
     }
 
     /// A giver is silent, or has forgotten what it was to give.
-    fn begin_again(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+    fn begin_again(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<S>>) {
         match self.life {
             Life::Refilling => self.recall_everything(now, random, out),
             _ => {
@@ -328,7 +328,7 @@ impl Partition {
         piece: &Piece,
         horizon: Timestamp,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(refill) = &mut self.refill else { return };
         let Stage::Taking { taker, rest, heard, .. } = &mut refill.stage else { return };
@@ -435,7 +435,7 @@ impl Partition {
     }
 
     /// Everything is there: it counts from now on.
-    fn finish_refill(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+    fn finish_refill(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let Some(refill) = self.refill.take() else { return };
         let Refill { told, staged, horizon, found, .. } = *refill;
         if self.life != Life::Refilling {
@@ -444,8 +444,7 @@ impl Partition {
         }
         if let Some(staged) = staged {
             self.remains = Some(std::mem::replace(&mut self.store, staged).into_remains());
-            self.horizon.local = self.horizon.local.max(horizon);
-            self.horizon.remote = horizon;
+            self.horizon = self.horizon.newest(S::at(horizon));
         }
         let peers: Vec<(Address, Told)> = (told.into_iter())
             .filter(|(address, told)| {
@@ -497,7 +496,7 @@ impl Partition {
     }
 
     /// What to say instead of serving.
-    pub(super) fn refuse(&self, from: NodeId, message: &Message, out: &mut Outputs<'_, Node>) {
+    pub(super) fn refuse(&self, from: NodeId, message: &Message<S>, out: &mut Outputs<'_, Node<S>>) {
         let error = Error::new(ErrorCode::Unavailable, self.why_not());
         let answer = match message {
             Message::SliceReq { id, round, .. } => {

@@ -4,19 +4,19 @@
 //! aborted. It says so only after a record that keeps it from committing later.
 
 use super::{Decided, Life, Partition, Pending, effects_of};
-use crate::wren::message::{Gained, Message};
-use crate::wren::record::Record;
-use crate::wren::{Node, Timer};
+use crate::stable::message::{Gained, Message};
+use crate::stable::record::Record;
+use crate::stable::{Node, Timer, Times};
 use protocol::{Now, Outputs};
 use types::{Address, Timestamp, TransactionId};
 
-impl Partition {
+impl<S: Times> Partition<S> {
     pub(super) fn on_commit(
         &mut self,
         from: Address,
         id: TransactionId,
         at: Timestamp,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let awaits = |pending: &Pending| !pending.fenced || from == self.address_of(pending.decider);
         if self.participant.prepared(id).is_some_and(|(_, pending)| !awaits(pending)) {
@@ -33,7 +33,12 @@ impl Partition {
     }
 
     /// A transaction that is prepared here commits.
-    pub(super) fn commit_prepared(&mut self, id: TransactionId, at: Timestamp, out: &mut Outputs<'_, Node>) {
+    pub(super) fn commit_prepared(
+        &mut self,
+        id: TransactionId,
+        at: Timestamp,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         if let Some(pending) = self.participant.take(id) {
             self.persist(&Record::Committed { id, at }, out);
             self.commit_pending(id, at, pending);
@@ -50,7 +55,7 @@ impl Partition {
     }
 
     /// The first decision stands: what has committed stays committed.
-    pub(super) fn on_abort(&mut self, id: TransactionId, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_abort(&mut self, id: TransactionId, out: &mut Outputs<'_, Node<S>>) {
         if self.decisions.get(id).is_none() {
             self.persist(&Record::Aborted { id }, out);
             self.abort(id);
@@ -64,7 +69,7 @@ impl Partition {
         self.decisions.decide(id, Decided { at: None, outlives: false, gained: Gained::default() });
     }
 
-    pub(super) fn on_query(&mut self, from: Address, id: TransactionId, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_query(&mut self, from: Address, id: TransactionId, out: &mut Outputs<'_, Node<S>>) {
         if self.decisions.get(id).is_none() {
             self.end_undecided(id, out);
         }
@@ -79,7 +84,7 @@ impl Partition {
     }
 
     /// Asks about what has waited too long, and aborts it where the decision is this partition's own.
-    pub(super) fn on_doubt(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_doubt(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let limit = self.options.doubt_after;
         let overdue = |pending: &Pending| now.instant - pending.since >= limit;
         let doubtful: Vec<(TransactionId, u16)> = (self.participant.undecided())
@@ -99,7 +104,7 @@ impl Partition {
 
     /// The decider ends a transaction that it knows no decision of: unknown means aborted, unless it may have
     /// forgotten (Corrections 23 and 67).
-    fn end_undecided(&mut self, id: TransactionId, out: &mut Outputs<'_, Node>) {
+    fn end_undecided(&mut self, id: TransactionId, out: &mut Outputs<'_, Node<S>>) {
         match self.forgetful {
             true => self.inquire(id, out),
             false => self.on_abort(id, out),

@@ -6,9 +6,9 @@
 //! Whoever waits for the answer asks again, so nothing is kept of them.
 
 use super::{Decided, Partition};
-use crate::wren::Node;
-use crate::wren::message::{Gained, Message};
-use crate::wren::record::Record;
+use crate::stable::message::{Gained, Message};
+use crate::stable::record::Record;
+use crate::stable::{Node, Times};
 use protocol::Outputs;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -20,9 +20,9 @@ pub(super) struct Inquiry {
     unanswered: BTreeSet<u16>,
 }
 
-impl Partition {
+impl<S: Times> Partition<S> {
     /// Begins to find out what became of a transaction, unless that is under way.
-    pub(super) fn inquire(&mut self, id: TransactionId, out: &mut Outputs<'_, Node>) {
+    pub(super) fn inquire(&mut self, id: TransactionId, out: &mut Outputs<'_, Node<S>>) {
         if self.inquiries.contains_key(&id) {
             return;
         }
@@ -34,7 +34,7 @@ impl Partition {
     }
 
     /// Asks those again who have not answered.
-    pub(super) fn inquire_again(&mut self, out: &mut Outputs<'_, Node>) {
+    pub(super) fn inquire_again(&mut self, out: &mut Outputs<'_, Node<S>>) {
         for (id, inquiry) in &self.inquiries {
             for index in &inquiry.unanswered {
                 out.send(self.address_of(*index), Message::Inquire { id: *id });
@@ -42,7 +42,7 @@ impl Partition {
         }
     }
 
-    pub(super) fn on_inquire(&mut self, from: Address, id: TransactionId, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_inquire(&mut self, from: Address, id: TransactionId, out: &mut Outputs<'_, Node<S>>) {
         let at = self.decisions.get(id).and_then(|decided| decided.at);
         if at.is_none()
             && let Some(pending) = self.participant.prepared_mut(id)
@@ -57,7 +57,7 @@ impl Partition {
         from: Address,
         id: TransactionId,
         at: Option<Timestamp>,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some((region, index)) = self.topology.locate(from) else { return };
         let Some(inquiry) = self.inquiries.get_mut(&id).filter(|_| region == self.region) else { return };
@@ -73,7 +73,7 @@ impl Partition {
     }
 
     /// Everybody has answered, and nobody knows of a decision.
-    fn end_inquiry(&mut self, id: TransactionId, out: &mut Outputs<'_, Node>) {
+    fn end_inquiry(&mut self, id: TransactionId, out: &mut Outputs<'_, Node<S>>) {
         if self.inquiries.get(&id).is_some_and(|inquiry| inquiry.unanswered.is_empty()) {
             self.inquiries.remove(&id);
             self.on_abort(id, out);

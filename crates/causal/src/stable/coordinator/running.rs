@@ -2,26 +2,26 @@
 
 use super::ask::Planned;
 use super::session::{Open, Watch};
-use crate::wren::message::{Gained, KeyEffects, Message};
-use crate::wren::stamp::Snapshot;
+use crate::stable::Times;
+use crate::stable::message::{Gained, KeyEffects, Message};
 use commit::Votes;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Incarnation, Instant, ReplyBuf, RequestId, SessionId, Timestamp};
 
 /// A transaction, or a step of an interactive one, from its request to its reply.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct Running<S> {
     pub(super) session: SessionId,
     /// To whom the reply goes; `None` once it had to be answered with UNKNOWNOUTCOME: its outcome is still sought,
     /// because the session's next transaction must know it (Corrections 34).
     pub(super) request: Option<RequestId>,
-    pub(super) kind: Kind,
+    pub(super) kind: Kind<S>,
     pub(super) deadline: Instant,
-    pub(super) snapshot: Snapshot,
+    pub(super) snapshot: S,
     pub(super) epoch: u64,
     pub(super) now_millis: u64,
     pub(super) steps: Vec<Planned>,
-    pub(super) watches: BTreeMap<Box<[u8]>, Watch>,
+    pub(super) watches: BTreeMap<Box<[u8]>, Watch<S>>,
     /// One for each step.
     pub(super) replies: Vec<ReplyBuf>,
     /// Sums of counts and cursors of scans, by step.
@@ -30,38 +30,38 @@ pub(super) struct Running {
     pub(super) chosen: BTreeMap<u32, Vec<Box<[u8]>>>,
     /// How often it had to begin again.
     pub(super) attempts: u32,
-    pub(super) phase: Phase,
+    pub(super) phase: Phase<S>,
 }
 
 /// What is under way.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum Kind<S> {
     /// A transaction known in advance.
     OneShot,
     /// Steps of an interactive transaction.
     Operate,
     /// The end of an interactive transaction.
-    Commit(Open),
+    Commit(Open<S>),
 }
 
 /// How far it is.
 #[derive(Debug)]
-pub(super) enum Phase {
+pub(super) enum Phase<S> {
     /// Reads are out.
     Slices {
         /// Which question it is.
         round: u32,
         /// By partition: what was asked and is not answered.
-        awaited: BTreeMap<u16, Message>,
+        awaited: BTreeMap<u16, Message<S>>,
     },
     /// Votes are out.
-    Preparing(Preparing),
+    Preparing(Preparing<S>),
     /// The decider has been told.
     Deciding {
         /// The commit timestamp.
         at: Timestamp,
         /// What the votes gave.
-        prepared: Preparing,
+        prepared: Preparing<S>,
     },
     /// Committed. What it observed of others is not yet stable, so the reply waits: the session's next snapshot must
     /// show it.
@@ -84,9 +84,9 @@ pub(super) enum Phase {
 
 /// A two-phase commit.
 #[derive(Debug)]
-pub(super) struct Preparing {
+pub(super) struct Preparing<S> {
     pub(super) votes: Votes<u16>,
-    pub(super) messages: BTreeMap<u16, Message>,
+    pub(super) messages: BTreeMap<u16, Message<S>>,
     pub(super) participants: BTreeSet<u16>,
     pub(super) decider: u16,
     /// The decider's life that was known when it was asked.
@@ -96,7 +96,7 @@ pub(super) struct Preparing {
     pub(super) gained: Gained,
 }
 
-impl Preparing {
+impl<S: Times> Preparing<S> {
     /// The only participant decides by itself.
     pub(super) fn is_alone(&self) -> bool {
         self.participants.len() == 1

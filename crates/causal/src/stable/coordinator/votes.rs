@@ -9,20 +9,20 @@ use super::ask::Planned;
 use super::running::{Kind, Phase, Preparing, Running, Spreading};
 use super::slices::{part_of, work_of};
 use super::{Coordinator, backoff};
-use crate::wren::message::{Gained, KeyEffects, Message, Part, Vote, Whole, Work};
-use crate::wren::{Node, Timer};
+use crate::stable::message::{Gained, KeyEffects, Message, Part, Vote, Whole, Work};
+use crate::stable::{Node, Timer, Times};
 use commit::Votes;
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Address, Error, ErrorCode, NodeId, RequestId, Rng, SessionId, Timestamp, TransactionId};
 
-impl Coordinator {
+impl<S: Times> Coordinator<S> {
     pub(super) fn commit(
         &mut self,
         now: Now,
         session: SessionId,
         id: RequestId,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(open) = self.sessions.get_mut(&session).and_then(|state| state.open.take()) else {
             return out.reply(id).error(&self.missing(session));
@@ -43,8 +43,8 @@ impl Coordinator {
         &mut self,
         now: Now,
         number: u64,
-        mut running: Running,
-        out: &mut Outputs<'_, Node>,
+        mut running: Running<S>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let parts = self.parts_to_prepare(&running);
         let flush = running.steps.iter().rposition(|step| matches!(step, Planned::Flush));
@@ -52,7 +52,7 @@ impl Coordinator {
         if flush.is_some() {
             participants.extend(0..self.topology.partitions());
         }
-        let writes = |part: &Part| part.work.iter().any(|work| !matches!(work, Work::Watched { .. }));
+        let writes = |part: &Part<S>| part.work.iter().any(|work| !matches!(work, Work::Watched { .. }));
         let written =
             parts.iter().find(|(_, parts)| parts.iter().any(writes)).map(|(partition, _)| *partition);
         let Some(decider) = written.or(participants.first().copied()) else {
@@ -70,15 +70,15 @@ impl Coordinator {
     fn preparing(
         &mut self,
         number: u64,
-        running: &Running,
-        mut parts: BTreeMap<u16, Vec<Part>>,
+        running: &Running<S>,
+        mut parts: BTreeMap<u16, Vec<Part<S>>>,
         participants: BTreeSet<u16>,
         decider: u16,
         flush: Option<usize>,
-    ) -> Preparing {
+    ) -> Preparing<S> {
         let (id, settled, alone) = (self.id(number), self.settled(), participants.len() == 1);
         let snapshot = running.snapshot;
-        let highest = self.thread(running.session).highest.max(snapshot.local).max(snapshot.remote);
+        let highest = self.thread(running.session).highest.max(snapshot.reach());
         let effects = parts.values().flatten().map(chosen_effects).collect();
         let except: Vec<Box<[u8]>> = parts.values().flatten().map(|part| part.key.clone()).collect();
         let whole: Vec<Whole> =
@@ -103,10 +103,10 @@ impl Coordinator {
         Preparing { votes, messages, participants, decider, life, effects, gained: Default::default() }
     }
 
-    fn parts_to_prepare(&mut self, running: &Running) -> BTreeMap<u16, Vec<Part>> {
+    fn parts_to_prepare(&mut self, running: &Running<S>) -> BTreeMap<u16, Vec<Part<S>>> {
         let mut parts = match &running.kind {
             Kind::Commit(open) => {
-                let mut parts: BTreeMap<u16, Vec<Part>> = BTreeMap::new();
+                let mut parts: BTreeMap<u16, Vec<Part<S>>> = BTreeMap::new();
                 for done in &open.done {
                     part_of(&mut parts, done.partition, &done.key).work.push(done.work.clone());
                 }
@@ -129,7 +129,7 @@ impl Coordinator {
         };
         let thread = self.thread(running.session);
         for part in parts.values_mut().flatten() {
-            (_, part.own) = thread.overlay(&part.key, running.snapshot, running.epoch);
+            (_, part.own) = thread.overlay(&part.key, running.snapshot.reach(), running.epoch);
         }
         for (key, watch) in &running.watches {
             let part = part_of(&mut parts, watch.partition, key);
@@ -146,7 +146,7 @@ impl Coordinator {
         id: TransactionId,
         vote: Vote,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some((number, partition)) = self.number(id).zip(self.index_of(from.address())) else {
             return;
@@ -166,9 +166,8 @@ impl Coordinator {
             }
             Vote::Conflict { key, raise } => {
                 if raise > Timestamp::ZERO {
-                    // It was the remote snapshot time of a transaction of this region, so it is stable here, and
-                    // so was a local time above it.
-                    (self.lst, self.rst) = (self.lst.max(raise.next()), self.rst.max(raise));
+                    // It was the remote snapshot time of a transaction of this region, so it is stable here.
+                    self.stable = self.stable.newest(S::from_whole(raise));
                 }
                 self.abort_all(number, out);
                 self.begin_again(now, number, key, random, out);
@@ -206,7 +205,7 @@ impl Coordinator {
         number: u64,
         partition: u16,
         (at, gained): (Timestamp, Gained),
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(running) = self.running.get_mut(&number) else { return };
         let Phase::Preparing(preparing) = &mut running.phase else { return };
@@ -226,13 +225,13 @@ impl Coordinator {
         }
     }
 
-    fn refuse(&mut self, now: Now, number: u64, error: Error, out: &mut Outputs<'_, Node>) {
+    fn refuse(&mut self, now: Now, number: u64, error: Error, out: &mut Outputs<'_, Node<S>>) {
         self.abort_all(number, out);
         self.fail(now, number, error, out);
     }
 
     /// Tells the participants that it has no effect. One that misses it will ask the decider.
-    pub(super) fn abort_all(&mut self, number: u64, out: &mut Outputs<'_, Node>) {
+    pub(super) fn abort_all(&mut self, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(Running { phase: Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }, .. }) =
             self.running.get(&number)
         else {
@@ -252,7 +251,7 @@ impl Coordinator {
         number: u64,
         key: Box<[u8]>,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(running) = self.running.get_mut(&number) else { return };
         if running.request.is_none() {
@@ -264,7 +263,7 @@ impl Coordinator {
         out.arm(Timer::Retry(number), until);
     }
 
-    fn decide(&mut self, now: Now, number: u64, at: Timestamp, out: &mut Outputs<'_, Node>) {
+    fn decide(&mut self, now: Now, number: u64, at: Timestamp, out: &mut Outputs<'_, Node<S>>) {
         let Some(mut running) = self.running.remove(&number) else { return };
         if let Phase::Preparing(prepared) = running.phase {
             out.send(self.address_of(prepared.decider), Message::Commit { id: self.id(number), at });
@@ -281,7 +280,7 @@ impl Coordinator {
         id: TransactionId,
         at: Option<Timestamp>,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some((number, partition)) = self.number(id).zip(self.index_of(from)) else { return };
         if let Some(spreading) = self.spreading.get_mut(&number) {
@@ -307,7 +306,7 @@ impl Coordinator {
         self.on_committed(now, number, at, out);
     }
 
-    fn end_spreading(&mut self, number: u64, out: &mut Outputs<'_, Node>) {
+    fn end_spreading(&mut self, number: u64, out: &mut Outputs<'_, Node<S>>) {
         if self.spreading.get(&number).is_some_and(|spreading| spreading.missing.is_empty()) {
             self.spreading.remove(&number);
             if !self.running.contains_key(&number) {
@@ -318,7 +317,7 @@ impl Coordinator {
     }
 
     /// Asks again, begins again or gives up.
-    pub(super) fn on_retry(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_retry(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         if let Some(spreading) = self.spreading.get(&number) {
             for partition in &spreading.missing {
                 let message = Message::Commit { id: self.id(number), at: spreading.at };
@@ -365,7 +364,7 @@ impl Coordinator {
 }
 
 /// The effects that the coordinator chose or knows.
-fn chosen_effects(part: &Part) -> KeyEffects {
+fn chosen_effects<S: Times>(part: &Part<S>) -> KeyEffects {
     let effects = part.work.iter().flat_map(|work| match work {
         Work::Effect { effect } => std::slice::from_ref(effect),
         Work::Observed { effects, .. } => effects.as_slice(),

@@ -18,8 +18,8 @@ use super::message::{Gained, KeyEffects, Message};
 use super::pledge::Pledge;
 use super::record::{Effects, Record};
 use super::setup::{Options, Topology};
-use super::stamp::{Snapshot, Stamp};
-use super::{Node, Timer, pledge};
+use super::stamp::Stamp;
+use super::{Node, Timer, Times, pledge};
 use clock::HybridClock;
 use commit::{Decisions, Participant};
 use inquire::Inquiry;
@@ -88,7 +88,7 @@ struct Outgoing {
 }
 
 /// See the module.
-pub struct Partition {
+pub struct Partition<S> {
     topology: Topology,
     region: RegionId,
     index: u16,
@@ -106,13 +106,13 @@ pub struct Partition {
     /// Everything of this region up to here is applied: the paper's own entry of the version vector.
     installed: Timestamp,
     promised: Timestamp,
-    lst: Timestamp,
-    rst: Timestamp,
+    /// The newest stable times that it knows.
+    stable: S,
     /// The oldest snapshot that can still be read.
-    horizon: Snapshot,
-    leases: Leases,
+    horizon: S,
+    leases: Leases<S>,
     /// At the root of the region's stabilization tree.
-    root: Option<Root>,
+    root: Option<Root<S>>,
     /// Of the stabilization tree.
     neighbours: BTreeMap<u16, Link>,
     last_heartbeat: Instant,
@@ -138,14 +138,14 @@ pub struct Partition {
     remains: Option<Remains<Stamp>>,
 }
 
-impl fmt::Debug for Partition {
+impl<S: fmt::Debug> fmt::Debug for Partition<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Partition")
             .field("region", &self.region)
             .field("index", &self.index)
             .field("installed", &self.installed)
             .field("origins", &self.origins)
-            .field("stable", &(self.lst, self.rst))
+            .field("stable", &self.stable)
             .field("horizon", &self.horizon)
             .field("life", &self.life)
             .field("refill", &self.refill)
@@ -153,7 +153,7 @@ impl fmt::Debug for Partition {
     }
 }
 
-impl Partition {
+impl<S: Times> Partition<S> {
     /// An empty replica. Its first inputs are those of recovery.
     pub(super) fn new(topology: Topology, region: RegionId, index: u16, options: Options) -> Self {
         let others: Vec<RegionId> = topology.others(region).collect();
@@ -178,9 +178,8 @@ impl Partition {
             outbox: Outbox::new(others, options.queue_bytes),
             installed: Timestamp::ZERO,
             promised: Timestamp::ZERO,
-            lst: Timestamp::ZERO,
-            rst: Timestamp::ZERO,
-            horizon: Snapshot::default(),
+            stable: S::default(),
+            horizon: S::default(),
             leases: Leases::default(),
             root: (index == 0).then(|| Root::new(topology.partitions())),
             neighbours: neighbours.into_iter().map(|index| (index, Link::default())).collect(),
@@ -204,13 +203,13 @@ impl Partition {
         self.index
     }
 
-    /// The stable times that it knows: local, then remote.
-    pub fn stable(&self) -> (Timestamp, Timestamp) {
-        (self.lst, self.rst)
+    /// The stable times that it knows.
+    pub fn stable(&self) -> S {
+        self.stable
     }
 
     /// The oldest snapshot that can still be read; what only older ones need is forgotten.
-    pub fn horizon(&self) -> Snapshot {
+    pub fn horizon(&self) -> S {
         self.horizon
     }
 
@@ -255,9 +254,9 @@ impl Partition {
     pub(super) fn step_one(
         &mut self,
         now: Now,
-        input: Input<'_, Node>,
+        input: Input<'_, Node<S>>,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         match input {
             Input::Snapshot(chunk) => {
@@ -285,9 +284,9 @@ impl Partition {
         &mut self,
         now: Now,
         from: NodeId,
-        message: Message,
+        message: Message<S>,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         match message {
             Message::Recall => self.on_recall(now, from, out),
@@ -302,12 +301,12 @@ impl Partition {
             Message::Abort { id } => self.on_abort(id, out),
             Message::Received { up_to } => self.on_received(from.address(), up_to, out),
             // A report that is left out is not repeated until it is answered.
-            Message::StableReport { local, remote, oldest } => {
-                self.on_stable_report(now, from.address(), local, remote, oldest);
+            Message::StableReport { installed, oldest } => {
+                self.on_stable_report(now, from.address(), installed, oldest);
             }
             message if self.life == Life::Refilling => self.refuse(from, &message, out),
-            Message::StartTx { lst, rst, oldest } => {
-                self.on_start_tx(now, from.address(), Snapshot { local: lst, remote: rst }, oldest, out);
+            Message::StartTx { stable, oldest } => {
+                self.on_start_tx(now, from.address(), stable, oldest, out);
             }
             Message::SliceReq { .. } => self.on_slice_req(now, from.address(), message, random, out),
             Message::Prepare { .. } => self.on_prepare(now, from.address(), message, random, out),
@@ -321,9 +320,9 @@ impl Partition {
             Message::Heartbeat { origin, at, received } => {
                 self.on_heartbeat(now, origin, at, received, out);
             }
-            Message::StableTime { lst, rst, oldest, fastest } => {
+            Message::StableTime { stable, oldest, fastest } => {
                 self.follow(now, fastest);
-                self.on_stable_time(now, lst, rst, oldest);
+                self.on_stable_time(now, stable, oldest);
             }
             Message::StartTxResp { .. }
             | Message::SliceResp { .. }
@@ -340,7 +339,7 @@ impl Partition {
     /// checkpoint or from a peer, is left out.
     fn store_effects(&mut self, stamp: Stamp, effects: &[KeyEffects]) {
         self.stage_effects(stamp, effects);
-        if stamp <= Stamp::last_at(self.horizon.remote) {
+        if stamp <= Stamp::last_at(self.horizon.whole()) {
             return;
         }
         for of_key in effects {
@@ -376,7 +375,7 @@ impl Partition {
         let _too_far = self.clock.observe(faster, now.wall);
     }
 
-    fn persist(&self, record: &Record<'_>, out: &mut Outputs<'_, Node>) {
+    fn persist(&self, record: &Record<'_>, out: &mut Outputs<'_, Node<S>>) {
         out.persist(record, self.options.durability);
     }
 

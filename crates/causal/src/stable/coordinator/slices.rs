@@ -5,8 +5,8 @@ use super::ask::{Planned, What, deletion};
 use super::running::{Kind, Phase, Running};
 use super::session::{Done, Open};
 use super::{Coordinator, millis};
-use crate::wren::message::{Answer, Message, Outcome, Part, Whole, Work};
-use crate::wren::{Node, Timer};
+use crate::stable::message::{Answer, Message, Outcome, Part, Whole, Work};
+use crate::stable::{Node, Timer, Times};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
 use types::{
@@ -17,10 +17,10 @@ use types::{
 const CURSOR_BITS: u32 = 48;
 
 /// Work on keys, by partition and in the order of the keys' first mention.
-type Parts = BTreeMap<u16, Vec<Part>>;
+type Parts<S> = BTreeMap<u16, Vec<Part<S>>>;
 
 /// The work on a key, made if there is none.
-pub(super) fn part_of<'p>(parts: &'p mut Parts, partition: u16, key: &[u8]) -> &'p mut Part {
+pub(super) fn part_of<'p, S>(parts: &'p mut Parts<S>, partition: u16, key: &[u8]) -> &'p mut Part<S> {
     let of_partition = parts.entry(partition).or_default();
     let place = of_partition.iter().position(|part| *part.key == *key).unwrap_or_else(|| {
         of_partition.push(Part { key: key.into(), overlay: Vec::new(), own: Vec::new(), work: Vec::new() });
@@ -30,7 +30,7 @@ pub(super) fn part_of<'p>(parts: &'p mut Parts, partition: u16, key: &[u8]) -> &
 }
 
 /// The work of all steps on keys. A flush deletes, in its place, every key that the transaction mentions.
-pub(super) fn work_of(steps: &[Planned]) -> Parts {
+pub(super) fn work_of<S>(steps: &[Planned]) -> Parts<S> {
     let mut parts = Parts::new();
     for step in steps {
         if let Planned::Key { key, partition, .. } = step {
@@ -58,16 +58,16 @@ pub(super) fn work_of(steps: &[Planned]) -> Parts {
     parts
 }
 
-impl Running {
+impl<S: Times> Running<S> {
     /// The end of an interactive transaction.
-    pub(super) fn of_commit(session: SessionId, request: RequestId, open: Open) -> Self {
+    pub(super) fn of_commit(session: SessionId, request: RequestId, open: Open<S>) -> Self {
         let (snapshot, epoch, now_millis) = (open.snapshot, open.epoch, open.now_millis);
         let running = Running::new(session, request, Kind::Commit(open), Vec::new());
         Running { snapshot, epoch, now_millis, ..running }
     }
 
     /// A transaction that has not begun.
-    fn new(session: SessionId, request: RequestId, kind: Kind, steps: Vec<Planned>) -> Self {
+    fn new(session: SessionId, request: RequestId, kind: Kind<S>, steps: Vec<Planned>) -> Self {
         let replies = steps.iter().map(known_reply).collect();
         Running {
             session,
@@ -99,7 +99,7 @@ fn known_reply(step: &Planned) -> ReplyBuf {
     reply
 }
 
-impl Coordinator {
+impl<S: Times> Coordinator<S> {
     pub(super) fn start_steps(
         &mut self,
         now: Now,
@@ -107,7 +107,7 @@ impl Coordinator {
         id: RequestId,
         steps: Vec<Planned>,
         watched: bool,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let mut running = Running::new(session, id, Kind::OneShot, steps);
         running.deadline = now.instant + self.options.give_up_after;
@@ -121,7 +121,7 @@ impl Coordinator {
     }
 
     /// Begins a transaction, or begins it again: with a number, a snapshot and a view of the cache of its own.
-    pub(super) fn attempt(&mut self, now: Now, mut running: Running, out: &mut Outputs<'_, Node>) {
+    pub(super) fn attempt(&mut self, now: Now, mut running: Running<S>, out: &mut Outputs<'_, Node<S>>) {
         let number = self.new_number();
         if let Kind::OneShot = running.kind {
             running.snapshot = self.snapshot(now);
@@ -149,7 +149,7 @@ impl Coordinator {
 
     /// What is asked of each partition. A transaction with an observing write reads its keys at the primaries, when
     /// it prepares: one snapshot could not show what they observe.
-    fn questions(&self, number: u64, running: &Running) -> BTreeMap<u16, Message> {
+    fn questions(&self, number: u64, running: &Running<S>) -> BTreeMap<u16, Message<S>> {
         let at_primaries =
             matches!(running.kind, Kind::OneShot) && running.steps.iter().any(Planned::is_observing);
         let mut parts = if at_primaries { Parts::new() } else { work_of(&running.steps) };
@@ -193,9 +193,9 @@ impl Coordinator {
     }
 
     /// What a transaction sees of a key beyond its snapshot: its thread's cache, then its own writes.
-    fn overlay(&self, running: &Running, key: &[u8]) -> Vec<Box<[u8]>> {
+    fn overlay(&self, running: &Running<S>, key: &[u8]) -> Vec<Box<[u8]>> {
         let thread = self.threads.get(&self.thread_key(running.session));
-        let cached = thread.map(|thread| thread.overlay(key, running.snapshot, running.epoch).0);
+        let cached = thread.map(|thread| thread.overlay(key, running.snapshot.reach(), running.epoch).0);
         let open = self.sessions.get(&running.session).and_then(|state| state.open.as_ref());
         let own =
             open.filter(|_| matches!(running.kind, Kind::Operate)).into_iter().flat_map(|open| &open.done);
@@ -211,7 +211,7 @@ impl Coordinator {
         round: u32,
         outcome: Outcome,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some((number, partition)) = self.number(id).zip(self.index_of(from)) else { return };
         let Some(running) = self.running.get_mut(&number) else { return };
@@ -242,7 +242,13 @@ impl Coordinator {
     }
 
     /// All reads are answered.
-    fn after_slices(&mut self, now: Now, number: u64, mut running: Running, out: &mut Outputs<'_, Node>) {
+    fn after_slices(
+        &mut self,
+        now: Now,
+        number: u64,
+        mut running: Running<S>,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         running.finish_numbers(self.topology.partitions());
         match running.kind {
             Kind::OneShot if running.steps.iter().any(Planned::is_write) || !running.watches.is_empty() => {
@@ -269,7 +275,7 @@ impl Coordinator {
         session: SessionId,
         id: RequestId,
         steps: Vec<Planned>,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(open) = self.sessions.get(&session).and_then(|state| state.open.as_ref()) else {
             return out.reply(id).error(&self.missing(session));
@@ -293,7 +299,7 @@ impl Coordinator {
     }
 }
 
-impl Running {
+impl<S: Times> Running<S> {
     pub(super) fn take_answer(&mut self, partition: u16, answer: Answer) {
         let step = answer.step;
         match self.steps.get(step as usize) {
@@ -347,7 +353,7 @@ impl Running {
     }
 
     /// Adds the writes of these steps to the interactive transaction, in order.
-    fn add_writes(&mut self, open: &mut Open) {
+    fn add_writes(&mut self, open: &mut Open<S>) {
         for (number, step) in (0u32..).zip(&self.steps) {
             let Planned::Key { key, partition, what } = step else { continue };
             let work = match what {

@@ -1,7 +1,6 @@
 //! A causal thread: what a session, or all sessions of a process, wrote and cannot yet read from a snapshot.
 
-use crate::wren::message::KeyEffects;
-use crate::wren::stamp::Snapshot;
+use crate::stable::message::KeyEffects;
 use std::collections::BTreeMap;
 use types::{Timestamp, TransactionId};
 
@@ -29,15 +28,16 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// The effects on a key that a transaction sees beyond its snapshot, in order of place, and whose they are.
+    /// The effects on a key that a transaction sees beyond its snapshot, which shows what
+    /// its thread wrote up to `shown`: in order of place, and whose they are.
     pub(super) fn overlay(
         &self,
         key: &[u8],
-        snapshot: Snapshot,
+        shown: Timestamp,
         epoch: u64,
     ) -> (Vec<Box<[u8]>>, Vec<TransactionId>) {
         let cached = self.cache.get(key).into_iter().flatten();
-        let seen = cached.filter(|cached| cached.at > snapshot.local && cached.epoch <= epoch);
+        let seen = cached.filter(|cached| cached.at > shown && cached.epoch <= epoch);
         let (mut effects, mut own) = (Vec::new(), Vec::new());
         for cached in seen {
             effects.extend(cached.effects.iter().cloned());
@@ -99,12 +99,8 @@ mod tests {
         vec![KeyEffects { key: key.into(), effects: vec![vec![effect].into()] }]
     }
 
-    fn snapshot(local: u64) -> Snapshot {
-        Snapshot { local: Timestamp(local), remote: Timestamp(0) }
-    }
-
     fn seen(thread: &Thread, local: u64, epoch: u64) -> Vec<u8> {
-        thread.overlay(b"k", snapshot(local), epoch).0.iter().map(|effect| effect[0]).collect()
+        thread.overlay(b"k", Timestamp(local), epoch).0.iter().map(|effect| effect[0]).collect()
     }
 
     /// Corrections 72: a transaction that began before a write of another connection does not meet half of it.

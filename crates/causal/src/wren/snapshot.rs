@@ -1,34 +1,7 @@
-//! What orders an effect, and what a snapshot shows of it.
+//! What a snapshot of Wren shows.
 
-use types::{RegionId, Timestamp, TransactionId, wire_struct};
-
-/// The place of an effect: all of one transaction share it. Ordered by update time, then by the transaction's id,
-/// which is unique, so that every region orders alike (Corrections 31).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stamp {
-    /// The commit timestamp: the paper's `ut`.
-    pub at: Timestamp,
-    /// The transaction: the paper's `id_T`.
-    pub transaction: TransactionId,
-    /// Where it committed: the paper's `sr`.
-    pub region: RegionId,
-    /// Up to where it may depend on other regions: the paper's `rdt`.
-    pub depends_on: Timestamp,
-}
-
-wire_struct!(Stamp { at, transaction, region, depends_on });
-
-impl Stamp {
-    /// Above every stamp with this time and below every later one.
-    pub(super) fn last_at(at: Timestamp) -> Self {
-        let transaction = TransactionId {
-            process: types::ProcessId(u16::MAX),
-            incarnation: types::Incarnation(u32::MAX),
-            number: u64::MAX,
-        };
-        Stamp { at, transaction, region: RegionId(u16::MAX), depends_on: Timestamp::MAX }
-    }
-}
+use crate::stable::{Stamp, Times};
+use types::{RegionId, Timestamp, wire_struct};
 
 /// A causal snapshot of one region: everything of its own up to `local`, everything of the others up to `remote`,
 /// which is below `local` (Corrections 27).
@@ -47,11 +20,33 @@ impl Snapshot {
     pub fn of(lst: Timestamp, rst: Timestamp) -> Self {
         Snapshot { local: lst, remote: rst.min(lst.previous()) }
     }
+}
 
-    /// True when the effect with this stamp is part of the snapshot in `region` (Wren, Algorithm 6, lines 7 and 8, as
-    /// in Corrections 26). The remote rule's second half, that what it depends on here is shown, follows: an effect
-    /// depends on less than its own time, and `remote` is below `local`.
-    pub fn shows(self, stamp: &Stamp, region: RegionId) -> bool {
+impl Times for Snapshot {
+    fn of_partition(own: Timestamp, received: Timestamp) -> Self {
+        Snapshot { local: own, remote: received }
+    }
+
+    fn at(at: Timestamp) -> Self {
+        Snapshot { local: at, remote: at }
+    }
+
+    /// The local time of a snapshot is above its remote time.
+    fn from_whole(at: Timestamp) -> Self {
+        Snapshot { local: at.next(), remote: at }
+    }
+
+    fn readable(self) -> Self {
+        Snapshot::of(self.local, self.remote)
+    }
+
+    fn reaching(self, floor: Timestamp) -> Self {
+        Snapshot { local: self.local.max(floor), ..self }
+    }
+
+    /// Wren, Algorithm 6, lines 7 and 8, as in Corrections 26. The remote rule's second half, that what it depends on
+    /// here is shown, follows: an effect depends on less than its own time, and `remote` is below `local`.
+    fn shows(self, stamp: &Stamp, region: RegionId) -> bool {
         if stamp.region == region {
             stamp.at <= self.local && stamp.depends_on <= self.remote
         } else {
@@ -59,8 +54,25 @@ impl Snapshot {
         }
     }
 
-    /// The newest snapshot that neither of the two is behind of.
-    pub fn oldest(self, other: Snapshot) -> Snapshot {
+    /// What is of another region by the remote rule, and what is of this one because its remote dependency time is
+    /// below its own.
+    fn whole(self) -> Timestamp {
+        self.remote
+    }
+
+    fn reach(self) -> Timestamp {
+        self.local
+    }
+
+    fn depends_on(self) -> Timestamp {
+        self.remote
+    }
+
+    fn newest(self, other: Self) -> Self {
+        Snapshot { local: self.local.max(other.local), remote: self.remote.max(other.remote) }
+    }
+
+    fn oldest(self, other: Self) -> Self {
         Snapshot { local: self.local.min(other.local), remote: self.remote.min(other.remote) }
     }
 }

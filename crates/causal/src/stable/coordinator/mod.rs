@@ -17,8 +17,7 @@ mod votes;
 
 use super::message::Message;
 use super::setup::{Options, Scope, Topology};
-use super::stamp::Snapshot;
-use super::{Node, Timer};
+use super::{Node, Timer, Times};
 use ask::Ask;
 use protocol::{Claim, Input, Now, Outputs};
 use running::{Phase, Running, Spreading};
@@ -36,7 +35,7 @@ const PATIENCE: u32 = 20;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Coordinator {
+pub struct Coordinator<S> {
     topology: Topology,
     region: RegionId,
     process: ProcessId,
@@ -46,14 +45,14 @@ pub struct Coordinator {
     next: u64,
     /// The numbers of transactions that have not ended everywhere.
     unsettled: BTreeSet<u64>,
-    lst: Timestamp,
-    rst: Timestamp,
+    /// The newest stable times that it knows.
+    stable: S,
     /// The partition that is asked for the stable times.
     home: u16,
     unanswered: u32,
     threads: BTreeMap<Option<SessionId>, Thread>,
-    sessions: BTreeMap<SessionId, Session>,
-    running: BTreeMap<u64, Running>,
+    sessions: BTreeMap<SessionId, Session<S>>,
+    running: BTreeMap<u64, Running<S>>,
     spreading: BTreeMap<u64, Spreading>,
     /// The newest life of each partition that was heard.
     lives: BTreeMap<Address, Incarnation>,
@@ -62,7 +61,7 @@ pub struct Coordinator {
     claims: Vec<Claim>,
 }
 
-impl Coordinator {
+impl<S: Times> Coordinator<S> {
     pub(super) fn new(
         topology: Topology,
         region: RegionId,
@@ -79,8 +78,7 @@ impl Coordinator {
             options,
             next: 0,
             unsettled: BTreeSet::new(),
-            lst: Timestamp::ZERO,
-            rst: Timestamp::ZERO,
+            stable: S::default(),
             unanswered: 0,
             threads: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -92,9 +90,9 @@ impl Coordinator {
         }
     }
 
-    /// The stable times that it knows: local, then remote.
-    pub fn stable(&self) -> (Timestamp, Timestamp) {
-        (self.lst, self.rst)
+    /// The stable times that it knows.
+    pub fn stable(&self) -> S {
+        self.stable
     }
 
     /// How many transactions are under way or not confirmed by all their participants.
@@ -114,9 +112,9 @@ impl Coordinator {
     pub(super) fn step_one(
         &mut self,
         now: Now,
-        input: Input<'_, Node>,
+        input: Input<'_, Node<S>>,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         match input {
             Input::Recovered { .. } => self.on_start_tx(now, out),
@@ -144,12 +142,12 @@ impl Coordinator {
         &mut self,
         now: Now,
         from: NodeId,
-        message: Message,
+        message: Message<S>,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         match message {
-            Message::StartTxResp { lst, rst } => self.on_start_tx_resp(now, lst, rst, out),
+            Message::StartTxResp { stable } => self.on_start_tx_resp(now, stable, out),
             Message::SliceResp { id, round, outcome } => {
                 self.on_slice_resp(now, from.address(), id, round, outcome, random, out);
             }
@@ -162,26 +160,26 @@ impl Coordinator {
     }
 
     /// Asks for the stable times and leases the oldest snapshot that is still read.
-    fn on_start_tx(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+    fn on_start_tx(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         self.unanswered += 1;
         if self.unanswered > PATIENCE {
             (self.unanswered, self.home) = (0, (self.home + 1) % self.topology.partitions().max(1));
         }
         let oldest = self.oldest(now);
-        let message = Message::StartTx { lst: self.lst, rst: self.rst, oldest };
+        let message = Message::StartTx { stable: self.stable, oldest };
         out.send(self.address_of(self.home), message);
-        self.threads.values_mut().for_each(|thread| thread.prune(oldest.local));
+        self.threads.values_mut().for_each(|thread| thread.prune(oldest.reach()));
         self.give_up_waiting(now, out);
         out.arm(Timer::StartTx, now.instant + self.options.gossip_every);
     }
 
-    fn on_start_tx_resp(&mut self, now: Now, lst: Timestamp, rst: Timestamp, out: &mut Outputs<'_, Node>) {
+    fn on_start_tx_resp(&mut self, now: Now, stable: S, out: &mut Outputs<'_, Node<S>>) {
         self.unanswered = 0;
         let ready = self.is_ready();
         if self.options.mutants.non_monotone_snapshot {
-            (self.lst, self.rst) = (lst, rst);
+            self.stable = stable;
         } else {
-            (self.lst, self.rst) = (self.lst.max(lst), self.rst.max(rst));
+            self.stable = self.stable.newest(stable);
         }
         self.release_held(now, out);
         if !ready && self.is_ready() {
@@ -191,22 +189,21 @@ impl Coordinator {
 
     /// True once there is a stable snapshot to read.
     fn is_ready(&self) -> bool {
-        self.lst > Timestamp::ZERO
+        self.stable.reach() > Timestamp::ZERO
     }
 
     /// The snapshot of a transaction that begins now.
-    fn snapshot(&self, now: Now) -> Snapshot {
-        let local = match self.options.mutants.read_above_stable {
-            true => self.lst.max(Timestamp::from_wall(now.wall)),
-            false => self.lst,
-        };
-        Snapshot::of(local, self.rst)
+    fn snapshot(&self, now: Now) -> S {
+        match self.options.mutants.read_above_stable {
+            true => self.stable.reaching(Timestamp::from_wall(now.wall)).readable(),
+            false => self.stable.readable(),
+        }
     }
 
     /// The oldest snapshot that something still reads, or else the one that would be given now.
-    fn oldest(&self, now: Now) -> Snapshot {
-        let current = Snapshot::of(self.lst, self.rst);
-        let reads = |running: &&Running| {
+    fn oldest(&self, now: Now) -> S {
+        let current = self.stable.readable();
+        let reads = |running: &&Running<S>| {
             running.request.is_some()
                 && !matches!(running.phase, Phase::Holding { .. } | Phase::Deciding { .. })
         };
@@ -214,7 +211,7 @@ impl Coordinator {
         let open = self.sessions.values().filter_map(|session| Some(session.open.as_ref()?.snapshot));
         let watches = self.sessions.values().flat_map(|session| &session.watches);
         let watched = watches.filter(|(_, watch)| watch.deadline > now.instant).map(|(_, watch)| watch.since);
-        running.chain(open).chain(watched).fold(current, Snapshot::oldest)
+        running.chain(open).chain(watched).fold(current, S::oldest)
     }
 
     fn thread_key(&self, session: SessionId) -> Option<SessionId> {
@@ -259,7 +256,7 @@ impl Coordinator {
     }
 
     /// Starts the session's requests until one of them has to wait.
-    fn go_on(&mut self, now: Now, session: SessionId, out: &mut Outputs<'_, Node>) {
+    fn go_on(&mut self, now: Now, session: SessionId, out: &mut Outputs<'_, Node<S>>) {
         while self.is_ready() {
             let Some(state) = self.sessions.get_mut(&session).filter(|state| state.running.is_none()) else {
                 return;
@@ -272,7 +269,14 @@ impl Coordinator {
         }
     }
 
-    fn start(&mut self, now: Now, session: SessionId, id: RequestId, ask: Ask, out: &mut Outputs<'_, Node>) {
+    fn start(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        id: RequestId,
+        ask: Ask,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         match ask {
             Ask::Steps { steps, watched } => self.start_steps(now, session, id, steps, watched, out),
             Ask::Watch { keys } => {
@@ -306,7 +310,7 @@ impl Coordinator {
         let (since, deadline) = (self.snapshot(now), now.instant + self.options.open_for);
         for (key, partition) in keys {
             let thread = self.thread(session);
-            let (_, own) = thread.overlay(&key, since, thread.epoch);
+            let (_, own) = thread.overlay(&key, since.reach(), thread.epoch);
             let watches = &mut self.sessions.entry(session).or_default().watches;
             watches.entry(key).or_insert(Watch { partition, since, own, deadline });
         }
@@ -319,7 +323,7 @@ impl Coordinator {
         id: RequestId,
         read_only: bool,
         watched: bool,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let snapshot = self.snapshot(now);
         let (epoch, highest) = (self.thread(session).epoch, self.thread(session).highest);
@@ -350,7 +354,7 @@ impl Coordinator {
     }
 
     /// Gives up what has waited too long for its turn, and what has been open for too long.
-    fn give_up_waiting(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+    fn give_up_waiting(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let (patience, ready) = (self.options.give_up_after, self.is_ready());
         for state in self.sessions.values_mut() {
             if state.open.as_ref().is_some_and(|open| open.deadline <= now.instant) {

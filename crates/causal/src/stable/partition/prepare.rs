@@ -3,11 +3,11 @@
 
 use super::slices::Evaluation;
 use super::{Decided, Partition, Pending, borrowed, effects_of};
-use crate::wren::Node;
-use crate::wren::message::{Answer, Gained, KeyEffects, Message, Part, Vote, Whole, Work};
-use crate::wren::pledge::{self, Deed, Pledge, encoded};
-use crate::wren::record::Record;
-use crate::wren::stamp::{Snapshot, Stamp};
+use crate::stable::message::{Answer, Gained, KeyEffects, Message, Part, Vote, Whole, Work};
+use crate::stable::pledge::{self, Deed, Pledge, encoded};
+use crate::stable::record::Record;
+use crate::stable::stamp::Stamp;
+use crate::stable::{Node, Times};
 use datatypes::Effect;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use types::{Address, Error, KeyHash, ReplyBuf, Rng, Timestamp, TransactionId};
 
 /// What a `Prepare` asks for, beside the work.
-struct Terms {
+struct Terms<S> {
     id: TransactionId,
-    snapshot: Snapshot,
+    snapshot: S,
     now_millis: u64,
 }
 
@@ -28,14 +28,14 @@ struct Worked {
     gained: Gained,
 }
 
-impl Partition {
+impl<S: Times> Partition<S> {
     pub(super) fn on_prepare(
         &mut self,
         now: Now,
         from: Address,
-        message: Message,
+        message: Message<S>,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Message::Prepare { id, settled, snapshot, highest, now_millis, decider, alone, parts, whole } =
             message
@@ -79,9 +79,9 @@ impl Partition {
     fn consider(
         &mut self,
         now: Now,
-        terms: &Terms,
+        terms: &Terms<S>,
         highest: Timestamp,
-        parts: &[Part],
+        parts: &[Part<S>],
         whole: &[Whole],
         random: &mut Rng,
     ) -> Result<Worked, Vote> {
@@ -92,7 +92,7 @@ impl Partition {
             );
             return Err(Vote::Refused { error: Error::err(text) });
         }
-        if terms.snapshot.local <= self.fence {
+        if terms.snapshot.reach() <= self.fence {
             // It may be a repetition of what was committed, aborted or refused and is forgotten.
             return Err(Vote::TooOld);
         }
@@ -102,8 +102,8 @@ impl Partition {
 
     fn work_out(
         &mut self,
-        terms: &Terms,
-        parts: &[Part],
+        terms: &Terms<S>,
+        parts: &[Part<S>],
         whole: &[Whole],
         random: &mut Rng,
     ) -> Result<Worked, Vote> {
@@ -129,8 +129,8 @@ impl Partition {
 
     fn work_out_part(
         &mut self,
-        terms: &Terms,
-        part: &Part,
+        terms: &Terms<S>,
+        part: &Part<S>,
         random: &mut Rng,
         worked: &mut Worked,
     ) -> Result<(), Vote> {
@@ -200,18 +200,18 @@ impl Partition {
     /// snapshot does not show; what depends on more of the others than the snapshot shows needs a newer snapshot.
     fn observe_newest(
         &self,
-        terms: &Terms,
+        terms: &Terms<S>,
         hash: KeyHash,
-        part: &Part,
+        part: &Part<S>,
         gained: &mut Gained,
     ) -> Result<(), Vote> {
-        if terms.snapshot.remote < self.horizon.remote {
+        if terms.snapshot.whole() < self.horizon.whole() {
             return Err(Vote::TooOld);
         }
         let newest = self.store.effects(hash, &part.key).map(|(stamp, _)| stamp);
         let mut raise = Timestamp::ZERO;
         for stamp in newest.filter(|stamp| stamp.region == self.region) {
-            if stamp.depends_on > terms.snapshot.remote {
+            if stamp.depends_on > terms.snapshot.whole() {
                 raise = raise.max(stamp.depends_on);
             }
             let place = (stamp.at, stamp.transaction);
@@ -228,14 +228,14 @@ impl Partition {
 
     fn evaluate_newest(
         &mut self,
-        terms: &Terms,
+        terms: &Terms<S>,
         step: u32,
         evaluation: &Evaluation<'_>,
         random: &mut Rng,
         gained: &mut Gained,
     ) -> Result<Deed, Vote> {
         let mut reply = ReplyBuf::new();
-        let (region, remote) = (self.region, terms.snapshot.remote);
+        let (region, remote) = (self.region, terms.snapshot.whole());
         let visible = |stamp: &Stamp| stamp.region == region || stamp.at <= remote;
         let effects = evaluation.run(&mut self.store, visible, random, &mut reply).map_err(|malformed| {
             Vote::Refused { error: Error::err(format!("a transaction holds a {malformed}")) }
@@ -245,8 +245,8 @@ impl Partition {
     }
 
     /// True if nothing of this region that `since` does not show matters to the deed, the session's own apart.
-    fn is_unchanged(&self, since: Snapshot, hash: KeyHash, part: &Part, deed: &Deed) -> Result<bool, Vote> {
-        if since.remote < self.horizon.remote {
+    fn is_unchanged(&self, since: S, hash: KeyHash, part: &Part<S>, deed: &Deed) -> Result<bool, Vote> {
+        if since.whole() < self.horizon.whole() {
             return Err(if deed.whole { Vote::Touched } else { Vote::TooOld });
         }
         let mut later = self.store.effects(hash, &part.key).filter(|(stamp, _)| {
@@ -267,13 +267,13 @@ impl Partition {
     fn propose(
         &mut self,
         now: Now,
-        terms: &Terms,
+        terms: &Terms<S>,
         decider: u16,
         worked: Worked,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) -> Vote {
         let (id, at) = (terms.id, self.clock.tick(now.wall));
-        let depends_on = terms.snapshot.remote;
+        let depends_on = terms.snapshot.depends_on();
         let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
         let gained = Cow::Borrowed(&worked.gained);
         let record =
@@ -290,9 +290,15 @@ impl Partition {
     }
 
     /// The only participant decides at once: its record is the decision.
-    fn commit_alone(&mut self, now: Now, terms: &Terms, worked: Worked, out: &mut Outputs<'_, Node>) -> Vote {
+    fn commit_alone(
+        &mut self,
+        now: Now,
+        terms: &Terms<S>,
+        worked: Worked,
+        out: &mut Outputs<'_, Node<S>>,
+    ) -> Vote {
         let at = self.clock.tick(now.wall);
-        let stamp = self.stamp(terms.id, at, terms.snapshot.remote);
+        let stamp = self.stamp(terms.id, at, terms.snapshot.depends_on());
         let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
         let effects = effects_of(&pledges);
         let gained = Cow::Borrowed(&worked.gained);

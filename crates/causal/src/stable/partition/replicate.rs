@@ -7,10 +7,10 @@
 //! vector: several transactions may share a commit timestamp.
 
 use super::{Life, Outgoing, Partition, borrowed};
-use crate::wren::message::{KeyEffects, Message};
-use crate::wren::record::Record;
-use crate::wren::stamp::Stamp;
-use crate::wren::{Node, Timer};
+use crate::stable::message::{KeyEffects, Message};
+use crate::stable::record::Record;
+use crate::stable::stamp::Stamp;
+use crate::stable::{Node, Timer, Times};
 use protocol::{Now, Outputs};
 use replication::Window;
 use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
@@ -20,8 +20,8 @@ const WINDOW: Window = Window { items: 4096, bytes: 4 << 20 };
 /// About what a transaction occupies in a queue beside its effects, in bytes.
 const OVERHEAD: usize = 128;
 
-impl Partition {
-    pub(super) fn on_apply(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+impl<S: Times> Partition<S> {
+    pub(super) fn on_apply(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let bound = self.publishable(now);
         self.promise(bound, out);
         self.installed = self.installed.max(bound);
@@ -56,7 +56,7 @@ impl Partition {
     }
 
     /// What is published is below what the log promises: a restart stamps above it.
-    fn promise(&mut self, bound: Timestamp, out: &mut Outputs<'_, Node>) {
+    fn promise(&mut self, bound: Timestamp, out: &mut Outputs<'_, Node<S>>) {
         if bound >= self.promised {
             let ahead = self.options.promise.as_micros() as u64;
             let until = Timestamp::from_wall(types::WallTime(bound.wall().0 + ahead)).max(bound);
@@ -67,7 +67,7 @@ impl Partition {
 
     /// Sends a peer what it lacks of what has been applied, as far as there is room on the way. True if that was
     /// anything.
-    fn send_due(&mut self, peer: RegionId, out: &mut Outputs<'_, Node>) -> bool {
+    fn send_due(&mut self, peer: RegionId, out: &mut Outputs<'_, Node<S>>) -> bool {
         if self.options.mutants.dropped_counts_as_sent && self.outbox.lacks(peer) {
             self.outbox.resume(peer, self.outbox.dropped());
         }
@@ -81,7 +81,7 @@ impl Partition {
         !due.is_empty()
     }
 
-    fn tell_time(&mut self, peer: RegionId, batch: bool, out: &mut Outputs<'_, Node>) {
+    fn tell_time(&mut self, peer: RegionId, batch: bool, out: &mut Outputs<'_, Node<S>>) {
         let may_tell = self.links.get_mut(&peer).is_some_and(|link| link.may_tell());
         if !batch && !may_tell {
             return;
@@ -108,7 +108,7 @@ impl Partition {
         at: Timestamp,
         depends_on: Timestamp,
         effects: Vec<KeyEffects>,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(known) = self.origins.get_mut(&origin) else { return };
         if at <= known.up_to || !known.above.insert((at, id)) {
@@ -127,7 +127,7 @@ impl Partition {
         origin: RegionId,
         at: Timestamp,
         received: Timestamp,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(known) = self.origins.get_mut(&origin) else { return };
         known.up_to = known.up_to.max(at);
@@ -144,18 +144,18 @@ impl Partition {
     }
 
     /// Says to every peer what is held, so that it goes on from there.
-    pub(super) fn greet_all(&mut self, out: &mut Outputs<'_, Node>) {
+    pub(super) fn greet_all(&mut self, out: &mut Outputs<'_, Node<S>>) {
         let peers: Vec<RegionId> = self.links.keys().copied().collect();
         peers.into_iter().for_each(|peer| self.greet(peer, out));
     }
 
-    pub(super) fn greet(&self, peer: RegionId, out: &mut Outputs<'_, Node>) {
+    pub(super) fn greet(&self, peer: RegionId, out: &mut Outputs<'_, Node<S>>) {
         let greeting = Message::Received { up_to: self.received_of(peer) };
         out.stream(self.topology.address(peer, self.index), greeting);
     }
 
     /// The stream to a peer's new life starts with nothing in it.
-    pub(super) fn on_peer_started(&mut self, peer: NodeId, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_peer_started(&mut self, peer: NodeId, out: &mut Outputs<'_, Node<S>>) {
         let Some((region, index)) = self.topology.locate(peer.address()) else { return };
         self.recall_again(peer.address(), out);
         if region == self.region {
@@ -170,7 +170,7 @@ impl Partition {
     }
 
     /// A peer's greeting: it is sent what it lacks of what has been applied; the rest follows with its batch.
-    pub(super) fn on_received(&mut self, from: Address, up_to: Timestamp, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_received(&mut self, from: Address, up_to: Timestamp, out: &mut Outputs<'_, Node<S>>) {
         let Some((peer, _)) = self.topology.locate(from) else { return };
         let Some(link) = self.links.get_mut(&peer) else { return };
         link.resume();

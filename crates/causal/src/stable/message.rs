@@ -1,30 +1,25 @@
 //! What the nodes of a keyspace say to one another.
 
-use super::stamp::Snapshot;
 use replication::transfer::{Ask, Piece};
 use types::{Error, RegionId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// The one message type. Coordinators and participants exchange datagrams and repeat them; what replicas tell one
 /// another about time and effects goes through the one stream to the peer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Message {
+pub enum Message<S> {
     /// Coordinator to one partition of its region, regularly: "which snapshot may I read?" In the paper each
     /// transaction asks; here a coordinator asks for all that it will start until the next answer. It also leases the
     /// oldest snapshot that the coordinator still reads.
     StartTx {
-        /// The greatest local stable time that the coordinator knows.
-        lst: Timestamp,
-        /// The greatest remote stable time that it knows.
-        rst: Timestamp,
+        /// The greatest stable times that the coordinator knows.
+        stable: S,
         /// The oldest snapshot of its running transactions, or what it would give to a new one.
-        oldest: Snapshot,
+        oldest: S,
     },
     /// The answer to `StartTx`.
     StartTxResp {
-        /// The local stable time.
-        lst: Timestamp,
-        /// The remote stable time.
-        rst: Timestamp,
+        /// The stable times.
+        stable: S,
     },
     /// Coordinator to partition: evaluate this on the snapshot.
     SliceReq {
@@ -33,11 +28,11 @@ pub enum Message {
         /// Which question of the transaction it is.
         round: u32,
         /// What it sees.
-        snapshot: Snapshot,
+        snapshot: S,
         /// The time that deadlines compare with (Corrections 69).
         now_millis: u64,
         /// Work on keys of this partition.
-        parts: Vec<Part>,
+        parts: Vec<Part<S>>,
         /// Work on all its keys.
         whole: Vec<Whole>,
     },
@@ -57,7 +52,7 @@ pub enum Message {
         /// All of the coordinator's transactions with lower numbers have ended everywhere (Corrections 34).
         settled: u64,
         /// What it saw.
-        snapshot: Snapshot,
+        snapshot: S,
         /// The greatest timestamp its session knows: the paper's `ht`.
         highest: Timestamp,
         /// The time that deadlines compare with.
@@ -67,7 +62,7 @@ pub enum Message {
         /// True when there is no other participant: the proposal is the decision.
         alone: bool,
         /// Work on keys of this partition.
-        parts: Vec<Part>,
+        parts: Vec<Part<S>>,
         /// Work on all its keys.
         whole: Vec<Whole>,
     },
@@ -132,21 +127,17 @@ pub enum Message {
     },
     /// Partition to the root of its region's stabilization tree.
     StableReport {
-        /// What it has applied of its own region.
-        local: Timestamp,
-        /// What it has received of every other region.
-        remote: Timestamp,
+        /// What it has applied of its own region, and received of the others.
+        installed: S,
         /// The oldest snapshot that one of its coordinators reads.
-        oldest: Snapshot,
+        oldest: S,
     },
     /// The root to the partitions of its region.
     StableTime {
-        /// The minimum over `local`.
-        lst: Timestamp,
-        /// The minimum over `remote`.
-        rst: Timestamp,
+        /// The minimum over `installed`, time by time.
+        stable: S,
         /// The minimum over `oldest`, time by time.
-        oldest: Snapshot,
+        oldest: S,
         /// The root's clock, which follows the fastest of the region's: slow ones follow it, so that one of them does
         /// not hold everybody's snapshots back.
         fastest: Timestamp,
@@ -193,9 +184,9 @@ pub enum Message {
         at: Option<Timestamp>,
     },
 }
-wire_enum!(Message {
-    0 => StartTx { lst, rst, oldest },
-    1 => StartTxResp { lst, rst },
+wire_enum!(Message<S> {
+    0 => StartTx { stable, oldest },
+    1 => StartTxResp { stable },
     2 => SliceReq { id, round, snapshot, now_millis, parts, whole },
     3 => SliceResp { id, round, outcome },
     4 => Prepare { id, settled, snapshot, highest, now_millis, decider, alone, parts, whole },
@@ -207,8 +198,8 @@ wire_enum!(Message {
     10 => Replicate { origin, id, at, depends_on, effects },
     11 => Heartbeat { origin, at, received },
     12 => Received { up_to },
-    13 => StableReport { local, remote, oldest },
-    14 => StableTime { lst, rst, oldest, fastest },
+    13 => StableReport { installed, oldest },
+    14 => StableTime { stable, oldest, fastest },
     15 => Recall,
     16 => Recalled { horizon, held, highest },
     17 => Ask { ask, above },
@@ -220,7 +211,7 @@ wire_enum!(Message {
 
 /// A transaction's work on one key.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct Part<S> {
     /// The key.
     pub key: Box<[u8]>,
     /// In a slice: the effects of the session that the snapshot does not show, in order of place, and those of the
@@ -229,13 +220,13 @@ pub struct Part {
     /// The session's own transactions among what the snapshot does not show.
     pub own: Vec<TransactionId>,
     /// What to do, in order.
-    pub work: Vec<Work>,
+    pub work: Vec<Work<S>>,
 }
-wire_struct!(Part { key, overlay, own, work });
+wire_struct!(Part<S> { key, overlay, own, work });
 
 /// One thing to do to a key. Operations and effects are in their binary forms.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Work {
+pub enum Work<S> {
     /// Evaluate the operation: in a slice on the snapshot, in a prepare on the primary's newest state.
     Evaluate {
         /// The step of the transaction that gets the result.
@@ -261,10 +252,10 @@ pub enum Work {
     /// Do nothing, but only if nothing of this region changed the key since the snapshot at which it was watched.
     Watched {
         /// That snapshot.
-        since: Snapshot,
+        since: S,
     },
 }
-wire_enum!(Work {
+wire_enum!(Work<S> {
     0 => Evaluate { step, operation, blind },
     1 => Effect { effect },
     2 => Observed { operation, effects },

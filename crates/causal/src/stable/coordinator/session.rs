@@ -1,21 +1,21 @@
 //! What the coordinator keeps of a client: requests that wait, an open transaction, watches.
 
 use super::ask::Ask;
-use crate::wren::message::Work;
-use crate::wren::stamp::Snapshot;
+use crate::stable::Times;
+use crate::stable::message::Work;
 use std::collections::{BTreeMap, VecDeque};
 use types::{Instant, RequestId, TransactionId};
 
 /// A client's session. Its requests run one after another.
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(super) struct Session<S> {
     pub(super) queue: VecDeque<Waiting>,
     /// The number of the transaction that is under way.
     pub(super) running: Option<u64>,
-    pub(super) open: Option<Open>,
+    pub(super) open: Option<Open<S>>,
     /// Its open transaction was given up because its time was over.
     pub(super) overdue: bool,
-    pub(super) watches: BTreeMap<Box<[u8]>, Watch>,
+    pub(super) watches: BTreeMap<Box<[u8]>, Watch<S>>,
 }
 
 /// A request that waits for its turn.
@@ -28,8 +28,8 @@ pub(super) struct Waiting {
 
 /// An interactive transaction.
 #[derive(Debug)]
-pub(super) struct Open {
-    pub(super) snapshot: Snapshot,
+pub(super) struct Open<S> {
+    pub(super) snapshot: S,
     /// How much of the thread's cache it sees.
     pub(super) epoch: u64,
     pub(super) now_millis: u64,
@@ -37,18 +37,18 @@ pub(super) struct Open {
     pub(super) watched: bool,
     pub(super) deadline: Instant,
     /// Its writes so far, in order.
-    pub(super) done: Vec<Done>,
+    pub(super) done: Vec<Done<S>>,
 }
 
 /// A write of an interactive transaction.
 #[derive(Clone, Debug)]
-pub(super) struct Done {
+pub(super) struct Done<S> {
     pub(super) key: Box<[u8]>,
     pub(super) partition: u16,
-    pub(super) work: Work,
+    pub(super) work: Work<S>,
 }
 
-impl Done {
+impl<S: Times> Done<S> {
     /// Its effects, in order.
     pub(super) fn effects(&self) -> &[Box<[u8]>] {
         match &self.work {
@@ -61,14 +61,14 @@ impl Done {
 
 /// A watched key: any change that `since` does not show touches it, the session's own earlier ones apart.
 #[derive(Clone, Debug)]
-pub(super) struct Watch {
+pub(super) struct Watch<S> {
     pub(super) partition: u16,
-    pub(super) since: Snapshot,
+    pub(super) since: S,
     pub(super) own: Vec<TransactionId>,
     pub(super) deadline: Instant,
 }
 
-impl Session {
+impl<S: Times> Session<S> {
     /// True when nothing is kept for it.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()

@@ -1,10 +1,10 @@
 //! Reads: operations evaluated on a snapshot, without waiting (Wren, Algorithm 6, lines 1 to 12).
 
 use super::Partition;
-use crate::wren::Node;
-use crate::wren::message::{Answer, Message, Outcome, Part, Whole, Work};
-use crate::wren::pledge::encoded;
-use crate::wren::stamp::{Snapshot, Stamp};
+use crate::stable::message::{Answer, Message, Outcome, Part, Whole, Work};
+use crate::stable::pledge::encoded;
+use crate::stable::stamp::Stamp;
+use crate::stable::{Node, Times};
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use mvcc::Store;
 use protocol::{Now, Outputs};
@@ -52,18 +52,18 @@ impl Evaluation<'_> {
     }
 }
 
-impl Partition {
+impl<S: Times> Partition<S> {
     pub(super) fn on_slice_req(
         &mut self,
         now: Now,
         from: Address,
-        request: Message,
+        request: Message<S>,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         let Message::SliceReq { id, round, snapshot, now_millis, parts, whole } = request else { return };
         self.learn_stable(now, snapshot);
-        let outcome = if snapshot.remote < self.horizon.remote {
+        let outcome = if snapshot.whole() < self.horizon.whole() {
             Outcome::TooOld
         } else {
             match self.slice(snapshot, now_millis, &parts, random) {
@@ -81,9 +81,9 @@ impl Partition {
 
     fn slice(
         &mut self,
-        snapshot: Snapshot,
+        snapshot: S,
         now_millis: u64,
-        parts: &[Part],
+        parts: &[Part<S>],
         random: &mut Rng,
     ) -> Result<Vec<Answer>, Malformed> {
         let mut answers = Vec::new();

@@ -3,15 +3,21 @@
 
 use super::Coordinator;
 use super::running::{Kind, Phase, Preparing, Running};
-use crate::wren::message::KeyEffects;
-use crate::wren::{Node, Timer};
+use crate::stable::message::KeyEffects;
+use crate::stable::{Node, Timer, Times};
 use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim};
 use types::{Error, ErrorCode, Timestamp};
 
-impl Coordinator {
+impl<S: Times> Coordinator<S> {
     /// The transaction has committed at `at`. What it observed of others beyond its snapshot must be stable before
     /// the session goes on, so that the session's next snapshot shows it.
-    pub(super) fn on_committed(&mut self, now: Now, number: u64, at: Timestamp, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_committed(
+        &mut self,
+        now: Now,
+        number: u64,
+        at: Timestamp,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         let Some(mut running) = self.running.remove(&number) else { return };
         let (Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) = &running.phase else { return };
         let effects = prepared.all_effects();
@@ -23,7 +29,7 @@ impl Coordinator {
     }
 
     /// The latest place that the transaction observed and its session could not read afterwards.
-    fn floor(&self, running: &Running, prepared: &Preparing) -> Timestamp {
+    fn floor(&self, running: &Running<S>, prepared: &Preparing<S>) -> Timestamp {
         let thread = self.threads.get(&self.thread_key(running.session));
         let mine = |place| thread.is_some_and(|thread| thread.holds(place));
         let foreign = prepared.gained.observed.iter().filter(|place| !mine(**place));
@@ -31,8 +37,8 @@ impl Coordinator {
     }
 
     /// The stable time has risen: what waits for it may go on.
-    pub(super) fn release_held(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
-        let stable = self.lst;
+    pub(super) fn release_held(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
+        let stable = self.stable.reach();
         let due = self.running.iter().filter(|(_, running)| match running.phase {
             Phase::Holding { floor, .. } => floor <= stable,
             _ => false,
@@ -41,9 +47,9 @@ impl Coordinator {
         due.into_iter().for_each(|number| self.release(now, number, out));
     }
 
-    fn release(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
-        let ready = |running: &Running| match running.phase {
-            Phase::Holding { floor, .. } => floor <= self.lst,
+    fn release(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
+        let ready = |running: &Running<S>| match running.phase {
+            Phase::Holding { floor, .. } => floor <= self.stable.reach(),
             _ => false,
         };
         if !self.running.get(&number).is_some_and(ready) {
@@ -53,7 +59,7 @@ impl Coordinator {
         let phase =
             std::mem::replace(&mut running.phase, Phase::Slices { round: 0, awaited: Default::default() });
         let Phase::Holding { floor, at, effects } = phase else { return };
-        running.snapshot.local = running.snapshot.local.max(floor);
+        running.snapshot = running.snapshot.reaching(floor);
         if !effects.is_empty() {
             let id = self.id(number);
             self.thread(running.session).insert(at, id, &effects);
@@ -66,7 +72,7 @@ impl Coordinator {
     pub(super) fn claim(
         &mut self,
         number: u64,
-        running: &Running,
+        running: &Running<S>,
         at: Option<Timestamp>,
         effects: &[KeyEffects],
     ) {
@@ -75,7 +81,8 @@ impl Coordinator {
         }
         let snapshot = running.snapshot;
         let place = at.filter(|_| !effects.is_empty());
-        let commit = place.map(|at| CommitStamp { at, depends_on: snapshot.remote, region: self.region });
+        let commit =
+            place.map(|at| CommitStamp { at, depends_on: snapshot.depends_on(), region: self.region });
         let effects = effects
             .iter()
             .flat_map(|of_key| of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone())));
@@ -85,15 +92,21 @@ impl Coordinator {
             commit,
             snapshot: Some(SnapshotClaim {
                 region: self.region,
-                local: snapshot.local,
-                remote: snapshot.remote,
+                local: snapshot.reach(),
+                remote: snapshot.whole(),
             }),
             effects: effects.collect(),
         });
     }
 
     /// Writes the replies and goes on with the session.
-    pub(super) fn answer(&mut self, now: Now, number: u64, running: Running, out: &mut Outputs<'_, Node>) {
+    pub(super) fn answer(
+        &mut self,
+        now: Now,
+        number: u64,
+        running: Running<S>,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         if let Some(request) = running.request {
             let sink = out.reply(request);
             match running.kind {
@@ -105,7 +118,7 @@ impl Coordinator {
     }
 
     /// Replies an error: nothing happened.
-    pub(super) fn fail(&mut self, now: Now, number: u64, error: Error, out: &mut Outputs<'_, Node>) {
+    pub(super) fn fail(&mut self, now: Now, number: u64, error: Error, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.remove(&number) else { return };
         if let Some(request) = running.request {
             out.reply(request).error(&error);
@@ -117,7 +130,7 @@ impl Coordinator {
     }
 
     /// A watched key was touched: nothing happened.
-    pub(super) fn end_touched(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+    pub(super) fn end_touched(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.remove(&number) else { return };
         if let Some(request) = running.request {
             out.reply(request).null_array();
@@ -127,7 +140,7 @@ impl Coordinator {
     }
 
     /// The outcome of a transaction whose client has been told that it is unknown: it had no effect.
-    pub(super) fn end_unanswered(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+    pub(super) fn end_unanswered(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         if let Some(running) = self.running.remove(&number) {
             self.claim(number, &running, None, &[]);
             self.end(now, number, &running, out);
@@ -135,7 +148,7 @@ impl Coordinator {
     }
 
     /// What became of it nobody knows any more, or only those who lack it will learn (Corrections 67).
-    pub(super) fn end_in_doubt(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+    pub(super) fn end_in_doubt(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.remove(&number) else { return };
         let (Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) = &running.phase else { return };
         if let Some(request) = running.request {
@@ -149,7 +162,7 @@ impl Coordinator {
         self.end(now, number, &running, out);
     }
 
-    fn end(&mut self, now: Now, number: u64, running: &Running, out: &mut Outputs<'_, Node>) {
+    fn end(&mut self, now: Now, number: u64, running: &Running<S>, out: &mut Outputs<'_, Node<S>>) {
         if self.spreading.contains_key(&number) {
             out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
         } else {
@@ -163,7 +176,7 @@ impl Coordinator {
     }
 
     /// The request's time is over. What may have happened is sought on, without the client.
-    pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+    pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.get_mut(&number) else { return };
         let error = match &running.phase {
             Phase::Slices { awaited, .. } => unavailable(awaited.keys().copied()),

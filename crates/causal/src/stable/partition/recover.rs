@@ -10,10 +10,10 @@
 //! effects on a key count once, and what is at or below the horizon is in the cell.
 
 use super::{Decided, Life, Origin, Partition, Pending};
-use crate::wren::pledge;
-use crate::wren::record::{self, Effects, Record};
-use crate::wren::stamp::{Snapshot, Stamp};
-use crate::wren::{Node, Timer};
+use crate::stable::pledge;
+use crate::stable::record::{self, Effects, Record};
+use crate::stable::stamp::Stamp;
+use crate::stable::{Node, Timer, Times};
 use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
@@ -24,7 +24,7 @@ use types::{Instant, Malformed, Reader, Rng, Timestamp};
 const KEYS: u64 = 1 << 63;
 pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 
-impl Partition {
+impl<S: Times> Partition<S> {
     pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(chunk);
         let mut kept = KeptEffects::default();
@@ -78,7 +78,7 @@ impl Partition {
                 self.promised = self.promised.max(until);
                 self.clock.recover(until);
             }
-            Record::Horizon { at } => self.raise_horizon(Snapshot { local: at, remote: at }),
+            Record::Horizon { at } => self.raise_horizon(S::at(at)),
             Record::Received { origin, up_to, above } => {
                 let above = above.iter().copied().collect();
                 self.origins.insert(origin, Origin { up_to, above });
@@ -93,7 +93,7 @@ impl Partition {
                 self.participant.commit(stamp.at, stamp.transaction, outgoing);
             }
             Record::State { key, cell } => {
-                let place = Stamp::last_at(self.horizon.remote);
+                let place = Stamp::last_at(self.horizon.whole());
                 self.store.restore(&key, place, Record::cell(&cell)?);
             }
             // A key's effects stand together in a chunk.
@@ -129,7 +129,7 @@ impl Partition {
         now: Now,
         complete: bool,
         random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
+        out: &mut Outputs<'_, Node<S>>,
     ) {
         self.settle_origins();
         if (complete && !self.gaps) || self.options.mutants.stamp_before_refill {
@@ -143,7 +143,7 @@ impl Partition {
     }
 
     /// Nothing is missing: it serves, and its peers go on from what it holds.
-    pub(super) fn begin_serving(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+    pub(super) fn begin_serving(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         self.life = Life::Serving;
         self.participant.undecided_mut().for_each(|pending| pending.since = now.instant);
         self.leases.begin(now.instant, self.options.lease);
@@ -153,7 +153,7 @@ impl Partition {
         out.arm(Timer::Doubt, now.instant + self.options.doubt_after / 4);
     }
 
-    pub(in crate::wren) fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+    pub(in crate::stable) fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         if cursor == 0 {
             self.checkpointing = true;
             self.checkpoint_queues(chunk);
@@ -176,7 +176,7 @@ impl Partition {
     }
 
     fn checkpoint_queues(&self, chunk: &mut Vec<u8>) {
-        record::put(chunk, &Record::Horizon { at: self.horizon.remote });
+        record::put(chunk, &Record::Horizon { at: self.horizon.whole() });
         let until = self.promised.max(self.clock.last());
         record::put(chunk, &Record::Promise { until });
         for (origin, received) in &self.origins {
@@ -226,7 +226,7 @@ impl Partition {
     ) -> u64 {
         let mut keys: Vec<CompactKey> = Vec::new();
         let next = self.store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
-        let horizon = Stamp::last_at(self.horizon.remote);
+        let horizon = Stamp::last_at(self.horizon.whole());
         for key in &keys {
             let hash = self.store.hash(key);
             let mut cell = Vec::new();

@@ -1,0 +1,137 @@
+//! What Wren and PaRiS share: transactions that read stable snapshots and their session's own writes, and commit in
+//! two phases at a place above everything they saw.
+//!
+//! ```text
+//!   coordinator/   the client library and the coordinator half of the papers' servers: cache, snapshots, two-phase commit
+//!   partition/     the other half: slices, votes and decisions, replication, stabilization, recovery, state transfer
+//!   times          what differs: which times are stable, and what a snapshot made of them shows
+//!   setup          who has a replica of what
+//!   message, record, stamp, pledge     what they say, log, order by, and hold on keys
+//! ```
+//!
+//! Line numbers of Wren's algorithms stand in the comments; PaRiS's are the same but where its module says otherwise.
+
+mod coordinator;
+mod message;
+mod partition;
+mod pledge;
+mod record;
+mod setup;
+mod stamp;
+mod times;
+
+pub use coordinator::Coordinator;
+pub use message::{Answer, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
+pub use partition::Partition;
+pub use pledge::{Deed, Pledge};
+pub use record::{Effects, Record};
+pub use setup::{Mutants, Options, RegionTopology, Scope, Topology};
+pub use stamp::Stamp;
+pub use times::Times;
+
+use protocol::{Claim, Input, Now, Outputs, Protocol};
+use types::{Incarnation, ProcessId, RegionId, Rng};
+
+/// What a node can be reminded of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// A partition applies what is committed and tells the other regions.
+    Apply,
+    /// A partition reports to its region's stabilization tree.
+    Gossip,
+    /// A partition looks for transactions that wait too long for their decision.
+    Doubt,
+    /// A partition that takes its peers' state goes on with it.
+    Refill,
+    /// A coordinator asks for the stable times and renews its lease.
+    StartTx,
+    /// A coordinator asks again about its transaction with this number.
+    Retry(u64),
+}
+
+/// A node of a keyspace: a replica of a partition, or a coordinator in a gateway.
+#[derive(Debug)]
+pub enum Node<S> {
+    /// A replica of a partition.
+    Partition(Box<Partition<S>>),
+    /// A coordinator.
+    Coordinator(Box<Coordinator<S>>),
+}
+
+impl<S: Times> Node<S> {
+    /// The replica of the partition `index` in `region`, empty.
+    ///
+    /// # Panics
+    /// If the topology has no such region or partition.
+    pub fn partition(topology: Topology, region: RegionId, index: u16, options: Options) -> Self {
+        assert!(topology.regions[usize::from(region.0)].partitions.len() > usize::from(index));
+        Node::Partition(Box::new(Partition::new(topology, region, index, options)))
+    }
+
+    /// A coordinator in `region`, in this life of its process.
+    ///
+    /// # Panics
+    /// If the topology has no such region.
+    pub fn coordinator(
+        topology: Topology,
+        region: RegionId,
+        process: ProcessId,
+        incarnation: Incarnation,
+        options: Options,
+    ) -> Self {
+        assert!(topology.regions.len() > usize::from(region.0));
+        Node::Coordinator(Box::new(Coordinator::new(topology, region, process, incarnation, options)))
+    }
+
+    /// What a coordinator claims about the transactions it decided since the last call; see [`Options::claims`].
+    pub fn take_claims(&mut self) -> Vec<Claim> {
+        match self {
+            Node::Partition(_) => Vec::new(),
+            Node::Coordinator(coordinator) => coordinator.take_claims(),
+        }
+    }
+
+    /// The replica, if it is one.
+    pub fn as_partition(&self) -> Option<&Partition<S>> {
+        match self {
+            Node::Partition(partition) => Some(partition),
+            Node::Coordinator(_) => None,
+        }
+    }
+
+    /// The coordinator, if it is one.
+    pub fn as_coordinator(&self) -> Option<&Coordinator<S>> {
+        match self {
+            Node::Partition(_) => None,
+            Node::Coordinator(coordinator) => Some(coordinator),
+        }
+    }
+}
+
+impl<S: Times> Protocol for Node<S> {
+    type Message = Message<S>;
+    type Timer = Timer;
+    type Record<'a> = Record<'a>;
+
+    fn step(
+        &mut self,
+        now: Now,
+        batch: &mut Vec<Input<'_, Self>>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Self>,
+    ) {
+        for input in batch.drain(..) {
+            match self {
+                Node::Partition(partition) => partition.step_one(now, input, random, out),
+                Node::Coordinator(coordinator) => coordinator.step_one(now, input, random, out),
+            }
+        }
+    }
+
+    fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        match self {
+            Node::Partition(partition) => partition.checkpoint(cursor, chunk),
+            Node::Coordinator(_) => None,
+        }
+    }
+}

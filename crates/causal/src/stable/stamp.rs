@@ -1,0 +1,31 @@
+//! What orders an effect.
+
+use types::{RegionId, Timestamp, TransactionId, wire_struct};
+
+/// The place of an effect: all of one transaction share it. Ordered by update time, then by the transaction's id,
+/// which is unique, so that every region orders alike (Corrections 31).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp {
+    /// The commit timestamp: the paper's `ut`.
+    pub at: Timestamp,
+    /// The transaction: the paper's `id_T`.
+    pub transaction: TransactionId,
+    /// Where it committed: the paper's `sr`.
+    pub region: RegionId,
+    /// Up to where it may depend on other regions: the paper's `rdt`.
+    pub depends_on: Timestamp,
+}
+
+wire_struct!(Stamp { at, transaction, region, depends_on });
+
+impl Stamp {
+    /// Above every stamp with this time and below every later one.
+    pub(super) fn last_at(at: Timestamp) -> Self {
+        let transaction = TransactionId {
+            process: types::ProcessId(u16::MAX),
+            incarnation: types::Incarnation(u32::MAX),
+            number: u64::MAX,
+        };
+        Stamp { at, transaction, region: RegionId(u16::MAX), depends_on: Timestamp::MAX }
+    }
+}
