@@ -165,6 +165,9 @@ pub struct ClusterLocalArguments {
     /// Where data and logs are kept [default: a directory that is removed at the end]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Processes keep everything in memory only; one that restarts learns it from the others
+    #[arg(long, conflicts_with_all = ["data", "durability"])]
+    pub memory: bool,
     /// A TOML file with options for every process; see `serve --print-config`
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -174,6 +177,9 @@ pub struct ClusterLocalArguments {
     /// What passes between two places takes so long, each way; may be given several times
     #[arg(long, value_name = "A-B=80ms")]
     pub delay: Vec<Delay>,
+    /// Processes reach each other without the relays that delay and cut: for measurements of speed
+    #[arg(long, conflicts_with = "delay")]
+    pub direct: bool,
     /// How far a process's clock is off, such as a/1=-200ms; may be given several times
     #[arg(long, value_name = "A/1=200ms", allow_hyphen_values = true)]
     pub skew: Vec<Skew>,

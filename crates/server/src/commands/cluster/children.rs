@@ -34,8 +34,8 @@ pub struct Children {
 /// What every process is told alike.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What a reply promises.
-    pub durability: Durability,
+    /// What a reply promises; `None` keeps everything in memory only.
+    pub durability: Option<Durability>,
     /// A file with further options.
     pub config: Option<PathBuf>,
 }
@@ -57,9 +57,14 @@ impl Member {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
         command.arg("serve").arg("--cluster").arg(layout.cluster_file());
         command.args(["--process", &layout.id.to_string(), "--listen", &layout.client.to_string()]);
-        command.arg("--data").arg(layout.directory.join("data"));
-        let durability = settings.durability.to_possible_value().context("a durability has a name")?;
-        command.args(["--durability", durability.get_name(), "--json"]);
+        if let Some(durability) = settings.durability {
+            command.arg("--data").arg(layout.directory.join("data"));
+            let durability = durability.to_possible_value().context("a durability has a name")?;
+            command.args(["--durability", durability.get_name()]);
+        } else {
+            command.arg("--memory");
+        }
+        command.arg("--json");
         if let Some(config) = &settings.config {
             command.arg("--config").arg(config);
         }

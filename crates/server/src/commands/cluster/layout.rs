@@ -127,7 +127,7 @@ pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result
         ensure!(known, "there is no process {}", skew.process);
     }
     let layout = Layout { processes, directory, temporary, fresh };
-    connect(&layout, &file, &mut ports, relays)?;
+    connect(&layout, &file, &mut ports, (!arguments.direct).then_some(&mut *relays))?;
     for delay in &arguments.delay {
         relays.delay(delay.from, delay.to, delay.delay).map_err(anyhow::Error::msg)?;
     }
@@ -177,16 +177,21 @@ fn settle(directory: &Path, wanted: ClusterFile, keyspace: &ClusterKeyspace) -> 
     Ok((ClusterFile { catalog: wanted.catalog, ..found }, false))
 }
 
-/// Gives every process a port for its peers, and each of these a relay to come through.
-fn connect(layout: &Layout, file: &ClusterFile, ports: &mut Ports, relays: &mut Relays) -> Result<()> {
+/// Gives every process a port for its peers, and each of these a relay to come through, if there are relays.
+fn connect(
+    layout: &Layout,
+    file: &ClusterFile,
+    ports: &mut Ports,
+    mut relays: Option<&mut Relays>,
+) -> Result<()> {
     let peers: Vec<SocketAddr> =
         layout.processes.iter().map(|_| ports.free().map(local)).collect::<Result<_>>()?;
     for from in &layout.processes {
         let mut mine = file.clone();
         for ((to, peer), entry) in layout.processes.iter().zip(&peers).zip(&mut mine.processes) {
-            entry.peer_address = match from.id == to.id {
-                true => *peer,
-                false => relays.add(from.place, to.place, *peer).context("cannot relay")?,
+            entry.peer_address = match relays.as_mut().filter(|_| from.id != to.id) {
+                None => *peer,
+                Some(relays) => relays.add(from.place, to.place, *peer).context("cannot relay")?,
             };
         }
         std::fs::write(from.cluster_file(), serde_json::to_vec_pretty(&mine)?)?;

@@ -42,7 +42,8 @@ fn serve(
     relays: &Relays,
     events: &Receiver<Event>,
 ) -> Result<Outcome> {
-    let settings = Settings { durability: arguments.durability, config: arguments.config.clone() };
+    let durability = (!arguments.memory).then_some(arguments.durability);
+    let settings = Settings { durability, config: arguments.config.clone() };
     let mut children = Children::start(layout, settings)?;
     print_ready(&children, arguments.json)?;
     loop {

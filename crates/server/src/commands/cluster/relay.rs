@@ -92,7 +92,11 @@ impl Relays {
             found = true;
             change(&mut lock(&link.state));
         }
-        if found { Ok(()) } else { Err(format!("there is no link between {a} and {b}")) }
+        if found {
+            return Ok(());
+        }
+        let why = if self.links.is_empty() { ": nothing is relayed here (--direct)" } else { "" };
+        Err(format!("there is no link between {a} and {b}{why}"))
     }
 }
 
