@@ -20,15 +20,17 @@
 //!   end of a long snapshot may leave millions behind (Corrections 87). Nothing but the memory in use tells folded
 //!   from due: what is due is part of every snapshot.
 
+mod agenda;
 mod consistency;
 mod remains;
 mod snapshots;
 
 use crate::{CompactKey, Drained, Keyed, Table};
+use agenda::{Agenda, Entry};
 use datatypes::{Cell, Value};
 use hashbrown::HashTable;
-use snapshots::{Due, KeyHistory};
-use std::collections::{BTreeSet, BinaryHeap};
+use snapshots::KeyHistory;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use types::{HashSeed, KeyHash, Rng};
 
@@ -96,9 +98,9 @@ pub struct Store<S> {
     table: Table<Record<S>>,
     histories: HashTable<KeyHistory<S>>,
     /// Which histories may be folded when the horizon passes a stamp; at least one entry a history of this era.
-    due: BinaryHeap<Due<S>>,
+    due: Agenda<S>,
     /// Histories of earlier eras: all of them may go.
-    released: Vec<Due<S>>,
+    released: Vec<Entry<S>>,
     /// Effects at or below it are part of every snapshot; `None`: there is no snapshot, nothing is kept.
     horizon: Option<S>,
     /// Counts how often the horizon was given up. Histories of an earlier era are part of every snapshot.
@@ -124,7 +126,7 @@ impl<S: Stamp> Store<S> {
         Store {
             table: Table::new(seed),
             histories: HashTable::new(),
-            due: BinaryHeap::new(),
+            due: Agenda::new(),
             released: Vec::new(),
             horizon: None,
             era: 0,
@@ -160,7 +162,7 @@ impl<S: Stamp> Store<S> {
     pub fn memory(&self) -> usize {
         // A B-tree's nodes are two thirds full.
         let deadlines = self.deadlines.len() * size_of::<(u64, CompactKey)>() * 3 / 2;
-        let due = (self.due.capacity() + self.released.capacity()) * size_of::<Due<S>>();
+        let due = self.due.memory() + self.released.capacity() * size_of::<Entry<S>>();
         self.table.memory() + self.histories.allocation_size() + deadlines + due + self.memory
     }
 

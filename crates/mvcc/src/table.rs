@@ -188,6 +188,15 @@ impl<R: Keyed> Table<R> {
         self.segments[segment][index].push(Fingerprint::of(hash), record, &mut self.overflow_count)
     }
 
+    /// The record of `key`, to be changed in place; a new one if there is none.
+    #[inline]
+    pub fn get_or_insert_with(&mut self, hash: KeyHash, key: &[u8], new: impl FnOnce() -> R) -> &mut R {
+        if self.get(hash, key).is_none() {
+            return self.insert_absent(hash, Box::new(new()));
+        }
+        self.get_mut(hash, key).expect("it was found just now")
+    }
+
     /// Takes the record of `key` out.
     pub fn remove(&mut self, hash: KeyHash, key: &[u8]) -> Option<Box<R>> {
         let (segment, index) = Self::locate(self.home(hash));

@@ -1,7 +1,6 @@
 //! Everything the store counts beside its records, counted anew.
 
 use super::{Counted, Stamp, Store};
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 impl<S: Stamp> Store<S> {
@@ -37,8 +36,8 @@ impl<S: Stamp> Store<S> {
     }
 
     fn assert_histories(&self) {
-        let due: BTreeSet<_> = self.due.iter().map(|Reverse(due)| *due).collect();
-        let released: BTreeSet<_> = self.released.iter().map(|Reverse((_, hash))| *hash).collect();
+        let due: BTreeSet<_> = self.due.iter().copied().collect();
+        let released: BTreeSet<_> = self.released.iter().map(|(_, hash)| *hash).collect();
         for kept in &self.histories {
             let key = &kept.key;
             kept.history.assert_consistent();

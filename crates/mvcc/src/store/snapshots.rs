@@ -1,11 +1,11 @@
 //! The part of the store that knows time: effects in stamp order, reads of any snapshot, the horizon.
 
+use super::agenda::Agenda;
 use super::{Counted, Record, Stamp, Store};
 use crate::CompactKey;
 use crate::history::History;
 use datatypes::{Cell, Effect, Patch, apply, exchange};
 use hashbrown::hash_table;
-use std::cmp::Reverse;
 use types::KeyHash;
 
 /// How many due histories a commit folds: more than the one that it may add, so that the backlog shrinks.
@@ -16,9 +16,6 @@ const FOLDED_PER_MOVE: usize = 500;
 
 /// The most memory that is kept to encode the next effect.
 const SCRATCH_BYTES: usize = 64 * 1024;
-
-/// When a history may be folded, and the hash that finds it; the earliest is the greatest.
-pub(super) type Due<S> = Reverse<(S, KeyHash)>;
 
 /// The history of one key.
 #[derive(Debug)]
@@ -59,7 +56,7 @@ impl<S: Stamp> Store<S> {
         );
         if horizon.is_none() && self.horizon.is_some() {
             self.era += 1;
-            let mut due = std::mem::take(&mut self.due).into_vec();
+            let mut due = std::mem::replace(&mut self.due, Agenda::new()).into_vec();
             if due.len() > self.released.len() {
                 std::mem::swap(&mut due, &mut self.released);
             }
@@ -73,10 +70,10 @@ impl<S: Stamp> Store<S> {
     /// tombstones. Says whether any are left.
     pub fn fold_some(&mut self, limit: usize) -> bool {
         for _ in 0..limit {
-            if let Some(Reverse((_, hash))) = self.released.pop() {
+            if let Some((_, hash)) = self.released.pop() {
                 self.release(hash);
             } else if self.is_due()
-                && let Some(Reverse((stamp, hash))) = self.due.pop()
+                && let Some((stamp, hash)) = self.due.pop()
             {
                 self.fold(stamp, hash);
             } else {
@@ -91,15 +88,12 @@ impl<S: Stamp> Store<S> {
     }
 
     fn is_due(&self) -> bool {
-        self.horizon.is_some_and(|horizon| self.due.peek().is_some_and(|Reverse((at, _))| *at <= horizon))
+        self.horizon.is_some_and(|horizon| self.due.peek().is_some_and(|(at, _)| at <= horizon))
     }
 
     /// A long snapshot makes these grow; most of the time they are next to empty.
     fn free_containers(&mut self) {
         self.released = Vec::new();
-        if self.due.len() < self.due.capacity() / 4 {
-            self.due.shrink_to(2 * self.due.len());
-        }
         if self.histories.len() < self.histories.capacity() / 4 {
             self.histories.shrink_to(2 * self.histories.len(), |history| history.hash.0);
         }
@@ -143,7 +137,7 @@ impl<S: Stamp> Store<S> {
         self.memory = self.memory + kept.heap_bytes() - before;
         if let Some(last) = kept.history.last() {
             kept.due = last;
-            self.due.push(Reverse((last, hash)));
+            self.due.push((last, hash));
         } else {
             let (history, _) = entry.remove();
             self.settle(&history);
@@ -215,7 +209,7 @@ impl<S: Stamp> Store<S> {
         let kept = match entry {
             hash_table::Entry::Occupied(entry) => entry.into_mut(),
             hash_table::Entry::Vacant(entry) => {
-                self.due.push(Reverse((stamp, hash)));
+                self.due.push((stamp, hash));
                 let history = History::new();
                 let kept = KeyHistory { key: CompactKey::new(key), hash, due: stamp, era: self.era, history };
                 self.memory += kept.heap_bytes();
@@ -281,7 +275,7 @@ impl<S: Stamp> Store<S> {
             }
             Some(last) if last < entry.get().due => {
                 entry.get_mut().due = last;
-                self.due.push(Reverse((last, hash)));
+                self.due.push((last, hash));
             }
             Some(_) => {}
         }

@@ -22,6 +22,7 @@
 //! Left out so far: membership change, read-only snapshots.
 
 mod coordinator;
+mod keys;
 mod lag;
 mod message;
 mod node;
@@ -35,7 +36,7 @@ mod state;
 mod transfer;
 
 pub use coordinator::Coordinator;
-pub use message::{Evaluation, Message, Timer};
+pub use message::{Evaluation, Message, Reading, Timer};
 pub use node::Node;
 pub use operation::{Decision, Invoked, Part, Prepare, Transactions, Vote};
 pub use options::Options;

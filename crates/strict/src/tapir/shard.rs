@@ -1,5 +1,6 @@
 //! A replica's copy of a shard: the store, the prepared transactions, and validation. IR's application.
 
+use super::keys::{KeyState, Keys};
 use super::message::Evaluation;
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
 use super::record::{KeyCell, KeyStamps, Record, put};
@@ -9,35 +10,21 @@ use crate::{Mutant, Mutants};
 use commit::{Access, ModeStamps, Observed, Stamp, Verdict, overwrites, validate};
 use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, commutes, prepare};
 use mvcc::{CompactKey, Remains, Store};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
-use types::{HashSeed, Incarnation, Malformed, ProcessId, Reader, ReplyBuf, Rng, Timestamp, TransactionId};
-
-/// What validation keeps of a key beside its effects.
-#[derive(Debug, Default)]
-struct KeyState {
-    /// The greatest committed stamps by mode.
-    modes: ModeStamps,
-    /// Every committed effect up to here is held, or overwritten: the base that reads may name.
-    closed: Stamp,
-    /// Committed observers of the whole key, and what they saw: the base moves to them once all of that is held.
-    waiting: Vec<(Stamp, Observed)>,
-    /// The greatest stamp of all this; once that is below what is trimmed, every Prepare is above it.
-    newest: Stamp,
-}
+use types::{
+    HashSeed, Incarnation, KeyHash, Malformed, ProcessId, Reader, ReplyBuf, Rng, Timestamp, TransactionId,
+};
 
 /// See the module.
 pub(super) struct Shard {
     store: Store<Stamp>,
-    keys: BTreeMap<Box<[u8]>, KeyState>,
-    /// When the state of a key may go: one entry each, at or below its newest stamp.
-    due: BTreeSet<(Stamp, Box<[u8]>)>,
+    keys: Keys,
     /// Every committed effect at or below it is here.
     closed: Stamp,
     /// The greatest timestamp that is believed.
     latest: Timestamp,
     prepared: BTreeMap<TransactionId, Prepare>,
-    prepared_by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
     mutants: Mutants,
 }
 
@@ -57,12 +44,10 @@ impl Shard {
         store.set_horizon(Some(Stamp::ZERO));
         Shard {
             store,
-            keys: BTreeMap::new(),
-            due: BTreeSet::new(),
+            keys: Keys::new(seed),
             closed: Stamp::ZERO,
             latest: Timestamp::MAX,
             prepared: BTreeMap::new(),
-            prepared_by_key: BTreeMap::new(),
             mutants,
         }
     }
@@ -126,24 +111,16 @@ impl Shard {
         next
     }
 
-    /// Appends what validation keeps of the keys after `after` until the piece has `bytes`; returns the last key told,
-    /// `None` at the end.
-    pub(super) fn tell_stamps(
-        &self,
-        after: Option<&[u8]>,
-        bytes: usize,
-        piece: &mut Vec<u8>,
-    ) -> Option<Box<[u8]>> {
-        let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        for (key, state) in self.keys.range::<[u8], _>(range) {
-            let KeyState { modes, newest, closed, waiting } = state;
-            let (modes, newest, closed, waiting) = (modes.clone(), *newest, *closed, waiting.clone());
-            put(piece, &Record::Stamps(KeyStamps { key: key.clone(), modes, newest, closed, waiting }));
-            if piece.len() >= bytes {
-                return Some(key.clone());
+    /// Appends what validation keeps of the keys of one place of their index to a piece of the state; returns the next
+    /// place, 0 at the end.
+    pub(super) fn tell_stamps(&self, cursor: u64, piece: &mut Vec<u8>) -> u64 {
+        self.keys.scan(cursor, |state| {
+            if state.is_stamped() {
+                let (modes, newest, closed) = (state.modes.clone(), state.newest, state.closed);
+                let (key, waiting) = (state.name().into(), state.waiting.clone());
+                put(piece, &Record::Stamps(KeyStamps { key, modes, newest, closed, waiting }));
             }
-        }
-        None
+        })
     }
 
     /// Takes a key as a piece tells it, once.
@@ -168,10 +145,9 @@ impl Shard {
 
     /// Takes what validation keeps of a key as a piece tells it.
     pub(super) fn take_stamps(&mut self, told: KeyStamps) {
-        if !self.keys.contains_key(&told.key) {
-            let KeyStamps { key, modes, newest, closed, waiting } = told;
-            self.due.insert((newest, key.clone()));
-            self.keys.insert(key, KeyState { modes, closed, waiting, newest });
+        if self.keys.get(&told.key).is_none_or(|state| !state.is_stamped()) {
+            let state = self.keys.stamped(&told.key, told.newest);
+            (state.modes, state.closed, state.waiting) = (told.modes, told.closed, told.waiting);
         }
     }
 
@@ -191,7 +167,7 @@ impl Shard {
         let operation = Operation::decode(&mut Reader::new(question.operation))?;
         let decoded = question.own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
         let mut own: Vec<Effect<'_>> = decoded.collect::<Result<_, _>>()?;
-        let expires_at = self.store.with_state(hash, key, |_| true, &[], |cell| cell.expires_at);
+        let expires_at = self.store.cell(hash, key, 0).expires_at;
         let expired = expires_at != 0 && expires_at <= now_millis;
         if expired && own.first() != Some(&Effect::DELETE) {
             own.insert(0, Effect::DELETE);
@@ -200,22 +176,21 @@ impl Shard {
         let mut context = Context { now_millis, random };
         // What the operation finds alive, perhaps by an own effect, must be alive when it commits.
         let mut relies_until = 0;
-        let effect = self.store.with_state(
-            hash,
-            key,
-            |_| true,
-            &own,
-            |cell| {
-                relies_until = cell.expires_at;
-                let cell = if cell.is_expired(now_millis) { &Cell::ABSENT } else { cell };
-                prepare(cell, &operation, &mut context, &mut result)
-            },
-        );
+        let mut evaluate = |cell: &Cell| {
+            relies_until = cell.expires_at;
+            let cell = if cell.is_expired(now_millis) { &Cell::ABSENT } else { cell };
+            prepare(cell, &operation, &mut context, &mut result)
+        };
+        let effect = match own.is_empty() {
+            true => evaluate(self.store.cell(hash, key, 0)),
+            false => self.store.with_state(hash, key, |_| true, &own, evaluate),
+        };
         let closed = self.keys.get(key).map_or(Stamp::ZERO, |state| state.closed).max(self.closed);
-        let newest = self.store.effects(hash, key).next_back().map_or(Stamp::ZERO, |(stamp, _)| stamp);
+        let newest = self.newest_effect(hash, key);
         let closed = if self.mutants.has(Mutant::ObservedByMaximum) { closed.max(newest) } else { closed };
-        let newer = self.store.effects(hash, key).rev().map(|(stamp, _)| stamp);
-        let observed = Observed::new(closed, newer.take_while(|stamp| *stamp > closed));
+        let newer = (newest > closed).then(|| self.store.effects(hash, key).rev().map(|(stamp, _)| stamp));
+        let newer = newer.into_iter().flatten().take_while(|stamp| *stamp > closed);
+        let observed = Observed::new(closed, newer);
         let invocation = datatypes::Invocation::observed(&operation, None);
         let pending = self.prepared_on(key, question.transaction).any(|(stamp, access)| {
             !observed.contains(stamp) && !commutes(&invocation, &access.invocation, None)
@@ -227,13 +202,33 @@ impl Shard {
         Ok(Evaluation { result, effect, observed, expired, expires_at, pending })
     }
 
+    /// Asks for what is kept of these keys before it is looked at, so that the misses of the cache overlap.
+    pub(super) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        let hashes: SmallVec<[KeyHash; 16]> = keys.map(|key| self.store.hash(key)).collect();
+        for hash in &hashes {
+            self.store.prefetch_bucket(*hash);
+            self.keys.prefetch_bucket(*hash);
+        }
+        for hash in &hashes {
+            self.store.prefetch_record(*hash);
+            self.keys.prefetch_state(*hash);
+        }
+    }
+
+    /// At least the greatest stamp of an effect that is held of the key: what is not above it needs no look at the
+    /// history.
+    fn newest_effect(&self, hash: KeyHash, key: &[u8]) -> Stamp {
+        self.store.record(hash, key).map_or(Stamp::ZERO, |record| record.stamp())
+    }
+
     /// What others have prepared on a key.
     fn prepared_on<'s>(
         &'s self,
         key: &'s [u8],
         except: TransactionId,
     ) -> impl Iterator<Item = (Stamp, Access<'s>)> {
-        let ids = self.prepared_by_key.get(key).into_iter().flatten().filter(move |id| **id != except);
+        let ids = self.keys.get(key).map_or(&[][..], KeyState::prepared).iter();
+        let ids = ids.filter(move |id| **id != except);
         ids.filter_map(|id| Some((*id, self.prepared.get(id)?))).flat_map(move |(transaction, prepared)| {
             let stamp = Stamp { at: prepared.at, transaction };
             let of_key = prepared.part.invocations.iter().filter(move |invoked| *invoked.key == *key);
@@ -249,6 +244,7 @@ impl Shard {
 
     /// The verdict over a whole part, and the index of the invocation that decided it.
     fn judge(&self, stamp: Stamp, part: &Part) -> (Verdict, Option<u32>) {
+        self.prefetch(part.invocations.iter().map(|invoked| &*invoked.key));
         let mut worst = (Verdict::Ok, None);
         for (index, invoked) in part.invocations.iter().enumerate() {
             let verdict = match invoked.access() {
@@ -272,17 +268,20 @@ impl Shard {
     }
 
     fn judge_access(&self, stamp: Stamp, key: &[u8], access: &Access<'_>) -> Verdict {
-        let modes = self.keys.get(key).map(|state| state.modes.clone()).unwrap_or_default();
+        let fresh = ModeStamps::default();
+        let modes = self.keys.get(key).map_or(&fresh, |state| &state.modes);
         let newest = access.observed.map_or(Stamp::ZERO, Observed::newest);
         let absent = self.mutants.has(Mutant::AbsentReadsPass) && newest == Stamp::ZERO;
         let counts = |other: Stamp| !self.mutants.has(Mutant::TrustStamps) || other < stamp;
-        let committed = self.store.effects(self.store.hash(key), key).rev();
+        let (hash, base) = (self.store.hash(key), access.observed.map_or(Stamp::ZERO, Observed::base));
+        let missing = !access.invocation.observation.is_nothing() && self.newest_effect(hash, key) > base;
+        let committed = missing.then(|| self.store.effects(hash, key).rev()).into_iter().flatten();
         let committed = committed.filter(|(other, _)| counts(*other) && !absent);
         let prepared = self.prepared_on(key, stamp.transaction).filter(|(other, _)| counts(*other));
         let above_reads = Stamp { at: newest.at.next(), ..stamp };
         let lenient = self.mutants.has(Mutant::StampBelowReads);
         let stamp = if lenient { stamp.max(above_reads) } else { stamp };
-        validate(stamp, access, committed, prepared, &modes)
+        validate(stamp, access, committed, prepared, modes)
     }
 
     /// True if effects may be folded into the cell that are above what was observed as a whole: which of them were
@@ -296,19 +295,17 @@ impl Shard {
 
     fn commit(&mut self, stamp: Stamp, part: &Part) {
         // During recovery some keys may have the effects already: those of one transaction on a key come together.
-        let held =
-            |invoked: &&Invoked| self.store.has_effect(self.store.hash(&invoked.key), &invoked.key, stamp);
+        let held = |invoked: &&Invoked| {
+            let (hash, key) = (self.store.hash(&invoked.key), &invoked.key);
+            self.newest_effect(hash, key) >= stamp && self.store.has_effect(hash, key, stamp)
+        };
         let again = self.mutants.has(Mutant::ExecuteAgain);
         let held = part.invocations.iter().filter(held).filter(|_| !again);
         let held: BTreeSet<&[u8]> = held.map(|invoked| &*invoked.key).collect();
         for invoked in &part.invocations {
             let Ok(access) = invoked.access() else { continue };
             let hash = self.store.hash(&invoked.key);
-            if !self.keys.contains_key(&invoked.key) {
-                self.due.insert((stamp, invoked.key.clone()));
-            }
-            let state = self.keys.entry(invoked.key.clone()).or_default();
-            state.newest = state.newest.max(stamp);
+            let state = self.keys.stamped(&invoked.key, stamp);
             let observation = &access.invocation.observation;
             if !observation.is_nothing() {
                 state.modes.raise(Mode::Observe, stamp);
@@ -327,16 +324,16 @@ impl Shard {
             }
         }
         for invoked in &part.invocations {
-            self.close(&invoked.key);
+            self.raise_closed(&invoked.key);
         }
     }
 
     /// Raises a key's closed base. A committed observer of the whole key saw every committed effect below its own
     /// stamp: of two conflicting transactions that committed, some replica validated one knowing the other's
     /// decision. So the base may rise to it as soon as everything it saw is here.
-    fn close(&mut self, key: &[u8]) {
+    fn raise_closed(&mut self, key: &[u8]) {
+        let Some(state) = self.keys.get_mut(key).filter(|state| !state.waiting.is_empty()) else { return };
         let hash = self.store.hash(key);
-        let Some(state) = self.keys.get_mut(key) else { return };
         state.closed = state.closed.max(self.closed);
         loop {
             let closed = state.closed;
@@ -378,7 +375,7 @@ impl Application<Transactions> for Shard {
     fn hold(&mut self, group: TransactionId, operation: &Prepare) {
         self.release(group);
         for invoked in &operation.part.invocations {
-            self.prepared_by_key.entry(invoked.key.clone()).or_default().insert(group);
+            self.keys.hold(&invoked.key, group);
         }
         self.prepared.insert(group, operation.clone());
     }
@@ -386,16 +383,14 @@ impl Application<Transactions> for Shard {
     fn release(&mut self, group: TransactionId) {
         let Some(prepared) = self.prepared.remove(&group) else { return };
         for invoked in &prepared.part.invocations {
-            if let Some(ids) = self.prepared_by_key.get_mut(&invoked.key) {
-                ids.remove(&group);
-                if ids.is_empty() {
-                    self.prepared_by_key.remove(&invoked.key);
-                }
-            }
+            self.keys.release(&invoked.key, group);
         }
     }
 
     fn execute_inconsistent(&mut self, group: TransactionId, operation: &Decision) {
+        if let Decision::Commit { part, .. } = operation {
+            self.prefetch(part.invocations.iter().map(|invoked| &*invoked.key));
+        }
         self.release(group);
         if let Decision::Commit { at, part } = operation {
             self.commit(Stamp { at: *at, transaction: group }, part);
@@ -408,18 +403,7 @@ impl Application<Transactions> for Shard {
     fn trim(&mut self, trimmed: Timestamp) {
         let horizon = last_at(trimmed).max(self.horizon());
         self.store.set_horizon(Some(horizon));
-        while self.due.first().is_some_and(|(stamp, _)| *stamp <= horizon)
-            && let Some((_, key)) = self.due.pop_first()
-        {
-            match self.keys.get(&key).map(|state| state.newest) {
-                Some(newest) if newest > horizon => {
-                    self.due.insert((newest, key));
-                }
-                _ => {
-                    self.keys.remove(&key);
-                }
-            }
-        }
+        self.keys.trim(horizon.at);
     }
 }
 
@@ -432,8 +416,12 @@ fn last_at(at: Timestamp) -> Stamp {
 
 impl std::fmt::Debug for Shard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut names: BTreeSet<Box<[u8]>> = self.keys.keys().cloned().collect();
-        let mut cursor = self.store.scan_all(0, |key| names.extend([Box::from(key)]));
+        let mut names: BTreeSet<Box<[u8]>> = BTreeSet::new();
+        let mut cursor = self.keys.scan(0, |state| names.extend([Box::from(state.name())]));
+        while cursor != 0 {
+            cursor = self.keys.scan(cursor, |state| names.extend([Box::from(state.name())]));
+        }
+        cursor = self.store.scan_all(0, |key| names.extend([Box::from(key)]));
         while cursor != 0 {
             cursor = self.store.scan_all(cursor, |key| names.extend([Box::from(key)]));
         }

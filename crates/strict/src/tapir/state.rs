@@ -24,10 +24,10 @@ const PHASE_BITS: u32 = 62;
 pub enum Place {
     /// With the horizon.
     Begin,
-    /// After this key of those with stamps above the horizon.
+    /// At this cursor of the index of what validation keeps of keys.
     Stamps {
-        /// The key; `None` to begin.
-        after: Option<Box<[u8]>>,
+        /// 0 to begin.
+        cursor: u64,
     },
     /// At this cursor of the index of keys.
     Keys {
@@ -35,20 +35,28 @@ pub enum Place {
         cursor: u64,
     },
 }
-wire_enum!(Place { 0 => Begin, 1 => Stamps { after }, 2 => Keys { cursor } });
+wire_enum!(Place { 0 => Begin, 1 => Stamps { cursor }, 2 => Keys { cursor } });
 
 /// Appends the piece of the state that begins at a place, of about so many bytes; returns the next place.
 pub(super) fn tell(state: &mut Shard, place: &Place, bytes: usize, piece: &mut Vec<u8>) -> Option<Place> {
-    let (stamps, keys) = (Place::Stamps { after: None }, Place::Keys { cursor: 0 });
+    let (stamps, keys) = (Place::Stamps { cursor: 0 }, Place::Keys { cursor: 0 });
     let late = state.mutants().has(Mutant::StampsAfterKeys);
     match place {
         Place::Begin => {
             record::put(piece, &Record::Horizon(state.horizon()));
             Some(if late { keys } else { stamps })
         }
-        Place::Stamps { after } => {
-            let next = state.tell_stamps(after.as_deref(), bytes, piece);
-            next.map(|last| Place::Stamps { after: Some(last) }).or((!late).then_some(keys))
+        Place::Stamps { cursor } => {
+            let mut cursor = *cursor;
+            loop {
+                cursor = state.tell_stamps(cursor, piece);
+                if cursor == 0 {
+                    return (!late).then_some(keys);
+                }
+                if piece.len() >= bytes {
+                    return Some(Place::Stamps { cursor });
+                }
+            }
         }
         Place::Keys { cursor } => {
             let mut cursor = *cursor;

@@ -1,0 +1,147 @@
+//! When histories may be folded: a priority queue for stamps that come in large numbers, nearly in order, and go much
+//! later, in order too.
+//!
+//! A binary heap of a hundred thousand entries misses the cache at every level of every removal. Here entries gather in
+//! a short list, which is sorted when it is full; only the fronts of the sorted runs are in a heap.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use types::KeyHash;
+
+/// A history, by the stamp under which it waits and the hash of its key.
+pub(super) type Entry<S> = (S, KeyHash);
+
+/// How many entries gather before they are sorted.
+const RUN: usize = 4096;
+
+/// Entries in descending order; never empty. The run with the earliest entry is the greatest.
+#[derive(Debug)]
+struct Run<S>(Vec<Entry<S>>);
+
+impl<S: Copy + Ord> PartialEq for Run<S> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<S: Copy + Ord> Eq for Run<S> {}
+
+impl<S: Copy + Ord> PartialOrd for Run<S> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<S: Copy + Ord> Ord for Run<S> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.0.last().cmp(&self.0.last())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Agenda<S> {
+    /// Not sorted yet.
+    fresh: Vec<Entry<S>>,
+    /// The earliest of them.
+    earliest: Option<Entry<S>>,
+    runs: BinaryHeap<Run<S>>,
+    len: usize,
+}
+
+impl<S: Copy + Ord> Agenda<S> {
+    pub fn new() -> Self {
+        Agenda { fresh: Vec::new(), earliest: None, runs: BinaryHeap::new(), len: 0 }
+    }
+
+    pub fn push(&mut self, entry: Entry<S>) {
+        self.len += 1;
+        self.fresh.push(entry);
+        self.earliest = Some(self.earliest.map_or(entry, |earliest| earliest.min(entry)));
+        if self.fresh.len() >= RUN {
+            self.sort();
+        }
+    }
+
+    /// Makes a run of what has gathered.
+    fn sort(&mut self) {
+        self.earliest = None;
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.sort_unstable_by(|a, b| b.cmp(a));
+        if !fresh.is_empty() {
+            self.runs.push(Run(fresh));
+        }
+    }
+
+    /// The earliest entry.
+    pub fn peek(&self) -> Option<Entry<S>> {
+        let sorted = self.runs.peek().and_then(|run| run.0.last().copied());
+        [sorted, self.earliest].into_iter().flatten().min()
+    }
+
+    /// Takes the earliest entry.
+    pub fn pop(&mut self) -> Option<Entry<S>> {
+        if self.earliest.is_some() && self.earliest == self.peek() {
+            self.sort();
+        }
+        let mut run = self.runs.peek_mut()?;
+        let entry = run.0.pop();
+        if run.0.is_empty() {
+            PeekMut::pop(run);
+        }
+        self.len -= usize::from(entry.is_some());
+        entry
+    }
+
+    /// All entries, in any order.
+    pub fn into_vec(self) -> Vec<Entry<S>> {
+        let mut entries = self.fresh;
+        self.runs.into_iter().for_each(|mut run| entries.append(&mut run.0));
+        entries
+    }
+
+    /// All entries, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<S>> {
+        self.fresh.iter().chain(self.runs.iter().flat_map(|run| &run.0))
+    }
+
+    /// How many bytes it occupies.
+    pub fn memory(&self) -> usize {
+        let entries = self.runs.iter().map(|run| run.0.capacity()).sum::<usize>() + self.fresh.capacity();
+        entries * size_of::<Entry<S>>() + self.runs.capacity() * size_of::<Run<S>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::cmp::Reverse;
+
+    proptest! {
+        #[test]
+        fn entries_go_in_order_whatever_the_order_they_came_in(
+            steps in proptest::collection::vec(proptest::option::weighted(0.6, 0u64..50), 0..400),
+            long in 0usize..3,
+        ) {
+            let (mut agenda, mut heap) = (Agenda::new(), BinaryHeap::new());
+            let many = (0..long as u64 * RUN as u64 * 2 / 3).map(|at| Some(at * 7919 % 1000));
+            for (number, step) in many.chain(steps).enumerate() {
+                match step {
+                    Some(at) => {
+                        agenda.push((at, KeyHash(number as u64)));
+                        heap.push(Reverse((at, KeyHash(number as u64))));
+                    }
+                    None => prop_assert_eq!(agenda.pop(), heap.pop().map(|Reverse(entry)| entry)),
+                }
+                prop_assert_eq!((agenda.len, agenda.peek()), (heap.len(), heap.peek().map(|Reverse(entry)| *entry)));
+            }
+            prop_assert_eq!(agenda.iter().count(), heap.len());
+            while let Some(Reverse(entry)) = heap.pop() {
+                prop_assert_eq!(agenda.pop(), Some(entry));
+            }
+            prop_assert_eq!(agenda.pop(), None);
+        }
+    }
+}
