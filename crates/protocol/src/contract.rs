@@ -28,6 +28,13 @@ pub trait Protocol: Sized {
     /// checkpoint began, so recovery applies a log record only to what is older than it.
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64>;
 
+    /// True for a message that nobody waits for: it may stay some milliseconds, for others to travel with. No message
+    /// of a stream is asked for.
+    fn can_wait(message: &Self::Message) -> bool {
+        let _ = message;
+        false
+    }
+
     /// The log has taken the first `records` records that this instance persisted since `Recovered`: what was kept
     /// to take them back may go.
     fn logged(&mut self, records: u64) {

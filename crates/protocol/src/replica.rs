@@ -7,6 +7,9 @@ use crate::timers::Timers;
 use std::collections::VecDeque;
 use types::{Address, Instant, Malformed, NodeId, Reader, Rng, Wire};
 
+/// How many datagrams one step takes: some tenths of a millisecond (Corrections 87).
+const MOST_INPUTS: usize = 64;
+
 /// What travels between two replicas.
 #[derive(Debug)]
 pub enum Packet<P: Protocol> {
@@ -14,6 +17,13 @@ pub enum Packet<P: Protocol> {
     Datagram(P::Message),
     /// A frame of the stream between the two.
     Frame(Frame),
+}
+
+impl<P: Protocol> Packet<P> {
+    /// See [`Protocol::can_wait`].
+    pub fn can_wait(&self) -> bool {
+        matches!(self, Packet::Datagram(message) if P::can_wait(message))
+    }
 }
 
 impl<P: Protocol> Wire for Packet<P> {
@@ -155,34 +165,60 @@ impl<P: Protocol> Replica<P> {
         random: &mut Rng,
         replies: &mut dyn Replies,
     ) -> Result<(), Malformed> {
-        let mut batch: Vec<Input<'_, P>> = Vec::new();
+        self.receive_all(now, std::iter::once((from, packet)), random, replies)
+    }
+
+    /// Takes packets that came together: consecutive datagrams become one batch of inputs.
+    pub fn receive_all(
+        &mut self,
+        now: Now,
+        packets: impl Iterator<Item = (NodeId, Packet<P>)>,
+        random: &mut Rng,
+        replies: &mut dyn Replies,
+    ) -> Result<(), Malformed> {
+        let mut batch: Vec<Input<'_, P>> = Vec::with_capacity(packets.size_hint().0.min(MOST_INPUTS));
         let mut outcome = Ok(());
-        match packet {
-            Packet::Datagram(message) => batch.push(Input::Message { from, message }),
-            Packet::Frame(frame) => {
-                if self.streams.life(from.address()).is_some_and(|life| life < from.incarnation) {
-                    self.forget_streamed(from.address());
+        for (from, packet) in packets {
+            match packet {
+                Packet::Datagram(message) => {
+                    batch.push(Input::Message { from, message });
+                    if batch.len() >= MOST_INPUTS {
+                        self.step(now, &mut batch, random, replies);
+                    }
                 }
-                let mut arrivals = Vec::new();
-                let packets = &mut self.packets;
-                outcome = self.streams.receive::<P>(
-                    from,
-                    frame,
-                    self.node.incarnation,
-                    now.instant,
-                    &mut arrivals,
-                    packets,
-                );
-                batch.extend(arrivals.into_iter().map(|arrival| match arrival {
-                    Arrival::Started(peer) => Input::PeerStarted { peer },
-                    Arrival::Message(from, message) => Input::Message { from, message },
-                }));
+                Packet::Frame(frame) => {
+                    // What came before may stream to the peer's earlier life.
+                    if !batch.is_empty() {
+                        self.step(now, &mut batch, random, replies);
+                    }
+                    outcome = outcome.and(self.receive_frame(now, from, frame, &mut batch));
+                }
             }
         }
         if !batch.is_empty() {
             self.step(now, &mut batch, random, replies);
         }
         self.streams.acknowledgements(|to, frame| self.fresh_frames.push((to, frame)));
+        outcome
+    }
+
+    fn receive_frame(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        frame: Frame,
+        batch: &mut Vec<Input<'_, P>>,
+    ) -> Result<(), Malformed> {
+        if self.streams.life(from.address()).is_some_and(|life| life < from.incarnation) {
+            self.forget_streamed(from.address());
+        }
+        let (mut arrivals, life) = (Vec::new(), self.node.incarnation);
+        let outcome =
+            self.streams.receive::<P>(from, frame, life, now.instant, &mut arrivals, &mut self.packets);
+        batch.extend(arrivals.into_iter().map(|arrival| match arrival {
+            Arrival::Started(peer) => Input::PeerStarted { peer },
+            Arrival::Message(from, message) => Input::Message { from, message },
+        }));
         outcome
     }
 

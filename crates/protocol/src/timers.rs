@@ -17,8 +17,11 @@ impl<T: Copy + Ord> Timers<T> {
 
     /// Sets the timer's only deadline.
     pub(crate) fn arm(&mut self, timer: T, at: Instant) {
-        self.disarm(timer);
-        self.deadlines.insert(timer, at);
+        match self.deadlines.insert(timer, at) {
+            Some(before) if before == at => return,
+            Some(before) => drop(self.order.remove(&(before, timer))),
+            None => {}
+        }
         self.order.insert((at, timer));
     }
 

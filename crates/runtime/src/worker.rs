@@ -63,7 +63,7 @@ impl Worker {
     pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
         let Parts { index, poll, mut listeners, process, me, mut cluster } = parts;
         if let Some(cluster) = &mut cluster {
-            cluster.begin(poll.registry())?;
+            cluster.begin(process.now().instant, poll.registry())?;
         }
         for (number, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(LISTENERS - number), Interest::READABLE)?;
@@ -121,7 +121,9 @@ impl Worker {
             match event.token() {
                 WAKER => self.empty_inbox(),
                 Token(token) if token > LISTENERS - self.listeners.len() => self.accept(LISTENERS - token),
-                Token(token) if token >= FIRST_TOKEN => self.peer_ready(token),
+                Token(token) if token >= FIRST_TOKEN => {
+                    self.peer_ready(token, event.is_read_closed() || event.is_error());
+                }
                 Token(token) => {
                     let ending = event.is_read_closed() || event.is_error();
                     if ending {

@@ -125,6 +125,10 @@ impl<P: CommitProtocol> Protocol for Node<P> {
         }
     }
 
+    fn can_wait(message: &P::Message) -> bool {
+        P::can_wait(message)
+    }
+
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         match self {
             Node::Replica(replica) => replica.checkpoint(cursor, chunk),

@@ -50,8 +50,8 @@ impl ReplicatedKeyspace {
         each!(self, nodes => nodes.submit(requests, turn));
     }
 
-    pub(crate) fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8], turn: &mut Turn<'_>) {
-        each!(self, nodes => nodes.receive(from, to, packet, turn));
+    pub(crate) fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8]) {
+        each!(self, nodes => nodes.receive(from, to, packet));
     }
 
     pub(crate) fn pump(&mut self, context: &mut Context<'_>, turn: &mut Turn<'_>) {

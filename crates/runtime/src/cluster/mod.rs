@@ -140,26 +140,26 @@ pub(crate) enum LogWork {
 
 impl Cluster {
     /// Begins to listen and to connect, in this event loop.
-    pub(crate) fn begin(&mut self, registry: &Registry) -> std::io::Result<()> {
-        self.peers.begin(registry)
+    pub(crate) fn begin(&mut self, now: Instant, registry: &Registry) -> std::io::Result<()> {
+        self.peers.begin(now, registry)
     }
 
-    /// An event of a peer's socket.
-    pub(crate) fn ready(&mut self, token: usize, registry: &Registry) {
-        self.peers.ready(token, registry, &mut self.arrived);
+    /// An event of a peer's socket; `ending` if it tells of the connection's end.
+    pub(crate) fn ready(&mut self, token: usize, ending: bool, registry: &Registry) {
+        self.peers.ready(token, ending, registry, &mut self.arrived);
     }
 
-    /// Hands out what has arrived.
-    pub(crate) fn deliver(&mut self, turn: &mut Turn<'_>) {
+    /// Hands out what has arrived; the pump serves it.
+    pub(crate) fn deliver(&mut self, now: Now) {
         self.stirred |= !self.arrived.is_empty();
         let mut arrived = std::mem::take(&mut self.arrived);
         for Arrived { from, to, packet } in arrived.drain(..) {
             let index = usize::from(to.keyspace.0);
             if index >= self.keyspaces.len() {
-                self.refresh(turn.now);
+                self.refresh(now);
             }
             match self.keyspaces.get_mut(index) {
-                Some(keyspace) => keyspace.receive(from, to, &packet, turn),
+                Some(keyspace) => keyspace.receive(from, to, &packet),
                 None => {
                     tracing::warn!(%from, keyspace = %to.keyspace, "a packet for an unknown keyspace was dropped")
                 }
@@ -239,8 +239,8 @@ impl Cluster {
     }
 
     /// Sends what is queued for peers, and notes who is connected.
-    pub(crate) fn flush(&mut self, registry: &Registry, view: &ClusterView) {
-        self.peers.flush(registry);
+    pub(crate) fn flush(&mut self, now: Instant, registry: &Registry, view: &ClusterView) {
+        self.peers.flush(now, registry);
         view.peers_connected.store(self.peers.connected(), Ordering::Relaxed);
     }
 
@@ -255,7 +255,7 @@ impl Cluster {
         if self.stirred || self.checkpoint.is_some() {
             return Some(now);
         }
-        self.keyspaces.iter().filter_map(ReplicatedKeyspace::deadline).min()
+        self.keyspaces.iter().filter_map(ReplicatedKeyspace::deadline).chain(self.peers.deadline()).min()
     }
 
     /// Notes in the data directory when nothing is missing any more.

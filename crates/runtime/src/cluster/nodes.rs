@@ -6,20 +6,16 @@ use crate::recovery::NoReplies;
 use protocol::{Durable, Gate, Input, Now, Packet, Protocol, Replica, Replies, Request};
 use types::{Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RequestId, Rng, Slot, Wire};
 
-/// A packet between two instances of this process.
-struct Local<P: Protocol> {
-    from: NodeId,
-    to: Slot,
-    packet: Packet<P>,
-}
-
 /// See the module.
 pub(crate) struct Nodes<P: Protocol> {
     process: ProcessId,
     keyspace: KeyspaceId,
     /// The coordinator first.
     replicas: Vec<Replica<P>>,
-    local: Vec<Local<P>>,
+    /// Their slots.
+    slots: Vec<Slot>,
+    /// What came for each of them and waits to be served, with its sender.
+    inboxes: Vec<Vec<(NodeId, Packet<P>)>>,
 }
 
 /// What every step is given.
@@ -44,11 +40,14 @@ impl Context<'_> {
 
 impl<P: Protocol> Nodes<P> {
     pub(crate) fn new(process: ProcessId, keyspace: KeyspaceId, replicas: Vec<Replica<P>>) -> Self {
-        Nodes { process, keyspace, replicas, local: Vec::new() }
+        let inboxes = replicas.iter().map(|_| Vec::new()).collect();
+        let slots = replicas.iter().map(|replica| replica.node().slot).collect();
+        Nodes { process, keyspace, replicas, slots, inboxes }
     }
 
     fn of(&mut self, slot: Slot) -> Option<&mut Replica<P>> {
-        self.replicas.iter_mut().find(|replica| replica.node().slot == slot)
+        let index = self.index_of(slot)?;
+        self.replicas.get_mut(index)
     }
 
     fn of_log(&mut self, partition: PartitionId) -> Result<&mut Replica<P>, String> {
@@ -98,14 +97,32 @@ impl<P: Protocol> Nodes<P> {
         }
     }
 
-    /// A packet came from a peer.
-    pub(crate) fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8], turn: &mut Turn<'_>) {
-        let Some(replica) = self.of(to) else { return };
-        let outcome = Packet::decode(&mut Reader::new(packet))
-            .and_then(|packet| replica.receive(turn.now, from, packet, turn.random, turn.replies));
-        if let Err(error) = outcome {
-            tracing::warn!(%from, %error, "a malformed packet was dropped");
+    /// A packet came from a peer; [`Nodes::pump`] serves it.
+    pub(crate) fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8]) {
+        let Some(index) = self.index_of(to) else { return };
+        match Packet::decode(&mut Reader::new(packet)) {
+            Ok(packet) => self.inboxes[index].push((from, packet)),
+            Err(error) => tracing::warn!(%from, %error, "a malformed packet was dropped"),
         }
+    }
+
+    fn index_of(&self, slot: Slot) -> Option<usize> {
+        self.slots.iter().position(|mine| *mine == slot)
+    }
+
+    /// Hands out what is in the inboxes, to each replica all at once; false if there is nothing.
+    fn serve(&mut self, turn: &mut Turn<'_>) -> bool {
+        let mut any = false;
+        for (replica, inbox) in self.replicas.iter_mut().zip(&mut self.inboxes) {
+            if inbox.is_empty() {
+                continue;
+            }
+            any = true;
+            if let Err(error) = replica.receive_all(turn.now, inbox.drain(..), turn.random, turn.replies) {
+                tracing::warn!(%error, "a malformed message of a stream was dropped");
+            }
+        }
+        any
     }
 
     /// Fires timers, logs what was persisted, sends what may leave, and serves what comes back from this process
@@ -117,14 +134,10 @@ impl<P: Protocol> Nodes<P> {
             }
         }
         loop {
+            let served = self.serve(turn);
             self.release(context, turn.now.instant);
-            if self.local.is_empty() {
+            if !served && self.inboxes.iter().all(Vec::is_empty) {
                 return;
-            }
-            for Local { from, to, packet } in std::mem::take(&mut self.local) {
-                let Some(replica) = self.of(to) else { continue };
-                let received = replica.receive(turn.now, from, packet, turn.random, turn.replies);
-                debug_assert!(received.is_ok(), "a packet of this process is well formed");
             }
         }
     }
@@ -146,10 +159,10 @@ impl<P: Protocol> Nodes<P> {
             replica.logged(durable.written);
             replica.release(now, durable);
             for (to, packet) in replica.packets() {
-                if to.process == self.process {
-                    self.local.push(Local { from, to: to.slot, packet });
-                } else {
-                    context.peers.send(to.process, from, to.slot, &packet);
+                if to.process != self.process {
+                    context.peers.send(to.process, from, to.slot, &packet, packet.can_wait().then_some(now));
+                } else if let Some(index) = self.slots.iter().position(|slot| *slot == to.slot) {
+                    self.inboxes[index].push((from, packet));
                 }
             }
         }

@@ -28,6 +28,8 @@ const COMPACT_AFTER_BYTES: usize = 1 << 20;
 const KEEP_QUEUE_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 64 * 1024;
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+/// For how long packets that can wait wait for others to travel with: a write costs more than most packets.
+const LINGER: Duration = Duration::from_millis(10);
 /// A peer whose kernel has acknowledged nothing for so long is connected anew.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 
@@ -48,6 +50,8 @@ struct Outgoing {
     link: Link,
     queue: Vec<u8>,
     sent: usize,
+    /// Until when what is queued can wait; `None` if it cannot.
+    linger_until: Option<types::Instant>,
 }
 
 struct Incoming {
@@ -73,8 +77,10 @@ impl Peers {
         listener: TcpListener,
         peers: impl Iterator<Item = (ProcessId, SocketAddr)>,
     ) -> Self {
-        let down =
-            |address| Outgoing { address, link: Link::Down { since: None }, queue: Vec::new(), sent: 0 };
+        let down = |address| {
+            let (link, queue, sent, linger_until) = (Link::Down { since: None }, Vec::new(), 0, None);
+            Outgoing { address, link, queue, sent, linger_until }
+        };
         Peers {
             seed,
             listener,
@@ -86,19 +92,31 @@ impl Peers {
     }
 
     /// Listens and connects, in the event loop of `registry` from now on.
-    pub(crate) fn begin(&mut self, registry: &Registry) -> std::io::Result<()> {
+    pub(crate) fn begin(&mut self, now: types::Instant, registry: &Registry) -> std::io::Result<()> {
         registry.register(&mut self.listener, Token(LISTENER), Interest::READABLE)?;
-        self.flush(registry);
+        self.flush(now, registry);
         Ok(())
     }
 
-    /// Queues a packet; `flush` sends it.
-    pub(crate) fn send(&mut self, to: ProcessId, from: NodeId, slot: Slot, packet: &impl Wire) {
+    /// Queues a packet; `flush` sends it. One that can wait says so by the present time.
+    pub(crate) fn send(
+        &mut self,
+        to: ProcessId,
+        from: NodeId,
+        slot: Slot,
+        packet: &impl Wire,
+        can_wait: Option<types::Instant>,
+    ) {
         let Some(peer) = self.outgoing.get_mut(&to) else { return };
         if matches!(peer.link, Link::Down { .. }) || peer.queue.len() - peer.sent > MAX_QUEUE_BYTES {
             return;
         }
         let start = peer.queue.len();
+        peer.linger_until = match can_wait {
+            Some(now) if start == 0 => Some(now + LINGER),
+            Some(_) => peer.linger_until,
+            None => None,
+        };
         peer.queue.extend_from_slice(&[0; 4]);
         from.encode(&mut peer.queue);
         slot.encode(&mut peer.queue);
@@ -111,8 +129,8 @@ impl Peers {
         peer.queue[start..start + 4].copy_from_slice(&(len as u32).to_le_bytes());
     }
 
-    /// Connects what is down and sends what is queued.
-    pub(crate) fn flush(&mut self, registry: &Registry) {
+    /// Connects what is down and sends what is queued and cannot wait any more.
+    pub(crate) fn flush(&mut self, now: types::Instant, registry: &Registry) {
         for peer in self.outgoing.values_mut() {
             if let Link::Down { since } = peer.link
                 && since.is_none_or(|since| since.elapsed() >= RECONNECT_AFTER)
@@ -120,17 +138,30 @@ impl Peers {
                 peer.connect(self.seed, self.next_token, registry);
                 self.next_token += 1;
             }
-            peer.write(registry);
+            if peer.linger_until.is_none_or(|until| until <= now) {
+                peer.write(registry);
+            }
         }
     }
 
+    /// When `flush` is due at the latest.
+    pub(crate) fn deadline(&self) -> Option<types::Instant> {
+        self.outgoing.values().filter_map(|peer| peer.linger_until).min()
+    }
+
     /// Something happened to a peer's socket: hands on the packets that are complete.
-    pub(crate) fn ready(&mut self, token: usize, registry: &Registry, arrived: &mut Vec<Arrived>) {
+    pub(crate) fn ready(
+        &mut self,
+        token: usize,
+        ending: bool,
+        registry: &Registry,
+        arrived: &mut Vec<Arrived>,
+    ) {
         if token == LISTENER {
             return self.accept(registry);
         }
         if let Some(incoming) = self.incoming.get_mut(&token) {
-            if !incoming.read(self.seed, &mut self.chunk, arrived)
+            if !incoming.read(self.seed, ending, &mut self.chunk, arrived)
                 && let Some(mut gone) = self.incoming.remove(&token)
             {
                 // A socket that cannot be deregistered is closed all the same.
@@ -172,7 +203,7 @@ impl Outgoing {
             Ok(socket)
         });
         self.queue.clear();
-        self.sent = 0;
+        (self.sent, self.linger_until) = (0, None);
         self.link = match connected {
             Ok(socket) => {
                 self.queue.extend_from_slice(MAGIC);
@@ -199,6 +230,7 @@ impl Outgoing {
                 Err(_) => return self.down(registry),
             }
         }
+        self.linger_until = None;
         if self.sent == self.queue.len() {
             self.queue.clear();
             self.queue.shrink_to(KEEP_QUEUE_BYTES);
@@ -232,13 +264,14 @@ impl Outgoing {
         }
         self.link = Link::Down { since: Some(Instant::now()) };
         self.queue = Vec::new();
-        self.sent = 0;
+        (self.sent, self.linger_until) = (0, None);
     }
 }
 
 impl Incoming {
-    /// False when the connection is over or speaks nonsense.
-    fn read(&mut self, seed: u64, chunk: &mut [u8], arrived: &mut Vec<Arrived>) -> bool {
+    /// False when the connection is over or speaks nonsense. A read that did not fill the chunk has taken all there
+    /// was: the next bytes make a new event. Only an end that was announced already must be looked for.
+    fn read(&mut self, seed: u64, ending: bool, chunk: &mut [u8], arrived: &mut Vec<Arrived>) -> bool {
         loop {
             match self.socket.read(chunk) {
                 Ok(0) => return false,
@@ -246,6 +279,9 @@ impl Incoming {
                     self.buffer.extend_from_slice(&chunk[..count]);
                     if !self.take_frames(seed, arrived) {
                         return false;
+                    }
+                    if count < chunk.len() && !ending {
+                        return true;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -299,6 +335,7 @@ mod tests {
         poll: Poll,
         peers: Peers,
         arrived: Vec<Arrived>,
+        now: types::Instant,
     }
 
     impl End {
@@ -306,17 +343,18 @@ mod tests {
             let poll = Poll::new().unwrap();
             let others = std::iter::once((ProcessId(peer.0), peer.1));
             let mut peers = Peers::new(seed, listener, others);
-            peers.begin(poll.registry()).unwrap();
-            End { poll, peers, arrived: Vec::new() }
+            peers.begin(types::Instant(0), poll.registry()).unwrap();
+            End { poll, peers, arrived: Vec::new(), now: types::Instant(0) }
         }
 
         fn turn(&mut self) {
             let mut events = Events::with_capacity(16);
             self.poll.poll(&mut events, Some(Duration::from_millis(5))).unwrap();
             for event in &events {
-                self.peers.ready(event.token().0, self.poll.registry(), &mut self.arrived);
+                let ending = event.is_read_closed() || event.is_error();
+                self.peers.ready(event.token().0, ending, self.poll.registry(), &mut self.arrived);
             }
-            self.peers.flush(self.poll.registry());
+            self.peers.flush(self.now, self.poll.registry());
         }
     }
 
@@ -335,7 +373,7 @@ mod tests {
         let from = NodeId { process: ProcessId(1), incarnation: Incarnation(9), slot: slot(0) };
         let mut packet = ReplyBuf::new();
         packet.bulk(text);
-        end.peers.send(ProcessId(2), from, slot(5), &packet);
+        end.peers.send(ProcessId(2), from, slot(5), &packet, None);
         from
     }
 
@@ -361,6 +399,29 @@ mod tests {
             let packet = ReplyBuf::decode(&mut Reader::new(&arrived.packet)).unwrap();
             assert_eq!(packet.first(), Some(types::Reply::Bulk(text)));
         }
+    }
+
+    #[test]
+    fn what_can_wait_travels_with_what_cannot_or_after_a_while() {
+        let (mut first, mut second) = two(7);
+        assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));
+        let linger = |first: &mut End, text: &[u8]| {
+            let from = NodeId { process: ProcessId(1), incarnation: Incarnation(9), slot: slot(0) };
+            let mut packet = ReplyBuf::new();
+            packet.bulk(text);
+            first.peers.send(ProcessId(2), from, slot(5), &packet, Some(first.now));
+        };
+        linger(&mut first, b"a");
+        linger(&mut first, b"b");
+        (0..20).for_each(|_| (first.turn(), second.turn()).0);
+        assert_eq!((second.arrived.len(), first.peers.deadline()), (0, Some(first.now + LINGER)));
+        say(&mut first, b"now");
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.len() == 3));
+        assert_eq!(first.peers.deadline(), None);
+        linger(&mut first, b"c");
+        first.now = first.now + LINGER;
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.len() == 4));
+        assert_eq!(first.peers.deadline(), None);
     }
 
     #[test]

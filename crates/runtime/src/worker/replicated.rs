@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 const ROUNDS: usize = 32;
 
 impl Worker {
-    pub(super) fn peer_ready(&mut self, token: usize) {
+    pub(super) fn peer_ready(&mut self, token: usize, ending: bool) {
         if let Some(cluster) = &mut self.host.cluster {
-            cluster.ready(token, self.poll.registry());
+            cluster.ready(token, ending, self.poll.registry());
         }
     }
 
@@ -18,7 +18,7 @@ impl Worker {
     pub(super) fn turn_cluster(&mut self) {
         let host = &mut self.host;
         let Some(cluster) = &mut host.cluster else { return };
-        cluster.deliver(&mut Turn { now: host.now, random: &mut host.random, replies: &mut self.gateway });
+        cluster.deliver(host.now);
         for _ in 0..ROUNDS {
             let host = &mut self.host;
             let Some(cluster) = &mut host.cluster else { return };
@@ -33,7 +33,7 @@ impl Worker {
         self.checkpoint();
         let host = &mut self.host;
         if let (Some(cluster), Some(view)) = (&mut host.cluster, &host.process.cluster) {
-            cluster.flush(self.poll.registry(), view);
+            cluster.flush(host.now.instant, self.poll.registry(), view);
         }
     }
 

@@ -97,6 +97,15 @@ pub trait CommitProtocol: Debug + Sized {
         tries: u32,
         step: &mut Step<'_, '_, Self>,
     );
+    /// Asks for the evaluation of steps that have not been asked for.
+    fn read_first(
+        coordinator: &mut Coordinator<Self>,
+        run: &Transaction<Self>,
+        indices: &[usize],
+        step: &mut Step<'_, '_, Self>,
+    ) {
+        indices.iter().for_each(|index| Self::read(coordinator, run, *index, 0, step));
+    }
     /// Everything is evaluated: asks for votes, decides, and in the end calls [`Coordinator::reply_results`],
     /// [`Coordinator::run`] or [`Coordinator::fail`].
     fn commit(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
@@ -111,6 +120,10 @@ pub trait CommitProtocol: Debug + Sized {
     fn give_up(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
     /// Lets go of what a transaction holds at replicas; it will not commit.
     fn release(_: &mut Coordinator<Self>, _: &Transaction<Self>, _: &mut Step<'_, '_, Self>) {}
+    /// See [`protocol::Protocol::can_wait`].
+    fn can_wait(_: &Self::Message) -> bool {
+        false
+    }
     /// It is over here.
     fn ended(_: &mut Coordinator<Self>, _: &Transaction<Self>) {}
 }
