@@ -4,6 +4,7 @@
 //! checksums belong to the frames around (the journal's group, the transport's envelope), not to the fields.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Bytes that are not what they should be; says which part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -206,6 +207,15 @@ impl Wire for Box<[u8]> {
     }
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(input.bytes()?.into())
+    }
+}
+
+impl<T: Wire> Wire for Arc<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (**self).encode(out);
+    }
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        T::decode(input).map(Arc::new)
     }
 }
 

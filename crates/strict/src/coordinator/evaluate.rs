@@ -1,8 +1,10 @@
 //! The execution period: a transaction's steps are evaluated, at replicas or here, and in the end it replies.
 
 use super::steps::{Progress, Steps, Watched};
+use super::transaction::Running;
 use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Transaction};
 use commit::Stamp;
+use smallvec::SmallVec;
 use types::{SessionId, Timestamp};
 
 impl<P: CommitProtocol> Coordinator<P> {
@@ -22,7 +24,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         }
         let replied = steps.list.len();
         steps.push(calls);
-        Transaction {
+        Box::new(Running {
             id,
             age: Stamp { at: Timestamp::from_wall(step.now.wall), transaction: id },
             session,
@@ -41,7 +43,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             turn: Vec::new(),
             conflicted: None,
             own: P::Own::default(),
-        }
+        })
     }
 
     /// Begins to evaluate a transaction, or begins again, as a new one. Watches stay as they are.
@@ -57,16 +59,20 @@ impl<P: CommitProtocol> Coordinator<P> {
     /// Evaluates what can be evaluated; when everything is, goes on to what the transaction is for.
     pub(crate) fn advance(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
         transaction.moved_at = step.now.instant;
+        let mut asked: SmallVec<[usize; 16]> = SmallVec::new();
         for index in 0..transaction.steps.list.len() {
+            let (now, expiring) = (transaction.now_millis, &self.expiring);
             if transaction.steps.is_ready(index)
-                && !transaction.steps.evaluate_here(
-                    index,
-                    transaction.now_millis,
-                    &self.expiring,
-                    step.random,
-                )
+                && !transaction.steps.evaluate_here(index, now, expiring, step.random)
             {
-                self.ask(&mut transaction, index, step);
+                asked.push(index);
+            }
+        }
+        if !asked.is_empty() {
+            P::read_first(self, &transaction, &asked, step);
+            let at = step.now.instant;
+            for index in asked {
+                transaction.steps.list[index].progress = Progress::Asked { tries: 1, at };
             }
         }
         if transaction.steps.is_evaluated() {

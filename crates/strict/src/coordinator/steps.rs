@@ -194,12 +194,15 @@ impl Steps {
     pub fn take(&mut self, index: usize, answer: Answer) {
         let Some(step) = self.list.get_mut(index) else { return };
         let (key, shard) = (&step.call.key, step.call.shard);
-        let mut whole = Vec::new();
-        observe_whole().encode(&mut whole);
+        let whole = || {
+            let mut whole = Vec::new();
+            observe_whole().encode(&mut whole);
+            whole.into_boxed_slice()
+        };
         if answer.expired && !self.expiries.contains_key(key) {
             let deletion = Invoked {
                 key: key.clone(),
-                operation: Some(whole.clone().into()),
+                operation: Some(whole()),
                 effect: Some(encoded(&Effect::DELETE)),
                 observed: Some(answer.observed.clone()),
             };
@@ -210,7 +213,7 @@ impl Steps {
         let hidden = operation.is_ok_and(|operation| operation.observation().is_nothing());
         let invoked = Invoked {
             key: key.clone(),
-            operation: Some(if hidden { whole.into() } else { step.call.operation.clone() }),
+            operation: Some(if hidden { whole() } else { step.call.operation.clone() }),
             effect: answer.effect,
             observed: Some(answer.observed),
         };

@@ -18,9 +18,12 @@ pub enum Purpose {
     Flush { browse: u64 },
 }
 
-/// A transaction in progress.
+/// A transaction in progress. It goes from hand to hand, so it stays where it is.
+pub type Transaction<P> = Box<Running<P>>;
+
+/// See [`Transaction`].
 #[derive(Debug)]
-pub struct Transaction<P: CommitProtocol> {
+pub struct Running<P: CommitProtocol> {
     pub id: TransactionId,
     /// When it began first, and its first id: kept when it runs again, so that it grows old and wins.
     pub age: Stamp,
@@ -53,7 +56,7 @@ pub struct Transaction<P: CommitProtocol> {
     pub own: P::Own,
 }
 
-impl<P: CommitProtocol> Transaction<P> {
+impl<P: CommitProtocol> Running<P> {
     /// True while nobody waits for it, nor ever will: an operation whose session is gone.
     pub fn is_unheard(&self) -> bool {
         self.purpose == Purpose::Auto && self.request.is_none()

@@ -4,6 +4,7 @@ use super::operation::{Part, Transactions, Vote};
 use super::state::Place;
 use crate::ir;
 use commit::Observed;
+use std::sync::Arc;
 use types::{ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// What a replica made of an operation.
@@ -24,44 +25,50 @@ pub struct Evaluation {
 }
 wire_struct!(Evaluation { result, effect, observed, expired, expires_at, pending });
 
+/// An operation to evaluate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// Which of the transaction's steps.
+    pub step: u32,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The operation in its binary form.
+    pub operation: Box<[u8]>,
+    /// The transaction's own effects on the key so far, in their binary form, in order.
+    pub own: Vec<Box<[u8]>>,
+}
+wire_struct!(Reading { step, key, operation, own });
+
 /// A message between a coordinator and a replica, or two replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// Coordinator to a replica: evaluate this operation. The paper's Read returns an object; this one returns
+    /// Coordinator to a replica: evaluate these operations. The paper's Read returns an object; this one returns
     /// the operation's result, so that a large value stays where it is.
     Read {
         /// The transaction.
         transaction: TransactionId,
-        /// Which of its steps.
-        step: u32,
-        /// The key.
-        key: Box<[u8]>,
-        /// The operation in its binary form.
-        operation: Box<[u8]>,
-        /// The transaction's own effects on the key so far, in their binary form, in order.
-        own: Vec<Box<[u8]>>,
         /// The transaction's time for expiries, in milliseconds since 1970.
         now_millis: u64,
+        /// What to evaluate; on different keys.
+        readings: Vec<Reading>,
     },
     /// Replica to coordinator: the answer to Read. A replica that is not NORMAL gives none.
     ReadReply {
         /// The transaction.
         transaction: TransactionId,
-        /// Which of its steps.
-        step: u32,
         /// The replica's view; replies to a quorum read count together only if it is the same.
         view: u64,
-        /// The answer.
-        evaluation: Evaluation,
+        /// The answers, with the steps that they are for.
+        answers: Vec<(u32, Evaluation)>,
     },
-    /// Coordinator to all replicas of a shard: is what these invocations of a transaction without effects observed
+    /// Coordinator to replicas of a shard: is what these invocations of a transaction without effects observed
     /// current? Validation as by Prepare, but nothing is held or recorded. In place of the paper's validated read at
     /// one replica, which is not safe (Corrections 16).
     Check {
         /// The transaction.
         transaction: TransactionId,
         /// What it observed on this shard.
-        part: Part,
+        part: Arc<Part>,
     },
     /// Replica to coordinator: the answer to Check. A replica that is not NORMAL gives none.
     CheckReply {
@@ -145,8 +152,8 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    0 => Read { transaction, step, key, operation, own, now_millis },
-    1 => ReadReply { transaction, step, view, evaluation },
+    0 => Read { transaction, now_millis, readings },
+    1 => ReadReply { transaction, view, answers },
     2 => Count { transaction },
     3 => CountReply { transaction, keys },
     4 => Scan { transaction, cursor, count, now_millis },

@@ -1,7 +1,7 @@
 //! A TAPIR replica: reads, IR below, and the suspicion of coordinators that do not come back.
 
 use super::lag::Lag;
-use super::message::{Message, Timer};
+use super::message::{Message, Reading, Timer};
 use super::node::Node;
 use super::operation::{Decision, Transactions};
 use super::options::Options;
@@ -251,10 +251,8 @@ impl Replica {
         out: &mut Outputs<'_, Node>,
     ) {
         match message {
-            Message::Read { transaction, step, key, operation, own, now_millis } => {
-                let question =
-                    Question { transaction, key: &key, operation: &operation, own: &own, now_millis };
-                self.on_read(from, step, &question, random, out);
+            Message::Read { transaction, now_millis, readings } => {
+                self.on_read(from, (transaction, now_millis), &readings, random, out);
             }
             Message::Check { transaction, part } if self.ir.status() == Status::Normal => {
                 let (vote, hint) = self.state.check(transaction, &part);
@@ -292,17 +290,24 @@ impl Replica {
     fn on_read(
         &mut self,
         from: NodeId,
-        step: u32,
-        question: &Question<'_>,
+        (transaction, now_millis): (TransactionId, u64),
+        readings: &[Reading],
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
         if self.ir.status() != Status::Normal {
             return;
         }
-        if let Ok(evaluation) = self.state.read(question, random) {
-            let (transaction, view) = (question.transaction, self.ir.view());
-            out.send(from.address(), Message::ReadReply { transaction, step, view, evaluation });
+        self.state.prefetch(readings.iter().map(|reading| &*reading.key));
+        let mut evaluate = |reading: &Reading| {
+            let Reading { step, key, operation, own } = reading;
+            let question = Question { transaction, key, operation, own, now_millis };
+            Some((*step, self.state.read(&question, random).ok()?))
+        };
+        let answers: Vec<_> = readings.iter().filter_map(&mut evaluate).collect();
+        if !answers.is_empty() {
+            let view = self.ir.view();
+            out.send(from.address(), Message::ReadReply { transaction, view, answers });
         }
     }
 

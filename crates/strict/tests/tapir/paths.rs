@@ -4,11 +4,12 @@
 use crate::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::Options;
+use protocol::{Request, Step};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-use types::ProcessId;
+use types::{ProcessId, SessionId};
 
 /// Messages sent, by kind.
 type Counts = Rc<RefCell<BTreeMap<&'static str, u64>>>;
@@ -54,6 +55,68 @@ fn a_commit_takes_one_round_trip_and_one_message_each_way_to_every_participant()
     assert!(took[0] <= 2 * network.delay);
     let expected = BTreeMap::from([("propose", 6), ("reply", 6), ("execute", 6), ("other", 6)]);
     assert_eq!(*counts.borrow(), expected, "nothing was read, nothing was finalized; `other` acknowledges");
+}
+
+#[test]
+fn a_read_modify_write_reads_at_one_replica_and_commits_in_one_round_trip_however_many_shards() {
+    for shards in 1..=4u16 {
+        let mut network = Network::new(8, shards, 3, 1, &Options::default());
+        let keys: Vec<&str> = (0..shards).map(|shard| network.key_of(shard)).collect();
+        let counts = count(&mut network);
+        let session = SessionId(1);
+        let took = |network: &mut Network, request: Request<'_>| {
+            let (began, id) = (network.now, network.request(1, request));
+            assert!(network.answer(id).as_error().is_none());
+            network.now - began
+        };
+        took(&mut network, Request::Begin { session, read_only: false, watched: false });
+        let gets: Vec<Step<'_>> = keys.iter().map(|key| network.get(key)).collect();
+        assert!(took(&mut network, Request::Operate { session, steps: &gets }) <= 2 * network.delay);
+        let sets: Vec<Step<'_>> = keys.iter().map(|key| network.set(key, "1")).collect();
+        assert_eq!(took(&mut network, Request::Operate { session, steps: &sets }), Duration::ZERO);
+        assert!(took(&mut network, Request::Commit { session }) <= 2 * network.delay);
+        network.run_for(Duration::from_millis(20));
+        let each = 3 * u64::from(shards);
+        let expected = BTreeMap::from([
+            ("read", 2 * u64::from(shards)),
+            ("propose", each),
+            ("reply", each),
+            ("execute", each),
+            ("other", each),
+        ]);
+        assert_eq!(*counts.borrow(), expected, "{shards} shards");
+    }
+}
+
+#[test]
+fn reads_ask_a_quorum_first_and_the_others_where_one_is_silent() {
+    let mut network = Network::new(9, 1, 3, 1, &Options::default());
+    write_one(&mut network);
+    let counts = count(&mut network);
+    let (get, both) = (network.get("a"), [network.get("a"), network.get("b")]);
+    let id = network.many(1, 1, &both);
+    assert_eq!(text(&network.answer(id)), "1 null");
+    network.run_for(Duration::from_millis(20));
+    assert_eq!(
+        *counts.borrow(),
+        BTreeMap::from([("read", 6)]),
+        "Read and its reply, Check and its reply twice"
+    );
+    counts.borrow_mut().clear();
+    assert_eq!(text(&network.one(1, &get)), "1");
+    network.run_for(Duration::from_millis(20));
+    assert_eq!(*counts.borrow(), BTreeMap::from([("read", 4)]), "Read and its reply twice");
+    network.down.insert(address(2, Some(0)));
+    for _ in 0..4 {
+        let began = network.now;
+        let id = network.many(1, 1, &both);
+        assert_eq!(text(&network.answer(id)), "1 null");
+        assert_eq!(text(&network.one(1, &get)), "1");
+        assert!(network.now - began <= 20 * network.delay, "{:?}", network.now - began);
+    }
+    let began = network.now;
+    assert_eq!(text(&network.one(1, &get)), "1");
+    assert!(network.now - began <= 2 * network.delay, "the silent one is asked last");
 }
 
 #[test]

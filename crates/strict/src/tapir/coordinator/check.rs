@@ -1,5 +1,6 @@
 //! Read-only transactions end without Prepare: a check that what they observed is still current, by f+1 replicas of
-//! each shard, in one round trip, without a lock or a record (Corrections 16).
+//! each shard, in one round trip, without a lock or a record (Corrections 16). The f+1 closest are asked; the others
+//! only where one of these objects, is in another view or does not answer in its usual time, or a key is hot.
 //!
 //! Let s be the moment at which the check is sent. What was observed was decided before it was read, hence before s.
 //! Conversely an effect that matters to an observation and was decided before s was held or executed by f+1 replicas
@@ -15,7 +16,9 @@ use super::{Coordinator, Step};
 use crate::Mutant;
 use crate::coordinator::Purpose;
 use crate::ir::quorum;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use types::Instant;
 
 /// A transaction that was refused so often prepares, so that writers wait for it in turn.
@@ -24,9 +27,12 @@ const CHECKS: u32 = 2;
 /// A check in progress.
 #[derive(Debug)]
 pub struct Check {
+    /// When replicas were asked last.
     since: Instant,
     /// By shard: what is to be checked.
-    parts: BTreeMap<u16, Part>,
+    parts: BTreeMap<u16, Arc<Part>>,
+    /// By shard: whom of its replicas it was asked of.
+    asked: BTreeMap<u16, SmallVec<[usize; 8]>>,
     /// By shard and replica: its view, and whether it objects.
     answers: BTreeMap<u16, BTreeMap<usize, (u64, bool)>>,
 }
@@ -55,17 +61,57 @@ impl Coordinator {
         }
         let participants: Vec<u16> = parts.keys().copied().collect();
         let answers = participants.iter().map(|shard| (*shard, BTreeMap::new())).collect();
-        let part =
-            |(shard, (invocations, _))| (shard, Part { participants: participants.clone(), invocations });
-        let parts: BTreeMap<u16, Part> = parts.into_iter().map(part).collect();
-        for (shard, part) in &parts {
-            for (member, replica) in self.topology.replicas(*shard).iter().enumerate() {
-                self.protocol.replicas.asked(*shard, member, step.now.instant);
-                step.out.send(*replica, Message::Check { transaction: transaction.id, part: part.clone() });
-            }
+        let part = |(shard, (invocations, _))| {
+            (shard, Arc::new(Part { participants: participants.clone(), invocations }))
+        };
+        let parts: BTreeMap<u16, Arc<Part>> = parts.into_iter().map(part).collect();
+        let hot = |part: &Part| {
+            part.invocations.iter().any(|invoked| self.protocol.hot.is_hot(&invoked.key, step.now.instant))
+        };
+        let first = |(shard, part): (&u16, &Arc<Part>)| {
+            (*shard, self.first_asked(*shard, hot(part), step.now.instant))
+        };
+        let asked = parts.iter().map(first).collect();
+        let check = Check { since: step.now.instant, parts, asked, answers };
+        for (shard, members) in &check.asked {
+            self.ask_check(&transaction, &check.parts[shard], *shard, members, step);
         }
-        transaction.phase = Phase::Checking(Check { since: step.now.instant, parts, answers });
+        transaction.phase = Phase::Checking(check);
         self.keep(transaction, step);
+    }
+
+    fn ask_check(
+        &mut self,
+        transaction: &Transaction,
+        part: &Arc<Part>,
+        shard: u16,
+        members: &[usize],
+        step: &mut Step<'_, '_>,
+    ) {
+        for member in members {
+            self.protocol.replicas.asked(shard, *member, step.now.instant);
+            let message = Message::Check { transaction: transaction.id, part: part.clone() };
+            step.out.send(self.topology.replicas(shard)[*member], message);
+        }
+    }
+
+    /// Asks the replicas that were not asked yet; false if there are none.
+    fn ask_others(&mut self, transaction: &mut Transaction, step: &mut Step<'_, '_>) -> bool {
+        let phase = std::mem::take(&mut transaction.phase);
+        let Phase::Checking(mut check) = phase else { return false };
+        let mut any = false;
+        for (shard, asked) in &mut check.asked {
+            let members = 0..self.topology.replicas(*shard).len();
+            let others: SmallVec<[usize; 8]> = members.filter(|member| !asked.contains(member)).collect();
+            self.ask_check(transaction, &check.parts[shard], *shard, &others, step);
+            any |= !others.is_empty();
+            asked.extend(others);
+        }
+        if any {
+            check.since = step.now.instant;
+        }
+        transaction.phase = Phase::Checking(check);
+        any
     }
 
     pub(super) fn on_check_reply(
@@ -95,12 +141,14 @@ impl Coordinator {
     fn count_checks(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let Phase::Checking(check) = &transaction.phase else { return self.keep(transaction, step) };
         let believing = self.options.mutants.has(Mutant::SingleReplicaReads);
-        let (mut current, mut hopeless) = (true, false);
+        let (mut current, mut disputed, mut hopeless) = (true, false, false);
         for (shard, answers) in &check.answers {
             let members = self.topology.replicas(*shard).len();
             let needed = if believing { 1 } else { quorum(members) };
             let agree = |of: u64| answers.values().filter(|(view, objects)| *view == of && !objects).count();
-            current &= answers.values().any(|(view, _)| agree(*view) >= needed);
+            let agreed = answers.values().any(|(view, _)| agree(*view) >= needed);
+            current &= agreed;
+            disputed |= !agreed && (answers.len() >= needed || answers.values().any(|(_, objects)| *objects));
             hopeless |= answers.values().filter(|(_, objects)| *objects).count() > members - needed;
         }
         if current {
@@ -110,27 +158,34 @@ impl Coordinator {
             transaction.phase = Phase::Executing;
             return self.prepare(transaction, step);
         }
+        if disputed {
+            self.ask_others(&mut transaction, step);
+        }
         self.keep(transaction, step);
     }
 
-    /// Nothing more is expected: the transaction prepares.
+    /// Nothing more is expected: the others are asked, or else the transaction prepares.
     pub(super) fn on_check_timer(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        if self.ask_others(&mut transaction, step) {
+            return self.keep(transaction, step);
+        }
         transaction.phase = Phase::Executing;
         self.prepare(transaction, step);
     }
 
-    /// When a check is given up: with f+1 answers of each shard, as soon as no other is expected.
+    /// When a check goes on to others, or is given up: as soon as no other answer is expected. Without f+1 answers of
+    /// each shard it is given up late.
     pub(super) fn check_until(&self, check: &Check) -> Instant {
         let latest = check.since + self.options.read_timeout;
         let mut expected = check.since;
         for (shard, answers) in &check.answers {
-            let members = self.topology.replicas(*shard).len();
-            if answers.len() < quorum(members) {
+            let (members, asked) = (self.topology.replicas(*shard).len(), &check.asked[shard]);
+            if answers.len() < quorum(members) && asked.len() == members {
                 return latest;
             }
-            for member in (0..members).filter(|member| !answers.contains_key(member)) {
+            for member in asked.iter().filter(|member| !answers.contains_key(member)) {
                 let longest = self.options.fast_timeout;
-                let until = self.protocol.replicas.expected_until(*shard, member, check.since, longest);
+                let until = self.protocol.replicas.expected_until(*shard, *member, check.since, longest);
                 expected = expected.max(until);
             }
         }

@@ -1,23 +1,24 @@
 //! The execution period: steps are evaluated at the closest replica, or at none if they observe nothing.
 
-use super::super::message::{Evaluation, Message};
+use super::super::message::{Evaluation, Message, Reading};
 use super::transaction::{Phase, QuorumRead, Transaction};
 use super::{Coordinator, Step, Tapir};
 use crate::Mutant;
 use crate::coordinator::{CommitProtocol, Progress, Purpose};
 use crate::ir::quorum;
+use smallvec::SmallVec;
 use types::{Error, ErrorCode, Instant};
 
 impl Coordinator {
     /// Begins to evaluate a transaction: a single read at all replicas, anything else once its turn has come.
     pub(super) fn begin(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         if self.is_quorum_read(&transaction) {
-            transaction.phase =
-                Phase::QuorumRead(QuorumRead { since: step.now.instant, answers: Default::default() });
-            let shard = transaction.steps.list[0].call.shard;
-            for member in 0..self.topology.replicas(shard).len() {
-                self.read(&transaction, 0, member, step);
-            }
+            let (shard, key) = (transaction.steps.list[0].call.shard, &transaction.steps.list[0].call.key);
+            let disputed = self.protocol.hot.is_hot(key, step.now.instant);
+            let asked = self.first_asked(shard, disputed, step.now.instant);
+            asked.iter().for_each(|member| self.read(&transaction, &[0], *member, step));
+            let read = QuorumRead { since: step.now.instant, asked, answers: Default::default() };
+            transaction.phase = Phase::QuorumRead(read);
             return self.keep(transaction, step);
         }
         if self.take_hot_keys(&transaction, step) {
@@ -46,25 +47,45 @@ impl Coordinator {
             && only.call.is_read()
     }
 
-    /// Asks a replica to evaluate a step.
+    /// Asks for the evaluation of steps for the first time: each shard's in one message to the closest replica.
+    pub(super) fn read_first(
+        &mut self,
+        transaction: &Transaction,
+        indices: &[usize],
+        step: &mut Step<'_, '_>,
+    ) {
+        let mut rest: SmallVec<[usize; 16]> = indices.into();
+        while let Some(first) = rest.first() {
+            let shard = transaction.steps.list[*first].call.shard;
+            let of_shard = |index: &usize| transaction.steps.list[*index].call.shard == shard;
+            let together: SmallVec<[usize; 16]> = rest.iter().copied().filter(of_shard).collect();
+            rest.retain(|index| !of_shard(index));
+            if let Some(member) = self.replica_for(shard, 0, step.now.instant) {
+                self.read(transaction, &together, member, step);
+            }
+        }
+    }
+
+    /// Asks a replica to evaluate steps of its shard.
     pub(super) fn read(
         &mut self,
         transaction: &Transaction,
-        index: usize,
+        indices: &[usize],
         member: usize,
         step: &mut Step<'_, '_>,
     ) {
-        let call = &transaction.steps.list[index].call;
-        self.protocol.replicas.asked(call.shard, member, step.now.instant);
-        let message = Message::Read {
-            transaction: transaction.id,
-            step: index as u32,
-            key: call.key.clone(),
-            operation: call.operation.clone(),
-            own: transaction.steps.own_effects(&call.key),
-            now_millis: transaction.now_millis,
+        let Some(first) = indices.first() else { return };
+        let shard = transaction.steps.list[*first].call.shard;
+        self.protocol.replicas.asked(shard, member, step.now.instant);
+        let reading = |index: &usize| {
+            let call = &transaction.steps.list[*index].call;
+            let (key, operation) = (call.key.clone(), call.operation.clone());
+            Reading { step: *index as u32, own: transaction.steps.own_effects(&key), key, operation }
         };
-        step.out.send(self.topology.replicas(call.shard)[member], message);
+        let readings = indices.iter().map(reading).collect();
+        let (transaction, now_millis) = (transaction.id, transaction.now_millis);
+        let message = Message::Read { transaction, now_millis, readings };
+        step.out.send(self.topology.replicas(shard)[member], message);
     }
 
     /// The earliest moment at which a question is taken for lost.
@@ -91,22 +112,24 @@ impl Coordinator {
         &mut self,
         (shard, member): (u16, usize),
         number: u64,
-        index: u32,
-        (view, evaluation): (u64, Evaluation),
+        view: u64,
+        answers: Vec<(u32, Evaluation)>,
         step: &mut Step<'_, '_>,
     ) {
         let Some(mut transaction) = self.transactions.remove(&number) else { return };
         if let Phase::QuorumRead(read) = &mut transaction.phase {
-            read.answers.insert(member, (view, evaluation));
+            read.answers.extend(answers.into_iter().map(|(_, evaluation)| (member, (view, evaluation))));
             return self.count_answers(transaction, step);
         }
-        let asked = matches!(transaction.phase, Phase::Executing)
-            && transaction.steps.is_asked(index as usize, shard);
-        if !asked {
-            return self.keep(transaction, step);
+        let mut taken = false;
+        for (index, evaluation) in answers {
+            let executing = matches!(transaction.phase, Phase::Executing);
+            if executing && transaction.steps.is_asked(index as usize, shard) {
+                transaction.steps.take(index as usize, evaluation.into());
+                taken = true;
+            }
         }
-        transaction.steps.take(index as usize, evaluation.into());
-        self.advance(transaction, step);
+        if taken { self.advance(transaction, step) } else { self.keep(transaction, step) }
     }
 
     /// A quorum read is answered when f+1 replicas of one view hold the same effects and none of them has anything
@@ -133,24 +156,55 @@ impl Coordinator {
         }
         if read.answers.len() == members {
             self.fall_back(transaction, step)
+        } else if read.answers.len() >= needed || good.len() < read.answers.len() {
+            self.read_of_others(transaction, step)
         } else {
             self.keep(transaction, step)
         }
     }
 
-    /// When a quorum read is given up: with f+1 answers, as soon as no other is expected.
+    /// The replicas that a quorum read asked have not answered alike, or not in their time: the others are asked, or
+    /// else it falls back.
+    pub(super) fn read_of_others(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        let Phase::QuorumRead(read) = &mut transaction.phase else { return self.keep(transaction, step) };
+        let Some(shard) = transaction.steps.list.first().map(|step| step.call.shard) else {
+            return self.keep(transaction, step);
+        };
+        let members = 0..self.topology.replicas(shard).len();
+        let others: SmallVec<[usize; 8]> = members.filter(|member| !read.asked.contains(member)).collect();
+        read.asked.extend(others.iter().copied());
+        if !others.is_empty() {
+            read.since = step.now.instant;
+        }
+        others.iter().for_each(|member| self.read(&transaction, &[0], *member, step));
+        self.keep(transaction, step)
+    }
+
+    /// When a quorum read goes on to others, or is given up: as soon as no other answer is expected. Without f+1 of
+    /// them it is given up late.
     pub(super) fn quorum_read_until(&self, transaction: &Transaction, read: &QuorumRead) -> Instant {
         let latest = read.since + self.options.read_timeout;
         let Some(shard) = transaction.steps.list.first().map(|step| step.call.shard) else { return latest };
         let members = self.topology.replicas(shard).len();
-        if read.answers.len() < quorum(members) {
+        if read.answers.len() < quorum(members) && read.asked.len() == members {
             return latest;
         }
-        let missing = (0..members).filter(|member| !read.answers.contains_key(member));
+        let missing = read.asked.iter().filter(|member| !read.answers.contains_key(member));
         let longest = self.options.fast_timeout;
         let expected =
-            missing.map(|member| self.protocol.replicas.expected_until(shard, member, read.since, longest));
+            missing.map(|member| self.protocol.replicas.expected_until(shard, *member, read.since, longest));
         expected.max().map_or(latest, |until| until.min(latest))
+    }
+
+    /// No further answer to a quorum read is expected.
+    pub(super) fn on_quorum_read_timer(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
+        let Phase::QuorumRead(read) = &transaction.phase else { return self.keep(transaction, step) };
+        let shard = transaction.steps.list.first().map_or(0, |step| step.call.shard);
+        if read.asked.len() < self.topology.replicas(shard).len() {
+            self.read_of_others(transaction, step)
+        } else {
+            self.fall_back(transaction, step)
+        }
     }
 
     /// Runs a quorum read as a validated transaction, with what the closest replica that answered said.

@@ -58,7 +58,8 @@ impl HotKeys {
         self.keys.entry(key.into()).or_insert_with(fresh).until = until;
     }
 
-    fn is_hot(&self, key: &[u8], now: Instant) -> bool {
+    /// True where a conflict was met lately, or somebody waits.
+    pub(super) fn is_hot(&self, key: &[u8], now: Instant) -> bool {
         self.keys.get(key).is_some_and(|hot| hot.until > now || hot.holder.is_some() || !hot.line.is_empty())
     }
 

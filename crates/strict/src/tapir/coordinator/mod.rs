@@ -23,12 +23,15 @@ use super::node::IrMessage;
 use super::options::Options;
 use super::record::Record;
 use super::replica::Replica;
+use crate::Mutant;
 use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
+use crate::ir::quorum;
 use clock::HybridClock;
 use hot_keys::HotKeys;
 use protocol::Now;
 use replicas::Replicas;
 use settle::Settlement;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use transaction::{Phase, Transaction};
@@ -134,8 +137,17 @@ impl CommitProtocol for Tapir {
     ) {
         let shard = transaction.steps.list[index].call.shard;
         if let Some(member) = coordinator.replica_for(shard, tries, step.now.instant) {
-            coordinator.read(transaction, index, member, step);
+            coordinator.read(transaction, &[index], member, step);
         }
+    }
+
+    fn read_first(
+        coordinator: &mut Coordinator,
+        transaction: &Transaction,
+        indices: &[usize],
+        step: &mut Step<'_, '_>,
+    ) {
+        coordinator.read_first(transaction, indices, step);
     }
 
     fn commit(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {
@@ -153,7 +165,7 @@ impl CommitProtocol for Tapir {
     fn on_wake(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         match &mut transaction.phase {
             Phase::Executing => coordinator.ask_again(transaction, step),
-            Phase::QuorumRead(_) => coordinator.fall_back(transaction, step),
+            Phase::QuorumRead(_) => coordinator.on_quorum_read_timer(transaction, step),
             Phase::Checking(_) => coordinator.on_check_timer(transaction, step),
             Phase::Preparing(_) => coordinator.on_prepare_timer(transaction, step),
             Phase::BackingOff { until } if *until > step.now.instant => coordinator.keep(transaction, step),
@@ -164,6 +176,11 @@ impl CommitProtocol for Tapir {
 
     fn give_up(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {
         coordinator.give_up(transaction, step);
+    }
+
+    /// An acknowledgement of a decision only keeps it from being sent again.
+    fn can_wait(message: &Message) -> bool {
+        matches!(message, Message::Ir { message: IrMessage::Executed { .. } })
     }
 
     fn ended(coordinator: &mut Coordinator, transaction: &Transaction) {
@@ -195,10 +212,8 @@ impl Coordinator {
     fn on_message(&mut self, (shard, member): (u16, usize), message: Message, step: &mut Step<'_, '_>) {
         self.protocol.replicas.answered(shard, member);
         match message {
-            Message::ReadReply { transaction, step: index, view, evaluation }
-                if self.is_mine(transaction) =>
-            {
-                self.on_read_reply((shard, member), transaction.number, index, (view, evaluation), step);
+            Message::ReadReply { transaction, view, answers } if self.is_mine(transaction) => {
+                self.on_read_reply((shard, member), transaction.number, view, answers, step);
             }
             Message::CheckReply { transaction, view, vote, hint } if self.is_mine(transaction) => {
                 self.on_check_reply((shard, member), transaction.number, view, (vote, hint), step);
@@ -255,6 +270,12 @@ impl Coordinator {
     /// The replica of a shard to ask at the given try: the preferred or the closest first, then the others; those
     /// that are silent last.
     fn replica_for(&self, shard: u16, tries: u32, now: Instant) -> Option<usize> {
+        let members = self.by_distance(shard, now);
+        (!members.is_empty()).then(|| members[tries as usize % members.len()])
+    }
+
+    /// The replicas of a shard, in the order in which they are asked.
+    fn by_distance(&self, shard: u16, now: Instant) -> SmallVec<[usize; 8]> {
         let replicas = self.topology.replicas(shard);
         let preferred =
             self.protocol.preferred.get(&shard).filter(|(_, until)| *until > now).map(|(member, _)| *member);
@@ -267,9 +288,19 @@ impl Coordinator {
                 (member + replicas.len() - usize::from(self.process.0) % replicas.len()) % replicas.len();
             (silent, preferred != Some(*member), away, usual, turn)
         };
-        let mut members: Vec<usize> = (0..replicas.len()).collect();
-        members.sort_unstable_by_key(distance);
-        (!members.is_empty()).then(|| members[tries as usize % members.len()])
+        let mut members: SmallVec<[usize; 8]> = (0..replicas.len()).collect();
+        members.sort_by_cached_key(distance);
+        members
+    }
+
+    /// Whom a question goes to that f+1 replicas of a shard answer together: to the f+1 closest, or to all of them
+    /// where these have disagreed lately, so that no second round trip is needed.
+    fn first_asked(&self, shard: u16, disputed: bool, now: Instant) -> SmallVec<[usize; 8]> {
+        let mut members = self.by_distance(shard, now);
+        if !disputed && !self.options.mutants.has(Mutant::SingleReplicaReads) {
+            members.truncate(quorum(members.len()));
+        }
+        members
     }
 
     fn prefer(&mut self, shard: u16, member: usize, now: Instant) {

@@ -6,6 +6,7 @@ use super::Tapir;
 use super::check::Check;
 use crate::coordinator::Answer;
 use crate::ir::Tally;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{Instant, Timestamp};
@@ -34,7 +35,9 @@ pub enum Phase {
 /// The answers to a quorum read, by replica, with their views.
 #[derive(Debug)]
 pub struct QuorumRead {
+    /// When replicas were asked last.
     pub since: Instant,
+    pub asked: SmallVec<[usize; 8]>,
     pub answers: BTreeMap<usize, (u64, Evaluation)>,
 }
 
