@@ -64,7 +64,7 @@ impl<H: Host> Engine<'_, H> {
         let request = if in_transaction {
             Request::Operate { session, steps }
         } else {
-            Request::Many { session, steps, watched: false }
+            Request::Many { session, steps, watched: false, multi: false }
         };
         self.send(self.connection.session.keyspace, request)
     }
@@ -126,7 +126,10 @@ impl<H: Host> Engine<'_, H> {
     pub(crate) fn flush_all(&mut self, mut rest: Vec<KeyspaceId>) {
         while let Some(keyspace) = rest.pop() {
             let session = self.connection.session.id();
-            let id = self.send(keyspace, Request::Many { session, steps: &[Step::Flush], watched: false });
+            let id = self.send(
+                keyspace,
+                Request::Many { session, steps: &[Step::Flush], watched: false, multi: false },
+            );
             match self.gateway.mailbox.take(id.0) {
                 None => {
                     let task = Task::FlushAll(rest);

@@ -37,6 +37,13 @@ fn tapir_is_strictly_serializable() {
 }
 
 #[test]
+fn transactions_on_the_whole_keyspace_are_strictly_serializable() {
+    let options = Options { with: vec![Feature::Keyset], ..options(1, 30) };
+    let summary = run("tapir", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[test]
 fn a_skipped_validation_is_caught() {
     assert_caught(20, Mutant::SkipValidation);
 }
@@ -54,6 +61,11 @@ fn a_commit_without_its_effects_is_caught() {
 #[test]
 fn a_read_of_one_replica_is_caught() {
     assert_caught(100, Mutant::SingleReplicaReads);
+}
+
+#[test]
+fn keys_that_come_and_go_unnoticed_are_caught() {
+    assert_caught_with(&[Feature::Keyset], 40, Mutant::KeysetUnvalidated);
 }
 
 #[test]

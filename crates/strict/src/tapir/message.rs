@@ -2,6 +2,7 @@
 
 use super::operation::{Part, Transactions, Vote};
 use super::state::Place;
+use crate::coordinator::{Look, LookQuestion};
 use crate::ir;
 use commit::Observed;
 use types::{ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
@@ -73,6 +74,25 @@ pub enum Message {
         vote: Vote,
         /// Which of the invocations decided.
         hint: Option<u32>,
+    },
+    /// Coordinator to a replica: look at which keys there are, as a step of a transaction (Corrections 78). Not in the
+    /// paper.
+    Look {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Which of its steps.
+        step: u32,
+        /// What is asked.
+        question: LookQuestion,
+    },
+    /// Replica to coordinator: the answer to Look. A replica that is not NORMAL gives none.
+    LookReply {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Which of its steps.
+        step: u32,
+        /// The answer.
+        look: Look,
     },
     /// Coordinator to a replica: how many keys are there? Weak: no transaction (Corrections 78). Not in the paper.
     Count {
@@ -158,6 +178,8 @@ wire_enum!(Message {
     10 => Base { base },
     11 => FetchState { place },
     12 => State { base, place, next, piece },
+    20 => Look { transaction, step, question },
+    21 => LookReply { transaction, step, look },
 });
 
 /// Everything that replicas and coordinators can be reminded of.

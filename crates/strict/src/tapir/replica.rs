@@ -181,10 +181,7 @@ impl Replica {
         self.ir.groups().iter().filter_map(|(id, group)| {
             let decided = match group.outcome.as_ref()? {
                 Decision::Commit { at, part } => {
-                    let effect =
-                        |invoked: &super::Invoked| Some((invoked.key.clone(), invoked.effect.clone()?));
-                    let effects = part.invocations.iter().filter_map(effect).collect();
-                    Decided::Committed { stamp: Stamp { at: *at, transaction: *id }, effects }
+                    Decided::Committed { stamp: Stamp { at: *at, transaction: *id }, effects: part.effects() }
                 }
                 Decision::Abort => Decided::Aborted,
             };
@@ -260,6 +257,11 @@ impl Replica {
                 let (vote, hint) = self.state.check(transaction, &part);
                 let view = self.ir.view();
                 out.send(from.address(), Message::CheckReply { transaction, view, vote, hint });
+            }
+            Message::Look { transaction, step, question } if self.ir.status() == Status::Normal => {
+                if let Ok(look) = self.state.look(&question) {
+                    out.send(from.address(), Message::LookReply { transaction, step, look });
+                }
             }
             Message::Count { transaction } if self.ir.status() == Status::Normal => {
                 let keys = self.state.store().len() as u64;

@@ -1,13 +1,16 @@
 //! A replica's copy of a shard: the store, the prepared transactions, and validation. IR's application.
 
+mod keyset;
+
 use super::message::Evaluation;
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
-use super::record::{KeyCell, KeyStamps, Record, put};
+use super::record::{KeyCell, KeyStamps, KeysetStamps, Record, put};
 use crate::ir::Application;
 use crate::part::{Invoked, encoded};
 use crate::{Mutant, Mutants};
 use commit::{Access, ModeStamps, Observed, Stamp, Verdict, overwrites, validate};
 use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, commutes, prepare};
+use keyset::Keyset;
 use mvcc::{CompactKey, Remains, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -38,6 +41,8 @@ pub(super) struct Shard {
     latest: Timestamp,
     prepared: BTreeMap<TransactionId, Prepare>,
     prepared_by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
+    /// Which keys there are, as an object of its own.
+    keyset: Keyset,
     mutants: Mutants,
 }
 
@@ -63,6 +68,7 @@ impl Shard {
             latest: Timestamp::MAX,
             prepared: BTreeMap::new(),
             prepared_by_key: BTreeMap::new(),
+            keyset: Keyset::default(),
             mutants,
         }
     }
@@ -102,6 +108,16 @@ impl Shard {
         if !self.mutants.has(Mutant::ForgetAbsence) {
             self.store.clear(horizon);
         }
+    }
+
+    /// What validation keeps of the keyset, told before the keys.
+    pub(super) fn tell_keyset(&self) -> KeysetStamps {
+        self.keyset.told()
+    }
+
+    /// Takes it.
+    pub(super) fn take_keyset(&mut self, told: KeysetStamps) {
+        self.keyset.take(told);
     }
 
     /// Appends keys of one place of the index to a piece of the state; returns the next place, 0 at the end. The
@@ -212,6 +228,7 @@ impl Shard {
             },
         );
         let closed = self.keys.get(key).map_or(Stamp::ZERO, |state| state.closed).max(self.closed);
+        let closed = closed.max(self.keyset.flushed());
         let newest = self.store.effects(hash, key).next_back().map_or(Stamp::ZERO, |(stamp, _)| stamp);
         let closed = if self.mutants.has(Mutant::ObservedByMaximum) { closed.max(newest) } else { closed };
         let newer = self.store.effects(hash, key).rev().map(|(stamp, _)| stamp);
@@ -220,6 +237,7 @@ impl Shard {
         let pending = self.prepared_on(key, question.transaction).any(|(stamp, access)| {
             !observed.contains(stamp) && !commutes(&invocation, &access.invocation, None)
         });
+        let pending = pending || self.is_flushing_for(question);
         let effect = effect.map(|effect| encoded(&effect));
         let expires_at = [if expired { 0 } else { expires_at }, relies_until];
         let expires_at = expires_at.into_iter().filter(|at| *at != 0).min().unwrap_or(0);
@@ -242,24 +260,33 @@ impl Shard {
     }
 
     /// Whether what a transaction without effects observed is current: its verdict, were it to commit last of all.
-    pub(super) fn check(&self, transaction: TransactionId, part: &Part) -> (Vote, Option<u32>) {
+    pub(super) fn check(&mut self, transaction: TransactionId, part: &Part) -> (Vote, Option<u32>) {
         let (verdict, hint) = self.judge(Stamp { at: Timestamp::MAX, transaction }, part);
         (vote(verdict), hint)
     }
 
     /// The verdict over a whole part, and the index of the invocation that decided it.
-    fn judge(&self, stamp: Stamp, part: &Part) -> (Verdict, Option<u32>) {
+    fn judge(&mut self, stamp: Stamp, part: &Part) -> (Verdict, Option<u32>) {
         let mut worst = (Verdict::Ok, None);
         for (index, invoked) in part.invocations.iter().enumerate() {
             let verdict = match invoked.access() {
                 // The coordinator evaluates it: its stamp then says whether the key has expired.
                 Ok(_) if invoked.ignores_expiry() && self.has_deadline(&invoked.key) => Verdict::Abort,
                 Ok(access) if self.saw_too_little(&invoked.key, &access) => Verdict::Abort,
-                Ok(access) => self.judge_access(stamp, &invoked.key, &access),
+                Ok(access) => {
+                    let against = self.judge_against_keyset(stamp, &invoked.key, &access);
+                    self.judge_access(stamp, &invoked.key, &access).max(against)
+                }
                 Err(_) => Verdict::Abort,
             };
             if verdict > worst.0 {
                 worst = (verdict, Some(index as u32));
+            }
+        }
+        if let Some(keyset) = &part.keyset {
+            let verdict = self.judge_keyset(stamp, keyset);
+            if verdict > worst.0 {
+                worst = (verdict, None);
             }
         }
         worst
@@ -301,9 +328,18 @@ impl Shard {
         let again = self.mutants.has(Mutant::ExecuteAgain);
         let held = part.invocations.iter().filter(held).filter(|_| !again);
         let held: BTreeSet<&[u8]> = held.map(|invoked| &*invoked.key).collect();
-        for invoked in &part.invocations {
+        self.keyset.commit(stamp, part);
+        let flushed_after = part.keyset.as_ref().and_then(|keyset| keyset.flushed_after);
+        for (index, invoked) in part.invocations.iter().enumerate() {
+            if flushed_after == Some(index as u32) {
+                self.flush(stamp, part, &held);
+            }
             let Ok(access) = invoked.access() else { continue };
-            let hash = self.store.hash(&invoked.key);
+            let effect = access.invocation.effect.as_ref();
+            if let Some(effect) = effect.filter(|_| !held.contains(&*invoked.key)) {
+                self.store.commit(self.store.hash(&invoked.key), &invoked.key, stamp, effect);
+                self.flush_late(&invoked.key, stamp);
+            }
             if !self.keys.contains_key(&invoked.key) {
                 self.due.insert((stamp, invoked.key.clone()));
             }
@@ -313,11 +349,8 @@ impl Shard {
             if !observation.is_nothing() {
                 state.modes.raise(Mode::Observe, stamp);
             }
-            if let Some(effect) = &access.invocation.effect {
+            if let Some(effect) = effect {
                 state.modes.raise(effect.mode(), stamp);
-                if !held.contains(&*invoked.key) {
-                    self.store.commit(hash, &invoked.key, stamp, effect);
-                }
                 if overwrites(effect) {
                     state.closed = state.closed.max(stamp);
                 }
@@ -325,6 +358,9 @@ impl Shard {
             if let (Some(Aspect::Whole), Some(observed)) = (&observation.aspect, access.observed) {
                 state.waiting.push((stamp, observed.clone()));
             }
+        }
+        if flushed_after.is_some_and(|after| after as usize >= part.invocations.len()) {
+            self.flush(stamp, part, &held);
         }
         for invoked in &part.invocations {
             self.close(&invoked.key);
@@ -375,16 +411,25 @@ impl Application<Transactions> for Shard {
         (vote(verdict), hint)
     }
 
+    fn execute_again(&mut self, group: TransactionId, operation: &Prepare) -> Vote {
+        self.keyset.set_again(true);
+        let result = self.execute_consensus(group, operation).0;
+        self.keyset.set_again(false);
+        result
+    }
+
     fn hold(&mut self, group: TransactionId, operation: &Prepare) {
         self.release(group);
         for invoked in &operation.part.invocations {
             self.prepared_by_key.entry(invoked.key.clone()).or_default().insert(group);
         }
+        self.hold_keyset(group, &operation.part);
         self.prepared.insert(group, operation.clone());
     }
 
     fn release(&mut self, group: TransactionId) {
         let Some(prepared) = self.prepared.remove(&group) else { return };
+        self.keyset.release(group);
         for invoked in &prepared.part.invocations {
             if let Some(ids) = self.prepared_by_key.get_mut(&invoked.key) {
                 ids.remove(&group);
@@ -408,6 +453,7 @@ impl Application<Transactions> for Shard {
     fn trim(&mut self, trimmed: Timestamp) {
         let horizon = last_at(trimmed).max(self.horizon());
         self.store.set_horizon(Some(horizon));
+        self.keyset.trim(horizon);
         while self.due.first().is_some_and(|(stamp, _)| *stamp <= horizon)
             && let Some((_, key)) = self.due.pop_first()
         {
@@ -443,6 +489,10 @@ impl std::fmt::Debug for Shard {
             (key, self.keys.get(key), self.store.cell(hash, key, 0), effects)
         });
         let keys: Vec<_> = keys.collect();
-        f.debug_struct("Shard").field("keys", &keys).field("prepared", &self.prepared).finish_non_exhaustive()
+        f.debug_struct("Shard")
+            .field("keys", &keys)
+            .field("prepared", &self.prepared)
+            .field("keyset", &self.keyset)
+            .finish_non_exhaustive()
     }
 }

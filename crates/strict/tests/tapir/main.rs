@@ -1,6 +1,7 @@
 //! IR and TAPIR over a small deterministic network without disks: what is persisted is durable at once.
 
 mod contention;
+mod keysets;
 mod mutants;
 mod network;
 mod paths;

@@ -53,11 +53,8 @@ impl Coordinator {
         if parts.is_empty() {
             return self.prepare(transaction, step);
         }
-        let participants: Vec<u16> = parts.keys().copied().collect();
-        let answers = participants.iter().map(|shard| (*shard, BTreeMap::new())).collect();
-        let part =
-            |(shard, (invocations, _))| (shard, Part { participants: participants.clone(), invocations });
-        let parts: BTreeMap<u16, Part> = parts.into_iter().map(part).collect();
+        let answers = parts.keys().map(|shard| (*shard, BTreeMap::new())).collect();
+        let parts: BTreeMap<u16, Part> = parts.into_iter().map(|(shard, (part, _))| (shard, part)).collect();
         for (shard, part) in &parts {
             for (member, replica) in self.topology.replicas(*shard).iter().enumerate() {
                 self.protocol.replicas.asked(*shard, member, step.now.instant);
@@ -83,8 +80,8 @@ impl Coordinator {
         }
         if vote == Vote::Abort {
             // Something was missed for good: Prepare would be refused too.
-            let index = hint.unwrap_or_default() as usize;
-            let missed = check.parts.get(&shard).and_then(|part| part.invocations.get(index));
+            let part = check.parts.get(&shard);
+            let missed = hint.and_then(|index| part?.invocations.get(index as usize));
             let conflict = Conflict { key: missed.map(|invoked| invoked.key.clone()), watch: false };
             self.prefer(shard, member, step.now.instant);
             return self.refuse(transaction, &conflict, step);

@@ -4,7 +4,7 @@ use super::super::message::{Evaluation, Message};
 use super::transaction::{Phase, QuorumRead, Transaction};
 use super::{Coordinator, Step, Tapir};
 use crate::Mutant;
-use crate::coordinator::{CommitProtocol, Progress, Purpose};
+use crate::coordinator::{CommitProtocol, Look, Progress, Purpose};
 use crate::ir::quorum;
 use types::{Error, ErrorCode, Instant};
 
@@ -56,12 +56,16 @@ impl Coordinator {
     ) {
         let call = &transaction.steps.list[index].call;
         self.protocol.replicas.asked(call.shard, member, step.now.instant);
+        if let Some(question) = transaction.steps.look_question(index) {
+            let message = Message::Look { transaction: transaction.id, step: index as u32, question };
+            return step.out.send(self.topology.replicas(call.shard)[member], message);
+        }
         let message = Message::Read {
             transaction: transaction.id,
             step: index as u32,
             key: call.key.clone(),
             operation: call.operation.clone(),
-            own: transaction.steps.own_effects(&call.key),
+            own: transaction.steps.own_effects(&call.key, call.shard, index),
             now_millis: transaction.now_millis,
         };
         step.out.send(self.topology.replicas(call.shard)[member], message);
@@ -106,6 +110,24 @@ impl Coordinator {
             return self.keep(transaction, step);
         }
         transaction.steps.take(index as usize, evaluation.into());
+        self.advance(transaction, step);
+    }
+
+    pub(super) fn on_look_reply(
+        &mut self,
+        shard: u16,
+        number: u64,
+        index: u32,
+        look: Look,
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let asked = matches!(transaction.phase, Phase::Executing)
+            && transaction.steps.is_asked(index as usize, shard);
+        if !asked {
+            return self.keep(transaction, step);
+        }
+        transaction.steps.take_look(index as usize, look, self.topology.shards.len() as u16);
         self.advance(transaction, step);
     }
 

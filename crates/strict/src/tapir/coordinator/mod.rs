@@ -70,6 +70,7 @@ impl CommitProtocol for Tapir {
     const TURN: usize = TURN;
     /// The replicas validate what was seen when the watch began, like any other observation.
     const REREADS_WATCHES: bool = false;
+    const HAS_KEYSETS: bool = true;
 
     fn new(_: &Options) -> Self {
         Tapir {
@@ -199,6 +200,9 @@ impl Coordinator {
                 if self.is_mine(transaction) =>
             {
                 self.on_read_reply((shard, member), transaction.number, index, (view, evaluation), step);
+            }
+            Message::LookReply { transaction, step: index, look } if self.is_mine(transaction) => {
+                self.on_look_reply(shard, transaction.number, index, look, step);
             }
             Message::CheckReply { transaction, view, vote, hint } if self.is_mine(transaction) => {
                 self.on_check_reply((shard, member), transaction.number, view, (vote, hint), step);

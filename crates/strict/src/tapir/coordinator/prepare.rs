@@ -34,8 +34,12 @@ impl Coordinator {
         if parts.is_empty() {
             return self.reply_results(transaction, step);
         }
-        let observed = parts.values().flat_map(|(invoked, _)| invoked).filter_map(|i| i.observed.as_ref());
-        let newest = observed.map(Observed::newest).max().unwrap_or(Stamp::ZERO);
+        let newest = parts
+            .values()
+            .flat_map(|(part, _)| part.observations())
+            .map(Observed::newest)
+            .max()
+            .unwrap_or(Stamp::ZERO);
         let lenient = self.options.mutants.has(Mutant::StampBelowReads);
         let at = self.timestamp_above(if lenient { Timestamp::ZERO } else { newest.at }, step);
         if self.has_expired(&transaction, at) {
@@ -44,9 +48,8 @@ impl Coordinator {
         if transaction.watches.iter().any(|watched| passed(watched.expires_at, at)) {
             return self.refuse(transaction, &Conflict { key: None, watch: true }, step);
         }
-        let participants: Vec<u16> = parts.keys().copied().collect();
-        let votes = |(shard, (invocations, watches)): (u16, (Vec<_>, usize))| {
-            let part = Arc::new(Part { participants: participants.clone(), invocations });
+        let votes = |(shard, (part, watches)): (u16, (Part, usize))| {
+            let part = Arc::new(part);
             (shard, ShardVotes { part, watches, tally: self.tally(shard), quorum_at: None, retry: None })
         };
         let shards: BTreeMap<u16, ShardVotes> = parts.into_iter().map(votes).collect();
@@ -311,7 +314,10 @@ impl Coordinator {
         if conflict.watch {
             return self.watch_touched(transaction, step);
         }
-        let key = conflict.key.clone().or_else(|| transaction.steps.list.first().map(|s| s.call.key.clone()));
+        let mut on_keys = transaction.steps.list.iter().filter(|step| step.call.keyset.is_none());
+        let first = |_| on_keys.next().map(|step| step.call.key.clone());
+        let alone = (!transaction.steps.has_keyset()).then_some(());
+        let key = conflict.key.clone().or_else(|| alone.and_then(first));
         if let Some(key) = &key {
             self.heat(key, step);
         }
