@@ -4,7 +4,7 @@
 //! together with KEYS, and must count what that lists.
 
 use crate::workload::Workload;
-use checker::{Bytes, Check, Key, Step, Transaction, Violation};
+use checker::{Bytes, Check, Key, Outcome, Step, Transaction, Violation};
 use datatypes::{Effect, Operation, key};
 use types::{HashSeed, PartitionId};
 
@@ -96,7 +96,10 @@ impl KnownKeys {
                     let listed = self.listed(&step);
                     let seen = listed.iter().flatten().filter(|exists| **exists).count();
                     let number = format!("(integer) {seen}");
-                    if let (Some(counted), true) = (counted.take(), listed.is_some())
+                    // A key that is found expired in between is deleted in between.
+                    let all_last = self.keys.iter().all(|(_, lasts)| *lasts);
+                    if let (Some(counted), Outcome::Committed) = (counted.take(), transaction.outcome)
+                        && all_last
                         && counted != number
                     {
                         let message = format!(

@@ -2,7 +2,7 @@
 
 use super::operation::Transactions;
 use crate::ir::{Change, Recovering};
-use commit::{ModeStamps, Observed, Stamp};
+use commit::{CommittedRead, ModeStamps, Observed, Stamp};
 use protocol::Encode;
 use types::{Malformed, Reader, Timestamp, Wire, wire_struct};
 
@@ -58,8 +58,10 @@ pub struct KeyStamps {
     pub closed: Stamp,
     /// Observers whose effects were not all there.
     pub waiting: Vec<(Stamp, Observed)>,
+    /// What committed transactions above the horizon have observed.
+    pub reads: Vec<CommittedRead>,
 }
-wire_struct!(KeyStamps { key, modes, newest, closed, waiting });
+wire_struct!(KeyStamps { key, modes, newest, closed, waiting, reads });
 
 /// What validation keeps of the keyset.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,11 +4,14 @@ mod keyset;
 
 use super::message::Evaluation;
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
+use super::options::Isolation;
 use super::record::{KeyCell, KeyStamps, KeysetStamps, Record, put};
 use crate::ir::Application;
 use crate::part::{Invoked, encoded};
 use crate::{Mutant, Mutants};
-use commit::{Access, ModeStamps, Observed, Stamp, Verdict, overwrites, validate};
+use commit::{
+    Access, CommittedRead, ModeStamps, Observed, Stamp, Verdict, overwrites, validate, validate_in_order,
+};
 use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, commutes, prepare};
 use keyset::Keyset;
 use mvcc::{CompactKey, Remains, Store};
@@ -25,6 +28,8 @@ struct KeyState {
     closed: Stamp,
     /// Committed observers of the whole key, and what they saw: the base moves to them once all of that is held.
     waiting: Vec<(Stamp, Observed)>,
+    /// What committed transactions above the horizon have observed; kept where only the order of stamps counts.
+    reads: Vec<CommittedRead>,
     /// The greatest stamp of all this; once that is below what is trimmed, every Prepare is above it.
     newest: Stamp,
 }
@@ -43,6 +48,7 @@ pub(super) struct Shard {
     prepared_by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
     /// Which keys there are, as an object of its own.
     keyset: Keyset,
+    isolation: Isolation,
     mutants: Mutants,
 }
 
@@ -56,7 +62,7 @@ pub(super) struct Question<'q> {
 }
 
 impl Shard {
-    pub(super) fn new(seed: HashSeed, mutants: Mutants) -> Self {
+    pub(super) fn new(seed: HashSeed, isolation: Isolation, mutants: Mutants) -> Self {
         let mut store = Store::new(seed, Stamp::ZERO);
         // Commits arrive out of order: histories are kept.
         store.set_horizon(Some(Stamp::ZERO));
@@ -69,6 +75,7 @@ impl Shard {
             prepared: BTreeMap::new(),
             prepared_by_key: BTreeMap::new(),
             keyset: Keyset::default(),
+            isolation,
             mutants,
         }
     }
@@ -152,9 +159,17 @@ impl Shard {
     ) -> Option<Box<[u8]>> {
         let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         for (key, state) in self.keys.range::<[u8], _>(range) {
-            let KeyState { modes, newest, closed, waiting } = state;
-            let (modes, newest, closed, waiting) = (modes.clone(), *newest, *closed, waiting.clone());
-            put(piece, &Record::Stamps(KeyStamps { key: key.clone(), modes, newest, closed, waiting }));
+            put(
+                piece,
+                &Record::Stamps(KeyStamps {
+                    key: key.clone(),
+                    modes: state.modes.clone(),
+                    newest: state.newest,
+                    closed: state.closed,
+                    waiting: state.waiting.clone(),
+                    reads: state.reads.clone(),
+                }),
+            );
             if piece.len() >= bytes {
                 return Some(key.clone());
             }
@@ -185,9 +200,9 @@ impl Shard {
     /// Takes what validation keeps of a key as a piece tells it.
     pub(super) fn take_stamps(&mut self, told: KeyStamps) {
         if !self.keys.contains_key(&told.key) {
-            let KeyStamps { key, modes, newest, closed, waiting } = told;
+            let KeyStamps { key, modes, newest, closed, waiting, reads } = told;
             self.due.insert((newest, key.clone()));
-            self.keys.insert(key, KeyState { modes, closed, waiting, newest });
+            self.keys.insert(key, KeyState { modes, closed, waiting, reads, newest });
         }
     }
 
@@ -299,6 +314,12 @@ impl Shard {
     }
 
     fn judge_access(&self, stamp: Stamp, key: &[u8], access: &Access<'_>) -> Verdict {
+        if self.isolation == Isolation::Serializable {
+            let committed = self.store.effects(self.store.hash(key), key).rev();
+            let prepared = self.prepared_on(key, stamp.transaction);
+            let reads = self.keys.get(key).map_or(&[][..], |state| &state.reads);
+            return validate_in_order(stamp, access, committed, prepared, reads);
+        }
         let modes = self.keys.get(key).map(|state| state.modes.clone()).unwrap_or_default();
         let newest = access.observed.map_or(Stamp::ZERO, Observed::newest);
         let absent = self.mutants.has(Mutant::AbsentReadsPass) && newest == Stamp::ZERO;
@@ -329,6 +350,7 @@ impl Shard {
         let held = part.invocations.iter().filter(held).filter(|_| !again);
         let held: BTreeSet<&[u8]> = held.map(|invoked| &*invoked.key).collect();
         self.keyset.commit(stamp, part);
+        let horizon = self.horizon();
         let flushed_after = part.keyset.as_ref().and_then(|keyset| keyset.flushed_after);
         for (index, invoked) in part.invocations.iter().enumerate() {
             if flushed_after == Some(index as u32) {
@@ -348,6 +370,13 @@ impl Shard {
             let observation = &access.invocation.observation;
             if !observation.is_nothing() {
                 state.modes.raise(Mode::Observe, stamp);
+            }
+            if let (Isolation::Serializable, Some(operation), Some(observed)) =
+                (self.isolation, &invoked.operation, access.observed)
+            {
+                state.reads.retain(|read| read.at > horizon);
+                let (operation, observed) = (operation.clone(), observed.clone());
+                state.reads.push(CommittedRead { at: stamp, operation, observed });
             }
             if let Some(effect) = effect {
                 state.modes.raise(effect.mode(), stamp);
@@ -405,7 +434,7 @@ impl Application<Transactions> for Shard {
             return (Vote::PrepareOk, None);
         }
         if operation.at > self.latest {
-            return (Vote::Early, None);
+            return (Vote::Early { latest: self.latest }, None);
         }
         let (verdict, hint) = self.judge(Stamp { at: operation.at, transaction: group }, &operation.part);
         (vote(verdict), hint)

@@ -4,6 +4,7 @@ mod contention;
 mod keysets;
 mod mutants;
 mod network;
+mod orders;
 mod paths;
 mod pipelines;
 mod random;

@@ -44,7 +44,7 @@ impl Coordinator {
     /// quorum could not answer was as good as checked already.
     pub(super) fn conclude(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let single = transaction.purpose == Purpose::Auto && transaction.steps.list.len() == 1;
-        let checks = self.options.quorum_reads
+        let checks = self.options.reads_without_stamps()
             && !single
             && transaction.retries < CHECKS
             && transaction.watches.is_empty()

@@ -39,7 +39,7 @@ impl Coordinator {
     /// A single operation that only reads, and for which the short way has not failed yet.
     fn is_quorum_read(&self, transaction: &Transaction) -> bool {
         let [only] = transaction.steps.list.as_slice() else { return false };
-        self.options.quorum_reads
+        self.options.reads_without_stamps()
             && transaction.purpose == Purpose::Auto
             && transaction.retries == 0
             && transaction.watches.is_empty()
