@@ -49,7 +49,7 @@ pub fn validate_in_order<'e>(
     let observes = |effect: &Effect<'_>| !observation.is_nothing() && !observation.unchanged_by(effect);
     let mine = access.invocation.effect.as_ref();
     let clashes = |effect: &Effect<'_>| {
-        mine.is_some_and(|mine| !mine.commutes_with(effect) && !(in_any_order(mine) && in_any_order(effect)))
+        mine.is_some_and(|mine| !(mine.commutes_with(effect) || in_any_order(mine) && in_any_order(effect)))
     };
     let mut above = access.observed.map_or(Stamp::ZERO, Observed::newest);
     let mut worst = Verdict::Ok;
