@@ -281,6 +281,74 @@ def test_every_type_lives_on_every_process(strict):
     assert b.flushdb() and c.mget(flushed) == [None] * 40
 
 
+def refuses_keysets(cluster) -> bool:
+    """True for a cluster with leaders, which must refuse commands on the whole keyspace in transactions."""
+    if "optimistic" in cluster.command:
+        return False
+    with cluster["a/1"].raw() as raw:
+        assert raw.call("MULTI").raw == b"+OK\r\n"
+        raw.call("SET", "refused", "1")
+        raw.call("DBSIZE")
+        assert raw.call("EXEC").raw.startswith(b"-ERR commands on the whole keyspace cannot take part")
+        assert raw.call("GET", "refused").is_null
+    return True
+
+
+def test_the_whole_keyspace_is_part_of_transactions(strict):
+    if refuses_keysets(strict):
+        return
+    with strict["a/1"].raw() as first, strict["b/1"].raw() as second:
+
+        def many(raw, *commands):
+            """The replies of MULTI, the commands, EXEC."""
+            for command in ("MULTI", *commands):
+                raw.call(*command.split())
+            return raw.call("EXEC").items
+
+        # Nothing of earlier tests; outside of a transaction every key goes one by one.
+        flushed, written, count = many(first, "FLUSHDB", "SET whole:1 a", "DBSIZE")
+        assert (flushed.raw, written.raw, count.text) == (b"+OK\r\n", b"+OK\r\n", b"1")
+        assert [item.text for item in many(second, "DBSIZE", "SET whole:2 b", "DBSIZE")] == [b"1", b"OK", b"2"]
+        keys, scanned = many(first, "KEYS whole:*", "SCAN 0 COUNT 100")
+        assert sorted(keys.texts()) == [b"whole:1", b"whole:2"] and len(scanned.items) == 2
+        # With a command that takes several requests, too.
+        renamed, count = many(first, "RENAME whole:2 whole:3", "DBSIZE")
+        assert (renamed.text, count.text) == (b"OK", b"2")
+        # An open transaction has counted; a key that changes is nothing to it, one that comes is.
+        for command, outcome in [("APPEND whole:1 x", b"+OK"), ("SET whole:4 new", b"-CONFLICT")]:
+            assert first.call("TXN", "BEGIN").raw == b"+OK\r\n"
+            assert first.call("DBSIZE").text == b"2"
+            assert second.call(*command.split()).raw[:1] in b":+"
+            assert first.call("SET", "whole:1", "y").raw == b"+OK\r\n"
+            assert first.call("TXN", "COMMIT").raw.startswith(outcome)
+        assert [item.text for item in many(first, "FLUSHDB", "DBSIZE")] == [b"OK", b"0"]
+        assert second.call("GET", "whole:1").text is None
+        assert [item.text for item in many(second, "DBSIZE")] == [b"0"]
+
+
+def test_counts_beside_creations_are_all_different(strict):
+    """Each transaction creates a key and counts: every count is one that nobody else saw."""
+    if refuses_keysets(strict):
+        return
+    counts = []
+
+    def create(node, number):
+        with node.raw() as raw:
+            for index in range(10):
+                while True:
+                    raw.call("MULTI")
+                    raw.call("SET", f"counted:{number}:{index}", "1")
+                    raw.call("DBSIZE")
+                    reply = raw.call("EXEC")
+                    if not reply.raw.startswith(b"-CONFLICT"):
+                        break
+                counts.append(int(reply.items[1].text))
+
+    before = strict["a/1"].client().dbsize()
+    together(*(lambda node=node, number=number: create(node, number) for number, node in enumerate(strict)))
+    assert sorted(counts) == list(range(before + 1, before + 31))
+
+
 def test_what_a_process_says_about_the_cluster(strict):
     with strict["b/1"].client() as client:
         wait_until(lambda: client.info("cluster")["cluster_peers_connected"] == 2)

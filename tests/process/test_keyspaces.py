@@ -1,6 +1,7 @@
 """Keyspaces created in a running cluster."""
 
 import threading
+import time
 
 import pytest
 import redis
@@ -74,6 +75,11 @@ def test_every_model_and_concurrency_can_be_chosen(cluster):
         (("MODEL", "strict", "CONCURRENCY", "luck"), "optimistic, locking or occ"),
         (("MODEL", "causal", "REPLICAS", 3), "one replica in every region"),
         (("MODEL", "strict", "COLOUR", "red"), "unknown keyspace option"),
+        (("MODEL", "strict", "ISOLATION", "loose"), "strict or serializable"),
+        (("MODEL", "strict", "CONCURRENCY", "locking", "ISOLATION", "serializable"), "CONCURRENCY optimistic"),
+        (("MODEL", "causal", "SKEWWAIT", 5), "CONCURRENCY optimistic"),
+        (("MODEL", "strict", "CLOCKBOUND", 0), "1 millisecond or more"),
+        (("MODEL", "strict", "SKEWWAIT", 5000), "at most 1000"),
         (("MODEL", "branch"), "not built yet"),
     ],
 )
@@ -141,3 +147,165 @@ def test_keyspaces_outlive_processes_and_the_cluster():
         cluster.start()
         for node in cluster:
             check(node)
+
+
+def test_a_serializable_keyspace_serves_every_process(cluster):
+    with cluster["a/1"].client() as client:
+        create(client, "past", "MODEL", "strict", "REPLICAS", 3, "ISOLATION", "serializable", "SKEWWAIT", 5)
+        assert info(client, "past")["isolation"] == "serializable"
+    for number, node in enumerate(cluster, 1):
+        with node.client(single_connection_client=True) as client:
+            use(client, "past")
+            assert client.incr("count") == number
+            assert client.mset({f"key:{index}": number for index in range(10)})
+            assert client.mget([f"key:{index}" for index in range(10)]) == [str(number)] * 10
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        (("MODEL", "causal"), "MODEL stays"),
+        (("PARTITIONS", 3), "PARTITIONS stays"),
+        (("REPLICAS", 3), "REPLICAS stays"),
+        (("CONCURRENCY", "locking"), "CONCURRENCY stays"),
+        (("ISOLATION", "serializable"), "ISOLATION stays"),
+        (("DURABILITY", "always"), "one durability"),
+        (("COLOUR", "red"), "unknown keyspace option"),
+        (("CLOCKBOUND", "soon"), "CLOCKBOUND is a number"),
+        (("CLOCKBOUND", 0), "1 millisecond or more"),
+    ],
+)
+def test_what_cannot_be_altered_says_why(cluster, options, reason):
+    with cluster["a/1"].client() as client:
+        with pytest.raises(redis.ResponseError, match=reason):
+            client.execute_command("KEYSPACE", "ALTER", "default", *options)
+
+
+def test_clocks_are_altered_everywhere(cluster):
+    with cluster["a/1"].client() as client:
+        create(client, "waits", "MODEL", "strict", "REPLICAS", 3, "PARTITIONS", 1)
+        assert client.execute_command("KEYSPACE", "ALTER", "waits", "SKEWWAIT", 100, "CLOCKBOUND", 5000) == "OK"
+
+    def took(node) -> float:
+        with node.client(single_connection_client=True) as client:
+            use(client, "waits")
+            start = time.monotonic()
+            assert client.set("key", "value")
+            return time.monotonic() - start
+
+    for node in cluster:
+        with node.client() as client:
+            wait_until(lambda: info(client, "waits")["skew_wait_ms"] == 100)
+            assert info(client, "waits")["clock_bound_ms"] == 5000
+    assert all(took(node) >= 0.09 for node in cluster), "replicas wait for others with lower timestamps"
+    with cluster["a/3"].client() as client:
+        assert client.execute_command("KEYSPACE", "ALTER", "waits", "SKEWWAIT", 0) == "OK"
+    wait_until(lambda: all(took(node) < 0.09 for node in cluster))
+
+
+@pytest.mark.parametrize("options", [("MODEL", "strict"), ("MODEL", "strict", "CONCURRENCY", "locking"), ("MODEL", "causal")])
+def test_a_dropped_keyspace_is_gone_everywhere_and_its_clients_hear_of_it(cluster, options):
+    name = "gone-" + "-".join(str(option) for option in options).lower()
+    with cluster["a/1"].client() as client:
+        create(client, name, *options)
+    gone = "the keyspace was dropped"
+    stopping, told, problems = threading.Event(), [], []
+
+    def write(node):
+        with node.client(single_connection_client=True) as client:
+            use(client, name)
+            number = 0
+            while not stopping.is_set():
+                number += 1
+                try:
+                    client.set(f"key:{number % 50}", number)
+                except redis.ResponseError as error:
+                    if gone in str(error):
+                        return told.append(node.name)
+                    if not str(error).startswith(("CONFLICT", "UNAVAILABLE", "UNKNOWNOUTCOME")):
+                        return problems.append(error)
+            problems.append(f"{node.name} was never told")
+
+    with cluster["a/2"].client(single_connection_client=True) as open_transaction:
+        use(open_transaction, name)
+        open_transaction.execute_command("TXN", "BEGIN")
+        open_transaction.set("in:transaction", 1)
+        threads = [threading.Thread(target=write, args=(node,)) for node in cluster]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        with cluster["a/4"].client() as client:
+            assert client.execute_command("KEYSPACE", "DROP", name) == "OK"
+            assert name not in client.execute_command("KEYSPACE", "LIST")
+        wait_until(lambda: len(told) + len(problems) == len(threads))
+        stopping.set()
+        for thread in threads:
+            thread.join()
+        assert not problems
+        for command in (("GET", "in:transaction"), ("TXN", "COMMIT"), ("PING",)):
+            if command == ("PING",):
+                assert open_transaction.ping()
+            else:
+                with pytest.raises(redis.ResponseError, match=gone):
+                    open_transaction.execute_command(*command)
+    for node in cluster:
+        with node.client() as client:
+            with pytest.raises(redis.ResponseError, match="no keyspace"):
+                use(client, name)
+    # The name is free, and what comes under it is new.
+    with cluster["a/5"].client(single_connection_client=True) as client:
+        create(client, name, *options)
+        use(client, name)
+        wait_until(lambda: client.set("new", 1))
+        assert client.get("key:1") is None
+        assert client.execute_command("KEYSPACE", "DROP", name) == "OK"
+
+
+def test_the_first_keyspace_and_unknown_ones_are_not_dropped(cluster):
+    with cluster["a/1"].client() as client:
+        with pytest.raises(redis.ResponseError, match="clients begin in"):
+            client.execute_command("KEYSPACE", "DROP", "default")
+        with pytest.raises(redis.ResponseError, match="no keyspace 'nothing'"):
+            client.execute_command("KEYSPACE", "DROP", "nothing")
+
+
+def test_a_process_that_was_away_forgets_what_was_dropped():
+    with Cluster(1, 3) as cluster:
+        with cluster["a/1"].client(single_connection_client=True) as client:
+            for name in ("kept", "dropped"):
+                create(client, name, "MODEL", "strict")
+                use(client, name)
+                assert client.mset({f"{name}:{index}": "x" * 1000 for index in range(50)})
+            cluster.do("kill a/2")
+            assert client.execute_command("KEYSPACE", "DROP", "dropped") == "OK"
+        cluster.do("restart a/2")
+        with cluster["a/2"].client(single_connection_client=True) as client:
+            assert client.execute_command("KEYSPACE", "LIST") == ["default", "kept"]
+            use(client, "kept")
+            assert client.get("kept:1") == "x" * 1000
+        # Its data is in no file any more, once a checkpoint has taken the place of the log.
+        wait_until(lambda: not contains(cluster.folder, b"dropped:1"), 30)
+        assert contains(cluster.folder, b"kept:1")
+        assert cluster.stop() == 0
+        cluster.start()
+        for node in cluster:
+            with node.client(single_connection_client=True) as client:
+                assert client.execute_command("KEYSPACE", "LIST") == ["default", "kept"]
+                use(client, "kept")
+                assert client.get("kept:49") == "x" * 1000
+
+
+def contains(folder, needle: bytes) -> bool:
+    """True if a file of the cluster's data holds these bytes, but for segments that only wait to be written over."""
+    paths = [path for path in (folder / "data").rglob("*") if not path.name.startswith("spare-")]
+    files = [path for path in paths if path.is_file()]
+    assert files
+    return any(needle in read(path) for path in files)
+
+
+def read(path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        # The log goes on, and leaves segments behind.
+        return b""

@@ -500,6 +500,19 @@ def test_the_keys_are_part_of_an_interactive_transaction(two):
     assert ask(second, "KEYS *") == [b"e"]
 
 
+def test_commands_on_the_whole_keyspace_stand_beside_any_other_in_multi(two):
+    """RENAME takes several requests, so the queue does."""
+    first, second = two
+    ok(first, "FLUSHDB", "SET a 1")
+    queue = ["RENAME a b", "DBSIZE", "KEYS *", "FLUSHDB", "DBSIZE", "SET c 2", "DBSIZE"]
+    for command in ("MULTI", *queue):
+        first.call(*command.split())
+    renamed, one, keys, flushed, none, _, again = first.call("EXEC").items
+    assert (renamed.text, one.text, keys.texts(), flushed.text) == (b"OK", b"1", [b"b"], b"OK")
+    assert (none.text, again.text) == (b"0", b"1")
+    assert ask(second, "KEYS *") == [b"c"]
+
+
 def test_keys_in_multi_are_never_in_conflict(server, two):
     """The queue is one request that holds all partitions, whatever the others do meanwhile."""
     first, _ = two

@@ -6,6 +6,7 @@
 mod decisions;
 mod modes;
 mod observed;
+mod order;
 mod participant;
 mod stamp;
 mod validation;
@@ -14,6 +15,7 @@ mod votes;
 pub use decisions::Decisions;
 pub use modes::ModeStamps;
 pub use observed::Observed;
+pub use order::{CommittedRead, validate_in_order};
 pub use participant::Participant;
 pub use stamp::Stamp;
 pub use validation::{Access, Verdict, deadline_set, overwrites, validate};

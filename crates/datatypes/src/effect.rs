@@ -65,6 +65,38 @@ impl<'a> Effect<'a> {
         }
     }
 
+    /// True if a key that was absent may exist after it.
+    pub fn may_create(&self) -> bool {
+        match self {
+            Effect::Key(key::Effect::Delete | key::Effect::SetDeadline(_)) => false,
+            Effect::Register(register::Effect::Delete) => false,
+            Effect::Dict(dict::Effect::Remove { .. })
+            | Effect::Set(set::Effect::Remove { .. })
+            | Effect::ScoredSet(scored_set::Effect::Remove { .. }) => false,
+            Effect::List(effect) => {
+                matches!(effect, list::Effect::Push { .. } | list::Effect::InsertAt { .. })
+            }
+            _ => true,
+        }
+    }
+
+    /// True if a key that existed may be absent after it. A deadline does not remove: who finds that it has passed
+    /// deletes (Corrections 69).
+    pub fn may_remove(&self) -> bool {
+        match self {
+            Effect::Key(effect) => !matches!(effect, key::Effect::SetDeadline(_)),
+            Effect::Register(register::Effect::Delete) => true,
+            Effect::Dict(dict::Effect::Remove { .. })
+            | Effect::Set(set::Effect::Remove { .. })
+            | Effect::ScoredSet(scored_set::Effect::Remove { .. }) => true,
+            Effect::List(effect) => matches!(
+                effect,
+                list::Effect::Pop { .. } | list::Effect::Keep { .. } | list::Effect::RemoveAt { .. }
+            ),
+            _ => false,
+        }
+    }
+
     /// The lock mode that it needs (Claret 5.1.1): effects in compatible modes always commute.
     pub fn mode(&self) -> Mode {
         match self {

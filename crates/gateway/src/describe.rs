@@ -154,7 +154,7 @@ const DIFFERENCES: &[&str] = &[
      with `CROSSKEYSPACE`, and so is `FLUSHALL` where there is more than one keyspace.",
     "`KEYS`, `SCAN` and `DBSIZE` outside a transaction see no snapshot; a key present all the time is seen. Inside \
      one they are part of it: in `TXN`, keys that come or go meanwhile are a `CONFLICT`; \
-     replicated keyspaces may refuse them there. \
+     replicated strict keyspaces with `CONCURRENCY locking` or `occ` refuse them there, and causal ones in `TXN`. \
      `SCAN` visits at most 10000 keys a call, whatever `COUNT` says.",
     "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
      checked before the key is looked at.",

@@ -105,7 +105,7 @@ impl<H: Host> Engine<'_, H> {
             return self.finish_exec(Exec { commands, parts, steps: len, watched }, &ReplyBuf::new());
         }
         let session = self.connection.session.id();
-        let request = Request::Many { session, steps: &steps, watched };
+        let request = Request::Many { session, steps: &steps, watched, multi: true };
         let id = self.send(self.connection.session.keyspace, request);
         drop(steps);
         self.finish_or_wait(id, Task::Exec(Exec { commands, parts, steps: len, watched }));

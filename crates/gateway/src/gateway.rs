@@ -9,7 +9,7 @@ use protocol::{Replies, Request};
 use resp::{Parser, Pipeline};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use types::{HashSeed, ReplyBuf, ReplySink, RequestId};
+use types::{Error, HashSeed, KeyspaceId, ReplyBuf, ReplySink, RequestId};
 
 /// How many bits of a request's number count requests; the bits above name the worker.
 const REQUEST_BITS: u32 = 48;
@@ -268,6 +268,17 @@ impl Gateway {
             }
         }
         self.mailbox.take(number);
+    }
+
+    /// Nothing of this keyspace will be answered any more: whoever waits for a reply of it gets the error. What is asked
+    /// from now on, its host answers. To be called outside of `receive`, like a reply; before `settle`.
+    pub fn give_up_waiting(&mut self, keyspace: KeyspaceId, error: &Error) {
+        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
+        let awaited = connections.flat_map(|connection| connection.awaited_of(keyspace));
+        let missing: Vec<u64> = awaited.filter(|number| !self.mailbox.has(*number)).collect();
+        for number in missing {
+            self.mailbox.reply(RequestId(number)).error(error);
+        }
     }
 
     /// The connection's state, as `receive` would report it without new bytes.

@@ -27,6 +27,11 @@ impl Mailbox {
         }
     }
 
+    /// True if the reply with this number has come and was not taken.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.arrived.contains_key(&number)
+    }
+
     /// A request is submitted: `Some` before, `None` after. Whoever submitted it takes the reply, or waits for it.
     pub(crate) fn expect(&mut self, number: Option<u64>) {
         self.expected = number;

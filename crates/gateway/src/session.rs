@@ -122,6 +122,17 @@ pub(crate) const FIRST_PIECE: usize = 8;
 const MAX_PIECE: usize = 64;
 
 impl Connection {
+    /// The numbers of the replies of a keyspace that it waits for.
+    pub(crate) fn awaited_of(&self, keyspace: KeyspaceId) -> Range<u64> {
+        match &self.activity {
+            Activity::Batch { next, end } if self.session.keyspace == keyspace => *next..*end,
+            Activity::Task { awaiting, task } if task.keyspace(&self.session) == keyspace => {
+                *awaiting..awaiting + 1
+            }
+            _ => 0..0,
+        }
+    }
+
     /// Replies to `commands` operations took `bytes` bytes: how many the next piece may have.
     #[inline]
     pub(crate) fn plan_piece(&mut self, commands: usize, bytes: usize, max_output_bytes: usize) {

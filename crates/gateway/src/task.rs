@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::exec::Exec;
 use crate::host::Host;
 use crate::script::Script;
-use crate::session::{Activity, Mode};
+use crate::session::{Activity, Mode, Session};
 use protocol::{Request, Step};
 use types::{KeyspaceId, ReplyBuf, ReplySink, RequestId};
 
@@ -28,7 +28,22 @@ pub(crate) enum Task {
     /// Go on with the script.
     Script(Box<Script>),
     /// Empty the next keyspace.
-    FlushAll(Vec<KeyspaceId>),
+    FlushAll {
+        /// The one that is being emptied.
+        keyspace: KeyspaceId,
+        /// The others.
+        rest: Vec<KeyspaceId>,
+    },
+}
+
+impl Task {
+    /// The keyspace that it waits for.
+    pub(crate) fn keyspace(&self, session: &Session) -> KeyspaceId {
+        match self {
+            Task::FlushAll { keyspace, .. } => *keyspace,
+            _ => session.keyspace,
+        }
+    }
 }
 
 /// What a reply that is passed on means for the session.
@@ -64,7 +79,7 @@ impl<H: Host> Engine<'_, H> {
         let request = if in_transaction {
             Request::Operate { session, steps }
         } else {
-            Request::Many { session, steps, watched: false }
+            Request::Many { session, steps, watched: false, multi: false }
         };
         self.send(self.connection.session.keyspace, request)
     }
@@ -98,7 +113,7 @@ impl<H: Host> Engine<'_, H> {
                     self.run_script(script);
                 }
             }
-            Task::FlushAll(rest) => match whole_error(&reply, 1).or(reply.as_error()) {
+            Task::FlushAll { rest, .. } => match whole_error(&reply, 1).or(reply.as_error()) {
                 Some(error) => self.connection.encoder().error(&error),
                 None => self.flush_all(rest),
             },
@@ -126,10 +141,13 @@ impl<H: Host> Engine<'_, H> {
     pub(crate) fn flush_all(&mut self, mut rest: Vec<KeyspaceId>) {
         while let Some(keyspace) = rest.pop() {
             let session = self.connection.session.id();
-            let id = self.send(keyspace, Request::Many { session, steps: &[Step::Flush], watched: false });
+            let id = self.send(
+                keyspace,
+                Request::Many { session, steps: &[Step::Flush], watched: false, multi: false },
+            );
             match self.gateway.mailbox.take(id.0) {
                 None => {
-                    let task = Task::FlushAll(rest);
+                    let task = Task::FlushAll { keyspace, rest };
                     self.connection.activity = Activity::Task { awaiting: id.0, task };
                     return;
                 }

@@ -18,7 +18,8 @@ pub struct Claim {
     pub effects: Vec<KeyEffect>,
 }
 
-/// A key and the binary form of an effect on it.
+/// A key and the binary form of an effect on it. Both without bytes: every key of the instance's part of the keyspace
+/// was deleted (an effect's binary form is never empty).
 pub type KeyEffect = (Box<[u8]>, Box<[u8]>);
 
 /// A place in a commit order: compared by `at`, then by the transaction's id.

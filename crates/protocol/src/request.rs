@@ -61,6 +61,9 @@ pub enum Request<'a> {
         /// True if a change to a key that the session watches since `Watch` must stop it: then the reply is one
         /// null array and nothing happens. The watches are gone afterwards, whatever the outcome.
         watched: bool,
+        /// True for the steps of a MULTI: one on the whole keyspace is part of the transaction even if it stands
+        /// alone. Without, one that stands alone may be answered by what replicas happen to hold, piece by piece.
+        multi: bool,
     },
     /// Watches keys: any change to one, until the session's next `watched` transaction or `Unwatch`, stops that
     /// transaction. Replies `OK`.

@@ -55,9 +55,8 @@ impl WorkerHost {
                     cluster.refresh(self.now);
                     Ok(())
                 }
-                Administration::Alter { .. } | Administration::Drop { .. } => {
-                    Err(Error::err("a keyspace of a cluster stays as it was created; FLUSHDB empties it"))
-                }
+                Administration::Alter { name, options } => cluster.alter(&text(name), options, self.now),
+                Administration::Drop { name } => cluster.drop_keyspace(&text(name), self.now),
             };
         }
         match command {
@@ -81,8 +80,8 @@ impl WorkerHost {
 
     fn list(&self, sink: &mut dyn ReplySink) {
         if let Some(cluster) = &self.cluster {
-            sink.array(cluster.keyspaces().len());
-            return cluster.keyspaces().iter().for_each(|keyspace| sink.bulk(keyspace.name.as_bytes()));
+            sink.array(cluster.served().count());
+            return cluster.served().for_each(|(_, keyspace)| sink.bulk(keyspace.name.as_bytes()));
         }
         sink.array(self.keyspaces.len());
         self.keyspaces.iter().for_each(|keyspace| sink.bulk(keyspace.name.as_bytes()));
@@ -166,10 +165,10 @@ impl Host for WorkerHost {
 
     fn keyspace_of_number(&mut self, number: u64) -> Option<KeyspaceId> {
         if let Some(cluster) = &mut self.cluster {
-            if number >= cluster.keyspaces().len() as u64 {
+            if !cluster.serves(number) {
                 cluster.refresh(self.now);
             }
-            return (number < cluster.keyspaces().len() as u64).then_some(KeyspaceId(number as u16));
+            return cluster.serves(number).then_some(KeyspaceId(number as u16));
         }
         (number < u64::from(self.process.options.databases.max(1))).then_some(KeyspaceId(number as u16))
     }
@@ -186,7 +185,7 @@ impl Host for WorkerHost {
 
     fn keyspaces(&self) -> Vec<KeyspaceId> {
         if let Some(cluster) = &self.cluster {
-            return (0..cluster.keyspaces().len() as u16).map(KeyspaceId).collect();
+            return cluster.served().map(|(id, _)| id).collect();
         }
         self.keyspaces.iter().map(|keyspace| keyspace.id).collect()
     }
@@ -210,7 +209,7 @@ impl Host for WorkerHost {
 
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {
         let databases = match &self.cluster {
-            Some(cluster) => cluster.keyspaces().len(),
+            Some(cluster) => cluster.numbers(),
             None => usize::from(self.process.options.databases),
         };
         info::configuration(&self.process, databases, visit);

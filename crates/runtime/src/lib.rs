@@ -35,8 +35,8 @@ mod syncer;
 mod worker;
 
 pub use cluster::{
-    ClusterCatalog, ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions,
-    ClusterProcess,
+    ClusterCatalog, ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel,
+    ClusterOptions, ClusterProcess,
 };
 pub use error::StartError;
 pub use health::Health;

@@ -77,7 +77,7 @@ impl SoloCall<'_> {
         let now = self.now;
         match request {
             Request::One { .. } => debug_assert!(false, "single operations are served by their partition"),
-            Request::Many { session, steps, watched } => {
+            Request::Many { session, steps, watched, .. } => {
                 group.many(now, id, *session, steps, *watched, self.random, replies);
             }
             Request::Watch { session, keys } => group.watch(now, id, *session, keys, replies),

@@ -1,6 +1,7 @@
 //! A client: one session, and at a time one transaction, or a pipeline of small ones. After an outcome it cannot know
 //! it goes on as a new session, so that a late claim can only mean the session's last transactions.
 
+use crate::keyset::KeysetStep;
 use crate::script::TimedPlan;
 use crate::workload::{Plan, Shape, Watching};
 use checker::{Outcome, render_values};
@@ -92,15 +93,16 @@ impl Open {
             Stage::Operate(from) => &self.plan.steps[from..self.operate_end(from)],
             Stage::Watch | Stage::Begin | Stage::Commit | Stage::Abort => &[],
         };
-        let operations = steps.iter().map(|step| operation(step, seed)).collect::<Result<Vec<_>, _>>()?;
-        let steps: Vec<Step<'_>> = operations.iter().cloned().map(Step::Key).collect();
+        let steps = steps.iter().map(|step| asked(step, seed)).collect::<Result<Vec<_>, _>>()?;
         let keys: Vec<(&[u8], KeyHash)> =
             self.plan.steps.iter().map(|step| (&step.key.0[..], seed.hash(&step.key.0))).collect();
         let watched = self.plan.watching == Watching::Heeded;
         let request = match (self.stage, self.plan.shape) {
             (Stage::Watch, _) => Request::Watch { session, keys: &keys },
-            (Stage::Whole, Shape::One) => Request::One { session, operation: operations[0].clone() },
-            (Stage::Whole, _) => Request::Many { session, steps: &steps, watched },
+            (Stage::Whole, shape) => match (shape, &steps[..]) {
+                (Shape::One, [Step::Key(only)]) => Request::One { session, operation: only.clone() },
+                _ => Request::Many { session, steps: &steps, watched, multi: true },
+            },
             (Stage::Begin, Shape::Interactive { read_only, .. }) => {
                 Request::Begin { session, read_only, watched }
             }
@@ -179,7 +181,11 @@ fn is_null_array(reply: &ReplyBuf) -> bool {
     matches!(elements.next(), Some(Reply::NullArray)) && elements.next().is_none()
 }
 
-fn operation(step: &checker::Step, seed: HashSeed) -> Result<KeyedOperation<'_>, Malformed> {
+fn asked(step: &checker::Step, seed: HashSeed) -> Result<Step<'_>, Malformed> {
+    if let Some(keyset) = KeysetStep::of(step) {
+        return Ok(keyset.as_asked());
+    }
     let operation = datatypes::Operation::decode(&mut Reader::new(&step.operation.0))?;
-    Ok(KeyedOperation { key: &step.key.0, hash: seed.hash(&step.key.0), operation, blind: step.blind })
+    let hash = seed.hash(&step.key.0);
+    Ok(Step::Key(KeyedOperation { key: &step.key.0, hash, operation, blind: step.blind }))
 }

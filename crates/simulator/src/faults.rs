@@ -61,6 +61,8 @@ features! {
     Expiry = 0.4;
     /// Writes without asking for the result, of keys with deadlines.
     BlindExpiry = 0.3;
+    /// Commands on the whole keyspace inside transactions.
+    Keyset = 0.3;
 }
 
 impl Feature {
@@ -91,6 +93,10 @@ impl std::fmt::Display for Feature {
         self.serialize(f)
     }
 }
+
+/// This feature and those behind it are drawn after everything else, so that a new one leaves the seeds without it as
+/// they were.
+const LATER: Feature = Feature::Keyset;
 
 /// What a seed draws. All times are in microseconds of virtual time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -148,13 +154,13 @@ impl Swarm {
     pub fn draw(random: &mut Rng, off: &BTreeSet<Feature>) -> Self {
         let mut maybe = |share: f64| random.f64() < share;
         let drawn: Vec<Feature> =
-            FEATURES.iter().filter(|(_, share)| maybe(*share)).map(|(feature, _)| *feature).collect();
+            FEATURES.iter().filter(|(f, share)| *f < LATER && maybe(*share)).map(|(f, _)| *f).collect();
         let features: BTreeSet<Feature> =
             drawn.into_iter().filter(|feature| !off.contains(feature)).collect();
         let (lossy, doubling, reordering) = (maybe(0.5), maybe(0.4), maybe(0.5));
         let (faulty, skewed, checkpoints) = (maybe(0.9), maybe(0.6), maybe(0.6));
         let (hot, asymmetric, all_kinds) = (maybe(0.3), maybe(0.4), maybe(0.6));
-        Swarm {
+        let mut swarm = Swarm {
             clients: random.usize(3..9),
             keys_per_kind: random.usize(1..4),
             kinds: if all_kinds { u16::MAX } else { random.u16(1..) },
@@ -181,7 +187,10 @@ impl Swarm {
             group_delay: random.u64(0..2_000),
             checkpoint_interval: if checkpoints { random.u64(300_000..4_000_000) } else { 0 },
             features,
-        }
+        };
+        let later = FEATURES.iter().filter(|(feature, share)| *feature >= LATER && random.f64() < *share);
+        swarm.features.extend(later.map(|(feature, _)| *feature).filter(|feature| !off.contains(feature)));
+        swarm
     }
 
     /// True if the seed brings it.

@@ -163,6 +163,7 @@ impl<D: Deployment> World<D> {
     }
 
     fn into_run(mut self, script: &Script) -> Run {
+        self.recorder.expand_keysets();
         self.recorder.check_strays();
         if self.deployment.level() == Level::StrictSerializable {
             self.recorder.check_watches();

@@ -23,13 +23,14 @@
 //!
 //! # What is not simulated yet
 //!
-//! Bit rot, commands on a whole keyspace, and processes that join or leave.
+//! Bit rot, commands on a whole keyspace outside of transactions, and processes that join or leave.
 
 mod client;
 mod deployment;
 mod deployments;
 mod faults;
 mod finale;
+mod keyset;
 mod nemesis;
 mod network;
 mod process;

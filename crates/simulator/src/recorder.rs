@@ -1,9 +1,10 @@
 //! Puts the history together: what clients did and saw, and what instances claim.
 
+use crate::keyset::KnownKeys;
 use crate::workload::{Plan, Watching};
 use checker::{Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Violation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use types::{RequestId, SessionId};
+use types::{PartitionId, RequestId, SessionId};
 
 /// The history so far.
 #[derive(Default)]
@@ -20,9 +21,22 @@ pub(crate) struct Recorder {
     requests: BTreeMap<RequestId, usize>,
     /// Where each claim that took a place went.
     claimed: BTreeMap<[u64; 3], usize>,
+    keys: KnownKeys,
 }
 
 impl Recorder {
+    /// A recorder of a run on these keys.
+    pub fn new(keys: KnownKeys) -> Self {
+        Recorder { keys, ..Recorder::default() }
+    }
+
+    /// Tells what was done to the whole keyspace key by key. Nothing is recorded after it.
+    pub fn expand_keysets(&mut self) {
+        for transaction in &mut self.history {
+            self.keys.expand_steps(transaction, &mut self.violations);
+        }
+    }
+
     /// A client begins a transaction; returns its place in the history. Its outcome is unknown so far.
     pub fn begin(&mut self, session: SessionId, plan: &Plan, pipelined: bool, now: u64) -> usize {
         let place = self.push(session.0, now, plan.steps.clone());
@@ -86,7 +100,8 @@ impl Recorder {
 
     /// An instance claims something. Claims of one transaction may come from several instances, each with its part
     /// of the effects; what they say about its place must agree.
-    pub fn claim(&mut self, claim: protocol::Claim) {
+    pub fn claim(&mut self, mut claim: protocol::Claim) {
+        self.keys.expand_claim(&mut claim, None);
         let session = claim.session.0;
         let claim = converted(claim);
         if claim.commit.is_none() {
@@ -122,8 +137,9 @@ impl Recorder {
     }
 
     /// An instance knows that a transaction has committed. Where nobody claimed it, it stands for itself; somebody
-    /// must be in doubt about it then.
-    pub fn outcome(&mut self, claim: protocol::Claim) {
+    /// must be in doubt about it then. `partition` is the instance's, if it has one only.
+    pub fn outcome(&mut self, mut claim: protocol::Claim, partition: Option<PartitionId>) {
+        self.keys.expand_claim(&mut claim, partition);
         let claim = converted(claim);
         match self.claimed.get(&claim.transaction) {
             Some(place) => self.merge(*place, claim),

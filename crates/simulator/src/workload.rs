@@ -2,6 +2,7 @@
 //! tells much.
 
 use crate::faults::{Feature, Swarm};
+use crate::keyset::KeysetStep;
 use checker::{Bytes, Key, Step, describe};
 use datatypes::register::{Condition, Deadline, SetReply};
 use datatypes::{Items, Operation, dict, key, list, register, scored_set, set};
@@ -116,8 +117,17 @@ impl Workload {
         };
         let count = if shape == Shape::One { 1 } else { random.usize(1..=swarm.longest) };
         let only_reads = matches!(shape, Shape::Interactive { read_only: true, .. }) || random.u32(..6) == 0;
-        let steps = (0..count).map(|_| self.step(only_reads, wall, swarm, random)).collect();
+        let mut steps: Vec<Step> = (0..count).map(|_| self.step(only_reads, wall, swarm, random)).collect();
+        let whole = matches!(shape, Shape::Many | Shape::Interactive { .. });
+        if swarm.has(Feature::Keyset) && whole && random.u32(..4) == 0 {
+            add_keyset_steps(&mut steps, only_reads, random);
+        }
         vec![Plan { shape, watching: Watching::Nothing, steps }]
+    }
+
+    /// Every key, and whether it is there until somebody deletes it.
+    pub fn known_keys(&self) -> Vec<(Vec<u8>, bool)> {
+        self.keys.iter().map(|(kind, key)| (key.clone(), *kind != Kind::Fleeting)).collect()
     }
 
     /// Watches a key and looks at it; then looks again and writes, if nothing happened to it.
@@ -177,6 +187,22 @@ impl Workload {
         };
         let may_be_blind = !read && (kind != Kind::Fleeting || swarm.has(Feature::BlindExpiry));
         step(&key, operation, random.f64() < swarm.blind && may_be_blind)
+    }
+}
+
+/// Puts commands on the whole keyspace among the steps.
+fn add_keyset_steps(steps: &mut Vec<Step>, only_reads: bool, random: &mut Rng) {
+    let place = random.usize(..=steps.len());
+    let looks = match random.bool() {
+        true => vec![KeysetStep::Keys],
+        false => vec![KeysetStep::Count, KeysetStep::Keys],
+    };
+    steps.splice(place..place, looks.into_iter().map(KeysetStep::step));
+    if !only_reads && random.u32(..3) == 0 {
+        let place = random.usize(..=steps.len());
+        // Not between a count and the list that it is compared with.
+        let between = place > 0 && KeysetStep::of(&steps[place - 1]) == Some(KeysetStep::Count);
+        steps.insert(place - usize::from(between), KeysetStep::Flush.step());
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::client::Client;
 use crate::deployment::{Deployment, Mutants, Setting};
 use crate::faults::{Swarm, exponential};
+use crate::keyset::KnownKeys;
 use crate::network::Network;
 use crate::process::{Process, Served, Sink, StartError};
 use crate::recorder::Recorder;
@@ -110,8 +111,10 @@ impl<D: Deployment> World<D> {
             .collect();
         let mut trace = Trace::new(readable);
         trace.note(0, kind::START, &seed.to_le_bytes(), || format!("seed {seed}: {layout:?} {swarm:?}"));
+        let workload = Workload::new(swarm);
+        let keys = KnownKeys::new(&workload, hash_seed, layout.partitions);
         World {
-            workload: Workload::new(swarm),
+            workload,
             deployment,
             seed,
             setting,
@@ -123,7 +126,7 @@ impl<D: Deployment> World<D> {
             processes,
             network: Network::new(seed),
             trace,
-            recorder: Recorder::default(),
+            recorder: Recorder::new(keys),
             clients: Vec::new(),
             began: Vec::new(),
             waiting: BTreeMap::new(),
@@ -208,7 +211,7 @@ impl<D: Deployment> World<D> {
         let lives = self.processes.iter().filter_map(|process| process.life.as_ref());
         for replica in lives.flat_map(|life| &life.replicas) {
             for claim in self.deployment.outcomes(replica.protocol()) {
-                self.recorder.outcome(claim);
+                self.recorder.outcome(claim, replica.node().slot.partition);
             }
         }
     }
@@ -432,7 +435,7 @@ impl<D: Deployment> World<D> {
             return;
         };
         for claim in self.deployment.claims_of_message(&message) {
-            self.recorder.outcome(claim);
+            self.recorder.outcome(claim, None);
         }
     }
 

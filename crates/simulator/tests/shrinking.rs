@@ -7,6 +7,7 @@ use strict::{Mutant, tapir};
 fn a_failing_seed_is_shrunk_to_a_short_script() {
     let build = || TapirDeployment {
         options: tapir::Options { mutants: Mutant::CommitWithoutEffects.into(), ..tapir::Options::default() },
+        ..TapirDeployment::default()
     };
     let shrunk = (1..20).find_map(|seed| {
         let script = Script::draw("tapir", &build(), seed, &[]);

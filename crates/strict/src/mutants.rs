@@ -14,6 +14,8 @@ pub enum Mutant {
     AbsentReadsPass,
     /// A greatest stamp names what was observed (Corrections 65).
     ObservedByMaximum,
+    /// What a transaction saw of which keys there are is not validated (Corrections 78).
+    KeysetUnvalidated,
     /// The deletion of an expired key does not commit with who observed it (Corrections 69).
     ExpiryIsNoWrite,
     /// A blind write on a key that has a deadline is taken without an evaluation (Corrections 69).

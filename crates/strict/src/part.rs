@@ -43,6 +43,16 @@ impl Invoked {
     }
 }
 
+/// What a transaction did with the keys of a shard as a whole (Corrections 78).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeysetAccess {
+    /// What each look at which keys there are has seen: the exact effects that may have created or removed one.
+    pub observed: Vec<Observed>,
+    /// It deletes every key, after so many of the part's invocations and before the others.
+    pub flushed_after: Option<u32>,
+}
+wire_struct!(KeysetAccess { observed, flushed_after });
+
 /// A shard's part of a transaction, and who else takes part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
@@ -50,8 +60,44 @@ pub struct Part {
     pub participants: Vec<u16>,
     /// The invocations on this shard's keys, in the order of the transaction.
     pub invocations: Vec<Invoked>,
+    /// What it did with the shard's keys as a whole, if it did.
+    pub keyset: Option<KeysetAccess>,
 }
-wire_struct!(Part { participants, invocations });
+wire_struct!(Part { participants, invocations, keyset });
+
+impl Part {
+    /// True if it deletes every key of the shard.
+    pub fn flushes(&self) -> bool {
+        self.keyset.as_ref().is_some_and(|keyset| keyset.flushed_after.is_some())
+    }
+
+    /// True if it looked at which keys there are, and depends on what it saw.
+    pub fn looks(&self) -> bool {
+        self.keyset.as_ref().is_some_and(|keyset| !keyset.observed.is_empty())
+    }
+
+    /// Everything that it observed.
+    pub fn observations(&self) -> impl Iterator<Item = &Observed> {
+        let looks = self.keyset.iter().flat_map(|keyset| &keyset.observed);
+        self.invocations.iter().filter_map(|invoked| invoked.observed.as_ref()).chain(looks)
+    }
+
+    /// Its effects, in order; one without bytes, on a key without bytes, deletes every key of the shard.
+    pub fn effects(&self) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+        let flushed_after = self.keyset.as_ref().and_then(|keyset| keyset.flushed_after);
+        let mut effects = Vec::new();
+        for (index, invoked) in self.invocations.iter().enumerate() {
+            if flushed_after == Some(index as u32) {
+                effects.push(Default::default());
+            }
+            effects.extend(invoked.effect.clone().map(|effect| (invoked.key.clone(), effect)));
+        }
+        if flushed_after.is_some_and(|after| after as usize >= self.invocations.len()) {
+            effects.push(Default::default());
+        }
+        effects
+    }
+}
 
 /// The binary form of an effect.
 pub(crate) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {

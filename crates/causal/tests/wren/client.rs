@@ -79,12 +79,12 @@ impl Client {
 
     /// Several steps as one transaction, waited for.
     pub fn many(self, world: &mut World, steps: &[Step<'_>]) -> String {
-        self.ask(world, Request::Many { session: self.session, steps, watched: false })
+        self.ask(world, Request::Many { session: self.session, steps, watched: false, multi: true })
     }
 
     /// Several steps that a touched watch stops, waited for.
     pub fn watched(self, world: &mut World, steps: &[Step<'_>]) -> String {
-        self.ask(world, Request::Many { session: self.session, steps, watched: true })
+        self.ask(world, Request::Many { session: self.session, steps, watched: true, multi: true })
     }
 
     pub fn watch(self, world: &mut World, key: &str) -> String {
@@ -106,7 +106,7 @@ impl Client {
     }
 
     pub fn send(self, world: &mut World, steps: &[Step<'_>]) -> RequestId {
-        world.request(self.at, Request::Many { session: self.session, steps, watched: false })
+        world.request(self.at, Request::Many { session: self.session, steps, watched: false, multi: true })
     }
 
     pub fn ask(self, world: &mut World, request: Request<'_>) -> String {

@@ -329,7 +329,7 @@ impl Run {
             })
             .collect();
         let number = self.record(actor, steps);
-        let request = Request::Many { session: client.session, steps: &asked, watched: false };
+        let request = Request::Many { session: client.session, steps: &asked, watched: false, multi: true };
         let id = self.world.request(client.at, request);
         self.actors[actor].asked = Some((id, number));
     }

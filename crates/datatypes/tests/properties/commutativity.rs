@@ -220,3 +220,14 @@ fn reads_have_no_effect() {
         Ok(())
     });
 }
+
+#[test]
+fn effects_create_and_remove_keys_only_where_they_say_so() {
+    for_all(20_000, scene(effect_of, || effect().boxed(), 1), |(cell, effects)| {
+        let (before, after) =
+            (cell.value.is_some(), applied(&cell, &Some(effects[0].clone())).value.is_some());
+        prop_assert!(before || !after || effects[0].may_create(), "{:?} created", effects[0]);
+        prop_assert!(!before || after || effects[0].may_remove(), "{:?} removed", effects[0]);
+        Ok(())
+    });
+}

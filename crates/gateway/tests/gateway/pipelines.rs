@@ -239,3 +239,26 @@ fn replies_that_tell_of_the_session_only_are_known() {
     assert_eq!(own, ["+PONG", "+OK", error, "+OK", "+QUEUED", "+OK", "+OK", "+OK"]);
     assert!(harness.gateway.take_own_replies(connection).is_empty());
 }
+
+#[test]
+fn whoever_waits_for_a_keyspace_that_is_gone_is_told_and_goes_on() {
+    let mut harness = slow();
+    let gone = types::Error::err("gone");
+    assert_eq!(render(&harness.send("a", b"SET k 1\r\nGET k\r\nMGET k l\r\nPING\r\n")), [""; 0]);
+    assert_eq!(
+        render(&harness.send("b", b"MULTI\r\nSET k 1\r\nGET k\r\nEXEC\r\n")),
+        ["+OK", "+QUEUED", "+QUEUED"]
+    );
+    assert_eq!(render(&harness.send("c", b"SELECT 3\r\nGET k\r\n")), ["+OK"]);
+    // What the keyspace would have said nobody hears any more.
+    harness.host.held = Some(Vec::new());
+    harness.gateway.give_up_waiting(types::KeyspaceId(0), &gone);
+    assert_eq!(render(&harness.send("a", b"")), ["-ERR gone", "-ERR gone"]);
+    assert_eq!(render(&harness.send("b", b"")), ["-ERR gone"]);
+    harness.gateway.give_up_waiting(types::KeyspaceId(0), &gone);
+    assert_eq!(render(&harness.send("a", b"")), ["-ERR gone", "+PONG"]);
+    assert_eq!(render(&harness.send("c", b"")), [""; 0], "it waits for another keyspace");
+    harness.gateway.give_up_waiting(types::KeyspaceId(3), &gone);
+    assert_eq!(render(&harness.send("c", b"")), ["-ERR gone"]);
+    assert_eq!(render(&harness.send("b", b"PING\r\n")), ["+PONG"]);
+}

@@ -1,7 +1,8 @@
 //! The keyspaces of a cluster: one file that all its processes share, replaced atomically under a lock. Entries are
-//! added at its end and stay, so a process that knows fewer is only late.
+//! added at its end and stay, dropped ones too, so that an entry's place is its keyspace's number for ever and a process
+//! that knows fewer is only late.
 
-use super::config::{ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel};
+use super::config::{ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel};
 use crate::files;
 use gateway::{KeyspaceOptions, Model};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ use types::{Error, ErrorCode};
 
 /// The most shards or partitions of one keyspace.
 const MAX_PARTITIONS: u16 = 1024;
+/// The longest wait for transactions with lower timestamps: requests are given up after five seconds.
+const MAX_SKEW_WAIT_MS: u64 = 1_000;
 
 /// The file's content. Written first by `cluster local`, then by `KEYSPACE CREATE` at any process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,11 +51,18 @@ impl ClusterCatalog {
     /// # Errors
     /// Says why not.
     pub fn check(&self, cluster: &ClusterFile) -> Result<(), String> {
-        let names: BTreeSet<&str> = self.keyspaces.iter().map(|keyspace| keyspace.name.as_str()).collect();
-        if names.len() != self.keyspaces.len() || names.is_empty() {
+        let served = || self.keyspaces.iter().filter(|keyspace| !keyspace.dropped);
+        let names: BTreeSet<&str> = served().map(|keyspace| keyspace.name.as_str()).collect();
+        if names.len() != served().count() || names.is_empty() {
             return Err("keyspaces need different names, and there must be one".to_owned());
         }
         self.keyspaces.iter().try_for_each(|keyspace| keyspace.check(cluster))
+    }
+
+    /// True if this is what `earlier` may have become: more keyspaces, some dropped or altered where they may be.
+    fn follows(&self, earlier: &[ClusterKeyspace]) -> bool {
+        let kept = self.keyspaces.iter().zip(earlier).all(|(now, then)| *now == then.altered_to(now));
+        kept && self.keyspaces.len() >= earlier.len()
     }
 }
 
@@ -71,11 +81,72 @@ impl ClusterKeyspace {
             ClusterModel::Causal if self.concurrency != ClusterConcurrency::Optimistic => {
                 Err(format!("keyspace '{name}' is not strict: it has no concurrency"))
             }
+            _ if !self.is_optimistic() && self.options_of_optimistic() => Err(format!(
+                "keyspace '{name}': ISOLATION, CLOCKBOUND and SKEWWAIT are for MODEL strict with CONCURRENCY optimistic"
+            )),
+            _ if self.clock_bound_ms == Some(0) || self.skew_wait_ms.unwrap_or(0) > MAX_SKEW_WAIT_MS => {
+                Err(format!(
+                    "keyspace '{name}': CLOCKBOUND is 1 millisecond or more, and SKEWWAIT at most {MAX_SKEW_WAIT_MS}"
+                ))
+            }
             ClusterModel::Causal if self.replicas.is_some() => {
                 Err(format!("keyspace '{name}' is causal: it has one replica in every region"))
             }
             ClusterModel::Strict | ClusterModel::Causal => Ok(()),
         }
+    }
+
+    fn is_optimistic(&self) -> bool {
+        self.model == ClusterModel::Strict && self.concurrency == ClusterConcurrency::Optimistic
+    }
+
+    fn options_of_optimistic(&self) -> bool {
+        self.isolation != ClusterIsolation::Strict
+            || self.clock_bound_ms.is_some()
+            || self.skew_wait_ms.is_some()
+    }
+
+    /// What `KEYSPACE ALTER` asks for.
+    fn alter(&mut self, options: &KeyspaceOptions<'_>) -> Result<(), Error> {
+        if options.model.is_some() {
+            return Err(Error::err("MODEL stays: another model keeps its data in another way"));
+        }
+        if options.durability.is_some() {
+            return Err(Error::err(ONE_DURABILITY));
+        }
+        for (option, value) in &options.others {
+            let reason = match option.to_ascii_uppercase().as_slice() {
+                b"PARTITIONS" => "PARTITIONS stays: keys do not move between shards yet",
+                b"REPLICAS" => "REPLICAS stays: shards do not change their members yet",
+                b"CONCURRENCY" => {
+                    "CONCURRENCY stays: transactions that are under way would not know of each other"
+                }
+                b"ISOLATION" => {
+                    "ISOLATION stays: what was promised when it was created holds for what is under way"
+                }
+                _ => {
+                    self.set_clock(option, value)?;
+                    continue;
+                }
+            };
+            return Err(Error::err(format!("{reason}; create another keyspace and copy")));
+        }
+        Ok(())
+    }
+
+    fn set_clock(&mut self, option: &[u8], value: &[u8]) -> Result<(), Error> {
+        match option.to_ascii_uppercase().as_slice() {
+            b"CLOCKBOUND" => self.clock_bound_ms = Some(number(option, value)?),
+            b"SKEWWAIT" => self.skew_wait_ms = Some(number(option, value)?),
+            _ => {
+                return Err(Error::err(format!(
+                    "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, CONCURRENCY, \
+                     ISOLATION, CLOCKBOUND and SKEWWAIT",
+                    String::from_utf8_lossy(option)
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// What `KEYSPACE CREATE` asks for.
@@ -86,38 +157,41 @@ impl ClusterKeyspace {
             Some(model) => return Err(Error::err(format!("model '{}' is not built yet", model.as_str()))),
         };
         if options.durability.is_some() {
-            return Err(Error::err(
-                "in a cluster every process has one durability, said where it is started",
-            ));
+            return Err(Error::err(ONE_DURABILITY));
         }
-        let concurrency = ClusterConcurrency::default();
-        let mut wanted = ClusterKeyspace { name, model, partitions: 2, replicas: None, concurrency };
+        let mut wanted = ClusterKeyspace::new(name, model, 2);
         for (option, value) in &options.others {
             let text = String::from_utf8_lossy(value);
-            let number = || {
-                text.parse::<u16>().map_err(|_| {
-                    let option = String::from_utf8_lossy(option);
-                    Error::err(format!("{option} is a number, not '{text}'"))
-                })
-            };
             match option.to_ascii_uppercase().as_slice() {
-                b"PARTITIONS" => wanted.partitions = number()?,
-                b"REPLICAS" => wanted.replicas = Some(number()?),
+                b"PARTITIONS" => wanted.partitions = number(option, value)?,
+                b"REPLICAS" => wanted.replicas = Some(number(option, value)?),
+                b"ISOLATION" => {
+                    wanted.isolation = ClusterIsolation::from_name(&text).ok_or_else(|| {
+                        Error::err(format!("ISOLATION is strict or serializable, not '{text}'"))
+                    })?;
+                }
                 b"CONCURRENCY" => {
                     wanted.concurrency = ClusterConcurrency::from_name(&text).ok_or_else(|| {
                         Error::err(format!("CONCURRENCY is optimistic, locking or occ, not '{text}'"))
                     })?;
                 }
-                _ => {
-                    return Err(Error::err(format!(
-                        "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS and CONCURRENCY",
-                        String::from_utf8_lossy(option)
-                    )));
-                }
+                _ => wanted.set_clock(option, value)?,
             }
         }
         Ok(wanted)
     }
+}
+
+/// Why a keyspace of a cluster has no durability of its own.
+const ONE_DURABILITY: &str = "in a cluster every process has one durability, said where it is started: its keyspaces \
+                              share a log, and what a process has forgotten counts for all of them";
+
+fn number<N: std::str::FromStr>(option: &[u8], value: &[u8]) -> Result<N, Error> {
+    let text = String::from_utf8_lossy(value);
+    text.parse().map_err(|_| {
+        let option = String::from_utf8_lossy(option);
+        Error::err(format!("{option} is a number, not '{text}'"))
+    })
 }
 
 /// The catalog as this process knows it.
@@ -148,7 +222,7 @@ impl Catalog {
         }
         self.seen = now;
         match ClusterCatalog::load(&self.path, cluster) {
-            Ok(content) if content.keyspaces.starts_with(self.keyspaces()) => self.content = content,
+            Ok(content) if content.follows(self.keyspaces()) => self.content = content,
             Ok(_) => tracing::error!(
                 file = %self.path.display(),
                 "the list of keyspaces has lost or changed some that are served here; restore it from a backup"
@@ -166,6 +240,48 @@ impl Catalog {
     ) -> Result<(), Error> {
         let wanted = ClusterKeyspace::wanted(name, options)?;
         wanted.check(cluster).map_err(Error::err)?;
+        self.change(cluster, |keyspaces| {
+            if keyspaces.iter().any(|keyspace| !keyspace.dropped && keyspace.name == wanted.name) {
+                return Err(Error::err(format!("keyspace '{}' exists already", wanted.name)));
+            }
+            keyspaces.push(wanted);
+            Ok(())
+        })
+    }
+
+    /// Changes options of a keyspace, durably and for every process.
+    pub(crate) fn alter(
+        &mut self,
+        name: &str,
+        options: &KeyspaceOptions<'_>,
+        cluster: &ClusterFile,
+    ) -> Result<(), Error> {
+        self.change(cluster, |keyspaces| {
+            let entry = named(keyspaces, name)?.1;
+            entry.alter(options)?;
+            entry.check(cluster).map_err(Error::err)
+        })
+    }
+
+    /// Drops a keyspace, durably and for every process.
+    pub(crate) fn drop_keyspace(&mut self, name: &str, cluster: &ClusterFile) -> Result<(), Error> {
+        self.change(cluster, |keyspaces| match named(keyspaces, name)? {
+            (0, _) => Err(Error::err(format!(
+                "keyspace '{name}' is the one that clients begin in; empty it with FLUSHDB"
+            ))),
+            (_, entry) => {
+                entry.dropped = true;
+                Ok(())
+            }
+        })
+    }
+
+    /// Changes the file under its lock, durably.
+    fn change(
+        &mut self,
+        cluster: &ClusterFile,
+        change: impl FnOnce(&mut Vec<ClusterKeyspace>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let failed = |error: std::io::Error| {
             let text = format!("the list of keyspaces {} cannot be changed: {error}", self.path.display());
             Error::new(ErrorCode::Misconf, text)
@@ -174,7 +290,7 @@ impl Catalog {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let text = "another process is creating a keyspace; retry";
+                let text = "another process is changing the list of keyspaces; retry";
                 return Err(Error::new(ErrorCode::Unavailable, text));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -182,15 +298,22 @@ impl Catalog {
         let mut content = ClusterCatalog::load(&self.path, cluster).map_err(|error| {
             Error::new(ErrorCode::Misconf, format!("the list of keyspaces is damaged: {error}"))
         })?;
-        if content.keyspaces.iter().any(|keyspace| keyspace.name == wanted.name) {
-            return Err(Error::err(format!("keyspace '{}' exists already", wanted.name)));
-        }
-        content.keyspaces.push(wanted);
+        change(&mut content.keyspaces)?;
         content.save(&self.path).map_err(failed)?;
         drop(lock);
         self.refresh(cluster);
         Ok(())
     }
+}
+
+/// The keyspace of a name, with its number.
+fn named<'k>(
+    keyspaces: &'k mut [ClusterKeyspace],
+    name: &str,
+) -> Result<(usize, &'k mut ClusterKeyspace), Error> {
+    let mut served = keyspaces.iter_mut().enumerate().filter(|(_, keyspace)| !keyspace.dropped);
+    let no_such = || Error::err(format!("no keyspace '{name}'; KEYSPACE LIST names them"));
+    served.find(|(_, keyspace)| keyspace.name == name).ok_or_else(no_such)
 }
 
 fn identify(path: &Path) -> Option<(u64, u64, i64, i64)> {

@@ -22,6 +22,7 @@ impl Cluster {
                 keyspace.partitions().into_iter().map(move |partition| (index, PartitionId(partition)))
             };
             let rest = self.keyspaces.iter().enumerate().flat_map(of).collect();
+            self.has_remains = false;
             self.checkpoint = Some(Checkpoint { writer: journal.begin_checkpoint()?, rest, cursor: 0 });
         }
         Ok(())

@@ -88,6 +88,74 @@ pub struct ClusterKeyspace {
     /// Of a strict keyspace: locks or validation, with or without leaders.
     #[serde(default)]
     pub concurrency: ClusterConcurrency,
+    /// Of an optimistic strict keyspace: what it promises about the order of transactions.
+    #[serde(default, skip_serializing_if = "ClusterIsolation::is_strict")]
+    pub isolation: ClusterIsolation,
+    /// Of an optimistic strict keyspace, in milliseconds: replicas refuse timestamps that are farther ahead of their
+    /// clock; 60 s if it does not say. May be altered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_bound_ms: Option<u64>,
+    /// Of an optimistic strict keyspace, in milliseconds: for how long replicas wait for transactions with lower
+    /// timestamps; not at all if it does not say. May be altered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skew_wait_ms: Option<u64>,
+    /// It was dropped: nothing is left of it but its number, which no other keyspace gets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dropped: bool,
+}
+
+/// What a strict keyspace promises about the order of its transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClusterIsolation {
+    /// An order that agrees with real time.
+    #[default]
+    Strict,
+    /// An order in which each session's transactions are as they came.
+    Serializable,
+}
+
+impl ClusterIsolation {
+    /// The one of this name, in any case.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let all = [ClusterIsolation::Strict, ClusterIsolation::Serializable];
+        all.into_iter().find(|isolation| isolation.as_str().eq_ignore_ascii_case(name))
+    }
+
+    /// Its name in commands.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            ClusterIsolation::Strict => "strict",
+            ClusterIsolation::Serializable => "serializable",
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        *self == ClusterIsolation::Strict
+    }
+}
+
+impl ClusterKeyspace {
+    /// A keyspace whose options are what they are if nobody says otherwise.
+    pub fn new(name: String, model: ClusterModel, partitions: u16) -> Self {
+        ClusterKeyspace {
+            name,
+            model,
+            partitions,
+            replicas: None,
+            concurrency: ClusterConcurrency::default(),
+            isolation: ClusterIsolation::default(),
+            clock_bound_ms: None,
+            skew_wait_ms: None,
+            dropped: false,
+        }
+    }
+
+    /// This entry with what may change in it as in another one.
+    pub(crate) fn altered_to(&self, other: &Self) -> Self {
+        let Self { clock_bound_ms, skew_wait_ms, dropped, .. } = *other;
+        Self { clock_bound_ms, skew_wait_ms, dropped: self.dropped || dropped, ..self.clone() }
+    }
 }
 
 impl ClusterFile {
@@ -181,11 +249,7 @@ mod tests {
     }
 
     fn catalog(model: ClusterModel) -> ClusterCatalog {
-        let concurrency = ClusterConcurrency::default();
-        let name = "default".to_owned();
-        ClusterCatalog {
-            keyspaces: vec![ClusterKeyspace { name, model, partitions: 2, replicas: None, concurrency }],
-        }
+        ClusterCatalog { keyspaces: vec![ClusterKeyspace::new("default".to_owned(), model, 2)] }
     }
 
     fn file(processes: Vec<ClusterProcess>) -> ClusterFile {

@@ -1,6 +1,7 @@
 //! What a process of a cluster says about it: a section of INFO, KEYSPACE INFO.
 
-use crate::cluster::{Cluster, ClusterView};
+use crate::cluster::config::{ClusterConcurrency, ClusterModel};
+use crate::cluster::{Cluster, ClusterView, placement};
 use crate::keyspace::class_of;
 use crate::process::Process;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +25,7 @@ pub(crate) fn section(view: Option<&ClusterView>) -> String {
 
 /// `KEYSPACE INFO`. The keyspace exists.
 pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sink: &mut dyn ReplySink) {
-    let entry = &cluster.keyspaces()[usize::from(id.0)];
+    let entry = cluster.entry(id);
     let here = cluster.keyspaces[usize::from(id.0)].state();
     let durability = class_of(process.options.effective(process.options.durability));
     let pairs: [(&[u8], &[u8]); 3] = [
@@ -32,10 +33,21 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
         (b"model", entry.model.as_str().as_bytes()),
         (b"durability", durability.as_str().as_bytes()),
     ];
-    sink.map(pairs.len() + 2);
+    let optimistic =
+        entry.model == ClusterModel::Strict && entry.concurrency == ClusterConcurrency::Optimistic;
+    sink.map(pairs.len() + 2 + if optimistic { 3 } else { 0 });
     for (name, value) in pairs {
         sink.bulk(name);
         sink.bulk(value);
+    }
+    if optimistic {
+        let clocks = placement::clocks(entry);
+        sink.bulk(b"isolation");
+        sink.bulk(entry.isolation.as_str().as_bytes());
+        for (name, duration) in [("clock_bound_ms", clocks.bound), ("skew_wait_ms", clocks.wait)] {
+            sink.bulk(name.as_bytes());
+            sink.integer(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX));
+        }
     }
     sink.bulk(b"partitions");
     sink.integer(i64::from(entry.partitions));

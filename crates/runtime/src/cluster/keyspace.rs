@@ -1,17 +1,21 @@
 //! A replicated keyspace of either model, as the thread that owns it drives it.
 
+use crate::cluster::config::ClusterKeyspace;
 use crate::cluster::nodes::{Context, Nodes, Turn};
+use crate::cluster::placement;
 use causal::wren;
 use protocol::{Gate, Now, Request};
 use strict::ir::Status;
 use strict::{locking, tapir};
-use types::{Instant, NodeId, PartitionId, RequestId, Slot};
+use types::{Error, Instant, NodeId, PartitionId, RequestId, Slot};
 
 /// See the module. One variant per protocol: the enum dispatches and does nothing else.
 pub(crate) enum ReplicatedKeyspace {
     Strict(Nodes<tapir::Node>),
     Locking(Nodes<locking::Node>),
     Causal(Nodes<wren::Node>),
+    /// There is nothing of it any more; only its number is taken.
+    Dropped,
 }
 
 /// What the replicas of a keyspace keep for others; it shrinks as these take part.
@@ -24,47 +28,48 @@ pub(crate) struct Backlog {
 }
 
 macro_rules! each {
-    ($keyspace:expr, $nodes:ident => $call:expr) => {
+    ($keyspace:expr, $nodes:ident => $call:expr, $dropped:expr) => {
         match $keyspace {
             ReplicatedKeyspace::Strict($nodes) => $call,
             ReplicatedKeyspace::Locking($nodes) => $call,
             ReplicatedKeyspace::Causal($nodes) => $call,
+            ReplicatedKeyspace::Dropped => $dropped,
         }
     };
 }
 
 impl ReplicatedKeyspace {
     pub(crate) fn snapshot(&mut self, partition: PartitionId, chunk: &[u8]) -> Result<(), String> {
-        each!(self, nodes => nodes.snapshot(partition, chunk))
+        each!(self, nodes => nodes.snapshot(partition, chunk), Ok(()))
     }
 
     pub(crate) fn recover(&mut self, partition: PartitionId, records: &[u8]) -> Result<(), String> {
-        each!(self, nodes => nodes.recover(partition, records))
+        each!(self, nodes => nodes.recover(partition, records), Ok(()))
     }
 
     pub(crate) fn recovered(&mut self, complete: bool, now: Now) {
-        each!(self, nodes => nodes.recovered(complete, now));
+        each!(self, nodes => nodes.recovered(complete, now), ());
     }
 
     pub(crate) fn submit(&mut self, requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {
-        each!(self, nodes => nodes.submit(requests, turn));
+        each!(self, nodes => nodes.submit(requests, turn), refuse(requests, turn));
     }
 
     pub(crate) fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8]) {
-        each!(self, nodes => nodes.receive(from, to, packet));
+        each!(self, nodes => nodes.receive(from, to, packet), ());
     }
 
     pub(crate) fn pump(&mut self, context: &mut Context<'_>, turn: &mut Turn<'_>) {
-        each!(self, nodes => nodes.pump(context, turn));
+        each!(self, nodes => nodes.pump(context, turn), ());
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        each!(self, nodes => nodes.deadline())
+        each!(self, nodes => nodes.deadline(), None)
     }
 
     /// What anything of it waits for.
     pub(crate) fn gate(&self) -> Gate {
-        each!(self, nodes => nodes.gate())
+        each!(self, nodes => nodes.gate(), Gate::OPEN)
     }
 
     /// True when every replica here knows all it has to.
@@ -81,6 +86,7 @@ impl ReplicatedKeyspace {
             ReplicatedKeyspace::Causal(nodes) => {
                 nodes.protocols().filter_map(wren::Node::as_partition).all(wren::Partition::is_serving)
             }
+            ReplicatedKeyspace::Dropped => true,
         }
     }
 
@@ -97,7 +103,7 @@ impl ReplicatedKeyspace {
                     .sum(),
                 ..Backlog::default()
             },
-            ReplicatedKeyspace::Locking(_) => Backlog::default(),
+            ReplicatedKeyspace::Locking(_) | ReplicatedKeyspace::Dropped => Backlog::default(),
             ReplicatedKeyspace::Causal(nodes) => Backlog {
                 queued_bytes: nodes
                     .protocols()
@@ -149,12 +155,13 @@ impl ReplicatedKeyspace {
             ReplicatedKeyspace::Causal(nodes) => {
                 nodes.protocols().filter_map(wren::Node::as_partition).map(causal).collect()
             }
+            ReplicatedKeyspace::Dropped => Vec::new(),
         }
     }
 
     /// The partitions that this process keeps.
     pub(crate) fn partitions(&self) -> Vec<u16> {
-        each!(self, nodes => nodes.partitions())
+        each!(self, nodes => nodes.partitions(), Vec::new())
     }
 
     pub(crate) fn checkpoint(
@@ -163,6 +170,27 @@ impl ReplicatedKeyspace {
         cursor: u64,
         chunk: &mut Vec<u8>,
     ) -> Option<u64> {
-        each!(self, nodes => nodes.checkpoint(partition, cursor, chunk))
+        each!(self, nodes => nodes.checkpoint(partition, cursor, chunk), None)
+    }
+
+    /// Takes over what was altered.
+    pub(crate) fn alter(&mut self, entry: &ClusterKeyspace) {
+        if let ReplicatedKeyspace::Strict(nodes) = self {
+            let clocks = placement::clocks(entry);
+            nodes.protocols_mut().for_each(|node| node.set_clocks(clocks));
+        }
+    }
+}
+
+/// What a client of a dropped keyspace is told.
+pub(crate) fn dropped() -> Error {
+    Error::err("the keyspace was dropped with everything in it; choose another with KEYSPACE USE or SELECT")
+}
+
+fn refuse(requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {
+    for (id, request) in requests.drain(..) {
+        if !matches!(request, Request::Close { .. }) {
+            turn.replies.reply(id).error(&dropped());
+        }
     }
 }

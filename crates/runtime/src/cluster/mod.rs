@@ -28,10 +28,11 @@ mod recovery;
 
 pub use catalog::ClusterCatalog;
 pub use config::{
-    ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel, ClusterOptions, ClusterProcess,
+    ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterOptions,
+    ClusterProcess,
 };
 pub(crate) use describe::{describe, section};
-pub(crate) use keyspace::Backlog;
+pub(crate) use keyspace::{Backlog, dropped};
 pub(crate) use nodes::Turn;
 pub(crate) use peers::FIRST_TOKEN;
 pub(crate) use recovery::recover;
@@ -112,6 +113,10 @@ pub(crate) struct Cluster {
     catalog: Catalog,
     /// In the catalog's order, which is that of their ids.
     keyspaces: Vec<ReplicatedKeyspace>,
+    /// Keyspaces whose clients have not been told that they were dropped.
+    dropped: Vec<KeyspaceId>,
+    /// The log has records of a keyspace that was dropped; the next checkpoint does not.
+    has_remains: bool,
     peers: Peers,
     arrived: Vec<Arrived>,
     /// Something was stepped since the last pump.
@@ -168,10 +173,24 @@ impl Cluster {
         self.arrived = arrived;
     }
 
-    /// Begins to serve the keyspaces that were created elsewhere since. This process has never said anything for
-    /// them, so it misses nothing of them.
+    /// Begins to serve the keyspaces that were created elsewhere since, and ends those that were dropped. This process
+    /// has never said anything for a new one, so it misses nothing of it.
     pub(crate) fn refresh(&mut self, now: Now) {
         self.catalog.refresh(&self.file);
+        let served = self.catalog.keyspaces().iter().zip(&mut self.keyspaces).enumerate();
+        for (index, (entry, keyspace)) in served {
+            if !entry.dropped {
+                keyspace.alter(entry);
+            } else if !matches!(keyspace, ReplicatedKeyspace::Dropped) {
+                tracing::info!(keyspace = entry.name, "dropped");
+                *keyspace = ReplicatedKeyspace::Dropped;
+                self.dropped.push(KeyspaceId(index as u16));
+                self.has_remains = true;
+                // Begun before, it may be of a keyspace that is no more.
+                self.checkpoint = None;
+                self.stirred = true;
+            }
+        }
         for index in self.keyspaces.len()..self.catalog.keyspaces().len() {
             let entry = &self.catalog.keyspaces()[index];
             let mut keyspace = placement::build(&self.file, KeyspaceId(index as u16), entry, self.life);
@@ -191,6 +210,31 @@ impl Cluster {
         self.catalog.create(name, options, &self.file)?;
         self.refresh(now);
         Ok(())
+    }
+
+    /// `KEYSPACE ALTER`: durable when this returns; the other processes know within a tenth of a second.
+    pub(crate) fn alter(&mut self, name: &str, options: &KeyspaceOptions<'_>, now: Now) -> Result<(), Error> {
+        self.catalog.alter(name, options, &self.file)?;
+        self.refresh(now);
+        Ok(())
+    }
+
+    /// `KEYSPACE DROP`: durable when this returns, and nothing is left here; the other processes know within a tenth
+    /// of a second.
+    pub(crate) fn drop_keyspace(&mut self, name: &str, now: Now) -> Result<(), Error> {
+        self.catalog.drop_keyspace(name, &self.file)?;
+        self.refresh(now);
+        Ok(())
+    }
+
+    /// The keyspaces that were dropped since the last call: their clients wait for nothing any more.
+    pub(crate) fn take_dropped(&mut self) -> Vec<KeyspaceId> {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// True if a checkpoint would rid the log of what was dropped.
+    pub(crate) fn has_remains(&self) -> bool {
+        self.has_remains
     }
 
     /// Hands a client's requests to the keyspace's coordinator.
@@ -246,8 +290,9 @@ impl Cluster {
 
     /// Notes what is kept for others.
     pub(crate) fn note_backlogs(&self, view: &ClusterView) {
-        let names = self.keyspaces().iter().map(|keyspace| keyspace.name.clone());
-        *view.backlogs.lock() = names.zip(self.keyspaces.iter().map(ReplicatedKeyspace::backlog)).collect();
+        let each = self.catalog.keyspaces().iter().zip(&self.keyspaces).filter(|(entry, _)| !entry.dropped);
+        let backlogs = each.map(|(entry, keyspace)| (entry.name.clone(), keyspace.backlog()));
+        *view.backlogs.lock() = backlogs.collect();
     }
 
     /// When it must be pumped at the latest.
@@ -287,12 +332,28 @@ impl Cluster {
 
     /// The keyspace's number in the catalog.
     pub(crate) fn keyspace_of_name(&self, name: &[u8]) -> Option<KeyspaceId> {
-        let index = self.keyspaces().iter().position(|keyspace| keyspace.name.as_bytes() == name)?;
-        Some(KeyspaceId(index as u16))
+        self.served().find(|(_, keyspace)| keyspace.name.as_bytes() == name).map(|(id, _)| id)
     }
 
-    /// The keyspaces that are served here.
-    pub(crate) fn keyspaces(&self) -> &[ClusterKeyspace] {
-        self.catalog.keyspaces()
+    /// True if the keyspace with this number is served.
+    pub(crate) fn serves(&self, number: u64) -> bool {
+        let entry = usize::try_from(number).ok().and_then(|index| self.catalog.keyspaces().get(index));
+        entry.is_some_and(|entry| !entry.dropped)
+    }
+
+    /// The keyspaces that are served here, with their numbers.
+    pub(crate) fn served(&self) -> impl Iterator<Item = (KeyspaceId, &ClusterKeyspace)> {
+        let entries = (0..).map(KeyspaceId).zip(self.catalog.keyspaces());
+        entries.filter(|(_, entry)| !entry.dropped)
+    }
+
+    /// How many numbers are taken.
+    pub(crate) fn numbers(&self) -> usize {
+        self.catalog.keyspaces().len()
+    }
+
+    /// A keyspace's entry.
+    pub(crate) fn entry(&self, id: KeyspaceId) -> &ClusterKeyspace {
+        &self.catalog.keyspaces()[usize::from(id.0)]
     }
 }

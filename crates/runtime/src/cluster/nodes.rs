@@ -183,6 +183,11 @@ impl<P: Protocol> Nodes<P> {
         self.replicas.iter().map(Replica::protocol)
     }
 
+    /// The protocols, to tell them what they are to do from now on.
+    pub(crate) fn protocols_mut(&mut self) -> impl Iterator<Item = &mut P> {
+        self.replicas.iter_mut().map(Replica::protocol_mut)
+    }
+
     /// The partitions that are kept here.
     pub(crate) fn partitions(&self) -> Vec<u16> {
         let partition = |replica: &Replica<P>| replica.node().slot.partition.map(|partition| partition.0);

@@ -4,11 +4,14 @@
 //! shard s from process number s modulo the processes on. A causal one has every partition once in every region:
 //! partition p on the process number p modulo the region's processes.
 
-use crate::cluster::config::{ClusterConcurrency, ClusterFile, ClusterKeyspace, ClusterModel};
+use crate::cluster::config::{
+    ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel,
+};
 use crate::cluster::keyspace::ReplicatedKeyspace;
 use crate::cluster::nodes::Nodes;
 use causal::wren;
 use protocol::{Durability, Protocol, Replica};
+use std::time::Duration;
 use strict::{locking, tapir};
 use types::{Address, HashSeed, Incarnation, KeyspaceId, PartitionId, ProcessId, RegionId, Slot};
 
@@ -61,21 +64,22 @@ pub(crate) fn build(
     entry: &ClusterKeyspace,
     life: Life,
 ) -> ReplicatedKeyspace {
+    if entry.dropped {
+        return ReplicatedKeyspace::Dropped;
+    }
     match entry.model {
-        ClusterModel::Strict => strict_keyspace(strict_topology(file, id, entry), entry.concurrency, life),
+        ClusterModel::Strict => strict_keyspace(strict_topology(file, id, entry), entry, life),
         ClusterModel::Causal => {
             ReplicatedKeyspace::Causal(causal_nodes(causal_topology(file, id, entry.partitions), life))
         }
     }
 }
 
-fn strict_keyspace(
-    topology: tapir::Topology,
-    concurrency: ClusterConcurrency,
-    life: Life,
-) -> ReplicatedKeyspace {
-    let concurrency = match concurrency {
-        ClusterConcurrency::Optimistic => return ReplicatedKeyspace::Strict(tapir_nodes(topology, life)),
+fn strict_keyspace(topology: tapir::Topology, entry: &ClusterKeyspace, life: Life) -> ReplicatedKeyspace {
+    let concurrency = match entry.concurrency {
+        ClusterConcurrency::Optimistic => {
+            return ReplicatedKeyspace::Strict(tapir_nodes(topology, entry, life));
+        }
         ClusterConcurrency::Locking => locking::Concurrency::Locking,
         ClusterConcurrency::Occ => locking::Concurrency::Optimistic,
     };
@@ -93,11 +97,26 @@ fn strict_keyspace(
     }))
 }
 
-fn tapir_nodes(topology: tapir::Topology, life: Life) -> Nodes<tapir::Node> {
+/// What may be altered of a keyspace's options.
+pub(crate) fn clocks(entry: &ClusterKeyspace) -> tapir::Clocks {
+    let standard = tapir::Clocks::default();
+    tapir::Clocks {
+        bound: entry.clock_bound_ms.map_or(standard.bound, Duration::from_millis),
+        wait: entry.skew_wait_ms.map_or(standard.wait, Duration::from_millis),
+    }
+}
+
+fn tapir_nodes(topology: tapir::Topology, entry: &ClusterKeyspace, life: Life) -> Nodes<tapir::Node> {
     let options = tapir::Options {
         durability: life.durability,
         near: Some(life.process),
         region: life.region,
+        isolation: match entry.isolation {
+            ClusterIsolation::Strict => tapir::Isolation::Strict,
+            ClusterIsolation::Serializable => tapir::Isolation::Serializable,
+        },
+        clock_bound: clocks(entry).bound,
+        skew_wait: clocks(entry).wait,
         ..tapir::Options::default()
     };
     let coordinator =
@@ -167,8 +186,7 @@ mod tests {
     }
 
     fn entry(model: ClusterModel, replicas: Option<u16>) -> ClusterKeyspace {
-        let concurrency = ClusterConcurrency::default();
-        ClusterKeyspace { name: "any".to_owned(), model, partitions: 3, replicas, concurrency }
+        ClusterKeyspace { replicas, ..ClusterKeyspace::new("any".to_owned(), model, 3) }
     }
 
     #[test]

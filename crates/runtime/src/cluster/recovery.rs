@@ -70,6 +70,8 @@ pub(crate) fn recover(
         file: cluster.file.clone(),
         life: life(incarnation),
         catalog,
+        dropped: Vec::new(),
+        has_remains: keyspaces.iter().any(|keyspace| matches!(keyspace, ReplicatedKeyspace::Dropped)),
         keyspaces,
         peers,
         arrived: Vec::new(),

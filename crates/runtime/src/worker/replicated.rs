@@ -1,7 +1,7 @@
 //! A worker's turn in a process of a cluster: packets, timers, the log, in the order that the gates need.
 
 use super::Worker;
-use crate::cluster::{LogWork, Turn};
+use crate::cluster::{LogWork, Turn, dropped};
 use std::sync::atomic::Ordering;
 
 /// How often a turn goes round before clients and peers are heard again.
@@ -18,6 +18,9 @@ impl Worker {
     pub(super) fn turn_cluster(&mut self) {
         let host = &mut self.host;
         let Some(cluster) = &mut host.cluster else { return };
+        for keyspace in cluster.take_dropped() {
+            self.gateway.give_up_waiting(keyspace, &dropped());
+        }
         cluster.deliver(host.now);
         for _ in 0..ROUNDS {
             let host = &mut self.host;
@@ -76,7 +79,7 @@ impl Worker {
             view.hand_over(writer);
             let threshold =
                 process.options.checkpoint_after_bytes.max(view.checkpoint_bytes.load(Ordering::Relaxed));
-            let due = journal.grown() >= threshold && !view.is_installing();
+            let due = (journal.grown() >= threshold || cluster.has_remains()) && !view.is_installing();
             if due { cluster.begin_checkpoint(journal) } else { Ok(()) }
         });
         if let Err(error) = written {

@@ -2,6 +2,7 @@
 
 use super::replicated;
 use crate::deployment::{Deployment, Host, Layout, Setting};
+use crate::faults::Feature;
 use checker::Level;
 use protocol::Claim;
 use strict::locking::{Concurrency, Node, Options};
@@ -70,5 +71,10 @@ impl Deployment for LockingDeployment {
 
     fn is_recovering(&self, instance: &Node) -> bool {
         matches!(instance, Node::Replica(replica) if replica.is_forgetful())
+    }
+
+    /// Commands on the whole keyspace are refused in transactions.
+    fn lacks(&self) -> &[Feature] {
+        &[Feature::Keyset]
     }
 }

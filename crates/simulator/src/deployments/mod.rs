@@ -13,7 +13,7 @@ pub use tapir::TapirDeployment;
 pub use wren::WrenDeployment;
 
 /// The names that [`crate::run`] knows.
-pub const NAMES: &[&str] = &["locking", "occ", "solo", "tapir", "wren"];
+pub const NAMES: &[&str] = &["locking", "occ", "solo", "tapir", "tapir-serializable", "wren"];
 
 /// Something to do with a deployment, whatever its protocol.
 pub(crate) trait Task {
@@ -30,6 +30,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
         "occ" => Some(task.perform(LockingDeployment::optimistic)),
         "solo" => Some(task.perform(|| SoloDeployment)),
         "tapir" => Some(task.perform(TapirDeployment::default)),
+        "tapir-serializable" => Some(task.perform(TapirDeployment::serializable)),
         "wren" => Some(task.perform(WrenDeployment::default)),
         _ => None,
     }

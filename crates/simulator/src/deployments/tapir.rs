@@ -7,7 +7,7 @@ use checker::Level;
 use protocol::Claim;
 use std::time::Duration;
 use strict::ir::Status;
-use strict::tapir::{Node, Options};
+use strict::tapir::{Isolation, Node, Options};
 use types::{NodeId, Rng};
 
 /// See the module.
@@ -15,6 +15,16 @@ use types::{NodeId, Rng};
 pub struct TapirDeployment {
     /// The options of every instance, but for what the simulation decides.
     pub options: Options,
+    /// What histories are checked for, if not for what the options promise.
+    pub level: Option<Level>,
+}
+
+impl TapirDeployment {
+    /// Without real time.
+    pub fn serializable() -> Self {
+        let options = Options { isolation: Isolation::Serializable, ..Options::default() };
+        TapirDeployment { options, level: None }
+    }
 }
 
 impl Deployment for TapirDeployment {
@@ -67,7 +77,10 @@ impl Deployment for TapirDeployment {
     }
 
     fn level(&self) -> Level {
-        Level::StrictSerializable
+        self.level.unwrap_or(match self.options.isolation {
+            Isolation::Strict => Level::StrictSerializable,
+            Isolation::Serializable => Level::Serializable,
+        })
     }
 
     fn is_recovering(&self, instance: &Node) -> bool {

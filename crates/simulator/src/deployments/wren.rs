@@ -107,6 +107,6 @@ impl Deployment for WrenDeployment {
 
     /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet.
     fn lacks(&self) -> &[Feature] {
-        &[Feature::Expiry, Feature::BlindExpiry, Feature::LostDisks, Feature::EverySecond]
+        &[Feature::Expiry, Feature::BlindExpiry, Feature::LostDisks, Feature::EverySecond, Feature::Keyset]
     }
 }

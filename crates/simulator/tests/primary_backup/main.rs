@@ -55,8 +55,8 @@ impl Deployment for PrimaryBackup {
     }
 
     fn lacks(&self) -> &[Feature] {
-        use Feature::{BlindExpiry, EverySecond, Expiry, Interactive, LostDisks, Pipelines, Watches};
-        &[BlindExpiry, EverySecond, Expiry, Interactive, LostDisks, Pipelines, Watches]
+        use Feature::{BlindExpiry, EverySecond, Expiry, Interactive, Keyset, LostDisks, Pipelines, Watches};
+        &[BlindExpiry, EverySecond, Expiry, Interactive, Keyset, LostDisks, Pipelines, Watches]
     }
 
     fn level(&self) -> Level {

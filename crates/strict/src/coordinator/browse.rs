@@ -1,14 +1,13 @@
 //! DBSIZE, SCAN and FLUSHDB outside transactions: weak reads of one replica per shard (Corrections 78), and for
 //! FLUSHDB a transaction of deletions for every piece of keys that such reads find.
 
+use super::keyset::{CURSOR_BITS, next_cursor};
 use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Wake};
 use datatypes::{Operation, key};
 use protocol::KeyedOperation;
 use std::collections::BTreeMap;
 use types::{Error, ErrorCode, Instant, KeyHash, ReplySink, RequestId, SessionId, TransactionId};
 
-/// A scan cursor: the shard in the top bits, the place in the replica's index below.
-const CURSOR_BITS: u32 = 48;
 /// How many keys one transaction of FLUSHDB deletes.
 const FLUSH_KEYS: u32 = 256;
 
@@ -114,8 +113,7 @@ impl Browse {
         (self.shard, self.cursor) = if cursor == 0 { (shard + 1, 0) } else { (shard, cursor) };
         self.tries = 0;
         if let Kind::Scan { .. } = self.kind {
-            let cursor = if self.is_over() { 0 } else { u64::from(self.shard) << CURSOR_BITS | self.cursor };
-            return Some(Piece::Reply { cursor });
+            return Some(Piece::Reply { cursor: next_cursor(shard, cursor, self.shards) });
         }
         self.deleting = true;
         Some(Piece::Delete)

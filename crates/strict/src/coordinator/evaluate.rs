@@ -126,6 +126,10 @@ impl<P: CommitProtocol> Coordinator<P> {
         for (index, known) in transaction.steps.list.iter().enumerate().skip(transaction.replied) {
             if let Progress::Done(done) = &known.progress {
                 let request = transaction.turn.get(index).copied().unwrap_or(request);
+                if let Some(keyset) = known.call.keyset {
+                    transaction.steps.reply_keyset(index, keyset, step.out.reply(request));
+                    continue;
+                }
                 known.call.reply(&done.result, step.out.reply(request));
             }
         }

@@ -13,12 +13,14 @@
 mod browse;
 mod evaluate;
 mod expiring;
+mod keyset;
 mod requests;
 mod sessions;
 mod steps;
 mod transaction;
 
 pub use browse::Question;
+pub use keyset::{Look, LookKind, LookQuestion};
 pub use steps::{Answer, Call, CallStep, Progress, observe_whole};
 pub use transaction::{Purpose, Transaction};
 
@@ -58,6 +60,8 @@ pub trait CommitProtocol: Debug + Sized {
     const TURN: usize;
     /// Watched keys are read again, as the first steps of the transaction; else its votes judge what was seen.
     const REREADS_WATCHES: bool;
+    /// Steps on the whole keyspace may be part of transactions.
+    const HAS_KEYSETS: bool;
 
     /// What a coordinator starts with.
     fn new(options: &Self::Options) -> Self;
@@ -178,6 +182,12 @@ pub struct Step<'s, 'o, P: CommitProtocol> {
     pub(crate) now: Now,
     pub(crate) random: &'s mut Rng,
     pub(crate) out: &'s mut Outputs<'o, Node<P>>,
+}
+
+/// The reply to a transaction that looked at which keys there are, or deleted all, and met one that changed that.
+pub fn keyset_conflict() -> Error {
+    let message = "keys were created, deleted or read by other transactions; nothing happened, retry";
+    Error::new(ErrorCode::Conflict, message)
 }
 
 /// The reply to a transaction that met a conflicting one.

@@ -1,7 +1,7 @@
 //! What sessions ask for.
 
 use super::sessions::Queued;
-use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Transaction, observe_whole};
+use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Transaction, keyset, observe_whole};
 use protocol::{KeyedOperation, Request};
 use types::{Error, ErrorCode, KeyHash, RequestId, SessionId};
 
@@ -9,7 +9,9 @@ impl<P: CommitProtocol> Coordinator<P> {
     pub(super) fn on_request(&mut self, id: RequestId, request: &Request<'_>, step: &mut Step<'_, '_, P>) {
         match request {
             Request::One { session, operation } => self.on_one(*session, id, operation, step),
-            Request::Many { session, steps, watched } => self.on_many(*session, id, steps, *watched, step),
+            Request::Many { session, steps, watched, multi } => {
+                self.on_many(*session, id, steps, (*watched, *multi), step);
+            }
             Request::Watch { session, keys } => self.on_watch(*session, id, keys, step),
             Request::Unwatch { session } => {
                 self.sessions.take_watches(*session);
@@ -77,10 +79,14 @@ impl<P: CommitProtocol> Coordinator<P> {
         session: SessionId,
         id: RequestId,
         steps: &[protocol::Step<'_>],
-        watched: bool,
+        (watched, multi): (bool, bool),
         step: &mut Step<'_, '_, P>,
     ) {
-        if let [only @ (protocol::Step::Count | protocol::Step::Flush | protocol::Step::Scan { .. })] = steps
+        let exact = multi && P::HAS_KEYSETS;
+        if let (
+            false,
+            [only @ (protocol::Step::Count | protocol::Step::Flush | protocol::Step::Scan { .. })],
+        ) = (exact, steps)
         {
             if watched {
                 self.sessions.take_watches(session);
@@ -98,14 +104,23 @@ impl<P: CommitProtocol> Coordinator<P> {
     }
 
     fn calls(&self, steps: &[protocol::Step<'_>]) -> Result<Vec<Call>, Error> {
-        let call = |step: &protocol::Step<'_>| match step {
-            protocol::Step::Key(keyed) => Ok(Call::new(&self.topology, keyed)),
-            _ => Err(Error::err(
-                "commands on the whole keyspace cannot take part in a transaction of a replicated strict keyspace; \
-                 run them by themselves",
-            )),
-        };
-        steps.iter().map(call).collect()
+        let mut calls = Vec::with_capacity(steps.len());
+        for step in steps {
+            match step {
+                protocol::Step::Key(keyed) => calls.push(Call::new(&self.topology, keyed)),
+                _ if !P::HAS_KEYSETS => {
+                    return Err(Error::err(
+                        "commands on the whole keyspace cannot take part in a transaction of a keyspace with \
+                         CONCURRENCY locking or occ; run them by themselves",
+                    ));
+                }
+                _ => {
+                    let keyset = keyset::calls(&self.topology, step);
+                    calls.extend(keyset.ok_or_else(|| Error::err("invalid cursor"))?);
+                }
+            }
+        }
+        Ok(calls)
     }
 
     fn on_watch(
@@ -183,7 +198,11 @@ impl<P: CommitProtocol> Coordinator<P> {
         step: &mut Step<'_, '_, P>,
     ) {
         let Some(mut transaction) = self.resume(session, id, step) else { return };
-        let writes = |step: &protocol::Step<'_>| matches!(step, protocol::Step::Key(keyed) if !keyed.operation.is_read());
+        let writes = |step: &protocol::Step<'_>| match step {
+            protocol::Step::Key(keyed) => !keyed.operation.is_read(),
+            protocol::Step::Flush => true,
+            protocol::Step::Count | protocol::Step::Keys | protocol::Step::Scan { .. } => false,
+        };
         let read_only = transaction.purpose == Purpose::Interactive { read_only: true };
         let calls = if read_only && steps.iter().any(writes) {
             Err(Error::err("the transaction is read-only"))

@@ -146,7 +146,8 @@ mod tests {
     const SESSION: SessionId = SessionId(7);
 
     fn queued(id: u64, deadline: u64) -> Queued {
-        let call = Call { key: id.to_be_bytes().into(), shard: 0, operation: Box::default(), blind: true };
+        let key = id.to_be_bytes().into();
+        let call = Call { key, shard: 0, operation: Box::default(), blind: true, keyset: None };
         Queued { id: RequestId(id), call, deadline: Instant(deadline) }
     }
 

@@ -1,6 +1,7 @@
 //! The steps of a transaction: what was asked, what they observed and changed so far.
 
 use super::expiring::Expiring;
+use super::keyset::{KeysetCall, KeysetKind};
 use crate::Topology;
 use crate::part::{Invoked, encoded};
 use commit::{Observed, deadline_set, overwrites};
@@ -18,6 +19,8 @@ pub struct Call {
     pub operation: Box<[u8]>,
     /// Nobody will see its result.
     pub blind: bool,
+    /// For a call on the shard's keys as a whole: what it does. Then it has neither a key nor an operation.
+    pub keyset: Option<KeysetCall>,
 }
 
 impl Call {
@@ -29,7 +32,13 @@ impl Call {
             shard: keyed.hash.share(topology.shards.len() as u16),
             operation: operation.into(),
             blind: keyed.blind,
+            keyset: None,
         }
+    }
+
+    /// True if it deletes every key of the shard.
+    pub fn is_flush(&self) -> bool {
+        self.keyset.is_some_and(|keyset| keyset.kind == KeysetKind::Flush)
     }
 
     /// Writes its result: a blind one shows an error or `OK`.
@@ -153,11 +162,16 @@ impl Steps {
         self.list.iter_mut().for_each(|step| step.progress = Progress::Waiting);
     }
 
-    /// True if the step has not begun and every earlier one on its key is evaluated.
+    /// True if the step has not begun and every earlier one on its key is evaluated; before a look at which keys there
+    /// are, every earlier one.
     pub fn is_ready(&self, index: usize) -> bool {
         let Some(CallStep { call, progress: Progress::Waiting }) = self.list.get(index) else { return false };
-        let free =
-            |other: &CallStep| other.call.key != call.key || matches!(other.progress, Progress::Done(_));
+        let apart = |other: &CallStep| match (&call.keyset, &other.call.keyset) {
+            (None, None) => other.call.key != call.key,
+            (Some(_), _) => call.is_flush(),
+            (None, Some(_)) => true,
+        };
+        let free = |other: &CallStep| apart(other) || matches!(other.progress, Progress::Done(_));
         self.list[..index].iter().all(free)
     }
 
@@ -170,6 +184,9 @@ impl Steps {
         random: &mut Rng,
     ) -> bool {
         let Some(CallStep { call, .. }) = self.list.get(index) else { return false };
+        if call.keyset.is_some() {
+            return self.flush_here(index);
+        }
         let may_expire = expiring.contains(&call.key) || self.sets_deadline(&call.key);
         let done = call.without_reading(now_millis, may_expire, random);
         let here = done.is_some();
@@ -177,6 +194,14 @@ impl Steps {
             self.list[index].progress = Progress::Done(done);
         }
         here
+    }
+
+    /// A deletion of everything needs no replica.
+    fn flush_here(&mut self, index: usize) -> bool {
+        let Some(step) = self.list.get_mut(index).filter(|step| step.call.is_flush()) else { return false };
+        let invoked = Invoked { key: Box::default(), operation: None, effect: None, observed: None };
+        step.progress = Progress::Done(Done { result: ReplyBuf::new(), invoked, expires_at: 0 });
+        true
     }
 
     /// True if a step writes the key without an evaluation, though it matters whether it has expired.
@@ -238,7 +263,8 @@ impl Steps {
 
     /// True if nothing that was evaluated has an effect.
     pub fn is_read_only(&self) -> bool {
-        self.expiries.is_empty() && self.done().all(|(_, done)| done.invoked.effect.is_none())
+        self.expiries.is_empty()
+            && self.done().all(|(step, done)| done.invoked.effect.is_none() && !step.call.is_flush())
     }
 
     /// The evaluated steps.
@@ -255,23 +281,40 @@ impl Steps {
         self.list.iter().enumerate().filter(asked).map(|(index, step)| (index, &step.call))
     }
 
-    /// The effects on a key so far, in order.
-    pub fn own_effects(&self, key: &[u8]) -> Vec<Box<[u8]>> {
+    /// The effects on a key of this shard by the steps before this one, in order.
+    pub fn own_effects(&self, key: &[u8], shard: u16, before: usize) -> Vec<Box<[u8]>> {
         let expiry = self.expiries.get(key).and_then(|(_, invoked)| invoked.effect.clone());
-        let done = self.done().filter(|(step, _)| *step.call.key == *key);
-        expiry.into_iter().chain(done.filter_map(|(_, done)| done.invoked.effect.clone())).collect()
+        let mut effects: Vec<Box<[u8]>> = expiry.into_iter().collect();
+        for CallStep { call, progress } in
+            self.list.iter().take(before).filter(|step| step.call.shard == shard)
+        {
+            match progress {
+                Progress::Done(_) if call.is_flush() => effects = vec![encoded(&Effect::DELETE)],
+                Progress::Done(done) if call.keyset.is_none() && *call.key == *key => {
+                    effects.extend(done.invoked.effect.clone());
+                }
+                _ => {}
+            }
+        }
+        effects
     }
 
-    /// All invocations with their shards, in order.
+    /// All invocations on keys with their shards, in order.
     pub fn invocations(&self) -> impl Iterator<Item = (u16, &Invoked)> {
         let expiries = self.expiries.values().map(|(shard, invoked)| (*shard, invoked));
-        expiries.chain(self.done().map(|(step, done)| (step.call.shard, &done.invoked)))
+        let on_keys = self.done().filter(|(step, _)| step.call.keyset.is_none());
+        expiries.chain(on_keys.map(|(step, done)| (step.call.shard, &done.invoked)))
     }
 
     /// All effects with their keys, in order.
     pub fn effects(&self) -> Vec<KeyEffect> {
-        let effect = |(_, invoked): (u16, &Invoked)| Some((invoked.key.clone(), invoked.effect.clone()?));
-        self.invocations().filter_map(effect).collect()
+        let expiries = self.expiries.values().map(|(_, invoked)| (false, invoked));
+        let done = self.done().map(|(step, done)| (step.call.is_flush(), &done.invoked));
+        let effect = |(is_flush, invoked): (bool, &Invoked)| match is_flush {
+            true => Some(KeyEffect::default()),
+            false => Some((invoked.key.clone(), invoked.effect.clone()?)),
+        };
+        expiries.chain(done).filter_map(effect).collect()
     }
 
     /// The deadlines of what was found alive, in milliseconds since 1970.
@@ -291,7 +334,13 @@ mod tests {
     fn call(key: &str, operation: &Operation<'_>, blind: bool) -> Call {
         let mut bytes = Vec::new();
         operation.encode(&mut bytes);
-        Call { key: key.as_bytes().into(), shard: u16::from(key != "a"), operation: bytes.into(), blind }
+        Call {
+            key: key.as_bytes().into(),
+            shard: u16::from(key != "a"),
+            operation: bytes.into(),
+            blind,
+            keyset: None,
+        }
     }
 
     fn steps(calls: impl IntoIterator<Item = Call>) -> Steps {
@@ -356,11 +405,11 @@ mod tests {
         let mut steps = steps([call("b", &READ, false), call("a", &ADD, false)]);
         steps.take(0, answer(None, true));
         assert!(!steps.is_read_only(), "finding a key expired deletes it");
-        assert_eq!(steps.own_effects(b"b"), [encoded(&Effect::DELETE)]);
+        assert_eq!(steps.own_effects(b"b", 1, 2), [encoded(&Effect::DELETE)]);
         steps.take(1, answer(Some(&Effect::DELETE), true));
         let order: Vec<(u16, bool)> =
             steps.invocations().map(|(shard, invoked)| (shard, invoked.effect.is_some())).collect();
         assert_eq!(order, [(0, true), (1, true), (1, false), (0, true)]);
-        assert_eq!(steps.own_effects(b"a").len(), 2);
+        assert_eq!(steps.own_effects(b"a", 0, 2).len(), 2);
     }
 }

@@ -1,7 +1,7 @@
 //! A transaction in progress at its coordinator.
 
 use super::steps::{Steps, Watched};
-use super::{CommitProtocol, conflict};
+use super::{CommitProtocol, conflict, keyset_conflict};
 use commit::Stamp;
 use types::{Error, Instant, RequestId, SessionId, TransactionId};
 
@@ -69,6 +69,9 @@ impl<P: CommitProtocol> Running<P> {
 
     /// The reply to a transaction that met a conflicting one.
     pub fn conflict(&self) -> Error {
-        conflict(self.conflicted.as_deref())
+        match &self.conflicted {
+            None if self.steps.has_keyset() => keyset_conflict(),
+            key => conflict(key.as_deref()),
+        }
     }
 }

@@ -45,7 +45,7 @@ pub fn merge<O: Operations>(
     // One fixed order for all of d, then u (Corrections 8).
     for (id, mut group) in d.into_iter().chain(u) {
         if let Some(Entry { attempt, operation: Some(operation), result, finalized, .. }) = &mut group.entry {
-            *result = app.execute_consensus(id, operation).0;
+            *result = app.execute_again(id, operation);
             *finalized = true;
             if O::holds(*result) {
                 app.hold(id, operation);

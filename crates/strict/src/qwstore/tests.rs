@@ -106,7 +106,8 @@ impl World {
             steps.push(Step::Key(KeyedOperation { key, hash, operation, blind: false }));
         }
         self.with(process, |node, now, random, replies| {
-            let request = Request::Many { session: SessionId(1), steps: &steps, watched: false };
+            let request =
+                Request::Many { session: SessionId(1), steps: &steps, watched: false, multi: false };
             node.step(now, &mut vec![Input::Request { id, request }], random, replies);
         });
         id

@@ -20,7 +20,7 @@ impl Solo {
     ) {
         match request {
             Request::One { operation, .. } => self.execute(now, id, operation, random, out),
-            Request::Many { session, steps, watched } => {
+            Request::Many { session, steps, watched, .. } => {
                 let stopped = *watched && self.is_touched(*session, now);
                 if *watched {
                     self.watches.remove(*session);

@@ -1,6 +1,6 @@
 //! What validation keeps of keys beside their effects: by key, found by hash, and forgotten by age.
 
-use commit::{ModeStamps, Observed, Stamp};
+use commit::{CommittedRead, ModeStamps, Observed, Stamp};
 use mvcc::{CompactKey, Keyed, Table};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -19,6 +19,8 @@ pub(super) struct KeyState {
     pub closed: Stamp,
     /// Committed observers of the whole key, and what they saw: the base moves to them once all of that is held.
     pub waiting: Vec<(Stamp, Observed)>,
+    /// What committed transactions above the horizon have observed; kept where only the order of stamps counts.
+    pub reads: Vec<CommittedRead>,
     /// The greatest stamp of all this; once that is below what is trimmed, every Prepare is above it. Zero while
     /// nothing committed is kept.
     pub newest: Stamp,
@@ -39,6 +41,7 @@ impl KeyState {
             modes: ModeStamps::default(),
             closed: Stamp::ZERO,
             waiting: Vec::new(),
+            reads: Vec::new(),
             newest: Stamp::ZERO,
             prepared: SmallVec::new(),
         }
@@ -61,7 +64,7 @@ impl KeyState {
 
     fn forget_stamps(&mut self) {
         (self.modes, self.closed, self.newest) = (ModeStamps::default(), Stamp::ZERO, Stamp::ZERO);
-        self.waiting = Vec::new();
+        (self.waiting, self.reads) = (Vec::new(), Vec::new());
     }
 }
 
@@ -151,6 +154,13 @@ impl Keys {
         } else {
             state.forget_stamps();
         }
+    }
+
+    /// The keys with something committed above a stamp, by name.
+    pub fn newer_than(&self, stamp: Stamp) -> Vec<&KeyState> {
+        let mut newer: Vec<&KeyState> = self.table.iter().filter(|state| state.newest > stamp).collect();
+        newer.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+        newer
     }
 
     /// Visits the keys of one place of the index; returns the next cursor, 0 at the end.

@@ -2,6 +2,7 @@
 
 use super::operation::{Part, Transactions, Vote};
 use super::state::Place;
+use crate::coordinator::{Look, LookQuestion};
 use crate::ir;
 use commit::Observed;
 use std::sync::Arc;
@@ -80,6 +81,25 @@ pub enum Message {
         vote: Vote,
         /// Which of the invocations decided.
         hint: Option<u32>,
+    },
+    /// Coordinator to a replica: look at which keys there are, as a step of a transaction (Corrections 78). Not in the
+    /// paper.
+    Look {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Which of its steps.
+        step: u32,
+        /// What is asked.
+        question: LookQuestion,
+    },
+    /// Replica to coordinator: the answer to Look. A replica that is not NORMAL gives none.
+    LookReply {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Which of its steps.
+        step: u32,
+        /// The answer.
+        look: Look,
     },
     /// Coordinator to a replica: how many keys are there? Weak: no transaction (Corrections 78). Not in the paper.
     Count {
@@ -165,6 +185,8 @@ wire_enum!(Message {
     10 => Base { base },
     11 => FetchState { place },
     12 => State { base, place, next, piece },
+    20 => Look { transaction, step, question },
+    21 => LookReply { transaction, step, look },
 });
 
 /// Everything that replicas and coordinators can be reminded of.
@@ -174,6 +196,8 @@ pub enum Timer {
     View,
     /// Replica: look for transactions prepared for too long, and for recoveries that do not come on.
     Suspicion,
+    /// Replica: a proposal has waited for long enough for others with lower timestamps.
+    Waiting,
     /// Replica: synchronize, tell other shards, forget; and ask again for state that does not come.
     Sync,
     /// Coordinator: a transaction waits for a reply, for the slow path, or to run again.

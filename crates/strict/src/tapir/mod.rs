@@ -34,12 +34,13 @@ mod replica;
 mod shard;
 mod state;
 mod transfer;
+mod waiting;
 
 pub use coordinator::Coordinator;
 pub use message::{Evaluation, Message, Reading, Timer};
 pub use node::Node;
 pub use operation::{Decision, Invoked, Part, Prepare, Transactions, Vote};
-pub use options::Options;
+pub use options::{Clocks, Isolation, Options};
 pub use record::Record;
 pub use replica::Replica;
 

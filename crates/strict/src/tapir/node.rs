@@ -2,7 +2,7 @@
 
 use super::coordinator::Tapir;
 use super::operation::Transactions;
-use super::options::Options;
+use super::options::{Clocks, Options};
 use super::replica::Replica;
 use crate::{Decided, Topology, ir};
 use protocol::{Input, Now, Outputs};
@@ -29,5 +29,15 @@ impl crate::node::Replica<Tapir> for Replica {
 
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         Replica::checkpoint(self, cursor, chunk)
+    }
+}
+
+impl Node {
+    /// Trusts clocks so far from now on; see [`Clocks`].
+    pub fn set_clocks(&mut self, clocks: Clocks) {
+        match self {
+            crate::Node::Replica(replica) => replica.set_clocks(clocks),
+            crate::Node::Coordinator(coordinator) => coordinator.options.clock_bound = clocks.bound,
+        }
     }
 }

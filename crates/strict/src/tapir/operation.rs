@@ -47,7 +47,10 @@ pub enum Vote {
         floor: Timestamp,
     },
     /// Its timestamp is too far ahead of the replica's clock (Corrections 85).
-    Early,
+    Early {
+        /// The greatest timestamp that the replica believes.
+        latest: Timestamp,
+    },
 }
 wire_enum!(Vote {
     0 => PrepareOk,
@@ -56,7 +59,7 @@ wire_enum!(Vote {
     3 => Retry { above },
     4 => NoVote,
     5 => Late { floor },
-    6 => Early,
+    6 => Early { latest },
 });
 
 /// The inconsistent operation that ends a transaction at one shard.

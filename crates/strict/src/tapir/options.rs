@@ -5,6 +5,33 @@ use protocol::Durability;
 use std::time::Duration;
 use types::{ProcessId, RegionId};
 
+/// What a keyspace promises about the order of its transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// Strict serializability: some order explains everything and agrees with real time.
+    #[default]
+    Strict,
+    /// Serializability: some order explains everything, and has each session's transactions as they came. A read may be
+    /// of the past, and a write too (the paper's 6.3).
+    Serializable,
+}
+
+/// How far clocks are trusted. May be changed at any time, and differ from replica to replica: it decides who waits or
+/// has to come again, never what is true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// See [`Options::clock_bound`].
+    pub bound: Duration,
+    /// See [`Options::skew_wait`].
+    pub wait: Duration,
+}
+
+impl Default for Clocks {
+    fn default() -> Self {
+        Clocks { bound: Duration::from_secs(60), wait: Duration::ZERO }
+    }
+}
+
 /// Options of replicas and coordinators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -17,6 +44,8 @@ pub struct Options {
     pub region: RegionId,
     /// Keep a claim of every committed transaction for `Node::take_claims`.
     pub claims: bool,
+    /// What is promised. The same at every replica and coordinator, for ever.
+    pub isolation: Isolation,
     /// Answer a single-key read from f+1 replicas in one round trip where that is safe.
     pub quorum_reads: bool,
     /// A read that is not answered after this goes to the next replica.
@@ -49,8 +78,18 @@ pub struct Options {
     pub piece_bytes: usize,
     /// Replicas refuse timestamps that are farther ahead of their clock (Corrections 85).
     pub clock_bound: Duration,
+    /// A replica judges a first proposal when its clock has passed the timestamp by this much, so that transactions are
+    /// judged in the order of their timestamps; it waits at most twice as long. Zero: at once (the paper's 6.6).
+    pub skew_wait: Duration,
     /// The bug under test, if any.
     pub mutants: Mutants,
+}
+
+impl Options {
+    /// True if reads may end without a stamp. Where stamps are the order, every transaction needs one.
+    pub(super) fn reads_without_stamps(&self) -> bool {
+        self.quorum_reads && self.isolation == Isolation::Strict
+    }
 }
 
 impl Default for Options {
@@ -60,6 +99,7 @@ impl Default for Options {
             near: None,
             region: RegionId(0),
             claims: false,
+            isolation: Isolation::Strict,
             quorum_reads: true,
             read_timeout: Duration::from_millis(250),
             fast_timeout: Duration::from_millis(50),
@@ -72,7 +112,8 @@ impl Default for Options {
             sync_lag: Duration::from_secs(10),
             sync_patience: 60,
             piece_bytes: 64 * 1024,
-            clock_bound: Duration::from_secs(60),
+            clock_bound: Clocks::default().bound,
+            skew_wait: Clocks::default().wait,
             mutants: Mutants::default(),
         }
     }

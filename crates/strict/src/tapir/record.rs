@@ -2,7 +2,7 @@
 
 use super::operation::Transactions;
 use crate::ir::{Change, Recovering};
-use commit::{ModeStamps, Observed, Stamp};
+use commit::{CommittedRead, ModeStamps, Observed, Stamp};
 use protocol::Encode;
 use types::{Malformed, Reader, Timestamp, Wire, wire_struct};
 
@@ -17,6 +17,8 @@ pub enum Record<'a> {
     Key(KeyCell),
     /// What validation keeps of a key; likewise.
     Stamps(KeyStamps),
+    /// What validation keeps of the keyset; likewise.
+    Keyset(KeysetStamps),
     /// A piece of fetched state; it does not count before all are there.
     Aside {
         /// True for the first piece: whatever was fetched before is void.
@@ -56,8 +58,24 @@ pub struct KeyStamps {
     pub closed: Stamp,
     /// Observers whose effects were not all there.
     pub waiting: Vec<(Stamp, Observed)>,
+    /// What committed transactions above the horizon have observed.
+    pub reads: Vec<CommittedRead>,
 }
-wire_struct!(KeyStamps { key, modes, newest, closed, waiting });
+wire_struct!(KeyStamps { key, modes, newest, closed, waiting, reads });
+
+/// What validation keeps of the keyset.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeysetStamps {
+    /// The committed deletions of everything above the horizon, ascending.
+    pub flushes: Vec<Stamp>,
+    /// The greatest of all.
+    pub flushed: Stamp,
+    /// Committed looks at which keys there are above the horizon, with what they saw.
+    pub looked: Vec<(Stamp, Vec<Observed>)>,
+    /// The greatest stamp of anything committed.
+    pub newest: Stamp,
+}
+wire_struct!(KeysetStamps { flushes, flushed, looked, newest });
 
 /// A record, read back.
 pub(super) enum Recovered<'a> {
@@ -65,6 +83,7 @@ pub(super) enum Recovered<'a> {
     Horizon(Stamp),
     Key(KeyCell),
     Stamps(KeyStamps),
+    Keyset(KeysetStamps),
     Aside { first: bool, piece: &'a [u8] },
     Arrived { base: Timestamp },
 }
@@ -103,6 +122,10 @@ impl Encode for Record<'_> {
                 out.push(6);
                 Wire::encode(base, out);
             }
+            Record::Keyset(keyset) => {
+                out.push(20);
+                Wire::encode(keyset, out);
+            }
             Record::Horizon(horizon) => {
                 out.push(7);
                 Wire::encode(horizon, out);
@@ -124,6 +147,7 @@ pub(super) fn decode<'a>(input: &mut Reader<'a>) -> Result<Recovered<'a>, Malfor
         5 => Recovered::Aside { first: Wire::decode(input)?, piece: input.bytes()? },
         6 => Recovered::Arrived { base: Wire::decode(input)? },
         7 => Recovered::Horizon(Wire::decode(input)?),
+        20 => Recovered::Keyset(Wire::decode(input)?),
         _ => return Err(Malformed("record tag")),
     })
 }

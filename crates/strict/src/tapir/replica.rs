@@ -2,14 +2,15 @@
 
 use super::lag::Lag;
 use super::message::{Message, Reading, Timer};
-use super::node::Node;
+use super::node::{IrMessage, Node};
 use super::operation::{Decision, Transactions};
-use super::options::Options;
+use super::options::{Clocks, Options};
 use super::record::Record;
 use super::recovery::{Recovery, Verdict};
 use super::shard::{Question, Shard};
 use super::state::Checkpoint;
 use super::transfer::{Fetching, Lease};
+use super::waiting::Waiting;
 use crate::ir::{self, Change, Port, Status};
 use crate::{Decided, Mutant, Topology};
 use commit::Stamp;
@@ -47,6 +48,7 @@ pub struct Replica {
     /// The stable bases of the other shards, as far as they have told.
     bases: BTreeMap<u16, Timestamp>,
     lag: Lag,
+    waiting: Waiting,
     /// When the present round of synchronization began, and the base then; when the next one may.
     round: Option<(Instant, Timestamp)>,
     next_round: Instant,
@@ -100,7 +102,7 @@ impl Replica {
     ) -> Self {
         Replica {
             ir: ir::Replica::new(topology.replicas(shard).to_vec(), index, options.mutants),
-            state: Shard::new(topology.seed, options.mutants),
+            state: Shard::new(topology.seed, options.isolation, options.mutants),
             topology,
             shard,
             incarnation,
@@ -111,6 +113,7 @@ impl Replica {
             suspicions: 0,
             bases: BTreeMap::new(),
             lag: Lag::default(),
+            waiting: Waiting::default(),
             round: None,
             next_round: Instant::default(),
             aging: Default::default(),
@@ -125,7 +128,7 @@ impl Replica {
 
     /// An empty state.
     pub(super) fn fresh_state(&self) -> Shard {
-        Shard::new(self.topology.seed, self.options.mutants)
+        Shard::new(self.topology.seed, self.options.isolation, self.options.mutants)
     }
 
     pub(super) fn persist(&self, record: &Record<'_>, out: &mut Outputs<'_, Node>) {
@@ -181,10 +184,7 @@ impl Replica {
         self.ir.groups().iter().filter_map(|(id, group)| {
             let decided = match group.outcome.as_ref()? {
                 Decision::Commit { at, part } => {
-                    let effect =
-                        |invoked: &super::Invoked| Some((invoked.key.clone(), invoked.effect.clone()?));
-                    let effects = part.invocations.iter().filter_map(effect).collect();
-                    Decided::Committed { stamp: Stamp { at: *at, transaction: *id }, effects }
+                    Decided::Committed { stamp: Stamp { at: *at, transaction: *id }, effects: part.effects() }
                 }
                 Decision::Abort => Decided::Aborted,
             };
@@ -227,6 +227,15 @@ impl Replica {
                 }
                 self.continue_fetching(now, out);
             }
+            Input::Timer(Timer::Waiting) => {
+                self.state.set_latest(latest(now.wall, &self.options));
+                for (from, message) in self.waiting.take_due(now.instant) {
+                    self.serve_ir(now, from, message, out);
+                }
+                if let Some(next) = self.waiting.next() {
+                    out.arm(Timer::Waiting, next);
+                }
+            }
             Input::Timer(Timer::View) => {
                 let mut port = Wires { out, options: &self.options, now: now.instant };
                 self.ir.on_view_timer(&mut port);
@@ -258,6 +267,11 @@ impl Replica {
                 let (vote, hint) = self.state.check(transaction, &part);
                 let view = self.ir.view();
                 out.send(from.address(), Message::CheckReply { transaction, view, vote, hint });
+            }
+            Message::Look { transaction, step, question } if self.ir.status() == Status::Normal => {
+                if let Ok(look) = self.state.look(&question) {
+                    out.send(from.address(), Message::LookReply { transaction, step, look });
+                }
             }
             Message::Count { transaction } if self.ir.status() == Status::Normal => {
                 let keys = self.state.store().len() as u64;
@@ -370,17 +384,54 @@ impl Replica {
                 {
                     self.lag.proposed(*born, now.wall, now.instant, &self.options);
                 }
-                let mut port = Wires { out, options: &self.options, now: now.instant };
-                self.ir.on_message(from, message, &mut self.state, &mut port);
-                if self.ir.behind().is_some() != self.fetching.is_some() {
-                    self.continue_fetching(now, out);
-                }
-                if let Some((begun, _)) = self.round.take_if(|(_, base)| *base < self.ir.points().base) {
-                    let pause = (now.instant - begun).min(LONGEST_ROUND) * ROUND_SHARE;
-                    self.next_round = self.next_round.max(now.instant + pause);
+                if let Some(message) = self.make_wait(now, from, message, out) {
+                    self.serve_ir(now, from, message, out);
                 }
             }
         }
+    }
+
+    /// Holds a first proposal for a while, where that is asked for; gives back what does not wait.
+    fn make_wait(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        message: IrMessage,
+        out: &mut Outputs<'_, Node>,
+    ) -> Option<IrMessage> {
+        let wait = self.options.skew_wait;
+        let ir::Message::Propose { group, attempt, operation, .. } = &message else { return Some(message) };
+        let time = Waiting::time(operation.at, now.wall, wait);
+        let known = self.ir.get(*group).is_some_and(|known| {
+            known.outcome.is_some() || known.entry.as_ref().is_some_and(|entry| entry.attempt >= *attempt)
+        });
+        if wait.is_zero() || time.is_zero() || known {
+            return Some(message);
+        }
+        let key = (operation.at, *group, *attempt);
+        self.waiting.hold(key, now.instant + time, from, message);
+        if let Some(next) = self.waiting.next() {
+            out.arm(Timer::Waiting, next);
+        }
+        None
+    }
+
+    /// Hands a message to IR.
+    fn serve_ir(&mut self, now: Now, from: NodeId, message: IrMessage, out: &mut Outputs<'_, Node>) {
+        let mut port = Wires { out, options: &self.options, now: now.instant };
+        self.ir.on_message(from, message, &mut self.state, &mut port);
+        if self.ir.behind().is_some() != self.fetching.is_some() {
+            self.continue_fetching(now, out);
+        }
+        if let Some((begun, _)) = self.round.take_if(|(_, base)| *base < self.ir.points().base) {
+            let pause = (now.instant - begun).min(LONGEST_ROUND) * ROUND_SHARE;
+            self.next_round = self.next_round.max(now.instant + pause);
+        }
+    }
+
+    /// Trusts clocks so far from now on.
+    pub(super) fn set_clocks(&mut self, clocks: Clocks) {
+        (self.options.clock_bound, self.options.skew_wait) = (clocks.bound, clocks.wait);
     }
 
     fn arm_sync(&self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
@@ -560,6 +611,7 @@ impl std::fmt::Debug for Replica {
             .field("rounds", &self.rounds)
             .field("suspicions", &self.suspicions)
             .field("bases", &self.bases)
+            .field("waiting", &self.waiting)
             .field("checkpoint", &self.checkpoint)
             .field("fetching", &self.fetching)
             .field("aside", &self.aside)

@@ -1,14 +1,20 @@
 //! A replica's copy of a shard: the store, the prepared transactions, and validation. IR's application.
 
+mod keyset;
+
 use super::keys::{KeyState, Keys};
 use super::message::Evaluation;
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
-use super::record::{KeyCell, KeyStamps, Record, put};
+use super::options::Isolation;
+use super::record::{KeyCell, KeyStamps, KeysetStamps, Record, put};
 use crate::ir::Application;
 use crate::part::{Invoked, encoded};
 use crate::{Mutant, Mutants};
-use commit::{Access, ModeStamps, Observed, Stamp, Verdict, overwrites, validate};
+use commit::{
+    Access, CommittedRead, ModeStamps, Observed, Stamp, Verdict, overwrites, validate, validate_in_order,
+};
 use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, commutes, prepare};
+use keyset::Keyset;
 use mvcc::{CompactKey, Remains, Store};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +31,9 @@ pub(super) struct Shard {
     /// The greatest timestamp that is believed.
     latest: Timestamp,
     prepared: BTreeMap<TransactionId, Prepare>,
+    /// Which keys there are, as an object of its own.
+    keyset: Keyset,
+    isolation: Isolation,
     mutants: Mutants,
 }
 
@@ -38,7 +47,7 @@ pub(super) struct Question<'q> {
 }
 
 impl Shard {
-    pub(super) fn new(seed: HashSeed, mutants: Mutants) -> Self {
+    pub(super) fn new(seed: HashSeed, isolation: Isolation, mutants: Mutants) -> Self {
         let mut store = Store::new(seed, Stamp::ZERO);
         // Commits arrive out of order: histories are kept.
         store.set_horizon(Some(Stamp::ZERO));
@@ -48,6 +57,8 @@ impl Shard {
             closed: Stamp::ZERO,
             latest: Timestamp::MAX,
             prepared: BTreeMap::new(),
+            keyset: Keyset::default(),
+            isolation,
             mutants,
         }
     }
@@ -89,6 +100,16 @@ impl Shard {
         }
     }
 
+    /// What validation keeps of the keyset, told before the keys.
+    pub(super) fn tell_keyset(&self) -> KeysetStamps {
+        self.keyset.told()
+    }
+
+    /// Takes it.
+    pub(super) fn take_keyset(&mut self, told: KeysetStamps) {
+        self.keyset.take(told);
+    }
+
     /// Appends keys of one place of the index to a piece of the state; returns the next place, 0 at the end. The
     /// horizon stays while the pieces of one state are told.
     pub(super) fn tell_keys(&mut self, cursor: u64, piece: &mut Vec<u8>) -> u64 {
@@ -118,7 +139,8 @@ impl Shard {
             if state.is_stamped() {
                 let (modes, newest, closed) = (state.modes.clone(), state.newest, state.closed);
                 let (key, waiting) = (state.name().into(), state.waiting.clone());
-                put(piece, &Record::Stamps(KeyStamps { key, modes, newest, closed, waiting }));
+                let reads = state.reads.clone();
+                put(piece, &Record::Stamps(KeyStamps { key, modes, newest, closed, waiting, reads }));
             }
         })
     }
@@ -148,6 +170,7 @@ impl Shard {
         if self.keys.get(&told.key).is_none_or(|state| !state.is_stamped()) {
             let state = self.keys.stamped(&told.key, told.newest);
             (state.modes, state.closed, state.waiting) = (told.modes, told.closed, told.waiting);
+            state.reads = told.reads;
         }
     }
 
@@ -186,6 +209,7 @@ impl Shard {
             false => self.store.with_state(hash, key, |_| true, &own, evaluate),
         };
         let closed = self.keys.get(key).map_or(Stamp::ZERO, |state| state.closed).max(self.closed);
+        let closed = closed.max(self.keyset.flushed());
         let newest = self.newest_effect(hash, key);
         let closed = if self.mutants.has(Mutant::ObservedByMaximum) { closed.max(newest) } else { closed };
         let newer = (newest > closed).then(|| self.store.effects(hash, key).rev().map(|(stamp, _)| stamp));
@@ -195,6 +219,7 @@ impl Shard {
         let pending = self.prepared_on(key, question.transaction).any(|(stamp, access)| {
             !observed.contains(stamp) && !commutes(&invocation, &access.invocation, None)
         });
+        let pending = pending || self.is_flushing_for(question);
         let effect = effect.map(|effect| encoded(&effect));
         let expires_at = [if expired { 0 } else { expires_at }, relies_until];
         let expires_at = expires_at.into_iter().filter(|at| *at != 0).min().unwrap_or(0);
@@ -237,13 +262,13 @@ impl Shard {
     }
 
     /// Whether what a transaction without effects observed is current: its verdict, were it to commit last of all.
-    pub(super) fn check(&self, transaction: TransactionId, part: &Part) -> (Vote, Option<u32>) {
+    pub(super) fn check(&mut self, transaction: TransactionId, part: &Part) -> (Vote, Option<u32>) {
         let (verdict, hint) = self.judge(Stamp { at: Timestamp::MAX, transaction }, part);
         (vote(verdict), hint)
     }
 
     /// The verdict over a whole part, and the index of the invocation that decided it.
-    fn judge(&self, stamp: Stamp, part: &Part) -> (Verdict, Option<u32>) {
+    fn judge(&mut self, stamp: Stamp, part: &Part) -> (Verdict, Option<u32>) {
         self.prefetch(part.invocations.iter().map(|invoked| &*invoked.key));
         let mut worst = (Verdict::Ok, None);
         for (index, invoked) in part.invocations.iter().enumerate() {
@@ -251,11 +276,20 @@ impl Shard {
                 // The coordinator evaluates it: its stamp then says whether the key has expired.
                 Ok(_) if invoked.ignores_expiry() && self.has_deadline(&invoked.key) => Verdict::Abort,
                 Ok(access) if self.saw_too_little(&invoked.key, &access) => Verdict::Abort,
-                Ok(access) => self.judge_access(stamp, &invoked.key, &access),
+                Ok(access) => {
+                    let against = self.judge_against_keyset(stamp, &invoked.key, &access);
+                    self.judge_access(stamp, &invoked.key, &access).max(against)
+                }
                 Err(_) => Verdict::Abort,
             };
             if verdict > worst.0 {
                 worst = (verdict, Some(index as u32));
+            }
+        }
+        if let Some(keyset) = &part.keyset {
+            let verdict = self.judge_keyset(stamp, keyset);
+            if verdict > worst.0 {
+                worst = (verdict, None);
             }
         }
         worst
@@ -268,6 +302,12 @@ impl Shard {
     }
 
     fn judge_access(&self, stamp: Stamp, key: &[u8], access: &Access<'_>) -> Verdict {
+        if self.isolation == Isolation::Serializable {
+            let committed = self.store.effects(self.store.hash(key), key).rev();
+            let prepared = self.prepared_on(key, stamp.transaction);
+            let reads = self.keys.get(key).map_or(&[][..], |state| &state.reads);
+            return validate_in_order(stamp, access, committed, prepared, reads);
+        }
         let fresh = ModeStamps::default();
         let modes = self.keys.get(key).map_or(&fresh, |state| &state.modes);
         let newest = access.observed.map_or(Stamp::ZERO, Observed::newest);
@@ -302,19 +342,33 @@ impl Shard {
         let again = self.mutants.has(Mutant::ExecuteAgain);
         let held = part.invocations.iter().filter(held).filter(|_| !again);
         let held: BTreeSet<&[u8]> = held.map(|invoked| &*invoked.key).collect();
-        for invoked in &part.invocations {
+        self.keyset.commit(stamp, part);
+        let horizon = self.horizon();
+        let flushed_after = part.keyset.as_ref().and_then(|keyset| keyset.flushed_after);
+        for (index, invoked) in part.invocations.iter().enumerate() {
+            if flushed_after == Some(index as u32) {
+                self.flush(stamp, part, &held);
+            }
             let Ok(access) = invoked.access() else { continue };
-            let hash = self.store.hash(&invoked.key);
+            let effect = access.invocation.effect.as_ref();
+            if let Some(effect) = effect.filter(|_| !held.contains(&*invoked.key)) {
+                self.store.commit(self.store.hash(&invoked.key), &invoked.key, stamp, effect);
+                self.flush_late(&invoked.key, stamp);
+            }
             let state = self.keys.stamped(&invoked.key, stamp);
             let observation = &access.invocation.observation;
             if !observation.is_nothing() {
                 state.modes.raise(Mode::Observe, stamp);
             }
-            if let Some(effect) = &access.invocation.effect {
+            if let (Isolation::Serializable, Some(operation), Some(observed)) =
+                (self.isolation, &invoked.operation, access.observed)
+            {
+                state.reads.retain(|read| read.at > horizon);
+                let (operation, observed) = (operation.clone(), observed.clone());
+                state.reads.push(CommittedRead { at: stamp, operation, observed });
+            }
+            if let Some(effect) = effect {
                 state.modes.raise(effect.mode(), stamp);
-                if !held.contains(&*invoked.key) {
-                    self.store.commit(hash, &invoked.key, stamp, effect);
-                }
                 if overwrites(effect) {
                     state.closed = state.closed.max(stamp);
                 }
@@ -322,6 +376,9 @@ impl Shard {
             if let (Some(Aspect::Whole), Some(observed)) = (&observation.aspect, access.observed) {
                 state.waiting.push((stamp, observed.clone()));
             }
+        }
+        if flushed_after.is_some_and(|after| after as usize >= part.invocations.len()) {
+            self.flush(stamp, part, &held);
         }
         for invoked in &part.invocations {
             self.raise_closed(&invoked.key);
@@ -366,10 +423,17 @@ impl Application<Transactions> for Shard {
             return (Vote::PrepareOk, None);
         }
         if operation.at > self.latest {
-            return (Vote::Early, None);
+            return (Vote::Early { latest: self.latest }, None);
         }
         let (verdict, hint) = self.judge(Stamp { at: operation.at, transaction: group }, &operation.part);
         (vote(verdict), hint)
+    }
+
+    fn execute_again(&mut self, group: TransactionId, operation: &Prepare) -> Vote {
+        self.keyset.set_again(true);
+        let result = self.execute_consensus(group, operation).0;
+        self.keyset.set_again(false);
+        result
     }
 
     fn hold(&mut self, group: TransactionId, operation: &Prepare) {
@@ -377,11 +441,13 @@ impl Application<Transactions> for Shard {
         for invoked in &operation.part.invocations {
             self.keys.hold(&invoked.key, group);
         }
+        self.hold_keyset(group, &operation.part);
         self.prepared.insert(group, operation.clone());
     }
 
     fn release(&mut self, group: TransactionId) {
         let Some(prepared) = self.prepared.remove(&group) else { return };
+        self.keyset.release(group);
         for invoked in &prepared.part.invocations {
             self.keys.release(&invoked.key, group);
         }
@@ -404,6 +470,7 @@ impl Application<Transactions> for Shard {
         let horizon = last_at(trimmed).max(self.horizon());
         self.store.set_horizon(Some(horizon));
         self.keys.trim(horizon.at);
+        self.keyset.trim(horizon);
     }
 }
 
@@ -431,6 +498,10 @@ impl std::fmt::Debug for Shard {
             (key, self.keys.get(key), self.store.cell(hash, key, 0), effects)
         });
         let keys: Vec<_> = keys.collect();
-        f.debug_struct("Shard").field("keys", &keys).field("prepared", &self.prepared).finish_non_exhaustive()
+        f.debug_struct("Shard")
+            .field("keys", &keys)
+            .field("prepared", &self.prepared)
+            .field("keyset", &self.keyset)
+            .finish_non_exhaustive()
     }
 }

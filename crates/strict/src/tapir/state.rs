@@ -44,6 +44,7 @@ pub(super) fn tell(state: &mut Shard, place: &Place, bytes: usize, piece: &mut V
     match place {
         Place::Begin => {
             record::put(piece, &Record::Horizon(state.horizon()));
+            record::put(piece, &Record::Keyset(state.tell_keyset()));
             Some(if late { keys } else { stamps })
         }
         Place::Stamps { cursor } => {
@@ -81,6 +82,7 @@ pub(super) fn take(state: &mut Shard, piece: &[u8]) -> Result<(), Malformed> {
             Recovered::Horizon(horizon) => state.begin_at(horizon),
             Recovered::Key(key) => state.take_key(&key)?,
             Recovered::Stamps(stamps) => state.take_stamps(stamps),
+            Recovered::Keyset(keyset) => state.take_keyset(keyset),
             _ => return Err(Malformed("piece of a state")),
         }
     }
@@ -146,6 +148,7 @@ impl Replica {
             Recovered::Horizon(horizon) => self.state.begin_at(horizon),
             Recovered::Key(key) => self.state.take_key(&key)?,
             Recovered::Stamps(stamps) => self.state.take_stamps(stamps),
+            Recovered::Keyset(keyset) => self.state.take_keyset(keyset),
             Recovered::Aside { first, piece } => self.take_aside(first, piece)?,
             Recovered::Arrived { base } => self.recover_arrived(base),
         }

@@ -163,7 +163,7 @@ impl Network {
     /// Runs a transaction and returns what it replied.
     pub fn text(&mut self, process: u16, session: u64, steps: &[Step<'_>]) -> String {
         let session = SessionId(session);
-        let id = self.request(process, Request::Many { session, steps, watched: false });
+        let id = self.request(process, Request::Many { session, steps, watched: false, multi: true });
         self.answer(id)
     }
 

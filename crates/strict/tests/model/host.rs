@@ -145,7 +145,7 @@ impl Host {
         let session = SessionId(u64::from(index) + 1);
         let request = match steps.as_slice() {
             [Step::Key(only)] => Request::One { session, operation: only.clone() },
-            steps => Request::Many { session, steps, watched: false },
+            steps => Request::Many { session, steps, watched: false, multi: false },
         };
         self.input(Input::Request { id: RequestId(u64::from(index)), request });
     }

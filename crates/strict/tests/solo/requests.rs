@@ -77,7 +77,7 @@ fn many_steps_see_the_effects_of_earlier_ones_and_errors_stand_in_their_place() 
         Step::Key(get(b"n")),
     ];
     let expected = "1 WRONGTYPE Operation against a key holding the wrong kind of value 2 1 [0 [n]] OK 0 nil";
-    let request = Request::Many { session: SESSION, steps: &steps, watched: false };
+    let request = Request::Many { session: SESSION, steps: &steps, watched: false, multi: false };
     assert_eq!(direct(&mut world, request), expected);
     assert_eq!(World::new(1, Durability::Written).many(7, false, &steps), expected, "as over partitions");
 }
@@ -90,7 +90,7 @@ fn a_partition_serves_watches_and_refuses_interactive_transactions() {
         assert_eq!(direct(world, Request::Watch { session: SESSION, keys: &[(b"k", hash)] }), "OK");
     };
     let steps = [Step::Key(get(b"k"))];
-    let many = Request::Many { session: SESSION, steps: &steps, watched: true };
+    let many = Request::Many { session: SESSION, steps: &steps, watched: true, multi: true };
     watch(&mut world);
     assert_eq!(direct(&mut world, many.clone()), "nil");
     watch(&mut world);

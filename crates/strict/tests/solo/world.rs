@@ -173,7 +173,7 @@ impl World {
         let mut group = Group::new(&mut replicas);
         match request {
             Request::One { .. } => unreachable!("served above"),
-            Request::Many { session, steps, watched } => {
+            Request::Many { session, steps, watched, .. } => {
                 group.many(now, id, session, steps, watched, &mut self.random, &mut inbox);
             }
             Request::Watch { session, keys } => group.watch(now, id, session, keys, &mut inbox),
@@ -218,7 +218,7 @@ impl World {
     }
 
     pub fn many(&mut self, session: u64, watched: bool, steps: &[Step<'_>]) -> String {
-        shown(&self.ask(Request::Many { session: SessionId(session), steps, watched }))
+        shown(&self.ask(Request::Many { session: SessionId(session), steps, watched, multi: true }))
     }
 
     pub fn watch(&mut self, session: u64, keys: &[&[u8]]) -> String {

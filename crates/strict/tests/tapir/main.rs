@@ -1,8 +1,10 @@
 //! IR and TAPIR over a small deterministic network without disks: what is persisted is durable at once.
 
 mod contention;
+mod keysets;
 mod mutants;
 mod network;
+mod orders;
 mod paths;
 mod pipelines;
 mod random;

@@ -379,12 +379,15 @@ impl Network {
     }
 
     pub fn many(&mut self, process: u16, session: u64, steps: &[Step<'_>]) -> RequestId {
-        self.request(process, Request::Many { session: SessionId(session), steps, watched: false })
+        let session = SessionId(session);
+        self.request(process, Request::Many { session, steps, watched: false, multi: true })
     }
 
-    /// Runs one operation as a transaction and returns what it replied.
+    /// Runs one operation as a transaction, or asks about the whole keyspace outside of one, and returns what it
+    /// replied.
     pub fn one(&mut self, process: u16, step: &Step<'_>) -> ReplyBuf {
-        let id = self.many(process, 1, std::slice::from_ref(step));
+        let (session, steps) = (SessionId(1), std::slice::from_ref(step));
+        let id = self.request(process, Request::Many { session, steps, watched: false, multi: false });
         self.answer(id)
     }
 

@@ -77,7 +77,9 @@ impl Run {
         let values: Vec<String> = acts.iter().map(|(_, act)| value(*act)).collect();
         let steps: Vec<Step<'_>> =
             acts.iter().zip(&values).map(|((key, act), value)| self.step(key, *act, value)).collect();
-        let request = self.network.request(process, Request::Many { session, steps: &steps, watched: false });
+        let request = self
+            .network
+            .request(process, Request::Many { session, steps: &steps, watched: false, multi: true });
         self.asked.insert(session, Asked { acts, request, start });
     }
 

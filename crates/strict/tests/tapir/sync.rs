@@ -201,16 +201,17 @@ fn a_shard_remembers_an_outcome_until_every_shard_has_executed_it() {
 }
 
 #[test]
-fn a_timestamp_far_above_the_clock_of_the_replicas_is_refused() {
-    let options = Options { clock_bound: Duration::from_secs(10), retries: 2, ..options() };
+fn no_timestamp_far_above_the_clock_of_the_replicas_is_accepted() {
+    let options = Options { clock_bound: Duration::from_secs(10), ..options() };
     let mut network = Network::new(7, 1, 3, 2, &options);
     network.set_skew(address(1, None), 3_600_000_000);
-    let reply = text(&network.one(1, &network.set("a", "poison")));
-    assert!(reply.starts_with("CONFLICT") || reply.starts_with("UNAVAILABLE"), "{reply}");
-    assert_eq!(text(&network.one(2, &network.set("a", "1"))), "OK");
-    let claims = network.node_mut(address(2, None)).take_claims();
-    let at = claims[0].commit.expect("committed").at;
-    assert!(at.wall() < network.wall(Duration::ZERO), "no clock was dragged along");
+    for process in [1, 2] {
+        // Refused at first, the fast coordinator comes again by the clock of the replicas.
+        assert_eq!(text(&network.one(process, &network.set("a", "1"))), "OK");
+        let claims = network.node_mut(address(process, None)).take_claims();
+        let at = claims[0].commit.expect("committed").at;
+        assert!(at.wall() < network.wall(Duration::ZERO), "no clock was dragged along");
+    }
 }
 
 /// Replica 3 asks the leader for outcomes. One more is executed after the leader has answered, the interval is closed, and

@@ -44,7 +44,7 @@ impl Memory {
         let mut reply = ReplyBuf::new();
         match request {
             Request::One { operation, .. } => self.plain(now_millis, operation, &mut reply),
-            Request::Many { session, steps, watched } => {
+            Request::Many { session, steps, watched, .. } => {
                 let touched = self.is_touched(*session);
                 if *watched {
                     self.watches.remove(session);

@@ -147,11 +147,8 @@ fn describe(arguments: &ClusterLocalArguments, catalog: PathBuf) -> ClusterFile 
 
 fn default_keyspace(arguments: &ClusterLocalArguments) -> ClusterKeyspace {
     ClusterKeyspace {
-        name: "default".to_owned(),
-        model: arguments.model.into(),
-        partitions: arguments.partitions.get(),
-        replicas: None,
         concurrency: arguments.concurrency.into(),
+        ..ClusterKeyspace::new("default".to_owned(), arguments.model.into(), arguments.partitions.get())
     }
 }
 

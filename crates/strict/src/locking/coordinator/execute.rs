@@ -19,7 +19,7 @@ impl Coordinator {
             operation: call.operation.clone(),
             blind: call.blind,
             alone: is_alone(transaction),
-            own: transaction.steps.own_effects(&call.key),
+            own: transaction.steps.own_effects(&call.key, call.shard, index),
             now_millis: transaction.now_millis,
         };
         self.send_leader(call.shard, message, step);

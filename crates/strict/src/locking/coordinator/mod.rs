@@ -73,6 +73,7 @@ impl CommitProtocol for TwoPhaseCommit {
     const TURN: usize = 1;
     /// Nothing stays locked for a watch: the keys are looked at again, and their versions compared.
     const REREADS_WATCHES: bool = true;
+    const HAS_KEYSETS: bool = false;
 
     fn new(_: &Options) -> Self {
         TwoPhaseCommit { settlements: BTreeMap::new(), leads: BTreeMap::new() }

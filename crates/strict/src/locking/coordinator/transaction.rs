@@ -91,6 +91,8 @@ pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, Part> {
         invocations.entry(shard).or_default().push(invoked.clone());
     }
     let participants: Vec<u16> = invocations.keys().copied().collect();
-    let part = |(shard, invocations)| (shard, Part { participants: participants.clone(), invocations });
+    let part = |(shard, invocations)| {
+        (shard, Part { participants: participants.clone(), invocations, keyset: None })
+    };
     invocations.into_iter().map(part).collect()
 }

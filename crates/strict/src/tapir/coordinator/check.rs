@@ -50,7 +50,7 @@ impl Coordinator {
     /// quorum could not answer was as good as checked already.
     pub(super) fn conclude(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let single = transaction.purpose == Purpose::Auto && transaction.steps.list.len() == 1;
-        let checks = self.options.quorum_reads
+        let checks = self.options.reads_without_stamps()
             && !single
             && transaction.retries < CHECKS
             && transaction.watches.is_empty()
@@ -59,12 +59,9 @@ impl Coordinator {
         if parts.is_empty() {
             return self.prepare(transaction, step);
         }
-        let participants: Vec<u16> = parts.keys().copied().collect();
-        let answers = participants.iter().map(|shard| (*shard, BTreeMap::new())).collect();
-        let part = |(shard, (invocations, _))| {
-            (shard, Arc::new(Part { participants: participants.clone(), invocations }))
-        };
-        let parts: BTreeMap<u16, Arc<Part>> = parts.into_iter().map(part).collect();
+        let answers = parts.keys().map(|shard| (*shard, BTreeMap::new())).collect();
+        let shared = |(shard, (part, _))| (shard, Arc::new(part));
+        let parts: BTreeMap<u16, Arc<Part>> = parts.into_iter().map(shared).collect();
         let hot = |part: &Part| {
             part.invocations.iter().any(|invoked| self.protocol.hot.is_hot(&invoked.key, step.now.instant))
         };
@@ -129,8 +126,8 @@ impl Coordinator {
         }
         if vote == Vote::Abort {
             // Something was missed for good: Prepare would be refused too.
-            let index = hint.unwrap_or_default() as usize;
-            let missed = check.parts.get(&shard).and_then(|part| part.invocations.get(index));
+            let part = check.parts.get(&shard);
+            let missed = hint.and_then(|index| part?.invocations.get(index as usize));
             let conflict = Conflict { key: missed.map(|invoked| invoked.key.clone()), watch: false };
             self.prefer(shard, member, step.now.instant);
             return self.refuse(transaction, &conflict, step);

@@ -4,7 +4,7 @@ use super::super::message::{Evaluation, Message, Reading};
 use super::transaction::{Phase, QuorumRead, Transaction};
 use super::{Coordinator, Step, Tapir};
 use crate::Mutant;
-use crate::coordinator::{CommitProtocol, Progress, Purpose};
+use crate::coordinator::{CommitProtocol, Look, Progress, Purpose};
 use crate::ir::quorum;
 use smallvec::SmallVec;
 use types::{Error, ErrorCode, Instant};
@@ -40,7 +40,7 @@ impl Coordinator {
     /// A single operation that only reads, and for which the short way has not failed yet.
     fn is_quorum_read(&self, transaction: &Transaction) -> bool {
         let [only] = transaction.steps.list.as_slice() else { return false };
-        self.options.quorum_reads
+        self.options.reads_without_stamps()
             && transaction.purpose == Purpose::Auto
             && transaction.retries == 0
             && transaction.watches.is_empty()
@@ -77,15 +77,25 @@ impl Coordinator {
         let Some(first) = indices.first() else { return };
         let shard = transaction.steps.list[*first].call.shard;
         self.protocol.replicas.asked(shard, member, step.now.instant);
-        let reading = |index: &usize| {
+        let replica = self.topology.replicas(shard)[member];
+        let mut readings = Vec::with_capacity(indices.len());
+        for index in indices {
+            if let Some(question) = transaction.steps.look_question(*index) {
+                let (transaction, step_index) = (transaction.id, *index as u32);
+                step.out.send(replica, Message::Look { transaction, step: step_index, question });
+                continue;
+            }
             let call = &transaction.steps.list[*index].call;
+            let own = transaction.steps.own_effects(&call.key, shard, *index);
             let (key, operation) = (call.key.clone(), call.operation.clone());
-            Reading { step: *index as u32, own: transaction.steps.own_effects(&key), key, operation }
-        };
-        let readings = indices.iter().map(reading).collect();
+            readings.push(Reading { step: *index as u32, own, key, operation });
+        }
+        if readings.is_empty() {
+            return;
+        }
         let (transaction, now_millis) = (transaction.id, transaction.now_millis);
         let message = Message::Read { transaction, now_millis, readings };
-        step.out.send(self.topology.replicas(shard)[member], message);
+        step.out.send(replica, message);
     }
 
     /// The earliest moment at which a question is taken for lost.
@@ -130,6 +140,24 @@ impl Coordinator {
             }
         }
         if taken { self.advance(transaction, step) } else { self.keep(transaction, step) }
+    }
+
+    pub(super) fn on_look_reply(
+        &mut self,
+        shard: u16,
+        number: u64,
+        index: u32,
+        look: Look,
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let asked = matches!(transaction.phase, Phase::Executing)
+            && transaction.steps.is_asked(index as usize, shard);
+        if !asked {
+            return self.keep(transaction, step);
+        }
+        transaction.steps.take_look(index as usize, look, self.topology.shards.len() as u16);
+        self.advance(transaction, step);
     }
 
     /// A quorum read is answered when f+1 replicas of one view hold the same effects and none of them has anything

@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use transaction::{Phase, Transaction};
-use types::{Instant, WallTime};
+use types::{Instant, Timestamp, WallTime};
 
 /// How far ahead of the own clock a replica's timestamp may be before it is no longer believed.
 const CLOCK_BOUND: Duration = Duration::from_secs(60);
@@ -51,6 +51,10 @@ type Step<'s, 'o> = crate::coordinator::Step<'s, 'o, Tapir>;
 /// What TAPIR's coordinator keeps beside sessions and transactions.
 pub struct Tapir {
     clock: HybridClock,
+    /// By how many microseconds the own clock is ahead of what a quorum of replicas believes; taken off it.
+    ahead: u64,
+    /// The greatest timestamp that was committed at.
+    committed: Timestamp,
     settlements: BTreeMap<u64, Settlement>,
     /// By shard: a replica that knew more than the closest one, and until when it is read from.
     preferred: BTreeMap<u16, (usize, Instant)>,
@@ -73,10 +77,13 @@ impl CommitProtocol for Tapir {
     const TURN: usize = TURN;
     /// The replicas validate what was seen when the watch began, like any other observation.
     const REREADS_WATCHES: bool = false;
+    const HAS_KEYSETS: bool = true;
 
     fn new(_: &Options) -> Self {
         Tapir {
             clock: HybridClock::new(CLOCK_BOUND),
+            ahead: 0,
+            committed: Timestamp::ZERO,
             settlements: BTreeMap::new(),
             preferred: BTreeMap::new(),
             hot: HotKeys::default(),
@@ -108,7 +115,7 @@ impl CommitProtocol for Tapir {
             Timer::Transaction { number } => coordinator.on_transaction_timer(number, step),
             Timer::Settlement { number } => coordinator.on_settlement_timer(number, step),
             Timer::Browse { number } => coordinator.on_browse_timer(number, step),
-            Timer::View | Timer::Suspicion | Timer::Sync => {}
+            Timer::View | Timer::Suspicion | Timer::Sync | Timer::Waiting => {}
         }
     }
 
@@ -117,7 +124,7 @@ impl CommitProtocol for Tapir {
     }
 
     fn time(coordinator: &Coordinator, now: Now) -> WallTime {
-        now.wall.max(coordinator.protocol.clock.last().wall())
+        coordinator.protocol.wall(now.wall).max(coordinator.protocol.clock.last().wall())
     }
 
     fn replica_for(coordinator: &Coordinator, shard: u16, tries: u32, now: Instant) -> Option<usize> {
@@ -188,6 +195,22 @@ impl CommitProtocol for Tapir {
     }
 }
 
+impl Tapir {
+    /// The own clock, corrected where replicas have found it too far ahead.
+    fn wall(&self, wall: WallTime) -> WallTime {
+        WallTime(wall.0.saturating_sub(self.ahead))
+    }
+
+    /// A quorum of replicas believes no timestamp above `latest`, which is their clock and the bound: from now on stamps
+    /// are near their clock (Corrections 85), above what was committed at.
+    fn correct_clock(&mut self, latest: Timestamp, bound: Duration, wall: WallTime) {
+        let theirs = latest.wall().0.saturating_sub(bound.as_micros() as u64);
+        self.ahead = wall.0.saturating_sub(theirs);
+        self.clock = HybridClock::new(CLOCK_BOUND);
+        self.clock.recover(self.committed);
+    }
+}
+
 impl From<Wake> for Timer {
     fn from(wake: Wake) -> Self {
         match wake {
@@ -214,6 +237,9 @@ impl Coordinator {
         match message {
             Message::ReadReply { transaction, view, answers } if self.is_mine(transaction) => {
                 self.on_read_reply((shard, member), transaction.number, view, answers, step);
+            }
+            Message::LookReply { transaction, step: index, look } if self.is_mine(transaction) => {
+                self.on_look_reply(shard, transaction.number, index, look, step);
             }
             Message::CheckReply { transaction, view, vote, hint } if self.is_mine(transaction) => {
                 self.on_check_reply((shard, member), transaction.number, view, (vote, hint), step);

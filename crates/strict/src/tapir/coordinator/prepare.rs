@@ -15,6 +15,8 @@ use types::{Instant, Timestamp, TransactionId, WallTime};
 
 /// How many timestamps are tried for one evaluation.
 const ATTEMPTS: u32 = 8;
+/// From the third attempt on the n-th one exceeds the timestamp that it was told by 2^(n-1) times this.
+const LEAP: Duration = Duration::from_micros(250);
 /// The backoff doubles with every conflict up to this one, and halves from then on.
 const DOUBLINGS: u32 = 4;
 
@@ -34,8 +36,12 @@ impl Coordinator {
         if parts.is_empty() {
             return self.reply_results(transaction, step);
         }
-        let observed = parts.values().flat_map(|(invoked, _)| invoked).filter_map(|i| i.observed.as_ref());
-        let newest = observed.map(Observed::newest).max().unwrap_or(Stamp::ZERO);
+        let newest = parts
+            .values()
+            .flat_map(|(part, _)| part.observations())
+            .map(Observed::newest)
+            .max()
+            .unwrap_or(Stamp::ZERO);
         let lenient = self.options.mutants.has(Mutant::StampBelowReads);
         let at = self.timestamp_above(if lenient { Timestamp::ZERO } else { newest.at }, step);
         if self.has_expired(&transaction, at) {
@@ -44,9 +50,8 @@ impl Coordinator {
         if transaction.watches.iter().any(|watched| passed(watched.expires_at, at)) {
             return self.refuse(transaction, &Conflict { key: None, watch: true }, step);
         }
-        let participants: Vec<u16> = parts.keys().copied().collect();
-        let votes = |(shard, (invocations, watches)): (u16, (Vec<_>, usize))| {
-            let part = Arc::new(Part { participants: participants.clone(), invocations });
+        let votes = |(shard, (part, watches)): (u16, (Part, usize))| {
+            let part = Arc::new(part);
             (shard, ShardVotes { part, watches, tally: self.tally(shard), quorum_at: None, retry: None })
         };
         let shards: BTreeMap<u16, ShardVotes> = parts.into_iter().map(votes).collect();
@@ -68,7 +73,8 @@ impl Coordinator {
     /// A timestamp above everything observed and everything that replicas asked for (Corrections 2).
     fn timestamp_above(&mut self, floor: Timestamp, step: &Step<'_, '_>) -> Timestamp {
         self.protocol.clock.recover(floor);
-        self.protocol.clock.tick(step.now.wall)
+        let wall = self.protocol.wall(step.now.wall);
+        self.protocol.clock.tick(wall)
     }
 
     fn tally(&self, shard: u16) -> Tally<super::super::operation::Transactions> {
@@ -141,6 +147,10 @@ impl Coordinator {
                 // Where the leader's clock is by now, or the floor would soon pass this one again.
                 let lag = self.options.sync_lag.as_micros() as u64;
                 self.protocol.clock.recover(Timestamp::from_wall(WallTime(floor.wall().0 + lag)));
+            }
+            let members = self.topology.replicas(shard).len();
+            if let (Vote::Early { .. }, Some(latest)) = (reply.result, believed(&votes.tally, members)) {
+                self.protocol.correct_clock(latest, self.options.clock_bound, step.now.wall);
             }
             if reply.result == Vote::Abort {
                 self.prefer(shard, member, step.now.instant);
@@ -241,9 +251,18 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
+    /// Beyond the timestamp to exceed, by twice as much with every attempt: others go on meanwhile (the paper's 6.5). Far
+    /// below what replicas believe.
+    fn leap(&self, transaction: &Transaction, above: Timestamp) -> Timestamp {
+        let Phase::Preparing(Preparing { attempt, .. }) = &transaction.phase else { return above };
+        let leap = (LEAP * 2u32.pow(*attempt)).min(self.options.clock_bound / 4);
+        let leap = if *attempt < 2 { Duration::ZERO } else { leap };
+        Timestamp::from_wall(WallTime(above.wall().0 + leap.as_micros() as u64)).max(above)
+    }
+
     /// Prepares the same evaluation at a later timestamp; the new attempt supersedes the old one everywhere.
     fn attempt_again(&mut self, mut transaction: Transaction, above: Timestamp, step: &mut Step<'_, '_>) {
-        let at = self.timestamp_above(above, step);
+        let at = self.timestamp_above(self.leap(&transaction, above), step);
         let too_late = self.has_expired(&transaction, at)
             || transaction.watches.iter().any(|w| passed(w.expires_at, at));
         let Phase::Preparing(preparing) = &mut transaction.phase else { return self.keep(transaction, step) };
@@ -272,6 +291,7 @@ impl Coordinator {
 
     /// Every shard has accepted: replies, and tells the replicas.
     pub(super) fn commit(&mut self, transaction: Transaction, at: Timestamp, step: &mut Step<'_, '_>) {
+        self.protocol.committed = self.protocol.committed.max(at);
         let Phase::Preparing(preparing) = &transaction.phase else { return self.keep(transaction, step) };
         let forgetful = self.options.mutants.has(Mutant::CommitWithoutEffects);
         let decision = |votes: &ShardVotes| {
@@ -311,7 +331,10 @@ impl Coordinator {
         if conflict.watch {
             return self.watch_touched(transaction, step);
         }
-        let key = conflict.key.clone().or_else(|| transaction.steps.list.first().map(|s| s.call.key.clone()));
+        let mut on_keys = transaction.steps.list.iter().filter(|step| step.call.keyset.is_none());
+        let first = |_| on_keys.next().map(|step| step.call.key.clone());
+        let alone = (!transaction.steps.has_keyset()).then_some(());
+        let key = conflict.key.clone().or_else(|| alone.and_then(first));
         if let Some(key) = &key {
             self.heat(key, step);
         }
@@ -379,6 +402,20 @@ fn choose(tally: &Tally<super::super::operation::Transactions>, members: usize) 
         _ => None,
     });
     retry.max().map_or(Vote::Abstain, |above| Vote::Retry { above })
+}
+
+/// The greatest timestamp that a quorum believes, if so many have said that the proposed one is too far ahead that no
+/// quorum is left without them.
+fn believed(tally: &Tally<super::super::operation::Transactions>, members: usize) -> Option<Timestamp> {
+    let early = tally.results().filter_map(|(_, vote, _)| match vote {
+        Vote::Early { latest } => Some(latest),
+        _ => None,
+    });
+    let mut latest: Vec<Timestamp> = early.collect();
+    latest.sort_unstable();
+    let needed = quorum(members);
+    // With this many of 2f+1 refusing, fewer than f+1 are left; f+1 believe what the f+1-th greatest does.
+    latest.len().checked_sub(needed).map(|place| latest[place])
 }
 
 /// Which invocation a refusal names.

@@ -1,7 +1,7 @@
 //! Where a transaction of TAPIR is.
 
 use super::super::message::Evaluation;
-use super::super::operation::{Invoked, Part, Transactions};
+use super::super::operation::{Part, Transactions};
 use super::Tapir;
 use super::check::Check;
 use crate::coordinator::Answer;
@@ -87,16 +87,23 @@ impl From<Evaluation> for Answer {
     }
 }
 
-/// Every shard's invocations, watches first, and how many of them are watches.
-pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, (Vec<Invoked>, usize)> {
-    let mut parts: BTreeMap<u16, (Vec<Invoked>, usize)> = BTreeMap::new();
+/// Every shard's part, its watches first, and how many of its invocations are watches.
+pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, (Part, usize)> {
+    let mut parts: BTreeMap<u16, (Part, usize)> = BTreeMap::new();
     for watched in &transaction.watches {
-        let part = parts.entry(watched.call.shard).or_default();
-        part.0.push(watched.invoked());
-        part.1 += 1;
+        let (part, watches) = parts.entry(watched.call.shard).or_default();
+        part.invocations.push(watched.invoked());
+        *watches += 1;
     }
     for (shard, invoked) in transaction.steps.invocations() {
-        parts.entry(shard).or_default().0.push(invoked.clone());
+        parts.entry(shard).or_default().0.invocations.push(invoked.clone());
     }
+    for (shard, mut keyset) in transaction.steps.keysets() {
+        let (part, watches) = parts.entry(shard).or_default();
+        keyset.flushed_after = keyset.flushed_after.map(|after| after + *watches as u32);
+        part.keyset = Some(keyset);
+    }
+    let participants: Vec<u16> = parts.keys().copied().collect();
+    parts.values_mut().for_each(|(part, _)| part.participants.clone_from(&participants));
     parts
 }

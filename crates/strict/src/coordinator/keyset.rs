@@ -1,0 +1,209 @@
+//! Steps on the whole keyspace inside transactions (Corrections 78): one call for every shard that the step concerns,
+//! whose answers become one reply.
+
+use super::steps::{Call, CallStep, Done, Progress, Steps};
+use crate::Topology;
+use crate::part::{Invoked, KeysetAccess};
+use commit::Observed;
+use std::collections::BTreeMap;
+use types::{Reply, ReplyBuf, ReplySink, wire_enum, wire_struct};
+
+/// A scan cursor: the shard in the top bits, the place in the replica's index below.
+pub const CURSOR_BITS: u32 = 48;
+
+/// What a look asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookKind {
+    /// How many keys there are.
+    Count,
+    /// All of them.
+    Keys,
+    /// A piece of them.
+    Scan {
+        /// Where to begin in the replica's index.
+        place: u64,
+        /// About how many keys.
+        count: u32,
+    },
+}
+wire_enum!(LookKind { 0 => Count, 1 => Keys, 2 => Scan { place, count } });
+
+/// A look at which keys a shard has, and what the asking transaction has done to them so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LookQuestion {
+    /// What is asked.
+    pub kind: LookKind,
+    /// The transaction has deleted every key: there are only those that it has made since.
+    pub flushed: bool,
+    /// The keys that it has written, with the binary forms of all its effects on them, in order.
+    pub own: Vec<(Box<[u8]>, Vec<Box<[u8]>>)>,
+}
+wire_struct!(LookQuestion { kind, flushed, own });
+
+/// What was seen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Look {
+    /// How many keys, if that was asked.
+    pub count: u64,
+    /// The keys, if they were asked for, in any order.
+    pub keys: Vec<Box<[u8]>>,
+    /// Where a scan goes on; 0 at the end.
+    pub cursor: u64,
+    /// The exact effects that may have created or removed a key.
+    pub observed: Observed,
+}
+wire_struct!(Look { count, keys, cursor, observed });
+
+/// What a call does with a shard's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysetKind {
+    /// Looks.
+    Look(LookKind),
+    /// Deletes all.
+    Flush,
+}
+
+/// The call of a step on the whole keyspace for one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeysetCall {
+    /// What it does.
+    pub kind: KeysetKind,
+    /// With the last call of a step: how many calls it has. Their answers are one reply.
+    pub last_of: Option<u16>,
+}
+
+/// The calls of a step on the whole keyspace; `None` for a scan from a cursor that no scan replied.
+pub fn calls(topology: &Topology, step: &protocol::Step<'_>) -> Option<Vec<Call>> {
+    let shards = topology.shards.len() as u16;
+    let call = |shard, kind, last_of| Call {
+        key: Box::default(),
+        shard,
+        operation: Box::default(),
+        blind: false,
+        keyset: Some(KeysetCall { kind, last_of }),
+    };
+    let all = |kind| {
+        let last_of = |shard| (shard + 1 == shards).then_some(shards);
+        Some((0..shards).map(|shard| call(shard, kind, last_of(shard))).collect())
+    };
+    match step {
+        protocol::Step::Count => all(KeysetKind::Look(LookKind::Count)),
+        protocol::Step::Keys => all(KeysetKind::Look(LookKind::Keys)),
+        protocol::Step::Flush => all(KeysetKind::Flush),
+        protocol::Step::Scan { cursor, count } => {
+            let shard = u16::try_from(cursor >> CURSOR_BITS).ok().filter(|shard| *shard < shards)?;
+            let place = cursor & ((1 << CURSOR_BITS) - 1);
+            Some(vec![call(shard, KeysetKind::Look(LookKind::Scan { place, count: *count }), Some(1))])
+        }
+        protocol::Step::Key(_) => None,
+    }
+}
+
+/// The cursor behind a place of a shard's index, 0 where the shard ends.
+pub fn next_cursor(shard: u16, place: u64, shards: u16) -> u64 {
+    match place {
+        0 if shard + 1 >= shards => 0,
+        0 => u64::from(shard + 1) << CURSOR_BITS,
+        place => u64::from(shard) << CURSOR_BITS | place,
+    }
+}
+
+impl Steps {
+    /// True if it looks at which keys there are, or deletes all.
+    pub fn has_keyset(&self) -> bool {
+        self.list.iter().any(|step| step.call.keyset.is_some())
+    }
+
+    /// What a look has to know of the steps before it.
+    pub fn look_question(&self, index: usize) -> Option<LookQuestion> {
+        let CallStep { call, .. } = self.list.get(index)?;
+        let Some(KeysetCall { kind: KeysetKind::Look(kind), .. }) = call.keyset else { return None };
+        let earlier = self.list[..index].iter().filter(|step| step.call.shard == call.shard);
+        let flushed = earlier.clone().any(|step| step.call.is_flush());
+        let expired = self.expiries.iter().filter(|(_, (shard, _))| *shard == call.shard);
+        let mut own: BTreeMap<&[u8], ()> = expired.map(|(key, _)| (&**key, ())).collect();
+        own.extend(earlier.filter(|step| step.call.keyset.is_none()).map(|step| (&*step.call.key, ())));
+        let own = own.into_keys().map(|key| (key.into(), self.own_effects(key, call.shard, index)));
+        Some(LookQuestion { kind, flushed, own: own.collect() })
+    }
+
+    /// Takes a replica's answer to a look.
+    pub fn take_look(&mut self, index: usize, look: Look, shards: u16) {
+        let Some(question) = self.look_question(index) else { return };
+        let Some(step) = self.list.get_mut(index) else { return };
+        let mut result = ReplyBuf::new();
+        match question.kind {
+            LookKind::Count => result.integer(i64::try_from(look.count).unwrap_or(i64::MAX)),
+            LookKind::Keys => look.keys.iter().for_each(|key| result.bulk(key)),
+            LookKind::Scan { .. } => {
+                result.integer(next_cursor(step.call.shard, look.cursor, shards) as i64);
+                look.keys.iter().for_each(|key| result.bulk(key));
+            }
+        }
+        // What comes after a deletion of everything depends on nothing that others do.
+        let observed = (!question.flushed).then_some(look.observed);
+        let invoked = Invoked { key: Box::default(), operation: None, effect: None, observed };
+        step.progress = Progress::Done(Done { result, invoked, expires_at: 0 });
+    }
+
+    /// What the steps did with every shard's keys as a whole. Deletions of everything are placed among the shard's
+    /// invocations; of several only the last one matters.
+    pub fn keysets(&self) -> BTreeMap<u16, KeysetAccess> {
+        let mut keysets: BTreeMap<u16, KeysetAccess> = BTreeMap::new();
+        let mut invocations: BTreeMap<u16, u32> = BTreeMap::new();
+        self.expiries.values().for_each(|(shard, _)| *invocations.entry(*shard).or_default() += 1);
+        for (step, done) in self.done() {
+            let shard = step.call.shard;
+            let Some(keyset) = &step.call.keyset else {
+                *invocations.entry(shard).or_default() += 1;
+                continue;
+            };
+            let access = keysets.entry(shard).or_default();
+            match keyset.kind {
+                KeysetKind::Look(_) => access.observed.extend(done.invoked.observed.clone()),
+                KeysetKind::Flush => {
+                    access.flushed_after = Some(invocations.get(&shard).copied().unwrap_or(0));
+                }
+            }
+        }
+        keysets
+    }
+
+    /// Writes the reply of the step on the whole keyspace whose last call is this one.
+    pub fn reply_keyset(&self, last: usize, keyset: KeysetCall, sink: &mut dyn ReplySink) {
+        let Some(calls) = keyset.last_of else { return };
+        let first = (last + 1).saturating_sub(usize::from(calls));
+        let answers = self.list[first..=last].iter().filter_map(|step| match &step.progress {
+            Progress::Done(done) => Some(&done.result),
+            _ => None,
+        });
+        match keyset.kind {
+            KeysetKind::Flush => sink.simple("OK"),
+            KeysetKind::Look(LookKind::Count) => {
+                let counted = answers.flat_map(|answer| answer.elements());
+                let sum = counted.map(|element| if let Reply::Integer(count) = element { count } else { 0 });
+                sink.integer(sum.sum());
+            }
+            KeysetKind::Look(LookKind::Keys) => {
+                let keys: Vec<Reply<'_>> = answers.flat_map(|answer| answer.elements()).collect();
+                reply_keys(&keys, sink);
+            }
+            KeysetKind::Look(LookKind::Scan { .. }) => {
+                let elements: Vec<Reply<'_>> = answers.flat_map(|answer| answer.elements()).collect();
+                let Some((Reply::Integer(cursor), keys)) = elements.split_first() else { return };
+                sink.array(2);
+                sink.integer(*cursor);
+                reply_keys(keys, sink);
+            }
+        }
+    }
+}
+
+fn reply_keys(keys: &[Reply<'_>], sink: &mut dyn ReplySink) {
+    sink.array(keys.len());
+    for key in keys {
+        if let Reply::Bulk(key) = key {
+            sink.bulk(key);
+        }
+    }
+}
