@@ -32,7 +32,9 @@ mod recovery;
 mod replica;
 mod shard;
 mod state;
+mod suspicion;
 mod transfer;
+mod waiting;
 
 pub use coordinator::Coordinator;
 pub use message::{Evaluation, Message, Timer};

@@ -1,6 +1,8 @@
 //! IR and TAPIR over a small deterministic network without disks: what is persisted is durable at once.
 
 mod contention;
+mod expiry;
+mod merges;
 mod mutants;
 mod network;
 mod paths;
