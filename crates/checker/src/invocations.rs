@@ -49,10 +49,12 @@ impl<'h> Decoded<'h> {
         })
     }
 
-    /// What it observed and changed, key by key.
+    /// What it observed and changed, key by key. A blind operation that claims no effect has found nothing to do: that
+    /// was observed, though no client saw it.
     pub fn by_key(&self) -> BTreeMap<&'h [u8], Vec<Invocation<'_>>> {
         let mut keys: BTreeMap<&'h [u8], Vec<Invocation<'_>>> = BTreeMap::new();
-        for step in self.steps.iter().filter(|step| step.observed.is_some()) {
+        let idle = |step: &&DecodedStep<'_>| self.effects.iter().all(|(key, _)| *key != step.key);
+        for step in self.steps.iter().filter(|step| step.observed.is_some() || idle(step)) {
             let observation = step.operation.observation();
             if observation != Observation::NOTHING {
                 keys.entry(step.key).or_default().push(Invocation { observation, effect: None });

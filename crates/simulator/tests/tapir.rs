@@ -9,12 +9,7 @@ fn options(first_seed: u64, seeds: u64) -> Options {
     Options { first_seed, seeds, ..Options::default() }
 }
 
-/// Tries one seed after the other until one shows the bug.
-fn assert_caught(seeds: u64, mutant: Mutant) {
-    assert_caught_with(&[], seeds, mutant);
-}
-
-/// The same, where every seed brings these features.
+/// Tries one seed after the other, each of which brings these features, until one shows the bug.
 fn assert_caught_with(features: &[Feature], seeds: u64, mutant: Mutant) {
     let caught = (1..=seeds).any(|seed| {
         let build = || TapirDeployment {
@@ -46,35 +41,39 @@ fn transactions_on_the_whole_keyspace_are_strictly_serializable() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
-#[test]
-fn a_skipped_validation_is_caught() {
-    assert_caught(20, Mutant::SkipValidation);
+/// A test for each known bug that the simulator finds, with the seeds within which it must. What it finds too rarely has
+/// a model or a script in `crates/strict/tests`.
+macro_rules! caught {
+    ($($name:ident: $mutant:ident, $features:expr, $seeds:literal;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                assert_caught_with(&$features, $seeds, Mutant::$mutant);
+            }
+        )*
+    };
 }
-
-#[test]
-fn a_wrong_quorum_is_caught() {
-    assert_caught(100, Mutant::WrongQuorum);
-}
-
-#[test]
-fn a_commit_without_its_effects_is_caught() {
-    assert_caught(20, Mutant::CommitWithoutEffects);
-}
-
-#[test]
-fn a_read_of_one_replica_is_caught() {
-    assert_caught(100, Mutant::SingleReplicaReads);
-}
-
-#[test]
-fn keys_that_come_and_go_unnoticed_are_caught() {
-    assert_caught_with(&[Feature::Keyset], 40, Mutant::KeysetUnvalidated);
-}
-
-#[test]
-fn a_blind_write_that_ignores_a_deadline_is_caught() {
-    let features = [Feature::Expiry, Feature::BlindExpiry];
-    assert_caught_with(&features, 40, Mutant::BlindWritesIgnoreDeadlines);
+caught! {
+    keys_that_come_and_go_unnoticed_are_caught: KeysetUnvalidated, [Feature::Keyset], 40;
+    a_skipped_validation_is_caught: SkipValidation, [], 20;
+    a_validation_that_trusts_stamps_is_caught: TrustStamps, [], 30;
+    a_stamp_below_what_was_read_is_caught: StampBelowReads, [], 60;
+    a_read_of_nothing_that_is_not_validated_is_caught: AbsentReadsPass, [], 30;
+    an_observation_by_its_greatest_stamp_is_caught: ObservedByMaximum, [], 60;
+    an_expiry_that_is_no_write_is_caught: ExpiryIsNoWrite, [Feature::Expiry], 30;
+    a_blind_write_that_ignores_a_deadline_is_caught:
+        BlindWritesIgnoreDeadlines, [Feature::Expiry, Feature::BlindExpiry], 40;
+    a_read_of_one_replica_is_caught: SingleReplicaReads, [], 100;
+    a_wrong_quorum_is_caught: WrongQuorum, [], 300;
+    a_commit_without_its_effects_is_caught: CommitWithoutEffects, [], 20;
+    an_operation_applied_twice_is_caught: ExecuteAgain, [], 20;
+    a_missing_tombstone_is_caught: NoTombstones, [], 300;
+    a_replica_that_forgot_and_serves_is_caught: ForgetRecovery, [], 100;
+    a_view_without_its_record_is_caught: StartViewWithoutRecord, [], 200;
+    a_choice_of_an_earlier_view_is_caught: FinalizeWithoutView, [], 300;
+    a_refusal_told_early_is_caught: TellRefusalEarly, [], 300;
+    a_refusal_judged_again_is_caught: RevalidateRefusals, [], 300;
+    an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 300;
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub enum Mutant {
     StartViewWithoutRecord,
     /// A leader merges records of every last normal view (Corrections 6).
     MergeEveryView,
-    /// A new view drops locks that its record does not mention (Corrections 10).
+    /// Replicas start a view with nothing but its record: they neither keep locks that it does not mention nor fetch the
+    /// outcomes first that are the reason why it does not (Corrections 10). Either alone would do.
     DropUnmentionedLocks,
     /// Replicas take Finalize whatever view it was chosen in (Corrections 13).
     FinalizeWithoutView,

@@ -1,6 +1,6 @@
 //! Histories that are not strictly serializable, each by one known anomaly, and good ones that look alike.
 
-use crate::support::{GET, History, MEMBERS, add, increment, write};
+use crate::support::{GET, History, MEMBERS, POP, add, increment, push, write};
 use anabranch_checker::{Check, Level, SearchOutcome, check, search_strict_order};
 
 fn assert_good(history: &History) {
@@ -35,6 +35,23 @@ fn concurrent_blind_increments_may_commit_against_real_time_because_they_commute
     history.transaction(2, 20, 30).step("n", increment(2), None).at(5);
     history.transaction(1, 40, 50).step("n", GET, Some("\"3\"")).at(45).at_rest();
     assert_good(&history);
+}
+
+#[test]
+fn a_blind_operation_that_found_nothing_to_do_keeps_its_place_although_its_stamp_is_old() {
+    let mut history = History::default();
+    history.transaction(1, 0, 50).step("l", push("a"), Some("(integer) 1")).at(20);
+    history.transaction(2, 0, 10).step("y", write("b"), Some("OK")).at(25);
+    history.transaction(3, 30, 40).step("l", POP, None).at(5);
+    assert_good(&history);
+}
+
+#[test]
+fn a_blind_operation_that_overlooked_what_there_was_to_do_is_a_lost_write() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("l", push("a"), Some("(integer) 1")).at(20);
+    history.transaction(2, 30, 40).step("l", POP, None).at(25);
+    assert_bad(&history, Check::Effects);
 }
 
 #[test]

@@ -303,14 +303,34 @@ impl<P: CommitProtocol> Coordinator<P> {
         error: &Error,
         step: &mut Step<'_, '_, P>,
     ) {
-        if let Some(request) = transaction.request.take() {
-            step.out.reply(request).error(error);
-            transaction.turn.iter().skip(1).for_each(|request| step.out.reply(*request).error(error));
-        }
+        Self::reply_error(&mut transaction, error, step);
         if transaction.is_idle() {
             self.sessions.fail(transaction.session, error.clone());
         }
         self.forget(&transaction, step);
+    }
+
+    /// Replies an error to whoever waits for the transaction.
+    fn reply_error(transaction: &mut Transaction<P>, error: &Error, step: &mut Step<'_, '_, P>) {
+        if let Some(request) = transaction.request.take() {
+            step.out.reply(request).error(error);
+            transaction.turn.iter().skip(1).for_each(|request| step.out.reply(*request).error(error));
+        }
+    }
+
+    /// Replies an error to whoever waits, and goes on until this moment: others wait for its end, wherever it is held.
+    pub(crate) fn end_unheard(
+        &mut self,
+        mut transaction: Transaction<P>,
+        error: &Error,
+        until: Instant,
+        step: &mut Step<'_, '_, P>,
+    ) {
+        Self::reply_error(&mut transaction, error, step);
+        self.forget(&transaction, step);
+        (transaction.turn, transaction.purpose) = (Vec::new(), Purpose::Auto);
+        transaction.deadline = until;
+        self.keep(transaction, step);
     }
 
     /// Nothing refers to the transaction any more.

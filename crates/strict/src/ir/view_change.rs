@@ -535,7 +535,9 @@ impl<O: Operations> Replica<O> {
                 self.start_if_whole(app, port);
             } else if summary.points.trimmed > self.points.base {
                 self.behind = Some(leader);
-            } else if self.has_all((from, leader), &summary, self.points.base, port) {
+            } else if self.mutants.has(Mutant::DropUnmentionedLocks)
+                || self.has_all((from, leader), &summary, self.points.base, port)
+            {
                 self.pulled(leader, app, port);
             }
         }

@@ -124,7 +124,7 @@ impl Leader {
     /// The transaction's coordinator has spoken. That it is granted a lock it has waited for is no sign of life.
     pub(super) fn heard(&mut self, id: TransactionId, now: Instant) {
         if let Some(open) = self.open.get_mut(&id)
-            && matches!(open.stage, Stage::Executing)
+            && matches!(open.stage, Stage::Executing | Stage::Prepared { .. })
         {
             open.since = now;
         }

@@ -1,5 +1,6 @@
 //! What the log's entries build at every replica: the store, the prepared transactions, the outcomes.
 
+use super::absent::Absent;
 use crate::log::Application;
 use crate::part::{Part, encoded};
 use datatypes::{Cell, Context, Effect, Operation, prepare};
@@ -91,6 +92,7 @@ pub(super) struct Question<'q> {
 pub(super) struct Machine {
     seed: HashSeed,
     store: Store<u64>,
+    absent: Absent,
     prepared: BTreeMap<TransactionId, Prepared>,
     outcomes: BTreeMap<TransactionId, Outcome>,
     /// By life of a coordinator: it asks for nothing below this any more.
@@ -108,6 +110,7 @@ impl Machine {
         Machine {
             seed,
             store: Store::new(seed, 0),
+            absent: Absent::default(),
             prepared: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             floors: BTreeMap::new(),
@@ -148,9 +151,10 @@ impl Machine {
         self.floors.get(&(id.process, id.incarnation)).is_some_and(|floor| id.number < *floor)
     }
 
-    /// The version of a key: 0 while it is absent, since absence is the same whenever it began.
+    /// The version of a key: the entry that changed it last. Of one that has been absent for long, a later one.
     pub(super) fn version(&self, key: &[u8]) -> u64 {
-        self.store.record(self.store.hash(key), key).map_or(0, mvcc::Record::stamp)
+        let record = self.store.record(self.store.hash(key), key);
+        record.map_or_else(|| self.absent.version(key), mvcc::Record::stamp)
     }
 
     /// True if the key has a deadline that has passed.
@@ -208,6 +212,12 @@ impl Machine {
             let stamp = self.store.record(hash, &invoked.key).map_or(0, mvcc::Record::stamp);
             if *fresh.entry(&invoked.key).or_insert(stamp < index) {
                 self.store.commit(hash, &invoked.key, index, &effect);
+            }
+        }
+        for key in fresh.into_keys() {
+            match self.store.record(self.store.hash(key), key) {
+                Some(_) => self.absent.present(key),
+                None => self.absent.deleted(key, index),
             }
         }
     }
@@ -277,6 +287,7 @@ impl Machine {
     /// The tables that entries are judged by, as one piece.
     fn save_tables(&self, chunk: &mut Vec<u8>) {
         self.latest.encode(chunk);
+        self.absent.encode(chunk);
         self.floors.len().encode(chunk);
         for ((process, incarnation), floor) in &self.floors {
             (*process, *incarnation, *floor).encode(chunk);
@@ -297,6 +308,7 @@ impl Machine {
 
     fn restore_tables(&mut self, input: &mut Reader<'_>) -> Result<(), Malformed> {
         self.latest = Wire::decode(input)?;
+        self.absent = Absent::decode(input)?;
         for _ in 0..input.count()? {
             let (process, incarnation, floor) = Wire::decode(input)?;
             self.floors.insert((process, incarnation), floor);

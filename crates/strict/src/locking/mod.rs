@@ -27,6 +27,7 @@
 //!
 //! Left out so far: phasing and combining (Claret), moving of leaders, change of a shard's members.
 
+mod absent;
 mod coordinator;
 mod leader;
 mod locks;

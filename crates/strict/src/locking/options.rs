@@ -29,16 +29,16 @@ pub struct Options {
     pub region: RegionId,
     /// Keep a claim of every committed transaction for `Node::take_claims`.
     pub claims: bool,
-    /// The log's unit of time: leaders speak every two, followers miss them after ten to twenty.
+    /// The log's unit of time: leaders speak every two, followers miss them after six to twelve.
     pub tick: Duration,
     /// What is not answered is said again after this, to whoever leads then.
     pub resend_every: Duration,
     /// A request that is not done after this is answered by an error.
     pub request_timeout: Duration,
-    /// A shard that has voted asks for the decision after this.
+    /// A shard that has voted asks for the decision when it has not heard of the transaction for this long.
     pub prepared_timeout: Duration,
-    /// Locks of a transaction that nobody has heard of for this long are taken away. Coordinators give signs of life of
-    /// those that wait for their sessions.
+    /// Locks of a transaction that nobody has heard of for this long are taken away. Coordinators give signs of life, four
+    /// in that time, of all that hold locks or votes.
     pub lock_timeout: Duration,
     /// How often a conflicting transaction is run again before the caller is told CONFLICT.
     pub retries: u32,
@@ -59,8 +59,8 @@ impl Default for Options {
             tick: Duration::from_millis(50),
             resend_every: Duration::from_millis(250),
             request_timeout: Duration::from_secs(5),
-            prepared_timeout: Duration::from_secs(1),
-            lock_timeout: Duration::from_secs(2),
+            prepared_timeout: Duration::from_millis(600),
+            lock_timeout: Duration::from_secs(1),
             retries: 40,
             backoff: Duration::from_millis(2),
             mutants: Mutants::default(),

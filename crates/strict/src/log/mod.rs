@@ -50,8 +50,12 @@ use types::{Incarnation, Instant, Malformed, Reader, Rng};
 const RETAINED: u64 = 4096;
 /// How many entries are dropped at a time.
 const DROPPED_AT_ONCE: u64 = 1024;
-/// A follower that hears nothing for so many ticks stands for election.
+/// A follower that hears nothing for so many ticks stands for election; a leader that does not hear from a quorum for as
+/// long steps down.
 const ELECTION_TICKS: usize = 10;
+/// A follower ticks at this pace, in percent of the tick, or up to twice as slowly: so a lost leader is missed soon, while
+/// leaders keep the whole tick, so that answers may take long.
+const FASTEST: u64 = 60;
 /// A leader says that it lives every so many ticks.
 const HEARTBEAT_TICKS: usize = 2;
 /// The slowest pace is this many times slower than the one after a leader was lost.
@@ -226,7 +230,7 @@ impl Log {
         }
         if self.pace.0 == 0 {
             self.leaderless = if self.leader().is_some() { 0 } else { (self.leaderless + 1).min(WIDEST) };
-            self.pace = (ELECTION_TICKS, random.u64(100..=200 + 100 * self.leaderless));
+            self.pace = (ELECTION_TICKS, random.u64(FASTEST..=2 * FASTEST + 100 * self.leaderless));
         }
         self.pace.0 -= 1;
         tick.mul_f64(self.pace.1 as f64 / 100.0)

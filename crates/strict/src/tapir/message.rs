@@ -197,7 +197,7 @@ pub enum Timer {
     /// Replica: look for transactions prepared for too long, and for recoveries that do not come on.
     Suspicion,
     /// Replica: a proposal has waited for long enough for others with lower timestamps.
-    Waiting,
+    SkewWait,
     /// Replica: synchronize, tell other shards, forget; and ask again for state that does not come.
     Sync,
     /// Coordinator: a transaction waits for a reply, for the slow path, or to run again.

@@ -2,6 +2,7 @@
 
 use crate::ir;
 pub use crate::part::{Invoked, Part};
+use commit::Stamp;
 use std::sync::Arc;
 use types::{Malformed, Reader, Timestamp, Wire, wire_enum};
 
@@ -10,6 +11,9 @@ use types::{Malformed, Reader, Timestamp, Wire, wire_enum};
 pub struct Prepare {
     /// The proposed timestamp; with the transaction's id it is the stamp.
     pub at: Timestamp,
+    /// When the transaction was first run, under which id: kept when it runs again. An older one
+    /// may wait for a younger one.
+    pub age: Stamp,
     /// What to validate and hold.
     pub part: Arc<Part>,
 }
@@ -17,11 +21,13 @@ pub struct Prepare {
 impl Wire for Prepare {
     fn encode(&self, out: &mut Vec<u8>) {
         self.at.encode(out);
+        self.age.encode(out);
         self.part.encode(out);
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Prepare { at: Wire::decode(input)?, part: Arc::new(Part::decode(input)?) })
+        let (at, age) = (Wire::decode(input)?, Wire::decode(input)?);
+        Ok(Prepare { at, age, part: Arc::new(Part::decode(input)?) })
     }
 }
 

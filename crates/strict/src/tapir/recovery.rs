@@ -64,6 +64,10 @@ impl Poll {
         self.counted().count() >= quorum(self.members)
     }
 
+    fn is_confirmed(&self) -> bool {
+        self.confirmed.len() >= quorum(self.members)
+    }
+
     /// Chooses a result for the highest attempt of the transaction; `None` until more replicas have answered.
     fn choose(&self, highest: u32) -> Option<Choice> {
         let view = self.view();
@@ -109,6 +113,17 @@ impl Recovery {
         };
         let shards = participants.iter().map(|shard| (*shard, poll(shard))).collect();
         Recovery { transaction, born, ballot, started, shards }
+    }
+
+    /// What is to be said until it is answered: the poll, then the choices that f+1 replicas have not confirmed.
+    pub(super) fn unanswered(&self) -> Vec<(u16, ir::Message<Transactions>)> {
+        if self.shards.values().any(|poll| poll.choice.is_none()) {
+            let (group, born, ballot) = (self.transaction, self.born, self.ballot);
+            let poll = ir::Message::CoordinatorChange { group, born, ballot, view: 0 };
+            return self.shards.keys().map(|shard| (*shard, poll.clone())).collect();
+        }
+        let confirmed = |shard: &u16| self.shards.get(shard).is_some_and(Poll::is_confirmed);
+        self.finalizations().into_iter().filter(|(shard, _)| !confirmed(shard)).collect()
     }
 
     pub(super) fn ballot(&self) -> CoordinatorView {
@@ -203,7 +218,7 @@ impl Recovery {
 
     /// Commit needs every shard's confirmed PREPARE-OK at one attempt; one confirmed refusal is enough to abort.
     fn decide(&self, raw: bool) -> Verdict {
-        let succeeded = |poll: &&Poll| raw || poll.confirmed.len() >= quorum(poll.members);
+        let succeeded = |poll: &&Poll| raw || poll.is_confirmed();
         let choices: Vec<&Choice> =
             self.shards.values().filter(succeeded).filter_map(|poll| poll.choice.as_ref()).collect();
         if choices.iter().any(|choice| choice.result != Vote::PrepareOk) {
@@ -217,7 +232,7 @@ impl Recovery {
             return self.follow(&Decision::Abort);
         }
         let commit = |choice: &Choice| {
-            let Prepare { at, part } = choice.operation.clone()?;
+            let Prepare { at, part, .. } = choice.operation.clone()?;
             Some(Decision::Commit { at, part })
         };
         let decisions = self.shards.keys().copied().zip(choices.into_iter().map(commit));
@@ -234,7 +249,7 @@ impl Recovery {
             Some(decision) => Some(decision.clone()),
             None => {
                 let mut operations = poll.promises.values().filter_map(|(_, entry)| entry.operation.clone());
-                let Prepare { at, part } = operations.find(|operation| operation.at == *at)?;
+                let Prepare { at, part, .. } = operations.find(|operation| operation.at == *at)?;
                 Some(Decision::Commit { at, part })
             }
         };

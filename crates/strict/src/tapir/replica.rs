@@ -8,7 +8,9 @@ use super::options::{Clocks, Options};
 use super::record::Record;
 use super::recovery::{Recovery, Verdict};
 use super::shard::{Question, Shard};
+use super::skew_wait::SkewWait;
 use super::state::Checkpoint;
+use super::suspicion::Suspicion;
 use super::transfer::{Fetching, Lease};
 use super::waiting::Waiting;
 use crate::ir::{self, Change, Port, Status};
@@ -35,20 +37,17 @@ const TIDIED: usize = 2_000;
 pub struct Replica {
     pub(super) topology: Topology,
     pub(super) shard: u16,
-    incarnation: Incarnation,
+    pub(super) incarnation: Incarnation,
     pub(super) options: Options,
     pub(super) ir: ir::Replica<Transactions>,
     pub(super) state: Shard,
-    /// Since when each prepared transaction is known to be, for suspicion.
-    prepared_since: BTreeMap<TransactionId, Instant>,
-    recoveries: BTreeMap<TransactionId, Recovery>,
-    /// The highest round of a coordinator view heard of, where it stood in the way.
-    rounds: BTreeMap<TransactionId, u32>,
-    suspicions: u64,
+    pub(super) suspicion: Suspicion,
+    pub(super) recoveries: BTreeMap<TransactionId, Recovery>,
+    pub(super) waiting: Waiting,
     /// The stable bases of the other shards, as far as they have told.
     bases: BTreeMap<u16, Timestamp>,
     lag: Lag,
-    waiting: Waiting,
+    skew_wait: SkewWait,
     /// When the present round of synchronization began, and the base then; when the next one may.
     round: Option<(Instant, Timestamp)>,
     next_round: Instant,
@@ -107,13 +106,12 @@ impl Replica {
             shard,
             incarnation,
             options,
-            prepared_since: BTreeMap::new(),
+            suspicion: Suspicion::default(),
             recoveries: BTreeMap::new(),
-            rounds: BTreeMap::new(),
-            suspicions: 0,
+            waiting: Waiting::default(),
             bases: BTreeMap::new(),
             lag: Lag::default(),
-            waiting: Waiting::default(),
+            skew_wait: SkewWait::default(),
             round: None,
             next_round: Instant::default(),
             aging: Default::default(),
@@ -227,13 +225,13 @@ impl Replica {
                 }
                 self.continue_fetching(now, out);
             }
-            Input::Timer(Timer::Waiting) => {
+            Input::Timer(Timer::SkewWait) => {
                 self.state.set_latest(latest(now.wall, &self.options));
-                for (from, message) in self.waiting.take_due(now.instant) {
+                for (from, message) in self.skew_wait.take_due(now.instant) {
                     self.serve_ir(now, from, message, out);
                 }
-                if let Some(next) = self.waiting.next() {
-                    out.arm(Timer::Waiting, next);
+                if let Some(next) = self.skew_wait.next() {
+                    out.arm(Timer::SkewWait, next);
                 }
             }
             Input::Timer(Timer::View) => {
@@ -368,7 +366,7 @@ impl Replica {
             (ir::Message::Superseded { group, promised }, _) => {
                 if self.recoveries.get(&group).is_some_and(|recovery| recovery.ballot() < promised) {
                     self.recoveries.remove(&group);
-                    self.rounds.insert(group, promised.round);
+                    self.suspicion.superseded(group, promised, now.instant);
                 }
             }
             (ir::Message::Forgotten { group }, Some(_)) => {
@@ -378,6 +376,7 @@ impl Replica {
             // A leader whose clock is far ahead may not close what is yet to come (Corrections 85).
             (ir::Message::Sync { at, .. }, _) if at > latest(now.wall, &self.options) => {}
             (message, _) => {
+                self.suspicion.heard(&message, now.instant);
                 if let (ir::Message::Propose { group, born, .. }, Some(_)) =
                     (&message, self.options.sync_every)
                     && self.ir.get(*group).is_none()
@@ -401,7 +400,7 @@ impl Replica {
     ) -> Option<IrMessage> {
         let wait = self.options.skew_wait;
         let ir::Message::Propose { group, attempt, operation, .. } = &message else { return Some(message) };
-        let time = Waiting::time(operation.at, now.wall, wait);
+        let time = SkewWait::time(operation.at, now.wall, wait);
         let known = self.ir.get(*group).is_some_and(|known| {
             known.outcome.is_some() || known.entry.as_ref().is_some_and(|entry| entry.attempt >= *attempt)
         });
@@ -409,17 +408,19 @@ impl Replica {
             return Some(message);
         }
         let key = (operation.at, *group, *attempt);
-        self.waiting.hold(key, now.instant + time, from, message);
-        if let Some(next) = self.waiting.next() {
-            out.arm(Timer::Waiting, next);
+        self.skew_wait.hold(key, now.instant + time, from, message);
+        if let Some(next) = self.skew_wait.next() {
+            out.arm(Timer::SkewWait, next);
         }
         None
     }
 
     /// Hands a message to IR.
     fn serve_ir(&mut self, now: Now, from: NodeId, message: IrMessage, out: &mut Outputs<'_, Node>) {
+        let Some(message) = self.set_aside(now, from, message) else { return };
         let mut port = Wires { out, options: &self.options, now: now.instant };
         self.ir.on_message(from, message, &mut self.state, &mut port);
+        self.resume(now, out);
         if self.ir.behind().is_some() != self.fetching.is_some() {
             self.continue_fetching(now, out);
         }
@@ -480,83 +481,7 @@ impl Replica {
         !still && self.ir.trim(forgettable, &mut self.state, &mut port)
     }
 
-    fn arm_suspicion(&self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
-        let quarter = (self.options.prepared_timeout.as_micros() as u64 / 4).max(1);
-        let wait = Duration::from_micros(quarter + random.u64(0..=quarter));
-        out.arm(Timer::Suspicion, now.instant + wait);
-    }
-
-    /// Starts the recovery of transactions that have been prepared for too long, and gives up recoveries that do
-    /// not come on, to be started again under a higher coordinator view.
-    fn on_suspicion(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
-        let timeout = self.options.prepared_timeout;
-        self.recoveries.retain(|_, recovery| now.instant - recovery.started() < timeout);
-        if self.ir.status() != Status::Normal {
-            return;
-        }
-        let prepared = self.state.prepared();
-        self.prepared_since.retain(|id, _| prepared.contains_key(id));
-        self.rounds.retain(|id, _| prepared.contains_key(id));
-        let mut overdue = Vec::new();
-        for (id, operation) in prepared {
-            let since = self.prepared_since.entry(*id).or_insert(now.instant);
-            if now.instant - *since >= timeout {
-                *since = now.instant;
-                let born = self.ir.get(*id).map_or(operation.at, |group| group.born);
-                overdue.push(((*id, born), operation.part.participants.clone()));
-            }
-        }
-        for (id, participants) in overdue {
-            self.suspect(now, id, participants, out);
-        }
-    }
-
-    /// Takes the recovery on if this replica is a backup coordinator of the transaction, else asks one that is.
-    fn suspect(
-        &mut self,
-        now: Now,
-        (transaction, born): (TransactionId, Timestamp),
-        participants: Vec<u16>,
-        out: &mut Outputs<'_, Node>,
-    ) {
-        self.suspicions += 1;
-        let Some(first) = participants.first().copied() else { return };
-        if first == self.shard {
-            return self.recover(now, (transaction, born), participants, out);
-        }
-        let backups = self.topology.replicas(first);
-        if let Some(backup) = backups.get(self.suspicions as usize % backups.len().max(1)) {
-            out.send(*backup, Message::Suspect { transaction, born, participants });
-        }
-    }
-
-    fn recover(
-        &mut self,
-        now: Now,
-        (transaction, born): (TransactionId, Timestamp),
-        participants: Vec<u16>,
-        out: &mut Outputs<'_, Node>,
-    ) {
-        let known = participants.iter().all(|shard| !self.topology.replicas(*shard).is_empty());
-        let backup = known && participants.first() == Some(&self.shard);
-        if !backup || self.ir.status() != Status::Normal || self.recoveries.contains_key(&transaction) {
-            return;
-        }
-        let promised = self.ir.get(transaction).map_or(0, |group| group.promised.round);
-        let round = promised.max(self.rounds.get(&transaction).copied().unwrap_or(0)) + 1;
-        self.rounds.insert(transaction, round);
-        let process = self.topology.replicas(self.shard)[self.ir.me()].process;
-        let ballot = ir::CoordinatorView { round, process, incarnation: self.incarnation };
-        let group = (transaction, born);
-        let recovery = Recovery::new(group, ballot, &participants, &self.topology, now.instant);
-        for shard in participants {
-            let message = ir::Message::CoordinatorChange { group: transaction, born, ballot, view: 0 };
-            self.tell(shard, message, out);
-        }
-        self.recoveries.insert(transaction, recovery);
-    }
-
-    fn tell(&self, shard: u16, message: ir::Message<Transactions>, out: &mut Outputs<'_, Node>) {
+    pub(super) fn tell(&self, shard: u16, message: ir::Message<Transactions>, out: &mut Outputs<'_, Node>) {
         for replica in self.topology.replicas(shard) {
             out.send(*replica, Message::Ir { message: message.clone() });
         }
@@ -606,12 +531,11 @@ impl std::fmt::Debug for Replica {
             .field("incarnation", &self.incarnation)
             .field("ir", &self.ir)
             .field("state", &self.state)
-            .field("prepared_since", &self.prepared_since)
+            .field("suspicion", &self.suspicion)
             .field("recoveries", &self.recoveries)
-            .field("rounds", &self.rounds)
-            .field("suspicions", &self.suspicions)
-            .field("bases", &self.bases)
             .field("waiting", &self.waiting)
+            .field("bases", &self.bases)
+            .field("skew_wait", &self.skew_wait)
             .field("checkpoint", &self.checkpoint)
             .field("fetching", &self.fetching)
             .field("aside", &self.aside)

@@ -261,6 +261,26 @@ impl Shard {
         })
     }
 
+    /// A younger transaction that a proposal has to wait for, if only such stand in its way.
+    pub(super) fn waits_for(&mut self, id: TransactionId, operation: &Prepare) -> Option<TransactionId> {
+        let mut behind = None;
+        for invoked in &operation.part.invocations {
+            let access = invoked.access().ok()?;
+            for (stamp, other) in self.prepared_on(&invoked.key, id) {
+                let seen = access.observed.is_some_and(|observed| observed.contains(stamp));
+                if seen || commutes(&access.invocation, &other.invocation, None) {
+                    continue;
+                }
+                if self.prepared.get(&stamp.transaction).is_none_or(|held| held.age <= operation.age) {
+                    return None;
+                }
+                behind = Some(stamp.transaction);
+            }
+        }
+        let stamp = Stamp { at: operation.at, transaction: id };
+        behind.filter(|_| self.judge(stamp, &operation.part).0 == Verdict::Abstain)
+    }
+
     /// Whether what a transaction without effects observed is current: its verdict, were it to commit last of all.
     pub(super) fn check(&mut self, transaction: TransactionId, part: &Part) -> (Vote, Option<u32>) {
         let (verdict, hint) = self.judge(Stamp { at: Timestamp::MAX, transaction }, part);

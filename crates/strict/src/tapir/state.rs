@@ -16,8 +16,12 @@ use crate::Mutant;
 use crate::ir::Change;
 use types::{Malformed, Reader, wire_enum};
 
-/// Where a checkpoint's cursors begin to count keys, stamps and groups.
+/// A checkpoint's cursor: in its upper bits which part it is in, below them a count of pieces, or of groups.
 const PHASE_BITS: u32 = 62;
+/// The part that tells what was fetched so far of another replica's state.
+const ASIDE: u64 = 2 << PHASE_BITS;
+/// The part that tells the record.
+const GROUPS: u64 = 1 << PHASE_BITS;
 
 /// Where a piece of the state begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,36 +102,48 @@ pub(super) struct Checkpoint {
 }
 
 impl Replica {
-    /// See [`protocol::Protocol::checkpoint`]: how far synchronization is, the state, then the record's groups in
-    /// the order of their changes. What changes meanwhile comes again from the log, with a higher revision.
+    /// See [`protocol::Protocol::checkpoint`]: how far synchronization is, what was fetched so far of another's state,
+    /// the state, then the record's groups in the order of their changes. What changes meanwhile comes again from the
+    /// log, with a higher revision; a fetched state takes its place only when no checkpoint is under way.
     pub(super) fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         let bytes = self.options.piece_bytes;
         if cursor == 0 {
-            // The pieces that were fetched so far are in the part of the log that the checkpoint replaces.
-            self.fetch_anew();
             let (view, last_normal) = (self.ir.view(), self.ir.last_normal());
             record::put(chunk, &Record::Ir(Change::View { view, last_normal }));
             record::put(chunk, &Record::Ir(Change::Points(self.ir.points())));
             self.checkpoint = Some(Checkpoint { place: Place::Begin, revision: self.ir.revision() });
-            return Some(1);
+            // The pieces that were fetched so far are in the part of the log that the checkpoint replaces.
+            return Some(if self.aside.is_some() { ASIDE } else { 1 });
         }
         let checkpoint = self.checkpoint.as_mut()?;
-        if cursor >> PHASE_BITS == 0 {
+        if cursor & ASIDE != 0 {
+            let first = checkpoint.place == Place::Begin;
+            let mut piece = Vec::new();
+            let next = match &mut self.aside {
+                Some(aside) => tell(aside, &checkpoint.place, bytes, &mut piece),
+                None => None,
+            };
+            record::put(chunk, &Record::Aside { first, piece: &piece });
+            let more = next.is_some();
+            checkpoint.place = next.unwrap_or(Place::Begin);
+            return Some(if more { cursor + 1 } else { 1 });
+        }
+        if cursor & GROUPS == 0 {
             match tell(&mut self.state, &checkpoint.place, bytes, chunk) {
                 Some(next) => {
                     checkpoint.place = next;
                     return Some(cursor + 1);
                 }
-                None => return Some(1 << PHASE_BITS),
+                None => return Some(GROUPS),
             }
         }
-        for (id, group) in self.ir.since(cursor & !(1 << PHASE_BITS)) {
+        for (id, group) in self.ir.since(cursor & !GROUPS) {
             if group.revision > checkpoint.revision {
                 break;
             }
             record::put(chunk, &Record::Ir(Change::Group { id, group }));
             if chunk.len() >= bytes {
-                return Some(1 << PHASE_BITS | (group.revision + 1));
+                return Some(GROUPS | (group.revision + 1));
             }
         }
         self.checkpoint = None;

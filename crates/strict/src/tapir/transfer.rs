@@ -8,7 +8,8 @@
 //! ```
 //! The pieces make a second state beside the present one, and are logged; with the last one the second takes the
 //! place of the first, and what the record knows beyond is executed again. Votes, promises and locks stay. A crash
-//! before that leaves the first. A source that restarts or goes on without this replica makes it begin anew.
+//! before that leaves the first. A source that restarts or goes on without this replica makes it begin anew; a
+//! checkpoint does not, since it tells the second state too, but the exchange waits for its end.
 
 use super::message::{Message, Timer};
 use super::node::Node;
@@ -81,7 +82,7 @@ impl Replica {
     }
 
     /// Begins anew with the same source.
-    pub(super) fn fetch_anew(&mut self) {
+    fn fetch_anew(&mut self) {
         if let Some(Fetching { source, asked_at, .. }) = self.fetching {
             self.begin_fetching(source, asked_at);
         }
@@ -141,6 +142,10 @@ impl Replica {
             return self.ask_state(now.instant, out);
         }
         fetching.asked = 0;
+        if next.is_none() && self.checkpoint.is_some() {
+            // It is asked for again when the checkpoint has ended, which began with the first state.
+            return;
+        }
         self.persist(&Record::Aside { first, piece }, out);
         let outcome = self.take_aside(first, piece);
         debug_assert!(outcome.is_ok(), "peers send well-formed pieces");

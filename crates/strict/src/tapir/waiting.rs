@@ -1,104 +1,101 @@
-//! Proposals that wait for others with lower timestamps, where clocks differ much (the paper's 6.6).
+//! Proposals that wait for younger transactions, so that contenders do not refuse one another without end
+//! (Corrections 12).
 //!
-//! A replica that judges transactions in the order in which they arrive tells those with lower timestamps to come again
-//! (RETRY). One that waits for a while first, and judges what has come meanwhile in the order of timestamps, tells fewer.
-//! What waits is nowhere recorded: nothing was said of it, and its coordinator sends it again.
+//! Transactions of several coordinators that prepare at the same time meet each other in different orders at different
+//! replicas: each is accepted somewhere, none by enough, and all are refused. So a replica does not refuse a proposal at
+//! once that only younger transactions stand in the way of. It lets it wait until they have ended, and judges it then; to
+//! whoever waits for the vote it is as if the message had taken longer. A younger proposal is refused at once, as ever.
+//! The oldest is refused by nobody that is undecided, and since only older ones wait for younger ones, nobody waits in a
+//! circle. Ages are those of coordinators' clocks: a wrong one is unfair and does no other harm.
 
-use super::node::IrMessage;
+use super::node::Node;
+use super::operation::Transactions;
+use super::replica::{Replica, Wires};
+use crate::ir::{self, Status};
+use commit::Stamp;
+use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
-use std::time::Duration;
-use types::{Instant, NodeId, Timestamp, TransactionId, WallTime};
+use types::{Instant, NodeId, TransactionId};
 
-/// Timestamp, transaction and attempt.
-type Key = (Timestamp, TransactionId, u32);
+/// A proposal that is not said again for so many times the coordinator's patience is forgotten.
+const PATIENCE: u32 = 4;
 
+/// A proposal that waits.
 #[derive(Debug)]
-struct Held {
-    until: Instant,
+struct Proposal {
     from: NodeId,
-    message: IrMessage,
+    message: ir::Message<Transactions>,
+    /// One that must end first.
+    behind: TransactionId,
+    /// When it was said last.
+    said: Instant,
 }
 
-/// See the module.
+/// Those that wait, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(BTreeMap<Key, Held>);
+pub(super) struct Waiting {
+    proposals: BTreeMap<(Stamp, TransactionId), Proposal>,
+}
 
 impl Waiting {
-    /// For how long a proposal waits that arrives now: until the clock has passed its timestamp by `wait`.
-    pub fn time(at: Timestamp, wall: WallTime, wait: Duration) -> Duration {
-        let due = at.wall().0.saturating_add(wait.as_micros() as u64);
-        Duration::from_micros(due.saturating_sub(wall.0)).min(2 * wait)
-    }
-
-    /// Holds a proposal; the same one again is held once.
-    pub fn hold(&mut self, key: Key, until: Instant, from: NodeId, message: IrMessage) {
-        self.0.entry(key).or_insert(Held { until, from, message });
-    }
-
-    /// When the next one has waited for long enough.
-    pub fn next(&self) -> Option<Instant> {
-        self.0.values().map(|held| held.until).min()
-    }
-
-    /// What has waited for long enough, and everything with a lower timestamp, in the order of timestamps.
-    pub fn take_due(&mut self, now: Instant) -> Vec<(NodeId, IrMessage)> {
-        let last = self.0.iter().filter(|(_, held)| held.until <= now).map(|(key, _)| *key).next_back();
-        let Some(last) = last else { return Vec::new() };
-        let mut due = std::mem::take(&mut self.0);
-        self.0 = due.split_off(&last);
-        due.extend(self.0.remove_entry(&last));
-        due.into_values().map(|held| (held.from, held.message)).collect()
+    fn forget(&mut self, group: TransactionId) {
+        if !self.proposals.is_empty() {
+            self.proposals.retain(|(_, waiting), _| *waiting != group);
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ir;
-    use types::{Incarnation, KeyspaceId, ProcessId, Slot};
-
-    fn hold(waiting: &mut Waiting, at: u64, until: u64) {
-        let transaction = TransactionId { number: at, ..TransactionId::default() };
-        let from = NodeId {
-            process: ProcessId(1),
-            incarnation: Incarnation(1),
-            slot: Slot::coordinator(KeyspaceId(1)),
+impl Replica {
+    /// Takes a message that is a proposal which has to wait, and returns any other one.
+    pub(super) fn set_aside(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        message: ir::Message<Transactions>,
+    ) -> Option<ir::Message<Transactions>> {
+        let (group, attempt, view, operation) = match &message {
+            ir::Message::Propose { group, attempt, view, operation, .. } => {
+                (*group, *attempt, *view, operation)
+            }
+            ir::Message::Execute { group, .. } => {
+                self.waiting.forget(*group);
+                return Some(message);
+            }
+            _ => return Some(message),
         };
-        let message = ir::Message::Forgotten { group: transaction };
-        waiting.hold((Timestamp(at), transaction, 1), Instant(until), from, message);
+        let news = self.ir.get(group).is_none_or(|known| {
+            let older = known.entry.as_ref().is_none_or(|entry| entry.attempt < attempt);
+            known.outcome.is_none() && known.promised.round == 0 && older
+        });
+        let serves = self.ir.status() == Status::Normal && view <= self.ir.view();
+        let behind = if news && serves { self.state.waits_for(group, operation) } else { None };
+        let age = operation.age;
+        self.waiting.forget(group);
+        let Some(behind) = behind else { return Some(message) };
+        let proposal = Proposal { from, message, behind, said: now.instant };
+        self.waiting.proposals.insert((age, group), proposal);
+        None
     }
 
-    fn taken(waiting: &mut Waiting, now: u64) -> Vec<u64> {
-        let number = |(_, message)| match message {
-            ir::Message::Forgotten { group } => group.number,
-            _ => 0,
-        };
-        waiting.take_due(Instant(now)).into_iter().map(number).collect()
+    /// Judges the proposals that nobody stands in the way of any more, the oldest first.
+    pub(super) fn resume(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        loop {
+            let prepared = self.state.prepared();
+            let free = |(_, proposal): &(&_, &Proposal)| !prepared.contains_key(&proposal.behind);
+            let Some(place) = self.waiting.proposals.iter().find(free).map(|(place, _)| *place) else {
+                return;
+            };
+            let Some(Proposal { from, message, .. }) = self.waiting.proposals.remove(&place) else { return };
+            if let Some(message) = self.set_aside(now, from, message) {
+                let mut port = Wires { out, options: &self.options, now: now.instant };
+                self.ir.on_message(from, message, &mut self.state, &mut port);
+            }
+        }
     }
 
-    #[test]
-    fn what_is_due_takes_along_what_has_lower_timestamps() {
-        let mut waiting = Waiting::default();
-        [(5, 50), (3, 90), (9, 70), (7, 60)]
-            .into_iter()
-            .for_each(|(at, until)| hold(&mut waiting, at, until));
-        hold(&mut waiting, 5, 99);
-        assert_eq!(waiting.next(), Some(Instant(50)));
-        assert_eq!(taken(&mut waiting, 49), []);
-        assert_eq!(taken(&mut waiting, 60), [3, 5, 7]);
-        assert_eq!(waiting.next(), Some(Instant(70)));
-        assert_eq!(taken(&mut waiting, 200), [9]);
-        assert_eq!(waiting.next(), None);
-    }
-
-    #[test]
-    fn it_waits_until_the_clock_has_passed_the_timestamp_but_not_for_ever() {
-        let wait = Duration::from_millis(10);
-        let time =
-            |at: u64, wall: u64| Waiting::time(Timestamp::from_wall(WallTime(at)), WallTime(wall), wait);
-        assert_eq!(time(1_000_000, 1_000_000), wait);
-        assert_eq!(time(1_000_000, 1_004_000), Duration::from_millis(6));
-        assert_eq!(time(1_000_000, 1_010_000), Duration::ZERO);
-        assert_eq!(time(9_000_000, 1_000_000), 2 * wait);
+    /// Forgets proposals whose coordinators do not ask any more.
+    pub(super) fn forget_waiting(&mut self, now: Instant) {
+        let patience = self.options.resend_every * PATIENCE;
+        self.waiting.proposals.retain(|_, proposal| now - proposal.said < patience);
     }
 }

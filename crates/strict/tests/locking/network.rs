@@ -7,8 +7,8 @@ use protocol::{Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Re
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use types::{
-    Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reply, ReplyBuf,
-    ReplySink, RequestId, Rng, SessionId, Slot, WallTime,
+    Address, HashSeed, Incarnation, Instant, KeyHash, KeyspaceId, NodeId, PartitionId, ProcessId, Reply,
+    ReplyBuf, ReplySink, RequestId, Rng, SessionId, Slot, WallTime,
 };
 
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
@@ -178,6 +178,16 @@ impl Network {
 
     pub fn increment(&self, key: &'static str) -> Step<'static> {
         self.step(key, register::Operation::Increment { by: 1 })
+    }
+
+    /// Reads a key and deletes it.
+    pub fn take(&self, key: &'static str) -> Step<'static> {
+        self.step(key, register::Operation::GetDelete)
+    }
+
+    /// A key as WATCH names it.
+    pub fn watched(&self, key: &'static str) -> (&'static [u8], KeyHash) {
+        (key.as_bytes(), self.topology.seed.hash(key.as_bytes()))
     }
 
     /// A key of each shard.

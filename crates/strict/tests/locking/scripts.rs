@@ -90,3 +90,27 @@ fn begin_again(network: &mut Network, process: u16, key: &'static str) {
     assert_eq!(operate(network, process, key), "2");
     assert_eq!(commit(network, process), "OK");
 }
+
+/// A watched key that is absent appears and vanishes; or nothing happens to it. What the transaction replies.
+fn watched_while_absent(concurrency: Concurrency, appears: bool) -> String {
+    let mut network = Network::new(&Options { concurrency, ..Options::default() });
+    let [a, b] = network.keys();
+    let keys = [network.watched(a)];
+    let id = network.request(1, Request::Watch { session: SESSION, keys: &keys });
+    assert_eq!(network.answer(id), "OK");
+    if appears {
+        assert_eq!(network.text(2, 0, &[network.increment(a)]), "1");
+        assert_eq!(network.text(2, 0, &[network.take(a)]), "1");
+    }
+    let steps = [network.increment(b)];
+    let id = network.request(1, Request::Many { session: SESSION, steps: &steps, watched: true, multi: true });
+    network.answer(id)
+}
+
+#[test]
+fn an_absent_key_that_came_and_went_was_touched() {
+    for concurrency in [Concurrency::Locking, Concurrency::Optimistic] {
+        assert_eq!(watched_while_absent(concurrency, false), "1");
+        assert_eq!(watched_while_absent(concurrency, true), "NullArray", "{concurrency:?}");
+    }
+}

@@ -1,7 +1,9 @@
 //! The models.
 
 use crate::explore::{Outcome, explore};
-use crate::setup::{Act, Gateway, Setup};
+use crate::setup::{Act, Gateway, MEMBERS, Setup};
+use anabranch_strict::Mutant;
+use anabranch_strict::tapir::Message;
 
 pub const PUNCTUAL: Gateway = Gateway { skew: 0, near: 0, dies: false };
 /// A clock that is ahead; one that is behind.
@@ -79,6 +81,26 @@ pub fn inversion() -> Setup {
         .after(1)
 }
 
+/// The pairs of replicas: the quorums of the slow path.
+const PAIRS: [u8; 3] = [0b011, 0b101, 0b110];
+
+/// The three transactions of `inversion`, each heard by two replicas only.
+fn inversion_over(quorums: [u8; 3]) -> Setup {
+    Setup { timers: 1, heard: quorums.to_vec(), ..inversion() }
+}
+
+/// Every choice of a pair for each of three transactions. Only replica 1 is read from, so that two choices are the same
+/// but for the names of the other two replicas.
+fn choices_of_quorums() -> impl Iterator<Item = [u8; 3]> {
+    let mirrored = |pair: u8| match pair {
+        0b011 => 0b110,
+        0b110 => 0b011,
+        other => other,
+    };
+    let all = (0..27).map(|number: usize| [PAIRS[number % 3], PAIRS[number / 3 % 3], PAIRS[number / 9]]);
+    all.filter(move |quorums| *quorums <= quorums.map(mirrored))
+}
+
 /// A write, then quorum reads one after the other.
 pub fn quorum_reads() -> Setup {
     let mut setup = Setup { once: true, ..Setup::new(1) }
@@ -104,6 +126,12 @@ pub fn two_shards() -> Setup {
     let setup = Setup { backups: vec![0], once: true, ..Setup::new(2) };
     let (a, b) = (setup.key_of(0), setup.key_of(1));
     setup.with(DYING, &[(a, Act::Set(1)), (b, Act::Set(1))])
+}
+
+/// The same, with one replica of each shard down.
+pub fn two_shards_and_a_crash() -> Setup {
+    let arrives = |_, to, _: &Message| to >= 2 * MEMBERS || to % MEMBERS != 2;
+    Setup { routes: Some(arrives), ..two_shards() }
 }
 
 /// Two shards, a coordinator that lives.
@@ -204,6 +232,29 @@ fn stamps_do_not_run_against_real_time() {
 }
 
 #[test]
+fn stamps_do_not_run_against_real_time_whatever_the_quorums() {
+    let mut states = 0;
+    for quorums in choices_of_quorums() {
+        let outcome = explore(inversion_over(quorums), 3_000_000);
+        assert_eq!(outcome.violation, None, "{quorums:?}");
+        assert!(outcome.exhausted, "{quorums:?}: more than {} states", outcome.states);
+        assert_eq!(outcome.answered, (3, 2), "each can commit, and both that conflict can be refused");
+        states += outcome.states;
+    }
+    println!("{states} states, all");
+}
+
+#[test]
+fn validation_that_trusts_stamps_is_caught_over_some_quorums() {
+    let caught = choices_of_quorums().any(|quorums| {
+        let mut setup = inversion_over(quorums);
+        setup.options.mutants = Mutant::TrustStamps.into();
+        explore(setup, 300_000).violation.is_some()
+    });
+    assert!(caught, "the model sees what Corrections 1 warns of");
+}
+
+#[test]
 fn quorum_reads_are_linearizable() {
     visit(quorum_reads());
 }
@@ -221,4 +272,9 @@ fn a_transaction_over_two_shards_commits() {
 #[test]
 fn a_transaction_over_two_shards_ends_on_both_alike() {
     visit(two_shards());
+}
+
+#[test]
+fn it_does_with_a_replica_of_each_shard_down_too() {
+    visit(two_shards_and_a_crash());
 }

@@ -1,5 +1,6 @@
 //! What a model consists of: instances, requests, and how much may go wrong.
 
+use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Node, Options, Topology};
 use types::{Address, HashSeed, Incarnation, KeyspaceId, PartitionId, ProcessId, Slot, TransactionId};
 
@@ -80,6 +81,8 @@ pub struct Setup {
     pub once: bool,
     /// What does not pass is lost.
     pub routes: Option<Routes>,
+    /// By coordinator: the replicas that hear what it proposes and finalizes, a bit each; empty for all of them.
+    pub heard: Vec<u8>,
     /// A replica's acknowledgement of an outcome is part of the state, so that properties can speak of it.
     pub acknowledgements: bool,
 }
@@ -109,6 +112,7 @@ impl Setup {
             restarts: (0, 0),
             once: false,
             routes: None,
+            heard: Vec::new(),
             acknowledgements: false,
         }
     }
@@ -145,6 +149,13 @@ impl Setup {
             None => self.topology.shards[index / MEMBERS][index % MEMBERS],
             Some(gateway) => self.topology.coordinator(ProcessId(gateway as u16 + 1)),
         }
+    }
+
+    /// True if this message of a coordinator arrives at replicas that hear it, or is none of its proposals.
+    pub fn is_heard(&self, from: usize, to: usize, message: &Message) -> bool {
+        let proposal = matches!(message, Message::Ir { message: Ir::Propose { .. } | Ir::Finalize { .. } });
+        let heard = from.checked_sub(self.replicas()).and_then(|gateway| self.heard.get(gateway));
+        !proposal || heard.is_none_or(|heard| heard & (1 << (to % MEMBERS)) != 0)
     }
 
     /// True for a coordinator that dies.

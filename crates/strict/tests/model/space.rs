@@ -248,7 +248,8 @@ impl Space {
             return None;
         }
         let sender = self.setup.find(from.address())?;
-        let lost = self.setup.routes.is_some_and(|arrives| !arrives(sender, to, &message));
+        let lost = self.setup.routes.is_some_and(|arrives| !arrives(sender, to, &message))
+            || !self.setup.is_heard(sender, to, &message);
         let undelivered = acknowledgement || lost || self.setup.dies(to);
         normalize(&mut message);
         let mut bytes = Vec::new();

@@ -86,6 +86,19 @@ fn steps(network: &mut Network) -> Vec<Step<'static>> {
 }
 
 #[test]
+fn coordinators_far_from_each_other_that_want_a_key_at_once_all_get_it_in_time() {
+    for seed in 1..=20 {
+        let mut network = Network::new(seed, 1, 3, 3, &Options::default());
+        network.delay = Duration::from_millis(300);
+        let steps = [network.increment("a", false)];
+        let ids: Vec<RequestId> = (1..=3).map(|process| network.many(process, 1, &steps)).collect();
+        let mut sums: Vec<String> = ids.into_iter().map(|id| text(&network.answer(id))).collect();
+        sums.sort();
+        assert_eq!(sums, ["1", "2", "3"], "seed {seed}");
+    }
+}
+
+#[test]
 fn sixteen_clients_on_hot_keys_all_commit_within_their_retries() {
     for seed in 1..=4 {
         let outcome = contend(seed, 16, 12, &Options::default());

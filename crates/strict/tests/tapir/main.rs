@@ -1,7 +1,9 @@
 //! IR and TAPIR over a small deterministic network without disks: what is persisted is durable at once.
 
 mod contention;
+mod expiry;
 mod keysets;
+mod merges;
 mod mutants;
 mod network;
 mod orders;

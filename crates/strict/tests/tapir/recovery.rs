@@ -5,7 +5,10 @@ use crate::scripts::assert_settled;
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Decided, Options};
 use anabranch_strict::{Mutant, Mutants};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
+use types::ProcessId;
 
 /// How many outcomes of each kind the replicas know.
 fn outcomes(network: &Network) -> (usize, usize) {
@@ -101,6 +104,56 @@ fn a_slow_coordinator_learns_what_recovery_decided() {
     network.run_for(Duration::from_secs(1));
     assert_settled(&network);
     assert_eq!(text(&network.one(2, &network.get(b))), "1");
+}
+
+/// Notes the greatest round of a coordinator view that anybody asks for.
+fn watch_rounds(network: &mut Network) -> Rc<Cell<u32>> {
+    let highest = Rc::new(Cell::new(0));
+    let seen = highest.clone();
+    network.filter = Some(Box::new(move |_, _, message| {
+        if let Some(Ir::CoordinatorChange { ballot, .. }) = ir_of(message) {
+            seen.set(seen.get().max(ballot.round));
+        }
+        false
+    }));
+    highest
+}
+
+#[test]
+fn a_coordinator_that_is_far_away_but_lives_is_not_suspected() {
+    let options = Options::default();
+    let mut network = Network::new(7, 2, 3, 2, &options);
+    network.add_coordinator(9, &options);
+    network.far = Some((ProcessId(9), Duration::from_millis(700)));
+    let rounds = watch_rounds(&mut network);
+    let (a, b) = network.two_keys();
+    let steps = [network.increment(a, false), network.increment(b, false)];
+    let id = network.many(9, 1, &steps);
+    assert_eq!(text(&network.answer(id)), "1 1");
+    network.run_for(Duration::from_secs(2));
+    assert_settled(&network);
+    assert_eq!(
+        rounds.get(),
+        0,
+        "the replicas held it prepared for longer than the time-out, and heard from it"
+    );
+}
+
+#[test]
+fn backup_coordinators_far_from_each_other_do_not_take_the_promises_from_one_another() {
+    for seed in 1..=20 {
+        let mut network = Network::new(seed, 2, 5, 2, &Options::default());
+        let (a, b) = network.two_keys();
+        let steps = [network.increment(a, false), network.increment(b, false)];
+        network.many(1, 1, &steps);
+        network.run_for(Duration::from_millis(14));
+        network.down.insert(address(1, None));
+        network.delay = Duration::from_millis(900);
+        let rounds = watch_rounds(&mut network);
+        network.run_for(Duration::from_secs(12));
+        assert_settled(&network);
+        assert!(rounds.get() <= 3, "seed {seed}: {} coordinator views for one transaction", rounds.get());
+    }
 }
 
 /// The backup coordinator whose messages travel, by process, and which replicas they may reach.

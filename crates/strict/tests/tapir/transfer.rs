@@ -133,6 +133,19 @@ fn a_checkpoint_in_the_middle_loses_nothing() {
     }
 }
 
+#[test]
+fn a_transfer_ends_beside_checkpoints_that_come_sooner_than_it_takes() {
+    let mut network = filled(12, &small());
+    let (third, pieces) = (address(3, Some(0)), count_pieces(&mut network));
+    network.restart(third, 0, false);
+    for _ in 0..300 {
+        network.checkpoint(third);
+        network.run_for(Duration::from_millis(20));
+    }
+    assert!(pieces.get() > 5, "{} pieces", pieces.get());
+    assert_alike(&network);
+}
+
 /// A replica is cut off from commits while it fetches: they are in its record, but not in the pieces it got before.
 fn commits_meanwhile(mutants: Mutants) -> bool {
     let mut network = filled(9, &Options { mutants, ..small() });

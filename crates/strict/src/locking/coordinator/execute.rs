@@ -4,7 +4,6 @@ use super::super::machine::Evaluation;
 use super::super::message::Message;
 use super::transaction::{Phase, Transaction, is_alone};
 use super::{Coordinator, Step};
-use crate::coordinator::Purpose;
 use types::{Error, ErrorCode, Instant};
 
 impl Coordinator {
@@ -53,7 +52,7 @@ impl Coordinator {
     }
 
     /// Gives a request up at its deadline, with the error that says what is known.
-    pub(super) fn give_up(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+    pub(super) fn give_up(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
         let shard = self.unanswered(&transaction).first().copied().unwrap_or(0);
         let silent = format!(
             "shard {shard}: no leader among its {} replicas answered",
@@ -80,12 +79,6 @@ impl Coordinator {
             return self.fail(transaction, &error, step);
         }
         // The first participant may have written the decision: it is asked until it says so, and nobody waits.
-        if let Some(request) = transaction.request.take() {
-            step.out.reply(request).error(&error);
-        }
-        self.forget(&transaction, step);
-        (transaction.turn, transaction.purpose) = (Vec::new(), Purpose::Auto);
-        transaction.deadline = Instant(u64::MAX);
-        self.keep(transaction, step);
+        self.end_unheard(transaction, &error, Instant(u64::MAX), step);
     }
 }

@@ -25,8 +25,11 @@ use types::{Instant, Timestamp, TransactionId};
 /// How often a question follows hints of who leads before it waits to be said again.
 const HOPS: u32 = 4;
 
-/// How many signs of life a transaction that waits for its session gives in the time after which its locks are taken.
+/// How many signs of life a transaction gives in the time after which its locks are taken.
 const SIGNS: u32 = 4;
+
+/// By how much sooner a question is said again while a leader is being elected.
+const SOONER: u32 = 5;
 
 /// A decision that not every participant has acknowledged.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ struct Lead {
     /// When it was given up for the next replica last: that helps once at a time, since who waits for a lock waits for
     /// the right replica.
     tried: Instant,
+    /// The replica that did not answer last: it is not among the next ones.
+    silent: Option<usize>,
 }
 
 /// See the module's documentation.
@@ -118,6 +123,7 @@ impl CommitProtocol for TwoPhaseCommit {
 
     fn begin(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         transaction.own.terms.clear();
+        transaction.own.signed = step.now.instant;
         coordinator.advance(transaction, step);
     }
 
@@ -141,31 +147,23 @@ impl CommitProtocol for TwoPhaseCommit {
     }
 
     fn wake(coordinator: &Coordinator, transaction: &Transaction, _: Instant) -> Option<Instant> {
-        if transaction.is_idle() {
-            let holds =
-                coordinator.options.concurrency == Concurrency::Locking && !touched(transaction).is_empty();
-            return holds.then(|| transaction.moved_at + coordinator.options.lock_timeout / SIGNS);
-        }
-        let own = match &transaction.phase {
+        let again = match &transaction.phase {
+            _ if transaction.is_idle() => None,
             Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. } => {
                 Some(transaction.moved_at + coordinator.options.resend_every)
             }
             Phase::BackingOff { until } => Some(*until),
         };
-        let deadline = transaction.request.is_some() || own.is_some();
-        [own, deadline.then_some(transaction.deadline)].into_iter().flatten().min()
+        let deadline = transaction.request.is_some() || again.is_some();
+        let deadline = deadline.then_some(transaction.deadline);
+        [coordinator.next_sign(transaction), again, deadline].into_iter().flatten().min()
     }
 
     fn on_wake(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let now = step.now.instant;
+        coordinator.give_sign(&mut transaction, step);
         match &transaction.phase {
-            _ if transaction.is_idle() => {
-                for shard in touched(&transaction) {
-                    let alive = Message::Alive { transaction: transaction.id };
-                    coordinator.send_leader(shard, alive, step);
-                }
-                transaction.moved_at = now;
-            }
+            _ if transaction.is_idle() => {}
             Phase::BackingOff { until } if *until <= now => return coordinator.run(transaction, step),
             Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. }
                 if transaction.moved_at + coordinator.options.resend_every <= now =>
@@ -246,6 +244,32 @@ impl Coordinator {
         }
     }
 
+    /// The shards that hold something for a transaction as long as its coordinator lives: locks, or a vote.
+    fn holding(&self, transaction: &Transaction) -> BTreeSet<u16> {
+        match &transaction.phase {
+            Phase::Executing if self.options.concurrency == Concurrency::Locking => touched(transaction),
+            Phase::Preparing(_) | Phase::Deciding { .. } => touched(transaction),
+            Phase::Executing | Phase::BackingOff { .. } => BTreeSet::new(),
+        }
+    }
+
+    /// When the transaction's next sign of life is due.
+    fn next_sign(&self, transaction: &Transaction) -> Option<Instant> {
+        let holds = !self.holding(transaction).is_empty();
+        holds.then(|| transaction.own.signed + self.options.lock_timeout / SIGNS)
+    }
+
+    /// Says that the transaction's coordinator lives, if that is due.
+    fn give_sign(&self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
+        if self.next_sign(transaction).is_none_or(|at| at > step.now.instant) {
+            return;
+        }
+        transaction.own.signed = step.now.instant;
+        for shard in self.holding(transaction) {
+            self.send_leader(shard, Message::Alive { transaction: transaction.id }, step);
+        }
+    }
+
     /// Asks whoever leads the shard, as far as is known.
     fn send_leader(&self, shard: u16, message: Message, step: &mut Step<'_, '_>) {
         let lead = self.protocol.leads.get(&shard).copied().unwrap_or_default();
@@ -265,6 +289,9 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         let known = self.protocol.leads.get(&shard).copied().unwrap_or_default();
+        if leader.is_none() {
+            return self.on_no_leader(shard, member, number, step);
+        }
         let Some(leader) = leader.filter(|_| term >= known.term) else { return };
         if leader == member {
             self.learn_leader(shard, member, term);
@@ -297,19 +324,35 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
+    /// The replica knows of no leader: one is about to be elected, and another replica is asked soon.
+    fn on_no_leader(&mut self, shard: u16, member: usize, number: u64, step: &mut Step<'_, '_>) {
+        let lead = self.protocol.leads.entry(shard).or_default();
+        if lead.member == member {
+            lead.member = next(*lead, self.topology.replicas(shard).len());
+            lead.tried = step.now.instant;
+        }
+        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let early = self.options.resend_every - self.options.resend_every / SOONER;
+        let moved_at = Instant(step.now.instant.0.saturating_sub(early.as_micros() as u64));
+        transaction.moved_at = transaction.moved_at.min(moved_at);
+        self.keep(transaction, step);
+    }
+
     fn learn_leader(&mut self, shard: u16, member: usize, term: u64) {
         let lead = self.protocol.leads.entry(shard).or_default();
         if lead.term <= term {
-            (lead.member, lead.term) = (member, term);
+            (lead.member, lead.term, lead.silent) = (member, term, None);
         }
     }
 
     /// A shard does not answer: its next replica may know why.
     fn try_next(&mut self, shard: u16, now: Instant) {
-        let members = self.topology.replicas(shard).len().max(1);
+        let members = self.topology.replicas(shard).len();
         let lead = self.protocol.leads.entry(shard).or_default();
         if now - lead.tried >= self.options.resend_every {
-            (lead.member, lead.tried) = ((lead.member + 1) % members, now);
+            lead.silent = Some(lead.member);
+            lead.member = next(*lead, members);
+            lead.tried = now;
         }
     }
 
@@ -343,4 +386,11 @@ impl Coordinator {
             Phase::BackingOff { .. } => {}
         }
     }
+}
+
+/// The replica to ask after the present one.
+fn next(lead: Lead, members: usize) -> usize {
+    let members = members.max(1);
+    let next = (lead.member + 1) % members;
+    if lead.silent == Some(next) && members > 1 { (next + 1) % members } else { next }
 }

@@ -19,6 +19,8 @@ pub struct Run {
     pub terms: BTreeMap<u16, u64>,
     /// How often it has followed a hint of who leads since it was said again.
     pub hops: u32,
+    /// When it began, or its coordinator last gave a sign of life for it.
+    pub signed: Instant,
 }
 
 /// Where a transaction is.

@@ -247,8 +247,12 @@ impl Coordinator {
         self.advance(transaction, step);
     }
 
-    /// Gives a request up at its deadline, with the error that says what is known.
+    /// Gives a request up at its deadline, with the error that says what is known. One that is prepared somewhere goes on
+    /// for as long again, since others wait for its end; what it leaves then is for backup coordinators.
     pub(super) fn give_up(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
+        if transaction.is_unheard() {
+            return self.forget(&transaction, step);
+        }
         let error = match &transaction.phase {
             Phase::Preparing(preparing) => {
                 let (shard, votes) = preparing
@@ -272,6 +276,10 @@ impl Coordinator {
             Phase::BackingOff { .. } | Phase::InLine => transaction.conflict(),
             Phase::Executing | Phase::QuorumRead(_) | Phase::Checking(_) => self.unavailable(&transaction),
         };
+        if matches!(transaction.phase, Phase::Preparing(_)) {
+            let until = step.now.instant + self.options.request_timeout;
+            return self.end_unheard(transaction, &error, until, step);
+        }
         self.fail(transaction, &error, step);
     }
 

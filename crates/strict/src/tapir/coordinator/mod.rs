@@ -115,7 +115,7 @@ impl CommitProtocol for Tapir {
             Timer::Transaction { number } => coordinator.on_transaction_timer(number, step),
             Timer::Settlement { number } => coordinator.on_settlement_timer(number, step),
             Timer::Browse { number } => coordinator.on_browse_timer(number, step),
-            Timer::View | Timer::Suspicion | Timer::Sync | Timer::Waiting => {}
+            Timer::View | Timer::Suspicion | Timer::Sync | Timer::SkewWait => {}
         }
     }
 

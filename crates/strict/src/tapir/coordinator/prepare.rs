@@ -17,8 +17,8 @@ use types::{Instant, Timestamp, TransactionId, WallTime};
 const ATTEMPTS: u32 = 8;
 /// From the third attempt on the n-th one exceeds the timestamp that it was told by 2^(n-1) times this.
 const LEAP: Duration = Duration::from_micros(250);
-/// The backoff doubles with every conflict up to this one, and halves from then on.
-const DOUBLINGS: u32 = 4;
+/// The backoff doubles so often, and halves from then on.
+const DOUBLINGS: u32 = 2;
 
 /// A replica's reply to Prepare.
 pub(super) struct Reply {
@@ -91,22 +91,21 @@ impl Coordinator {
         transaction.steps.deadlines().any(|deadline| passed(deadline, at))
     }
 
-    /// Sends Prepare to every replica of every shard that has not succeeded, and Finalize where it is due.
+    /// Sends Prepare to every replica, and Finalize where it is due. Shards that have succeeded hear it too when it is
+    /// repeated: it says that the coordinator lives.
     fn propose(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return };
         for (shard, votes) in &preparing.shards {
-            if votes.tally.succeeded().is_some() {
-                continue;
-            }
             let message = IrMessage::Propose {
                 group: transaction.id,
                 born: preparing.born,
                 attempt: preparing.attempt,
                 view: self.protocol.views.get(shard).copied().unwrap_or(0),
-                operation: Prepare { at: preparing.at, part: votes.part.clone() },
+                operation: Prepare { at: preparing.at, age: transaction.age, part: votes.part.clone() },
             };
             self.send_ir(*shard, &message, step);
-            if let Some(message) = finalize(transaction.id, preparing, votes) {
+            let finalize = finalize((transaction.id, transaction.age), preparing, votes);
+            if let (None, Some(message)) = (votes.tally.succeeded(), finalize) {
                 self.send_ir(*shard, &message, step);
             }
         }
@@ -242,8 +241,10 @@ impl Coordinator {
             return self.commit(transaction, at, step);
         }
         for shard in chosen {
-            if let Some(message) =
-                preparing.shards.get(&shard).and_then(|v| finalize(transaction.id, preparing, v))
+            if let Some(message) = preparing
+                .shards
+                .get(&shard)
+                .and_then(|v| finalize((transaction.id, transaction.age), preparing, v))
             {
                 self.send_ir(shard, &message, step);
             }
@@ -304,7 +305,8 @@ impl Coordinator {
         let decisions = preparing.shards.iter().map(|(shard, votes)| (*shard, decision(votes))).collect();
         let attempt = (preparing.attempt, preparing.sent_at);
         self.settle((transaction.id, preparing.born), attempt, decisions, step);
-        if self.options.claims {
+        // Of one that nobody waits for any more, replicas tell how it ended.
+        if self.options.claims && !transaction.is_unheard() {
             self.claim(&transaction, Some(at));
         }
         self.reply_results(transaction, step);
@@ -356,11 +358,14 @@ impl Coordinator {
     /// A random wait out of a window that doubles with every conflict. It begins at what the failed run took, since
     /// contenders that come back sooner than that meet each other again. A transaction that has lost for long draws
     /// from smaller and smaller windows, so that it wins against those that came later (Corrections 12); the
-    /// coordinator's own wait for it at hot keys meanwhile.
+    /// coordinator's own wait for it at hot keys meanwhile, and it waits at the replicas for those of others.
     fn backoff(&self, transaction: &Transaction, step: &mut Step<'_, '_>) -> Duration {
         let run = (step.now.instant - transaction.began).max(self.options.backoff);
         let lost = transaction.retries;
-        let doublings = if lost <= DOUBLINGS { lost } else { (2 * DOUBLINGS).saturating_sub(lost).max(1) };
+        let doublings = match lost.saturating_sub(1) {
+            before if before <= DOUBLINGS => before,
+            before => (2 * DOUBLINGS).saturating_sub(before),
+        };
         let left = transaction.deadline - step.now.instant;
         let window = (run * 2u32.pow(doublings)).min(left / 2);
         Duration::from_micros(step.random.u64(0..=window.as_micros() as u64))
@@ -368,7 +373,11 @@ impl Coordinator {
 }
 
 /// The Finalize of a shard's chosen result, while it is being finalized.
-fn finalize(group: TransactionId, preparing: &Preparing, votes: &ShardVotes) -> Option<IrMessage> {
+fn finalize(
+    (group, age): (TransactionId, Stamp),
+    preparing: &Preparing,
+    votes: &ShardVotes,
+) -> Option<IrMessage> {
     let (view, result) = votes.tally.finalizing()?;
     Some(IrMessage::Finalize {
         group,
@@ -376,7 +385,7 @@ fn finalize(group: TransactionId, preparing: &Preparing, votes: &ShardVotes) -> 
         attempt: preparing.attempt,
         view,
         ballot: CoordinatorView::ORIGINAL,
-        operation: Some(Prepare { at: preparing.at, part: votes.part.clone() }),
+        operation: Some(Prepare { at: preparing.at, age, part: votes.part.clone() }),
         result,
     })
 }

@@ -141,7 +141,9 @@ impl Shard {
             let key = state.name();
             let effects = self.store.effects(self.store.hash(key), key).rev();
             let above = effects.take_while(move |(stamp, _)| *stamp > base);
-            above.filter(|(_, effect)| changes_keyset(effect)).map(move |(stamp, effect)| (key, stamp, effect))
+            above
+                .filter(|(_, effect)| changes_keyset(effect))
+                .map(move |(stamp, effect)| (key, stamp, effect))
         })
     }
 

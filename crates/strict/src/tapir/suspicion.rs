@@ -1,0 +1,175 @@
+//! Suspicion of coordinators that do not come back, and when a backup coordinator takes over (Corrections 14).
+//!
+//! A transaction is suspected when it is prepared here and nobody has come on with it for a while. A coordinator that
+//! lives repeats itself, and each repetition counts; after a promise to a backup coordinator only higher promises do.
+//! Backup coordinators that start together only take the promises from each other, on slow networks without end. So
+//! they stand in a line, another one for each transaction and coordinator view: the first starts at once, each other
+//! one half the patience later, and patience doubles with every coordinator view that did not suffice. A backup
+//! coordinator repeats what was not answered until its patience is over.
+
+use super::message::{Message, Timer};
+use super::node::Node;
+use super::operation::Transactions;
+use super::recovery::Recovery;
+use super::replica::Replica;
+use crate::ir::{self, CoordinatorView, Status};
+use protocol::{Now, Outputs};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{Instant, Rng, Timestamp, TransactionId};
+
+/// Patience doubles at most so often.
+const DOUBLINGS: u32 = 3;
+
+/// When somebody last came on with a transaction, under the highest coordinator view promised for it.
+#[derive(Clone, Copy, Debug)]
+struct Sign {
+    since: Instant,
+    promised: CoordinatorView,
+}
+
+/// What a replica remembers of transactions that are prepared here, for suspicion.
+#[derive(Debug, Default)]
+pub(super) struct Suspicion {
+    signs: BTreeMap<TransactionId, Sign>,
+    /// The highest round of a coordinator view heard of, where it stood in the way.
+    rounds: BTreeMap<TransactionId, u32>,
+}
+
+impl Suspicion {
+    /// The original coordinator speaks.
+    pub(super) fn heard(&mut self, message: &ir::Message<Transactions>, now: Instant) {
+        let group = match message {
+            ir::Message::Propose { group, .. } => group,
+            ir::Message::Finalize { group, ballot, .. } if ballot.round == 0 => group,
+            _ => return,
+        };
+        if let Some(sign) = self.signs.get_mut(group).filter(|sign| sign.promised.round == 0) {
+            sign.since = now;
+        }
+    }
+
+    /// A recovery met a higher coordinator view.
+    pub(super) fn superseded(&mut self, group: TransactionId, promised: CoordinatorView, now: Instant) {
+        self.rounds.insert(group, promised.round);
+        if let Some(sign) = self.signs.get_mut(&group).filter(|sign| sign.promised < promised) {
+            *sign = Sign { since: now, promised };
+        }
+    }
+}
+
+/// How long a coordinator view is given.
+fn patience(timeout: Duration, round: u32) -> Duration {
+    timeout * 2u32.pow(round.min(DOUBLINGS))
+}
+
+impl Replica {
+    pub(super) fn arm_suspicion(&self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        let quarter = (self.options.prepared_timeout.as_micros() as u64 / 4).max(1);
+        let wait = Duration::from_micros(quarter + random.u64(0..=quarter));
+        out.arm(Timer::Suspicion, now.instant + wait);
+    }
+
+    /// Starts the recovery of transactions that nobody has come on with for too long; repeats what recoveries have
+    /// not been answered, and gives up those that do not come on, to be started again under a higher coordinator view.
+    pub(super) fn on_suspicion(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        let timeout = self.options.prepared_timeout;
+        self.recoveries
+            .retain(|_, known| now.instant - known.started() < patience(timeout, known.ballot().round));
+        self.forget_waiting(now.instant);
+        if self.ir.status() != Status::Normal {
+            return;
+        }
+        for recovery in self.recoveries.values() {
+            for (shard, message) in recovery.unanswered() {
+                self.tell(shard, message, out);
+            }
+        }
+        let prepared = self.state.prepared();
+        self.suspicion.signs.retain(|id, _| prepared.contains_key(id));
+        self.suspicion.rounds.retain(|id, _| prepared.contains_key(id));
+        let mut overdue = Vec::new();
+        for (id, operation) in prepared {
+            let (born, promised) =
+                self.ir.get(*id).map_or((operation.at, CoordinatorView::ORIGINAL), |g| (g.born, g.promised));
+            let fresh = Sign { since: now.instant, promised };
+            let sign = match self.suspicion.signs.get(id) {
+                Some(known) if known.promised >= promised => *known,
+                _ => fresh,
+            };
+            self.suspicion.signs.insert(*id, sign);
+            let participants = &operation.part.participants;
+            let due = now.instant - sign.since >= patience(timeout, sign.promised.round);
+            if due && self.is_next(*id, sign, participants.first() == Some(&self.shard), now.instant) {
+                overdue.push(((*id, born), sign.promised.round, participants.clone()));
+            }
+        }
+        for (transaction, round, participants) in overdue {
+            self.suspect(now, transaction, round, participants, out);
+        }
+    }
+
+    /// True if this backup coordinator's turn has come. Replicas of other shards only remind the one that is first.
+    fn is_next(&self, id: TransactionId, sign: Sign, backup: bool, now: Instant) -> bool {
+        let members = self.topology.replicas(self.shard).len();
+        let before = (self.ir.me() + members - first_backup(id, sign.promised.round, members)) % members;
+        let patience = patience(self.options.prepared_timeout, sign.promised.round);
+        !backup || now - sign.since >= patience + patience * before as u32 / 2
+    }
+
+    /// Takes the recovery on if this replica is a backup coordinator of the transaction, else asks one that is.
+    fn suspect(
+        &mut self,
+        now: Now,
+        (transaction, born): (TransactionId, Timestamp),
+        round: u32,
+        participants: Vec<u16>,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(first) = participants.first().copied() else { return };
+        if first == self.shard {
+            return self.recover(now, (transaction, born), participants, out);
+        }
+        let backups = self.topology.replicas(first);
+        let Some(sign) = self.suspicion.signs.get(&transaction) else { return };
+        // The first in line, then the others, one after the other.
+        let patience = patience(self.options.prepared_timeout, round);
+        let late = (now.instant - sign.since).saturating_sub(patience).as_micros()
+            / (patience.as_micros() / 2).max(1);
+        let place = first_backup(transaction, round, backups.len()) + late as usize;
+        if let Some(backup) = backups.get(place % backups.len().max(1)) {
+            out.send(*backup, Message::Suspect { transaction, born, participants });
+        }
+    }
+
+    /// Begins to recover a transaction as its backup coordinator.
+    pub(super) fn recover(
+        &mut self,
+        now: Now,
+        (transaction, born): (TransactionId, Timestamp),
+        participants: Vec<u16>,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let known = participants.iter().all(|shard| !self.topology.replicas(*shard).is_empty());
+        let backup = known && participants.first() == Some(&self.shard);
+        if !backup || self.ir.status() != Status::Normal || self.recoveries.contains_key(&transaction) {
+            return;
+        }
+        let promised = self.ir.get(transaction).map_or(0, |group| group.promised.round);
+        let round = promised.max(self.suspicion.rounds.get(&transaction).copied().unwrap_or(0)) + 1;
+        self.suspicion.rounds.insert(transaction, round);
+        let process = self.topology.replicas(self.shard)[self.ir.me()].process;
+        let ballot = CoordinatorView { round, process, incarnation: self.incarnation };
+        let group = (transaction, born);
+        let recovery = Recovery::new(group, ballot, &participants, &self.topology, now.instant);
+        for (shard, message) in recovery.unanswered() {
+            self.tell(shard, message, out);
+        }
+        self.recoveries.insert(transaction, recovery);
+    }
+}
+
+/// Which backup coordinator comes first once `round` coordinator views have not sufficed.
+fn first_backup(id: TransactionId, round: u32, members: usize) -> usize {
+    ((id.number + u64::from(round)) % members.max(1) as u64) as usize
+}
