@@ -2,10 +2,15 @@
 //!
 //! Redis's `INCR` replies with the sum, and so observes it; an addition to a counter replies OK. The sum is exact:
 //! additions neither wrap nor are refused, and only reading a sum beyond 64 bits is an error.
+//!
+//! A bounded subtraction ([`Operation::Take`]) is no escrow: three that each fit may not fit together, and quorums meet
+//! in pairs only (Corrections 66). So it observes that the sum suffices, which whatever adds leaves true and whatever
+//! subtracts may not: it commutes with additions of positive numbers, not with another subtraction.
 
 use crate::observation::Footprint;
 use crate::{Aspect, Kind, Observation};
-use types::{Error, Malformed, Reader, ReplySink, Wire, put_varint, wire_enum};
+use std::cmp::Ordering;
+use types::{Error, Malformed, Reader, Reply, ReplyBuf, ReplySink, Wire, put_varint, wire_enum};
 
 /// An operation on a counter.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,8 +22,22 @@ pub enum Operation {
     },
     /// The sum; 0 for an absent counter.
     Get,
+    /// Subtracts if at least the floor is left: 1, or else 0.
+    Take {
+        /// How much.
+        by: i64,
+        /// What must be left.
+        floor: i64,
+    },
+    /// Whether the sum is at least so much: 1 or 0.
+    AtLeast {
+        /// How much.
+        bound: i64,
+        /// What the reply was, where there has been one: the sum must cross the bound to make it untrue.
+        known: Option<bool>,
+    },
 }
-wire_enum!(Operation { 0 => Add { by }, 1 => Get });
+wire_enum!(Operation { 0 => Add { by }, 1 => Get, 2 => Take { by, floor }, 3 => AtLeast { bound, known } });
 
 /// A mutation of a counter.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,14 +72,31 @@ impl Counter {
 impl Operation {
     /// True when it can never have an effect.
     pub fn is_read(&self) -> bool {
-        matches!(self, Operation::Get)
+        matches!(self, Operation::Get | Operation::AtLeast { .. })
     }
 
     /// What its result, and the choice of its effect, reveal at most.
     pub fn observation(&self) -> Observation<'static> {
         match self {
             Operation::Add { .. } => Observation::only_kind(Kind::Counter),
-            Operation::Get => Observation::of(Kind::Counter, Aspect::Whole),
+            Operation::Get | Operation::Take { .. } | Operation::AtLeast { known: None, .. } => {
+                Observation::of(Kind::Counter, Aspect::Whole)
+            }
+            Operation::AtLeast { known: Some(true), .. } => Observation::of(Kind::Counter, Aspect::Fall),
+            Operation::AtLeast { known: Some(false), .. } => Observation::of(Kind::Counter, Aspect::Rise),
+        }
+    }
+
+    /// See [`crate::Operation::narrowed`].
+    pub fn narrowed(&self, reply: &ReplyBuf) -> Option<Operation> {
+        let bound = match self {
+            Operation::Take { by, floor } => floor.checked_add(*by)?,
+            Operation::AtLeast { bound, .. } => *bound,
+            Operation::Add { .. } | Operation::Get => return None,
+        };
+        match reply.first()? {
+            Reply::Integer(yes) => Some(Operation::AtLeast { bound, known: Some(yes == 1) }),
+            _ => None,
         }
     }
 
@@ -68,7 +104,7 @@ impl Operation {
     pub fn blind_effect(&self) -> Option<Effect> {
         match self {
             Operation::Add { by } => Some(Effect::Add { by: *by }),
-            Operation::Get => None,
+            Operation::Get | Operation::Take { .. } | Operation::AtLeast { .. } => None,
         }
     }
 }
@@ -76,7 +112,13 @@ impl Operation {
 impl Effect {
     /// Which aspects it may change.
     pub fn footprint(&self) -> Footprint<'_> {
-        Footprint::whole()
+        let Effect::Add { by } = self;
+        let moved = match by.cmp(&0) {
+            Ordering::Less => Some(Aspect::Fall),
+            Ordering::Equal => None,
+            Ordering::Greater => Some(Aspect::Rise),
+        };
+        Footprint { aspects: std::iter::once(Aspect::Existence).chain(moved).collect() }
     }
 }
 
@@ -92,12 +134,19 @@ pub fn prepare(
     _: &mut crate::Context<'_>,
     sink: &mut dyn ReplySink,
 ) -> Option<Effect> {
+    let sum = state.map_or(0, Counter::sum);
     match operation {
         Operation::Add { .. } => sink.simple("OK"),
-        Operation::Get => match i64::try_from(state.map_or(0, Counter::sum)) {
+        Operation::Get => match i64::try_from(sum) {
             Ok(sum) => sink.integer(sum),
             Err(_) => sink.error(&Error::err("the counter's sum is beyond 64 bits; nothing of it is lost")),
         },
+        Operation::Take { by, floor } => {
+            let taken = by.checked_neg().filter(|_| sum - i128::from(*by) >= i128::from(*floor));
+            sink.integer(i64::from(taken.is_some()));
+            return taken.map(|by| Effect::Add { by });
+        }
+        Operation::AtLeast { bound, .. } => sink.integer(i64::from(sum >= i128::from(*bound))),
     }
     operation.blind_effect()
 }

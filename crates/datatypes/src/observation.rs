@@ -21,15 +21,37 @@ pub enum Aspect<'a> {
     Elements(Items<'a>),
     /// When it expires.
     Expiry,
+    /// A sum, upwards: seen by whoever saw it below a bound.
+    Rise,
+    /// A sum, downwards: seen by whoever saw it reach a bound.
+    Fall,
+    /// The order of scored members down to this one: seen by whoever saw the highest, as many as were asked for.
+    DownTo {
+        /// The score.
+        score: f64,
+        /// The member.
+        member: &'a [u8],
+    },
+    /// Members that were added with scores, this one at most.
+    UpTo {
+        /// The score.
+        score: f64,
+        /// The member.
+        member: &'a [u8],
+    },
     /// Everything.
     Whole,
 }
 
 impl Aspect<'_> {
+    /// True when a change of `self` may change what `other` shows.
     fn touches(&self, other: &Aspect<'_>) -> bool {
         match (self, other) {
             (Aspect::Whole, _) | (_, Aspect::Whole) => true,
             (Aspect::Elements(a), Aspect::Elements(b)) => a.intersects(b),
+            (Aspect::UpTo { score: added, member: by }, Aspect::DownTo { score: lowest, member: last }) => {
+                (added, by) > (lowest, last)
+            }
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }
     }
@@ -116,6 +138,22 @@ impl<'a> Invocation<'a> {
     /// An effect whose result nobody sees.
     pub fn blind(effect: Effect<'a>) -> Self {
         Invocation { observation: Observation::NOTHING, effect: Some(effect) }
+    }
+
+    /// True when it observed at most the type that its own effect has: nothing in a mode that the effect's is compatible
+    /// with changes that, so the effect's mode is all that others need to know of it.
+    pub fn is_effect_only(&self) -> bool {
+        let kind = self.effect.as_ref().map(Effect::kind);
+        self.observation.aspect.is_none() && self.observation.kind.is_none_or(|it| kind == Some(Some(it)))
+    }
+
+    /// The lock mode it needs; `None` if it neither observes nor changes anything.
+    pub fn mode(&self) -> Option<Mode> {
+        match &self.effect {
+            Some(effect) if self.is_effect_only() => Some(effect.mode()),
+            Some(_) => Some(Mode::Write),
+            None => (!self.observation.is_nothing()).then_some(Mode::Observe),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Every operation of every type, as one closed enum.
 
 use crate::{
-    Effect, Kind, Observation, counter, dict, key, list, register, scored_set, set, summary, top, uid,
+    Effect, Invocation, Kind, Mode, Observation, counter, dict, key, list, register, scored_set, set,
+    summary, top, uid,
 };
-use types::{Malformed, Reader, Wire};
+use types::{Malformed, Reader, ReplyBuf, Wire};
 
 /// A typed command on one key, with its arguments, borrowed from whoever asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +77,39 @@ impl<'a> Operation<'a> {
             Operation::SummaryBag(operation) => operation.observation(),
             Operation::Top(operation) => operation.observation(),
             Operation::UidGenerator(operation) => operation.observation(),
+        }
+    }
+
+    /// An operation that observes no more than this reply to `self` has revealed, where that is less than `self` may
+    /// observe: that a sum suffices, not what it is; the highest members, not those below them. In every state where
+    /// it is unchanged, the reply would be the same.
+    pub fn narrowed<'r>(&self, reply: &'r ReplyBuf) -> Option<Operation<'r>> {
+        match self {
+            Operation::Counter(operation) => operation.narrowed(reply).map(Operation::Counter),
+            Operation::Top(operation) => operation.narrowed(reply).map(Operation::Top),
+            _ => None,
+        }
+    }
+
+    /// True when [`Operation::narrowed`] may find something.
+    pub fn may_narrow(&self) -> bool {
+        match self {
+            Operation::Counter(operation) => !matches!(operation, counter::Operation::Add { .. }),
+            Operation::Top(operation) => matches!(operation, top::Operation::Range { with_scores: true, .. }),
+            _ => false,
+        }
+    }
+
+    /// The lock mode that it needs before it is evaluated; what it came to may need less ([`Invocation::mode`]).
+    pub fn mode(&self, blind: bool) -> Mode {
+        if self.is_read() {
+            return Mode::Observe;
+        }
+        let observation = if blind { Observation::NOTHING } else { self.observation() };
+        let invocation = Invocation { observation, effect: self.blind_effect() };
+        match &invocation.effect {
+            Some(effect) if invocation.is_effect_only() => effect.mode(),
+            _ => Mode::Write,
         }
     }
 

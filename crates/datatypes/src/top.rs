@@ -10,7 +10,7 @@ use crate::observation::Footprint;
 use crate::scored_set::{self, Entry, ScoredItems};
 use crate::{Aspect, Context, Kind, Observation, index};
 use smallvec::SmallVec;
-use types::{Error, Malformed, Reader, ReplySink, Wire};
+use types::{Error, Malformed, Reader, Reply, ReplyBuf, ReplySink, Wire};
 
 /// How many are kept where nothing was reserved.
 pub const DEFAULT_CAPACITY: u32 = 100;
@@ -48,6 +48,18 @@ pub enum Operation<'a> {
     Length,
     /// How many are kept at most.
     Capacity,
+    /// The place of a member, 0 for the highest, or null if it is not kept.
+    Rank {
+        /// The member.
+        member: &'a [u8],
+    },
+    /// The members down to a score and a member, highest first, with their scores.
+    DownTo {
+        /// The lowest score.
+        score: f64,
+        /// The last member of that score.
+        member: &'a [u8],
+    },
 }
 
 /// A mutation.
@@ -72,6 +84,8 @@ borrowed_enum!(Operation, "top operation tag", {
     3 => Score { member },
     4 => Length,
     5 => Capacity,
+    6 => Rank { member },
+    7 => DownTo { score, member },
 });
 
 borrowed_enum!(Effect, "top effect tag", {
@@ -121,10 +135,28 @@ impl<'a> Operation<'a> {
 
     /// What its result, and the choice of its effect, reveal at most.
     pub fn observation(&self) -> Observation<'a> {
-        if self.is_read() {
-            Observation::of(Kind::Top, Aspect::Whole)
-        } else {
-            Observation::only_kind(Kind::Top)
+        match self {
+            Operation::Add { .. } | Operation::Reserve { .. } => Observation::only_kind(Kind::Top),
+            Operation::DownTo { score, member } => {
+                Observation::of(Kind::Top, Aspect::DownTo { score: *score, member })
+            }
+            _ => Observation::of(Kind::Top, Aspect::Whole),
+        }
+    }
+
+    /// See [`crate::Operation::narrowed`]. As many of the highest as were asked for stay what they are while nothing is
+    /// added above the last one: what is below it changes no place, and it drops what is lower still.
+    pub fn narrowed<'r>(&self, reply: &'r ReplyBuf) -> Option<Operation<'r>> {
+        let Operation::Range { start, stop, with_scores: true } = self else { return None };
+        let wanted = usize::try_from(stop.checked_sub(*start)?.checked_add(1)?).ok()?;
+        let elements: SmallVec<[Reply<'r>; 8]> = reply.elements().collect();
+        match elements[..] {
+            [Reply::Pairs(count), .., Reply::Pair, Reply::Bulk(member), Reply::Double(score)]
+                if *start >= 0 && count == wanted =>
+            {
+                Some(Operation::DownTo { score, member })
+            }
+            _ => None,
         }
     }
 
@@ -141,7 +173,12 @@ impl<'a> Operation<'a> {
 impl Effect<'_> {
     /// Which aspects it may change.
     pub fn footprint(&self) -> Footprint<'_> {
-        Footprint::whole()
+        let Effect::Add { items } = self else { return Footprint::whole() };
+        let added =
+            items.iter().filter(|(score, _)| !score.is_nan()).map(|(score, member)| (score + 0.0, member));
+        let highest = added.reduce(|a, b| if a < b { b } else { a });
+        let up_to = highest.map(|(score, member)| Aspect::UpTo { score, member });
+        Footprint { aspects: std::iter::once(Aspect::Existence).chain(up_to).collect() }
     }
 }
 
@@ -170,21 +207,17 @@ pub fn prepare<'a>(
         Operation::Add { .. } | Operation::Reserve { .. } => sink.simple("OK"),
         Operation::Range { start, stop, with_scores } => {
             let (first, count) = index::resolve_range(*start, *stop, len);
-            if *with_scores {
-                sink.pairs(count);
-            } else {
-                sink.array(count);
-            }
-            for (score, member) in state.into_iter().flat_map(Top::iter).skip(first).take(count) {
-                if *with_scores {
-                    sink.pair();
-                }
-                sink.bulk(member);
-                if *with_scores {
-                    sink.double(score);
-                }
-            }
+            write_range(state, first, count, *with_scores, sink);
         }
+        Operation::DownTo { score, member } => {
+            let kept = state.into_iter().flat_map(Top::iter);
+            let count = kept.take_while(|(it, of)| (it, *of) >= (score, *member)).count();
+            write_range(state, 0, count, true, sink);
+        }
+        Operation::Rank { member } => match state.and_then(|state| state.kept.rank(member)) {
+            Some(rank) => sink.integer((len - 1 - rank) as i64),
+            None => sink.null(),
+        },
         Operation::Score { member } => match state.and_then(|state| state.kept.score(member)) {
             Some(score) => sink.double(score),
             None => sink.null(),
@@ -193,6 +226,23 @@ pub fn prepare<'a>(
         Operation::Capacity => sink.integer(i64::from(state.map_or(DEFAULT_CAPACITY, Top::capacity))),
     }
     operation.blind_effect()
+}
+
+fn write_range(state: Option<&Top>, first: usize, count: usize, with_scores: bool, sink: &mut dyn ReplySink) {
+    if with_scores {
+        sink.pairs(count);
+    } else {
+        sink.array(count);
+    }
+    for (score, member) in state.into_iter().flat_map(Top::iter).skip(first).take(count) {
+        if with_scores {
+            sink.pair();
+        }
+        sink.bulk(member);
+        if with_scores {
+            sink.double(score);
+        }
+    }
 }
 
 /// What was reserved, and members with the scores they had.

@@ -173,6 +173,11 @@ pub fn command_table_markdown() -> String {
          `since` is the version of Redis, or of Anabranch, that introduced the command. The number of arguments \
          includes the name. A `w` marks commands that may write.\n",
     );
+    page.push_str(
+        "\n`BLIND` may stand before every command with a `w` but `FLUSHALL`, on one key or several, inside `MULTI` and \
+         `TXN` too; it replies `OK`. What that is good for, and which type suits which job, says \
+         [choosing a type](choosing-a-type.md).\n",
+    );
     page.push_str("\n## Differences from Redis\n\n");
     DIFFERENCES.iter().for_each(|difference| page.extend(["- ", difference, "\n"]));
     for family in FAMILIES {

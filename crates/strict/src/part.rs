@@ -2,14 +2,15 @@
 
 use commit::{Access, Observed, overwrites};
 use datatypes::{Effect, Invocation, Observation, Operation};
-use types::{Malformed, Reader, wire_struct};
+use types::{Malformed, Reader, ReplyBuf, wire_struct};
 
 /// One evaluated operation of a transaction on one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Invoked {
     /// The key.
     pub key: Box<[u8]>,
-    /// The operation in its binary form, for what it observes; `None` if nobody sees its result (blind).
+    /// The operation in its binary form, for what it observes, or one that observes as much as its reply revealed;
+    /// `None` if nobody sees its result (blind).
     pub operation: Option<Box<[u8]>>,
     /// The effect in its binary form, if it changes anything.
     pub effect: Option<Box<[u8]>>,
@@ -104,4 +105,11 @@ pub(crate) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
     let mut bytes = Vec::new();
     effect.encode(&mut bytes);
     bytes.into()
+}
+
+/// The binary form of an operation that observes no more than the reply revealed, where that is less.
+pub(crate) fn narrowed(operation: &Operation<'_>, reply: &ReplyBuf) -> Option<Box<[u8]>> {
+    let mut bytes = Vec::new();
+    operation.narrowed(reply)?.encode(&mut bytes);
+    Some(bytes.into())
 }

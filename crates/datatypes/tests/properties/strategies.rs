@@ -224,7 +224,13 @@ pub fn list_operation() -> impl Strategy<Value = list::Operation<'static>> {
 
 fn counter_operation() -> impl Strategy<Value = counter::Operation> {
     use counter::Operation as O;
-    prop_oneof![3 => summand().prop_map(|by| O::Add { by }), 1 => Just(O::Get)]
+    let bound = || select(&[0, 1, -3, 40, i64::MAX, i64::MIN][..]);
+    prop_oneof![
+        3 => summand().prop_map(|by| O::Add { by }),
+        1 => Just(O::Get),
+        3 => (select(&[1, 3, 40, i64::MAX][..]), bound()).prop_map(|(by, floor)| O::Take { by, floor }),
+        2 => (bound(), option::of(any::<bool>())).prop_map(|(bound, known)| O::AtLeast { bound, known }),
+    ]
 }
 
 fn numbers() -> impl Strategy<Value = summary::Numbers> {
@@ -254,6 +260,8 @@ fn top_operation() -> impl Strategy<Value = top::Operation<'static>> {
         2 => (index(), index(), any::<bool>())
             .prop_map(|(start, stop, with_scores)| O::Range { start, stop, with_scores }),
         1 => word().prop_map(|member| O::Score { member }),
+        1 => word().prop_map(|member| O::Rank { member }),
+        1 => (score(), word()).prop_map(|(score, member)| O::DownTo { score, member }),
         1 => select(&[O::Length, O::Capacity][..]),
     ]
 }

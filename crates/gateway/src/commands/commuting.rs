@@ -1,5 +1,5 @@
 //! Commands on the types that Redis does not have: counters, summary bags, tops, generators of identifiers. Their
-//! additions reply OK and observe nothing, so that they never conflict.
+//! additions reply OK and observe only the type, so that they never conflict with one another.
 
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
@@ -17,6 +17,10 @@ const MAX_IDENTIFIERS: u64 = 10_000;
 #[rustfmt::skip]
 pub(crate) static COMMANDS: &[Command] = &[
     Command::new("counter.add", -2, WRITE | DENYOOM | FAST, "anabranch 0.1.0", "Adds to a counter without reading it: COUNTER.ADD key [by]", Data(counter_add)).keys(1, 1, 1),
+    Command::new("counter.incr", -2, WRITE | DENYOOM | FAST, "anabranch 0.1.0", "Adds to a counter, as COUNTER.ADD does: COUNTER.INCR key [by]", Data(counter_add)).keys(1, 1, 1),
+    Command::new("counter.decr", -2, WRITE | DENYOOM | FAST, "anabranch 0.1.0", "Subtracts from a counter without reading it: COUNTER.DECR key [by]", Data(counter_decr)).keys(1, 1, 1),
+    Command::new("counter.take", -3, WRITE | DENYOOM | FAST, "anabranch 0.1.0", "Subtracts if so much is left, 0 unless another floor is given, and replies 1, or else 0: COUNTER.TAKE key by [floor]", Data(counter_take)).keys(1, 1, 1),
+    Command::new("counter.atleast", 3, READONLY | FAST, "anabranch 0.1.0", "Tells whether the sum is at least so much, 1 or 0: COUNTER.ATLEAST key bound", Data(counter_at_least)).keys(1, 1, 1),
     Command::new("counter.get", 2, READONLY | FAST, "anabranch 0.1.0", "Reads the sum of a counter", Data(counter_get)).keys(1, 1, 1),
     Command::new("summary.add", -3, WRITE | DENYOOM | FAST, "anabranch 0.1.0", "Adds numbers to a summary", Data(summary_add)).keys(1, 1, 1),
     Command::new("summary.get", 2, READONLY | FAST, "anabranch 0.1.0", "Reads all figures of a summary", Data(summary_get)).keys(1, 1, 1),
@@ -28,6 +32,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("top.add", -4, WRITE | DENYOOM | FAST, "anabranch 0.1.0", "Adds members, of which those with the highest scores are kept: TOP.ADD key score member [...]", Data(top_add)).keys(1, 1, 1),
     Command::new("top.reserve", 3, WRITE | DENYOOM, "anabranch 0.1.0", "Keeps so many members from now on; 100 without it", Data(top_reserve)).keys(1, 1, 1),
     Command::new("top.range", -4, READONLY, "anabranch 0.1.0", "Lists members by place, highest score first: TOP.RANGE key start stop [WITHSCORES]", Data(top_range)).keys(1, 1, 1),
+    Command::new("top.list", -2, READONLY, "anabranch 0.1.0", "Lists so many members with their scores, highest first; all without a count: TOP.LIST key [count]", Data(top_list)).keys(1, 1, 1),
+    Command::new("top.rank", 3, READONLY | FAST, "anabranch 0.1.0", "Tells the place of a member that is kept, 0 for the highest", Data(top_rank)).keys(1, 1, 1),
     Command::new("top.score", 3, READONLY | FAST, "anabranch 0.1.0", "Reads the score of a member that is kept", Data(top_score)).keys(1, 1, 1),
     Command::new("top.len", 2, READONLY | FAST, "anabranch 0.1.0", "Counts the members that are kept", Data(top_len)).keys(1, 1, 1),
     Command::new("top.capacity", 2, READONLY | FAST, "anabranch 0.1.0", "Tells how many members are kept at most", Data(top_capacity)).keys(1, 1, 1),
@@ -35,12 +41,34 @@ pub(crate) static COMMANDS: &[Command] = &[
 ];
 
 fn counter_add<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    let by = match call.len() {
-        2 => 1,
-        3 => call.integer(2)?,
-        _ => return Err(Error::syntax()),
-    };
+    let by = optional(call, 2, 1)?;
     call.one(Counter(counter::Operation::Add { by }))
+}
+
+fn counter_decr<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let by = optional(call, 2, 1)?.checked_neg().ok_or_else(Error::not_an_integer)?;
+    call.one(Counter(counter::Operation::Add { by }))
+}
+
+fn counter_take<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let (by, floor) = (call.integer(2)?, optional(call, 3, 0)?);
+    if by < 1 {
+        return Err(Error::err("value is out of range, must be positive"));
+    }
+    call.one(Counter(counter::Operation::Take { by, floor }))
+}
+
+fn counter_at_least<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    call.one(Counter(counter::Operation::AtLeast { bound: call.integer(2)?, known: None }))
+}
+
+/// The integer with this index, which is the last one if it is there.
+fn optional(call: &Call<'_>, index: usize, otherwise: i64) -> Result<i64, Error> {
+    match call.len() {
+        len if len == index => Ok(otherwise),
+        len if len == index + 1 => call.integer(index),
+        _ => Err(Error::syntax()),
+    }
 }
 
 fn counter_get<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
@@ -103,6 +131,23 @@ fn top_range<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     };
     let (start, stop) = (call.integer(2)?, call.integer(3)?);
     call.one(Top(top::Operation::Range { start, stop, with_scores }))
+}
+
+fn top_list<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let (start, stop) = match call.len() {
+        2 => (0, -1),
+        3 => match call.count(2)? {
+            // No place is from 1 to 0; -1 would be the last one.
+            0 => (1, 0),
+            count => (0, i64::try_from(count - 1).unwrap_or(i64::MAX)),
+        },
+        _ => return Err(Error::syntax()),
+    };
+    call.one(Top(top::Operation::Range { start, stop, with_scores: true }))
+}
+
+fn top_rank<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    call.one(Top(top::Operation::Rank { member: call.bytes(2) }))
 }
 
 fn top_score<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {

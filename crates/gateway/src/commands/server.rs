@@ -1,6 +1,6 @@
 //! Commands about the process and its command table.
 
-use super::keys;
+use super::{keys, transactions};
 use crate::control::Control;
 use crate::describe;
 use crate::flow::Flow;
@@ -156,6 +156,8 @@ fn command_get_keys(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Resu
     }
     let command =
         table::find(inner).map_err(|_| Error::err("Invalid number of arguments specified for command"))?;
+    let (command, inner) = transactions::behind_prefix(command, inner)
+        .map_err(|_| Error::err("Invalid number of arguments specified for command"))?;
     let keys: Vec<&[u8]> = command.key_indices(inner.len()).filter_map(|index| inner.get(index)).collect();
     if keys.is_empty() {
         return Err(Error::err("The command has no key arguments"));

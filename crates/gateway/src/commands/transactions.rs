@@ -1,10 +1,13 @@
-//! Transactions, and the prefix that makes writes commute.
+//! Transactions, and the prefix that lets writes commute by hiding what they observe.
 
+use crate::combine::Combine;
 use crate::describe;
 use crate::flow::Flow;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, LOADING, NOSCRIPT, STALE, WRITE};
 use crate::table::{self, Command, Handler, Handler::Flow as Steer, Handler::Local};
+use protocol::Step;
+use resp::Arguments;
 use types::Error;
 
 const ANYTIME: u16 = NOSCRIPT | LOADING | STALE;
@@ -18,7 +21,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("watch", -2, ANYTIME | FAST, "2.2.0", "Lets EXEC do nothing if one of the keys changes before it", Steer(Flow::Watch)).keys(1, -1, 1),
     Command::new("unwatch", 1, ANYTIME | FAST, "2.2.0", "Forgets the watched keys", Steer(Flow::Unwatch)),
     Command::new("txn", -2, ANYTIME, "anabranch 0.1.0", "Interactive transactions, whose commands are answered at once", Handler::Container).containing(TXN),
-    Command::new("blind", -3, WRITE | DENYOOM, "anabranch 0.1.0", "Writes without observing the result, so that the write commutes: BLIND INCR key", Handler::Data(blind)).keys(2, 2, 1),
+    Command::new("blind", -2, WRITE | DENYOOM, "anabranch 0.1.0", "Writes without observing the result, so that the write commutes: BLIND INCR key", Handler::Data(blind)).keys(2, 2, 1),
 ];
 
 #[rustfmt::skip]
@@ -32,18 +35,110 @@ static TXN: &[Command] = &[
 fn blind<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     let arguments = call.arguments.after(1);
     let command = table::find(arguments)?;
-    let refused = || {
-        Error::err(format!("BLIND takes a command that writes a single key, and '{}' is none", command.name))
-    };
-    let Handler::Data(plan) = command.handler else { return Err(refused()) };
-    if command.name == call.command.name {
-        return Err(refused());
+    let Handler::Data(plan) = command.handler else { return Err(not_blind(command)) };
+    if !command.is(WRITE) || command.name == call.command.name {
+        return Err(not_blind(command));
     }
-    match plan(&Call { arguments, command, ..*call })? {
-        Plan::One(mut operation) if !operation.operation.is_read() => {
-            operation.blind = true;
-            Ok(Plan::One(operation))
+    let mut plan = plan(&Call { arguments, command, ..*call })?;
+    match &mut plan {
+        Plan::One(operation) => operation.blind = !operation.operation.is_read(),
+        Plan::Many { steps, combine } => {
+            let writes = |step: &Step<'_>| match step {
+                Step::Key(keyed) => !keyed.operation.is_read(),
+                Step::Flush => true,
+                Step::Count | Step::Keys | Step::Scan { .. } => false,
+            };
+            // What only checks that a key is there (RENAME to the same name) is asked as it stands.
+            if steps.iter().all(writes) {
+                *combine = Combine::Status;
+                steps.iter_mut().for_each(|step| {
+                    if let Step::Key(keyed) = step {
+                        keyed.blind = true;
+                    }
+                });
+            }
         }
-        _ => Err(refused()),
+        // What it writes is what it has read: its reply says no more than that it was there.
+        Plan::Dialogue(_) => {}
+    }
+    Ok(plan)
+}
+
+fn not_blind(command: &Command) -> Error {
+    let name = command.name;
+    Error::err(format!("BLIND takes a command that writes data of one keyspace, and '{name}' is none"))
+}
+
+/// The command that a prefix stands before, with its arguments.
+pub(crate) fn behind_prefix<'a>(
+    command: &'static Command,
+    arguments: Arguments<'a>,
+) -> Result<(&'static Command, Arguments<'a>), Error> {
+    if command.name != "blind" {
+        return Ok((command, arguments));
+    }
+    let behind = arguments.after(1);
+    Ok((table::find(behind)?, behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::FAMILIES;
+    use resp::{Limits, Parser, Pipeline};
+    use std::collections::BTreeSet;
+    use types::HashSeed;
+
+    /// A call of every command that writes data, with other options in further lines.
+    const CALLS: &str = include_str!("../../tests/writes.calls");
+
+    fn plan<'a>(arguments: Arguments<'a>) -> Result<Plan<'a>, Error> {
+        let command = table::find(arguments)?;
+        let Handler::Data(plan) = command.handler else { return Err(not_blind(command)) };
+        plan(&Call { arguments, command, now_millis: 1000, seed: HashSeed::default(), scan_piece: 10 })
+    }
+
+    /// Plans a line, with the prefix and without it.
+    fn plans(line: &str, check: impl FnOnce(Plan<'_>, Plan<'_>)) {
+        let source = format!("{line}\r\nBLIND {line}\r\n");
+        let mut pipeline = Pipeline::default();
+        let parsed = Parser::new(Limits::default(), true).parse(source.as_bytes(), &mut pipeline);
+        assert_eq!(parsed.ok(), Some(source.len()), "{line}");
+        let at = |index| pipeline.get(index, source.as_bytes()).expect("it was parsed");
+        match (plan(at(0)), plan(at(1))) {
+            (Ok(plain), Ok(blind)) => check(plain, blind),
+            refused => panic!("{line}: {refused:?}"),
+        }
+    }
+
+    #[test]
+    fn every_command_that_writes_data_can_be_blind() {
+        let mut seen = BTreeSet::new();
+        for line in CALLS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let name = line.split(' ').next().unwrap_or_default().to_ascii_lowercase();
+            plans(line, |plain, blind| match (plain, blind) {
+                (Plan::One(plain), Plan::One(blind)) => {
+                    assert!(blind.blind && !plain.blind, "{line}");
+                    assert_eq!(plain.operation, blind.operation, "{line}");
+                }
+                (Plan::Many { steps: plain, .. }, Plan::Many { steps, combine }) => {
+                    assert_eq!(combine, Combine::Status, "{line}");
+                    assert_eq!(plain.len(), steps.len(), "{line}");
+                    let is_blind = |step: &Step<'_>| match step {
+                        Step::Key(keyed) => keyed.blind,
+                        step => *step == Step::Flush,
+                    };
+                    assert!(steps.iter().all(is_blind), "{line}");
+                }
+                (Plan::Dialogue(_), Plan::Dialogue(_)) => assert_eq!(name, "rename"),
+                other => panic!("{line}: {other:?}"),
+            });
+            seen.insert(name);
+        }
+        let writes = FAMILIES.iter().flat_map(|family| family.commands).filter(|command| command.is(WRITE));
+        let missing: Vec<&str> =
+            writes.map(|command| command.name).filter(|name| !seen.contains(*name)).collect();
+        // A prefix has no prefix, and FLUSHALL is not of one keyspace.
+        assert_eq!(missing, ["blind", "flushall"], "writes.calls has no call of these");
     }
 }

@@ -3,7 +3,7 @@
 use super::expiring::Expiring;
 use super::keyset::{KeysetCall, KeysetKind};
 use crate::Topology;
-use crate::part::{Invoked, encoded};
+use crate::part::{Invoked, encoded, narrowed};
 use commit::{Observed, deadline_set, overwrites};
 use datatypes::{Cell, Context, Effect, Operation, key, prepare};
 use protocol::{KeyEffect, KeyedOperation};
@@ -235,10 +235,15 @@ impl Steps {
         }
         let operation = Operation::decode(&mut Reader::new(&step.call.operation));
         // It was evaluated for the sake of the deadline, though its result reveals nothing.
-        let hidden = operation.is_ok_and(|operation| operation.observation().is_nothing());
+        let hidden = operation.as_ref().is_ok_and(|operation| operation.observation().is_nothing());
+        let observed = match operation.ok().and_then(|operation| narrowed(&operation, &answer.result)) {
+            _ if hidden => whole(),
+            Some(less) => less,
+            None => step.call.operation.clone(),
+        };
         let invoked = Invoked {
             key: key.clone(),
-            operation: Some(if hidden { whole() } else { step.call.operation.clone() }),
+            operation: Some(observed),
             effect: answer.effect,
             observed: Some(answer.observed),
         };

@@ -11,7 +11,7 @@ use datatypes::{Effect, Mode, Operation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Address, Incarnation, Instant, ProcessId, Reader, Timestamp, TransactionId, WallTime};
+use types::{Address, Incarnation, Instant, ProcessId, Timestamp, TransactionId, WallTime};
 
 /// The clock follows what the log has accepted, however far ahead.
 const CLOCK_BOUND: Duration = Duration::MAX;
@@ -208,7 +208,7 @@ impl Leader {
         trusting: bool,
     ) -> Option<Result<(), Box<[u8]>>> {
         for invoked in part.invocations.iter().filter(|invoked| invoked.observed.is_some()) {
-            if !trusting && !self.locks.protects(id, &invoked.key) {
+            if !trusting && !modes(invoked).all(|mode| self.locks.protects(id, &invoked.key, mode)) {
                 return Some(Err(invoked.key.clone()));
             }
         }
@@ -271,25 +271,13 @@ impl Leader {
 
 /// The lock modes that an evaluated operation needs.
 pub(super) fn modes(invoked: &Invoked) -> impl Iterator<Item = Mode> {
-    let effect = invoked.effect.as_ref().and_then(|bytes| Effect::decode(&mut Reader::new(bytes)).ok());
-    let reads = invoked.operation.is_some();
-    let mode = match (effect, reads) {
-        (Some(_), true) => Some(Mode::Write),
-        (Some(effect), false) => Some(effect.mode()),
-        (None, true) => Some(Mode::Observe),
-        (None, false) => None,
-    };
-    mode.into_iter()
+    let mode = invoked.access().map(|access| access.invocation.mode());
+    mode.unwrap_or(Some(Mode::Write)).into_iter()
 }
 
 /// The lock mode that an operation needs before it is evaluated.
 pub(super) fn mode_of(operation: &Operation<'_>, blind: bool, expired: bool) -> Mode {
-    match operation.blind_effect() {
-        _ if expired => Mode::Write,
-        _ if operation.is_read() => Mode::Observe,
-        Some(effect) if blind => effect.mode(),
-        _ => Mode::Write,
-    }
+    if expired { Mode::Write } else { operation.mode(blind) }
 }
 
 /// A version as the stamps of observations have it.

@@ -104,10 +104,11 @@ impl LockTable {
         owner.keys.insert(key.into());
     }
 
-    /// True if the transaction may rely on what it observed of the key.
-    pub(super) fn protects(&self, id: TransactionId, key: &[u8]) -> bool {
+    /// True if the transaction may rely on what an invocation in this mode observed of the key: one in the mode of a
+    /// mutation observes at most the type, which nobody changes beside it.
+    pub(super) fn protects(&self, id: TransactionId, key: &[u8], mode: Mode) -> bool {
         let modes = self.keys.get(key).and_then(|locks| locks.held.get(&id));
-        modes.is_some_and(|modes| modes.has(Mode::Observe) || modes.has(Mode::Write))
+        modes.is_some_and(|modes| modes.has(Mode::Observe) || modes.has(Mode::Write) || modes.has(mode))
     }
 
     /// The shard votes for the transaction: from now on it keeps its locks.
@@ -220,6 +221,6 @@ mod tests {
         assert!(!lock(&mut table, 2, "k", Mode::Write));
         assert!(lock(&mut table, 1, "k", Mode::Write));
         assert_eq!(table.take_wounded().len(), 1);
-        assert!(!table.protects(id(2), b"k"));
+        assert!(!table.protects(id(2), b"k", Mode::Observe));
     }
 }

@@ -11,11 +11,14 @@
 use super::Group;
 use super::execute::BlindSink;
 use super::partition::misconf;
+use crate::part::narrowed;
 use datatypes::{Cell, Context, Effect, Observation, Operation, prepare};
 use mvcc::CompactKey;
 use protocol::{KeyedOperation, Now, Replies};
 use std::collections::BTreeMap;
-use types::{Error, ErrorCode, Instant, KeyHash, Reader, ReplySink, RequestId, Rng, SessionId, Timestamp};
+use types::{
+    Error, ErrorCode, Instant, KeyHash, Reader, ReplyBuf, ReplySink, RequestId, Rng, SessionId, Timestamp,
+};
 
 /// The most bytes of keys, operations and effects that a transaction may hold.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
@@ -25,7 +28,8 @@ const MAX_BYTES: usize = 256 * 1024 * 1024;
 pub(super) struct Done {
     key: CompactKey,
     pub(super) hash: KeyHash,
-    /// The operation's binary form; `None` if neither the client nor the choice of the effect has observed anything.
+    /// The operation's binary form, or one that observes as much as its reply revealed; `None` if neither the client nor
+    /// the choice of the effect has observed anything.
     observed: Option<Box<[u8]>>,
     /// The snapshot showed the key expired, which is absent.
     expired: bool,
@@ -165,13 +169,20 @@ impl Open {
         });
         let sink = replies.reply(id);
         let mut blind = BlindSink::default();
-        let prepared = {
-            let sink: &mut dyn ReplySink = if keyed.blind { &mut blind } else { sink };
-            self.prepare(keyed, group, &mut Context { now_millis, random }, sink)
-        };
-        if keyed.blind {
+        let context = &mut Context { now_millis, random };
+        let prepared = if keyed.blind {
+            let prepared = self.prepare(keyed, group, context, &mut blind);
             blind.finish(sink);
-        }
+            prepared
+        } else if keyed.operation.may_narrow() {
+            let mut reply = ReplyBuf::new();
+            let prepared = self.prepare(keyed, group, context, &mut reply);
+            reply.replay(sink);
+            operation = narrowed(&keyed.operation, &reply).map_or(operation, Vec::from);
+            prepared
+        } else {
+            self.prepare(keyed, group, context, sink)
+        };
         // Whatever the client sees of it, the choice of the effect has observed the state; after FLUSHDB, the
         // transaction's own.
         let observed = (!self.is_flushed()).then(|| operation.into());

@@ -377,7 +377,7 @@ impl Shard {
             }
             let state = self.keys.stamped(&invoked.key, stamp);
             let observation = &access.invocation.observation;
-            if !observation.is_nothing() {
+            if !access.invocation.is_effect_only() {
                 state.modes.raise(Mode::Observe, stamp);
             }
             if let (Isolation::Serializable, Some(operation), Some(observed)) =

@@ -9,17 +9,26 @@ use std::collections::BTreeMap;
 use types::{Error, Reply, ReplyBuf, ReplySink, Wire};
 
 pub(super) fn perform_counter(state: &mut Vec<i64>, operation: &Counter, _actual: &ReplyBuf) -> ReplyBuf {
+    let sum: i128 = state.iter().map(|by| i128::from(*by)).sum();
     match operation {
         Counter::Add { by } => {
             state.push(*by);
             expect(|reply| reply.simple("OK"))
         }
-        Counter::Get => match i64::try_from(state.iter().map(|by| i128::from(*by)).sum::<i128>()) {
+        Counter::Get => match i64::try_from(sum) {
             Ok(sum) => expect(|reply| reply.integer(sum)),
             Err(_) => expect(|reply| {
                 reply.error(&Error::err("the counter's sum is beyond 64 bits; nothing of it is lost"));
             }),
         },
+        Counter::Take { by, floor } => {
+            let suffices = sum >= i128::from(*floor) + i128::from(*by);
+            if suffices {
+                state.push(-by);
+            }
+            expect(|reply| reply.integer(suffices.into()))
+        }
+        Counter::AtLeast { bound, .. } => expect(|reply| reply.integer((sum >= i128::from(*bound)).into())),
     }
 }
 
@@ -142,29 +151,40 @@ pub(super) fn perform_top(state: &mut Top, operation: &Operation<'_>, _actual: &
             let (start, stop) = (place(*start).max(0), place(*stop));
             let range = kept.iter().zip(0..).filter(|(_, at)| (start..=stop).contains(at));
             let range: Vec<&(f64, Bytes)> = range.map(|(item, _)| item).collect();
-            expect(|reply| {
-                if *with_scores {
-                    reply.pairs(range.len())
-                } else {
-                    reply.array(range.len())
-                }
-                for (score, member) in range {
-                    if *with_scores {
-                        reply.pair();
-                        reply.bulk(member);
-                        reply.double(*score);
-                    } else {
-                        reply.bulk(member);
-                    }
-                }
-            })
+            expect(|reply| write_range(&range, *with_scores, reply))
         }
+        Operation::DownTo { score, member } => {
+            let above = kept.iter().filter(|(it, of)| it > score || it == score && of.as_slice() >= *member);
+            let range: Vec<&(f64, Bytes)> = above.collect();
+            expect(|reply| write_range(&range, true, reply))
+        }
+        Operation::Rank { member } => match kept.iter().position(|(_, other)| other == member) {
+            Some(place) => expect(|reply| reply.integer(place as i64)),
+            None => expect(ReplyBuf::null),
+        },
         Operation::Score { member } => match kept.iter().find(|(_, other)| other == member) {
             Some((score, _)) => expect(|reply| reply.double(*score)),
             None => expect(ReplyBuf::null),
         },
         Operation::Length => expect(|reply| reply.integer(kept.len() as i64)),
         Operation::Capacity => expect(|reply| reply.integer(state.reserved.unwrap_or(100) as i64)),
+    }
+}
+
+fn write_range(range: &[&(f64, Bytes)], with_scores: bool, reply: &mut ReplyBuf) {
+    if with_scores {
+        reply.pairs(range.len())
+    } else {
+        reply.array(range.len())
+    }
+    for (score, member) in range {
+        if with_scores {
+            reply.pair();
+            reply.bulk(member);
+            reply.double(*score);
+        } else {
+            reply.bulk(member);
+        }
     }
 }
 
