@@ -108,7 +108,12 @@ fn topology(shards: u16, seed: HashSeed) -> Topology {
         slot: Slot::replica(KEYSPACE, PartitionId(shard)),
     };
     let shard = |shard| (0..REPLICAS).map(|member| replica(shard, member)).collect();
-    Topology { shards: (0..shards).map(shard).collect(), keyspace: KEYSPACE, seed }
+    Topology {
+        shards: (0..shards).map(shard).collect(),
+        epochs: Default::default(),
+        keyspace: KEYSPACE,
+        seed,
+    }
 }
 
 impl<'s, D: Deployed> World<'s, D> {

@@ -77,6 +77,24 @@ pub enum Administration<'a> {
         /// Its name.
         name: &'a [u8],
     },
+    /// Moves the replicas of a partition to these processes: `OK` once that has been asked for; `Info` tells when it is
+    /// done.
+    Place {
+        /// The keyspace's name.
+        name: &'a [u8],
+        /// The partition.
+        partition: u16,
+        /// The numbers of the processes.
+        processes: Vec<u16>,
+    },
+    /// Lets a partition, most of whose replicas are lost for good, go on with the one of the asked process. An array of
+    /// byte strings: what is known, and what is not, of what was lost.
+    Recover {
+        /// The keyspace's name.
+        name: &'a [u8],
+        /// The partition.
+        partition: u16,
+    },
     /// The names of all keyspaces: an array of byte strings.
     List,
     /// A keyspace's name, model and options: a map.

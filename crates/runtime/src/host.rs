@@ -55,6 +55,10 @@ impl WorkerHost {
                     cluster.refresh(self.now);
                     Ok(())
                 }
+                Administration::Place { name, partition, processes } => {
+                    cluster.place(name, *partition, processes, self.now)
+                }
+                Administration::Recover { .. } => Ok(()),
                 Administration::Alter { name, options } => cluster.alter(&text(name), options, self.now),
                 Administration::Drop { name } => cluster.drop_keyspace(&text(name), self.now),
             };
@@ -72,6 +76,9 @@ impl WorkerHost {
                 self.process.alter(&name, durability_of(durability))?;
             }
             Administration::Drop { name } => self.process.drop_keyspace(&text(name))?,
+            Administration::Place { .. } | Administration::Recover { .. } => {
+                return Err(Error::err("a single process keeps everything itself; clusters have places"));
+            }
             Administration::List | Administration::Info { .. } => {}
         }
         self.keyspaces = self.process.keyspaces();
@@ -155,6 +162,18 @@ impl Host for WorkerHost {
             (Err(error), _) => sink.error(&error),
             (Ok(()), Administration::List) => self.list(sink),
             (Ok(()), Administration::Info { name }) => self.describe(name, sink),
+            (Ok(()), Administration::Recover { name, partition }) => {
+                let report =
+                    self.cluster.as_mut().map(|cluster| cluster.accept_loss(name, partition, self.now));
+                match report {
+                    Some(Ok(lines)) => {
+                        sink.array(lines.len());
+                        lines.iter().for_each(|line| sink.bulk(line.as_bytes()));
+                    }
+                    Some(Err(error)) => sink.error(&error),
+                    None => sink.error(&Error::err("there is no cluster")),
+                }
+            }
             (Ok(()), _) => sink.simple("OK"),
         }
     }

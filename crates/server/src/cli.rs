@@ -159,6 +159,9 @@ pub struct ClusterLocalArguments {
     /// How many partitions it has
     #[arg(long, value_name = "N", default_value = "2")]
     pub partitions: NonZeroU16,
+    /// How many processes keep each partition of a strict one: 1, 3, 5 ... [default: every process]
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<NonZeroU16>,
     /// Clients connect at this port and the following ones; 0 takes any that are free
     #[arg(long, value_name = "N", default_value_t = 7001)]
     pub base_port: u16,

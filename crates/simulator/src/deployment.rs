@@ -38,6 +38,9 @@ pub struct Layout {
     pub beside: bool,
     /// Processes that have a gateway and no replica.
     pub gateways: u16,
+    /// Processes without a gateway whose replicas may join every partition, for reconfigurations.
+    #[serde(default)]
+    pub spares: u16,
 }
 
 /// What an instance is told at its start, the same in every life.
@@ -103,6 +106,16 @@ pub trait Deployment {
     /// What shows a known bug that is not fixed yet: drawn only if it is asked for by name.
     fn off(&self) -> &[Feature] {
         &[]
+    }
+
+    /// What an operator says to the coordinator of some process so that a partition moves to these processes.
+    fn move_to(
+        &self,
+        partition: PartitionId,
+        processes: &[ProcessId],
+    ) -> Option<<Self::Protocol as Protocol>::Message> {
+        let _ = (partition, processes);
+        None
     }
 
     /// True while an instance has lost what it relied on and learns it from its peers. At most a minority of a

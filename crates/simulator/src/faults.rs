@@ -63,12 +63,14 @@ features! {
     BlindExpiry = 0.3;
     /// Commands on the whole keyspace inside transactions.
     Keyset = 0.3;
+    /// Partitions move to other processes, one or all of their replicas.
+    Reconfiguration = 0.3;
 }
 
 impl Feature {
     /// True for what goes wrong at certain times, as drawn in `schedule`.
     pub(crate) fn is_fault(self) -> bool {
-        self <= Feature::ClockJumps
+        self <= Feature::ClockJumps || self == Feature::Reconfiguration
     }
 
     /// Every feature.

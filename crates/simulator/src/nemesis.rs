@@ -5,6 +5,8 @@ use crate::process::End;
 use crate::script::{Fault, Link, TimedFault};
 use crate::trace::kind;
 use crate::world::{Event, World};
+use protocol::{Packet, Replica};
+use types::{PartitionId, ProcessId};
 
 impl<D: Deployment> World<D> {
     /// Schedules the faults of a script.
@@ -70,6 +72,7 @@ impl<D: Deployment> World<D> {
                 self.note(&format!("the clock of p{process} jumps by {by} us"));
                 self.processes[usize::from(process)].clock_offset += by;
             }
+            Fault::Reconfigure { process, partition, to } => self.reconfigure(process.into(), partition, &to),
         }
     }
 
@@ -85,8 +88,24 @@ impl<D: Deployment> World<D> {
             | Fault::WriteError { process, .. }
             | Fault::SyncError { process }
             | Fault::FullDisk { process, .. }
-            | Fault::ClockJump { process, .. } => Some(usize::from(*process)),
+            | Fault::ClockJump { process, .. }
+            | Fault::Reconfigure { process, .. } => Some(usize::from(*process)),
         }
+    }
+
+    /// An operator speaks to the coordinator of a gateway, if that lives.
+    fn reconfigure(&mut self, process: usize, partition: u16, to: &[u16]) {
+        let processes: Vec<ProcessId> = to.iter().map(|process| ProcessId(*process)).collect();
+        let Some(message) = self.deployment.move_to(PartitionId(partition), &processes) else { return };
+        let Some(life) = &self.processes[process].life else { return };
+        let coordinator = |replica: &Replica<D::Protocol>| replica.node().slot.partition.is_none();
+        let Some(index) = life.replicas.iter().position(coordinator) else { return };
+        let from = life.replicas[index].node();
+        self.note(&format!("at p{process} partition {partition} is to move to {to:?}"));
+        self.step(process, index, |replica, now, random, sink| {
+            // What a process says to itself is well formed.
+            let _ = replica.receive(now, from, Packet::Datagram(message), random, sink);
+        });
     }
 
     fn note(&mut self, text: &str) {
@@ -140,7 +159,9 @@ impl<D: Deployment> World<D> {
                 self.processes[other].lost = false;
             }
         }
-        let survives = usize::from(self.setting.layout.replicas.saturating_sub(1) / 2);
+        // Where partitions move they may have three replicas, however many they began with.
+        let least = if self.setting.layout.spares > 0 { 3 } else { self.setting.layout.replicas };
+        let survives = usize::from(least.saturating_sub(1) / 2);
         let alone = self.setting.layout.replicas <= 1;
         self.processes[process].host.partitions.iter().all(|partition| {
             let lost = |other: &usize| {

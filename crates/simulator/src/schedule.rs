@@ -3,7 +3,7 @@
 use crate::deployment::Host;
 use crate::faults::{Feature, Swarm, exponential};
 use crate::script::{Fault, Link, TimedFault};
-use types::Rng;
+use types::{PartitionId, Rng};
 
 /// How long a process stays dead at most, in microseconds.
 const DEAD: u64 = 2_000_000;
@@ -66,9 +66,27 @@ fn one(feature: Feature, at: u64, random: &mut Rng, hosts: &[Host], faults: &mut
         Feature::SyncErrors => Fault::SyncError { process },
         Feature::FullDisks => Fault::FullDisk { process, room: random.u64(..40_000), lasts },
         Feature::ClockJumps => Fault::ClockJump { process, by: random.i64(-JUMP..JUMP) },
+        Feature::Reconfiguration => match reconfiguration(random, hosts) {
+            Some(fault) => fault,
+            None => return,
+        },
         _ => return,
     };
     faults.push(TimedFault { at, fault });
+}
+
+/// A partition that has somewhere to go moves to three or five processes of those that may have it.
+fn reconfiguration(random: &mut Rng, hosts: &[Host]) -> Option<Fault> {
+    let partitions: Vec<PartitionId> = hosts.iter().flat_map(|host| host.partitions.clone()).collect();
+    let partition = *random.choice(&partitions)?;
+    let mut to: Vec<u16> =
+        hosts.iter().filter(|host| host.partitions.contains(&partition)).map(|host| host.process.0).collect();
+    random.shuffle(&mut to);
+    let most = if random.u32(..3) == 0 { 5 } else { 3 };
+    to.truncate(if to.len() >= most { most } else { 3 });
+    let gateways: Vec<u16> = hosts.iter().filter(|host| host.gateway).map(|host| host.process.0).collect();
+    let process = *random.choice(&gateways)?;
+    (to.len() % 2 == 1).then_some(Fault::Reconfigure { process, partition: partition.0, to })
 }
 
 /// A gateway, and rather one that shares its process with no replica.

@@ -62,6 +62,8 @@ pub(crate) enum Fault {
     FullDisk { process: u16, room: u64, lasts: u64 },
     /// A wall clock jumps.
     ClockJump { process: u16, by: i64 },
+    /// An operator at a gateway moves a partition to other processes.
+    Reconfigure { process: u16, partition: u16, to: Vec<u16> },
 }
 
 /// A fault and when it happens.
@@ -105,9 +107,12 @@ impl Script {
     pub fn draw<D: Deployment>(protocol: &str, deployment: &D, seed: u64, with: &[Feature]) -> Self {
         let off = deployment.off().iter().filter(|feature| !with.contains(feature));
         let off: BTreeSet<Feature> = off.chain(deployment.lacks()).copied().collect();
-        let layout = deployment.layout(&mut stream(seed, "layout", 0));
+        let mut layout = deployment.layout(&mut stream(seed, "layout", 0));
         let mut swarm = Swarm::draw(&mut stream(seed, "swarm", 0), &off);
         swarm.features.extend(with.iter().filter(|feature| !deployment.lacks().contains(feature)));
+        if !swarm.has(Feature::Reconfiguration) {
+            layout.spares = 0;
+        }
         let hosts: Vec<Host> = deployment.hosts(layout);
         let faults = schedule::draw(&mut stream(seed, "faults", 0), &swarm, &hosts, TRAFFIC);
         Script { protocol: protocol.to_owned(), seed, layout, swarm, traffic: TRAFFIC, faults, plans: None }
@@ -233,8 +238,7 @@ mod tests {
     /// One client, a transaction on several keys, and a coordinator that shares its process with no replica.
     fn quiet() -> Script {
         let mut script = Script::draw("tapir", &TapirDeployment::default(), 1, &[]);
-        script.layout =
-            Layout { regions: 3, partitions: 2, replicas: 3, apart: false, beside: false, gateways: 2 };
+        script.layout = Layout { regions: 3, partitions: 2, replicas: 3, gateways: 2, ..Layout::default() };
         let swarm = &mut script.swarm;
         (swarm.loss, swarm.duplication, swarm.reordering, swarm.jitter) = (0.0, 0.0, 0.0, 0.1);
         (swarm.clients, swarm.longest, swarm.single, swarm.kinds) = (1, 6, 0.0, u16::MAX);

@@ -77,6 +77,16 @@ pub enum Mutant {
     ForgetAbsence,
     /// An answer counts for a later question after outcomes.
     StaleOutcomes,
+    /// Coordinators count what replicas said in two epochs together (Corrections 83).
+    CountTwoEpochs,
+    /// An epoch begins before f+1 members of the one before are sealed (Corrections 83).
+    StartBeforeSealed,
+    /// An epoch begins without what was undecided at the end of the one before (Corrections 83).
+    DropUndecidedAtChange,
+    /// Replicas forget in a crash that their epoch has ended (Corrections 83).
+    EpochNotDurable,
+    /// A replica that has forgotten what it said begins an epoch as if it never said anything (Corrections 67, 83).
+    BeginForgetful,
 }
 
 /// The bugs of an instance: none, or the one under test. Nothing of it is left in a release build.

@@ -25,6 +25,8 @@ static KEYSPACE: &[Command] = &[
     Command::new("keyspace|create", -5, OPERATOR, "anabranch 0.1.0", "Creates a keyspace: KEYSPACE CREATE name MODEL strict|causal|branch [DURABILITY always|everysec|none] [option value ...]", Steer(Flow::Administer)),
     Command::new("keyspace|alter", -5, OPERATOR, "anabranch 0.1.0", "Changes options of a keyspace: KEYSPACE ALTER name option value [option value ...]", Steer(Flow::Administer)),
     Command::new("keyspace|drop", 3, OPERATOR, "anabranch 0.1.0", "Drops a keyspace with everything in it: KEYSPACE DROP name", Steer(Flow::Administer)),
+    Command::new("keyspace|place", -5, OPERATOR, "anabranch 0.1.0", "Moves the replicas of a partition to other processes of the cluster: KEYSPACE PLACE name partition process [process ...]", Steer(Flow::Administer)),
+    Command::new("keyspace|recover", 5, OPERATOR, "anabranch 0.1.0", "Lets a partition that has lost most of its replicas for good go on with the one of this process, and reports what may be lost: KEYSPACE RECOVER name partition ACCEPT-LOSS", Steer(Flow::Administer)),
     Command::new("keyspace|list", 2, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keyspaces", Steer(Flow::Administer)),
     Command::new("keyspace|info", 3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Describes a keyspace: KEYSPACE INFO name", Steer(Flow::Administer)),
     Command::new("keyspace|use", 3, NOSCRIPT | FAST, "anabranch 0.1.0", "Chooses the keyspace for the connection: KEYSPACE USE name", Local(use_keyspace)),
@@ -57,6 +59,21 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
         "list" => Administration::List,
         "info" => Administration::Info { name: call.bytes(2) },
         "drop" => Administration::Drop { name: call.bytes(2) },
+        "place" => Administration::Place {
+            name: call.bytes(2),
+            partition: number(call.bytes(3), "a partition")?,
+            processes: (4..call.len())
+                .map(|at| number(call.bytes(at), "a process"))
+                .collect::<Result<_, _>>()?,
+        },
+        "recover" if call.is(4, "ACCEPT-LOSS") => {
+            Administration::Recover { name: call.bytes(2), partition: number(call.bytes(3), "a partition")? }
+        }
+        "recover" => {
+            return Err(Error::err(
+                "KEYSPACE RECOVER name partition ACCEPT-LOSS: it gives up what only the lost replicas had",
+            ));
+        }
         "alter" => Administration::Alter { name: call.bytes(2), options: options(call)? },
         _ => {
             let (name, options) = (checked_name(call.bytes(2))?, options(call)?);
@@ -66,6 +83,11 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
             Administration::Create { name, options }
         }
     })
+}
+
+fn number(text: &[u8], what: &str) -> Result<u16, Error> {
+    let parsed = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    parsed.ok_or_else(|| Error::err(format!("{what} is a number, not '{}'", lossy(text))))
 }
 
 fn checked_name(name: &[u8]) -> Result<&[u8], Error> {

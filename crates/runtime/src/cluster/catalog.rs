@@ -2,11 +2,13 @@
 //! added at its end and stay, dropped ones too, so that an entry's place is its keyspace's number for ever and a process
 //! that knows fewer is only late.
 
-use super::config::{ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel};
+use super::config::{
+    ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterMove,
+};
 use crate::files;
 use gateway::{KeyspaceOptions, Model};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -245,6 +247,26 @@ impl Catalog {
                 return Err(Error::err(format!("keyspace '{}' exists already", wanted.name)));
             }
             keyspaces.push(wanted);
+            Ok(())
+        })
+    }
+
+    /// Notes that a partition is to move, durably and for every process, before anybody is told to move it.
+    pub(crate) fn note_move(
+        &mut self,
+        keyspace: usize,
+        partition: u16,
+        to: &ClusterMove,
+        cluster: &ClusterFile,
+    ) -> Result<(), Error> {
+        self.change(cluster, |keyspaces| {
+            let entry = keyspaces.get_mut(keyspace);
+            let entry = entry.ok_or_else(|| Error::err("the list of keyspaces has lost this one"))?;
+            let known = entry.moved.entry(partition).or_default();
+            known.joining.extend(&to.joining);
+            if to.epoch > known.epoch {
+                (known.epoch, known.processes) = (to.epoch, to.processes.clone());
+            }
             Ok(())
         })
     }

@@ -1,7 +1,7 @@
 //! Who is in the cluster and what it keeps: one small file, the same for every process.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -102,6 +102,22 @@ pub struct ClusterKeyspace {
     /// It was dropped: nothing is left of it but its number, which no other keyspace gets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
+    /// Of a strict keyspace: the partitions that were to move, by number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub moved: BTreeMap<u16, ClusterMove>,
+}
+
+/// What every process should know of a partition that was to move. The replicas themselves decide where it is, and tell
+/// whoever asks any that was ever one of them; this says who that is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterMove {
+    /// An epoch that has begun, and the processes of its replicas; the present one or an earlier.
+    pub epoch: u32,
+    /// See `epoch`.
+    pub processes: Vec<u16>,
+    /// Every process that was ever to join.
+    pub joining: BTreeSet<u16>,
 }
 
 /// What a strict keyspace promises about the order of its transactions.
@@ -148,13 +164,15 @@ impl ClusterKeyspace {
             clock_bound_ms: None,
             skew_wait_ms: None,
             dropped: false,
+            moved: BTreeMap::new(),
         }
     }
 
     /// This entry with what may change in it as in another one.
     pub(crate) fn altered_to(&self, other: &Self) -> Self {
         let Self { clock_bound_ms, skew_wait_ms, dropped, .. } = *other;
-        Self { clock_bound_ms, skew_wait_ms, dropped: self.dropped || dropped, ..self.clone() }
+        let (dropped, moved) = (self.dropped || dropped, other.moved.clone());
+        Self { clock_bound_ms, skew_wait_ms, dropped, moved, ..self.clone() }
     }
 }
 

@@ -18,6 +18,13 @@ pub(crate) enum ReplicatedKeyspace {
     Dropped,
 }
 
+/// The processes of a configuration, for people.
+pub(crate) fn processes(configuration: &strict::ir::Configuration) -> String {
+    let processes: Vec<String> =
+        configuration.members.iter().map(|member| member.process.0.to_string()).collect();
+    processes.join(",")
+}
+
 /// What the replicas of a keyspace keep for others; it shrinks as these take part.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Backlog {
@@ -63,6 +70,11 @@ impl ReplicatedKeyspace {
         each!(self, nodes => nodes.pump(context, turn), ());
     }
 
+    /// True if the instance is here.
+    pub(crate) fn hosts(&self, slot: Slot) -> bool {
+        each!(self, nodes => nodes.hosts(slot), true)
+    }
+
     pub(crate) fn deadline(&self) -> Option<Instant> {
         each!(self, nodes => nodes.deadline(), None)
     }
@@ -76,7 +88,10 @@ impl ReplicatedKeyspace {
     pub(crate) fn is_complete(&self) -> bool {
         match self {
             ReplicatedKeyspace::Strict(nodes) => nodes.protocols().all(|node| match node {
-                tapir::Node::Replica(replica) => replica.status() == Status::Normal,
+                tapir::Node::Replica(replica) => {
+                    replica.status() == Status::Normal
+                        || (replica.status() == Status::Outside && !replica.is_forgetful())
+                }
                 tapir::Node::Coordinator(_) => true,
             }),
             ReplicatedKeyspace::Locking(nodes) => nodes.protocols().all(|node| match node {
@@ -119,10 +134,12 @@ impl ReplicatedKeyspace {
     pub(crate) fn state(&self) -> Vec<String> {
         let strict = |node: &tapir::Node| match node {
             tapir::Node::Replica(replica) => Some(format!(
-                "{}: {:?} in view {}, {} prepared, {} recorded",
+                "{}: {:?} in view {}, epoch {} on {}, {} prepared, {} recorded",
                 replica.shard(),
                 replica.status(),
-                replica.view(),
+                replica.view() & u64::from(u32::MAX),
+                replica.membership().present.epoch,
+                processes(&replica.membership().present),
                 replica.prepared(),
                 replica.recorded()
             )),

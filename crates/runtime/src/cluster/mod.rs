@@ -23,13 +23,14 @@ mod identity;
 mod keyspace;
 mod nodes;
 mod peers;
+mod place;
 mod placement;
 mod recovery;
 
 pub use catalog::ClusterCatalog;
 pub use config::{
-    ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterOptions,
-    ClusterProcess,
+    ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterMove,
+    ClusterOptions, ClusterProcess,
 };
 pub(crate) use describe::{describe, section};
 pub(crate) use keyspace::{Backlog, dropped};
@@ -160,7 +161,9 @@ impl Cluster {
         let mut arrived = std::mem::take(&mut self.arrived);
         for Arrived { from, to, packet } in arrived.drain(..) {
             let index = usize::from(to.keyspace.0);
-            if index >= self.keyspaces.len() {
+            let known = self.keyspaces.get(index).is_some_and(|keyspace| keyspace.hosts(to));
+            if !known {
+                // It was created, or is to move here, since this process last looked.
                 self.refresh(now);
             }
             match self.keyspaces.get_mut(index) {
@@ -197,6 +200,12 @@ impl Cluster {
             keyspace.recovered(true, now);
             self.keyspaces.push(keyspace);
             self.stirred = true;
+        }
+        for (index, entry) in (0..).zip(self.catalog.keyspaces()) {
+            if let Some(keyspace) = self.keyspaces.get_mut(usize::from(index)) {
+                self.stirred |=
+                    placement::join(&self.file, KeyspaceId(index), entry, self.life, keyspace, now);
+            }
         }
     }
 

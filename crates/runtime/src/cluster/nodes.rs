@@ -50,6 +50,32 @@ impl<P: Protocol> Nodes<P> {
         self.replicas.get_mut(index)
     }
 
+    /// One more replica, unless it is here.
+    pub(crate) fn host(&mut self, replica: Replica<P>) -> bool {
+        let slot = replica.node().slot;
+        let fresh = !self.hosts(slot);
+        if fresh {
+            self.slots.push(slot);
+            self.inboxes.push(Vec::new());
+            self.replicas.push(replica);
+        }
+        fresh
+    }
+
+    /// True if the instance is here.
+    pub(crate) fn hosts(&self, slot: Slot) -> bool {
+        self.index_of(slot).is_some()
+    }
+
+    /// The process says something to one of its instances, in the coordinator's name.
+    pub(crate) fn tell(&mut self, to: Slot, message: P::Message, now: Now) {
+        let Some(from) = self.replicas.first().map(Replica::node) else { return };
+        let Some(instance) = self.of(to) else { return };
+        let said =
+            instance.receive(now, from, Packet::Datagram(message), &mut Rng::new(), &mut NoReplies::new());
+        debug_assert!(said.is_ok(), "what a process says to itself is well formed");
+    }
+
     fn of_log(&mut self, partition: PartitionId) -> Result<&mut Replica<P>, String> {
         let keyspace = self.keyspace;
         self.of(Slot::replica(keyspace, partition)).ok_or_else(|| {

@@ -5,15 +5,17 @@
 //! partition p on the process number p modulo the region's processes.
 
 use crate::cluster::config::{
-    ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel,
+    ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterMove,
 };
 use crate::cluster::keyspace::ReplicatedKeyspace;
 use crate::cluster::nodes::Nodes;
+use crate::recovery::NoReplies;
 use causal::wren;
-use protocol::{Durability, Protocol, Replica};
+use protocol::{Durability, Input, Now, Protocol, Replica};
 use std::time::Duration;
+use strict::ir::Configuration;
 use strict::{locking, tapir};
-use types::{Address, HashSeed, Incarnation, KeyspaceId, PartitionId, ProcessId, RegionId, Slot};
+use types::{Address, HashSeed, Incarnation, KeyspaceId, PartitionId, ProcessId, RegionId, Rng, Slot};
 
 /// This process in this life.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +45,13 @@ fn strict_topology(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeys
         _ => processes.iter().map(|process| address(*process, keyspace, partition)).collect(),
     };
     let shards = (0..entry.partitions).map(shard).collect();
-    tapir::Topology { shards, keyspace, seed: HashSeed(file.seed) }
+    let mut topology =
+        tapir::Topology { shards, epochs: Default::default(), keyspace, seed: HashSeed(file.seed) };
+    for (partition, moved) in entry.moved.iter().filter(|(_, moved)| moved.epoch > 0) {
+        let members = moved.processes.iter().map(|process| address(*process, keyspace, *partition)).collect();
+        topology.learn(*partition, &Configuration { epoch: moved.epoch, members });
+    }
+    topology
 }
 
 fn causal_topology(file: &ClusterFile, keyspace: KeyspaceId, partitions: u16) -> wren::Topology {
@@ -78,7 +86,11 @@ pub(crate) fn build(
 fn strict_keyspace(topology: tapir::Topology, entry: &ClusterKeyspace, life: Life) -> ReplicatedKeyspace {
     let concurrency = match entry.concurrency {
         ClusterConcurrency::Optimistic => {
-            return ReplicatedKeyspace::Strict(tapir_nodes(topology, entry, life));
+            let mut nodes = tapir_nodes(topology.clone(), entry, life);
+            for partition in joining(entry, life) {
+                nodes.host(tapir_replica(&topology, entry, partition, life));
+            }
+            return ReplicatedKeyspace::Strict(nodes);
         }
         ClusterConcurrency::Locking => locking::Concurrency::Locking,
         ClusterConcurrency::Occ => locking::Concurrency::Optimistic,
@@ -106,8 +118,40 @@ pub(crate) fn clocks(entry: &ClusterKeyspace) -> tapir::Clocks {
     }
 }
 
-fn tapir_nodes(topology: tapir::Topology, entry: &ClusterKeyspace, life: Life) -> Nodes<tapir::Node> {
-    let options = tapir::Options {
+/// The partitions whose replicas this process was to join.
+fn joining(entry: &ClusterKeyspace, life: Life) -> impl Iterator<Item = u16> + '_ {
+    let here = move |(_, moved): &(&u16, &ClusterMove)| moved.joining.contains(&life.process.0);
+    entry.moved.iter().filter(here).map(|(partition, _)| *partition)
+}
+
+/// Hosts the replicas that were asked to join since the keyspace was built: they have never said anything, so they miss
+/// nothing. True if there were any.
+pub(crate) fn join(
+    file: &ClusterFile,
+    id: KeyspaceId,
+    entry: &ClusterKeyspace,
+    life: Life,
+    keyspace: &mut ReplicatedKeyspace,
+    now: Now,
+) -> bool {
+    let ReplicatedKeyspace::Strict(nodes) = keyspace else { return false };
+    let known = nodes.partitions();
+    let mut any = false;
+    for partition in joining(entry, life).filter(|partition| !known.contains(partition)) {
+        let mut replica = tapir_replica(&strict_topology(file, id, entry), entry, partition, life);
+        replica.step(
+            now,
+            &mut vec![Input::Recovered { complete: true }],
+            &mut Rng::new(),
+            &mut NoReplies::new(),
+        );
+        any |= nodes.host(replica);
+    }
+    any
+}
+
+fn tapir_options(entry: &ClusterKeyspace, life: Life) -> tapir::Options {
+    tapir::Options {
         durability: life.durability,
         near: Some(life.process),
         region: life.region,
@@ -118,7 +162,27 @@ fn tapir_nodes(topology: tapir::Topology, entry: &ClusterKeyspace, life: Life) -
         clock_bound: clocks(entry).bound,
         skew_wait: clocks(entry).wait,
         ..tapir::Options::default()
-    };
+    }
+}
+
+fn tapir_replica(
+    topology: &tapir::Topology,
+    entry: &ClusterKeyspace,
+    partition: u16,
+    life: Life,
+) -> Replica<tapir::Node> {
+    let node = tapir::Node::replica_at(
+        topology.clone(),
+        partition,
+        life.process,
+        life.incarnation,
+        tapir_options(entry, life),
+    );
+    Replica::new(address(life.process.0, topology.keyspace, partition).at(life.incarnation), node)
+}
+
+fn tapir_nodes(topology: tapir::Topology, entry: &ClusterKeyspace, life: Life) -> Nodes<tapir::Node> {
+    let options = tapir_options(entry, life);
     let coordinator =
         tapir::Node::coordinator(topology.clone(), life.process, life.incarnation, options.clone());
     shard_nodes(&topology, life, coordinator, |shard, index| {

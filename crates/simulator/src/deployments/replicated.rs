@@ -20,6 +20,7 @@ pub(super) fn layout(random: &mut Rng) -> Layout {
         apart: partitions * replicas <= 9 && random.u32(..3) == 0,
         beside,
         gateways: if beside { random.u16(..3) } else { random.u16(1..3) },
+        spares: 0,
     }
 }
 
@@ -40,11 +41,13 @@ pub(super) fn hosts(layout: Layout) -> Vec<Host> {
         let process = ProcessId(process);
         let member =
             |shard: &u16| (0..layout.replicas).any(|index| process_of(layout, *shard, index) == process);
-        let partitions: Vec<PartitionId> = (0..layout.partitions).filter(member).map(PartitionId).collect();
-        let gateway = layout.beside || partitions.is_empty();
+        let spare = process.0 >= storing + layout.gateways;
+        let partitions: Vec<PartitionId> =
+            (0..layout.partitions).filter(|shard| spare || member(shard)).map(PartitionId).collect();
+        let gateway = !spare && (layout.beside || partitions.is_empty());
         Host { process, region: region(layout, process), partitions, gateway }
     };
-    (0..storing + layout.gateways).map(host).collect()
+    (0..storing + layout.gateways + layout.spares).map(host).collect()
 }
 
 /// Where a process stands.
@@ -71,6 +74,7 @@ pub(super) fn topology(setting: Setting) -> Topology {
     let shard = |shard: u16| (0..layout.replicas).map(|index| replica(shard, index)).collect();
     Topology {
         shards: (0..layout.partitions).map(shard).collect(),
+        epochs: Default::default(),
         keyspace: KEYSPACE,
         seed: setting.hash_seed,
     }

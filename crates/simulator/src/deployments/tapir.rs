@@ -7,8 +7,8 @@ use checker::Level;
 use protocol::Claim;
 use std::time::Duration;
 use strict::ir::Status;
-use strict::tapir::{Isolation, Node, Options};
-use types::{NodeId, Rng};
+use strict::tapir::{Isolation, Message, Node, Options};
+use types::{NodeId, PartitionId, ProcessId, Rng};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,8 @@ impl Deployment for TapirDeployment {
     type Protocol = Node;
 
     fn layout(&self, random: &mut Rng) -> Layout {
-        replicated::layout(random)
+        let layout = replicated::layout(random);
+        Layout { spares: random.u16(1..=3), ..layout }
     }
 
     fn hosts(&self, layout: Layout) -> Vec<Host> {
@@ -55,8 +56,8 @@ impl Deployment for TapirDeployment {
             ..self.options.clone()
         };
         let topology = replicated::topology(setting);
-        match replicated::replica(layout, node) {
-            Some((shard, index)) => Node::replica(topology, shard, index, incarnation, options),
+        match node.slot.partition {
+            Some(shard) => Node::replica_at(topology, shard.0, process, incarnation, options),
             None => Node::coordinator(topology, process, incarnation, options),
         }
     }
@@ -71,6 +72,8 @@ impl Deployment for TapirDeployment {
 
     fn undecided(&self, instance: &Node) -> usize {
         match instance {
+            // Who has left its shard hears no more of what it holds.
+            Node::Replica(replica) if replica.status() == Status::Outside => 0,
             Node::Replica(replica) => replica.prepared(),
             Node::Coordinator(coordinator) => coordinator.in_progress(),
         }
@@ -84,7 +87,12 @@ impl Deployment for TapirDeployment {
     }
 
     fn is_recovering(&self, instance: &Node) -> bool {
-        matches!(instance, Node::Replica(replica) if replica.status() == Status::Recovering)
+        matches!(instance, Node::Replica(replica) if replica.is_forgetful())
+    }
+
+    fn move_to(&self, partition: PartitionId, processes: &[ProcessId]) -> Option<Message> {
+        let (shard, processes) = (partition.0, processes.to_vec());
+        Some(Message::Place { shard, processes, accept_loss: false })
     }
 
     /// A pipeline may run as one transaction, whose claim the recorder cannot divide among the requests yet.

@@ -49,6 +49,7 @@ impl Deployment for WrenDeployment {
             apart: true,
             beside,
             gateways: if beside { random.u16(..3) } else { regions },
+            spares: 0,
         }
     }
 
@@ -107,6 +108,7 @@ impl Deployment for WrenDeployment {
 
     /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet.
     fn lacks(&self) -> &[Feature] {
-        &[Feature::Expiry, Feature::BlindExpiry, Feature::LostDisks, Feature::EverySecond, Feature::Keyset]
+        use Feature::{BlindExpiry, EverySecond, Expiry, Keyset, LostDisks, Reconfiguration};
+        &[Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration]
     }
 }

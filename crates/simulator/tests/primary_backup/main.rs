@@ -23,7 +23,7 @@ impl Deployment for PrimaryBackup {
     type Protocol = Node;
 
     fn layout(&self, _: &mut Rng) -> Layout {
-        Layout { regions: 3, partitions: 1, replicas: 1, apart: true, beside: true, gateways: 1 }
+        Layout { regions: 3, partitions: 1, replicas: 1, apart: true, beside: true, gateways: 1, spares: 0 }
     }
 
     fn hosts(&self, _: Layout) -> Vec<Host> {
@@ -55,8 +55,21 @@ impl Deployment for PrimaryBackup {
     }
 
     fn lacks(&self) -> &[Feature] {
-        use Feature::{BlindExpiry, EverySecond, Expiry, Interactive, Keyset, LostDisks, Pipelines, Watches};
-        &[BlindExpiry, EverySecond, Expiry, Interactive, Keyset, LostDisks, Pipelines, Watches]
+        use Feature::{
+            BlindExpiry, EverySecond, Expiry, Interactive, Keyset, LostDisks, Pipelines, Reconfiguration,
+            Watches,
+        };
+        &[
+            BlindExpiry,
+            EverySecond,
+            Expiry,
+            Interactive,
+            Keyset,
+            LostDisks,
+            Pipelines,
+            Reconfiguration,
+            Watches,
+        ]
     }
 
     fn level(&self) -> Level {

@@ -34,8 +34,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 use types::{
-    Error, ErrorCode, Incarnation, Instant, ProcessId, RegionId, Rng, Timestamp, TransactionId, WallTime,
-    Wire,
+    Error, ErrorCode, Incarnation, Instant, NodeId, ProcessId, RegionId, Rng, Timestamp, TransactionId,
+    WallTime, Wire,
 };
 
 /// What makes a coordinator one of this commit protocol. It is what such a coordinator keeps beside sessions and
@@ -77,6 +77,8 @@ pub trait CommitProtocol: Debug + Sized {
         message: Self::Message,
         step: &mut Step<'_, '_, Self>,
     );
+    /// Somebody else does, who may be a replica of a group that has changed.
+    fn on_stranger(_: &mut Coordinator<Self>, _: NodeId, _: Self::Message, _: &mut Step<'_, '_, Self>) {}
     /// A timer has run out.
     fn on_timer(coordinator: &mut Coordinator<Self>, timer: Self::Timer, step: &mut Step<'_, '_, Self>);
     /// At the end of a step: runs transactions that were held back; false if there are none.
@@ -256,11 +258,10 @@ impl<P: CommitProtocol> Coordinator<P> {
         let step = &mut Step { now, random, out };
         match input {
             Input::Request { id, request } => self.on_request(id, &request, step),
-            Input::Message { from, message } => {
-                if let Some(replica) = self.topology.find(from.address()) {
-                    P::on_message(self, replica, message, step);
-                }
-            }
+            Input::Message { from, message } => match self.topology.find(from.address()) {
+                Some(replica) => P::on_message(self, replica, message, step),
+                None => P::on_stranger(self, from, message, step),
+            },
             Input::Timer(timer) => P::on_timer(self, timer, step),
             // Gateways have no journal (Corrections 73).
             Input::Snapshot(_) | Input::Recover(_) | Input::Recovered { .. } | Input::PeerStarted { .. } => {}

@@ -45,6 +45,13 @@ impl<O: Operations> Tally<O> {
         Tally { fast, ..Tally::new(members) }
     }
 
+    /// A mutant that the simulator must catch: what was said in an earlier epoch passes for something of this view.
+    pub fn carried_into(&self, view: u64) -> Self {
+        let mut carried = Tally { finalizing: None, ..self.clone() };
+        carried.answers.values_mut().for_each(|answer| answer.view = view);
+        carried
+    }
+
     /// The highest view among the replies.
     pub fn view(&self) -> u64 {
         self.answers.values().map(|answer| answer.view).max().unwrap_or(0)

@@ -1,6 +1,6 @@
 //! What IR clients, replicas and recovering coordinators say to one another.
 
-use super::{CoordinatorView, Digest, EndedGroup, Entry, Groups, Operations, Summary};
+use super::{Configuration, CoordinatorView, Digest, EndedGroup, Entry, Groups, Operations, Summary};
 use types::{Incarnation, Malformed, Reader, Timestamp, TransactionId, Wire, wire_struct};
 
 /// A message of IR. Everything a replica sends leaves behind its durability gate, after what it vouches for.
@@ -136,6 +136,8 @@ pub enum Message<O: Operations> {
         view: u64,
         /// The last view in which the sender was NORMAL; only the highest ones count (Corrections 6).
         last_normal: u64,
+        /// What follows the epoch, if the last normal view was its last.
+        next: Option<Configuration>,
         /// How far it is, and which outcomes it has.
         summary: Summary,
         /// Which part this is.
@@ -147,6 +149,8 @@ pub enum Message<O: Operations> {
     StartView {
         /// The view.
         view: u64,
+        /// What follows the epoch: whoever starts this view serves nobody in it.
+        next: Option<Configuration>,
         /// How far the leader is, and which outcomes it has.
         summary: Summary,
         /// Which part this is.
@@ -158,6 +162,8 @@ pub enum Message<O: Operations> {
     ViewStarted {
         /// The view.
         view: u64,
+        /// True if the sender may begin an epoch with the record of this view: it remembers all it ever said.
+        ready: bool,
     },
     /// Recovering replica to all others: which view are you in?
     WhichView {
@@ -170,6 +176,8 @@ pub enum Message<O: Operations> {
         incarnation: Incarnation,
         /// The highest view that the sender has entered.
         view: u64,
+        /// True if it serves clients in it: then its epoch had not ended.
+        serving: bool,
     },
     /// Replica to another that has more: send the outcomes of this bucket that are not among those known.
     Lacking {
@@ -224,6 +232,59 @@ pub enum Message<O: Operations> {
         view: u64,
         /// The end of the interval.
         at: Timestamp,
+    },
+    /// Operator to a member: let this follow the present epoch (Corrections 83).
+    Reconfigure {
+        /// What is to follow.
+        configuration: Configuration,
+        /// More than f members are lost for good: go on alone, with what this one has (Corrections 84).
+        alone: bool,
+    },
+    /// Member to those that are to join: get ready, so that the epoch ends only when they are.
+    Invite {
+        /// What is to follow.
+        configuration: Configuration,
+        /// What the sender has forgotten: who has less must have the state first.
+        trimmed: Timestamp,
+    },
+    /// The answer.
+    Invited {
+        /// The epoch.
+        epoch: u32,
+    },
+    /// Leader of an epoch's last view, which f+1 have started, to those that join: a part of what is undecided at the
+    /// beginning of the next.
+    StartEpoch {
+        /// The next epoch.
+        configuration: Configuration,
+        /// The last view.
+        after: u64,
+        /// How far the sender is, and which outcomes it has.
+        summary: Summary,
+        /// Which part this is.
+        part: Part,
+        /// The undecided groups of the part.
+        groups: Groups<O>,
+    },
+    /// The answer: all of it is here, durably.
+    EpochReady {
+        /// The next epoch.
+        epoch: u32,
+        /// The last view of the one before.
+        after: u64,
+    },
+    /// Anybody to a replica that seems to be in a later epoch: which?
+    WhichEpoch {
+        /// The epoch that the sender knows.
+        epoch: u32,
+    },
+    /// Replica to whoever speaks in an earlier epoch than its own, or asks: this one has begun, for f+1 of its members
+    /// have its first record.
+    Epoch {
+        /// The epoch.
+        configuration: Configuration,
+        /// The view that it began after.
+        after: u64,
     },
 }
 
@@ -282,11 +343,11 @@ wire! {
     8 => CoordinatorChange { group, born, ballot, view }
     9 => CoordinatorPromise { group, ballot, view, entry }
     10 => StartViewChange { view }
-    11 => DoViewChange { view, last_normal, summary, part, groups }
-    12 => StartView { view, summary, part, groups }
-    13 => ViewStarted { view }
+    11 => DoViewChange { view, last_normal, next, summary, part, groups }
+    12 => StartView { view, next, summary, part, groups }
+    13 => ViewStarted { view, ready }
     14 => WhichView { incarnation }
-    15 => ThisView { incarnation, view }
+    15 => ThisView { incarnation, view, serving }
     16 => Forgotten { group }
     17 => Lacking { question, known }
     18 => Ended { question, groups, complete }
@@ -294,4 +355,11 @@ wire! {
     20 => Synced { view, at, clear, summary }
     21 => FinishSync { view, at }
     22 => SyncFinished { view, at }
+    23 => Reconfigure { configuration, alone }
+    24 => Invite { configuration, trimmed }
+    25 => Invited { epoch }
+    26 => StartEpoch { configuration, after, summary, part, groups }
+    27 => EpochReady { epoch, after }
+    28 => WhichEpoch { epoch }
+    29 => Epoch { configuration, after }
 }

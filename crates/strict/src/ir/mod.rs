@@ -41,14 +41,18 @@
 //! shard can ask for them. View changes carry what is undecided, and differences of outcomes. The argument, and how a
 //! replica that is too far behind fetches the state, is `docs/protocols/ir.md`.
 //!
-//! What is left out: membership change.
+//! # Epochs
+//! A group moves from one set of replicas to another by ending its epoch with a view in which nobody serves
+//! ([`reconfigure`]); a view's number names its epoch, so whatever counts in one view counts in one epoch.
 
 mod application;
 mod client;
+mod epoch;
 mod log;
 mod merge;
 mod message;
 mod outcomes;
+mod reconfigure;
 mod record;
 mod replica;
 mod sync;
@@ -56,6 +60,7 @@ mod view_change;
 
 pub use application::{Application, Operations};
 pub use client::Tally;
+pub use epoch::{Configuration, Membership, epoch_of, first_view};
 pub use log::{Digest, EndedGroup, Points, Summary};
 pub use merge::merge;
 pub use message::{Message, Part, Question};

@@ -6,7 +6,7 @@ use super::replica::{Port, Replica};
 use super::{Application, Digest, EndedGroup, Message, Operations, Question, Summary};
 use crate::Mutant;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{NodeId, Timestamp, TransactionId, Wire};
+use types::{Address, NodeId, Timestamp, TransactionId, Wire};
 
 /// About how many bytes of outcomes or groups one message carries.
 pub(super) const MESSAGE_BYTES: usize = 64 * 1024;
@@ -27,7 +27,7 @@ impl<O: Operations> Replica<O> {
     /// it lacks nothing; else `pulled` follows once it has them all.
     pub(super) fn has_all(
         &mut self,
-        (from, member): (NodeId, usize),
+        from: NodeId,
         summary: &Summary,
         above: Timestamp,
         port: &mut impl Port<O>,
@@ -38,20 +38,20 @@ impl<O: Operations> Replica<O> {
             .filter(|(of, digest)| end_of(**of) > above && self.log.digest(**of) != **digest);
         let missing: BTreeMap<u64, Digest> = differs.map(|(of, digest)| (*of, *digest)).collect();
         if missing.is_empty() {
-            self.pulls.remove(&member);
+            self.pulls.remove(&from.address());
             return true;
         }
         for (of, told) in missing.iter().take(ASKED) {
-            self.ask_outcomes(member, *of, *told, port);
+            self.ask_outcomes(from.address(), *of, *told, port);
         }
-        self.pulls.insert(member, Pull { node: from, missing });
+        self.pulls.insert(from.address(), Pull { node: from, missing });
         false
     }
 
-    fn ask_outcomes(&self, member: usize, of: u64, told: Digest, port: &mut impl Port<O>) {
+    fn ask_outcomes(&self, to: Address, of: u64, told: Digest, port: &mut impl Port<O>) {
         let question = Question { asker: self.incarnation, bucket: of, told };
         let known = self.log.ended_in(of).map(|(id, _)| id).collect();
-        port.send(self.members[member], Message::Lacking { question, known });
+        port.send(to, Message::Lacking { question, known });
     }
 
     pub(super) fn on_lacking(
@@ -90,7 +90,7 @@ impl<O: Operations> Replica<O> {
         port: &mut impl Port<O>,
     ) {
         let Question { asker, bucket: of, told } = question;
-        let Some(member) = self.member(from) else { return };
+        let source = from.address();
         for EndedGroup { id, born, operation } in groups {
             if bucket(born) == of {
                 self.end(id, born, operation, app, port);
@@ -101,19 +101,19 @@ impl<O: Operations> Replica<O> {
             Some(latest) => any || (pull.node, life, *latest) == (from, asker, told),
             None => false,
         };
-        let Some(pull) = self.pulls.get_mut(&member).filter(asked) else { return };
+        let Some(pull) = self.pulls.get_mut(&source).filter(asked) else { return };
         self.changing.came_on();
         if !complete {
-            return self.ask_outcomes(member, of, told, port);
+            return self.ask_outcomes(source, of, told, port);
         }
         pull.missing.remove(&of);
         let next = pull.missing.iter().nth(ASKED - 1).map(|(of, told)| (*of, *told));
         match (pull.missing.is_empty(), next) {
             (true, _) => {
-                self.pulls.remove(&member);
-                self.pulled(member, app, port);
+                self.pulls.remove(&source);
+                self.pulled(source, app, port);
             }
-            (false, Some((of, told))) => self.ask_outcomes(member, of, told, port),
+            (false, Some((of, told))) => self.ask_outcomes(source, of, told, port),
             (false, None) => {}
         }
     }

@@ -2,9 +2,13 @@
 
 use super::log::Log;
 use super::outcomes::Pull;
+use super::reconfigure::Changeover;
 use super::sync::Syncing;
 use super::view_change::Changing;
-use super::{Application, CoordinatorView, Entry, Group, Groups, Held, Message, Operations, Points, quorum};
+use super::{
+    Application, Configuration, CoordinatorView, Entry, Group, Groups, Held, Membership, Message, Operations,
+    Points, epoch_of, first_view, quorum,
+};
 use crate::{Mutant, Mutants};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,6 +23,10 @@ pub enum Status {
     ViewChanging,
     /// May have forgotten what it said: silent, neither leads nor contributes.
     Recovering,
+    /// Has started the last view of its epoch: silent towards clients for good, hands its record to the next epoch.
+    Sealed,
+    /// No member of the epoch that it knows: not yet, or no longer.
+    Outside,
 }
 
 /// A change of the durable state.
@@ -38,6 +46,8 @@ pub enum Change<'a, O: Operations> {
         /// The last view in which the replica was NORMAL.
         last_normal: u64,
     },
+    /// Who the group is, or is about to be, has changed.
+    Membership(&'a Membership),
     /// Synchronization is so far. Undecided groups born at or below the base are gone, and every group at or below
     /// what is trimmed.
     Points(Points),
@@ -56,8 +66,10 @@ pub trait Port<O: Operations> {
 /// A replica of one group of 2f+1. Feed it messages with `on_message`; it drives `app` and speaks through a port.
 #[derive(Debug)]
 pub struct Replica<O: Operations> {
-    pub(super) members: Vec<Address>,
-    pub(super) me: usize,
+    pub(super) address: Address,
+    pub(super) membership: Membership,
+    /// Its place among the present members.
+    pub(super) me: Option<usize>,
     pub(super) mutants: Mutants,
     pub(super) status: Status,
     pub(super) view: u64,
@@ -68,29 +80,36 @@ pub struct Replica<O: Operations> {
     pub(super) changing: Changing<O>,
     pub(super) sync: Syncing,
     /// Outcomes that are being fetched, by the replica that has them.
-    pub(super) pulls: BTreeMap<usize, Pull>,
+    pub(super) pulls: BTreeMap<Address, Pull>,
     /// Who has forgotten outcomes that this replica never had: the state itself must come from there.
-    pub(super) behind: Option<usize>,
+    pub(super) behind: Option<Address>,
+    /// It may have forgotten what it said in an earlier life, and has not been NORMAL since.
+    pub(super) forgetful: bool,
+    pub(super) changeover: Changeover,
 }
 
 impl<O: Operations> Replica<O> {
-    /// The replica `me` of `members`, which are an odd number. It serves after `recovered`.
-    pub fn new(members: Vec<Address>, me: usize, mutants: Mutants) -> Self {
-        assert!(members.len() % 2 == 1 && me < members.len(), "2f+1 replicas, this one among them");
+    /// The replica at `address`, which may be one of the configuration's members, an odd number, or join later. It
+    /// serves after `recovered`. Of a configuration that is not the first it must be known that its epoch has begun.
+    pub fn new(configuration: Configuration, address: Address, mutants: Mutants) -> Self {
+        assert!(configuration.members.len() % 2 == 1, "2f+1 replicas");
         Replica {
             changing: Changing::default(),
-            members,
-            me,
+            address,
+            me: configuration.members.iter().position(|member| *member == address),
             mutants,
             status: Status::Recovering,
-            view: 0,
+            view: first_view(configuration.epoch),
             last_normal: 0,
+            membership: Membership { present: configuration, after: 0, next: None },
             log: Log::default(),
             points: Points::default(),
             incarnation: Incarnation(0),
             sync: Syncing::default(),
             pulls: BTreeMap::new(),
             behind: None,
+            forgetful: false,
+            changeover: Changeover::default(),
         }
     }
 
@@ -99,9 +118,24 @@ impl<O: Operations> Replica<O> {
         self.status
     }
 
-    /// Which of the replicas this is.
-    pub fn me(&self) -> usize {
+    /// Which of the present members this is.
+    pub fn me(&self) -> Option<usize> {
         self.me
+    }
+
+    /// Who the group is, as far as it knows.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// True while it may have forgotten what it said in an earlier life: then it counts for nobody's quorum.
+    pub fn is_forgetful(&self) -> bool {
+        self.forgetful
+    }
+
+    /// The present members.
+    pub(super) fn members(&self) -> &[Address] {
+        &self.membership.present.members
     }
 
     /// The highest view entered.
@@ -121,15 +155,15 @@ impl<O: Operations> Replica<O> {
 
     /// The other replicas.
     pub(super) fn others(&self) -> impl Iterator<Item = Address> + '_ {
-        self.members.iter().enumerate().filter(|(member, _)| *member != self.me).map(|(_, address)| *address)
+        self.members().iter().copied().filter(|address| *address != self.address)
     }
 
     pub(super) fn member(&self, from: NodeId) -> Option<usize> {
-        self.members.iter().position(|address| *address == from.address())
+        self.members().iter().position(|address| *address == from.address())
     }
 
     pub(super) fn quorum(&self) -> usize {
-        quorum(self.members.len())
+        quorum(self.members().len())
     }
 
     /// Reacts to a message.
@@ -141,6 +175,9 @@ impl<O: Operations> Replica<O> {
         port: &mut impl Port<O>,
     ) {
         let to = from.address();
+        if message.view().is_some_and(|view| !self.is_of_epoch(to, view, port)) {
+            return;
+        }
         match message {
             Message::Propose { group, born, attempt, view, operation } => {
                 if self.serves(view, port) {
@@ -176,6 +213,13 @@ impl<O: Operations> Replica<O> {
             | Message::Synced { .. }
             | Message::FinishSync { .. }
             | Message::SyncFinished { .. } => self.on_sync_message(from, message, app, port),
+            Message::Reconfigure { .. }
+            | Message::Invite { .. }
+            | Message::Invited { .. }
+            | Message::StartEpoch { .. }
+            | Message::EpochReady { .. }
+            | Message::WhichEpoch { .. }
+            | Message::Epoch { .. } => self.on_epoch_message(from, message, app, port),
             // For clients and backup coordinators.
             Message::Reply { .. }
             | Message::Confirm { .. }
@@ -187,9 +231,21 @@ impl<O: Operations> Replica<O> {
         }
     }
 
+    /// True if a message speaks in a view of the present epoch. Whoever is behind is told, and whoever is ahead asked.
+    /// The one place where epochs are compared (Corrections 19, 83).
+    fn is_of_epoch(&self, from: Address, view: u64, port: &mut impl Port<O>) -> bool {
+        let present = self.membership.present.epoch;
+        if epoch_of(view) < present {
+            self.tell_epoch(from, port);
+        } else if epoch_of(view) > present {
+            port.send(from, Message::WhichEpoch { epoch: present });
+        }
+        epoch_of(view) == present
+    }
+
     /// True if a client that has seen `view` may be served; a higher view than ours is joined first.
     fn serves(&mut self, view: u64, port: &mut impl Port<O>) -> bool {
-        if view > self.view && self.status != Status::Recovering {
+        if view > self.view && !matches!(self.status, Status::Recovering | Status::Outside) {
             self.enter_view(view, port);
         }
         self.status == Status::Normal

@@ -25,7 +25,7 @@ use super::replica::{Change, Port, Replica, Status};
 use super::{Application, Message, Operations, Points, Summary};
 use crate::Mutant;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{NodeId, Timestamp};
+use types::{Address, NodeId, Timestamp};
 
 /// About how many outcomes one round closes.
 const ROUND_GROUPS: u32 = 16384;
@@ -92,7 +92,7 @@ impl<O: Operations> Replica<O> {
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) -> bool {
-        if self.status != Status::Normal || self.leader(self.view) != self.me {
+        if self.status != Status::Normal || !self.leads() {
             self.sync.round = None;
             return false;
         }
@@ -116,7 +116,7 @@ impl<O: Operations> Replica<O> {
 
     fn say_sync(&self, port: &mut impl Port<O>) {
         let Some(Round { view, at, .. }) = self.sync.round else { return };
-        for (member, to) in self.members.iter().enumerate().filter(|(member, _)| *member != self.me) {
+        for (member, to) in self.members().iter().enumerate().filter(|(member, _)| Some(*member) != self.me) {
             let known = self.sync.bases.get(&member).copied().unwrap_or_default();
             let above = known.min(self.points.base).max(self.points.trimmed);
             port.send(*to, Message::Sync { view, at, above, summary: self.summary(above, at) });
@@ -130,15 +130,19 @@ impl<O: Operations> Replica<O> {
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
+        // Outcomes are facts, whoever asks and whoever tells them.
+        match message {
+            Message::Lacking { question, known } => return self.on_lacking(from, question, &known, port),
+            Message::Ended { question, groups, complete } => {
+                return self.on_ended(from, question, groups, complete, app, port);
+            }
+            _ => {}
+        }
         let Some(member) = self.member(from) else { return };
         let current = |view: u64| self.status == Status::Normal && view == self.view;
         match message {
-            Message::Lacking { question, known } => self.on_lacking(from, question, &known, port),
-            Message::Ended { question, groups, complete } => {
-                self.on_ended(from, question, groups, complete, app, port);
-            }
             Message::Sync { view, at, above, summary } if current(view) && self.leader(view) == member => {
-                self.on_sync(from, member, at, above, &summary, app, port);
+                self.on_sync(from, at, above, &summary, app, port);
             }
             Message::Synced { view, at, clear, summary } if current(view) => {
                 self.on_synced((from, member), at, clear, &summary, app, port);
@@ -171,7 +175,6 @@ impl<O: Operations> Replica<O> {
     fn on_sync(
         &mut self,
         from: NodeId,
-        member: usize,
         at: Timestamp,
         above: Timestamp,
         summary: &Summary,
@@ -181,9 +184,9 @@ impl<O: Operations> Replica<O> {
         self.set_points(|points| points.floor = points.floor.max(at), port);
         let base = summary.points.base;
         if summary.points.trimmed > self.points.base {
-            self.behind = Some(member);
+            self.behind = Some(from.address());
         } else if above <= self.points.base {
-            if self.has_all((from, member), summary, self.points.base, port) {
+            if self.has_all(from, summary, self.points.base, port) {
                 self.raise_base(base, app);
             } else {
                 self.sync.learning = Some(base);
@@ -204,7 +207,7 @@ impl<O: Operations> Replica<O> {
         port: &mut impl Port<O>,
     ) {
         self.sync.bases.insert(member, summary.points.base);
-        self.has_all((from, member), summary, self.points.base, port);
+        self.has_all(from, summary, self.points.base, port);
         self.compare_anew();
         let base = self.points.base;
         let Some(round) = self.sync.round.as_mut().filter(|round| round.at == at) else { return };
@@ -232,10 +235,10 @@ impl<O: Operations> Replica<O> {
         self.compare_anew();
         let Some(Round { view, at, equal, asked, .. }) = &self.sync.round else { return };
         let (view, at) = (*view, *at);
-        if equal.len() + 1 == self.members.len() {
+        if equal.len() + 1 == self.members().len() {
             self.sync.waited = 0;
         }
-        let needed = if self.sync.waited > patience { self.quorum() } else { self.members.len() };
+        let needed = if self.sync.waited > patience { self.quorum() } else { self.members().len() };
         let idle = at <= self.points.base;
         if idle || equal.len() + 1 < needed || !self.is_clear(at) {
             self.sync.round.take_if(|_| idle);
@@ -244,7 +247,7 @@ impl<O: Operations> Replica<O> {
         let to: Vec<usize> = equal.difference(asked).copied().collect();
         self.set_points(|points| points.accepted = points.accepted.max(at), port);
         for member in &to {
-            port.send(self.members[*member], Message::FinishSync { view, at });
+            port.send(self.members()[*member], Message::FinishSync { view, at });
         }
         if let Some(round) = &mut self.sync.round {
             round.asked.extend(to);
@@ -265,8 +268,8 @@ impl<O: Operations> Replica<O> {
     }
 
     /// What was fetched from a replica of the same NORMAL view is here.
-    pub(super) fn learn_base(&mut self, member: usize, app: &mut impl Application<O>) {
-        if member == self.leader(self.view)
+    pub(super) fn learn_base(&mut self, source: Address, app: &mut impl Application<O>) {
+        if self.members().get(self.leader(self.view)) == Some(&source)
             && let Some(base) = self.sync.learning.take()
         {
             self.raise_base(base, app);
@@ -313,7 +316,7 @@ impl<O: Operations> Replica<O> {
     }
 
     /// From whom the application's state must come, as the record is not enough.
-    pub fn behind(&self) -> Option<usize> {
+    pub fn behind(&self) -> Option<Address> {
         self.behind
     }
 
@@ -328,14 +331,12 @@ impl<O: Operations> Replica<O> {
         self.behind = None;
         self.take_state(base, app);
         self.persist_points(port);
-        if let Some((view, leader)) = self.pending_view() {
-            port.send(self.members[leader], Message::StartViewChange { view });
-        }
         for (id, group) in self.log.undecided() {
             if let Some(held) = &group.held {
                 app.hold(id, &held.operation);
             }
         }
+        self.look_again(app, port);
     }
 
     /// See `state_arrived`; during recovery nothing is held yet.

@@ -1,13 +1,18 @@
 //! View changes and the recovery of a replica that may have forgotten.
 
+use super::epoch::within_epoch;
 use super::outcomes::MESSAGE_BYTES;
+use super::reconfigure::Closing;
 use super::replica::{Change, Port, Replica, Status};
 use super::sync::Syncing;
-use super::{Application, Group, Groups, Message, Operations, Part, Points, Summary, merge, tolerated};
+use super::{
+    Application, Configuration, Group, Groups, Membership, Message, Operations, Part, Points, Summary,
+    epoch_of, first_view, merge, tolerated,
+};
 use crate::Mutant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Incarnation, NodeId, Timestamp, TransactionId, Wire};
+use types::{Address, Incarnation, NodeId, Timestamp, TransactionId, Wire};
 
 /// How often what has not been answered is said again.
 const RESEND_EVERY: Duration = Duration::from_millis(100);
@@ -17,13 +22,15 @@ const RESEND_LATER_BY: Duration = Duration::from_micros(250);
 /// The longest wait between two StartViews to a replica that does not answer.
 const RESEND_AT_MOST: Duration = Duration::from_secs(5);
 /// After how many resendings a replica gives a view up for the next.
-const PATIENCE: u32 = 5;
+pub(super) const PATIENCE: u32 = 5;
 
 /// What another replica tells of its record, part by part.
 #[derive(Debug)]
-struct Told<O: Operations> {
+pub(super) struct Told<O: Operations> {
     last_normal: u64,
-    summary: Summary,
+    /// What follows the epoch.
+    pub(super) next: Option<Configuration>,
+    pub(super) summary: Summary,
     revision: u64,
     of: u32,
     parts: BTreeMap<u32, Groups<O>>,
@@ -32,41 +39,52 @@ struct Told<O: Operations> {
 }
 
 impl<O: Operations> Told<O> {
-    fn new(last_normal: u64, part: Part) -> Self {
+    pub(super) fn new(last_normal: u64, next: Option<Configuration>, part: Part) -> Self {
         let (summary, parts) = Default::default();
-        Told { last_normal, summary, revision: part.revision, of: part.of, parts, pulled: false }
+        Told { last_normal, next, summary, revision: part.revision, of: part.of, parts, pulled: false }
     }
 
     /// What a replica without the leader's record would start with.
     fn of_own(groups: Groups<O>) -> Self {
-        let mut told = Told::new(0, Part::default());
+        let mut told = Told::new(0, None, Part::default());
         told.parts.insert(0, groups);
         told
     }
 
     /// Takes a part; true when all of them are there.
-    fn take(&mut self, part: Part, summary: Summary, groups: Groups<O>) -> bool {
+    pub(super) fn take(&mut self, part: Part, summary: Summary, groups: Groups<O>) -> bool {
         self.summary = summary;
         self.parts.insert(part.number, groups);
         self.is_whole()
     }
 
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.parts.len() == self.of as usize
     }
 
-    fn groups(self) -> Groups<O> {
+    pub(super) fn groups(self) -> Groups<O> {
         self.parts.into_values().flatten().collect()
     }
 }
 
-/// What a view started with, kept until everybody has it.
+/// What a view started with, kept until everybody has it; and for as long as it is what the next epoch begins with.
 #[derive(Debug)]
-struct Started<O: Operations> {
-    groups: Groups<O>,
-    summary: Summary,
+pub(super) struct Started<O: Operations> {
+    pub(super) groups: Groups<O>,
+    pub(super) summary: Summary,
     /// Who has not acknowledged it.
     waiting: BTreeSet<usize>,
+}
+
+/// The beginning of a view, or of an epoch that this replica joins, while it is being told.
+#[derive(Debug)]
+pub(super) struct Starting<O: Operations> {
+    /// The view; of an epoch the last one before it.
+    pub(super) view: u64,
+    pub(super) source: NodeId,
+    /// True if it is the beginning of the epoch that `told` names.
+    pub(super) joins: bool,
+    pub(super) told: Told<O>,
 }
 
 /// What a replica keeps while views change.
@@ -74,16 +92,18 @@ struct Started<O: Operations> {
 pub(super) struct Changing<O: Operations> {
     /// As leader of the view: the records of others, by replica.
     told: BTreeMap<usize, Told<O>>,
-    /// As follower: the beginning of a view, with its number.
-    starting: Option<(u64, Told<O>)>,
+    /// As follower: the beginning of a view.
+    pub(super) starting: Option<Starting<O>>,
     /// As leader of a started view: what was undecided then.
-    started: Option<Started<O>>,
+    pub(super) started: Option<Started<O>>,
+    /// As leader of the last view of an epoch.
+    pub(super) closing: Option<Closing>,
     /// How often something was said in this view without success.
-    resent: u32,
+    pub(super) resent: u32,
     /// How many views in a row have not started.
     failed: u32,
     /// While recovering: the views of others, by replica.
-    views: BTreeMap<usize, u64>,
+    pub(super) views: BTreeMap<usize, u64>,
     /// While recovering: only this view or a later one may end it; `None` until f+1 others have answered.
     not_before: Option<u64>,
 }
@@ -94,6 +114,7 @@ impl<O: Operations> Default for Changing<O> {
             told: BTreeMap::new(),
             starting: None,
             started: None,
+            closing: None,
             resent: 0,
             failed: 0,
             views: BTreeMap::new(),
@@ -110,7 +131,9 @@ impl<O: Operations> Changing<O> {
 }
 
 /// The groups in parts of about a message's size; one empty part if there is none.
-fn parts<'g, O: Operations>(groups: impl Iterator<Item = (TransactionId, &'g Group<O>)>) -> Vec<Groups<O>> {
+pub(super) fn parts<'g, O: Operations>(
+    groups: impl Iterator<Item = (TransactionId, &'g Group<O>)>,
+) -> Vec<Groups<O>> {
     let (mut parts, mut bytes) = (vec![Groups::new()], Vec::new());
     for (id, group) in groups {
         if bytes.len() >= MESSAGE_BYTES {
@@ -127,7 +150,12 @@ fn parts<'g, O: Operations>(groups: impl Iterator<Item = (TransactionId, &'g Gro
 
 impl<O: Operations> Replica<O> {
     pub(super) fn leader(&self, view: u64) -> usize {
-        (view % self.members.len() as u64) as usize
+        (within_epoch(view) % self.members().len().max(1) as u64) as usize
+    }
+
+    /// True if this replica leads the present view.
+    pub(super) fn leads(&self) -> bool {
+        Some(self.leader(self.view)) == self.me
     }
 
     pub(super) fn on_view_message(
@@ -138,16 +166,20 @@ impl<O: Operations> Replica<O> {
         port: &mut impl Port<O>,
     ) {
         match message {
-            Message::StartViewChange { view } => self.on_start_view_change(from, view, port),
-            Message::DoViewChange { view, last_normal, summary, part, groups } => {
-                self.on_do_view_change(from, (view, last_normal), summary, (part, groups), app, port);
-            }
-            Message::StartView { view, summary, part, groups } => {
-                self.on_start_view(from, view, summary, (part, groups), app, port);
-            }
-            Message::ViewStarted { view } => self.on_view_started(from, view),
             Message::WhichView { incarnation } => self.on_which_view(from, incarnation, port),
-            Message::ThisView { incarnation, view } => self.on_this_view(from, incarnation, view, port),
+            Message::ThisView { incarnation, view, serving } => {
+                self.on_this_view(from, incarnation, (view, serving), port);
+            }
+            _ if self.me.is_none() => {}
+            Message::StartViewChange { view } => self.on_start_view_change(from, view, port),
+            Message::DoViewChange { view, last_normal, next, summary, part, groups } => {
+                let record = (last_normal, next, summary);
+                self.on_do_view_change(from, view, record, (part, groups), app, port);
+            }
+            Message::StartView { view, next, summary, part, groups } => {
+                self.on_start_view(from, (view, next), summary, (part, groups), app, port);
+            }
+            Message::ViewStarted { view, ready } => self.on_view_started(from, view, ready, app, port),
             _ => {}
         }
     }
@@ -158,6 +190,14 @@ impl<O: Operations> Replica<O> {
             Recovering::View { view, last_normal } => {
                 self.view = self.view.max(view);
                 self.last_normal = self.last_normal.max(last_normal);
+            }
+            Recovering::Membership(membership) => {
+                // What this replica remembers counts before what it was told at its start.
+                if epoch_of(self.view) > membership.present.epoch {
+                    self.view = first_view(membership.present.epoch);
+                }
+                self.me = membership.present.members.iter().position(|member| *member == self.address);
+                self.membership = membership;
             }
             Recovering::Group { id, group } => {
                 let older = |known: &Group<O>| known.revision < group.revision;
@@ -200,9 +240,19 @@ impl<O: Operations> Replica<O> {
                 app.hold(id, &held.operation);
             }
         }
-        let alone = self.members.len() == 1;
-        let fresh = self.log.revision() == 0 && self.view == 0 && self.points == Points::default();
-        if alone || self.mutants.has(Mutant::ForgetRecovery) || (complete && fresh) {
+        let forgets = self.mutants.has(Mutant::ForgetRecovery);
+        let alone = self.me.is_some() && self.members().len() == 1;
+        let first = self.membership.present.epoch == 0;
+        let fresh = first && self.log.revision() == 0 && self.view == 0 && self.points == Points::default();
+        self.forgetful = !complete && !alone && !forgets;
+        if self.me.is_none() {
+            self.status = Status::Outside;
+            port.arm_view_timer(RESEND_EVERY);
+        } else if alone && self.membership.next.is_some() {
+            self.status = Status::ViewChanging;
+            self.enter_view(self.view + 1, port);
+            self.lead_if_enough(app, port);
+        } else if alone || forgets || (complete && fresh) {
             (self.status, self.last_normal) = (Status::Normal, self.view);
         } else if complete {
             // What was missed while away comes with a new view.
@@ -214,7 +264,7 @@ impl<O: Operations> Replica<O> {
         }
     }
 
-    fn ask_views(&mut self, port: &mut impl Port<O>) {
+    pub(super) fn ask_views(&mut self, port: &mut impl Port<O>) {
         self.changing.views.clear();
         self.changing.not_before = None;
         for to in self.others() {
@@ -224,18 +274,34 @@ impl<O: Operations> Replica<O> {
     }
 
     fn on_which_view(&mut self, from: NodeId, incarnation: Incarnation, port: &mut impl Port<O>) {
-        if self.status != Status::Recovering && self.member(from).is_some() {
-            port.send(from.address(), Message::ThisView { incarnation, view: self.view });
+        if self.me.is_none() {
+            self.tell_epoch(from.address(), port);
+        } else if self.status != Status::Recovering {
+            let (view, serving) = (self.view, self.status == Status::Normal);
+            port.send(from.address(), Message::ThisView { incarnation, view, serving });
         }
     }
 
-    fn on_this_view(&mut self, from: NodeId, incarnation: Incarnation, view: u64, port: &mut impl Port<O>) {
+    fn on_this_view(
+        &mut self,
+        from: NodeId,
+        incarnation: Incarnation,
+        (view, serving): (u64, bool),
+        port: &mut impl Port<O>,
+    ) {
         let Some(member) = self.member(from) else { return };
-        if self.status != Status::Recovering || incarnation != self.incarnation {
+        let asks = self.status == Status::Recovering
+            || (self.status == Status::Outside && self.forgetful && serving);
+        if !asks || incarnation != self.incarnation {
             return;
         }
         self.changing.views.insert(member, view);
         if self.changing.views.len() < self.quorum() || self.changing.not_before.is_some() {
+            return;
+        }
+        if self.status == Status::Outside {
+            // f+1 still serve in an epoch without this replica: it has never been in a later one.
+            self.forgetful = false;
             return;
         }
         let highest = self.changing.views.values().copied().max().unwrap_or(0).max(self.view);
@@ -247,7 +313,7 @@ impl<O: Operations> Replica<O> {
         if self.changing.not_before.is_none() {
             self.changing.not_before = Some(view);
         }
-        if self.leader(view) == self.me {
+        if Some(self.leader(view)) == self.me {
             view += 1;
         }
         self.view = view;
@@ -259,14 +325,18 @@ impl<O: Operations> Replica<O> {
         port.arm_view_timer(self.pause() * PATIENCE);
     }
 
-    fn persist_view(&self, port: &mut impl Port<O>) {
+    pub(super) fn persist_view(&self, port: &mut impl Port<O>) {
+        if self.mutants.has(Mutant::EpochNotDurable) && epoch_of(self.view) > 0 {
+            return;
+        }
         port.persist(&Change::View { view: self.view, last_normal: self.last_normal });
     }
 
     /// Stops serving and enters a view.
     pub(super) fn enter_view(&mut self, view: u64, port: &mut impl Port<O>) {
         debug_assert!(view > self.view && self.status != Status::Recovering, "views only rise");
-        let failed = if self.status == Status::ViewChanging { self.changing.failed + 1 } else { 0 };
+        let waited = matches!(self.status, Status::ViewChanging | Status::Sealed);
+        let failed = if waited { self.changing.failed + 1 } else { 0 };
         self.stop_serving(view, failed, port);
         self.say_view_change(port);
     }
@@ -285,26 +355,27 @@ impl<O: Operations> Replica<O> {
             port.send(to, Message::StartViewChange { view: self.view });
         }
         let leader = self.leader(self.view);
-        if leader != self.me {
+        if Some(leader) != self.me {
             let (view, last_normal) = (self.view, self.last_normal);
             let parts = parts(self.log.undecided());
             let (of, revision) = (parts.len() as u32, self.log.revision());
             for (number, groups) in (0..).zip(parts) {
                 let summary = self.summary(self.points.trimmed, Timestamp::MAX);
                 let part = Part { number, of, revision };
-                let message = Message::DoViewChange { view, last_normal, summary, part, groups };
-                port.send(self.members[leader], message);
+                let next = self.membership.next.clone();
+                let message = Message::DoViewChange { view, last_normal, next, summary, part, groups };
+                port.send(self.members()[leader], message);
             }
         }
         port.arm_view_timer(self.pause());
     }
 
     /// How long to wait for answers: longer after every view that did not start, so that slow networks catch up.
-    fn pause(&self) -> Duration {
+    pub(super) fn pause(&self) -> Duration {
         self.resend_every() * 2u32.pow(self.changing.failed.min(5))
     }
 
-    fn resend_every(&self) -> Duration {
+    pub(super) fn resend_every(&self) -> Duration {
         let groups = u32::try_from(self.log.undecided().count()).unwrap_or(u32::MAX);
         RESEND_EVERY + RESEND_LATER_BY.saturating_mul(groups)
     }
@@ -318,7 +389,7 @@ impl<O: Operations> Replica<O> {
             self.enter_view(view, port);
         } else if view < self.view {
             port.send(from.address(), Message::StartViewChange { view: self.view });
-        } else if self.status == Status::Normal {
+        } else if matches!(self.status, Status::Normal | Status::Sealed) {
             self.send_start_view(member, port);
         }
     }
@@ -333,15 +404,16 @@ impl<O: Operations> Replica<O> {
             let mut summary = summary.clone();
             summary.points.trimmed = self.points.trimmed;
             let part = Part { number, of, revision };
-            port.send(self.members[to], Message::StartView { view, summary, part, groups });
+            let next = self.membership.next.clone();
+            port.send(self.members()[to], Message::StartView { view, next, summary, part, groups });
         }
     }
 
     fn on_do_view_change(
         &mut self,
         from: NodeId,
-        (view, last_normal): (u64, u64),
-        summary: Summary,
+        view: u64,
+        record: (u64, Option<Configuration>, Summary),
         (part, groups): (Part, Groups<O>),
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
@@ -357,10 +429,10 @@ impl<O: Operations> Replica<O> {
             return port.send(from.address(), Message::StartViewChange { view: self.view });
         }
         match self.status {
-            Status::ViewChanging if self.leader(view) == self.me => {
-                self.take_record((from, member), last_normal, summary, (part, groups), app, port);
+            Status::ViewChanging if self.leads() => {
+                self.take_record((from, member), record, (part, groups), app, port);
             }
-            Status::Normal => self.send_start_view(member, port),
+            Status::Normal | Status::Sealed => self.send_start_view(member, port),
             // Everybody has started this view, the sender too: it said this before, and it came late. A new view
             // for it would make the next late one, and no view would last.
             _ => {}
@@ -371,8 +443,7 @@ impl<O: Operations> Replica<O> {
     fn take_record(
         &mut self,
         (from, member): (NodeId, usize),
-        last_normal: u64,
-        summary: Summary,
+        (last_normal, next, summary): (u64, Option<Configuration>, Summary),
         (part, groups): (Part, Groups<O>),
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
@@ -381,15 +452,16 @@ impl<O: Operations> Replica<O> {
             // What the other has forgotten this replica never had: it cannot lead before it has the state.
             return self.enter_view(self.view + 1, port);
         }
-        let told = self.changing.told.entry(member).or_insert_with(|| Told::new(last_normal, part));
+        let fresh = || Told::new(last_normal, next.clone(), part);
+        let told = self.changing.told.entry(member).or_insert_with(fresh);
         if part.revision < told.revision {
             return;
         }
         if part.revision > told.revision {
-            *told = Told::new(last_normal, part);
+            *told = fresh();
         }
         if told.take(part, summary.clone(), groups) {
-            let pulled = self.has_all((from, member), &summary, self.points.base, port);
+            let pulled = self.has_all(from, &summary, self.points.base, port);
             if let Some(told) = self.changing.told.get_mut(&member) {
                 told.pulled = pulled;
             }
@@ -398,16 +470,17 @@ impl<O: Operations> Replica<O> {
     }
 
     /// What was fetched from a replica is here.
-    pub(super) fn pulled(&mut self, member: usize, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+    pub(super) fn pulled(&mut self, source: Address, app: &mut impl Application<O>, port: &mut impl Port<O>) {
         if self.status == Status::Normal {
-            return self.learn_base(member, app);
+            return self.learn_base(source, app);
         }
-        if let Some(told) = self.changing.told.get_mut(&member) {
+        let member = self.members().iter().position(|member| *member == source);
+        if let Some(told) = member.and_then(|member| self.changing.told.get_mut(&member)) {
             told.pulled = true;
             return self.lead_if_enough(app, port);
         }
-        if let Some((view, told)) = &mut self.changing.starting
-            && (*view % self.members.len() as u64) as usize == member
+        if let Some(Starting { source: of, told, .. }) = &mut self.changing.starting
+            && of.address() == source
             && told.is_whole()
         {
             told.pulled = true;
@@ -415,45 +488,92 @@ impl<O: Operations> Replica<O> {
         }
     }
 
-    /// Merges f+1 records, with its own, and starts the view.
-    fn lead_if_enough(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+    /// Merges f+1 records, with its own, and starts the view. Of an epoch that is not the first somebody must have its
+    /// first record: those who only know that it has begun make a quorum with one who has it, not among themselves.
+    pub(super) fn lead_if_enough(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
         let ready = |told: &&Told<O>| told.is_whole() && told.pulled;
-        if self.changing.told.values().filter(ready).count() + 1 < self.quorum() {
+        let present = self.membership.present.epoch;
+        let begun = |last_normal: u64| present == 0 || epoch_of(last_normal) == present;
+        let others = self.changing.told.values().filter(ready);
+        let known = begun(self.last_normal) || others.clone().any(|told| begun(told.last_normal));
+        if others.count() + 1 < self.quorum() || !known {
             return;
         }
-        let own: Groups<O> = self.log.undecided().map(|(id, group)| (id, group.clone())).collect();
-        let mut records = BTreeMap::from([(self.me, (self.last_normal, self.points.accepted, own))]);
-        for (member, told) in std::mem::take(&mut self.changing.told) {
-            if ready(&&told) {
-                records.insert(member, (told.last_normal, told.summary.points.accepted, told.groups()));
-            }
-        }
+        let told = std::mem::take(&mut self.changing.told).into_iter().filter(|(_, told)| ready(&told));
+        self.lead(told.collect(), app, port);
+    }
+
+    /// Starts the view with what its own record and those of others make.
+    pub(super) fn lead(
+        &mut self,
+        told: BTreeMap<usize, Told<O>>,
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) {
+        let Some(me) = self.me else { return };
+        let mut own = Told::of_own(self.log.undecided().map(|(id, group)| (id, group.clone())).collect());
+        (own.last_normal, own.next) = (self.last_normal, self.membership.next.clone());
+        own.summary.points = self.points;
+        let mut records = told;
+        records.insert(me, own);
         // An outcome is a fact, whoever knows it; results count only in the highest last normal view.
-        let highest = records.values().map(|(last_normal, ..)| *last_normal).max().unwrap_or(0);
+        let highest = records.values().map(|told| told.last_normal).max().unwrap_or(0);
         let every = self.mutants.has(Mutant::MergeEveryView);
-        records.retain(|_, (last_normal, ..)| *last_normal == highest || every);
-        let accepted = records.values().map(|(_, accepted, _)| *accepted).max().unwrap_or_default();
+        records.retain(|_, told| told.last_normal == highest || every);
+        let accepted = records.values().map(|told| told.summary.points.accepted).max().unwrap_or_default();
         let base = accepted.max(self.points.base);
+        let decided = records.values().find_map(|told| told.next.clone());
+        let next = decided.or_else(|| self.changeover.proposed_in(self.view));
         let held = self.log.undecided().filter(|(_, group)| group.held.is_some()).map(|(id, _)| id);
         held.filter(|_| !self.mutants.has(Mutant::KeepLocksInMerge)).for_each(|id| app.release(id));
-        let counted: Vec<&Groups<O>> = records.values().map(|(.., groups)| groups).collect();
+        let majority = tolerated(self.members().len()).div_ceil(2) + 1;
+        let records: Vec<Groups<O>> = records.into_values().map(Told::groups).collect();
+        let counted: Vec<&Groups<O>> = records.iter().collect();
         let over = |id: TransactionId, group: &Group<O>| {
             group.born <= base || self.log.get(id).is_some_and(|known| known.outcome.is_some())
         };
-        let majority = tolerated(self.members.len()).div_ceil(2) + 1;
         let merged = merge(&counted, &over, majority, self.mutants, app);
-        self.install(base, merged.clone(), app, port);
-        let others: BTreeSet<usize> = (0..self.members.len()).filter(|member| *member != self.me).collect();
+        self.install(base, merged.clone(), next, app, port);
+        let others: BTreeSet<usize> = (0..self.members().len()).filter(|member| *member != me).collect();
         let summary = self.summary(self.points.trimmed, Timestamp::MAX);
         self.changing.started = Some(Started { groups: merged, summary, waiting: others.clone() });
         others.into_iter().for_each(|member| self.send_start_view(member, port));
         port.arm_view_timer(self.resend_every());
+        self.begin_closing(app, port);
     }
 
     /// Replaces what is undecided by the merged record, adopts its decisions (Sync) and becomes NORMAL. What only
     /// this replica knows and no record can contradict stays: outcomes, promises, and locks (Corrections 10). Every
     /// outcome that the leader has is here.
     fn install(
+        &mut self,
+        base: Timestamp,
+        merged: Groups<O>,
+        next: Option<Configuration>,
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) {
+        self.install_record(base, merged, app, port);
+        if self.membership.next != next {
+            self.membership.next = next;
+            self.persist_membership(port);
+        }
+        let ends = self.membership.next.is_some();
+        self.status = if ends { Status::Sealed } else { Status::Normal };
+        // Whoever has forgotten may have been in the next epoch before.
+        self.forgetful &= ends;
+        self.last_normal = self.view;
+        self.changing = Changing::default();
+        self.sync = Syncing::default();
+        self.pulls.clear();
+        self.persist_view(port);
+        if ends {
+            port.arm_view_timer(self.pause());
+        }
+    }
+
+    /// The record's part of that.
+    pub(super) fn install_record(
         &mut self,
         base: Timestamp,
         merged: Groups<O>,
@@ -493,18 +613,12 @@ impl<O: Operations> Replica<O> {
                 self.put(id, group, port);
             }
         }
-        self.status = Status::Normal;
-        self.last_normal = self.view;
-        self.changing = Changing::default();
-        self.sync = Syncing::default();
-        self.pulls.clear();
-        self.persist_view(port);
     }
 
     fn on_start_view(
         &mut self,
         from: NodeId,
-        view: u64,
+        (view, next): (u64, Option<Configuration>),
         summary: Summary,
         (part, groups): (Part, Groups<O>),
         app: &mut impl Application<O>,
@@ -516,58 +630,88 @@ impl<O: Operations> Replica<O> {
         if self.member(from) != Some(leader) || too_early || (view < self.view && !recovering) {
             return;
         }
-        if view == self.view && self.status == Status::Normal {
-            return port.send(from.address(), Message::ViewStarted { view });
+        if view == self.view && matches!(self.status, Status::Normal | Status::Sealed) {
+            return port.send(from.address(), Message::ViewStarted { view, ready: !self.forgetful });
         }
         if view > self.view && !recovering {
             self.stop_serving(view, 0, port);
             port.arm_view_timer(self.pause());
         }
-        if self.changing.starting.as_ref().is_none_or(|(starting, _)| *starting < view) {
-            self.changing.starting = Some((view, Told::new(0, part)));
+        if self.changing.starting.as_ref().is_none_or(|starting| starting.view < view) {
+            let told = Told::new(0, next, part);
+            self.changing.starting = Some(Starting { view, source: from, joins: false, told });
         }
-        let Some((starting, told)) = &mut self.changing.starting else { return };
-        if *starting == view && told.take(part, summary.clone(), groups) {
-            self.changing.came_on();
+        let Some(Starting { view: starting, told, .. }) = &mut self.changing.starting else { return };
+        if *starting == view && told.take(part, summary, groups) {
             if self.mutants.has(Mutant::StartViewWithoutRecord) {
                 let own = self.log.undecided().map(|(id, group)| (id, group.clone())).collect();
-                self.changing.starting = Some((view, Told::of_own(own)));
-                self.start_if_whole(app, port);
-            } else if summary.points.trimmed > self.points.base {
-                self.behind = Some(leader);
-            } else if self.mutants.has(Mutant::DropUnmentionedLocks)
-                || self.has_all((from, leader), &summary, self.points.base, port)
-            {
-                self.pulled(leader, app, port);
+                *told = Told { next: told.next.take(), ..Told::of_own(own) };
+                return self.start_if_whole(app, port);
             }
+            self.complete_start(app, port);
         }
     }
 
-    /// The view that has started without this replica, and its leader.
-    pub(super) fn pending_view(&self) -> Option<(u64, usize)> {
-        self.changing.starting.as_ref().map(|(view, _)| (*view, self.leader(*view)))
+    /// All that a view or an epoch starts with has been told: starts it, once the outcomes or the state are here too.
+    pub(super) fn complete_start(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+        let Some(Starting { source, told, .. }) = &self.changing.starting else { return };
+        let (source, summary) = (*source, told.summary.clone());
+        if !told.is_whole() {
+            return;
+        }
+        self.changing.came_on();
+        if summary.points.trimmed > self.points.base {
+            self.behind = Some(source.address());
+        } else if self.mutants.has(Mutant::DropUnmentionedLocks)
+            || self.has_all(source, &summary, self.points.base, port)
+        {
+            self.pulled(source.address(), app, port);
+        }
     }
 
-    /// Starts the view that the leader has told all of.
+    /// The state has come that a start waited for.
+    pub(super) fn look_again(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+        match &self.changing.starting {
+            Some(starting) if starting.joins => self.complete_start(app, port),
+            // The leader may have gone on: it tells anew.
+            Some(Starting { view, source, .. }) => {
+                port.send(source.address(), Message::StartViewChange { view: *view });
+            }
+            None => {}
+        }
+    }
+
+    /// Starts what has been told completely.
     fn start_if_whole(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
-        let Some((view, told)) = self.changing.starting.take() else { return };
+        let Some(Starting { view, source, joins, told }) = self.changing.starting.take() else { return };
+        if joins {
+            return self.get_ready(source, view, told, app, port);
+        }
         self.view = view;
-        let base = told.summary.points.base;
-        self.install(base, told.groups(), app, port);
-        port.send(self.members[self.leader(view)], Message::ViewStarted { view });
+        let (base, next) = (told.summary.points.base, told.next.clone());
+        self.install(base, told.groups(), next, app, port);
+        port.send(source.address(), Message::ViewStarted { view, ready: !self.forgetful });
     }
 
-    fn on_view_started(&mut self, from: NodeId, view: u64) {
+    fn on_view_started(
+        &mut self,
+        from: NodeId,
+        view: u64,
+        ready: bool,
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) {
         let Some(member) = self.member(from) else { return };
         if view != self.view {
             return;
         }
         if let Some(started) = &mut self.changing.started {
             started.waiting.remove(&member);
-            if started.waiting.is_empty() {
+            if started.waiting.is_empty() && self.status == Status::Normal {
                 self.changing.started = None;
             }
         }
+        self.on_sealed(from.address(), ready, app, port);
     }
 
     /// Says again what was not answered; gives up a view that does not start.
@@ -587,13 +731,22 @@ impl<O: Operations> Replica<O> {
             },
             Status::ViewChanging if self.changing.resent > PATIENCE => self.enter_view(self.view + 1, port),
             Status::ViewChanging => self.say_view_change(port),
-            Status::Normal => {
-                let Some(started) = &self.changing.started else { return };
-                started.waiting.iter().for_each(|member| self.send_start_view(*member, port));
-                let wait = self.resend_every() * 2u32.saturating_pow(self.changing.resent.min(8));
-                port.arm_view_timer(wait.min(RESEND_AT_MOST.max(self.resend_every())));
-            }
+            Status::Sealed | Status::Outside => self.on_epoch_timer(port),
+            Status::Normal => self.say_start_view(port),
         }
+    }
+
+    /// Says again with what the view started, less and less often.
+    pub(super) fn say_start_view(&self, port: &mut impl Port<O>) {
+        let Some(started) = &self.changing.started else { return };
+        started.waiting.iter().for_each(|member| self.send_start_view(*member, port));
+        port.arm_view_timer(self.patient());
+    }
+
+    /// A wait that doubles with every repetition.
+    pub(super) fn patient(&self) -> Duration {
+        let wait = self.resend_every() * 2u32.saturating_pow(self.changing.resent.min(8));
+        wait.min(RESEND_AT_MOST.max(self.resend_every()))
     }
 }
 
@@ -614,6 +767,8 @@ pub enum Recovering<O: Operations> {
         /// The last normal view.
         last_normal: u64,
     },
+    /// See [`Change::Membership`].
+    Membership(Membership),
     /// See [`Change::Points`].
     Points(Points),
     /// See [`Replica::state_arrived`]; the application has taken the state.

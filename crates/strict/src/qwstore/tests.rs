@@ -54,8 +54,12 @@ impl World {
     fn new(options: &Options) -> Self {
         let slot = Slot::replica(KEYSPACE, PartitionId(0));
         let replica = |process| Address { process: ProcessId(process), slot };
-        let topology =
-            Topology { shards: vec![(0..3).map(replica).collect()], keyspace: KEYSPACE, seed: HashSeed(1) };
+        let topology = Topology {
+            shards: vec![(0..3).map(replica).collect()],
+            epochs: Default::default(),
+            keyspace: KEYSPACE,
+            seed: HashSeed(1),
+        };
         let node = |process: u16| {
             let (life, id) = (Incarnation(1), ProcessId(process));
             if process < 3 {

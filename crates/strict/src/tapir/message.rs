@@ -6,7 +6,7 @@ use crate::coordinator::{Look, LookQuestion};
 use crate::ir;
 use commit::Observed;
 use std::sync::Arc;
-use types::{ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
+use types::{ProcessId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// What a replica made of an operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,6 +148,18 @@ pub enum Message {
     Base {
         /// The sender's stable base.
         base: Timestamp,
+        /// The sender's view: who does not know its epoch asks.
+        view: u64,
+    },
+    /// Operator to the coordinator of the same process: see to it that a shard moves to these processes, or, where more
+    /// than f replicas are lost for good, goes on with one (Corrections 83, 84).
+    Place {
+        /// The shard.
+        shard: u16,
+        /// Where its replicas are to be.
+        processes: Vec<ProcessId>,
+        /// The one process named is to go on with what it has.
+        accept_loss: bool,
     },
     /// Replica that is behind to one of its shard: send this piece of the state.
     FetchState {
@@ -182,9 +194,10 @@ wire_enum!(Message {
     7 => Ir { message },
     8 => Check { transaction, part },
     9 => CheckReply { transaction, view, vote, hint },
-    10 => Base { base },
+    10 => Base { base, view },
     11 => FetchState { place },
     12 => State { base, place, next, piece },
+    13 => Place { shard, processes, accept_loss },
     20 => Look { transaction, step, question },
     21 => LookReply { transaction, step, look },
 });
@@ -209,6 +222,11 @@ pub enum Timer {
     Settlement {
         /// The transaction's number.
         number: u64,
+    },
+    /// Coordinator: a shard has not moved as it was asked to.
+    Placing {
+        /// The shard.
+        shard: u16,
     },
     /// Coordinator: a piece of the keyspace has not been answered.
     Browse {

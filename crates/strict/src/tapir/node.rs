@@ -6,7 +6,7 @@ use super::options::{Clocks, Options};
 use super::replica::Replica;
 use crate::{Decided, Topology, ir};
 use protocol::{Input, Now, Outputs};
-use types::{Incarnation, Rng, TransactionId};
+use types::{Address, Incarnation, PartitionId, ProcessId, Rng, Slot, TransactionId};
 
 /// An instance of TAPIR: a replica of a shard, or a coordinator.
 pub type Node = crate::Node<Tapir>;
@@ -14,9 +14,24 @@ pub type Node = crate::Node<Tapir>;
 /// IR's messages as TAPIR uses it.
 pub(super) type IrMessage = ir::Message<Transactions>;
 
+impl Node {
+    /// A replica of a shard at this process, which is one of the shard's replicas or may join them later.
+    pub fn replica_at(
+        topology: Topology,
+        shard: u16,
+        process: ProcessId,
+        incarnation: Incarnation,
+        options: Options,
+    ) -> Self {
+        let address = Address { process, slot: Slot::replica(topology.keyspace, PartitionId(shard)) };
+        Node::Replica(Box::new(Replica::new(topology, shard, address, incarnation, options)))
+    }
+}
+
 impl crate::node::Replica<Tapir> for Replica {
     fn new(topology: Topology, shard: u16, index: usize, incarnation: Incarnation, options: Options) -> Self {
-        Replica::new(topology, shard, index, incarnation, options)
+        let address = topology.replicas(shard)[index];
+        Replica::new(topology, shard, address, incarnation, options)
     }
 
     fn on_input(&mut self, now: Now, input: Input<'_, Node>, random: &mut Rng, out: &mut Outputs<'_, Node>) {

@@ -101,6 +101,10 @@ impl Encode for Record<'_> {
                 Wire::encode(view, out);
                 Wire::encode(last_normal, out);
             }
+            Record::Ir(Change::Membership(membership)) => {
+                out.push(8);
+                Wire::encode(*membership, out);
+            }
             Record::Ir(Change::Points(points)) => {
                 out.push(2);
                 Wire::encode(points, out);
@@ -148,6 +152,7 @@ pub(super) fn decode<'a>(input: &mut Reader<'a>) -> Result<Recovered<'a>, Malfor
         6 => Recovered::Arrived { base: Wire::decode(input)? },
         7 => Recovered::Horizon(Wire::decode(input)?),
         20 => Recovered::Keyset(Wire::decode(input)?),
+        8 => Recovered::Ir(Recovering::Membership(Wire::decode(input)?)),
         _ => return Err(Malformed("record tag")),
     })
 }

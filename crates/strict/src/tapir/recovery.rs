@@ -37,6 +37,8 @@ struct Poll {
     outcome: Option<Decision>,
     choice: Option<Choice>,
     confirmed: BTreeSet<usize>,
+    /// The first view of the epoch that the shard's replicas are known to be of.
+    first_view: u64,
 }
 
 /// One recovery of one transaction under one coordinator view.
@@ -110,6 +112,7 @@ impl Recovery {
             outcome: None,
             choice: None,
             confirmed: BTreeSet::new(),
+            first_view: ir::first_view(topology.epoch(*shard)),
         };
         let shards = participants.iter().map(|shard| (*shard, poll(shard))).collect();
         Recovery { transaction, born, ballot, started, shards }
@@ -119,8 +122,10 @@ impl Recovery {
     pub(super) fn unanswered(&self) -> Vec<(u16, ir::Message<Transactions>)> {
         if self.shards.values().any(|poll| poll.choice.is_none()) {
             let (group, born, ballot) = (self.transaction, self.born, self.ballot);
-            let poll = ir::Message::CoordinatorChange { group, born, ballot, view: 0 };
-            return self.shards.keys().map(|shard| (*shard, poll.clone())).collect();
+            let ask = |(shard, poll): (&u16, &Poll)| {
+                (*shard, ir::Message::CoordinatorChange { group, born, ballot, view: poll.first_view })
+            };
+            return self.shards.iter().map(ask).collect();
         }
         let confirmed = |shard: &u16| self.shards.get(shard).is_some_and(Poll::is_confirmed);
         self.finalizations().into_iter().filter(|(shard, _)| !confirmed(shard)).collect()
@@ -128,6 +133,11 @@ impl Recovery {
 
     pub(super) fn ballot(&self) -> CoordinatorView {
         self.ballot
+    }
+
+    /// True if replicas of this shard are asked.
+    pub(super) fn asks(&self, shard: u16) -> bool {
+        self.shards.contains_key(&shard)
     }
 
     pub(super) fn born(&self) -> Timestamp {

@@ -37,6 +37,7 @@ const TIDIED: usize = 2_000;
 pub struct Replica {
     pub(super) topology: Topology,
     pub(super) shard: u16,
+    pub(super) address: Address,
     pub(super) incarnation: Incarnation,
     pub(super) options: Options,
     pub(super) ir: ir::Replica<Transactions>,
@@ -80,6 +81,7 @@ impl Port<Transactions> for Wires<'_, '_> {
             let record = match change {
                 Change::Group { id, group } => Change::Group { id: *id, group },
                 Change::View { view, last_normal } => Change::View { view: *view, last_normal: *last_normal },
+                Change::Membership(membership) => Change::Membership(membership),
                 Change::Points(points) => Change::Points(*points),
             };
             self.out.persist(&Record::Ir(record), self.options.durability);
@@ -92,18 +94,20 @@ impl Port<Transactions> for Wires<'_, '_> {
 }
 
 impl Replica {
+    /// The replica at an address, which may join the shard later.
     pub(super) fn new(
         topology: Topology,
         shard: u16,
-        index: usize,
+        address: Address,
         incarnation: Incarnation,
         options: Options,
     ) -> Self {
         Replica {
-            ir: ir::Replica::new(topology.replicas(shard).to_vec(), index, options.mutants),
+            ir: ir::Replica::new(topology.configuration(shard), address, options.mutants),
             state: Shard::new(topology.seed, options.isolation, options.mutants),
             topology,
             shard,
+            address,
             incarnation,
             options,
             suspicion: Suspicion::default(),
@@ -148,6 +152,26 @@ impl Replica {
     /// The highest view it has entered.
     pub fn view(&self) -> u64 {
         self.ir.view()
+    }
+
+    /// Who the shard's replicas are, as far as it knows, and who is about to be.
+    pub fn membership(&self) -> &ir::Membership {
+        self.ir.membership()
+    }
+
+    /// True while it may have forgotten what it said in an earlier life, and has not learned it again.
+    pub fn is_forgetful(&self) -> bool {
+        self.ir.is_forgetful()
+    }
+
+    /// The last view in which it was NORMAL.
+    pub fn last_normal(&self) -> u64 {
+        self.ir.last_normal()
+    }
+
+    /// The transactions that have not ended here, and whether they hold locks.
+    pub fn undecided(&self) -> impl Iterator<Item = (TransactionId, bool)> + '_ {
+        self.ir.undecided().map(|(id, held)| (id, held.is_some()))
     }
 
     /// How many transactions it holds prepared and undecided.
@@ -210,6 +234,7 @@ impl Replica {
                 self.aside = None;
                 let mut port = Wires { out, options: &self.options, now: now.instant };
                 self.ir.recovered(self.incarnation, complete, &mut self.state, &mut port);
+                self.follow_group();
                 self.arm_suspicion(now, random, out);
                 self.arm_sync(now, random, out);
             }
@@ -257,6 +282,18 @@ impl Replica {
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
+        let asks = matches!(
+            message,
+            Message::Read { .. }
+                | Message::Check { .. }
+                | Message::Count { .. }
+                | Message::Scan { .. }
+                | Message::Suspect { .. }
+        );
+        if asks && self.ir.status() == Status::Outside {
+            let mut port = Wires { out, options: &self.options, now: now.instant };
+            return self.ir.tell_epoch(from.address(), &mut port);
+        }
         match message {
             Message::Read { transaction, now_millis, readings } => {
                 self.on_read(from, (transaction, now_millis), &readings, random, out);
@@ -284,10 +321,11 @@ impl Replica {
             Message::Suspect { transaction, born, participants } => {
                 self.recover(now, (transaction, born), participants, out)
             }
-            Message::Base { base } => {
-                if let Some((shard, _)) = self.topology.find(from.address()) {
+            Message::Base { base, view } => {
+                if let Some(shard) = self.topology.shard_of_node(from).filter(|shard| *shard != self.shard) {
                     let known = self.bases.entry(shard).or_default();
                     *known = base.max(*known);
+                    self.is_of_epoch(from, shard, view, out);
                 }
             }
             Message::FetchState { place } => self.on_fetch_state(now, from, place, out),
@@ -347,7 +385,20 @@ impl Replica {
         out: &mut Outputs<'_, Node>,
     ) {
         let place = self.topology.find(from.address());
+        // Answers speak of their sender's shard; what is asked of this replica, of its own, where IR looks.
+        let answers = matches!(message, ir::Message::CoordinatorPromise { .. } | ir::Message::Confirm { .. });
+        if let (true, Some((shard, _)), Some(view)) = (answers, place, message.view())
+            && !self.is_of_epoch(from, shard, view, out)
+        {
+            return;
+        }
         match (message, place) {
+            (ir::Message::Epoch { configuration, .. }, _)
+                if self.topology.shard_of_node(from).is_some_and(|shard| shard != self.shard) =>
+            {
+                let shard = self.topology.shard_of_node(from).unwrap_or_default();
+                self.learn(shard, &configuration);
+            }
             (ir::Message::CoordinatorPromise { group, ballot, view, entry }, Some((shard, member))) => {
                 let Some(recovery) = self.recoveries.get_mut(&group) else { return };
                 recovery.promise(shard, member, ballot, view, entry);
@@ -420,6 +471,7 @@ impl Replica {
         let Some(message) = self.set_aside(now, from, message) else { return };
         let mut port = Wires { out, options: &self.options, now: now.instant };
         self.ir.on_message(from, message, &mut self.state, &mut port);
+        self.follow_group();
         self.resume(now, out);
         if self.ir.behind().is_some() != self.fetching.is_some() {
             self.continue_fetching(now, out);
@@ -433,6 +485,32 @@ impl Replica {
     /// Trusts clocks so far from now on.
     pub(super) fn set_clocks(&mut self, clocks: Clocks) {
         (self.options.clock_bound, self.options.skew_wait) = (clocks.bound, clocks.wait);
+    }
+
+    /// True if a replica of another shard speaks in the epoch that is known of it; of a later one more is asked, and what
+    /// is of an earlier one does not count (Corrections 83).
+    fn is_of_epoch(&self, from: NodeId, shard: u16, view: u64, out: &mut Outputs<'_, Node>) -> bool {
+        let epoch = self.topology.epoch(shard);
+        if ir::epoch_of(view) > epoch {
+            out.send(from.address(), Message::Ir { message: ir::Message::WhichEpoch { epoch } });
+        }
+        ir::epoch_of(view) == epoch || self.options.mutants.has(Mutant::CountTwoEpochs)
+    }
+
+    /// A shard is of a later epoch. What its earlier replicas said counts with nothing that the present ones say, so
+    /// recoveries that asked them begin anew, under another coordinator view.
+    fn learn(&mut self, shard: u16, configuration: &ir::Configuration) {
+        if self.topology.learn(shard, configuration) {
+            self.recoveries.retain(|_, recovery| !recovery.asks(shard));
+        }
+    }
+
+    /// The same of this replica's own shard.
+    fn follow_group(&mut self) {
+        if self.ir.membership().present.epoch > self.topology.epoch(self.shard) {
+            let present = self.ir.membership().present.clone();
+            self.learn(self.shard, &present);
+        }
     }
 
     fn arm_sync(&self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
@@ -456,8 +534,8 @@ impl Replica {
         let others = (0..self.topology.shards.len() as u16).filter(|shard| *shard != self.shard);
         for shard in others.clone() {
             let replicas = self.topology.replicas(shard);
-            if let Some(to) = replicas.get(self.ir.me() % replicas.len().max(1)) {
-                out.send(*to, Message::Base { base });
+            if let Some(to) = replicas.get(self.ir.me().unwrap_or(0) % replicas.len().max(1)) {
+                out.send(*to, Message::Base { base, view: self.ir.view() });
             }
         }
         let lag = self.lag.now(&self.options);

@@ -109,6 +109,7 @@ impl Replica {
         let bytes = self.options.piece_bytes;
         if cursor == 0 {
             let (view, last_normal) = (self.ir.view(), self.ir.last_normal());
+            record::put(chunk, &Record::Ir(Change::Membership(self.ir.membership())));
             record::put(chunk, &Record::Ir(Change::View { view, last_normal }));
             record::put(chunk, &Record::Ir(Change::Points(self.ir.points())));
             self.checkpoint = Some(Checkpoint { place: Place::Begin, revision: self.ir.revision() });

@@ -112,7 +112,8 @@ impl Replica {
     /// True if this backup coordinator's turn has come. Replicas of other shards only remind the one that is first.
     fn is_next(&self, id: TransactionId, sign: Sign, backup: bool, now: Instant) -> bool {
         let members = self.topology.replicas(self.shard).len();
-        let before = (self.ir.me() + members - first_backup(id, sign.promised.round, members)) % members;
+        let me = self.ir.me().unwrap_or(0);
+        let before = (me + members - first_backup(id, sign.promised.round, members)) % members;
         let patience = patience(self.options.prepared_timeout, sign.promised.round);
         !backup || now - sign.since >= patience + patience * before as u32 / 2
     }
@@ -158,7 +159,7 @@ impl Replica {
         let promised = self.ir.get(transaction).map_or(0, |group| group.promised.round);
         let round = promised.max(self.suspicion.rounds.get(&transaction).copied().unwrap_or(0)) + 1;
         self.suspicion.rounds.insert(transaction, round);
-        let process = self.topology.replicas(self.shard)[self.ir.me()].process;
+        let process = self.address.process;
         let ballot = CoordinatorView { round, process, incarnation: self.incarnation };
         let group = (transaction, born);
         let recovery = Recovery::new(group, ballot, &participants, &self.topology, now.instant);

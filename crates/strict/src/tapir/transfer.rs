@@ -17,10 +17,10 @@ use super::record::Record;
 use super::replica::{Replica, Wires};
 use super::shard::Shard;
 use super::state::{self, Place};
-use crate::ir::Recovering;
+use crate::ir::{Recovering, Status};
 use protocol::{Now, Outputs};
 use std::time::Duration;
-use types::{Instant, Malformed, NodeId, Timestamp};
+use types::{Address, Instant, Malformed, NodeId, Timestamp};
 
 /// For how long a source stands still for a replica that does not ask.
 const LEASE: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const PATIENCE: u32 = 20;
 #[derive(Debug)]
 pub(super) struct Fetching {
     /// Which replica has it.
-    source: usize,
+    source: Address,
     /// The life of it that began to answer.
     node: Option<NodeId>,
     base: Timestamp,
@@ -75,7 +75,7 @@ impl Replica {
         self.ask_state(now.instant, out);
     }
 
-    fn begin_fetching(&mut self, source: usize, asked_at: Instant) {
+    fn begin_fetching(&mut self, source: Address, asked_at: Instant) {
         let (base, place) = (Timestamp::ZERO, Place::Begin);
         self.aside = None;
         self.fetching = Some(Fetching { source, node: None, base, place, asked: 0, asked_at });
@@ -91,8 +91,7 @@ impl Replica {
     fn ask_state(&mut self, now: Instant, out: &mut Outputs<'_, Node>) {
         let Some(fetching) = &mut self.fetching else { return };
         (fetching.asked, fetching.asked_at) = (fetching.asked + 1, now);
-        let Some(to) = self.topology.replicas(self.shard).get(fetching.source) else { return };
-        out.send(*to, Message::FetchState { place: fetching.place.clone() });
+        out.send(fetching.source, Message::FetchState { place: fetching.place.clone() });
         out.arm(Timer::Sync, now + ASK_AGAIN);
     }
 
@@ -104,7 +103,7 @@ impl Replica {
         place: Place,
         out: &mut Outputs<'_, Node>,
     ) {
-        if self.ir.status() != crate::ir::Status::Normal {
+        if !matches!(self.ir.status(), Status::Normal | Status::Sealed) {
             return;
         }
         self.lease = Some(Lease { until: now.instant + LEASE });
@@ -124,9 +123,8 @@ impl Replica {
         piece: &[u8],
         out: &mut Outputs<'_, Node>,
     ) {
-        let member = self.topology.find(from.address()).filter(|(shard, _)| *shard == self.shard);
         let Some(fetching) = &mut self.fetching else { return };
-        if member.is_none_or(|(_, member)| member != fetching.source) || fetching.place != place {
+        if from.address() != fetching.source || fetching.place != place {
             return;
         }
         if base <= self.ir.points().base {

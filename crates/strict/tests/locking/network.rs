@@ -45,8 +45,12 @@ impl Network {
             slot: Slot { keyspace: KEYSPACE, partition: partition.map(PartitionId) },
         };
         let shard = |shard| (1..=3).map(|process| at(process, Some(shard))).collect();
-        let topology =
-            Topology { shards: (0..2).map(shard).collect(), keyspace: KEYSPACE, seed: HashSeed(7) };
+        let topology = Topology {
+            shards: (0..2).map(shard).collect(),
+            epochs: Default::default(),
+            keyspace: KEYSPACE,
+            seed: HashSeed(7),
+        };
         let mut network = Network {
             topology: topology.clone(),
             hosts: BTreeMap::new(),

@@ -103,7 +103,8 @@ fn watched_while_absent(concurrency: Concurrency, appears: bool) -> String {
         assert_eq!(network.text(2, 0, &[network.take(a)]), "1");
     }
     let steps = [network.increment(b)];
-    let id = network.request(1, Request::Many { session: SESSION, steps: &steps, watched: true, multi: true });
+    let id =
+        network.request(1, Request::Many { session: SESSION, steps: &steps, watched: true, multi: true });
     network.answer(id)
 }
 

@@ -97,6 +97,7 @@ impl Setup {
         let replicas = |shard| (0..MEMBERS as u16).map(|member| replica(shard, member)).collect();
         Setup {
             topology: Topology {
+                epochs: Default::default(),
                 shards: (0..shards).map(replicas).collect(),
                 keyspace: KEYSPACE,
                 seed: HashSeed(7),

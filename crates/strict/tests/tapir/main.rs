@@ -1,6 +1,7 @@
 //! IR and TAPIR over a small deterministic network without disks: what is persisted is durable at once.
 
 mod contention;
+mod epochs;
 mod expiry;
 mod keysets;
 mod merges;

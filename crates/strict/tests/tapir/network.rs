@@ -80,8 +80,12 @@ impl Network {
     /// `coordinators`.
     pub fn new(seed: u64, shards: u16, members: u16, coordinators: u16, options: &Options) -> Self {
         let replicas = |shard| (1..=members).map(|process| address(process, Some(shard))).collect();
-        let topology =
-            Topology { shards: (0..shards).map(replicas).collect(), keyspace: KEYSPACE, seed: HashSeed(7) };
+        let topology = Topology {
+            shards: (0..shards).map(replicas).collect(),
+            epochs: Default::default(),
+            keyspace: KEYSPACE,
+            seed: HashSeed(7),
+        };
         let mut network = Network {
             topology,
             hosts: BTreeMap::new(),
@@ -116,12 +120,21 @@ impl Network {
         self.add(address(process, None), Incarnation(1), options);
     }
 
-    fn add(&mut self, at: Address, incarnation: Incarnation, options: &Options) {
+    /// A replica that is of no epoch yet, on a process of its own.
+    pub fn add_spare(&mut self, process: u16, shard: u16, options: &Options) {
+        self.add(address(process, Some(shard)), Incarnation(1), options);
+    }
+
+    fn node(&self, at: Address, incarnation: Incarnation, options: &Options) -> Node {
         let topology = self.topology.clone();
-        let node = match topology.find(at) {
-            Some((shard, index)) => Node::replica(topology, shard, index, incarnation, options.clone()),
+        match at.slot.partition {
+            Some(shard) => Node::replica_at(topology, shard.0, at.process, incarnation, options.clone()),
             None => Node::coordinator(topology, at.process, incarnation, options.clone()),
-        };
+        }
+    }
+
+    fn add(&mut self, at: Address, incarnation: Incarnation, options: &Options) {
+        let node = self.node(at, incarnation, options);
         let replica = Replica::new(at.at(incarnation), node);
         let host = Host { replica, log: Vec::new(), groups: 0, skew: 0, options: options.clone() };
         self.hosts.insert(at, host);
@@ -133,11 +146,7 @@ impl Network {
         let Some(old) = self.hosts.remove(&at) else { return };
         self.down.remove(&at);
         let incarnation = Incarnation(old.replica.node().incarnation.0 + 1);
-        let topology = self.topology.clone();
-        let node = match topology.find(at) {
-            Some((shard, index)) => Node::replica(topology, shard, index, incarnation, old.options.clone()),
-            None => Node::coordinator(topology, at.process, incarnation, old.options.clone()),
-        };
+        let node = self.node(at, incarnation, &old.options);
         let replica = Replica::new(at.at(incarnation), node);
         let log: Vec<Vec<u8>> = old.log.into_iter().take(kept).collect();
         self.hosts.insert(at, Host { replica, log: log.clone(), groups: 0, ..old });
@@ -172,8 +181,7 @@ impl Network {
     pub fn restart_with(&mut self, at: Address, chunks: &[Vec<u8>], from: usize, complete: bool) {
         let Some(old) = self.hosts.remove(&at) else { return };
         let incarnation = Incarnation(old.replica.node().incarnation.0 + 1);
-        let (shard, index) = self.topology.find(at).expect("a replica");
-        let node = Node::replica(self.topology.clone(), shard, index, incarnation, old.options.clone());
+        let node = self.node(at, incarnation, &old.options);
         let log = old.log.clone();
         self.hosts.insert(at, Host { replica: Replica::new(at.at(incarnation), node), ..old });
         for chunk in chunks {
@@ -220,6 +228,19 @@ impl Network {
     pub fn hand(&mut self, from: Address, to: Address, message: Message) {
         let from = self.hosts[&from].replica.node();
         self.input(to, Input::Message { from, message });
+    }
+
+    /// An operator asks a process to see to it that a shard moves.
+    pub fn place(&mut self, process: u16, shard: u16, processes: &[u16], accept_loss: bool) {
+        let processes = processes.iter().map(|process| ProcessId(*process)).collect();
+        let at = address(process, None);
+        self.hand(at, at, Message::Place { shard, processes, accept_loss });
+    }
+
+    /// A replica, dead or alive.
+    pub fn replica(&self, process: u16, shard: u16) -> &anabranch_strict::tapir::Replica {
+        let at = address(process, Some(shard));
+        self.replicas().find(|(of, _)| *of == at).expect("a replica").1
     }
 
     fn input(&mut self, at: Address, input: Input<'_, Node>) {

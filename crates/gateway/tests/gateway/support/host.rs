@@ -111,6 +111,9 @@ impl Host for TestHost {
                 }
                 None => Err(missing()),
             },
+            Administration::Place { .. } | Administration::Recover { .. } => {
+                Err(Error::err("there is no cluster"))
+            }
             Administration::List => {
                 reply.array(self.keyspaces.len());
                 self.keyspaces.values().for_each(|(name, _)| reply.bulk(name.as_bytes()));

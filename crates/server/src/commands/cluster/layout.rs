@@ -5,10 +5,11 @@ use super::relay::Relays;
 use crate::cli::ClusterLocalArguments;
 use anyhow::{Context, Result, bail, ensure};
 use runtime::{ClusterCatalog, ClusterFile, ClusterKeyspace, ClusterProcess};
-use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::num::NonZeroU16;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -147,6 +148,7 @@ fn describe(arguments: &ClusterLocalArguments, catalog: PathBuf) -> ClusterFile 
 
 fn default_keyspace(arguments: &ClusterLocalArguments) -> ClusterKeyspace {
     ClusterKeyspace {
+        replicas: arguments.replicas.map(NonZeroU16::get),
         concurrency: arguments.concurrency.into(),
         ..ClusterKeyspace::new("default".to_owned(), arguments.model.into(), arguments.partitions.get())
     }
@@ -164,7 +166,10 @@ fn settle(directory: &Path, wanted: ClusterFile, keyspace: &ClusterKeyspace) -> 
     }
     let found = ClusterFile::load(&path).map_err(anyhow::Error::msg)?;
     let catalog = ClusterCatalog::load(&wanted.catalog, &found).map_err(anyhow::Error::msg)?;
-    if found.processes != wanted.processes || catalog.keyspaces.first() != Some(keyspace) {
+    // Where its partitions have moved since makes it no other cluster.
+    let first = catalog.keyspaces.first();
+    let first = first.map(|first| ClusterKeyspace { moved: BTreeMap::new(), ..first.clone() });
+    if found.processes != wanted.processes || first.as_ref() != Some(keyspace) {
         bail!(
             "{} holds a cluster of other regions, processes, partitions, model or concurrency; see {}",
             directory.display(),

@@ -111,6 +111,17 @@ impl Coordinator {
         any
     }
 
+    /// A shard has other replicas: they are asked, for the same moment.
+    pub(super) fn check_anew(&mut self, transaction: &mut Transaction, shard: u16, step: &mut Step<'_, '_>) {
+        let Phase::Checking(check) = &mut transaction.phase else { return };
+        let Some(part) = check.parts.get(&shard).cloned() else { return };
+        check.since = step.now.instant;
+        check.answers.insert(shard, BTreeMap::new());
+        let members: SmallVec<[usize; 8]> = (0..self.topology.replicas(shard).len()).collect();
+        check.asked.insert(shard, members.clone());
+        self.ask_check(transaction, &part, shard, &members, step);
+    }
+
     pub(super) fn on_check_reply(
         &mut self,
         (shard, member): (u16, usize),

@@ -11,6 +11,7 @@
 //! Read and Commit.
 
 mod check;
+mod epochs;
 mod execute;
 mod hot_keys;
 mod prepare;
@@ -25,7 +26,7 @@ use super::record::Record;
 use super::replica::Replica;
 use crate::Mutant;
 use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
-use crate::ir::quorum;
+use crate::ir::{first_view, quorum};
 use clock::HybridClock;
 use hot_keys::HotKeys;
 use protocol::Now;
@@ -35,7 +36,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use transaction::{Phase, Transaction};
-use types::{Instant, Timestamp, WallTime};
+use types::{Instant, NodeId, Timestamp, WallTime};
 
 /// How far ahead of the own clock a replica's timestamp may be before it is no longer believed.
 const CLOCK_BOUND: Duration = Duration::from_secs(60);
@@ -63,6 +64,8 @@ pub struct Tapir {
     replicas: Replicas,
     /// By shard: the highest view heard of.
     views: BTreeMap<u16, u64>,
+    /// By shard: where it is to move.
+    placing: BTreeMap<u16, epochs::Placing>,
 }
 
 impl CommitProtocol for Tapir {
@@ -89,6 +92,7 @@ impl CommitProtocol for Tapir {
             hot: HotKeys::default(),
             replicas: Replicas::default(),
             views: BTreeMap::new(),
+            placing: BTreeMap::new(),
         }
     }
 
@@ -110,11 +114,16 @@ impl CommitProtocol for Tapir {
         coordinator.on_message(from, message, step);
     }
 
+    fn on_stranger(coordinator: &mut Coordinator, from: NodeId, message: Message, step: &mut Step<'_, '_>) {
+        coordinator.on_stranger(from, message, step);
+    }
+
     fn on_timer(coordinator: &mut Coordinator, timer: Timer, step: &mut Step<'_, '_>) {
         match timer {
             Timer::Transaction { number } => coordinator.on_transaction_timer(number, step),
             Timer::Settlement { number } => coordinator.on_settlement_timer(number, step),
             Timer::Browse { number } => coordinator.on_browse_timer(number, step),
+            Timer::Placing { shard } => coordinator.on_placing_timer(shard, step),
             Timer::View | Timer::Suspicion | Timer::Sync | Timer::SkewWait => {}
         }
     }
@@ -234,6 +243,9 @@ impl From<Question> for Message {
 impl Coordinator {
     fn on_message(&mut self, (shard, member): (u16, usize), message: Message, step: &mut Step<'_, '_>) {
         self.protocol.replicas.answered(shard, member);
+        if !self.is_of_epoch((shard, member), &message, step) {
+            return;
+        }
         match message {
             Message::ReadReply { transaction, view, answers } if self.is_mine(transaction) => {
                 self.on_read_reply((shard, member), transaction.number, view, answers, step);
@@ -276,9 +288,16 @@ impl Coordinator {
                 self.on_outcome(group.number, &operation, step);
             }
             IrMessage::Forgotten { group } if self.is_mine(group) => self.on_forgotten(group.number, step),
+            IrMessage::Epoch { configuration, .. } => self.on_epoch(shard, &configuration, step),
             // A backup coordinator has taken over: its outcome will be told when asked again.
             _ => {}
         }
+    }
+
+    /// The highest view of a shard that was heard of.
+    fn view(&self, shard: u16) -> u64 {
+        let heard = self.protocol.views.get(&shard).copied();
+        heard.unwrap_or_else(|| first_view(self.topology.epoch(shard)))
     }
 
     fn see_view(&mut self, shard: u16, view: u64) {
@@ -363,6 +382,7 @@ impl std::fmt::Debug for Tapir {
             .field("preferred", &self.preferred)
             .field("hot", &self.hot)
             .field("views", &self.views)
+            .field("placing", &self.placing)
             .finish_non_exhaustive()
     }
 }

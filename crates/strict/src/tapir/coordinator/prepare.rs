@@ -77,7 +77,7 @@ impl Coordinator {
         self.protocol.clock.tick(wall)
     }
 
-    fn tally(&self, shard: u16) -> Tally<super::super::operation::Transactions> {
+    pub(super) fn tally(&self, shard: u16) -> Tally<super::super::operation::Transactions> {
         let members = self.topology.replicas(shard).len();
         if self.options.mutants.has(Mutant::WrongQuorum) {
             Tally::with_fast_quorum(members, quorum(members))
@@ -93,14 +93,14 @@ impl Coordinator {
 
     /// Sends Prepare to every replica, and Finalize where it is due. Shards that have succeeded hear it too when it is
     /// repeated: it says that the coordinator lives.
-    fn propose(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
+    pub(super) fn propose(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return };
         for (shard, votes) in &preparing.shards {
             let message = IrMessage::Propose {
                 group: transaction.id,
                 born: preparing.born,
                 attempt: preparing.attempt,
-                view: self.protocol.views.get(shard).copied().unwrap_or(0),
+                view: self.view(*shard),
                 operation: Prepare { at: preparing.at, age: transaction.age, part: votes.part.clone() },
             };
             self.send_ir(*shard, &message, step);

@@ -53,6 +53,12 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
+    /// The shard has other replicas from now on.
+    pub(super) fn forget(&mut self, shard: u16) {
+        self.replicas.retain(|(of, _), _| *of != shard);
+        self.quorums.remove(&shard);
+    }
+
     /// A question was sent that the replica answers at once.
     pub(super) fn asked(&mut self, shard: u16, member: usize, now: Instant) {
         self.replicas.entry((shard, member)).or_default().silent_since.get_or_insert(now);

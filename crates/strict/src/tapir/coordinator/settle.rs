@@ -63,6 +63,20 @@ impl Coordinator {
         }
     }
 
+    /// A shard has other replicas: all of them are told.
+    pub(super) fn settle_anew(&mut self, shard: u16, step: &mut Step<'_, '_>) {
+        let members: BTreeSet<usize> = (0..self.topology.replicas(shard).len()).collect();
+        let mut settlements = std::mem::take(&mut self.protocol.settlements);
+        for settlement in settlements.values_mut() {
+            if let Some(waiting) = settlement.waiting.get_mut(&shard) {
+                waiting.clone_from(&members);
+                settlement.tries = 0;
+                self.tell(settlement, step);
+            }
+        }
+        self.protocol.settlements = settlements;
+    }
+
     /// A vote that was not waited for still says how long its replica takes.
     pub(super) fn on_late_vote(
         &mut self,
