@@ -8,7 +8,7 @@ use super::config::{
 use crate::files;
 use gateway::{KeyspaceOptions, Model};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

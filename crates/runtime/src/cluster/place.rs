@@ -100,7 +100,7 @@ impl Cluster {
         let Some(id) = self.keyspace_of_name(name) else {
             return Err(Error::err(format!("no keyspace '{text}'; KEYSPACE LIST names them")));
         };
-        let entry = &self.keyspaces()[usize::from(id.0)];
+        let entry = &self.catalog.keyspaces()[usize::from(id.0)];
         if entry.model != ClusterModel::Strict || entry.concurrency != ClusterConcurrency::Optimistic {
             return Err(Error::err(format!(
                 "keyspace '{text}' stays where it is: only partitions of strict keyspaces without leaders move"

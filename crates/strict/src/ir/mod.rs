@@ -43,7 +43,7 @@
 //!
 //! # Epochs
 //! A group moves from one set of replicas to another by ending its epoch with a view in which nobody serves
-//! ([`reconfigure`]); a view's number names its epoch, so whatever counts in one view counts in one epoch.
+//! (`ir/reconfigure.rs`); a view's number names its epoch, so whatever counts in one view counts in one epoch.
 
 mod application;
 mod client;

@@ -19,7 +19,7 @@
 //! - A decision is told only after the result that makes it succeeded in IR; a raw poll never decides.
 //! - A transaction has one attempt that counts, the highest; a backup's ballot beats every attempt.
 //!
-//! Left out so far: membership change, read-only snapshots.
+//! Left out so far: read-only snapshots.
 
 mod coordinator;
 mod keys;
