@@ -21,7 +21,7 @@ mod transaction;
 
 use super::message::{Message, Timer};
 use super::node::IrMessage;
-use super::options::Options;
+use super::options::{Isolation, Options};
 use super::record::Record;
 use super::replica::Replica;
 use crate::Mutant;
@@ -211,12 +211,15 @@ impl Tapir {
     }
 
     /// A quorum of replicas believes no timestamp above `latest`, which is their clock and the bound: from now on stamps
-    /// are near their clock (Corrections 85), above what was committed at.
-    fn correct_clock(&mut self, latest: Timestamp, bound: Duration, wall: WallTime) {
-        let theirs = latest.wall().0.saturating_sub(bound.as_micros() as u64);
+    /// are near their clock (Corrections 85). Where only the order of stamps counts they stay above what was committed
+    /// at, for the sake of sessions; elsewhere validation alone decides, and another shard may have believed more.
+    fn correct_clock(&mut self, latest: Timestamp, options: &Options, wall: WallTime) {
+        let theirs = latest.wall().0.saturating_sub(options.clock_bound.as_micros() as u64);
         self.ahead = wall.0.saturating_sub(theirs);
         self.clock = HybridClock::new(CLOCK_BOUND);
-        self.clock.recover(self.committed);
+        if options.isolation == Isolation::Serializable {
+            self.clock.recover(self.committed);
+        }
     }
 }
 

@@ -149,7 +149,7 @@ impl Coordinator {
             }
             let members = self.topology.replicas(shard).len();
             if let (Vote::Early { .. }, Some(latest)) = (reply.result, believed(&votes.tally, members)) {
-                self.protocol.correct_clock(latest, self.options.clock_bound, step.now.wall);
+                self.protocol.correct_clock(latest, &self.options, step.now.wall);
             }
             if reply.result == Vote::Abort {
                 self.prefer(shard, member, step.now.instant);
