@@ -124,6 +124,16 @@ impl SummaryBag {
         size_of::<Self>()
     }
 
+    /// What both sides added to `base` since, together: both came from it by additions alone.
+    #[must_use]
+    pub fn merged(base: &SummaryBag, left: &SummaryBag, right: &SummaryBag) -> SummaryBag {
+        let mut sum = left.sum.clone();
+        sum.add_sum(&right.sum);
+        sum.subtract_sum(&base.sum);
+        let count = (left.count + right.count).saturating_sub(base.count);
+        SummaryBag { count, sum, min: left.min.min(right.min), max: left.max.max(right.max) }
+    }
+
     fn figure(&self, figure: Figure, sink: &mut dyn ReplySink) {
         match figure {
             Figure::Count => sink.integer(self.count as i64),

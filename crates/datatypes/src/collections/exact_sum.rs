@@ -35,6 +35,21 @@ impl ExactSum {
         self.add_at(shift / 64, parts, number.is_sign_negative());
     }
 
+    /// Adds another sum.
+    pub fn add_sum(&mut self, other: &ExactSum) {
+        let mut carry = false;
+        for (limb, part) in self.0.iter_mut().zip(other.0) {
+            let (sum, over) = limb.overflowing_add(part);
+            let (total, again) = sum.overflowing_add(u64::from(carry));
+            (*limb, carry) = (total, over || again);
+        }
+    }
+
+    /// Takes another sum back.
+    pub fn subtract_sum(&mut self, other: &ExactSum) {
+        self.add_sum(&ExactSum(other.negated()));
+    }
+
     /// Adds or subtracts two limbs from the given one on, with the carry through the rest.
     fn add_at(&mut self, first: usize, parts: [u64; 2], negative: bool) {
         let mut carry = false;

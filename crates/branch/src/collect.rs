@@ -1,0 +1,200 @@
+//! Garbage collection (TARDiS 6.3): ceilings say where nobody begins any more, states above them join the class of
+//! their only child, and of the versions of a key in one class the newest stays. In steps of bounded work.
+
+use crate::dag::{Dag, Label, Node};
+use crate::records::Records;
+use crate::session::Sessions;
+use crate::{Mutant, Mutants, StateId};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{ProcessId, SessionId};
+
+/// Who promises not to begin above certain states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// A client (TARDiS 6.3).
+    Client(SessionId),
+    /// A site, this one too: pessimistic collection (TARDiS 6.4, Corrections 54).
+    Site(ProcessId),
+}
+
+/// How much there is of everything, for tests, metrics and people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// States of the DAG.
+    pub states: usize,
+    /// States without children.
+    pub heads: usize,
+    /// Branches of the labelling.
+    pub branches: usize,
+    /// Keys that have a version.
+    pub keys: usize,
+    /// Versions of keys.
+    pub versions: usize,
+    /// Entries of the promotion table.
+    pub promotions: usize,
+    /// Bytes, about.
+    pub memory: usize,
+}
+
+/// A state on its way out, key by key.
+#[derive(Debug)]
+struct Fold {
+    gone: Node,
+    heir: Node,
+    /// Whose write set is moved, with its versions' label, and whose it joins.
+    drained: Node,
+    from: Label,
+    into: Node,
+    to: Label,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    ceilings: BTreeMap<Owner, Vec<StateId>>,
+    /// How many states stay above every head.
+    keep: usize,
+    /// The ceiling that the policy sets, of the pass in progress.
+    policy: Vec<StateId>,
+    /// States to look at in this pass, ancestors first.
+    waiting: BTreeSet<StateId>,
+    met: BTreeSet<StateId>,
+    fold: Option<Fold>,
+    /// Something changed since the pass began.
+    is_due: bool,
+    mutants: Mutants,
+}
+
+impl Collector {
+    pub fn new(keep: usize, mutants: Mutants) -> Self {
+        Collector {
+            ceilings: BTreeMap::new(),
+            keep,
+            policy: Vec::new(),
+            waiting: BTreeSet::new(),
+            met: BTreeSet::new(),
+            fold: None,
+            is_due: false,
+            mutants,
+        }
+    }
+
+    /// There may be something to collect.
+    pub fn wake(&mut self) {
+        self.is_due = true;
+    }
+
+    /// The owner will not begin at an ancestor of these states, which replace the ones before. One that was never
+    /// heard of has the root for its ceiling: nothing goes.
+    pub fn place(&mut self, owner: Owner, states: Vec<StateId>) {
+        self.ceilings.insert(owner, states);
+        self.is_due = true;
+    }
+
+    /// The owner is gone: its promises are not needed.
+    pub fn lift(&mut self, owner: Owner) {
+        self.ceilings.remove(&owner);
+        self.is_due = true;
+    }
+
+    /// The states of an owner's ceiling.
+    pub fn ceiling(&self, owner: Owner) -> &[StateId] {
+        self.ceilings.get(&owner).map_or(&[], Vec::as_slice)
+    }
+
+    /// Does up to about `budget` units of work: states looked at, keys moved, sessions and labels swept. Returns how
+    /// many it did; 0 when there is nothing to do.
+    pub fn step(
+        &mut self,
+        dag: &mut Dag,
+        records: &mut Records,
+        sessions: &mut Sessions,
+        budget: usize,
+    ) -> usize {
+        let some = budget / 8 + 1;
+        let swept = dag.sweep_labels(some) + sessions.sweep(dag, some);
+        let mut work = 0;
+        while work < budget {
+            work += 1;
+            if self.fold.is_some() {
+                self.continue_fold(dag, records, sessions);
+            } else if let Some(id) = self.waiting.pop_first() {
+                self.consider(dag, id);
+            } else if self.is_due {
+                self.begin_pass(dag);
+            } else {
+                work -= 1;
+                break;
+            }
+        }
+        work + swept
+    }
+
+    fn begin_pass(&mut self, dag: &Dag) {
+        self.is_due = false;
+        self.met.clear();
+        self.policy.clear();
+        for head in dag.heads() {
+            let above = std::iter::successors(Some(head), |node| dag.parents(*node).first().copied());
+            self.policy.extend(above.take(self.keep + 1).last().map(|node| dag.id(node)));
+        }
+        self.waiting.insert(dag.id(dag.root()));
+    }
+
+    /// True when no owner begins at the state any more.
+    fn is_marked(&self, dag: &Dag, node: Node) -> bool {
+        let below = |ceiling: Node| ceiling != node && dag.sees(node, ceiling);
+        let is_above = |states: &[StateId]| states.iter().filter_map(|id| dag.node(*id)).any(below);
+        is_above(&self.policy)
+            && self.ceilings.iter().all(|(owner, states)| {
+                (matches!(owner, Owner::Site(_)) && self.mutants.has(Mutant::IgnoreSites)) || is_above(states)
+            })
+    }
+
+    fn consider(&mut self, dag: &mut Dag, id: StateId) {
+        let Some(node) = dag.node(id) else { return };
+        if !self.is_marked(dag, node) {
+            return;
+        }
+        let Some(heir) = dag.only_child(node) else {
+            let children = dag.children(node).iter().map(|child| dag.id(*child));
+            let new: Vec<StateId> = children.filter(|child| self.met.insert(*child)).collect();
+            self.waiting.extend(new);
+            return;
+        };
+        dag.close(node);
+        // The root's class is all that everybody sees: the largest, though its write set is not kept.
+        let is_larger = dag.writes(node).len() > dag.writes(heir).len();
+        let (drained, into) = if node == dag.root() || (is_larger && !self.mutants.has(Mutant::DropWriteSets))
+        {
+            (heir, node)
+        } else {
+            (node, heir)
+        };
+        let (from, to) = (dag.versions(drained), dag.versions(into));
+        self.fold = Some(Fold { gone: node, heir, drained, from, into, to });
+    }
+
+    /// Moves one key, or ends.
+    fn continue_fold(&mut self, dag: &mut Dag, records: &mut Records, sessions: &mut Sessions) {
+        let Some(fold) = &self.fold else { return };
+        if let Some((key, change)) = dag.pop_write(fold.drained) {
+            records.relabel(&key, fold.from, fold.to);
+            // What the root wrote, all see: nobody asks for it.
+            let is_asked = fold.gone != dag.root() && !self.mutants.has(Mutant::DropWriteSets);
+            if is_asked {
+                dag.note_write(fold.into, key, change);
+            }
+            return;
+        }
+        let Some(Fold { gone, heir, into, .. }) = self.fold.take() else { return };
+        if into == gone {
+            dag.inherit(heir, gone);
+        }
+        sessions.promote(dag.id(gone), dag.id(heir));
+        self.waiting.insert(dag.id(heir));
+        let above: Vec<StateId> = dag.parents(gone).iter().map(|parent| dag.id(*parent)).collect();
+        self.waiting.extend(above);
+        dag.remove(gone, heir);
+    }
+}

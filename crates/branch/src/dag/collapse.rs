@@ -1,0 +1,78 @@
+//! Path compression (TARDiS 6.3): a state leaves, and the child below which all that follows stands takes its place.
+
+use super::{Dag, Label, Node};
+use crate::Change;
+use mvcc::CompactKey;
+use smallvec::SmallVec;
+
+impl Dag {
+    /// The child that every other descendant of the state descends from, if there is one and nobody holds the state:
+    /// then whoever sees the state sees the child.
+    pub(crate) fn only_child(&self, node: Node) -> Option<Node> {
+        let state = self.state(node);
+        if state.holds > 0 {
+            return None;
+        }
+        // An ancestor of the others has the least id.
+        let least = *state.children.iter().min_by_key(|child| self.id(**child))?;
+        state.children.iter().all(|child| self.sees(least, *child)).then_some(least)
+    }
+
+    /// Nothing begins at this state any more.
+    pub(crate) fn close(&mut self, node: Node) {
+        self.closing = Some(node);
+    }
+
+    /// Takes one key out of a state's write set.
+    pub(crate) fn pop_write(&mut self, node: Node) -> Option<(CompactKey, Change)> {
+        self.state_mut(node).writes.pop()
+    }
+
+    /// Adds a key to a state's write set.
+    pub(crate) fn note_write(&mut self, node: Node, key: CompactKey, change: Change) {
+        self.state_mut(node).writes.note(key, change);
+    }
+
+    /// Gives a state the write set and the versions' label of another one, whose set is empty then.
+    pub(crate) fn inherit(&mut self, heir: Node, from: Node) {
+        let writes = std::mem::take(&mut self.state_mut(from).writes);
+        let label = self.state(from).versions;
+        let before: Label = self.state(heir).versions;
+        self.branches.retain(label);
+        self.branches.release(before);
+        let heir = self.state_mut(heir);
+        (heir.writes, heir.versions) = (writes, label);
+    }
+
+    /// Removes a state whose only child is `child`. Edges that another path implies go with it.
+    pub(crate) fn remove(&mut self, node: Node, child: Node) {
+        let Some(state) = self.states[node.0 as usize].take() else { return };
+        self.closing = self.closing.filter(|closing| *closing != node);
+        self.free.push(node.0);
+        self.by_id.remove(&state.id);
+        for other in state.children {
+            self.state_mut(other).parents.retain(|parent| *parent != node);
+        }
+        let before = std::mem::take(&mut self.state_mut(child).parents);
+        let all: SmallVec<[Node; 4]> = before.iter().chain(&state.parents).copied().collect();
+        let parents = self.greatest(&all);
+        for parent in all {
+            let children = &mut self.state_mut(parent).children;
+            children.retain(|other| *other != node && *other != child);
+            if parents.contains(&parent) {
+                children.push(child);
+            }
+        }
+        self.state_mut(child).parents = parents;
+        self.branches.release(state.label);
+        self.branches.release(state.versions);
+        if self.root == node {
+            self.root = child;
+        }
+    }
+
+    /// Forgets a little of what labels say of branches that are gone; returns how much work that was.
+    pub(crate) fn sweep_labels(&mut self, budget: usize) -> usize {
+        self.branches.sweep(budget)
+    }
+}

@@ -1,0 +1,179 @@
+//! Labels: where a state stands among the branches (Corrections 51).
+//!
+//! A branch is a chain of states, each the first child of the one before. Its base says how far up every branch below
+//! it the branch sees; all its states share the base. So state x is an ancestor of state y exactly if both are on one
+//! branch and x is not later, or the base of y's branch reaches x. Labels and bases never change while anything
+//! refers to them; what falls away is what they say of branches that are gone.
+
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+/// A state's place: on which branch, and the how-manieth there. A site's own; never leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label {
+    /// Branches are numbered in the order in which they begin.
+    pub(crate) branch: u64,
+    /// Rises along the branch.
+    pub(crate) sequence: u64,
+}
+
+#[derive(Debug, Default)]
+struct Branch {
+    /// Ascending: branches that begin earlier, each with the greatest sequence number that is seen of it.
+    base: Vec<(u64, u64)>,
+    /// The greatest sequence number given on this branch.
+    tip: u64,
+    /// How many labels of states and of versions are on it.
+    labels: usize,
+}
+
+/// The branches on which something is retained.
+#[derive(Debug)]
+pub(crate) struct Branches {
+    branches: BTreeMap<u64, Branch>,
+    next: u64,
+    /// Where the sweep for base entries of branches that are gone goes on; `None` when no branch has gone since.
+    sweep: Option<u64>,
+}
+
+impl Branches {
+    /// Without any.
+    pub fn new() -> Self {
+        Branches { branches: BTreeMap::new(), next: 0, sweep: None }
+    }
+
+    /// The label of a new state below these. `sibling` is true if a parent has a child already; a mutant then makes
+    /// the new branch see all of that child's branch.
+    pub fn label(&mut self, parents: &[Label], sees_sibling: bool) -> Label {
+        if let [parent] = parents
+            && let Some(branch) = self.branches.get_mut(&parent.branch)
+            && branch.tip == parent.sequence
+        {
+            branch.tip += 1;
+            return Label { branch: parent.branch, sequence: branch.tip };
+        }
+        let mut base = BTreeMap::new();
+        for parent in parents {
+            let tip = self.branches.get(&parent.branch).map_or(0, |branch| branch.tip);
+            let bound = if sees_sibling { tip } else { parent.sequence };
+            for (branch, sequence) in self.bounds(*parent).chain([(parent.branch, bound)]) {
+                let seen = base.entry(branch).or_insert(sequence);
+                *seen = (*seen).max(sequence);
+            }
+        }
+        base.retain(|branch, _| self.branches.contains_key(branch));
+        let branch = self.next;
+        self.next += 1;
+        self.branches.insert(branch, Branch { base: base.into_iter().collect(), tip: 0, labels: 0 });
+        Label { branch, sequence: 0 }
+    }
+
+    /// Something has this label from now on.
+    pub fn retain(&mut self, label: Label) {
+        if let Some(branch) = self.branches.get_mut(&label.branch) {
+            branch.labels += 1;
+        }
+    }
+
+    /// Something does not have it any more.
+    pub fn release(&mut self, label: Label) {
+        let Some(branch) = self.branches.get_mut(&label.branch) else { return };
+        branch.labels -= 1;
+        if branch.labels == 0 {
+            self.branches.remove(&label.branch);
+            self.sweep = Some(0);
+        }
+    }
+
+    /// How far a state sees up each branch; its own comes first.
+    pub fn bounds(&self, at: Label) -> impl Iterator<Item = (u64, u64)> {
+        let base = self.branches.get(&at.branch).map_or(&[][..], |branch| &branch.base);
+        std::iter::once((at.branch, at.sequence)).chain(base.iter().copied())
+    }
+
+    /// How many bounds there are.
+    pub fn width(&self, at: Label) -> usize {
+        1 + self.branches.get(&at.branch).map_or(0, |branch| branch.base.len())
+    }
+
+    /// How far a state sees up one branch.
+    pub fn bound(&self, at: Label, branch: u64) -> Option<u64> {
+        if at.branch == branch {
+            return Some(at.sequence);
+        }
+        let base = &self.branches.get(&at.branch)?.base;
+        let place = base.binary_search_by_key(&branch, |entry| entry.0).ok()?;
+        Some(base[place].1)
+    }
+
+    /// True when what has label `x` is visible at `y`.
+    pub fn sees(&self, x: Label, y: Label) -> bool {
+        self.bound(y, x.branch).is_some_and(|bound| x.sequence <= bound)
+    }
+
+    /// Forgets what the bases of up to `budget` branches say of branches that are gone; returns how many it looked at.
+    pub fn sweep(&mut self, budget: usize) -> usize {
+        let Some(from) = self.sweep else { return 0 };
+        let some: Vec<u64> = self.branches.range(from..).take(budget).map(|(number, _)| *number).collect();
+        for number in &some {
+            let mut base = self
+                .branches
+                .get_mut(number)
+                .map(|branch| std::mem::take(&mut branch.base))
+                .unwrap_or_default();
+            base.retain(|(below, _)| self.branches.contains_key(below));
+            if let Some(branch) = self.branches.get_mut(number) {
+                branch.base = base;
+            }
+        }
+        self.sweep = match some.last() {
+            Some(last) if some.len() == budget => Some(last + 1),
+            _ => None,
+        };
+        some.len()
+    }
+
+    /// How many branches something is retained on.
+    pub fn len(&self) -> usize {
+        self.branches.len()
+    }
+
+    /// The bytes that bases occupy.
+    pub fn memory(&self) -> usize {
+        let bases = self.branches.values().map(|branch| branch.base.capacity() * size_of::<(u64, u64)>());
+        self.branches.len() * (size_of::<Branch>() + 16) + bases.sum::<usize>()
+    }
+}
+
+/// What one state sees, or several together.
+#[derive(Clone, Debug)]
+pub struct View<'d> {
+    branches: &'d Branches,
+    at: SmallVec<[Label; 1]>,
+}
+
+impl<'d> View<'d> {
+    pub(crate) fn new(branches: &'d Branches, at: SmallVec<[Label; 1]>) -> Self {
+        View { branches, at }
+    }
+
+    /// How many bounds [`View::bounds`] gives.
+    pub(crate) fn width(&self) -> usize {
+        self.at.iter().map(|at| self.branches.width(*at)).sum()
+    }
+
+    /// Branches with how far up they are seen; one may come several times, then the greatest counts.
+    pub(crate) fn bounds(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.at.iter().flat_map(|at| self.branches.bounds(*at))
+    }
+
+    /// How far up a branch is seen, if at all.
+    pub(crate) fn bound(&self, branch: u64) -> Option<u64> {
+        self.at.iter().filter_map(|at| self.branches.bound(*at, branch)).max()
+    }
+
+    /// True when what has this label is visible.
+    pub fn shows(&self, label: Label) -> bool {
+        self.bound(label.branch).is_some_and(|bound| label.sequence <= bound)
+    }
+}

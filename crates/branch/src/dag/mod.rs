@@ -1,0 +1,252 @@
+//! The State DAG of a keyspace at one site (TARDiS 4 and 6.1): states, their edges, labels, write sets and heads.
+//!
+//! Fed by `insert` (a state with its parents, made here or elsewhere) and drained by collection (`only_child`,
+//! `remove`). It knows nothing of values.
+
+mod collapse;
+mod draw;
+mod labels;
+mod walk;
+
+pub(crate) use labels::Branches;
+pub use labels::{Label, View};
+
+use crate::{Mutant, Mutants, StateId, WriteSet};
+use smallvec::{SmallVec, smallvec};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a state is in the DAG: good until the state is collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(u32);
+
+/// A parent that is not here: not yet, or not any more. Whoever gets it waits for the state or fetches it; nothing is
+/// appended to another state instead (Corrections 54).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the parent state {0} is not here: it has not come yet, or it was collected; fetch it from a peer")]
+pub struct MissingParent(pub StateId);
+
+#[derive(Debug)]
+struct State {
+    id: StateId,
+    label: Label,
+    /// What the versions of its class are labelled with; seen exactly where the state is.
+    versions: Label,
+    parents: SmallVec<[Node; 1]>,
+    children: SmallVec<[Node; 2]>,
+    writes: WriteSet,
+    /// How many transactions read it and how many sessions want to find it: it stays meanwhile.
+    holds: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Dag {
+    states: Vec<Option<State>>,
+    free: Vec<u32>,
+    by_id: BTreeMap<StateId, Node>,
+    heads: BTreeSet<(StateId, Node)>,
+    branches: Branches,
+    root: Node,
+    /// A state that is on its way out: it stays for those who go through it, and nothing begins at it.
+    closing: Option<Node>,
+    mutants: Mutants,
+}
+
+impl Dag {
+    /// Only the root.
+    pub fn new(mutants: Mutants) -> Self {
+        let mut dag = Dag {
+            states: Vec::new(),
+            free: Vec::new(),
+            by_id: BTreeMap::new(),
+            heads: BTreeSet::new(),
+            branches: Branches::new(),
+            root: Node(0),
+            closing: None,
+            mutants,
+        };
+        dag.root = dag.add(StateId::ROOT, SmallVec::new(), WriteSet::default());
+        dag
+    }
+
+    /// Appends a state below its parents, as one more child of each; returns where it is. A state that is here
+    /// already stays as it is. A state without parents is below the root.
+    pub fn insert(
+        &mut self,
+        id: StateId,
+        parents: &[StateId],
+        writes: WriteSet,
+    ) -> Result<Node, MissingParent> {
+        if let Some(node) = self.node(id) {
+            return Ok(node);
+        }
+        let mut nodes: SmallVec<[Node; 1]> = SmallVec::new();
+        for parent in parents {
+            nodes.push(self.open(*parent).ok_or(MissingParent(*parent))?);
+        }
+        if nodes.is_empty() {
+            nodes.push(self.root);
+        }
+        let parents = self.greatest(&nodes);
+        Ok(self.add(id, parents, writes))
+    }
+
+    fn add(&mut self, id: StateId, parents: SmallVec<[Node; 1]>, writes: WriteSet) -> Node {
+        debug_assert!(parents.iter().all(|parent| self.id(*parent) < id), "ids rise along every path");
+        let labels: SmallVec<[Label; 2]> = parents.iter().map(|parent| self.state(*parent).label).collect();
+        let label = self.branches.label(&labels, self.mutants.has(Mutant::ForkSeesSibling));
+        self.branches.retain(label);
+        self.branches.retain(label);
+        let children = SmallVec::new();
+        let state =
+            State { id, label, versions: label, parents: parents.clone(), children, writes, holds: 0 };
+        let node = match self.free.pop() {
+            Some(place) => Node(place),
+            None => {
+                self.states.push(None);
+                Node((self.states.len() - 1) as u32)
+            }
+        };
+        self.states[node.0 as usize] = Some(state);
+        for parent in parents {
+            let parent_id = self.id(parent);
+            self.heads.remove(&(parent_id, parent));
+            self.state_mut(parent).children.push(node);
+        }
+        self.by_id.insert(id, node);
+        self.heads.insert((id, node));
+        node
+    }
+
+    fn state(&self, node: Node) -> &State {
+        let state = self.states.get(node.0 as usize).and_then(Option::as_ref);
+        state.expect("a node is good until its state is collected")
+    }
+
+    fn state_mut(&mut self, node: Node) -> &mut State {
+        let state = self.states.get_mut(node.0 as usize).and_then(Option::as_mut);
+        state.expect("a node is good until its state is collected")
+    }
+
+    /// Where a state is, if it is here.
+    pub fn node(&self, id: StateId) -> Option<Node> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Where a state is, if it is here to stay: something may be appended to it.
+    pub fn open(&self, id: StateId) -> Option<Node> {
+        self.node(id).filter(|node| self.is_open(*node))
+    }
+
+    /// True unless the state is being collected.
+    pub fn is_open(&self, node: Node) -> bool {
+        self.closing != Some(node)
+    }
+
+    /// The name of a state.
+    pub fn id(&self, node: Node) -> StateId {
+        self.state(node).id
+    }
+
+    /// The state above all others.
+    pub fn root(&self) -> Node {
+        self.root
+    }
+
+    /// How many states there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Never: there is always a root.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// All states in ascending order of ids: parents before children.
+    pub fn states(&self) -> impl DoubleEndedIterator<Item = Node> {
+        self.by_id.values().copied()
+    }
+
+    /// The states without children, the most recent first.
+    pub fn heads(&self) -> impl Iterator<Item = Node> {
+        self.heads.iter().rev().map(|(_, node)| *node)
+    }
+
+    /// The parents of a state; none of the root.
+    pub fn parents(&self, node: Node) -> &[Node] {
+        &self.state(node).parents
+    }
+
+    /// The children of a state, in the order in which they came.
+    pub fn children(&self, node: Node) -> &[Node] {
+        &self.state(node).children
+    }
+
+    /// What the state, with those that joined its class, wrote. Of the root, whose writes everybody sees, nothing.
+    pub fn writes(&self, node: Node) -> &WriteSet {
+        &self.state(node).writes
+    }
+
+    /// The label of a new version of this state.
+    pub fn versions(&self, node: Node) -> Label {
+        self.state(node).versions
+    }
+
+    /// True when x is y or an ancestor of y (TARDiS, figure 7, corrected).
+    pub fn sees(&self, x: Node, y: Node) -> bool {
+        self.branches.sees(self.state(x).label, self.state(y).label)
+    }
+
+    /// True when x is y or an ancestor of one of `of`.
+    pub fn seen_by_any(&self, x: Node, of: &[Node]) -> bool {
+        of.iter().any(|y| self.sees(x, *y))
+    }
+
+    /// What these states see together.
+    pub fn view(&self, of: &[Node]) -> View<'_> {
+        View::new(&self.branches, of.iter().map(|node| self.state(*node).label).collect())
+    }
+
+    /// Keeps a state from being collected, until as many [`Dag::release`].
+    pub fn hold(&mut self, node: Node) {
+        self.state_mut(node).holds += 1;
+    }
+
+    /// See [`Dag::hold`].
+    pub fn release(&mut self, node: Node) {
+        self.state_mut(node).holds -= 1;
+    }
+
+    /// The states that somebody holds.
+    pub fn held(&self) -> Vec<Node> {
+        self.by_id.values().copied().filter(|node| self.state(*node).holds > 0).collect()
+    }
+
+    /// How many branches something is retained on.
+    pub fn branches(&self) -> usize {
+        self.branches.len()
+    }
+
+    /// The bytes that states, labels and write sets occupy, about.
+    pub fn memory(&self) -> usize {
+        let writes: usize = self.states.iter().flatten().map(|state| state.writes.len()).sum();
+        self.states.len() * size_of::<Option<State>>()
+            + self.by_id.len() * 40
+            + self.heads.len() * 40
+            + writes * 48
+            + self.branches.memory()
+    }
+
+    /// Of these states, those that are no ancestors of another.
+    pub fn greatest(&self, of: &[Node]) -> SmallVec<[Node; 1]> {
+        let mut greatest: SmallVec<[Node; 1]> = smallvec![];
+        for x in of {
+            let below = of.iter().any(|y| x != y && self.sees(*x, *y));
+            if !below && !greatest.contains(x) {
+                greatest.push(*x);
+            }
+        }
+        greatest
+    }
+}

@@ -1,0 +1,426 @@
+//! A `branch` keyspace at one site (TARDiS 5.1, table 2): transactions, merges, other sites' transactions, collection.
+//!
+//! Every call is one atomic step. A [`Commit`] that comes out is for the log and for the other sites; what other sites
+//! committed comes in by [`Keyspace::apply`], parents first. [`Keyspace::collect`] is called again and again.
+
+use crate::collect::{Census, Collector, Owner};
+use crate::constraint::{Begin, End, Intact};
+use crate::dag::{Dag, MissingParent, Node};
+use crate::merge::{Clash, Plan, Policy, conflicting_keys, effects_between};
+use crate::records::Records;
+use crate::refusal::Refusal;
+use crate::ripple::{Ripple, read_state};
+use crate::session::Sessions;
+use crate::transaction::{Commit, Effects, Transaction};
+use crate::{Change, Ids, Mutant, Mutants, StateId};
+use datatypes::{Cell, Context, Effect, Operation, key, register};
+use mvcc::CompactKey;
+use smallvec::{SmallVec, smallvec};
+use std::collections::BTreeSet;
+use types::{Incarnation, ProcessId, ReplySink, SessionId};
+
+/// What a keyspace is made with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// This site.
+    pub site: ProcessId,
+    /// How many times it has started (Corrections 57).
+    pub incarnation: Incarnation,
+    /// What a merge does with conflicting keys that it does not write (Corrections 55).
+    pub policy: Policy,
+    /// How many states are kept above every head, for reading old ones by id.
+    pub keep: usize,
+    /// The bug under test.
+    pub mutants: Mutants,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Keyspace {
+    dag: Dag,
+    records: Records,
+    ids: Ids,
+    sessions: Sessions,
+    collector: Collector,
+    options: Options,
+}
+
+impl Keyspace {
+    /// An empty one.
+    pub fn new(options: Options) -> Self {
+        Keyspace {
+            dag: Dag::new(options.mutants),
+            records: Records::default(),
+            ids: Ids::new(options.site, options.incarnation, options.mutants),
+            sessions: Sessions::new(options.mutants),
+            collector: Collector::new(options.keep, options.mutants),
+            options,
+        }
+    }
+
+    /// The State DAG.
+    pub fn dag(&self) -> &Dag {
+        &self.dag
+    }
+
+    /// The ids of the states without children, the most recent first.
+    pub fn heads(&self) -> Vec<StateId> {
+        self.dag.heads().map(|head| self.dag.id(head)).collect()
+    }
+
+    /// Opens a transaction on one branch.
+    pub fn begin(&mut self, session: SessionId, begin: &Begin) -> Result<Transaction, Refusal> {
+        if begin.wants_parent() {
+            self.sessions.want_parent(&mut self.dag, session);
+        }
+        let standing = self.sessions.standing(&self.dag, session);
+        let allowed = |node| self.may_begin(session, node);
+        match (read_state(&self.dag, begin, &standing, allowed), begin) {
+            (Some(node), _) => Ok(self.open(session, smallvec![node])),
+            (None, Begin::State(id)) => Err(Refusal::UnknownState(*id)),
+            (None, _) => Err(Refusal::NoReadState),
+        }
+    }
+
+    /// Opens a merge of all heads that the constraint admits.
+    pub fn begin_merge(&mut self, session: SessionId, begin: &Begin) -> Result<Transaction, Refusal> {
+        let standing = self.sessions.standing(&self.dag, session);
+        let heads = self.dag.heads().filter(|head| begin.admits(&self.dag, &standing, *head));
+        let heads = heads.collect();
+        self.open_merge(session, heads)
+    }
+
+    /// Opens a merge of these states.
+    pub fn begin_merge_of(&mut self, session: SessionId, states: &[StateId]) -> Result<Transaction, Refusal> {
+        let node = |id: &StateId| self.dag.open(*id).ok_or(Refusal::UnknownState(*id));
+        let states = states.iter().map(node).collect::<Result<SmallVec<[Node; 1]>, _>>()?;
+        if let Some(refused) = states.iter().find(|node| !self.may_begin(session, **node)) {
+            return Err(Refusal::UnknownState(self.dag.id(*refused)));
+        }
+        self.open_merge(session, states)
+    }
+
+    fn open_merge(
+        &mut self,
+        session: SessionId,
+        states: SmallVec<[Node; 1]>,
+    ) -> Result<Transaction, Refusal> {
+        let mut states = self.dag.greatest(&states);
+        if states.len() < 2 {
+            return Err(Refusal::NothingToMerge);
+        }
+        states.sort_by_key(|node| self.dag.id(*node));
+        let mut transaction = self.open(session, states);
+        transaction.conflicting = conflicting_keys(&self.dag, &transaction.from);
+        Ok(transaction)
+    }
+
+    fn open(&mut self, session: SessionId, from: SmallVec<[Node; 1]>) -> Transaction {
+        for node in &from {
+            self.dag.hold(*node);
+        }
+        Transaction {
+            session,
+            from,
+            conflicting: BTreeSet::new(),
+            reads: BTreeSet::new(),
+            writes: std::collections::BTreeMap::new(),
+        }
+    }
+
+    /// False above what the session, or this site, promised not to begin above, and at a state on its way out.
+    fn may_begin(&self, session: SessionId, node: Node) -> bool {
+        let id = self.dag.id(node);
+        let owners = [Owner::Site(self.options.site), Owner::Client(session)];
+        let mut ceilings = owners.iter().flat_map(|owner| self.collector.ceiling(*owner));
+        self.dag.is_open(node)
+            && !ceilings.any(|ceiling| {
+                *ceiling != id && self.dag.node(*ceiling).is_some_and(|ceiling| self.dag.sees(node, ceiling))
+            })
+    }
+
+    /// The states that a transaction reads from, in ascending order.
+    pub fn read_states(&self, transaction: &Transaction) -> Vec<StateId> {
+        transaction.from.iter().map(|node| self.dag.id(*node)).collect()
+    }
+
+    /// Evaluates an operation; the result goes to `sink`. In a merge, a key that its branches changed independently can
+    /// only be overwritten or deleted until it is resolved.
+    pub fn operate(
+        &mut self,
+        transaction: &mut Transaction,
+        key: &CompactKey,
+        (operation, blind): (&Operation<'_>, bool),
+        context: &mut Context<'_>,
+        sink: &mut dyn ReplySink,
+    ) -> Result<(), Refusal> {
+        let is_open = transaction.conflicting.contains(key) && !transaction.writes.contains_key(key);
+        if is_open && !replaces(operation) {
+            return Err(Refusal::Unresolved { key: key.clone(), more: transaction.unresolved().count() - 1 });
+        }
+        let view = self.dag.view(&transaction.from);
+        self.records.with(key, &view, |cell| {
+            transaction.evaluate(key, cell, operation, blind, context, sink);
+        });
+        if is_open && !transaction.writes.contains_key(key) {
+            transaction.note(key, &Effect::DELETE);
+        }
+        Ok(())
+    }
+
+    /// The value of a key at a state (`getForID`).
+    pub fn value_at(&mut self, state: StateId, key: &CompactKey) -> Result<Cell, Refusal> {
+        let node = self.dag.open(state).ok_or(Refusal::UnknownState(state))?;
+        Ok(self.records.cell(key, &self.dag.view(&[node])))
+    }
+
+    /// The fork points of these states (`findForkPoints`): the greatest that all of them descend from.
+    pub fn fork_points(&self, states: &[StateId]) -> Result<Vec<StateId>, Refusal> {
+        let nodes = self.nodes(states)?;
+        Ok(self.dag.fork_points(&nodes).iter().map(|node| self.dag.id(*node)).collect())
+    }
+
+    /// The keys that two of these states changed independently (`findConflictWrites`), in ascending order.
+    pub fn conflicting(&self, states: &[StateId]) -> Result<Vec<CompactKey>, Refusal> {
+        Ok(conflicting_keys(&self.dag, &self.nodes(states)?).into_iter().collect())
+    }
+
+    fn nodes(&self, states: &[StateId]) -> Result<Vec<Node>, Refusal> {
+        states.iter().map(|id| self.dag.open(*id).ok_or(Refusal::UnknownState(*id))).collect()
+    }
+
+    /// Resolves a conflicting key of a merge by its type's own rule; `policy` decides what that leaves open.
+    pub fn resolve(
+        &mut self,
+        transaction: &mut Transaction,
+        key: &CompactKey,
+        policy: Policy,
+    ) -> Result<(), Clash> {
+        let plan = self.plan(transaction);
+        self.resolve_by(&plan, transaction, key, policy)
+    }
+
+    fn plan(&self, transaction: &Transaction) -> Plan {
+        Plan::new(&self.dag, &transaction.from, &transaction.conflicting, self.options.mutants)
+    }
+
+    fn resolve_by(
+        &mut self,
+        plan: &Plan,
+        transaction: &mut Transaction,
+        key: &CompactKey,
+        policy: Policy,
+    ) -> Result<(), Clash> {
+        let resolved = plan.resolve(&self.dag, &mut self.records, key, policy)?;
+        let newest = self.records.cell(key, &self.dag.view(&transaction.from));
+        let change = resolved.change.unwrap_or(Change::Other);
+        let effects = effects_between(&newest, &resolved.cell, change);
+        transaction.writes.insert(key.clone(), (effects, change));
+        Ok(())
+    }
+
+    /// Resolves every conflicting key that the merge has not written, by the types' own rules; those that clash stay.
+    pub fn resolve_all(&mut self, transaction: &mut Transaction, policy: Policy) {
+        let keys: Vec<CompactKey> = transaction.unresolved().cloned().collect();
+        if keys.is_empty() {
+            return;
+        }
+        let plan = self.plan(transaction);
+        for key in keys {
+            // A clash leaves the key unresolved: the commit says so.
+            let _ = self.resolve_by(&plan, transaction, &key, policy);
+        }
+    }
+
+    /// Merges all heads by the types' own rules, and what they leave open by `policy`.
+    pub fn merge(&mut self, session: SessionId, policy: Policy) -> Result<Commit, Refusal> {
+        let mut transaction = self.begin_merge(session, &Begin::Any)?;
+        self.resolve_all(&mut transaction, policy);
+        match self.commit(transaction, &End::Any)? {
+            Some(commit) => Ok(commit),
+            None => Err(Refusal::NothingToMerge),
+        }
+    }
+
+    /// Commits: below the last state that the end constraint admits, or for a merge below its read states, each of
+    /// which it has to admit. Test and append are one step (Corrections 52). A transaction without effects makes no
+    /// state. A refused one is over.
+    pub fn commit(&mut self, mut transaction: Transaction, end: &End) -> Result<Option<Commit>, Refusal> {
+        if transaction.is_merge() && self.options.policy != Policy::Refuse {
+            self.resolve_all(&mut transaction, self.options.policy);
+        }
+        let commit = self.choose(&transaction, end);
+        let session = transaction.session;
+        self.abort(transaction);
+        let Some(commit) = commit? else { return Ok(None) };
+        let node = self.append(&commit).map_err(|MissingParent(id)| Refusal::UnknownState(id))?;
+        self.sessions.has_committed(&mut self.dag, session, node);
+        Ok(Some(commit))
+    }
+
+    /// What the transaction commits, if it may.
+    fn choose(&mut self, transaction: &Transaction, end: &End) -> Result<Option<Commit>, Refusal> {
+        let standing = self.sessions.standing(&self.dag, transaction.session);
+        let writes: Vec<(CompactKey, Effects)> =
+            transaction.writes.iter().map(|(key, (effects, _))| (key.clone(), effects.clone())).collect();
+        if let [from] = &transaction.from[..] {
+            if writes.is_empty() {
+                return Ok(None);
+            }
+            let ripple = Ripple {
+                dag: &self.dag,
+                end,
+                session: &standing,
+                reads: &transaction.reads,
+                writes: &transaction.write_set(),
+                mutants: self.options.mutants,
+            };
+            let parent = ripple.commit_state(*from).ok_or(Refusal::NoCommitState)?;
+            let parents = vec![self.dag.id(parent)];
+            return Ok(Some(Commit { id: self.ids.next(&parents), parents, writes }));
+        }
+        let mut unresolved = transaction.unresolved();
+        if let Some(key) = unresolved.next()
+            && !self.options.mutants.has(Mutant::LeaveConflicts)
+        {
+            return Err(Refusal::Unresolved { key: key.clone(), more: unresolved.count() });
+        }
+        if !transaction.from.iter().all(|node| end.admits(&self.dag, &standing, *node, Intact::ALL)) {
+            return Err(Refusal::NoCommitState);
+        }
+        let parents = self.read_states(transaction);
+        let id = if self.options.mutants.has(Mutant::MergeIdsBySite) {
+            self.ids.next(&parents)
+        } else {
+            let encoded: Vec<(&CompactKey, Vec<u8>)> = writes
+                .iter()
+                .map(|(key, effects)| {
+                    let mut bytes = Vec::new();
+                    types::Wire::encode(effects, &mut bytes);
+                    (key, bytes)
+                })
+                .collect();
+            StateId::of_merge(&parents, encoded.iter().map(|(key, effects)| (&***key, &effects[..])))
+        };
+        Ok(Some(Commit { id, parents, writes }))
+    }
+
+    /// Gives a transaction up. What it read it has read.
+    pub fn abort(&mut self, transaction: Transaction) {
+        if let ([from], false) = (&transaction.from[..], transaction.reads.is_empty()) {
+            self.sessions.has_read(&self.dag, transaction.session, *from);
+        }
+        for node in transaction.from {
+            self.dag.release(node);
+        }
+        self.collector.wake();
+    }
+
+    /// Takes what another site committed, or the log. Returns false if the state is here already. A commit whose
+    /// parents are not here is refused, to be kept until they come (TARDiS 6.4).
+    pub fn apply(&mut self, commit: &Commit) -> Result<bool, MissingParent> {
+        if self.dag.node(commit.id).is_some() {
+            return Ok(false);
+        }
+        if self.options.mutants.has(Mutant::ForwardParents) {
+            let heir =
+                |id: &StateId| self.sessions.find(&self.dag, *id).map_or(*id, |node| self.dag.id(node));
+            let parents = commit.parents.iter().map(heir).collect();
+            let commit = Commit { parents, ..commit.clone() };
+            return self.append(&commit).map(|_| true);
+        }
+        self.append(commit).map(|_| true)
+    }
+
+    fn append(&mut self, commit: &Commit) -> Result<Node, MissingParent> {
+        if let Some(node) = self.dag.node(commit.id) {
+            return Ok(node);
+        }
+        let node = self.dag.insert(commit.id, &commit.parents, commit.write_set())?;
+        let parents: SmallVec<[Node; 1]> = self.dag.parents(node).into();
+        let (view, label) = (self.dag.view(&parents), self.dag.versions(node));
+        for (key, effects) in &commit.writes {
+            self.records.write(key, &view, label, commit.id, effects.iter().map(|effect| &**effect));
+        }
+        self.collector.wake();
+        Ok(node)
+    }
+
+    /// A session is over.
+    pub fn close(&mut self, session: SessionId) {
+        self.sessions.close(&mut self.dag, session);
+        self.collector.lift(Owner::Client(session));
+    }
+
+    /// An owner promises not to begin at an ancestor of these states (TARDiS 6.3); they replace its earlier ones. An
+    /// other site that may build on this one's states is named with the root from the beginning.
+    pub fn place_ceiling(&mut self, owner: Owner, states: Vec<StateId>) {
+        self.collector.place(owner, states);
+    }
+
+    /// The owner is gone for good: a client, or a site that was evicted.
+    pub fn lift_ceiling(&mut self, owner: Owner) {
+        self.collector.lift(owner);
+    }
+
+    /// What this site promises to the others from now on: to begin nothing above these states, which stay until the
+    /// next promise. They are its heads, and what is read or held now.
+    pub fn announce_ceiling(&mut self) -> Vec<StateId> {
+        let held = self.dag.held();
+        let candidates: Vec<Node> = self.dag.heads().chain(held.iter().copied()).collect();
+        let above = |node: &Node| held.iter().any(|other| other != node && self.dag.sees(*other, *node));
+        let mut ceiling: Vec<StateId> =
+            candidates.iter().filter(|node| !above(node)).map(|node| self.dag.id(*node)).collect();
+        ceiling.sort_unstable();
+        ceiling.dedup();
+        self.collector.place(Owner::Site(self.options.site), ceiling.clone());
+        ceiling
+    }
+
+    /// Collects for up to about `budget` units of work; returns how many it did, 0 when there is nothing to do.
+    pub fn collect(&mut self, budget: usize) -> usize {
+        self.collector.step(&mut self.dag, &mut self.records, &mut self.sessions, budget)
+    }
+
+    /// How much there is of everything.
+    pub fn census(&self) -> Census {
+        Census {
+            states: self.dag.len(),
+            heads: self.dag.heads().count(),
+            branches: self.dag.branches(),
+            keys: self.records.len(),
+            versions: self.records.versions(),
+            promotions: self.sessions.promotions(),
+            memory: self.dag.memory() + self.records.memory(),
+        }
+    }
+
+    /// How many lookups it takes to read a key at a state.
+    pub fn lookups(&self, state: StateId, key: &CompactKey) -> usize {
+        self.dag.node(state).map_or(0, |node| self.records.lookups(key, &self.dag.view(&[node])))
+    }
+
+    /// The keys that have a version, in ascending order.
+    pub fn keys(&self) -> impl Iterator<Item = &CompactKey> {
+        self.records.keys()
+    }
+
+    /// Panics unless everything fits together.
+    pub fn assert_consistent(&self) {
+        self.records.assert_consistent();
+    }
+}
+
+/// True when the operation leaves nothing of what was there.
+fn replaces(operation: &Operation<'_>) -> bool {
+    use register::{Condition, SetReply};
+    match operation {
+        Operation::Key(key::Operation::Delete | key::Operation::Restore(_)) => true,
+        Operation::Register(register::Operation::Set { condition, reply, deadline, .. }) => {
+            *condition == Condition::Always
+                && *reply == SetReply::Status
+                && *deadline != register::Deadline::Keep
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,163 @@
+//! The effects that lead from one value to another: what a merge writes on top of the newest version.
+
+use super::list::edits;
+use super::value::pieces;
+use crate::Change;
+use datatypes::collections::ChunkedList;
+use datatypes::list::Positions;
+use datatypes::register::{Deadline, Register, parse_integer};
+use datatypes::scored_set::ScoredItems;
+use datatypes::{
+    Cell, Effect, Items, Mode, Value, apply, counter, dict, key, list, register, scored_set, set,
+};
+use std::borrow::Cow;
+use types::Reader;
+
+/// Effects in their binary form that make `to` of `from`: the few elements that differ, where the type allows it. With
+/// an additive change they are additions.
+pub(crate) fn effects_between(from: &Cell, to: &Cell, change: Change) -> Vec<Box<[u8]>> {
+    let mut effects = Effects::default();
+    match (&from.value, &to.value) {
+        (None, None) => {}
+        (_, None) => effects.push(&Effect::DELETE),
+        (from, Some(to)) => between(from.as_ref(), to, change, &mut effects),
+    }
+    let mut reached = from.clone();
+    for bytes in &effects.0 {
+        if let Ok(effect) = Effect::decode(&mut Reader::new(bytes)) {
+            apply::<false>(&mut reached, &effect);
+        }
+    }
+    if reached.expires_at != to.expires_at {
+        effects.push(&Effect::Key(key::Effect::SetDeadline(to.expires_at)));
+        reached.expires_at = to.expires_at;
+    }
+    if reached != *to && !is_equal_sum(&reached, to) {
+        let mut bytes = Vec::new();
+        to.encode(&mut bytes);
+        effects = Effects::default();
+        effects.push(&Effect::Key(key::Effect::Restore(Cow::Owned(bytes))));
+    }
+    effects.0
+}
+
+/// Counters may have come to one sum by different numbers of additions.
+fn is_equal_sum(a: &Cell, b: &Cell) -> bool {
+    match (&a.value, &b.value) {
+        (Some(Value::Counter(a)), Some(Value::Counter(b))) => a.sum() == b.sum(),
+        _ => false,
+    }
+}
+
+#[derive(Default)]
+struct Effects(Vec<Box<[u8]>>);
+
+impl Effects {
+    fn push(&mut self, effect: &Effect<'_>) {
+        let mut bytes = Vec::new();
+        effect.encode(&mut bytes);
+        self.0.push(bytes.into());
+    }
+}
+
+/// The elements that differ, or nothing: then the caller writes the whole.
+fn between(from: Option<&Value>, to: &Value, change: Change, effects: &mut Effects) {
+    match (from, to) {
+        (None, Value::Register(Register::Integer(to))) if change == Change::Additive(Mode::Increment) => {
+            effects.push(&Effect::Register(register::Effect::Add { by: *to }));
+        }
+        (Some(Value::Register(Register::Integer(from))), Value::Register(Register::Integer(to)))
+            if change == Change::Additive(Mode::Increment) =>
+        {
+            // By nothing, too: what was merged from additions alone is one itself.
+            effects.push(&Effect::Register(register::Effect::Add { by: to.wrapping_sub(*from) }));
+        }
+        (Some(Value::Register(from)), Value::Register(to)) if from != to => to.with_bytes(|value| {
+            let effect = register::Effect::Set { value, deadline: Deadline::Keep };
+            effects.push(&Effect::Register(effect));
+        }),
+        (Some(Value::Dict(from)), Value::Dict(to)) => dicts(from, to, change, effects),
+        (Some(Value::Set(from)), Value::Set(to)) => {
+            let missing = |members: Vec<Vec<u8>>| Items::collect(members.iter().map(Vec::as_slice));
+            let added = to.iter().filter(|member| !from.contains(member)).map(|member| member.to_vec());
+            let members = missing(added.collect());
+            if !members.is_empty() {
+                effects.push(&Effect::Set(set::Effect::Add { members }));
+            }
+            let removed = from.iter().filter(|member| !to.contains(member)).map(|member| member.to_vec());
+            let members = missing(removed.collect());
+            if !members.is_empty() {
+                effects.push(&Effect::Set(set::Effect::Remove { members }));
+            }
+        }
+        (Some(Value::ScoredSet(from)), Value::ScoredSet(to)) => {
+            let changed: Vec<(f64, &[u8])> =
+                to.iter().filter(|(score, member)| from.score(member) != Some(*score)).collect();
+            if !changed.is_empty() {
+                let items = ScoredItems::Many(changed);
+                effects.push(&Effect::ScoredSet(scored_set::Effect::Put { items }));
+            }
+            let gone = from.iter().map(|(_, member)| member).filter(|member| !to.contains(member));
+            let members = Items::collect(gone);
+            if !members.is_empty() {
+                effects.push(&Effect::ScoredSet(scored_set::Effect::Remove { members }));
+            }
+        }
+        (Some(Value::List(from)), Value::List(to)) => lists(from, to, effects),
+        (Some(Value::Counter(from)), Value::Counter(to)) if from.sum() != to.sum() => {
+            sums(to.sum() - from.sum(), effects);
+        }
+        (None, Value::Counter(to)) => sums(to.sum(), effects),
+        _ => {}
+    }
+}
+
+fn sums(difference: i128, effects: &mut Effects) {
+    for by in pieces(difference) {
+        effects.push(&Effect::Counter(counter::Effect::Add { by }));
+    }
+}
+
+fn dicts(
+    from: &datatypes::collections::PackedMap,
+    to: &datatypes::collections::PackedMap,
+    change: Change,
+    effects: &mut Effects,
+) {
+    let changed = to.iter().filter(|(field, value)| from.get(field) != Some(*value));
+    let mut pairs: Vec<&[u8]> = Vec::new();
+    for (field, value) in changed {
+        let integers = (from.get(field).map_or(Some(0), parse_integer), parse_integer(value));
+        match integers {
+            (Some(from), Some(to)) if change == Change::Additive(Mode::IncrementFields) => {
+                effects.push(&Effect::Dict(dict::Effect::Add { field, by: to.wrapping_sub(from) }));
+            }
+            _ => pairs.extend([field, value]),
+        }
+    }
+    if !pairs.is_empty() {
+        effects.push(&Effect::Dict(dict::Effect::Put { pairs: Items::Slices(&pairs) }));
+    }
+    let fields = Items::collect(from.iter().map(|(field, _)| field).filter(|field| !to.contains(field)));
+    if !fields.is_empty() {
+        effects.push(&Effect::Dict(dict::Effect::Remove { fields }));
+    }
+}
+
+fn lists(from: &ChunkedList, to: &ChunkedList, effects: &mut Effects) {
+    let (before, after): (Vec<&[u8]>, Vec<&[u8]>) = (from.iter().collect(), to.iter().collect());
+    let Some(found) = edits(&before, &after) else { return };
+    let gone = found.kept.iter().enumerate().filter(|(_, kept)| !**kept).map(|(place, _)| place as u64);
+    let positions: Positions = gone.collect();
+    if !positions.is_empty() {
+        effects.push(&Effect::List(list::Effect::RemoveAt { positions }));
+    }
+    let mut index = 0;
+    for (gap, inserted) in found.inserted.iter().enumerate() {
+        for value in inserted {
+            effects.push(&Effect::List(list::Effect::InsertAt { index, value }));
+            index += 1;
+        }
+        index += u64::from(found.kept.get(gap).copied().unwrap_or(false));
+    }
+}

@@ -1,0 +1,169 @@
+//! Lists: differences to a common base, and the merge of two of them.
+//!
+//! What one side removed goes, what one side inserted stays; of two insertions at one place the older side's comes
+//! first. An element that both sides replaced by the same one is replaced once. Nothing that somebody inserted is lost.
+
+use datatypes::collections::ChunkedList;
+use std::collections::VecDeque;
+
+/// More edits than these between base and side are not looked for.
+const MOST_EDITS: usize = 1000;
+
+/// How a list came from another one.
+#[derive(Debug, PartialEq)]
+pub(super) struct Edits<'l> {
+    /// For every element of the base whether it is still there.
+    pub kept: Vec<bool>,
+    /// Before every element of the base, and at the end, what was inserted.
+    pub inserted: Vec<Vec<&'l [u8]>>,
+}
+
+/// The fewest edits that make `side` of `base` (Myers, *An O(ND) Difference Algorithm*, section 4); `None` when they are
+/// too many.
+pub(super) fn edits<'l>(base: &[&[u8]], side: &[&'l [u8]]) -> Option<Edits<'l>> {
+    let same = |a: &&[u8], b: &&[u8]| a == b;
+    let prefix = base.iter().zip(side).take_while(|(a, b)| same(a, b)).count();
+    let (rest, other) = (&base[prefix..], &side[prefix..]);
+    let suffix = rest.iter().rev().zip(other.iter().rev()).take_while(|(a, b)| same(a, b)).count();
+    let (middle, changed) = (&rest[..rest.len() - suffix], &other[..other.len() - suffix]);
+    let mut edits = Edits { kept: vec![true; base.len()], inserted: vec![Vec::new(); base.len() + 1] };
+    let trace = forward(middle, changed)?;
+    // Back along the path: from the ends to the beginnings.
+    let (mut x, mut y) = (middle.len(), changed.len());
+    for (depth, furthest) in trace.iter().enumerate().rev() {
+        let k = x as isize - y as isize;
+        let at = |k: isize| furthest.get((k + depth as isize) as usize).copied().unwrap_or(0);
+        if depth == 0 {
+            break;
+        }
+        let depth = depth as isize;
+        let is_insertion = k == -depth || (k != depth && at(k - 1) < at(k + 1));
+        if is_insertion {
+            let before = at(k + 1);
+            y = (before as isize - (k + 1)) as usize;
+            x = before;
+            edits.inserted[prefix + x].push(changed[y]);
+        } else {
+            x = at(k - 1);
+            y = (x as isize - (k - 1)) as usize;
+            edits.kept[prefix + x] = false;
+        }
+    }
+    edits.inserted.iter_mut().for_each(|inserted| inserted.reverse());
+    Some(edits)
+}
+
+/// For every number of edits, before it was made, how far each diagonal had come; the last one reaches the ends.
+fn forward(base: &[&[u8]], side: &[&[u8]]) -> Option<Vec<Vec<usize>>> {
+    let (n, m) = (base.len() as isize, side.len() as isize);
+    let mut furthest: VecDeque<usize> = VecDeque::from([0, 0, 0]);
+    let mut trace = Vec::new();
+    for depth in 0..=(n + m).min(MOST_EDITS as isize) {
+        // Diagonals -depth-1 ..= depth+1 of the step before.
+        trace.push(furthest.iter().copied().skip(1).take(2 * depth as usize + 1).collect());
+        let mut next: VecDeque<usize> = furthest.clone();
+        for k in (-depth..=depth).step_by(2) {
+            let at = |k: isize| furthest[(k + depth + 1) as usize];
+            let mut x =
+                if k == -depth || (k != depth && at(k - 1) < at(k + 1)) { at(k + 1) } else { at(k - 1) + 1 };
+            if depth == 0 {
+                x = 0;
+            }
+            while (x as isize) < n && (x as isize - k) < m && base[x] == side[(x as isize - k) as usize] {
+                x += 1;
+            }
+            next[(k + depth + 1) as usize] = x;
+            if x as isize >= n && x as isize - k >= m {
+                return Some(trace);
+            }
+        }
+        next.push_front(0);
+        next.push_back(0);
+        furthest = next;
+    }
+    None
+}
+
+/// What both sides make of `base` together; `None` when one of them differs too much. An absent list is an empty one.
+pub(super) fn merge(
+    base: Option<&ChunkedList>,
+    left: Option<&ChunkedList>,
+    right: Option<&ChunkedList>,
+    left_is_newer: bool,
+) -> Option<ChunkedList> {
+    let elements = |list: Option<&ChunkedList>| -> Vec<Vec<u8>> {
+        list.into_iter().flat_map(ChunkedList::iter).map(<[u8]>::to_vec).collect()
+    };
+    let [base, left, right] = [base, left, right].map(elements);
+    fn slices(list: &[Vec<u8>]) -> Vec<&[u8]> {
+        list.iter().map(Vec::as_slice).collect()
+    }
+    merge_slices(&slices(&base), &slices(&left), &slices(&right), left_is_newer)
+}
+
+fn merge_slices(base: &[&[u8]], left: &[&[u8]], right: &[&[u8]], left_is_newer: bool) -> Option<ChunkedList> {
+    let (left, right) = (edits(base, left)?, edits(base, right)?);
+    let (older, newer) = if left_is_newer { (&right, &left) } else { (&left, &right) };
+    let gone = |place: usize| !older.kept[place] && !newer.kept[place];
+    let mut merged = ChunkedList::new();
+    for gap in 0..=base.len() {
+        let (first, second) = (&older.inserted[gap], &newer.inserted[gap]);
+        first.iter().for_each(|element| merged.push_back(element));
+        let is_replacement = (gap > 0 && gone(gap - 1)) || (gap < base.len() && gone(gap));
+        if !(is_replacement && first == second) {
+            second.iter().for_each(|element| merged.push_back(element));
+        }
+        if gap < base.len() && older.kept[gap] && newer.kept[gap] {
+            merged.push_back(base[gap]);
+        }
+    }
+    Some(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn split(text: &str) -> Vec<&[u8]> {
+        text.as_bytes().chunks(1).collect()
+    }
+
+    fn merged(base: &str, older: &str, newer: &str) -> String {
+        let list = merge_slices(&split(base), &split(older), &split(newer), false).unwrap();
+        String::from_utf8(list.iter().flatten().copied().collect()).unwrap()
+    }
+
+    #[test]
+    fn both_sides_edits_are_kept() {
+        assert_eq!(merged("abcd", "abcdx", "abcdy"), "abcdxy", "pushed at one end");
+        assert_eq!(merged("abcd", "xabcd", "bcd"), "xbcd", "pushed and popped at one end");
+        assert_eq!(merged("abcd", "cdx", "bcdy"), "cdxy", "a queue with two consumers");
+        assert_eq!(merged("abc", "axc", "axc"), "axc", "replaced by the same");
+        assert_eq!(merged("abc", "axc", "ayc"), "axyc", "replaced by others");
+        assert_eq!(merged("a", "", "ab"), "b", "deleted, and pushed");
+        assert_eq!(merged("", "a", "a"), "aa", "each pushed");
+    }
+
+    proptest! {
+        #[test]
+        fn edits_lead_from_the_base_to_the_side(base in "[abc]{0,12}", side in "[abc]{0,12}") {
+            let (base, side) = (split(&base), split(&side));
+            let found = edits(&base, &side).unwrap();
+            let mut made = Vec::new();
+            for gap in 0..=base.len() {
+                made.extend(&found.inserted[gap]);
+                if gap < base.len() && found.kept[gap] {
+                    made.push(base[gap]);
+                }
+            }
+            prop_assert_eq!(made, side);
+        }
+
+        #[test]
+        fn a_side_that_did_nothing_takes_the_others(base in "[abc]{0,12}", side in "[abc]{0,12}") {
+            prop_assert_eq!(merged(&base, &side, &base), side.clone());
+            prop_assert_eq!(merged(&base, &base, &side), side);
+        }
+    }
+}

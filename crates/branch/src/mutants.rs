@@ -1,0 +1,45 @@
+//! Known bugs, to validate the tests with: each must be caught by a model or a test. `docs/protocols/tardis.md` says
+//! by which.
+
+/// A rule left out or done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// A second child sees what the first child's branch has done so far: the paper's fork paths (Corrections 51).
+    ForkSeesSibling,
+    /// Rippling past a merge tests only the merge's own writes (Corrections 52).
+    RippleOwnWrites,
+    /// A state that takes over its parent's identity keeps only its own write set (Corrections 52).
+    DropWriteSets,
+    /// Values are merged over the newest fork point alone (Corrections 53).
+    SingleForkPoint,
+    /// A merge gets an id of its site, like any transaction (Corrections 53).
+    MergeIdsBySite,
+    /// A transaction whose parent was collected is appended to the state that took its identity (Corrections 54).
+    ForwardParents,
+    /// A merge may leave conflicting keys unwritten (Corrections 55).
+    LeaveConflicts,
+    /// Sessions remember only what they committed (Corrections 56).
+    ForgetReads,
+    /// Ids do not name the incarnation (Corrections 57).
+    ReuseIds,
+    /// Collection takes states that other sites may still build on.
+    IgnoreSites,
+}
+
+/// The bugs of an instance: none, or the one under test. Nothing of it is left in a release build.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mutants(Option<Mutant>);
+
+impl Mutants {
+    /// True if this bug is under test.
+    #[inline]
+    pub fn has(self, mutant: Mutant) -> bool {
+        cfg!(debug_assertions) && self.0 == Some(mutant)
+    }
+}
+
+impl From<Mutant> for Mutants {
+    fn from(mutant: Mutant) -> Self {
+        Mutants(Some(mutant))
+    }
+}

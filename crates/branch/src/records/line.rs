@@ -1,0 +1,127 @@
+//! A line: one value of a key at its newest version there, and what takes it back to older ones.
+
+use datatypes::{Cell, Effect, Patch, apply, exchange};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use types::Reader;
+
+/// More versions than these between two that are read, and the older one gets a line of its own.
+pub(super) const LONG: usize = 8;
+
+/// What leads from one version back to the one before; of the oldest, nothing.
+#[derive(Debug)]
+struct Step {
+    patches: SmallVec<[Patch; 1]>,
+    /// False when no version is here any more: the step is only passed through.
+    is_read: bool,
+}
+
+/// The versions of a key along one path of the State DAG. A version is named by its number on the line.
+#[derive(Debug)]
+pub(super) struct Line {
+    cell: Cell,
+    first: u64,
+    steps: VecDeque<Step>,
+    /// How many of them no version is at.
+    unread: usize,
+}
+
+impl Line {
+    /// A line whose only version is this.
+    pub fn new(cell: Cell) -> Self {
+        let mut steps = VecDeque::with_capacity(1);
+        steps.push_back(Step { patches: SmallVec::new(), is_read: true });
+        Line { cell, first: 0, steps, unread: 0 }
+    }
+
+    /// The number of the newest version.
+    pub fn newest(&self) -> u64 {
+        self.first + self.steps.len() as u64 - 1
+    }
+
+    /// How many versions are newer.
+    pub fn behind(&self, version: u64) -> usize {
+        (self.newest() - version) as usize
+    }
+
+    /// The newest value.
+    pub fn cell(&self) -> &Cell {
+        &self.cell
+    }
+
+    /// Makes a new version by these effects, in their binary form; returns its number.
+    pub fn extend<'e>(&mut self, effects: impl Iterator<Item = &'e [u8]>) -> u64 {
+        let cell = &mut self.cell;
+        let patches = effects
+            .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
+            .map(|effect| apply::<true>(cell, &effect))
+            .collect();
+        self.steps.push_back(Step { patches, is_read: true });
+        self.newest()
+    }
+
+    /// Shows an older value, or the newest, to `read`, which leaves it as it was.
+    pub fn with<R>(&mut self, version: u64, read: impl FnOnce(&mut Cell) -> R) -> R {
+        let place = (version - self.first) as usize;
+        for step in self.steps.range_mut(place + 1..).rev() {
+            step.patches.iter_mut().rev().for_each(|patch| exchange(&mut self.cell, patch));
+        }
+        let answer = read(&mut self.cell);
+        for step in self.steps.range_mut(place + 1..) {
+            step.patches.iter_mut().for_each(|patch| exchange(&mut self.cell, patch));
+        }
+        answer
+    }
+
+    /// Nobody reads a version any more. Returns false when nothing is left of the line.
+    pub fn forget(&mut self, version: u64) -> bool {
+        let place = (version - self.first) as usize;
+        if let Some(step) = self.steps.get_mut(place).filter(|step| step.is_read) {
+            step.is_read = false;
+            self.unread += 1;
+        }
+        while self.steps.back().is_some_and(|step| !step.is_read) {
+            let Some(mut step) = self.steps.pop_back() else { break };
+            self.unread -= 1;
+            step.patches.iter_mut().rev().for_each(|patch| exchange(&mut self.cell, patch));
+        }
+        while self.steps.front().is_some_and(|step| !step.is_read) {
+            self.steps.pop_front();
+            (self.first, self.unread) = (self.first + 1, self.unread - 1);
+        }
+        if let Some(oldest) = self.steps.front_mut() {
+            oldest.patches = SmallVec::new();
+        }
+        !self.steps.is_empty()
+    }
+
+    /// A version before too many that nobody reads: it should get a line of its own.
+    pub fn before_gap(&self) -> Option<u64> {
+        if self.unread <= LONG {
+            return None;
+        }
+        let (mut last, mut unread) = (None, 0);
+        for (place, step) in self.steps.iter().enumerate() {
+            if !step.is_read {
+                unread += 1;
+            } else if unread > LONG {
+                return last;
+            } else {
+                (last, unread) = (Some(self.first + place as u64), 0);
+            }
+        }
+        None
+    }
+
+    /// The bytes it occupies.
+    pub fn memory(&self) -> usize {
+        let value = self.cell.value.as_ref().map_or(0, datatypes::Value::memory);
+        let patches = self.steps.iter().flat_map(|step| step.patches.iter()).map(Patch::memory);
+        size_of::<Self>() + self.steps.capacity() * size_of::<Step>() + value + patches.sum::<usize>()
+    }
+
+    /// How many steps there are.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+}

@@ -1,0 +1,231 @@
+//! The versions of one key: where each is visible, and on which line its value lies (TARDiS 6.1.3).
+
+use super::line::{LONG, Line};
+use crate::StateId;
+use crate::dag::{Label, View};
+use datatypes::Cell;
+use smallvec::SmallVec;
+
+/// A version: who sees it, how new it is, and its value.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    label: Label,
+    id: StateId,
+    line: u32,
+    version: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Versions {
+    /// In the order of labels.
+    places: SmallVec<[Place; 1]>,
+    /// Empty slots are taken again.
+    lines: SmallVec<[Option<Line>; 1]>,
+}
+
+impl Versions {
+    /// The place of the newest version that a view shows (TARDiS, figure 7), and how many lookups that took. The
+    /// bounds of the view are asked for, or the branches of the key, whichever are fewer: what branches hold that the
+    /// view does not show costs nothing.
+    fn find(&self, view: &View<'_>) -> (Option<usize>, usize) {
+        let mut newest: Option<usize> = None;
+        let mut consider = |found: Option<usize>| {
+            if let Some(place) = found
+                && newest.is_none_or(|best| self.places[best].id < self.places[place].id)
+            {
+                newest = Some(place);
+            }
+        };
+        let width = view.width();
+        let mut lookups = 0;
+        if self.places.len() <= width {
+            let mut end = self.places.len();
+            while let Some(last) = end.checked_sub(1) {
+                lookups += 1;
+                let branch = self.places[last].label.branch;
+                if let Some(bound) = view.bound(branch) {
+                    consider(self.last_up_to(branch, bound));
+                }
+                end = self.places.partition_point(|place| place.label.branch < branch);
+            }
+        } else {
+            for (branch, bound) in view.bounds() {
+                lookups += 1;
+                consider(self.last_up_to(branch, bound));
+            }
+        }
+        (newest, lookups)
+    }
+
+    /// The last version of a branch up to a sequence number.
+    fn last_up_to(&self, branch: u64, sequence: u64) -> Option<usize> {
+        let bound = Label { branch, sequence };
+        let last = self.places.partition_point(|place| place.label <= bound).checked_sub(1)?;
+        (self.places[last].label.branch == branch).then_some(last)
+    }
+
+    /// The id of the newest version that a view shows.
+    pub fn newest(&self, view: &View<'_>) -> Option<StateId> {
+        self.find(view).0.map(|place| self.places[place].id)
+    }
+
+    /// How many lookups a read takes.
+    pub fn lookups(&self, view: &View<'_>) -> usize {
+        self.find(view).1
+    }
+
+    /// Shows the value at a view to `read`, which leaves it as it was. An old value that is far behind its line's
+    /// newest is copied first, so that the next read finds it at once.
+    pub fn with<R>(&mut self, view: &View<'_>, read: impl FnOnce(&mut Cell) -> R) -> R {
+        let Some(place) = self.find(view).0 else { return read(&mut Cell::ABSENT.clone()) };
+        let Place { line, version, .. } = self.places[place];
+        if self.line(line).is_some_and(|line| line.behind(version) > LONG) {
+            self.materialize(place);
+            self.close_gaps();
+        }
+        let Place { line, version, .. } = self.places[place];
+        match self.line(line) {
+            Some(line) => line.with(version, read),
+            None => read(&mut Cell::ABSENT.clone()),
+        }
+    }
+
+    fn line(&mut self, line: u32) -> Option<&mut Line> {
+        self.lines.get_mut(line as usize).and_then(Option::as_mut)
+    }
+
+    /// Copies a version into a line of its own.
+    fn materialize(&mut self, place: usize) {
+        let Place { line: old, version, .. } = self.places[place];
+        let cell = self.line(old).map_or(Cell::ABSENT, |line| line.with(version, |cell| cell.clone()));
+        let line = self.open(Line::new(cell));
+        self.forget_version(old, version);
+        (self.places[place].line, self.places[place].version) = (line, 0);
+    }
+
+    fn open(&mut self, line: Line) -> u32 {
+        let free = self.lines.iter().position(Option::is_none);
+        let slot = free.unwrap_or_else(|| {
+            self.lines.push(None);
+            self.lines.len() - 1
+        });
+        self.lines[slot] = Some(line);
+        slot as u32
+    }
+
+    fn forget_version(&mut self, line: u32, version: u64) {
+        if let Some(slot) = self.lines.get_mut(line as usize)
+            && let Some(kept) = slot
+            && !kept.forget(version)
+        {
+            *slot = None;
+        }
+    }
+
+    /// Makes a version by these effects on top of what a view shows.
+    pub fn write<'e>(
+        &mut self,
+        view: &View<'_>,
+        label: Label,
+        id: StateId,
+        effects: impl Iterator<Item = &'e [u8]>,
+    ) {
+        let (line, version) = match self.find(view).0 {
+            None => {
+                let mut line = Line::new(Cell::ABSENT);
+                let (before, made) = (line.newest(), line.extend(effects));
+                line.forget(before);
+                (self.open(line), made)
+            }
+            Some(place) => {
+                let Place { line, version, .. } = self.places[place];
+                if self.line(line).is_some_and(|line| line.behind(version) > 0) {
+                    self.materialize(place);
+                    self.close_gaps();
+                }
+                let line = self.places[place].line;
+                let made = self.line(line).map_or(version, |line| line.extend(effects));
+                (line, made)
+            }
+        };
+        let place = self.places.partition_point(|place| place.label < label);
+        self.places.insert(place, Place { label, id, line, version });
+    }
+
+    /// The version labelled `from` is labelled `to` from now on. Where both have one, the newer stays.
+    pub fn relabel(&mut self, from: Label, to: Label) {
+        let (Some(source), target) = (self.place_of(from), self.place_of(to)) else { return };
+        let Some(target) = target else {
+            let mut place = self.places.remove(source);
+            place.label = to;
+            let at = self.places.partition_point(|place| place.label < to);
+            self.places.insert(at, place);
+            return;
+        };
+        let older = if self.places[source].id < self.places[target].id { source } else { target };
+        let Place { line, version, .. } = self.places[older];
+        self.forget_version(line, version);
+        if older == target {
+            let newer = self.places[source];
+            self.places[target] = Place { label: to, ..newer };
+        }
+        self.places.remove(source);
+        self.close_gaps();
+    }
+
+    fn place_of(&self, label: Label) -> Option<usize> {
+        self.places.binary_search_by_key(&label, |place| place.label).ok()
+    }
+
+    /// Versions that too many unread ones separate from the next on their line get lines of their own.
+    fn close_gaps(&mut self) {
+        let gap = |(line, kept): (usize, &Option<Line>)| Some((line as u32, kept.as_ref()?.before_gap()?));
+        while let Some((line, version)) = self.lines.iter().enumerate().find_map(gap) {
+            let found = self.places.iter().position(|place| place.line == line && place.version == version);
+            match found {
+                Some(place) => self.materialize(place),
+                None => return debug_assert!(false, "a version that is read has a place"),
+            };
+        }
+        if self.lines.last().is_some_and(Option::is_none) {
+            self.lines.truncate(self.lines.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
+        }
+    }
+
+    /// True when no state sees anything here: one version that says the key is absent is as good as none.
+    pub fn is_void(&self) -> bool {
+        match &self.places[..] {
+            [] => true,
+            [only] => self.lines[only.line as usize].as_ref().is_none_or(|line| line.cell().value.is_none()),
+            _ => false,
+        }
+    }
+
+    /// How many versions there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The bytes everything occupies, the struct included.
+    pub fn memory(&self) -> usize {
+        let spilled = if self.places.spilled() { self.places.capacity() * size_of::<Place>() } else { 0 };
+        let lines = if self.lines.spilled() { self.lines.capacity() * size_of::<Option<Line>>() } else { 0 };
+        let steps: usize = self.lines.iter().flatten().map(Line::memory).sum();
+        size_of::<Self>() + spilled + lines + steps
+    }
+
+    /// Panics unless every version has a value and every line is read.
+    pub fn assert_consistent(&self) {
+        assert!(self.places.is_sorted_by(|a, b| a.label < b.label), "places are in the order of labels");
+        for (number, line) in self.lines.iter().enumerate() {
+            let Some(line) = line else { continue };
+            let on_it = self.places.iter().filter(|place| place.line as usize == number);
+            assert!(on_it.clone().any(|place| place.version == line.newest()), "a newest version is read");
+            assert!(on_it.clone().all(|place| place.version <= line.newest()), "versions are on their line");
+            assert!(line.len() <= on_it.count() * (LONG + 1), "gaps are closed");
+        }
+        let lines = |place: &Place| self.lines.get(place.line as usize).is_some_and(Option::is_some);
+        assert!(self.places.iter().all(lines), "every version has a line");
+    }
+}

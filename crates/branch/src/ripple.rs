@@ -1,0 +1,105 @@
+//! The selection of read states (TARDiS 6.1.1) and commit states (6.1.2).
+
+use crate::constraint::{Begin, End, Intact, Standing};
+use crate::dag::{Dag, Node};
+use crate::{Mutant, Mutants, WriteSet};
+use mvcc::CompactKey;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The first state that the constraint admits and that is `allowed`, breadth first from the leaves, the most recent of
+/// a level first.
+pub(crate) fn read_state(
+    dag: &Dag,
+    begin: &Begin,
+    session: &Standing,
+    allowed: impl Fn(Node) -> bool,
+) -> Option<Node> {
+    if let Begin::State(id) = begin {
+        return dag.open(*id).filter(|node| allowed(*node));
+    }
+    let mut waiting: VecDeque<Node> = dag.heads().collect();
+    let mut met: BTreeSet<Node> = waiting.iter().copied().collect();
+    while let Some(node) = waiting.pop_front() {
+        if begin.admits(dag, session, node) && allowed(node) {
+            return Some(node);
+        }
+        waiting.extend(dag.parents(node).iter().filter(|parent| met.insert(**parent)));
+    }
+    None
+}
+
+/// A transaction that looks for the state below which it commits.
+pub(crate) struct Ripple<'a> {
+    pub dag: &'a Dag,
+    pub end: &'a End,
+    pub session: &'a Standing,
+    pub reads: &'a BTreeSet<CompactKey>,
+    pub writes: &'a WriteSet,
+    pub mutants: Mutants,
+}
+
+impl Ripple<'_> {
+    /// The last state that the constraint admits, depth first below the read state, the most recent child first.
+    pub fn commit_state(&self, from: Node) -> Option<Node> {
+        let mut known = BTreeMap::from([(from, Intact::ALL)]);
+        let mut met = BTreeSet::from([from]);
+        let mut path = vec![(from, self.children(from))];
+        while let Some((node, waiting)) = path.last_mut() {
+            let node = *node;
+            let Some(child) = waiting.pop() else {
+                path.pop();
+                let intact = known.get(&node).copied().unwrap_or(Intact::ALL);
+                if self.end.admits(self.dag, self.session, node, intact) && self.dag.is_open(node) {
+                    return Some(node);
+                }
+                continue;
+            };
+            if met.insert(child) && self.end.may_admit(self.intact(child, from, &mut known)) {
+                path.push((child, self.children(child)));
+            }
+        }
+        None
+    }
+
+    /// The children in ascending order of ids.
+    fn children(&self, node: Node) -> Vec<Node> {
+        let mut children = self.dag.children(node).to_vec();
+        children.sort_by_key(|child| self.dag.id(*child));
+        children
+    }
+
+    /// What of the transaction everything between the read state and this state has left intact. Upwards through every
+    /// parent: below a merge, the other side's writes count too (Corrections 52).
+    fn intact(&self, node: Node, from: Node, known: &mut BTreeMap<Node, Intact>) -> Intact {
+        let own_writes_only = self.mutants.has(Mutant::RippleOwnWrites);
+        let asked = |parent: &Node| {
+            !self.dag.sees(*parent, from) && (!own_writes_only || self.dag.sees(from, *parent))
+        };
+        let mut waiting = vec![node];
+        while let Some(next) = waiting.last().copied() {
+            if known.contains_key(&next) {
+                waiting.pop();
+                continue;
+            }
+            let parents = self.dag.parents(next);
+            let unknown: Vec<Node> = parents
+                .iter()
+                .copied()
+                .filter(|parent| asked(parent) && !known.contains_key(parent))
+                .collect();
+            if !unknown.is_empty() {
+                waiting.extend(unknown);
+                continue;
+            }
+            let above = parents.iter().filter(|parent| asked(parent)).filter_map(|parent| known.get(parent));
+            let intact = above.fold(self.left_intact_by(next), |intact, above| intact.and(*above));
+            known.insert(next, intact);
+        }
+        known.get(&node).copied().unwrap_or(Intact::ALL)
+    }
+
+    fn left_intact_by(&self, node: Node) -> Intact {
+        let written = self.dag.writes(node);
+        Intact { reads: !written.touches(self.reads.iter()), writes: !written.meets(self.writes) }
+    }
+}

@@ -1,0 +1,156 @@
+//! A transaction on its way: what it reads from, what it read, what it will write.
+
+use crate::dag::Node;
+use crate::{Change, StateId, WriteSet};
+use datatypes::{Cell, Context, Effect, Operation, apply, exchange, prepare};
+use mvcc::CompactKey;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Malformed, Reader, ReplySink, SessionId, Wire, put_bytes, put_varint};
+
+/// The effects of a transaction on one key, in their binary form, in order.
+pub type Effects = Vec<Box<[u8]>>;
+
+/// An open transaction. It holds its read states: end it by `commit` or `abort` of the keyspace it came from.
+#[derive(Debug)]
+pub struct Transaction {
+    pub(crate) session: SessionId,
+    pub(crate) from: SmallVec<[Node; 1]>,
+    /// Keys that the read states changed independently; only for a merge.
+    pub(crate) conflicting: BTreeSet<CompactKey>,
+    pub(crate) reads: BTreeSet<CompactKey>,
+    pub(crate) writes: BTreeMap<CompactKey, (Effects, Change)>,
+}
+
+impl Transaction {
+    /// True for a merge.
+    pub fn is_merge(&self) -> bool {
+        self.from.len() > 1
+    }
+
+    /// The keys that the merge still has to write.
+    pub fn unresolved(&self) -> impl Iterator<Item = &CompactKey> {
+        self.conflicting.iter().filter(|key| !self.writes.contains_key(*key))
+    }
+
+    /// The keys it wrote so far.
+    pub fn written(&self) -> impl Iterator<Item = &CompactKey> {
+        self.writes.keys()
+    }
+
+    pub(crate) fn write_set(&self) -> WriteSet {
+        self.writes.iter().map(|(key, (_, change))| (key.clone(), *change)).collect()
+    }
+
+    pub(crate) fn note(&mut self, key: &CompactKey, effect: &Effect<'_>) {
+        let mut bytes = Vec::new();
+        effect.encode(&mut bytes);
+        let change = Change::of(effect);
+        let (effects, before) = self.writes.entry(key.clone()).or_insert((Vec::new(), change));
+        effects.push(bytes.into());
+        *before = before.and(change);
+    }
+
+    /// Evaluates an operation on a key whose value at the read state is `cell`, which stays as it is. What the
+    /// transaction wrote itself is seen. An expired key reads as absent; who writes it commits its deletion first
+    /// (Corrections 69).
+    pub(crate) fn evaluate(
+        &mut self,
+        key: &CompactKey,
+        cell: &mut Cell,
+        operation: &Operation<'_>,
+        blind: bool,
+        context: &mut Context<'_>,
+        sink: &mut dyn ReplySink,
+    ) {
+        let own = self.writes.get(key).map_or(&[][..], |(effects, _)| effects);
+        let mut undo: SmallVec<[datatypes::Patch; 2]> = own
+            .iter()
+            .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
+            .map(|effect| apply::<true>(cell, &effect))
+            .collect();
+        let expired = cell.is_expired(context.now_millis);
+        if expired {
+            undo.push(apply::<true>(cell, &Effect::DELETE));
+        }
+        let unseen = if blind && !expired { operation.blind_effect() } else { None };
+        let observes = unseen.is_none() && (expired || !operation.observation().is_nothing());
+        let effect = match unseen {
+            Some(effect) => {
+                sink.simple("OK");
+                Some(effect)
+            }
+            None => prepare(cell, operation, context, sink),
+        };
+        undo.iter_mut().rev().for_each(|patch| exchange(cell, patch));
+        if observes {
+            self.reads.insert(key.clone());
+        }
+        if let Some(effect) = effect {
+            if expired {
+                self.note(key, &Effect::DELETE);
+            }
+            self.note(key, &effect);
+        }
+    }
+}
+
+/// A committed transaction as other sites, and the log, learn of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commit {
+    /// The state it made.
+    pub id: StateId,
+    /// Below which states, in ascending order.
+    pub parents: Vec<StateId>,
+    /// The keys it wrote, in ascending order, with their effects.
+    pub writes: Vec<(CompactKey, Effects)>,
+}
+
+impl Commit {
+    /// What it writes, and of every key how.
+    pub fn write_set(&self) -> WriteSet {
+        let change = |effects: &Effects| {
+            effects
+                .iter()
+                .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
+                .map(|effect| Change::of(&effect))
+                .reduce(Change::and)
+                .unwrap_or(Change::Other)
+        };
+        self.writes.iter().map(|(key, effects)| (key.clone(), change(effects))).collect()
+    }
+}
+
+impl Wire for Commit {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        self.parents.encode(out);
+        put_varint(out, self.writes.len() as u64);
+        for (key, effects) in &self.writes {
+            put_bytes(out, key);
+            effects.encode(out);
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (id, parents) = (StateId::decode(input)?, Vec::<StateId>::decode(input)?);
+        let mut writes: Vec<(CompactKey, Effects)> = Vec::new();
+        for _ in 0..input.count()? {
+            let (key, effects) = (CompactKey::new(input.bytes()?), Effects::decode(input)?);
+            if !effects.iter().all(|bytes| is_effect(bytes)) {
+                return Err(Malformed("effect of a commit"));
+            }
+            writes.push((key, effects));
+        }
+        let rises = parents.iter().all(|parent| *parent < id) && parents.is_sorted_by(|a, b| a < b);
+        if !rises || !writes.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err(Malformed("order of a commit"));
+        }
+        Ok(Commit { id, parents, writes })
+    }
+}
+
+fn is_effect(bytes: &[u8]) -> bool {
+    let mut input = Reader::new(bytes);
+    Effect::decode(&mut input).is_ok() && input.is_empty()
+}

@@ -1,0 +1,314 @@
+//! Collection: what is read stays the same, memory stays flat, other sites' and clients' promises hold.
+
+use crate::model::{SESSION, World, increment, key, operate, options, set, write};
+use crate::reading::random;
+use anabranch_branch::{Begin, Commit, End, Keyspace, Mutant, Mutants, Options, Owner, Policy, StateId};
+use datatypes::Operation;
+use std::collections::{BTreeMap, VecDeque};
+use types::{ProcessId, Rng, SessionId};
+
+#[test]
+fn reads_at_all_states_that_stay_are_the_same_before_and_after() {
+    for seed in 0..60 {
+        let (mut world, keys) = random(seed, 60, Mutants::default(), true);
+        assert_eq!(world.difference(&keys), None, "seed {seed}");
+        for _ in 0..40 {
+            world.keyspace.collect(1 + seed as usize % 7);
+            world.keyspace.assert_consistent();
+        }
+        assert_eq!(world.difference(&keys), None, "seed {seed}");
+        while world.keyspace.collect(1000) > 0 {}
+        assert_eq!(world.difference(&keys), None, "seed {seed}");
+        world.keyspace.assert_consistent();
+    }
+}
+
+/// Two sessions that conflict, fork and merge, over and over.
+fn steady(world: &mut Keyspace, rounds: usize, random: &mut Rng) {
+    for _ in 0..rounds {
+        let sessions = [1, 2].map(SessionId);
+        let open = sessions.map(|session| world.begin(session, &Begin::Ancestor).unwrap());
+        for mut transaction in open {
+            let own = format!("key {}", random.u8(..100));
+            operate(world, &mut transaction, "hot", &increment(1)).unwrap();
+            operate(world, &mut transaction, &own, &write(b"some value")).unwrap();
+            let member = random.u8(..50).to_string();
+            let members = datatypes::Items::one(member.as_bytes());
+            let sadd = Operation::Set(datatypes::set::Operation::Add { members });
+            operate(world, &mut transaction, "set", &sadd).unwrap();
+            world.commit(transaction, &End::Serializability).unwrap();
+        }
+        if world.heads().len() > 1 {
+            world.merge(SessionId(3), Policy::Newest).unwrap();
+        }
+        // A handful of units a transaction is enough.
+        world.collect(40);
+    }
+}
+
+#[test]
+fn memory_is_flat_under_steady_load() {
+    // Figure 13 of the paper.
+    let (mut world, mut random) = (Keyspace::new(options(1)), Rng::with_seed(1));
+    steady(&mut world, 2000, &mut random);
+    let early = world.census();
+    steady(&mut world, 8000, &mut random);
+    let late = world.census();
+    assert!(late.states < 60 && late.branches < 60 && late.promotions < 200, "{late:?}");
+    assert!(late.versions < 102 + 200, "{late:?}");
+    assert!(late.memory < early.memory * 5 / 4, "{early:?} {late:?}");
+    assert_eq!(world.heads().len(), 1);
+    let head = world.heads()[0];
+    assert_eq!(crate::model::text(&world.value_at(head, &key("hot")).unwrap()), "20000");
+}
+
+#[test]
+fn an_old_branch_that_nobody_merges_costs_what_it_holds_and_no_more() {
+    let (mut world, mut random) = (World::new(Mutants::default()), Rng::with_seed(1));
+    let base = world.state(1, &[StateId::ROOT], &[("hot", crate::model::add(0))]);
+    let old = world.state(2, &[base], &[("old", set("1"))]);
+    let mut sizes = Vec::new();
+    for _ in 0..2 {
+        for _ in 0..2000 {
+            // The other branch goes on; the fork point has to stay.
+            let from = world.keyspace.heads().into_iter().find(|head| *head != old).unwrap_or(base);
+            let by = increment(random.i64(1..5));
+            let mut transaction = world.keyspace.begin(SESSION, &Begin::State(from)).unwrap();
+            operate(&mut world.keyspace, &mut transaction, "hot", &by).unwrap();
+            world.keyspace.commit(transaction, &End::State(from)).unwrap();
+            world.keyspace.collect(10);
+        }
+        sizes.push(world.keyspace.census());
+    }
+    assert!(sizes[1].states <= 8 && sizes[1].versions <= 8, "{sizes:?}");
+    assert!(sizes[1].memory <= sizes[0].memory + 1000, "{sizes:?}");
+    assert_eq!(world.text(old, "hot"), "0");
+}
+
+#[test]
+fn a_session_that_stands_at_a_state_that_went_goes_on_from_its_heir() {
+    let (mut world, mut random) = (Keyspace::new(options(1)), Rng::with_seed(1));
+    let idle = SessionId(9);
+    let mut transaction = world.begin(idle, &Begin::Any).unwrap();
+    operate(&mut world, &mut transaction, "idle", &write(b"1")).unwrap();
+    let mine = world.commit(transaction, &End::Any).unwrap().unwrap().id;
+    steady(&mut world, 300, &mut random);
+    while world.collect(100) > 0 {}
+    assert!(world.dag().node(mine).is_none(), "an idle session holds nothing");
+    let mut transaction = world.begin(idle, &Begin::Ancestor).unwrap();
+    let reply = operate(&mut world, &mut transaction, "idle", &crate::model::READ).unwrap();
+    assert_eq!(reply.elements().next(), Some(types::Reply::Bulk(b"1")));
+    world.abort(transaction);
+    // Who begins at the very state it committed keeps it.
+    let begin = world.begin(idle, &Begin::Parent);
+    assert!(begin.is_err(), "that state has gone");
+    let mut transaction = world.begin(idle, &Begin::Ancestor).unwrap();
+    operate(&mut world, &mut transaction, "idle", &write(b"2")).unwrap();
+    let mine = world.commit(transaction, &End::Any).unwrap().unwrap().id;
+    steady(&mut world, 300, &mut random);
+    while world.collect(100) > 0 {}
+    let transaction = world.begin(idle, &Begin::Parent).unwrap();
+    assert_eq!(world.read_states(&transaction), [mine]);
+    world.abort(transaction);
+    world.close(idle);
+    steady(&mut world, 10, &mut random);
+    while world.collect(100) > 0 {}
+    assert!(world.dag().node(mine).is_none(), "a closed session holds nothing");
+}
+
+#[test]
+fn a_clients_ceiling_keeps_what_is_not_above_it() {
+    let mut world = World::new(Mutants::default());
+    let states: Vec<StateId> = (1..6)
+        .scan(StateId::ROOT, |parent, number| {
+            *parent = world.state(number, &[*parent], &[("k", set(&number.to_string()))]);
+            Some(*parent)
+        })
+        .collect();
+    world.keyspace.place_ceiling(Owner::Client(SESSION), vec![states[2]]);
+    while world.keyspace.collect(10) > 0 {}
+    assert_eq!(world.retained(), states[2..]);
+    world.keyspace.place_ceiling(Owner::Client(SESSION), vec![states[3]]);
+    assert!(world.keyspace.begin(SESSION, &Begin::State(states[2])).is_err(), "it promised not to");
+    while world.keyspace.collect(10) > 0 {}
+    assert_eq!(world.retained(), states[3..]);
+    world.keyspace.close(SESSION);
+    while world.keyspace.collect(10) > 0 {}
+    assert_eq!(world.retained(), states[4..]);
+    // A policy may keep some of the past for reading by id.
+    let mut world = World::with(Options { keep: 2, ..options(1) });
+    let mut parent = StateId::ROOT;
+    for number in 1..10 {
+        parent = world.state(number, &[parent], &[("k", set(&number.to_string()))]);
+    }
+    while world.keyspace.collect(10) > 0 {}
+    assert_eq!(world.retained().len(), 3);
+}
+
+#[test]
+fn a_site_keeps_what_it_promised_to_the_others_until_it_promises_more() {
+    let mut world = World::new(Mutants::default());
+    let base = world.state(1, &[StateId::ROOT], &[("k", set("0"))]);
+    let [left, right] = [2, 3].map(|number| world.state(number, &[base], &[("k", set("1"))]));
+    assert_eq!(world.keyspace.announce_ceiling(), [left, right]);
+    world.state(4, &[left], &[("k", set("2"))]);
+    while world.keyspace.collect(10) > 0 {}
+    assert_eq!(world.retained()[..3], [base, left, right], "what was promised stays");
+    assert!(world.keyspace.begin(SESSION, &Begin::State(base)).is_err(), "a fork point above the promise");
+    let transaction = world.keyspace.begin(SESSION, &Begin::State(left)).unwrap();
+    assert_eq!(world.keyspace.announce_ceiling(), [left, right], "a reader is never above a promise");
+    world.keyspace.abort(transaction);
+    world.keyspace.announce_ceiling();
+    while world.keyspace.collect(10) > 0 {}
+    assert!(!world.retained().contains(&left));
+}
+
+const SITES: usize = 3;
+
+/// What sites tell one another.
+#[derive(Clone)]
+enum Word {
+    Commit(Commit),
+    Ceiling(Vec<StateId>),
+}
+
+/// Three sites with a stream from each to each other, in order; orphans wait for their parents.
+struct Gossip {
+    sites: Vec<Keyspace>,
+    streams: BTreeMap<(usize, usize), VecDeque<Word>>,
+    orphans: Vec<Vec<Commit>>,
+}
+
+impl Gossip {
+    fn new(mutants: Mutants) -> Self {
+        let site = |site: usize| {
+            let mut keyspace = Keyspace::new(Options { mutants, ..options(site as u16) });
+            for other in (0..SITES).filter(|other| *other != site) {
+                keyspace.place_ceiling(Owner::Site(ProcessId(other as u16)), vec![StateId::ROOT]);
+            }
+            keyspace
+        };
+        let sites = (0..SITES).map(site).collect();
+        Gossip { sites, streams: BTreeMap::new(), orphans: vec![Vec::new(); SITES] }
+    }
+
+    fn tell(&mut self, from: usize, word: &Word) {
+        for to in (0..SITES).filter(|to| *to != from) {
+            self.streams.entry((from, to)).or_default().push_back(word.clone());
+        }
+    }
+
+    /// Takes the next word of a stream; false if there is none.
+    fn hear(&mut self, from: usize, to: usize) -> bool {
+        let Some(word) = self.streams.get_mut(&(from, to)).and_then(VecDeque::pop_front) else {
+            return false;
+        };
+        let site = &mut self.sites[to];
+        match word {
+            Word::Ceiling(ceiling) => site.place_ceiling(Owner::Site(ProcessId(from as u16)), ceiling),
+            Word::Commit(commit) => {
+                let waiting = &mut self.orphans[to];
+                waiting.push(commit);
+                while let Some(place) = waiting.iter().position(|commit| site.apply(commit).is_ok()) {
+                    waiting.swap_remove(place);
+                }
+            }
+        }
+        true
+    }
+
+    fn transact(&mut self, site: usize, step: usize) -> Option<Commit> {
+        let keyspace = &mut self.sites[site];
+        let mut transaction = keyspace.begin(SESSION, &Begin::Ancestor).unwrap();
+        operate(keyspace, &mut transaction, "hot", &increment(1)).unwrap();
+        operate(keyspace, &mut transaction, "last", &write(step.to_string().as_bytes())).unwrap();
+        keyspace.commit(transaction, &End::Serializability).unwrap()
+    }
+
+    /// Delivers everything and merges until there is nothing to do; returns how many commits lack a parent.
+    fn settle(&mut self) -> usize {
+        for _ in 0..2 {
+            for (from, to) in (0..SITES * SITES).map(|pair| (pair / SITES, pair % SITES)) {
+                while self.hear(from, to) {}
+            }
+            for site in self.sites.iter_mut().filter(|site| site.heads().len() > 1) {
+                site.merge(SESSION, Policy::Newest).unwrap();
+            }
+        }
+        self.orphans.iter().map(Vec::len).sum()
+    }
+}
+
+/// Sites that commit, merge, gossip, announce ceilings and collect; returns how often a parent was missing, and whether
+/// all agree at the end.
+fn gossip(seed: u64, mutants: Mutants) -> (usize, bool) {
+    let (mut random, mut world) = (Rng::with_seed(seed), Gossip::new(mutants));
+    for step in 0..400 {
+        let site = random.usize(..SITES);
+        let keyspace = &mut world.sites[site];
+        let word = match random.u8(..10) {
+            0..4 => world.transact(site, step).map(Word::Commit),
+            4 if keyspace.heads().len() > 1 => {
+                Some(Word::Commit(keyspace.merge(SESSION, Policy::Newest).unwrap()))
+            }
+            5 => Some(Word::Ceiling(keyspace.announce_ceiling())),
+            6 => {
+                keyspace.collect(random.usize(..30));
+                None
+            }
+            _ => {
+                let from = random.usize(..SITES);
+                for _ in 0..random.usize(..5) {
+                    world.hear(from, site);
+                }
+                None
+            }
+        };
+        if let Some(word) = word {
+            world.tell(site, &word);
+        }
+    }
+    let lost = world.settle();
+    let mut ends = world.sites.iter_mut().map(|site| {
+        let heads = site.heads();
+        let values = ["hot", "last"].map(|name| site.value_at(heads[0], &key(name)).unwrap());
+        (heads, values)
+    });
+    let first = ends.next();
+    (lost, ends.all(|end| Some(&end) == first.as_ref()))
+}
+
+#[test]
+fn sites_that_respect_ceilings_never_lack_a_parent_and_converge() {
+    for seed in 0..60 {
+        assert_eq!(gossip(seed, Mutants::default()), (0, true), "seed {seed}");
+    }
+    assert!((0..10).any(|seed| gossip(seed, Mutant::IgnoreSites.into()) != (0, true)));
+}
+
+/// A site collects the state that another site's transaction is to be appended to (Corrections 54).
+fn late_commit(mutants: Mutants) -> Option<usize> {
+    let mut world = World::new(mutants);
+    // The session keeps the promotion table alive.
+    let begin = Begin::Any;
+    let base = world.transact(SESSION, &begin, &[("k", write(b"0"))], &End::Any).unwrap().unwrap();
+    let later = world.transact(SESSION, &begin, &[("k", write(b"seen"))], &End::Any).unwrap().unwrap();
+    while world.keyspace.collect(3) > 0 && world.keyspace.dag().node(base).is_some() {}
+    assert!(world.keyspace.dag().node(base).is_none());
+    let id = StateId::made_by(9, ProcessId(7), types::Incarnation(1));
+    let writes = vec![(key("k"), vec![set("never saw it")])];
+    match world.keyspace.apply(&Commit { id, parents: vec![base], writes }) {
+        Ok(_) => Some(world.keyspace.heads().iter().filter(|head| **head == later).count()),
+        Err(missing) => {
+            assert_eq!(missing.0, base);
+            None
+        }
+    }
+}
+
+#[test]
+fn a_commit_whose_parent_was_collected_is_refused_and_never_forwarded() {
+    assert_eq!(late_commit(Mutants::default()), None);
+    // The mutant appends it below what it never saw: an update is lost, and nobody learns of a conflict.
+    assert_eq!(late_commit(Mutant::ForwardParents.into()), Some(0));
+}

@@ -1,0 +1,11 @@
+//! Tests of branch keyspaces against a naive model, and of what the paper shows.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test panics like the test itself")]
+
+mod collecting;
+mod exhaustive;
+mod labelling;
+mod merging;
+mod model;
+mod paper;
+mod reading;

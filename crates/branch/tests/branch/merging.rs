@@ -1,0 +1,328 @@
+//! Merges: values by type, recursive bases, coinciding ids, unresolved keys.
+
+use crate::model::{SESSION, World, add, encoded, increment, key, operate, options, set, text, write};
+use anabranch_branch::merge::{Clash, Side, three_way};
+use anabranch_branch::{Begin, Change, End, Keyspace, Mutant, Mutants, Options, Policy, Refusal, StateId};
+use datatypes::list::End as ListEnd;
+use datatypes::scored_set::ScoredItems;
+use datatypes::{
+    Cell, Effect, Items, Mode, apply, counter, dict, key as any, list, scored_set, summary, top,
+};
+use proptest::prelude::*;
+use types::{Incarnation, ProcessId, Rng};
+
+/// What a sequence of effects makes of a cell, and how it changed it.
+fn after(cell: &Cell, effects: &[Effect<'_>]) -> (Cell, Change) {
+    let mut cell = cell.clone();
+    effects.iter().for_each(|effect| drop(apply::<false>(&mut cell, effect)));
+    (cell, effects.iter().map(Change::of).reduce(Change::and).unwrap_or(Change::Other))
+}
+
+fn state(number: u64) -> Option<StateId> {
+    Some(StateId::made_by(number, ProcessId(1), Incarnation(1)))
+}
+
+/// Merges what the two sides did to a base; the right side is the newer one.
+fn merged(
+    base: &[Effect<'_>],
+    left: &[Effect<'_>],
+    right: &[Effect<'_>],
+    policy: Policy,
+) -> Result<Cell, Clash> {
+    let base = after(&Cell::ABSENT, base).0;
+    let ((left, left_change), (right, right_change)) = (after(&base, left), after(&base, right));
+    let left = Side { cell: &left, change: left_change, newest: state(1) };
+    let right = Side { cell: &right, change: right_change, newest: state(2) };
+    let merged = three_way(&base, &left, &right, policy);
+    assert_eq!(merged, three_way(&base, &right, &left, policy), "it does not matter which side is left");
+    merged
+}
+
+fn put(field: &'static str, value: &'static str) -> Effect<'static> {
+    Effect::Dict(dict::Effect::Put { pairs: Items::two(field.as_bytes(), value.as_bytes()) })
+}
+
+fn unput(field: &'static str) -> Effect<'static> {
+    Effect::Dict(dict::Effect::Remove { fields: Items::one(field.as_bytes()) })
+}
+
+fn member(name: &'static str) -> Effect<'static> {
+    Effect::Set(datatypes::set::Effect::Add { members: Items::one(name.as_bytes()) })
+}
+
+fn no_member(name: &'static str) -> Effect<'static> {
+    Effect::Set(datatypes::set::Effect::Remove { members: Items::one(name.as_bytes()) })
+}
+
+fn score(name: &'static str, score: f64) -> Effect<'static> {
+    let items = ScoredItems::one(score, name.as_bytes());
+    Effect::ScoredSet(scored_set::Effect::Put { items })
+}
+
+fn push(name: &'static str) -> Effect<'static> {
+    Effect::List(list::Effect::Push { end: ListEnd::Back, values: Items::one(name.as_bytes()) })
+}
+
+const POP: Effect<'static> = Effect::List(list::Effect::Pop { end: ListEnd::Front, count: 1 });
+
+fn plus(by: i64) -> Effect<'static> {
+    Effect::Register(datatypes::register::Effect::Add { by })
+}
+
+fn is(value: &'static str) -> Effect<'static> {
+    let deadline = datatypes::register::Deadline::Clear;
+    Effect::Register(datatypes::register::Effect::Set { value: value.as_bytes(), deadline })
+}
+
+fn made_of(effects: &[Effect<'_>]) -> Result<Cell, Clash> {
+    Ok(after(&Cell::ABSENT, effects).0)
+}
+
+#[test]
+fn every_type_merges_by_its_rule() {
+    use Policy::{Newest, Refuse};
+    let refused = |base: &[Effect<'_>], left: &[Effect<'_>], right: &[Effect<'_>]| {
+        assert_eq!(merged(base, left, right, Refuse), Err(Clash), "{left:?} beside {right:?}");
+    };
+    // Registers.
+    assert_eq!(merged(&[plus(10)], &[plus(1)], &[plus(2), plus(3)], Refuse), made_of(&[plus(16)]));
+    assert_eq!(merged(&[], &[plus(1)], &[plus(1)], Refuse), made_of(&[plus(2)]), "each added one");
+    assert_eq!(merged(&[is("10")], &[is("5")], &[plus(1)], Refuse), made_of(&[is("6")]), "set and added");
+    assert_eq!(merged(&[is("10")], &[Effect::DELETE], &[plus(1)], Refuse), made_of(&[is("1")]));
+    assert_eq!(merged(&[is("x")], &[Effect::DELETE], &[is("y")], Refuse), made_of(&[is("y")]));
+    assert_eq!(merged(&[is("1")], &[is("5")], &[is("5")], Refuse), made_of(&[is("5")]), "not added up");
+    refused(&[is("1")], &[is("5")], &[is("6")]);
+    assert_eq!(merged(&[is("1")], &[is("5")], &[is("6")], Newest), made_of(&[is("6")]));
+    // Hashes, field by field.
+    assert_eq!(merged(&[put("f", "1")], &[put("g", "2")], &[put("h", "3")], Refuse), {
+        made_of(&[put("f", "1"), put("g", "2"), put("h", "3")])
+    });
+    assert_eq!(merged(&[put("f", "1"), put("g", "1")], &[unput("f")], &[put("g", "2")], Refuse), {
+        made_of(&[put("g", "2")])
+    });
+    assert_eq!(merged(&[put("f", "1")], &[unput("f")], &[put("f", "2")], Refuse), made_of(&[put("f", "2")]));
+    refused(&[put("f", "1")], &[put("f", "2")], &[put("f", "3")]);
+    let hit = |by| Effect::Dict(dict::Effect::Add { field: b"hits", by });
+    assert_eq!(merged(&[hit(1)], &[hit(2)], &[hit(4)], Refuse), made_of(&[hit(7)]));
+    // Sets, sorted sets, lists.
+    assert_eq!(merged(&[member("a"), member("b")], &[no_member("a")], &[member("c")], Refuse), {
+        made_of(&[member("b"), member("c")])
+    });
+    assert_eq!(merged(&[score("a", 1.0)], &[score("b", 2.0)], &[score("a", 3.0)], Refuse), {
+        made_of(&[score("a", 3.0), score("b", 2.0)])
+    });
+    refused(&[score("a", 1.0)], &[score("a", 2.0)], &[score("a", 3.0)]);
+    assert_eq!(merged(&[push("a")], &[push("x")], &[push("y")], Refuse), {
+        made_of(&[push("a"), push("x"), push("y")])
+    });
+    assert_eq!(merged(&[push("a"), push("b")], &[POP, push("x")], &[POP], Refuse), {
+        made_of(&[push("b"), push("x")])
+    });
+    // Counters, summaries, tops.
+    let count = |by| Effect::Counter(counter::Effect::Add { by });
+    let sums = merged(&[count(5)], &[count(1)], &[count(2)], Refuse);
+    assert_eq!(sums, made_of(&[count(8)]));
+    assert_eq!(merged(&[count(5)], &[Effect::DELETE], &[count(2)], Refuse), made_of(&[count(2)]));
+    let number = |x: f64| {
+        let numbers = summary::Numbers::new([x].into_iter()).unwrap();
+        Effect::SummaryBag(summary::Effect::Add { numbers })
+    };
+    assert_eq!(merged(&[number(0.1)], &[number(0.2)], &[number(0.3)], Refuse), {
+        made_of(&[number(0.3), number(0.2), number(0.1)])
+    });
+    let rank = |name: &'static str, score| {
+        Effect::Top(top::Effect::Add { items: ScoredItems::one(score, name.as_bytes()) })
+    };
+    assert_eq!(merged(&[rank("a", 1.0)], &[rank("b", 2.0)], &[rank("a", 3.0)], Refuse), {
+        made_of(&[rank("a", 3.0), rank("b", 2.0)])
+    });
+    // Types, deadlines.
+    refused(&[], &[member("a")], &[push("a")]);
+    assert_eq!(merged(&[], &[member("a")], &[push("a")], Newest), made_of(&[push("a")]));
+    let until = |at| Effect::Key(any::Effect::SetDeadline(at));
+    assert_eq!(merged(&[is("1")], &[until(7)], &[until(9)], Refuse), made_of(&[is("1"), until(9)]));
+    assert_eq!(merged(&[is("1"), until(9)], &[until(0)], &[is("2"), until(9)], Refuse), made_of(&[is("2")]));
+}
+
+fn an_effect() -> impl Strategy<Value = Effect<'static>> {
+    let name = || prop::sample::select(vec!["a", "b", "c"]);
+    prop_oneof![
+        (-9..9i64).prop_map(plus),
+        name().prop_map(is),
+        (name(), prop::sample::select(vec!["1", "2"])).prop_map(|(field, value)| put(field, value)),
+        name().prop_map(unput),
+        name().prop_map(member),
+        name().prop_map(no_member),
+        (name(), 0..3u8).prop_map(|(name, number)| score(name, f64::from(number))),
+        name().prop_map(push),
+        Just(POP),
+        (-9..9i64).prop_map(|by| Effect::Counter(counter::Effect::Add { by })),
+        Just(Effect::DELETE),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_merge_is_symmetric_and_a_side_that_did_nothing_takes_the_others(
+        base in prop::collection::vec(an_effect(), 0..6),
+        left in prop::collection::vec(an_effect(), 0..5),
+        right in prop::collection::vec(an_effect(), 0..5),
+    ) {
+        let newest = merged(&base, &left, &right, Policy::Newest);
+        prop_assert!(newest.is_ok(), "a policy decides everything");
+        if let Ok(refused) = merged(&base, &left, &right, Policy::Refuse) {
+            prop_assert_eq!(refused, newest.unwrap(), "a policy decides nothing else");
+        }
+        let alone = merged(&base, &left, &[], Policy::Refuse);
+        prop_assert_eq!(alone, Ok(after(&after(&Cell::ABSENT, &base).0, &left).0));
+    }
+}
+
+/// Two sites that fork, merge each other's branches at once and go on, several times (Corrections 53).
+fn criss_cross(mutants: Mutants, work_in_merges: bool) -> (i64, String, usize) {
+    let mut sites = [1, 2].map(|site| Keyspace::new(Options { mutants, ..options(site) }));
+    let mut total = 0;
+    for round in 0..4 {
+        let mut commits = Vec::new();
+        for (place, site) in sites.iter_mut().enumerate() {
+            let session = types::SessionId(place as u64);
+            let by = 10i64.pow(round) * (place as i64 + 1);
+            total += by;
+            let mut transaction = site.begin(session, &Begin::Ancestor).unwrap();
+            operate(site, &mut transaction, "k", &increment(by)).unwrap();
+            commits.push(site.commit(transaction, &End::Serializability).unwrap().unwrap());
+        }
+        for (place, site) in sites.iter_mut().enumerate() {
+            site.apply(&commits[1 - place]).unwrap();
+        }
+        let mut merges = Vec::new();
+        for (place, site) in sites.iter_mut().enumerate() {
+            let mut transaction = site.begin_merge(SESSION, &Begin::Any).unwrap();
+            site.resolve_all(&mut transaction, Policy::Refuse);
+            if work_in_merges {
+                // Merges that differ: they do not coincide, and the next round's merge has several fork points.
+                operate(site, &mut transaction, &format!("site {place}"), &write(b"x")).unwrap();
+            }
+            merges.push(site.commit(transaction, &End::Any).unwrap().unwrap());
+        }
+        for (place, site) in sites.iter_mut().enumerate() {
+            site.apply(&merges[1 - place]).unwrap();
+        }
+    }
+    for site in &mut sites {
+        if site.heads().len() > 1 {
+            site.merge(SESSION, Policy::Refuse).unwrap();
+        }
+    }
+    let states = sites[0].census().states;
+    assert_eq!(sites[0].heads(), sites[1].heads());
+    let head = sites[0].heads()[0];
+    (total, text(&sites[0].value_at(head, &key("k")).unwrap()), states)
+}
+
+#[test]
+fn two_sites_that_merge_the_same_heads_make_one_state() {
+    let (total, value, states) = criss_cross(Mutants::default(), false);
+    assert_eq!(value, total.to_string());
+    assert_eq!(states, 1 + 4 * 3, "the root, and two states and one merge a round");
+}
+
+#[test]
+fn a_criss_cross_counts_every_addition_once() {
+    let (total, value, _) = criss_cross(Mutants::default(), true);
+    assert_eq!(value, total.to_string());
+}
+
+#[test]
+fn merges_with_ids_of_their_sites_do_not_coincide() {
+    let caught = std::panic::catch_unwind(|| criss_cross(Mutant::MergeIdsBySite.into(), false).2);
+    assert!(caught.is_err() || caught.is_ok_and(|states| states > 13));
+}
+
+#[test]
+fn a_single_fork_point_counts_twice() {
+    let (total, value, _) = criss_cross(Mutant::SingleForkPoint.into(), true);
+    assert_ne!(value, total.to_string());
+}
+
+/// Additions of a random DAG: what every state's counter should be is the sum over its ancestors.
+#[test]
+fn a_counter_is_the_sum_of_the_additions_above_it_in_any_dag() {
+    for seed in 0..80 {
+        let (mut world, mut random) = (World::new(Mutants::default()), Rng::with_seed(seed));
+        let mut additions = std::collections::BTreeMap::from([(StateId::ROOT, 0)]);
+        for _ in 0..40 {
+            let heads = world.keyspace.heads();
+            let made = if random.u8(..4) == 0 && heads.len() > 1 {
+                let some: Vec<StateId> = heads.iter().copied().take(2 + random.usize(..2)).collect();
+                let mut transaction = world.keyspace.begin_merge_of(SESSION, &some).unwrap();
+                world.keyspace.resolve_all(&mut transaction, Policy::Refuse);
+                let own = format!("{}", random.u64(..));
+                operate(&mut world.keyspace, &mut transaction, "own", &write(own.as_bytes())).unwrap();
+                (world.commit(transaction, &End::Any).unwrap().unwrap(), 0)
+            } else {
+                let retained = world.retained();
+                let from = retained[retained.len() - 1 - random.usize(..retained.len().min(5))];
+                let by = random.i64(1..1_000_000);
+                let begin = Begin::State(from);
+                let made = world.transact(SESSION, &begin, &[("k", increment(by))], &End::State(from));
+                (made.unwrap().unwrap(), by)
+            };
+            additions.insert(made.0, made.1);
+            let sum: i64 = world.model.states[&made.0].ancestors.iter().map(|id| additions[id]).sum();
+            assert_eq!(world.text(made.0, "k"), sum.to_string(), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_merge_that_leaves_a_conflicting_key_is_refused() {
+    // Corrections 55.
+    let fork = |world: &mut World| {
+        let base = world.state(1, &[StateId::ROOT], &[("k", set("0")), ("l", set("0"))]);
+        world.state(2, &[base], &[("k", set("1")), ("l", set("1"))]);
+        world.state(3, &[base], &[("k", set("2")), ("l", set("2"))]);
+    };
+    let mut world = World::new(Mutants::default());
+    fork(&mut world);
+    let mut transaction = world.keyspace.begin_merge(SESSION, &Begin::Any).unwrap();
+    assert!(matches!(
+        operate(&mut world.keyspace, &mut transaction, "k", &increment(1)),
+        Err(Refusal::Unresolved { .. })
+    ));
+    operate(&mut world.keyspace, &mut transaction, "k", &write(b"3")).unwrap();
+    assert_eq!(transaction.unresolved().cloned().collect::<Vec<_>>(), [key("l")]);
+    let refused = world.keyspace.commit(transaction, &End::Any);
+    assert_eq!(refused, Err(Refusal::Unresolved { key: key("l"), more: 0 }));
+    assert_eq!(world.keyspace.merge(SESSION, Policy::Refuse).unwrap_err(), {
+        Refusal::Unresolved { key: key("k"), more: 1 }
+    });
+    // A declared policy decides.
+    let mut world = World::with(Options { policy: Policy::Newest, ..options(1) });
+    fork(&mut world);
+    let transaction = world.keyspace.begin_merge(SESSION, &Begin::Any).unwrap();
+    let made = world.commit(transaction, &End::Any).unwrap().unwrap();
+    assert_eq!((world.text(made, "k"), world.text(made, "l")), ("2".into(), "2".into()));
+    // The mutant lets one of two values win silently.
+    let mut world = World::new(Mutant::LeaveConflicts.into());
+    fork(&mut world);
+    let transaction = world.keyspace.begin_merge(SESSION, &Begin::Any).unwrap();
+    world.commit(transaction, &End::Any).unwrap();
+    let found = world.difference(&["k", "l"].map(key));
+    assert!(found.is_some_and(|found| found.contains("two newest versions")));
+}
+
+#[test]
+fn additions_are_remembered_as_such_through_merges() {
+    let mut world = World::new(Mutants::default());
+    let base = world.state(1, &[StateId::ROOT], &[("k", add(1))]);
+    let [a, b] = [2, 3].map(|number| world.state(number, &[base], &[("k", add(10))]));
+    let mut transaction = world.keyspace.begin_merge_of(SESSION, &[a, b]).unwrap();
+    world.keyspace.resolve_all(&mut transaction, Policy::Refuse);
+    let merged = world.commit(transaction, &End::Any).unwrap().unwrap();
+    assert_eq!(world.text(merged, "k"), "21");
+    let node = world.keyspace.dag().node(merged).unwrap();
+    let change = world.keyspace.dag().writes(node).get(&key("k"));
+    assert_eq!(change, Some(Change::Additive(Mode::Increment)));
+    assert_eq!(world.commits.last().unwrap().writes[0].1, [encoded(&plus(10))]);
+}
