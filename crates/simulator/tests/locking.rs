@@ -47,11 +47,6 @@ fn a_vote_before_its_entry_is_committed_is_caught() {
 }
 
 #[test]
-fn a_read_of_an_unconfirmed_leader_is_caught() {
-    assert_caught(Concurrency::Locking, 1000, Mutant::UnconfirmedReads);
-}
-
-#[test]
 fn a_vote_without_its_locks_is_caught() {
     assert_caught(Concurrency::Locking, 60, Mutant::UnprotectedReads);
 }

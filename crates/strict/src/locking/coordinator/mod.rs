@@ -256,7 +256,7 @@ impl Coordinator {
     /// When the transaction's next sign of life is due.
     fn next_sign(&self, transaction: &Transaction) -> Option<Instant> {
         let holds = !self.holding(transaction).is_empty();
-        holds.then(|| transaction.own.signed + self.options.lock_timeout / SIGNS)
+        holds.then(|| transaction.own.signed.max(transaction.began) + self.options.lock_timeout / SIGNS)
     }
 
     /// Says that the transaction's coordinator lives, if that is due.
