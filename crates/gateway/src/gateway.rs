@@ -274,7 +274,7 @@ impl Gateway {
     /// from now on, its host answers. To be called outside of `receive`, like a reply; before `settle`.
     pub fn give_up_waiting(&mut self, keyspace: KeyspaceId, error: &Error) {
         let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
-        let awaited = connections.flat_map(|connection| connection.awaited_of(keyspace));
+        let awaited = connections.flat_map(|connection| connection.due_of(keyspace));
         let missing: Vec<u64> = awaited.filter(|number| !self.mailbox.has(*number)).collect();
         for number in missing {
             self.mailbox.reply(RequestId(number)).error(error);

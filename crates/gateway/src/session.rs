@@ -123,11 +123,11 @@ const MAX_PIECE: usize = 64;
 
 impl Connection {
     /// The numbers of the replies of a keyspace that it waits for.
-    pub(crate) fn awaited_of(&self, keyspace: KeyspaceId) -> Range<u64> {
+    pub(crate) fn due_of(&self, keyspace: KeyspaceId) -> Range<u64> {
         match &self.activity {
             Activity::Batch { next, end } if self.session.keyspace == keyspace => *next..*end,
             Activity::Task { awaiting, task } if task.keyspace(&self.session) == keyspace => {
-                *awaiting..awaiting + 1
+                *awaiting..*awaiting + 1
             }
             _ => 0..0,
         }

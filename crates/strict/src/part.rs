@@ -1,5 +1,6 @@
 //! What a transaction did on a shard: the invocations that replicas judge, keep and apply.
 
+use crate::KeyedEffects;
 use commit::{Access, Observed, overwrites};
 use datatypes::{Effect, Invocation, Observation, Operation};
 use types::{Malformed, Reader, ReplyBuf, wire_struct};
@@ -84,7 +85,7 @@ impl Part {
     }
 
     /// Its effects, in order; one without bytes, on a key without bytes, deletes every key of the shard.
-    pub fn effects(&self) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+    pub fn effects(&self) -> KeyedEffects {
         let flushed_after = self.keyset.as_ref().and_then(|keyset| keyset.flushed_after);
         let mut effects = Vec::new();
         for (index, invoked) in self.invocations.iter().enumerate() {

@@ -28,6 +28,9 @@ pub enum LookKind {
 }
 wire_enum!(LookKind { 0 => Count, 1 => Keys, 2 => Scan { place, count } });
 
+/// A key, and the binary forms of effects on it.
+pub type OwnEffects = (Box<[u8]>, Vec<Box<[u8]>>);
+
 /// A look at which keys a shard has, and what the asking transaction has done to them so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LookQuestion {
@@ -36,7 +39,7 @@ pub struct LookQuestion {
     /// The transaction has deleted every key: there are only those that it has made since.
     pub flushed: bool,
     /// The keys that it has written, with the binary forms of all its effects on them, in order.
-    pub own: Vec<(Box<[u8]>, Vec<Box<[u8]>>)>,
+    pub own: Vec<OwnEffects>,
 }
 wire_struct!(LookQuestion { kind, flushed, own });
 

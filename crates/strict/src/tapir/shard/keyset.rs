@@ -35,6 +35,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use types::{Malformed, Reader, TransactionId};
 
+/// A key, a stamp, and the binary form of an effect.
+type ChangedKey = (Box<[u8]>, Stamp, Box<[u8]>);
+
 /// How many places of the index a scan visits at most for each key it was asked for.
 const PLACES_PER_KEY: u32 = 10;
 
@@ -257,7 +260,7 @@ impl Shard {
         if base < self.horizon() || !observed.contains(self.keyset.flushed) {
             return Verdict::Abort;
         }
-        let unseen: Vec<(Box<[u8]>, Stamp, Box<[u8]>)> = self
+        let unseen: Vec<ChangedKey> = self
             .keyset_effects(base)
             .filter(|(_, other, _)| !observed.contains(*other))
             .map(|(key, other, effect)| (key.into(), other, crate::part::encoded(&effect)))
