@@ -23,7 +23,7 @@
 //!
 //! # What is not simulated yet
 //!
-//! Bit rot, commands on a whole keyspace outside of transactions, and processes that join or leave.
+//! Bit rot, commands on a whole keyspace outside of transactions, and losses that an operator accepts.
 
 mod client;
 mod deployment;
