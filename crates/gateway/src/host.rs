@@ -111,6 +111,8 @@ pub struct KeyspaceOptions<'a> {
     pub model: Option<Model>,
     /// `DURABILITY`.
     pub durability: Option<DurabilityClass>,
+    /// `REGIONS`, as the client spelled them: those that keep the keyspace. Empty if it does not say.
+    pub regions: Vec<&'a [u8]>,
     /// Any other option with its value, as the client spelled them.
     pub others: Vec<(&'a [u8], &'a [u8])>,
 }

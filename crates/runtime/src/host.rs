@@ -117,6 +117,9 @@ fn supported<'o>(options: &'o KeyspaceOptions<'o>) -> Result<&'o KeyspaceOptions
     if let Some((option, _)) = options.others.first() {
         return Err(Error::err(format!("unknown keyspace option '{}'", String::from_utf8_lossy(option))));
     }
+    if !options.regions.is_empty() {
+        return Err(Error::err("a single process has no REGIONS; they are of clusters"));
+    }
     match options.model {
         None | Some(Model::Strict) => Ok(options),
         Some(model) => Err(Error::err(format!(

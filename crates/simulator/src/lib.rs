@@ -47,7 +47,9 @@ mod world;
 
 pub use checker::Violation;
 pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutants, Setting};
-pub use deployments::{LockingDeployment, NAMES, SoloDeployment, TapirDeployment, WrenDeployment};
+pub use deployments::{
+    LockingDeployment, NAMES, ParisDeployment, SoloDeployment, TapirDeployment, WrenDeployment,
+};
 pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};
 pub use run::{Failure, Options, Summary, UnknownProtocol, replay, run, run_seeds, shrink_seed};

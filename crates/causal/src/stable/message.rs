@@ -1,7 +1,7 @@
 //! What the nodes of a keyspace say to one another.
 
 use replication::transfer::{Ask, Piece};
-use types::{Error, RegionId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
+use types::{Address, Error, RegionId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// The one message type. Coordinators and participants exchange datagrams and repeat them; what replicas tell one
 /// another about time and effects goes through the one stream to the peer.
@@ -57,8 +57,8 @@ pub enum Message<S> {
         highest: Timestamp,
         /// The time that deadlines compare with.
         now_millis: u64,
-        /// The partition that records the decision: the first one written (Corrections 73).
-        decider: u16,
+        /// The participant that records the decision: the first one written (Corrections 73).
+        decider: Address,
         /// True when there is no other participant: the proposal is the decision.
         alone: bool,
         /// Work on keys of this partition.

@@ -2,7 +2,7 @@
 //! two phases at a place above everything they saw.
 //!
 //! ```text
-//!   coordinator/   the client library and the coordinator half of the papers' servers: cache, snapshots, two-phase commit
+//!   coordinator/   the client library and the coordinator half of the papers' servers: cache, snapshots, votes
 //!   partition/     the other half: slices, votes and decisions, replication, stabilization, recovery, state transfer
 //!   times          what differs: which times are stable, and what a snapshot made of them shows
 //!   setup          who has a replica of what
@@ -62,9 +62,9 @@ impl<S: Times> Node<S> {
     /// The replica of the partition `index` in `region`, empty.
     ///
     /// # Panics
-    /// If the topology has no such region or partition.
+    /// If the topology has no such region, or it does not hold the partition.
     pub fn partition(topology: Topology, region: RegionId, index: u16, options: Options) -> Self {
-        assert!(topology.regions[usize::from(region.0)].partitions.len() > usize::from(index));
+        assert!(topology.regions[usize::from(region.0)].partitions.contains_key(&index));
         Node::Partition(Box::new(Partition::new(topology, region, index, options)))
     }
 

@@ -5,7 +5,7 @@ use super::pledge::Pledge;
 use super::stamp::Stamp;
 use datatypes::Cell;
 use std::borrow::Cow;
-use types::{Malformed, Reader, RegionId, Timestamp, TransactionId, Wire, put_bytes, put_varint};
+use types::{Address, Malformed, Reader, RegionId, Timestamp, TransactionId, Wire, put_bytes, put_varint};
 
 /// One record. Borrowed where it is written, owned where it is read.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,8 +18,8 @@ pub enum Record<'a> {
         at: Timestamp,
         /// The remote dependency time of its effects.
         depends_on: Timestamp,
-        /// The partition that records the decision.
-        decider: u16,
+        /// The participant that records the decision.
+        decider: Address,
         /// What it holds on the keys.
         pledges: Cow<'a, [Pledge]>,
         /// What a repeated `Prepare` is answered.
@@ -286,7 +286,10 @@ mod tests {
                 id,
                 at: Timestamp(1),
                 depends_on: Timestamp(0),
-                decider: 2,
+                decider: Address {
+                    process: types::ProcessId(2),
+                    slot: types::Slot::coordinator(types::KeyspaceId(1)),
+                },
                 pledges,
                 gained: gained.clone(),
             },

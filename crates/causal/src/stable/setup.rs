@@ -1,14 +1,24 @@
 //! Who takes part, and how a node is set up.
 
 use protocol::Durability;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Address, HashSeed, KeyHash, KeyspaceId, RegionId};
 
 /// One region's replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionTopology {
-    /// The replica of every partition, in order of the partition's number; as many in every region.
-    pub partitions: Vec<Address>,
+    /// What people call it.
+    pub name: String,
+    /// The replica of every partition that it holds, by the partition's number.
+    pub partitions: BTreeMap<u16, Address>,
+}
+
+impl RegionTopology {
+    /// A region that holds every partition.
+    pub fn full(name: impl Into<String>, replicas: impl IntoIterator<Item = Address>) -> Self {
+        RegionTopology { name: name.into(), partitions: (0..).zip(replicas).collect() }
+    }
 }
 
 /// A keyspace's regions and replicas, the same on every node.
@@ -23,9 +33,10 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// How many partitions every region has.
+    /// How many partitions there are.
     pub fn partitions(&self) -> u16 {
-        self.regions.first().map_or(0, |region| region.partitions.len() as u16)
+        let last = self.regions.iter().filter_map(|region| region.partitions.last_key_value());
+        last.map(|(partition, _)| partition + 1).max().unwrap_or(0)
     }
 
     /// The partition a key belongs to.
@@ -33,17 +44,48 @@ impl Topology {
         hash.share(self.partitions())
     }
 
-    /// The replica of a partition in a region.
+    /// The replica of a partition in a region that holds it.
+    ///
+    /// # Panics
+    /// If the region does not hold it.
     pub fn address(&self, region: RegionId, partition: u16) -> Address {
-        self.regions[usize::from(region.0)].partitions[usize::from(partition)]
+        self.regions[usize::from(region.0)].partitions[&partition]
+    }
+
+    /// The regions that hold a partition, each with its replica.
+    pub fn holders(&self, partition: u16) -> impl Iterator<Item = (RegionId, Address)> {
+        let regions = (0u16..).map(RegionId).zip(&self.regions);
+        regions.filter_map(move |(region, held)| Some((region, *held.partitions.get(&partition)?)))
+    }
+
+    /// The partitions that a region holds, each with its replica.
+    pub fn held(&self, region: RegionId) -> impl Iterator<Item = (u16, Address)> {
+        let held = self.regions.get(usize::from(region.0)).into_iter().flat_map(|region| &region.partitions);
+        held.map(|(partition, replica)| (*partition, *replica))
+    }
+
+    /// The names of the regions that hold a partition.
+    pub(super) fn names(&self, partition: u16) -> String {
+        let names = self.holders(partition).map(|(region, _)| &*self.regions[usize::from(region.0)].name);
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The root of a region's stabilization tree: the first partition that it holds.
+    pub(super) fn root(&self, region: RegionId) -> Option<Address> {
+        self.held(region).next().map(|(_, replica)| replica)
+    }
+
+    /// The roots of the other regions.
+    pub(super) fn other_roots(&self, region: RegionId) -> impl Iterator<Item = Address> {
+        self.others(region).filter_map(|other| self.root(other))
     }
 
     /// Whose replica of which partition is at an address.
     pub(super) fn locate(&self, address: Address) -> Option<(RegionId, u16)> {
         let regions = (0u16..).zip(&self.regions);
         let mut found = regions.filter_map(|(region, topology)| {
-            let index = topology.partitions.iter().position(|replica| *replica == address)?;
-            Some((RegionId(region), index as u16))
+            let (index, _) = topology.partitions.iter().find(|(_, replica)| **replica == address)?;
+            Some((RegionId(region), *index))
         });
         found.next()
     }
@@ -74,6 +116,8 @@ pub struct Options {
     /// Between two reports for the stable times (the paper's delta G), and between two questions of a coordinator
     /// for them.
     pub gossip_every: Duration,
+    /// After how long without an answer a replica counts as down, where a partition has others.
+    pub suspect_after: Duration,
     /// The least time between two heartbeats without effects to one peer.
     pub heartbeat_every: Duration,
     /// After how long without an answer a coordinator asks a partition again.
@@ -110,6 +154,7 @@ impl Default for Options {
             durability: Durability::Written,
             apply_every: Duration::from_millis(5),
             gossip_every: Duration::from_millis(5),
+            suspect_after: Duration::from_millis(500),
             heartbeat_every: Duration::from_millis(5),
             retry_after: Duration::from_millis(100),
             give_up_after: Duration::from_secs(5),
@@ -142,6 +187,10 @@ pub struct Mutants {
     pub receiver_as_origin: bool,
     /// Stable times are overwritten by what was said last (Corrections 28).
     pub non_monotone_snapshot: bool,
+    /// A region's minimum leaves out what its partitions have received of their other replicas (Corrections 29).
+    pub own_entry_only: bool,
+    /// The commit message goes to a replica that is chosen anew, not to the one that prepared (Corrections 30).
+    pub target_chosen_twice: bool,
     /// A partition that lost records serves and stamps at once (Corrections 67).
     pub stamp_before_refill: bool,
     /// It vouches for what its peers hold without having taken it.
@@ -164,11 +213,32 @@ mod tests {
             process: ProcessId(process),
             slot: Slot::replica(keyspace, PartitionId(partition)),
         };
-        let region = |process| RegionTopology { partitions: vec![replica(process, 0), replica(process, 1)] };
+        let region = |process| RegionTopology::full("any", [replica(process, 0), replica(process, 1)]);
         let topology = Topology { regions: vec![region(1), region(2)], keyspace, seed: HashSeed(0) };
         assert_eq!(topology.locate(replica(2, 1)), Some((RegionId(1), 1)));
         assert_eq!(topology.locate(replica(3, 1)), None);
         assert_eq!(topology.others(RegionId(0)).collect::<Vec<_>>(), [RegionId(1)]);
         assert_eq!(topology.partition_of(KeyHash(u64::MAX)), 1);
+    }
+
+    #[test]
+    fn a_region_may_hold_a_part_of_the_partitions() {
+        let keyspace = KeyspaceId(4);
+        let replica = |process: u16, partition: u16| Address {
+            process: ProcessId(process),
+            slot: Slot::replica(keyspace, PartitionId(partition)),
+        };
+        let region = |name: &str, process, held: &[u16]| RegionTopology {
+            name: name.into(),
+            partitions: held.iter().map(|partition| (*partition, replica(process, *partition))).collect(),
+        };
+        let regions = vec![region("a", 1, &[0, 2]), region("b", 2, &[1, 2]), region("c", 3, &[])];
+        let topology = Topology { regions, keyspace, seed: HashSeed(0) };
+        assert_eq!(topology.partitions(), 3);
+        assert_eq!(topology.locate(replica(2, 2)), Some((RegionId(1), 2)));
+        assert_eq!(topology.names(2), "a, b");
+        assert_eq!(topology.root(RegionId(1)), Some(replica(2, 1)));
+        assert_eq!(topology.root(RegionId(2)), None, "a region may hold nothing");
+        assert_eq!(topology.other_roots(RegionId(2)).collect::<Vec<_>>(), [replica(1, 0), replica(2, 1)]);
     }
 }

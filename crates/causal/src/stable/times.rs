@@ -7,6 +7,10 @@ use types::{RegionId, Timestamp, Wire};
 /// Stable times, and the snapshots that are made of them: Wren has two, the local and the remote one, PaRiS one.
 /// [`Times::newest`] and [`Times::oldest`] are the bounds of two, time by time; the default is below all others.
 pub trait Times: Wire + Clone + Copy + Debug + Default + PartialEq + 'static {
+    /// True if what is stable is so in all regions, which any of them may then be asked about: transactions have parts
+    /// in several regions. Otherwise what is stable is so in a region, which holds every partition.
+    const UNIVERSAL: bool;
+
     /// What a partition can vouch for that has installed everything of its own up to `own`, and has received
     /// everything of its peers up to `received`; `MAX` if it has none.
     fn of_partition(own: Timestamp, received: Timestamp) -> Self;

@@ -23,6 +23,8 @@ impl Snapshot {
 }
 
 impl Times for Snapshot {
+    const UNIVERSAL: bool = false;
+
     fn of_partition(own: Timestamp, received: Timestamp) -> Self {
         Snapshot { local: own, remote: received }
     }

@@ -456,6 +456,8 @@ const OFF: Mutants = Mutants {
     apply_below: false,
     receiver_as_origin: false,
     non_monotone_snapshot: false,
+    own_entry_only: false,
+    target_chosen_twice: false,
     stamp_before_refill: false,
     vouch_for_lost: false,
     nothing_forwarded: false,

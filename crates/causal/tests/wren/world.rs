@@ -98,8 +98,9 @@ pub fn replica(region: u16, index: u16) -> Address {
 
 impl World {
     pub fn new(regions: u16, partitions: u16, coordinators: u16, options: Options, seed: u64) -> Self {
-        let of_region =
-            |region| RegionTopology { partitions: (0..partitions).map(|i| replica(region, i)).collect() };
+        let of_region = |region: u16| {
+            RegionTopology::full(region.to_string(), (0..partitions).map(|i| replica(region, i)))
+        };
         let topology =
             Topology { regions: (0..regions).map(of_region).collect(), keyspace: KEYSPACE, seed: SEED };
         let mut world = World {

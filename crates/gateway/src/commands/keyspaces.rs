@@ -22,7 +22,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 
 #[rustfmt::skip]
 static KEYSPACE: &[Command] = &[
-    Command::new("keyspace|create", -5, OPERATOR, "anabranch 0.1.0", "Creates a keyspace: KEYSPACE CREATE name MODEL strict|causal|branch [DURABILITY always|everysec|none] [option value ...]", Steer(Flow::Administer)),
+    Command::new("keyspace|create", -5, OPERATOR, "anabranch 0.1.0", "Creates a keyspace: KEYSPACE CREATE name MODEL strict|causal|branch [DURABILITY always|everysec|none] [REGIONS region ...] [option value ...]", Steer(Flow::Administer)),
     Command::new("keyspace|alter", -5, OPERATOR, "anabranch 0.1.0", "Changes options of a keyspace: KEYSPACE ALTER name option value [option value ...]", Steer(Flow::Administer)),
     Command::new("keyspace|drop", 3, OPERATOR, "anabranch 0.1.0", "Drops a keyspace with everything in it: KEYSPACE DROP name", Steer(Flow::Administer)),
     Command::new("keyspace|place", -5, OPERATOR, "anabranch 0.1.0", "Moves the replicas of a partition to other processes of the cluster: KEYSPACE PLACE name partition process [process ...]", Steer(Flow::Administer)),
@@ -85,6 +85,19 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
     })
 }
 
+/// The names of options; a list of regions ends before one.
+const OPTIONS: [&str; 9] = [
+    "MODEL",
+    "DURABILITY",
+    "PARTITIONS",
+    "REPLICAS",
+    "REGIONS",
+    "CONCURRENCY",
+    "ISOLATION",
+    "CLOCKBOUND",
+    "SKEWWAIT",
+];
+
 fn number(text: &[u8], what: &str) -> Result<u16, Error> {
     let parsed = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     parsed.ok_or_else(|| Error::err(format!("{what} is a number, not '{}'", lossy(text))))
@@ -102,7 +115,10 @@ fn checked_name(name: &[u8]) -> Result<&[u8], Error> {
 
 fn options<'a>(call: &Call<'a>) -> Result<KeyspaceOptions<'a>, Error> {
     let mut options = KeyspaceOptions::default();
-    for index in (3..call.len()).step_by(2) {
+    let mut next = 3;
+    while next < call.len() {
+        let index = next;
+        next += 2;
         if index + 1 == call.len() {
             return Err(Error::err(format!("option {} needs a value", lossy(call.bytes(index)))));
         }
@@ -114,6 +130,10 @@ fn options<'a>(call: &Call<'a>) -> Result<KeyspaceOptions<'a>, Error> {
             let class = DurabilityClass::from_name(value);
             options.durability =
                 Some(class.ok_or_else(|| unknown("DURABILITY", value, "always, everysec or none"))?);
+        } else if call.is(index, "REGIONS") {
+            let is_option = |index: &usize| OPTIONS.iter().any(|option| call.is(*index, option));
+            next = (index + 2..call.len()).find(is_option).unwrap_or(call.len());
+            options.regions = (index + 1..next).map(|region| call.bytes(region)).collect();
         } else {
             options.others.push((name, value));
         }

@@ -91,10 +91,11 @@ impl ClusterKeyspace {
                     "keyspace '{name}': CLOCKBOUND is 1 millisecond or more, and SKEWWAIT at most {MAX_SKEW_WAIT_MS}"
                 ))
             }
-            ClusterModel::Causal if self.replicas.is_some() => {
-                Err(format!("keyspace '{name}' is causal: it has one replica in every region"))
+            ClusterModel::Strict if !self.regions.is_empty() => {
+                Err(format!("keyspace '{name}' is strict: it has no regions of its own"))
             }
-            ClusterModel::Strict | ClusterModel::Causal => Ok(()),
+            ClusterModel::Causal => self.check_regions(cluster),
+            ClusterModel::Strict => Ok(()),
         }
     }
 
@@ -115,6 +116,11 @@ impl ClusterKeyspace {
         }
         if options.durability.is_some() {
             return Err(Error::err(ONE_DURABILITY));
+        }
+        if !options.regions.is_empty() {
+            return Err(Error::err(
+                "REGIONS stays: partitions do not move yet; create another keyspace and copy",
+            ));
         }
         for (option, value) in &options.others {
             let reason = match option.to_ascii_uppercase().as_slice() {
@@ -142,7 +148,7 @@ impl ClusterKeyspace {
             b"SKEWWAIT" => self.skew_wait_ms = Some(number(option, value)?),
             _ => {
                 return Err(Error::err(format!(
-                    "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, CONCURRENCY, \
+                    "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, REGIONS, CONCURRENCY, \
                      ISOLATION, CLOCKBOUND and SKEWWAIT",
                     String::from_utf8_lossy(option)
                 )));
@@ -162,6 +168,8 @@ impl ClusterKeyspace {
             return Err(Error::err(ONE_DURABILITY));
         }
         let mut wanted = ClusterKeyspace::new(name, model, 2);
+        let regions = options.regions.iter().map(|region| String::from_utf8_lossy(region).into_owned());
+        wanted.regions = regions.collect();
         for (option, value) in &options.others {
             let text = String::from_utf8_lossy(value);
             match option.to_ascii_uppercase().as_slice() {

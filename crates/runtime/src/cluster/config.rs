@@ -55,7 +55,8 @@ pub struct ClusterProcess {
 pub enum ClusterModel {
     /// Strictly serializable: every process has a replica of every shard.
     Strict,
-    /// Wren: every region has every partition, dealt out to its processes.
+    /// Wren: every region has every partition, dealt out to its processes. PaRiS if it says how many regions have
+    /// each.
     Causal,
 }
 
@@ -82,9 +83,13 @@ pub struct ClusterKeyspace {
     pub model: ClusterModel,
     /// How many shards or partitions.
     pub partitions: u16,
-    /// Of a strict keyspace: how many processes keep each shard; all of them if it does not say.
+    /// Of a strict keyspace: how many processes keep each shard. Of a causal one: how many of its regions keep each
+    /// partition. All of them if it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u16>,
+    /// Of a causal keyspace: the names of the regions that keep partitions; all of them if it does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<String>,
     /// Of a strict keyspace: locks or validation, with or without leaders.
     #[serde(default)]
     pub concurrency: ClusterConcurrency,
@@ -159,6 +164,7 @@ impl ClusterKeyspace {
             model,
             partitions,
             replicas: None,
+            regions: Vec::new(),
             concurrency: ClusterConcurrency::default(),
             isolation: ClusterIsolation::default(),
             clock_bound_ms: None,
@@ -221,9 +227,63 @@ impl ClusterFile {
         ids.into_iter().collect()
     }
 
+    /// The name of a region.
+    pub(crate) fn region_name(&self, region: u16) -> String {
+        let process = self.processes.iter().find(|process| process.region == region);
+        process.map_or_else(|| region.to_string(), |process| process.region_name.clone())
+    }
+
+    /// The region of a name.
+    pub(crate) fn region_of_name(&self, name: &str) -> Option<u16> {
+        self.processes.iter().find(|process| process.region_name == name).map(|process| process.region)
+    }
+
     /// How many regions there are.
     pub(crate) fn regions(&self) -> u16 {
         self.processes.iter().map(|process| process.region + 1).max().unwrap_or(0)
+    }
+}
+
+impl ClusterKeyspace {
+    /// True if it is causal and its partitions are in some of the regions only.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.model == ClusterModel::Causal && (self.replicas.is_some() || !self.regions.is_empty())
+    }
+
+    /// The regions that a causal keyspace is in.
+    fn regions(&self, file: &ClusterFile) -> Vec<u16> {
+        match self.regions.as_slice() {
+            [] => (0..file.regions()).collect(),
+            named => named.iter().filter_map(|name| file.region_of_name(name)).collect(),
+        }
+    }
+
+    /// The regions that hold a partition of a causal keyspace.
+    pub(crate) fn holders(&self, file: &ClusterFile, partition: u16) -> Vec<u16> {
+        let regions = self.regions(file);
+        let replicas = self.replicas.map_or(regions.len(), usize::from).min(regions.len());
+        regions.iter().cycle().skip(usize::from(partition) % regions.len()).take(replicas).copied().collect()
+    }
+
+    /// What is wrong with where a causal keyspace is to be.
+    pub(crate) fn check_regions(&self, file: &ClusterFile) -> Result<(), String> {
+        let (name, known) = (&self.name, (0..file.regions()).map(|region| file.region_name(region)));
+        let known: Vec<String> = known.collect();
+        if let Some(stranger) = self.regions.iter().find(|region| !known.contains(region)) {
+            return Err(format!("keyspace '{name}': no region '{stranger}'; there are {}", known.join(", ")));
+        }
+        let different: BTreeSet<&String> = self.regions.iter().collect();
+        if different.len() != self.regions.len() {
+            return Err(format!("keyspace '{name}' names a region twice"));
+        }
+        let regions = self.regions(file).len();
+        match self.replicas.map(usize::from) {
+            Some(replicas) if !(1..=regions).contains(&replicas) => Err(format!(
+                "keyspace '{name}' is causal: a partition has at most one replica in a region, so 1 to {regions} here, \
+                 not {replicas}"
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -289,7 +349,19 @@ mod tests {
         assert!(locks.check(&two).unwrap_err().contains("not strict"));
         let mut copies = causal.clone();
         copies.keyspaces[0].replicas = Some(1);
-        assert!(copies.check(&two).unwrap_err().contains("every region"));
+        assert!(copies.check(&two).is_ok());
+        copies.keyspaces[0].replicas = Some(3);
+        assert!(copies.check(&two).unwrap_err().contains("1 to 2 here, not 3"));
+        copies.keyspaces[0].replicas = Some(1);
+        copies.keyspaces[0].regions = vec!["r1".to_owned(), "x".to_owned()];
+        assert!(copies.check(&two).unwrap_err().contains("no region 'x'; there are r0, r1"));
+        copies.keyspaces[0].regions = vec!["r1".to_owned(), "r1".to_owned()];
+        assert!(copies.check(&two).unwrap_err().contains("twice"));
+        copies.keyspaces[0].regions = vec!["r1".to_owned()];
+        assert!(copies.check(&two).is_ok());
+        let mut placed = catalog(ClusterModel::Strict);
+        placed.keyspaces[0].regions = vec!["r1".to_owned()];
+        assert!(placed.check(&file(vec![process(1, 0)])).unwrap_err().contains("no regions of its own"));
         let mut twice = causal.clone();
         twice.keyspaces.push(causal.keyspaces[0].clone());
         assert!(twice.check(&two).unwrap_err().contains("names"));

@@ -1,6 +1,6 @@
 //! What a process of a cluster says about it: a section of INFO, KEYSPACE INFO.
 
-use crate::cluster::config::{ClusterConcurrency, ClusterModel};
+use crate::cluster::config::{ClusterConcurrency, ClusterKeyspace, ClusterModel};
 use crate::cluster::{Cluster, ClusterView, placement};
 use crate::keyspace::class_of;
 use crate::process::Process;
@@ -33,9 +33,13 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
         (b"model", entry.model.as_str().as_bytes()),
         (b"durability", durability.as_str().as_bytes()),
     ];
+    let placed_in: Vec<String> = match entry.is_partial() {
+        true => (0..entry.partitions).map(|partition| placed(cluster, entry, partition)).collect(),
+        false => Vec::new(),
+    };
     let optimistic =
         entry.model == ClusterModel::Strict && entry.concurrency == ClusterConcurrency::Optimistic;
-    sink.map(pairs.len() + 2 + if optimistic { 3 } else { 0 });
+    sink.map(pairs.len() + 2 + if optimistic { 3 } else { 0 } + usize::from(!placed_in.is_empty()));
     for (name, value) in pairs {
         sink.bulk(name);
         sink.bulk(value);
@@ -54,4 +58,16 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
     sink.bulk(b"partitions_here");
     sink.array(here.len());
     here.iter().for_each(|partition| sink.bulk(partition.as_bytes()));
+    if !placed_in.is_empty() {
+        sink.bulk(b"placement");
+        sink.array(placed_in.len());
+        placed_in.iter().for_each(|partition| sink.bulk(partition.as_bytes()));
+    }
+}
+
+/// A partition and the regions that hold it.
+fn placed(cluster: &Cluster, entry: &ClusterKeyspace, partition: u16) -> String {
+    let holders = entry.holders(&cluster.file, partition);
+    let names: Vec<String> = holders.into_iter().map(|region| cluster.file.region_name(region)).collect();
+    format!("{partition}: {}", names.join(", "))
 }

@@ -3,7 +3,8 @@
 use crate::cluster::config::ClusterKeyspace;
 use crate::cluster::nodes::{Context, Nodes, Turn};
 use crate::cluster::placement;
-use causal::wren;
+use causal::stable::{self, Times};
+use causal::{paris, wren};
 use protocol::{Gate, Now, Request};
 use strict::ir::Status;
 use strict::{locking, tapir};
@@ -14,6 +15,8 @@ pub(crate) enum ReplicatedKeyspace {
     Strict(Nodes<tapir::Node>),
     Locking(Nodes<locking::Node>),
     Causal(Nodes<wren::Node>),
+    /// Causal, with partitions in some of the regions only.
+    Partial(Nodes<paris::Node>),
     /// There is nothing of it any more; only its number is taken.
     Dropped,
 }
@@ -40,6 +43,7 @@ macro_rules! each {
             ReplicatedKeyspace::Strict($nodes) => $call,
             ReplicatedKeyspace::Locking($nodes) => $call,
             ReplicatedKeyspace::Causal($nodes) => $call,
+            ReplicatedKeyspace::Partial($nodes) => $call,
             ReplicatedKeyspace::Dropped => $dropped,
         }
     };
@@ -98,9 +102,8 @@ impl ReplicatedKeyspace {
                 locking::Node::Replica(replica) => !replica.is_forgetful(),
                 locking::Node::Coordinator(_) => true,
             }),
-            ReplicatedKeyspace::Causal(nodes) => {
-                nodes.protocols().filter_map(wren::Node::as_partition).all(wren::Partition::is_serving)
-            }
+            ReplicatedKeyspace::Causal(nodes) => is_serving(nodes),
+            ReplicatedKeyspace::Partial(nodes) => is_serving(nodes),
             ReplicatedKeyspace::Dropped => true,
         }
     }
@@ -119,14 +122,12 @@ impl ReplicatedKeyspace {
                 ..Backlog::default()
             },
             ReplicatedKeyspace::Locking(_) | ReplicatedKeyspace::Dropped => Backlog::default(),
-            ReplicatedKeyspace::Causal(nodes) => Backlog {
-                queued_bytes: nodes
-                    .protocols()
-                    .filter_map(wren::Node::as_partition)
-                    .map(wren::Partition::queued_bytes)
-                    .sum(),
-                ..Backlog::default()
-            },
+            ReplicatedKeyspace::Causal(nodes) => {
+                Backlog { queued_bytes: queued_bytes(nodes), ..Backlog::default() }
+            }
+            ReplicatedKeyspace::Partial(nodes) => {
+                Backlog { queued_bytes: queued_bytes(nodes), ..Backlog::default() }
+            }
         }
     }
 
@@ -153,25 +154,11 @@ impl ReplicatedKeyspace {
             }
             locking::Node::Coordinator(_) => None,
         };
-        let causal = |partition: &wren::Partition| match partition.is_serving() {
-            true => format!(
-                "{}: serving, {} transactions ({} bytes) queued for other regions{}",
-                partition.index(),
-                partition.unreceived(),
-                partition.queued_bytes(),
-                match partition.went_on_without() {
-                    [] => String::new(),
-                    silent => format!("; what only {} knew was given up", silent.join(", ")),
-                }
-            ),
-            false => partition.why_not(),
-        };
         match self {
             ReplicatedKeyspace::Strict(nodes) => nodes.protocols().filter_map(strict).collect(),
             ReplicatedKeyspace::Locking(nodes) => nodes.protocols().filter_map(led).collect(),
-            ReplicatedKeyspace::Causal(nodes) => {
-                nodes.protocols().filter_map(wren::Node::as_partition).map(causal).collect()
-            }
+            ReplicatedKeyspace::Causal(nodes) => causal_partitions(nodes).map(causal_state).collect(),
+            ReplicatedKeyspace::Partial(nodes) => causal_partitions(nodes).map(causal_state).collect(),
             ReplicatedKeyspace::Dropped => Vec::new(),
         }
     }
@@ -210,4 +197,35 @@ fn refuse(requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {
             turn.replies.reply(id).error(&dropped());
         }
     }
+}
+
+fn causal_partitions<S: Times>(
+    nodes: &Nodes<stable::Node<S>>,
+) -> impl Iterator<Item = &stable::Partition<S>> {
+    nodes.protocols().filter_map(stable::Node::as_partition)
+}
+
+fn is_serving<S: Times>(nodes: &Nodes<stable::Node<S>>) -> bool {
+    causal_partitions(nodes).all(stable::Partition::is_serving)
+}
+
+fn queued_bytes<S: Times>(nodes: &Nodes<stable::Node<S>>) -> usize {
+    causal_partitions(nodes).map(stable::Partition::queued_bytes).sum()
+}
+
+/// A replica of a partition in words.
+fn causal_state<S: Times>(partition: &stable::Partition<S>) -> String {
+    if !partition.is_serving() {
+        return partition.why_not();
+    }
+    format!(
+        "{}: serving, {} transactions ({} bytes) queued for other regions{}",
+        partition.index(),
+        partition.unreceived(),
+        partition.queued_bytes(),
+        match partition.went_on_without() {
+            [] => String::new(),
+            silent => format!("; what only {} knew was given up", silent.join(", ")),
+        }
+    )
 }

@@ -2,7 +2,8 @@
 //!
 //! A strict keyspace has 2f+1 replicas of every shard over all regions: on every process, or on as many as it says,
 //! shard s from process number s modulo the processes on. A causal one has every partition once in every region:
-//! partition p on the process number p modulo the region's processes.
+//! partition p on the process number p modulo the region's processes. One that says how many replicas it has, has
+//! partition p in as many regions, from region number p modulo its regions on.
 
 use crate::cluster::config::{
     ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterMove,
@@ -10,7 +11,8 @@ use crate::cluster::config::{
 use crate::cluster::keyspace::ReplicatedKeyspace;
 use crate::cluster::nodes::Nodes;
 use crate::recovery::NoReplies;
-use causal::wren;
+use causal::stable::{RegionTopology, Times, Topology};
+use causal::{paris, stable, wren};
 use protocol::{Durability, Input, Now, Protocol, Replica};
 use std::time::Duration;
 use strict::ir::Configuration;
@@ -54,15 +56,17 @@ fn strict_topology(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeys
     topology
 }
 
-fn causal_topology(file: &ClusterFile, keyspace: KeyspaceId, partitions: u16) -> wren::Topology {
+fn causal_topology(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeyspace) -> Topology {
     let region = |region| {
         let processes = file.processes_of(region);
-        let replica = |partition: u16| {
-            address(processes[usize::from(partition) % processes.len()], keyspace, partition)
+        let held =
+            (0..entry.partitions).filter(|partition| entry.holders(file, *partition).contains(&region));
+        let replica = |(place, partition): (usize, u16)| {
+            (partition, address(processes[place % processes.len()], keyspace, partition))
         };
-        wren::RegionTopology { partitions: (0..partitions).map(replica).collect() }
+        RegionTopology { name: file.region_name(region), partitions: held.enumerate().map(replica).collect() }
     };
-    wren::Topology { regions: (0..file.regions()).map(region).collect(), keyspace, seed: HashSeed(file.seed) }
+    Topology { regions: (0..file.regions()).map(region).collect(), keyspace, seed: HashSeed(file.seed) }
 }
 
 /// The instances of one keyspace that this process hosts.
@@ -78,7 +82,11 @@ pub(crate) fn build(
     match entry.model {
         ClusterModel::Strict => strict_keyspace(strict_topology(file, id, entry), entry, life),
         ClusterModel::Causal => {
-            ReplicatedKeyspace::Causal(causal_nodes(causal_topology(file, id, entry.partitions), life))
+            let topology = causal_topology(file, id, entry);
+            match entry.is_partial() {
+                false => ReplicatedKeyspace::Causal(causal_nodes::<wren::Snapshot>(topology, life)),
+                true => ReplicatedKeyspace::Partial(causal_nodes::<paris::Universal>(topology, life)),
+            }
         }
     }
 }
@@ -207,24 +215,23 @@ fn shard_nodes<P: Protocol>(
     Nodes::new(life.process, topology.keyspace, replicas)
 }
 
-fn causal_nodes(topology: wren::Topology, life: Life) -> Nodes<wren::Node> {
-    let options = wren::Options {
+fn causal_nodes<S: Times>(topology: Topology, life: Life) -> Nodes<stable::Node<S>> {
+    let options = stable::Options {
         durability: life.durability,
         accept_loss: life.accept_loss,
         queue_bytes: life.region_queue_bytes,
-        ..wren::Options::default()
+        ..stable::Options::default()
     };
     let keyspace = topology.keyspace;
     let coordinator =
-        wren::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);
+        stable::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);
     let at = |slot| Address { process: life.process, slot }.at(life.incarnation);
     let mut replicas = vec![Replica::new(at(Slot::coordinator(keyspace)), coordinator)];
-    for partition in 0..topology.partitions() {
-        let address = topology.address(life.region, partition);
-        if address.process == life.process {
-            let node = wren::Node::partition(topology.clone(), life.region, partition, options);
-            replicas.push(Replica::new(at(address.slot), node));
-        }
+    for (partition, address) in
+        topology.held(life.region).filter(|(_, address)| address.process == life.process)
+    {
+        let node = stable::Node::partition(topology.clone(), life.region, partition, options);
+        replicas.push(Replica::new(at(address.slot), node));
     }
     Nodes::new(life.process, keyspace, replicas)
 }
@@ -239,7 +246,7 @@ mod tests {
         let process = |id: u16| ClusterProcess {
             id,
             region: (id - 1) / each,
-            region_name: String::new(),
+            region_name: char::from(b'a' + ((id - 1) / each) as u8).to_string(),
             peer_address: ([127, 0, 0, 1], id).into(),
         };
         ClusterFile {
@@ -268,11 +275,28 @@ mod tests {
 
     #[test]
     fn causal_partitions_are_dealt_out_inside_each_region() {
-        let topology = causal_topology(&file(2, 2), KeyspaceId(1), 3);
+        let topology = causal_topology(&file(2, 2), KeyspaceId(1), &entry(ClusterModel::Causal, None));
         let processes = |region: usize| -> Vec<u16> {
-            topology.regions[region].partitions.iter().map(|replica| replica.process.0).collect()
+            topology.regions[region].partitions.values().map(|replica| replica.process.0).collect()
         };
         assert_eq!((processes(0), processes(1)), (vec![1, 2, 1], vec![3, 4, 3]));
+    }
+
+    #[test]
+    fn partly_replicated_partitions_are_in_as_many_of_their_regions_as_they_say() {
+        let held = |entry: &ClusterKeyspace| -> Vec<Vec<(u16, u16)>> {
+            let topology = causal_topology(&file(3, 2), KeyspaceId(1), entry);
+            let region = |region: &RegionTopology| {
+                region.partitions.iter().map(|(partition, replica)| (*partition, replica.process.0)).collect()
+            };
+            topology.regions.iter().map(region).collect()
+        };
+        let mut partial = entry(ClusterModel::Causal, Some(2));
+        assert_eq!(held(&partial), [vec![(0, 1), (2, 2)], vec![(0, 3), (1, 4)], vec![(1, 5), (2, 6)]]);
+        partial.regions = vec!["c".to_owned(), "a".to_owned()];
+        assert_eq!(held(&partial), [vec![(0, 1), (1, 2), (2, 1)], vec![], vec![(0, 5), (1, 6), (2, 5)]]);
+        partial.replicas = Some(1);
+        assert_eq!(held(&partial), [vec![(1, 1)], vec![], vec![(0, 5), (2, 6)]]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The protocols that can be simulated, each as a [`crate::Deployment`].
 
 mod locking;
+mod paris;
 mod replicated;
 mod solo;
 mod tapir;
@@ -8,12 +9,13 @@ mod wren;
 
 use crate::deployment::Deployment;
 pub use locking::LockingDeployment;
+pub use paris::ParisDeployment;
 pub use solo::SoloDeployment;
 pub use tapir::TapirDeployment;
 pub use wren::WrenDeployment;
 
 /// The names that [`crate::run`] knows.
-pub const NAMES: &[&str] = &["locking", "occ", "solo", "tapir", "tapir-serializable", "wren"];
+pub const NAMES: &[&str] = &["locking", "occ", "paris", "solo", "tapir", "tapir-serializable", "wren"];
 
 /// Something to do with a deployment, whatever its protocol.
 pub(crate) trait Task {
@@ -28,6 +30,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
     match name {
         "locking" => Some(task.perform(LockingDeployment::default)),
         "occ" => Some(task.perform(LockingDeployment::optimistic)),
+        "paris" => Some(task.perform(ParisDeployment::default)),
         "solo" => Some(task.perform(|| SoloDeployment)),
         "tapir" => Some(task.perform(TapirDeployment::default)),
         "tapir-serializable" => Some(task.perform(TapirDeployment::serializable)),

@@ -21,8 +21,8 @@ fn topology(setting: Setting) -> Topology {
         process: ProcessId(region * partitions + partition),
         slot: Slot::replica(KEYSPACE, PartitionId(partition)),
     };
-    let region = |region: u16| RegionTopology {
-        partitions: (0..partitions).map(|partition| replica(region, partition)).collect(),
+    let region = |region: u16| {
+        RegionTopology::full(region.to_string(), (0..partitions).map(|partition| replica(region, partition)))
     };
     Topology { regions: (0..regions).map(region).collect(), keyspace: KEYSPACE, seed: setting.hash_seed }
 }

@@ -153,9 +153,8 @@ impl<S: Times> Coordinator<S> {
         let (Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) = &running.phase else { return };
         if let Some(request) = running.request {
             let text = format!(
-                "partition {} of the region lost its memory before it said whether the transaction took effect; \
-                 read before you repeat it",
-                prepared.decider
+                "{} lost its memory before it said whether the transaction took effect; read before you repeat it",
+                self.whereabouts(prepared.decider)
             );
             out.reply(request).error(&Error::new(ErrorCode::UnknownOutcome, text));
         }
@@ -177,17 +176,19 @@ impl<S: Times> Coordinator<S> {
 
     /// The request's time is over. What may have happened is sought on, without the client.
     pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
-        let Some(running) = self.running.get_mut(&number) else { return };
+        let Some(running) = self.running.get(&number) else { return };
         let error = match &running.phase {
-            Phase::Slices { awaited, .. } => unavailable(awaited.keys().copied()),
-            Phase::Preparing(preparing) if !preparing.is_alone() => unavailable(preparing.votes.missing()),
+            Phase::Slices { awaited, .. } => self.unavailable(awaited.keys().copied()),
+            Phase::Preparing(preparing) if !preparing.is_alone() => {
+                self.unavailable(preparing.votes.missing())
+            }
             Phase::Backoff { key, .. } => {
                 let key = String::from_utf8_lossy(key).into_owned();
                 let text = format!("concurrent transactions kept key '{key}' busy; retry the transaction");
                 Error::new(ErrorCode::Conflict, text)
             }
-            Phase::Preparing(preparing) => unknown(preparing.decider),
-            Phase::Deciding { prepared, .. } => unknown(prepared.decider),
+            Phase::Preparing(preparing) => self.unknown(preparing.decider),
+            Phase::Deciding { prepared, .. } => self.unknown(prepared.decider),
             Phase::Holding { .. } => {
                 let text =
                     "the transaction took effect, but what it observed is not stable in the region yet";
@@ -198,21 +199,20 @@ impl<S: Times> Coordinator<S> {
             self.abort_all(number, out);
             return self.fail(now, number, error, out);
         }
-        if let Some(request) = running.request.take() {
+        if let Some(request) = self.running.get_mut(&number).and_then(|running| running.request.take()) {
             out.reply(request).error(&error);
         }
         out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
     }
-}
 
-fn unavailable(partitions: impl Iterator<Item = u16>) -> Error {
-    let silent: Vec<String> = partitions.map(|partition| partition.to_string()).collect();
-    let text =
-        format!("partition {} of the region did not answer in time; nothing was done", silent.join(", "));
-    Error::new(ErrorCode::Unavailable, text)
-}
+    fn unavailable(&self, partitions: impl Iterator<Item = u16>) -> Error {
+        let silent: Vec<String> = partitions.map(|partition| self.whereabouts(partition)).collect();
+        let text = format!("{} did not answer in time; nothing was done", silent.join(", "));
+        Error::new(ErrorCode::Unavailable, text)
+    }
 
-fn unknown(decider: u16) -> Error {
-    let text = format!("partition {decider} of the region did not say whether the transaction took effect");
-    Error::new(ErrorCode::UnknownOutcome, text)
+    fn unknown(&self, decider: u16) -> Error {
+        let text = format!("{} did not say whether the transaction took effect", self.whereabouts(decider));
+        Error::new(ErrorCode::UnknownOutcome, text)
+    }
 }

@@ -2,13 +2,15 @@
 //! (Wren, Algorithms 4 and 5). It keeps nothing that must survive (Corrections 73).
 //!
 //! `ask` copies and classifies requests, `session` is what is kept of a client, `thread` a causal thread with its
-//! cache, `running` a transaction under way; `slices` reads, `votes` commits, `finish` answers and claims.
+//! cache, `routes` the ways to partitions, `running` a transaction under way; `slices` reads, `votes` commits, `finish`
+//! answers and claims.
 //!
 //! Its snapshot is the last answer to `StartTx`, so that a transaction begins without a message. Requests of one
 //! session run one after another; sessions run beside one another.
 
 mod ask;
 mod finish;
+mod routes;
 mod running;
 mod session;
 mod slices;
@@ -20,6 +22,7 @@ use super::setup::{Options, Scope, Topology};
 use super::{Node, Timer, Times};
 use ask::Ask;
 use protocol::{Claim, Input, Now, Outputs};
+use routes::Routes;
 use running::{Phase, Running, Spreading};
 use session::{Open, Session, Waiting, Watch};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,6 +35,8 @@ use types::{
 
 /// After how many unanswered questions for the stable times another partition is asked.
 const PATIENCE: u32 = 20;
+/// The same for one in another region, from where the first answer takes its time.
+const FAR_PATIENCE: u32 = 200;
 
 /// See the module.
 #[derive(Debug)]
@@ -47,8 +52,11 @@ pub struct Coordinator<S> {
     unsettled: BTreeSet<u64>,
     /// The newest stable times that it knows.
     stable: S,
-    /// The partition that is asked for the stable times.
-    home: u16,
+    /// Who may be asked for the stable times, in turn.
+    homes: Vec<Address>,
+    /// Who of them is asked.
+    home: usize,
+    routes: Routes,
     unanswered: u32,
     threads: BTreeMap<Option<SessionId>, Thread>,
     sessions: BTreeMap<SessionId, Session<S>>,
@@ -69,8 +77,14 @@ impl<S: Times> Coordinator<S> {
         incarnation: Incarnation,
         options: Options,
     ) -> Self {
+        let here: Vec<Address> = topology.held(region).map(|(_, replica)| replica).collect();
+        let elsewhere = topology.others(region).filter(|_| S::UNIVERSAL);
+        let elsewhere: Vec<Address> =
+            elsewhere.flat_map(|other| topology.held(other)).map(|(_, replica)| replica).collect();
         Coordinator {
-            home: process.0 % topology.partitions().max(1),
+            home: usize::from(process.0) % here.len().max(1),
+            homes: here.into_iter().chain(elsewhere).collect(),
+            routes: Routes::new(&topology, region, S::UNIVERSAL),
             topology,
             region,
             process,
@@ -119,7 +133,7 @@ impl<S: Times> Coordinator<S> {
         match input {
             Input::Recovered { .. } => self.on_start_tx(now, out),
             Input::Timer(Timer::StartTx) => self.on_start_tx(now, out),
-            Input::Timer(Timer::Retry(number)) => self.on_retry(now, number, out),
+            Input::Timer(Timer::Retry(number)) => self.on_retry(now, number, random, out),
             Input::Request { id, request } => {
                 let (session, ask) = (request.session(), Ask::new(&request, &self.topology));
                 let waiting = Waiting { id, ask, since: now.instant };
@@ -147,7 +161,7 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         match message {
-            Message::StartTxResp { stable } => self.on_start_tx_resp(now, stable, out),
+            Message::StartTxResp { stable } => self.on_start_tx_resp(now, from.address(), stable, out),
             Message::SliceResp { id, round, outcome } => {
                 self.on_slice_resp(now, from.address(), id, round, outcome, random, out);
             }
@@ -162,19 +176,25 @@ impl<S: Times> Coordinator<S> {
     /// Asks for the stable times and leases the oldest snapshot that is still read.
     fn on_start_tx(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         self.unanswered += 1;
-        if self.unanswered > PATIENCE {
-            (self.unanswered, self.home) = (0, (self.home + 1) % self.topology.partitions().max(1));
+        let (home, here) = (self.homes[self.home], self.region);
+        let is_near = self.topology.locate(home).is_some_and(|(region, _)| region == here);
+        let patience = if is_near { PATIENCE } else { FAR_PATIENCE };
+        if self.unanswered > patience {
+            (self.unanswered, self.home) = (0, (self.home + 1) % self.homes.len());
         }
         let oldest = self.oldest(now);
-        let message = Message::StartTx { stable: self.stable, oldest };
-        out.send(self.address_of(self.home), message);
+        out.send(self.homes[self.home], Message::StartTx { stable: self.stable, oldest });
+        self.probe(now, oldest, out);
         self.threads.values_mut().for_each(|thread| thread.prune(oldest.reach()));
         self.give_up_waiting(now, out);
         out.arm(Timer::StartTx, now.instant + self.options.gossip_every);
     }
 
-    fn on_start_tx_resp(&mut self, now: Now, stable: S, out: &mut Outputs<'_, Node<S>>) {
-        self.unanswered = 0;
+    fn on_start_tx_resp(&mut self, now: Now, from: Address, stable: S, out: &mut Outputs<'_, Node<S>>) {
+        self.routes.heard(from, now.instant);
+        if from == self.homes[self.home] {
+            self.unanswered = 0;
+        }
         let ready = self.is_ready();
         if self.options.mutants.non_monotone_snapshot {
             self.stable = stable;
@@ -226,10 +246,6 @@ impl<S: Times> Coordinator<S> {
         self.threads.entry(key).or_default()
     }
 
-    fn address_of(&self, partition: u16) -> Address {
-        self.topology.address(self.region, partition)
-    }
-
     fn id(&self, number: u64) -> TransactionId {
         TransactionId { process: self.process, incarnation: self.incarnation, number }
     }
@@ -239,9 +255,17 @@ impl<S: Times> Coordinator<S> {
         (id.process == self.process && id.incarnation == self.incarnation).then_some(id.number)
     }
 
-    /// The partition of this region at an address.
-    fn index_of(&self, address: Address) -> Option<u16> {
-        self.topology.locate(address).filter(|(region, _)| *region == self.region).map(|(_, index)| index)
+    /// The partition that has a replica at an address.
+    fn partition_at(&self, address: Address) -> Option<u16> {
+        self.topology.locate(address).map(|(_, partition)| partition)
+    }
+
+    /// A partition in words, and where it is.
+    fn whereabouts(&self, partition: u16) -> String {
+        match S::UNIVERSAL {
+            true => format!("partition {partition} (in the regions {})", self.topology.names(partition)),
+            false => format!("partition {partition} of the region"),
+        }
     }
 
     fn new_number(&mut self) -> u64 {
@@ -369,6 +393,8 @@ impl<S: Times> Coordinator<S> {
                 }
                 let text = if ready {
                     "an earlier transaction of this session is not resolved yet; nothing was done"
+                } else if S::UNIVERSAL {
+                    "no stable snapshot is known yet, for which all regions must have been heard; nothing was done"
                 } else {
                     "no partition of this region has told a stable snapshot yet; nothing was done"
                 };

@@ -6,7 +6,7 @@ use crate::stable::Times;
 use crate::stable::message::{Gained, KeyEffects, Message};
 use commit::Votes;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Incarnation, Instant, ReplyBuf, RequestId, SessionId, Timestamp};
+use types::{Address, Incarnation, Instant, ReplyBuf, RequestId, SessionId, Timestamp};
 
 /// A transaction, or a step of an interactive one, from its request to its reply.
 #[derive(Debug)]
@@ -51,8 +51,8 @@ pub(super) enum Phase<S> {
     Slices {
         /// Which question it is.
         round: u32,
-        /// By partition: what was asked and is not answered.
-        awaited: BTreeMap<u16, Message<S>>,
+        /// By partition: what was asked, of which replica, and is not answered.
+        awaited: BTreeMap<u16, (Address, Message<S>)>,
     },
     /// Votes are out.
     Preparing(Preparing<S>),
@@ -87,7 +87,8 @@ pub(super) enum Phase<S> {
 pub(super) struct Preparing<S> {
     pub(super) votes: Votes<u16>,
     pub(super) messages: BTreeMap<u16, Message<S>>,
-    pub(super) participants: BTreeSet<u16>,
+    /// Each partition's replica that was asked: the decision goes to the same (Corrections 30).
+    pub(super) participants: BTreeMap<u16, Address>,
     pub(super) decider: u16,
     /// The decider's life that was known when it was asked.
     pub(super) life: Option<Incarnation>,
@@ -100,6 +101,11 @@ impl<S: Times> Preparing<S> {
     /// The only participant decides by itself.
     pub(super) fn is_alone(&self) -> bool {
         self.participants.len() == 1
+    }
+
+    /// Where the decider is.
+    pub(super) fn decider(&self) -> Address {
+        self.participants[&self.decider]
     }
 
     /// Everything that the transaction commits. What a participant said about a key stands.
@@ -118,5 +124,5 @@ impl<S: Times> Preparing<S> {
 #[derive(Debug)]
 pub(super) struct Spreading {
     pub(super) at: Timestamp,
-    pub(super) missing: BTreeSet<u16>,
+    pub(super) missing: BTreeMap<u16, Address>,
 }

@@ -136,22 +136,77 @@ impl<S: Times> Coordinator<S> {
         if let Kind::Commit(_) = running.kind {
             return self.prepare(now, number, running, out);
         }
-        let awaited = self.questions(number, &running);
-        if awaited.is_empty() {
+        let questions = self.questions(number, &running);
+        if questions.is_empty() {
             return self.after_slices(now, number, running, out);
         }
-        for (partition, message) in &awaited {
-            out.send(self.address_of(*partition), message.clone());
+        let targets = match self.targets(questions.keys()) {
+            Ok(targets) => targets,
+            Err(error) => return self.fail_early(now, number, running, error, out),
+        };
+        let awaited: BTreeMap<u16, (Address, Message<S>)> = questions
+            .into_iter()
+            .map(|(partition, question)| (partition, (targets[&partition], question)))
+            .collect();
+        for (replica, message) in awaited.values() {
+            out.send(*replica, message.clone());
         }
         running.phase = Phase::Slices { round: 0, awaited };
         self.running.insert(number, running);
     }
 
-    /// What is asked of each partition. A transaction with an observing write reads its keys at the primaries, when
-    /// it prepares: one snapshot could not show what they observe.
+    /// The replica to ask of each of these partitions.
+    ///
+    /// # Errors
+    /// Names a partition that has none that answers.
+    pub(super) fn targets<'p>(
+        &mut self,
+        partitions: impl Iterator<Item = &'p u16>,
+    ) -> Result<BTreeMap<u16, Address>, Error> {
+        let mut targets = BTreeMap::new();
+        for partition in partitions {
+            let Some(target) = self.routes.target(*partition) else {
+                let text = format!("{} cannot be reached; nothing was done", self.whereabouts(*partition));
+                return Err(Error::new(ErrorCode::Unavailable, text));
+            };
+            targets.insert(*partition, target);
+        }
+        Ok(targets)
+    }
+
+    /// Ends a transaction that was about to go on: nothing happened.
+    pub(super) fn fail_early(
+        &mut self,
+        now: Now,
+        number: u64,
+        running: Running<S>,
+        error: Error,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        self.running.insert(number, running);
+        self.fail(now, number, error, out);
+    }
+
+    /// Asks again what has not been answered, the next replica where there is one. False if that is in vain, because
+    /// all replicas of a partition are silent.
+    pub(super) fn ask_again(&mut self, number: u64, out: &mut Outputs<'_, Node<S>>) -> bool {
+        let Some(Running { phase: Phase::Slices { awaited, .. }, .. }) = self.running.get_mut(&number) else {
+            return true;
+        };
+        for (partition, (replica, message)) in &mut *awaited {
+            *replica = self.routes.next(*partition, *replica);
+            out.send(*replica, message.clone());
+        }
+        awaited.values().all(|(replica, _)| !self.routes.is_silent(*replica))
+    }
+
+    /// What is asked of each partition. In one region, a transaction with an observing write reads its keys at the
+    /// primaries, when it prepares: one snapshot could not show what they observe. Where parts may be in several
+    /// regions, the newest states there would not belong together: it reads its snapshot, and has that validated.
     fn questions(&self, number: u64, running: &Running<S>) -> BTreeMap<u16, Message<S>> {
-        let at_primaries =
-            matches!(running.kind, Kind::OneShot) && running.steps.iter().any(Planned::is_observing);
+        let at_primaries = !S::UNIVERSAL
+            && matches!(running.kind, Kind::OneShot)
+            && running.steps.iter().any(Planned::is_observing);
         let mut parts = if at_primaries { Parts::new() } else { work_of(&running.steps) };
         for of_partition in parts.values_mut() {
             of_partition.retain(|part| part.work.iter().any(|work| matches!(work, Work::Evaluate { .. })));
@@ -213,12 +268,21 @@ impl<S: Times> Coordinator<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let Some((number, partition)) = self.number(id).zip(self.index_of(from)) else { return };
+        let Some((number, partition)) = self.number(id).zip(self.partition_at(from)) else { return };
         let Some(running) = self.running.get_mut(&number) else { return };
         let Phase::Slices { round: current, awaited } = &mut running.phase else { return };
-        if *current != round || awaited.remove(&partition).is_none() {
+        if *current != round || !awaited.contains_key(&partition) {
             return;
         }
+        let is_refused = |outcome: &Outcome| match outcome {
+            Outcome::Refused { error } => error.code == ErrorCode::Unavailable,
+            Outcome::Done { .. } | Outcome::TooOld => false,
+        };
+        if is_refused(&outcome) && self.routes.has_choice(partition) {
+            // The next replica is asked soon.
+            return;
+        }
+        awaited.remove(&partition);
         let last = awaited.is_empty();
         match outcome {
             Outcome::Done { answers } => {
@@ -352,19 +416,49 @@ impl<S: Times> Running<S> {
         }
     }
 
+    /// The writes of a transaction that read its snapshot, by key and in order.
+    pub(super) fn chosen_parts(&self) -> Parts<S> {
+        let mut parts = Parts::new();
+        for (number, step) in (0u32..).zip(&self.steps) {
+            match step {
+                Planned::Key { key, partition, what } => {
+                    let chosen = || self.chosen.get(&number).cloned().unwrap_or_default();
+                    part_of(&mut parts, *partition, key).work.extend(what.chosen(chosen));
+                }
+                Planned::Flush => {
+                    let all = parts.values_mut().flatten();
+                    all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
+                }
+                Planned::Count | Planned::Keys | Planned::Scan { .. } => {}
+            }
+        }
+        for of_partition in parts.values_mut() {
+            of_partition.retain(|part| !part.work.is_empty());
+        }
+        parts.retain(|_, of_partition| !of_partition.is_empty());
+        parts
+    }
+
     /// Adds the writes of these steps to the interactive transaction, in order.
     fn add_writes(&mut self, open: &mut Open<S>) {
         for (number, step) in (0u32..).zip(&self.steps) {
             let Planned::Key { key, partition, what } = step else { continue };
-            let work = match what {
-                What::Read { .. } => continue,
-                What::Write { effect, .. } => Work::Effect { effect: effect.clone() },
-                What::Observing { operation, .. } => {
-                    let effects = self.chosen.remove(&number).unwrap_or_default();
-                    Work::Observed { operation: operation.clone(), effects }
-                }
-            };
+            let chosen = self.chosen.remove(&number).unwrap_or_default();
+            let Some(work) = what.chosen(|| chosen) else { continue };
             open.done.push(Done { key: key.clone(), partition: *partition, work });
+        }
+    }
+}
+
+impl What {
+    /// What a step that was evaluated on a snapshot does to its key; `None` if it only read.
+    fn chosen<S>(&self, effects: impl FnOnce() -> Vec<Box<[u8]>>) -> Option<Work<S>> {
+        match self {
+            What::Read { .. } => None,
+            What::Write { effect, .. } => Some(Work::Effect { effect: effect.clone() }),
+            What::Observing { operation, .. } => {
+                Some(Work::Observed { operation: operation.clone(), effects: effects() })
+            }
         }
     }
 }

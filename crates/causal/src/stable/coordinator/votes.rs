@@ -48,20 +48,24 @@ impl<S: Times> Coordinator<S> {
     ) {
         let parts = self.parts_to_prepare(&running);
         let flush = running.steps.iter().rposition(|step| matches!(step, Planned::Flush));
-        let mut participants: BTreeSet<u16> = parts.keys().copied().collect();
+        let mut partitions: BTreeSet<u16> = parts.keys().copied().collect();
         if flush.is_some() {
-            participants.extend(0..self.topology.partitions());
+            partitions.extend(0..self.topology.partitions());
         }
         let writes = |part: &Part<S>| part.work.iter().any(|work| !matches!(work, Work::Watched { .. }));
         let written =
             parts.iter().find(|(_, parts)| parts.iter().any(writes)).map(|(partition, _)| *partition);
-        let Some(decider) = written.or(participants.first().copied()) else {
+        let Some(decider) = written.or(partitions.first().copied()) else {
             self.claim(number, &running, None, &[]);
             return self.answer(now, number, running, out);
         };
+        let participants = match self.targets(partitions.iter()) {
+            Ok(participants) => participants,
+            Err(error) => return self.fail_early(now, number, running, error, out),
+        };
         let preparing = self.preparing(number, &running, parts, participants, decider, flush);
         for (partition, message) in &preparing.messages {
-            out.send(self.address_of(*partition), message.clone());
+            out.send(preparing.participants[partition], message.clone());
         }
         running.phase = Phase::Preparing(preparing);
         self.running.insert(number, running);
@@ -72,7 +76,7 @@ impl<S: Times> Coordinator<S> {
         number: u64,
         running: &Running<S>,
         mut parts: BTreeMap<u16, Vec<Part<S>>>,
-        participants: BTreeSet<u16>,
+        participants: BTreeMap<u16, Address>,
         decider: u16,
         flush: Option<usize>,
     ) -> Preparing<S> {
@@ -84,22 +88,22 @@ impl<S: Times> Coordinator<S> {
         let whole: Vec<Whole> =
             flush.map(|step| Whole::Flush { step: step as u32, except }).into_iter().collect();
         let mut messages = BTreeMap::new();
-        for partition in &participants {
+        for partition in participants.keys() {
             let message = Message::Prepare {
                 id,
                 settled,
                 snapshot,
                 highest,
                 now_millis: running.now_millis,
-                decider,
+                decider: participants[&decider],
                 alone,
                 parts: parts.remove(partition).unwrap_or_default(),
                 whole: whole.clone(),
             };
             messages.insert(*partition, message);
         }
-        let votes = Votes::new(participants.iter().copied());
-        let life = self.lives.get(&self.address_of(decider)).copied();
+        let votes = Votes::new(participants.keys().copied());
+        let life = self.lives.get(&participants[&decider]).copied();
         Preparing { votes, messages, participants, decider, life, effects, gained: Default::default() }
     }
 
@@ -111,6 +115,9 @@ impl<S: Times> Coordinator<S> {
                     part_of(&mut parts, done.partition, &done.key).work.push(done.work.clone());
                 }
                 parts
+            }
+            Kind::OneShot if S::UNIVERSAL && running.steps.iter().any(Planned::is_observing) => {
+                running.chosen_parts()
             }
             Kind::OneShot | Kind::Operate => {
                 let mut parts = work_of(&running.steps);
@@ -148,11 +155,14 @@ impl<S: Times> Coordinator<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let Some((number, partition)) = self.number(id).zip(self.index_of(from.address())) else {
+        let Some((number, partition)) = self.number(id).zip(self.partition_at(from.address())) else {
             return;
         };
         let Some(running) = self.running.get_mut(&number) else { return };
         let Phase::Preparing(preparing) = &mut running.phase else { return };
+        if preparing.participants.get(&partition) != Some(&from.address()) {
+            return;
+        }
         if preparing.is_alone()
             && preparing.life != Some(from.incarnation)
             && matches!(vote, Vote::Refused { .. } | Vote::TooOld)
@@ -183,6 +193,11 @@ impl<S: Times> Coordinator<S> {
             Vote::TooOld => {
                 let text = "the transaction's snapshot is no longer kept; begin it again";
                 self.refuse(now, number, Error::new(ErrorCode::SnapshotTooOld, text), out);
+            }
+            Vote::Changed { key } if matches!(running.kind, Kind::OneShot) => {
+                // It was validated, because it read its snapshot: the next attempt's shows more.
+                self.abort_all(number, out);
+                self.begin_again(now, number, key, random, out);
             }
             Vote::Changed { key } => {
                 let key = String::from_utf8_lossy(&key).into_owned();
@@ -238,8 +253,8 @@ impl<S: Times> Coordinator<S> {
             return;
         };
         if !prepared.is_alone() {
-            for partition in &prepared.participants {
-                out.send(self.address_of(*partition), Message::Abort { id: self.id(number) });
+            for participant in prepared.participants.values() {
+                out.send(*participant, Message::Abort { id: self.id(number) });
             }
         }
     }
@@ -266,7 +281,7 @@ impl<S: Times> Coordinator<S> {
     fn decide(&mut self, now: Now, number: u64, at: Timestamp, out: &mut Outputs<'_, Node<S>>) {
         let Some(mut running) = self.running.remove(&number) else { return };
         if let Phase::Preparing(prepared) = running.phase {
-            out.send(self.address_of(prepared.decider), Message::Commit { id: self.id(number), at });
+            out.send(prepared.decider(), Message::Commit { id: self.id(number), at });
             out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
             running.phase = Phase::Deciding { at, prepared };
             self.running.insert(number, running);
@@ -282,7 +297,7 @@ impl<S: Times> Coordinator<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let Some((number, partition)) = self.number(id).zip(self.index_of(from)) else { return };
+        let Some((number, partition)) = self.number(id).zip(self.partition_at(from)) else { return };
         if let Some(spreading) = self.spreading.get_mut(&number) {
             spreading.missing.remove(&partition);
             return self.end_spreading(number, out);
@@ -297,13 +312,30 @@ impl<S: Times> Coordinator<S> {
             self.abort_all(number, out);
             return self.begin_again(now, number, Box::default(), random, out);
         };
-        let missing: BTreeSet<u16> =
-            prepared.participants.iter().copied().filter(|other| *other != partition).collect();
-        for other in &missing {
-            out.send(self.address_of(*other), Message::Commit { id, at });
+        let mut missing = prepared.participants.clone();
+        missing.remove(&partition);
+        if self.options.mutants.target_chosen_twice {
+            missing.iter_mut().for_each(|(other, place)| *place = self.routes.next(*other, *place));
+        }
+        for other in missing.values() {
+            out.send(*other, Message::Commit { id, at });
         }
         self.spreading.insert(number, Spreading { at, missing });
         self.on_committed(now, number, at, out);
+    }
+
+    /// Asks again for the votes that are missing; false if it is better to ask others, because who is to vote is
+    /// silent. A single participant may have decided.
+    fn ask_for_votes(&self, preparing: &Preparing<S>, out: &mut Outputs<'_, Node<S>>) -> bool {
+        let silent = |partition| self.routes.is_silent(preparing.participants[&partition]);
+        if !preparing.is_alone() && preparing.votes.missing().any(silent) {
+            return false;
+        }
+        for partition in preparing.votes.missing() {
+            let message = preparing.messages[&partition].clone();
+            out.send(preparing.participants[&partition], message);
+        }
+        true
     }
 
     fn end_spreading(&mut self, number: u64, out: &mut Outputs<'_, Node<S>>) {
@@ -317,11 +349,16 @@ impl<S: Times> Coordinator<S> {
     }
 
     /// Asks again, begins again or gives up.
-    pub(super) fn on_retry(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
+    pub(super) fn on_retry(
+        &mut self,
+        now: Now,
+        number: u64,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         if let Some(spreading) = self.spreading.get(&number) {
-            for partition in &spreading.missing {
-                let message = Message::Commit { id: self.id(number), at: spreading.at };
-                out.send(self.address_of(*partition), message);
+            for participant in spreading.missing.values() {
+                out.send(*participant, Message::Commit { id: self.id(number), at: spreading.at });
             }
         }
         let Some(running) = self.running.get(&number) else {
@@ -343,19 +380,20 @@ impl<S: Times> Coordinator<S> {
                 }
                 return;
             }
-            Phase::Slices { awaited, .. } => {
-                for (partition, message) in awaited {
-                    out.send(self.address_of(*partition), message.clone());
+            Phase::Slices { .. } => {
+                if !self.ask_again(number, out) {
+                    return self.give_up(now, number, out);
                 }
             }
             Phase::Preparing(preparing) => {
-                for partition in preparing.votes.missing() {
-                    let message = preparing.messages[&partition].clone();
-                    out.send(self.address_of(partition), message);
+                if !self.ask_for_votes(preparing, out) {
+                    // Nothing is decided: another attempt asks the next replica.
+                    self.abort_all(number, out);
+                    return self.begin_again(now, number, Box::default(), random, out);
                 }
             }
             Phase::Deciding { at, prepared } => {
-                out.send(self.address_of(prepared.decider), Message::Commit { id: self.id(number), at: *at });
+                out.send(prepared.decider(), Message::Commit { id: self.id(number), at: *at });
             }
             Phase::Holding { .. } => {}
         }

@@ -18,7 +18,7 @@ impl<S: Times> Partition<S> {
         at: Timestamp,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let awaits = |pending: &Pending| !pending.fenced || from == self.address_of(pending.decider);
+        let awaits = |pending: &Pending| !pending.fenced || from == pending.decider;
         if self.participant.prepared(id).is_some_and(|(_, pending)| !awaits(pending)) {
             return;
         }
@@ -50,7 +50,7 @@ impl<S: Times> Partition<S> {
         self.clock.recover(at);
         self.let_go(id, &pending.pledges);
         self.commit_effects(self.stamp(id, at, pending.depends_on), effects_of(&pending.pledges));
-        let outlives = pending.decider == self.index;
+        let outlives = pending.decider == self.address();
         self.decisions.decide(id, Decided { at: Some(at), outlives, gained: Gained::default() });
     }
 
@@ -87,15 +87,15 @@ impl<S: Times> Partition<S> {
     pub(super) fn on_doubt(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let limit = self.options.doubt_after;
         let overdue = |pending: &Pending| now.instant - pending.since >= limit;
-        let doubtful: Vec<(TransactionId, u16)> = (self.participant.undecided())
+        let doubtful: Vec<(TransactionId, Address)> = (self.participant.undecided())
             .filter(|(_, _, pending)| overdue(pending))
             .map(|(id, _, pending)| (id, pending.decider))
             .collect();
         for (id, decider) in doubtful {
-            if decider == self.index {
+            if decider == self.address() {
                 self.end_undecided(id, out);
             } else {
-                out.send(self.address_of(decider), Message::Query { id });
+                out.send(decider, Message::Query { id });
             }
         }
         self.inquire_again(out);

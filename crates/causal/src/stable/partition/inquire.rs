@@ -1,5 +1,6 @@
 //! A decider that lost records cannot take "unknown" for "aborted" (Corrections 23 and 67): it may have decided, told
-//! somebody, and forgotten. It asks the other partitions of its region. If one of them knows the decision, that stands.
+//! somebody, and forgotten. It asks the other partitions of its region, or of
+//! all regions where transactions have parts in several. If one of them knows the decision, that stands.
 //! If none does, nobody has acted on one, and those who are prepared take none from anybody else any more: it aborts.
 //! Only a reply to the client may then have said otherwise; that decision was in what the log lost.
 //!
@@ -12,12 +13,12 @@ use crate::stable::{Node, Times};
 use protocol::Outputs;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use types::{Address, Timestamp, TransactionId};
+use types::{Address, RegionId, Timestamp, TransactionId};
 
 /// A question about a transaction that may have been forgotten.
 #[derive(Debug)]
 pub(super) struct Inquiry {
-    unanswered: BTreeSet<u16>,
+    unanswered: BTreeSet<Address>,
 }
 
 impl<S: Times> Partition<S> {
@@ -26,18 +27,25 @@ impl<S: Times> Partition<S> {
         if self.inquiries.contains_key(&id) {
             return;
         }
-        let unanswered: BTreeSet<u16> =
-            (0..self.topology.partitions()).filter(|index| *index != self.index).collect();
-        unanswered.iter().for_each(|index| out.send(self.address_of(*index), Message::Inquire { id }));
+        let unanswered = self.possible_participants();
+        unanswered.iter().for_each(|address| out.send(*address, Message::Inquire { id }));
         self.inquiries.insert(id, Inquiry { unanswered });
         self.end_inquiry(id, out);
+    }
+
+    /// Who may have a part in a transaction that has one here.
+    fn possible_participants(&self) -> BTreeSet<Address> {
+        let regions = 0..self.topology.regions.len() as u16;
+        let regions = regions.map(RegionId).filter(|region| S::UNIVERSAL || *region == self.region);
+        let replicas = regions.flat_map(|region| self.topology.held(region));
+        replicas.filter(|(index, _)| *index != self.index).map(|(_, address)| address).collect()
     }
 
     /// Asks those again who have not answered.
     pub(super) fn inquire_again(&mut self, out: &mut Outputs<'_, Node<S>>) {
         for (id, inquiry) in &self.inquiries {
-            for index in &inquiry.unanswered {
-                out.send(self.address_of(*index), Message::Inquire { id: *id });
+            for address in &inquiry.unanswered {
+                out.send(*address, Message::Inquire { id: *id });
             }
         }
     }
@@ -59,9 +67,8 @@ impl<S: Times> Partition<S> {
         at: Option<Timestamp>,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let Some((region, index)) = self.topology.locate(from) else { return };
-        let Some(inquiry) = self.inquiries.get_mut(&id).filter(|_| region == self.region) else { return };
-        inquiry.unanswered.remove(&index);
+        let Some(inquiry) = self.inquiries.get_mut(&id) else { return };
+        inquiry.unanswered.remove(&from);
         let Some(at) = at else { return self.end_inquiry(id, out) };
         self.inquiries.remove(&id);
         self.commit_prepared(id, at, out);

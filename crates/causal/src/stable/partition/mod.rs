@@ -50,7 +50,7 @@ enum Life {
 #[derive(Debug)]
 struct Pending {
     depends_on: Timestamp,
-    decider: u16,
+    decider: Address,
     pledges: Vec<Pledge>,
     /// What evaluating it gave, to answer a repeated `Prepare`.
     gained: Gained,
@@ -114,7 +114,7 @@ pub struct Partition<S> {
     /// At the root of the region's stabilization tree.
     root: Option<Root<S>>,
     /// Of the stabilization tree.
-    neighbours: BTreeMap<u16, Link>,
+    neighbours: BTreeMap<Address, Link>,
     last_heartbeat: Instant,
     /// The horizon stays while a checkpoint is taken.
     checkpointing: bool,
@@ -156,10 +156,14 @@ impl<S: fmt::Debug> fmt::Debug for Partition<S> {
 impl<S: Times> Partition<S> {
     /// An empty replica. Its first inputs are those of recovery.
     pub(super) fn new(topology: Topology, region: RegionId, index: u16, options: Options) -> Self {
-        let others: Vec<RegionId> = topology.others(region).collect();
-        let neighbours: Vec<u16> = match index {
-            0 => (1..topology.partitions()).collect(),
-            _ => vec![0],
+        let peers = topology.holders(index).map(|(holder, _)| holder);
+        let others: Vec<RegionId> = peers.filter(|holder| *holder != region).collect();
+        let root = Root::of(&topology, region, index);
+        let neighbours: Vec<Address> = match &root {
+            Some(root) => {
+                root.members().filter(|member| *member != topology.address(region, index)).collect()
+            }
+            None => topology.root(region).into_iter().collect(),
         };
         let mut store = Store::new(topology.seed, Stamp::default());
         store.set_horizon(Some(Stamp::default()));
@@ -181,8 +185,8 @@ impl<S: Times> Partition<S> {
             stable: S::default(),
             horizon: S::default(),
             leases: Leases::default(),
-            root: (index == 0).then(|| Root::new(topology.partitions())),
-            neighbours: neighbours.into_iter().map(|index| (index, Link::default())).collect(),
+            root,
+            neighbours: neighbours.into_iter().map(|address| (address, Link::default())).collect(),
             last_heartbeat: Instant::default(),
             checkpointing: false,
             giver: Giver::default(),
@@ -322,7 +326,7 @@ impl<S: Times> Partition<S> {
             }
             Message::StableTime { stable, oldest, fastest } => {
                 self.follow(now, fastest);
-                self.on_stable_time(now, stable, oldest);
+                self.on_stable_time(now, from.address(), stable, oldest);
             }
             Message::StartTxResp { .. }
             | Message::SliceResp { .. }
@@ -331,8 +335,21 @@ impl<S: Times> Partition<S> {
         }
     }
 
-    fn address_of(&self, index: u16) -> Address {
-        self.topology.address(self.region, index)
+    /// Where it is itself.
+    fn address(&self) -> Address {
+        self.topology.address(self.region, self.index)
+    }
+
+    /// True for another region's replica of the same partition.
+    fn is_peer(&self, address: Address) -> bool {
+        self.topology
+            .locate(address)
+            .is_some_and(|(region, index)| region != self.region && index == self.index)
+    }
+
+    /// The other partitions of its region.
+    fn mates(&self) -> impl Iterator<Item = Address> {
+        self.topology.held(self.region).filter(|(index, _)| *index != self.index).map(|(_, address)| address)
     }
 
     /// Makes a transaction's effects known to readers whose snapshot shows them. What the cells hold already, from a

@@ -268,7 +268,7 @@ impl<S: Times> Partition<S> {
         &mut self,
         now: Now,
         terms: &Terms<S>,
-        decider: u16,
+        decider: Address,
         worked: Worked,
         out: &mut Outputs<'_, Node<S>>,
     ) -> Vote {

@@ -103,8 +103,10 @@ impl std::fmt::Debug for Refill {
 impl<S: Times> Partition<S> {
     /// A peer asks. One that lost records as well answers peers only when it has heard from its region.
     pub(super) fn on_recall(&mut self, now: Now, from: NodeId, out: &mut Outputs<'_, Node<S>>) {
-        let Some((region, _)) = self.topology.locate(from.address()) else { return };
-        if region != self.region {
+        if self.topology.locate(from.address()).is_none() {
+            return;
+        }
+        if self.is_peer(from.address()) {
             self.giver.asked(from, now.instant);
             if self.life == Life::Refilling && self.region_is_silent() {
                 self.recalls.retain(|waiting| waiting.address() != from.address());
@@ -124,8 +126,7 @@ impl<S: Times> Partition<S> {
     }
 
     fn region_is_silent(&self) -> bool {
-        let awaited = self.refill.iter().flat_map(|refill| &refill.unanswered);
-        awaited.filter_map(|address| self.topology.locate(*address)).any(|(region, _)| region == self.region)
+        self.refill.iter().flat_map(|refill| &refill.unanswered).any(|awaited| !self.is_peer(*awaited))
     }
 
     pub(super) fn on_ask(
@@ -165,15 +166,14 @@ impl<S: Times> Partition<S> {
     /// The log lacks records: asks everybody who may have heard of what they said.
     pub(super) fn recall_everything(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<S>>) {
         let peers = self.links.keys().map(|peer| self.topology.address(*peer, self.index));
-        let mates = (0..self.topology.partitions()).filter(|index| *index != self.index);
-        let unanswered = peers.chain(mates.map(|index| self.address_of(index))).collect();
+        // The root of a region also told the roots of the others what is stable here.
+        let unanswered = peers.chain(self.mates()).chain(self.neighbours.keys().copied()).collect();
         self.recall(now, unanswered, random, out);
     }
 
     /// What is lacked of a peer is no longer queued there: its state is taken, beside serving.
     pub(super) fn on_behind(&mut self, now: Now, from: Address, out: &mut Outputs<'_, Node<S>>) {
-        let is_peer = self.topology.locate(from).is_some_and(|(region, _)| region != self.region);
-        if self.refill.is_none() && is_peer {
+        if self.refill.is_none() && self.is_peer(from) {
             out.stream(from, Message::Recall);
             self.refill = Some(Refill::of(now, BTreeSet::from([from])));
             out.arm(Timer::Refill, now.instant + self.options.retry_after);
@@ -227,14 +227,14 @@ impl<S: Times> Partition<S> {
     fn take_if_answered(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<S>>) {
         let own = self.horizon.whole();
         let can_go_on = self.region_has_peers() || self.options.accept_loss;
+        let links: Vec<Address> =
+            self.links.keys().map(|peer| self.topology.address(*peer, self.index)).collect();
         let Some(refill) = &mut self.refill else { return };
         if !matches!(refill.stage, Stage::Asking) || !refill.unanswered.is_empty() || !can_go_on {
             return;
         }
-        let peers = |address: &&Address| {
-            self.topology.locate(**address).is_some_and(|(region, _)| region != self.region)
-        };
-        let mut rest: Vec<Address> = refill.told.keys().filter(peers).copied().collect();
+        let mut rest: Vec<Address> = refill.told.keys().copied().collect();
+        rest.retain(|address| links.contains(address));
         rest.sort_by_key(|address| refill.told[address].horizon);
         let highest = rest.last().map_or(own, |address| refill.told[address].horizon);
         refill.horizon = highest.max(own);
@@ -449,7 +449,7 @@ impl<S: Times> Partition<S> {
         let peers: Vec<(Address, Told)> = (told.into_iter())
             .filter(|(address, told)| {
                 self.clock.recover(told.highest);
-                self.topology.locate(*address).is_some_and(|(region, _)| region != self.region)
+                self.is_peer(*address)
             })
             .collect();
         for (region, origin) in &mut self.origins {

@@ -158,11 +158,11 @@ impl<S: Times> Partition<S> {
     pub(super) fn on_peer_started(&mut self, peer: NodeId, out: &mut Outputs<'_, Node<S>>) {
         let Some((region, index)) = self.topology.locate(peer.address()) else { return };
         self.recall_again(peer.address(), out);
-        if region == self.region {
-            if let Some(link) = self.neighbours.get_mut(&index) {
-                link.started(peer.incarnation);
-            }
-        } else if self.links.get_mut(&region).is_some_and(|link| link.started(peer.incarnation))
+        if let Some(link) = self.neighbours.get_mut(&peer.address()) {
+            link.started(peer.incarnation);
+        }
+        if index == self.index
+            && self.links.get_mut(&region).is_some_and(|link| link.started(peer.incarnation))
             && self.life == Life::Serving
         {
             self.greet(region, out);

@@ -1,18 +1,32 @@
 //! The stable times and the horizon: BiST and garbage collection (Wren, section 4.4.2; Algorithm 7, lines 29 to 31;
-//! Corrections 27, 28 and 33). The tree has depth one: partition 0 is its root.
+//! Corrections 27, 28 and 33). The tree has depth one: the region's first partition is its root. Where what is stable
+//! is so in all regions, the roots exchange what they have found (PaRiS, Algorithm 11, lines 34 to 38; Corrections 29):
+//!
+//! ```text
+//!   partition -- StableReport --> root of the region <-- StableReport --> root of another region
+//!             <-- StableTime ---
+//! ```
 
 use super::Partition;
 use crate::stable::message::Message;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Timer, Times};
+use crate::stable::{Node, Timer, Times, Topology};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Address, Instant, Timestamp};
+use types::{Address, Instant, RegionId, Timestamp};
 
 /// What the root of the tree aggregates.
 #[derive(Debug)]
 pub(super) struct Root<S> {
+    /// What the partitions of the region told: the paper's GST comes of it.
+    region: Told<S>,
+    /// What the roots of the other regions told.
+    others: Told<S>,
+}
+
+#[derive(Debug)]
+struct Told<S> {
     installed: OldestOf<S>,
     oldest: OldestOf<S>,
 }
@@ -20,10 +34,10 @@ pub(super) struct Root<S> {
 /// The minimum, time by time, over what every member last reported; there is none before all have. It only rises,
 /// because what a member reports does.
 #[derive(Debug)]
-struct OldestOf<S>(BTreeMap<u16, Option<S>>);
+struct OldestOf<S>(BTreeMap<Address, Option<S>>);
 
 impl<S: Times> OldestOf<S> {
-    fn report(&mut self, member: u16, times: S) {
+    fn report(&mut self, member: Address, times: S) {
         if let Some(known) = self.0.get_mut(&member) {
             *known = Some(known.map_or(times, |known| known.newest(times)));
         }
@@ -34,20 +48,50 @@ impl<S: Times> OldestOf<S> {
     }
 }
 
-impl<S: Times> Root<S> {
-    pub(super) fn new(partitions: u16) -> Self {
-        let members = || OldestOf((0..partitions).map(|member| (member, None)).collect());
-        Root { installed: members(), oldest: members() }
+impl<S: Times> Told<S> {
+    fn of(members: &[Address]) -> Self {
+        let nothing = || OldestOf(members.iter().map(|member| (*member, None)).collect());
+        Told { installed: nothing(), oldest: nothing() }
     }
 
-    fn report(&mut self, member: u16, installed: S, oldest: S) {
+    fn report(&mut self, member: Address, installed: S, oldest: S) {
         self.installed.report(member, installed);
         self.oldest.report(member, oldest);
     }
 
-    /// The stable times and the oldest snapshot, once every partition has reported.
-    fn stable(&self) -> Option<(S, S)> {
+    /// What all have installed and the oldest snapshot, once all have reported.
+    fn minimum(&self) -> Option<(S, S)> {
         Some((self.installed.oldest()?, self.oldest.oldest()?))
+    }
+}
+
+impl<S: Times> Root<S> {
+    /// The root of a region's tree, if this partition is it.
+    pub(super) fn of(topology: &Topology, region: RegionId, index: u16) -> Option<Self> {
+        let held: Vec<Address> = topology.held(region).map(|(_, replica)| replica).collect();
+        let others: Vec<Address> = topology.other_roots(region).filter(|_| S::UNIVERSAL).collect();
+        let is_root = topology.root(region) == Some(topology.address(region, index));
+        is_root.then(|| Root { region: Told::of(&held), others: Told::of(&others) })
+    }
+
+    /// Who reports to it.
+    pub(super) fn members(&self) -> impl Iterator<Item = Address> {
+        self.region.installed.0.keys().chain(self.others.installed.0.keys()).copied()
+    }
+
+    fn report(&mut self, member: Address, installed: S, oldest: S) {
+        self.region.report(member, installed, oldest);
+        self.others.report(member, installed, oldest);
+    }
+
+    /// The stable times and the oldest snapshot, once everybody has reported.
+    fn stable(&self) -> Option<(S, S)> {
+        let (installed, oldest) = self.region.minimum()?;
+        if self.others.installed.0.is_empty() {
+            return Some((installed, oldest));
+        }
+        let (of_others, oldest_of_others) = self.others.minimum()?;
+        Some((installed.oldest(of_others), oldest.oldest(oldest_of_others)))
     }
 }
 
@@ -109,44 +153,57 @@ impl<S: Times> Partition<S> {
     }
 
     pub(super) fn on_gossip(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
-        let received = self.origins.values().map(|origin| origin.up_to).min().unwrap_or(Timestamp::MAX);
-        let installed = S::of_partition(self.installed, received);
+        let installed = S::of_partition(self.installed, self.received());
         let oldest = self.leases.oldest(self.stable.readable(), now.instant, self.options.lease);
+        let own = self.address();
         if let Some(root) = &mut self.root {
-            root.report(self.index, installed, oldest);
-            // Before every partition has reported, what was stable is still told: one that told an earlier life all that it
+            root.report(own, installed, oldest);
+            // Before everybody has reported, what was stable is still told: one that told an earlier life all that it
             // may tell unanswered learns of this one, and reports again.
+            let (of_region, oldest_of_region) = root.region.minimum().unwrap_or_default();
             let (stable, oldest) = root.stable().unwrap_or((self.stable, S::default()));
             let fastest = self.clock.last();
-            self.tell_neighbours(&Message::StableTime { stable, oldest, fastest }, out);
+            let to_leaves = Message::StableTime { stable, oldest, fastest };
+            let to_roots = Message::StableReport { installed: of_region, oldest: oldest_of_region };
+            self.tell_neighbours(&to_leaves, &to_roots, out);
             self.take_stable(now, stable, oldest);
         } else {
-            self.tell_neighbours(&Message::StableReport { installed, oldest }, out);
+            let report = Message::StableReport { installed, oldest };
+            self.tell_neighbours(&report, &report, out);
         }
         self.free_some();
         out.arm(Timer::Gossip, now.instant + self.options.gossip_every);
     }
 
-    fn tell_neighbours(&mut self, message: &Message<S>, out: &mut Outputs<'_, Node<S>>) {
-        for (index, link) in &mut self.neighbours {
+    /// The oldest time of what has been received of the other replicas; `MAX` without any.
+    fn received(&self) -> Timestamp {
+        if self.options.mutants.own_entry_only {
+            return Timestamp::MAX;
+        }
+        self.origins.values().map(|origin| origin.up_to).min().unwrap_or(Timestamp::MAX)
+    }
+
+    fn tell_neighbours(&mut self, inside: &Message<S>, outside: &Message<S>, out: &mut Outputs<'_, Node<S>>) {
+        for (address, link) in &mut self.neighbours {
             if link.may_tell() {
-                out.stream(self.topology.address(self.region, *index), message.clone());
+                let is_inside =
+                    self.topology.locate(*address).is_some_and(|(region, _)| region == self.region);
+                out.stream(*address, if is_inside { inside } else { outside }.clone());
             }
         }
     }
 
     pub(super) fn on_stable_report(&mut self, now: Now, from: Address, installed: S, oldest: S) {
-        let Some((region, index)) = self.topology.locate(from) else { return };
-        let Some(root) = self.root.as_mut().filter(|_| region == self.region) else { return };
-        root.report(index, installed, oldest);
-        if let Some(link) = self.neighbours.get_mut(&index) {
+        let Some(root) = &mut self.root else { return };
+        root.report(from, installed, oldest);
+        if let Some(link) = self.neighbours.get_mut(&from) {
             link.heard();
         }
         self.follow(now, installed.reach());
     }
 
-    pub(super) fn on_stable_time(&mut self, now: Now, stable: S, oldest: S) {
-        if let Some(link) = self.neighbours.get_mut(&0) {
+    pub(super) fn on_stable_time(&mut self, now: Now, from: Address, stable: S, oldest: S) {
+        if let Some(link) = self.neighbours.get_mut(&from) {
             link.heard();
         }
         self.take_stable(now, stable, oldest);
