@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Line numbers of Wren's algorithms stand in the comments; PaRiS's are the same but where its module says otherwise.
-//! Line numbers of Wren's algorithms stand in the comments; PaRiS, which is not built yet, has the same but for its times.
+
 mod coordinator;
 mod message;
 mod partition;

@@ -178,6 +178,31 @@ fn without_a_partition_the_others_keys_are_served_and_errors_name_it() {
     assert_eq!(client.many(&mut world, &[step(&a, GET), step(&b, GET)]), "\"x\"; \"z\"");
 }
 
+/// What is left of a transaction whose step could not be evaluated does not commit without it, and is not in the way of
+/// the session's next one.
+#[test]
+fn a_step_that_cannot_be_evaluated_ends_its_transaction() {
+    let mut world = world(0);
+    let (a, b) = (key_in(0, 2, "a"), key_in(1, 2, "b"));
+    let client = Client::new(coordinator(0, 0), 1);
+    client.begin(&mut world);
+    assert_eq!(client.operate(&mut world, &a, write("half")), "OK");
+    world.crash(replica(0, 1));
+    let refused = "-UNAVAILABLE partition 1 of the region did not answer in time; nothing was done";
+    assert_eq!(client.operate(&mut world, &b, increment(1)), refused);
+    world.start(replica(0, 1));
+    world.run_ms(300);
+    assert_eq!(client.operate(&mut world, &b, increment(1)), refused);
+    assert_eq!(client.commit(&mut world), refused);
+    assert_eq!(client.one(&mut world, &a, GET), "(nil)");
+    let other = Client::new(coordinator(0, 1), 2);
+    other.one(&mut world, &a, write("new"));
+    world.run_ms(100);
+    assert_eq!(client.begin(&mut world), "OK");
+    assert_eq!(client.operate(&mut world, &a, GET), "\"new\"");
+    assert_eq!(client.commit(&mut world), "OK");
+}
+
 /// Corrections 33: below the horizon there is an error, never "absent".
 #[test]
 fn a_transaction_open_for_too_long_is_told_so() {

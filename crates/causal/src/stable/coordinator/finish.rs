@@ -123,8 +123,14 @@ impl<S: Times> Coordinator<S> {
         if let Some(request) = running.request {
             out.reply(request).error(&error);
         }
-        if !matches!(running.kind, Kind::Operate) {
-            self.claim(number, &running, None, &[]);
+        match running.kind {
+            // Without this step the rest must not commit.
+            Kind::Operate => {
+                if let Some(state) = self.sessions.get_mut(&running.session) {
+                    state.fail_open(error);
+                }
+            }
+            Kind::OneShot | Kind::Commit(_) => self.claim(number, &running, None, &[]),
         }
         self.end(now, number, &running, out);
     }

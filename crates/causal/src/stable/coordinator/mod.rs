@@ -316,12 +316,12 @@ impl<S: Times> Coordinator<S> {
             Ask::Commit => self.commit(now, session, id, out),
             Ask::Abort => {
                 let state = self.sessions.entry(session).or_default();
-                (state.open, state.overdue) = (None, false);
+                (state.open, state.failed) = (None, None);
                 out.reply(id).simple("OK");
             }
             Ask::Close => {
                 let state = self.sessions.entry(session).or_default();
-                (state.open, state.overdue) = (None, false);
+                (state.open, state.failed) = (None, None);
                 state.watches.clear();
                 if self.options.scope == Scope::Session {
                     self.threads.remove(&Some(session));
@@ -358,7 +358,7 @@ impl<S: Times> Coordinator<S> {
             let text = "a transaction is already open in this session; commit or abort it first";
             return out.reply(id).error(&Error::err(text));
         }
-        state.overdue = false;
+        state.failed = None;
         state.open =
             Some(Open { snapshot, epoch, now_millis, read_only, watched, deadline, done: Vec::new() });
         out.reply(id).simple("OK");
@@ -366,28 +366,25 @@ impl<S: Times> Coordinator<S> {
 
     /// Why the session has no open transaction.
     fn missing(&self, session: SessionId) -> Error {
-        if self.sessions.get(&session).is_some_and(|state| state.overdue) {
-            let seconds = self.options.open_for.as_secs();
-            let text = format!(
-                "the transaction was open for more than {seconds} seconds and was given up; begin it again"
-            );
-            Error::new(ErrorCode::SnapshotTooOld, text)
-        } else {
-            Error::err("no transaction is open in this session")
-        }
+        let failed = self.sessions.get(&session).and_then(|state| state.failed.clone());
+        failed.unwrap_or_else(|| Error::err("no transaction is open in this session"))
     }
 
     /// Gives up what has waited too long for its turn, and what has been open for too long.
     fn give_up_waiting(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let (patience, ready) = (self.options.give_up_after, self.is_ready());
+        let seconds = self.options.open_for.as_secs();
         for state in self.sessions.values_mut() {
             if state.open.as_ref().is_some_and(|open| open.deadline <= now.instant) {
-                (state.open, state.overdue) = (None, true);
+                let text = format!(
+                    "the transaction was open for more than {seconds} seconds and was given up; begin it again"
+                );
+                state.fail_open(Error::new(ErrorCode::SnapshotTooOld, text));
             }
             while state.queue.front().is_some_and(|waiting| now.instant - waiting.since >= patience) {
                 let Some(waiting) = state.queue.pop_front() else { break };
                 if matches!(waiting.ask, Ask::Close) {
-                    state.open = None;
+                    (state.open, state.failed) = (None, None);
                     state.watches.clear();
                     continue;
                 }
@@ -398,7 +395,13 @@ impl<S: Times> Coordinator<S> {
                 } else {
                     "no partition of this region has told a stable snapshot yet; nothing was done"
                 };
-                out.reply(waiting.id).error(&Error::new(ErrorCode::Unavailable, text));
+                let error = Error::new(ErrorCode::Unavailable, text);
+                out.reply(waiting.id).error(&error);
+                match waiting.ask {
+                    Ask::Operate { .. } => state.fail_open(error),
+                    Ask::Commit => (state.open, state.failed) = (None, None),
+                    _ => {}
+                }
             }
         }
         self.sessions.retain(|_, state| !state.is_idle());

@@ -4,7 +4,7 @@ use super::ask::Ask;
 use crate::stable::Times;
 use crate::stable::message::Work;
 use std::collections::{BTreeMap, VecDeque};
-use types::{Instant, RequestId, TransactionId};
+use types::{Error, Instant, RequestId, TransactionId};
 
 /// A client's session. Its requests run one after another.
 #[derive(Debug, Default)]
@@ -13,8 +13,8 @@ pub(super) struct Session<S> {
     /// The number of the transaction that is under way.
     pub(super) running: Option<u64>,
     pub(super) open: Option<Open<S>>,
-    /// Its open transaction was given up because its time was over.
-    pub(super) overdue: bool,
+    /// Why its open transaction has ended, until the session ends it too.
+    pub(super) failed: Option<Error>,
     pub(super) watches: BTreeMap<Box<[u8]>, Watch<S>>,
 }
 
@@ -69,12 +69,19 @@ pub(super) struct Watch<S> {
 }
 
 impl<S: Times> Session<S> {
+    /// Its open transaction, if there is one, has ended: nothing of it may commit.
+    pub(super) fn fail_open(&mut self, error: Error) {
+        if self.open.take().is_some() {
+            self.failed = Some(error);
+        }
+    }
+
     /// True when nothing is kept for it.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()
             && self.running.is_none()
             && self.open.is_none()
             && self.watches.is_empty()
-            && !self.overdue
+            && self.failed.is_none()
     }
 }

@@ -295,9 +295,6 @@ impl<S: Times> Coordinator<S> {
                 self.begin_again(now, number, Box::default(), random, out);
             }
             Outcome::TooOld => {
-                let session = running.session;
-                let state = self.sessions.entry(session).or_default();
-                (state.open, state.overdue) = (None, true);
                 let text = "the transaction's snapshot is no longer kept; begin it again";
                 self.fail(now, number, Error::new(ErrorCode::SnapshotTooOld, text), out);
             }

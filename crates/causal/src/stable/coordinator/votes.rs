@@ -25,7 +25,9 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(open) = self.sessions.get_mut(&session).and_then(|state| state.open.take()) else {
-            return out.reply(id).error(&self.missing(session));
+            out.reply(id).error(&self.missing(session));
+            self.sessions.entry(session).or_default().failed = None;
+            return;
         };
         let mut running = Running::of_commit(session, id, open);
         running.deadline = now.instant + self.options.give_up_after;
