@@ -1,10 +1,24 @@
-//! PaRiS in the simulator: it keeps its promise.
+//! PaRiS in the simulator: it keeps its promise, and its known bugs are caught.
 
-use anabranch_simulator::{Options, run};
+use anabranch_simulator::{Options, ParisDeployment, run, run_seeds};
+use causal::paris;
+
+fn options(first_seed: u64, seeds: u64) -> Options {
+    Options { first_seed, seeds, ..Options::default() }
+}
+
+/// Tries one seed after the other until one shows the bug.
+fn assert_caught(seeds: u64, mutants: paris::Mutants) {
+    let caught = (1..=seeds).any(|seed| {
+        let build = || ParisDeployment { options: paris::Options { mutants, ..paris::Options::default() } };
+        !run_seeds("paris", &options(seed, 1), build).failures.is_empty()
+    });
+    assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
+}
 
 #[test]
 fn paris_is_transactionally_causal() {
-    let summary = run("paris", &Options { first_seed: 1, seeds: 30, ..Options::default() }).unwrap();
+    let summary = run("paris", &options(1, 30)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     assert!(
         summary.committed > 20 * summary.seeds,
@@ -12,4 +26,38 @@ fn paris_is_transactionally_causal() {
         summary.committed,
         summary.transactions
     );
+}
+
+#[test]
+fn a_snapshot_read_above_the_universal_stable_time_is_caught() {
+    assert_caught(20, paris::Mutants { read_above_stable: true, ..Default::default() });
+}
+
+#[test]
+fn an_ungated_heartbeat_is_caught() {
+    assert_caught(50, paris::Mutants { ungated_heartbeat: true, ..Default::default() });
+}
+
+/// Corrections 20.
+#[test]
+fn an_effect_left_out_at_the_bound_is_caught() {
+    assert_caught(50, paris::Mutants { apply_below: true, ..Default::default() });
+}
+
+/// Corrections 21.
+#[test]
+fn a_forgotten_bound_is_caught() {
+    assert_caught(50, paris::Mutants { bound_not_remembered: true, ..Default::default() });
+}
+
+/// Corrections 29.
+#[test]
+fn a_region_that_vouches_for_what_it_has_not_received_is_caught() {
+    assert_caught(20, paris::Mutants { own_entry_only: true, ..Default::default() });
+}
+
+/// Corrections 30.
+#[test]
+fn a_commit_to_another_replica_than_the_one_that_prepared_is_caught() {
+    assert_caught(20, paris::Mutants { target_chosen_twice: true, ..Default::default() });
 }
