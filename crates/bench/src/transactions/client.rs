@@ -1,10 +1,12 @@
-//! One client: draws transactions and tries each until it commits.
+//! One client: draws transactions and tries each until it commits. It never waits: the loop tells it when replies have
+//! come and when its rest is over.
 
-use super::connection::Connection;
 use super::history::{Recorder, Try};
+use super::link::Link;
 use super::measure::{RunError, Settings, Totals};
 use super::plan::Planned;
 use checker::{Outcome, Step};
+use mio::{Registry, Token};
 use resp::Value;
 use std::io;
 use std::time::{Duration, Instant};
@@ -15,6 +17,8 @@ const FIRST_WAIT: Duration = Duration::from_micros(200);
 const MOST_DOUBLINGS: u32 = 7;
 /// How long a client waits before it turns to the next server.
 const RECONNECT_WAIT: Duration = Duration::from_millis(20);
+/// A server that answers nothing for so long is given up. Longer than a strict transaction waits for a dead process.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// How a try ended.
 enum End {
@@ -40,181 +44,320 @@ impl From<io::Error> for Trouble {
     }
 }
 
-pub(super) struct Client<'s> {
-    settings: &'s Settings,
-    recorder: Option<&'s Recorder>,
+/// What a client is about.
+enum State {
+    /// Nothing, until then.
+    Resting(Instant),
+    /// What it reads is under way.
+    Reading,
+    /// What it writes is.
+    Writing,
+    /// Whatever failed, the connection must not stay inside the transaction: the end of that is under way.
+    Aborting(Trouble),
+    /// Nothing any more.
+    Done,
+}
+
+/// What all clients share.
+pub(super) struct Shared<'s> {
+    pub settings: &'s Settings,
+    pub recorder: Option<&'s Recorder>,
+    pub registry: &'s Registry,
+    pub buffer: Box<[u8]>,
+    /// When no transaction begins any more.
+    pub end: Instant,
+    pub totals: Totals,
+}
+
+pub(super) struct Client {
     /// Which of all clients.
     index: usize,
-    connection: Option<Connection>,
+    link: Option<Link>,
     /// How many connections it has had.
     connections: u64,
     random: fastrand::Rng,
     /// How many values it has written.
     values: u64,
-    totals: Totals,
+    state: State,
+    planned: Planned,
+    /// When it was tried first.
+    begun: Instant,
+    /// How often it failed.
+    failures: u32,
+    attempt: Attempt,
 }
 
 /// What is known of a try while it goes on.
 struct Attempt {
     invoked: Instant,
+    /// When it asked last.
+    asked: Instant,
+    keys: Vec<Vec<u8>>,
     steps: Vec<Step>,
+    /// Keys and values, where what is answered to them is recorded.
+    written: Vec<(Vec<u8>, Vec<u8>)>,
     /// From here on it may take effect.
     may_have_happened: bool,
 }
 
-impl<'s> Client<'s> {
-    pub fn new(settings: &'s Settings, recorder: Option<&'s Recorder>, index: usize) -> Self {
-        let random = fastrand::Rng::new();
-        let totals = Totals::default();
-        Client { settings, recorder, index, connection: None, connections: 0, random, values: 0, totals }
+impl Attempt {
+    fn new(now: Instant) -> Self {
+        let (keys, steps, written) = (Vec::new(), Vec::new(), Vec::new());
+        Attempt { invoked: now, asked: now, keys, steps, written, may_have_happened: false }
     }
+}
 
-    /// Runs transactions until the end.
-    pub fn run(mut self, end: Instant) -> Result<Totals, RunError> {
-        while Instant::now() < end {
-            let planned = self.settings.workload.draw(&self.settings.keys, &mut self.random);
-            let begun = Instant::now();
-            let mut failures = 0;
-            loop {
-                match self.attempt(&planned)? {
-                    End::Committed => {
-                        self.totals.note_commit(planned.kind, begun.elapsed());
-                        break;
-                    }
-                    End::Unknown => {
-                        self.totals.unknown += 1;
-                        break;
-                    }
-                    End::Failed => self.totals.aborts += 1,
-                }
-                if Instant::now() >= end {
-                    self.totals.given_up += 1;
-                    break;
-                }
-                let longest = FIRST_WAIT * 2u32.pow(MOST_DOUBLINGS.min(failures));
-                failures += 1;
-                std::thread::sleep(longest.mul_f64(self.random.f64()));
-            }
+impl Client {
+    pub fn new(index: usize, now: Instant) -> Self {
+        Client {
+            index,
+            link: None,
+            connections: 0,
+            random: fastrand::Rng::new(),
+            values: 0,
+            state: State::Resting(now),
+            planned: Planned { kind: "", reads: Vec::new(), writes: Vec::new() },
+            begun: now,
+            failures: 0,
+            attempt: Attempt::new(now),
         }
-        Ok(self.totals)
     }
 
-    fn session(&self) -> u64 {
-        self.index as u64 + (self.connections - 1) * self.settings.clients as u64
+    /// When `wake` is due at the latest; never, if it has ended.
+    pub fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Resting(until) => Some(until),
+            State::Reading | State::Writing | State::Aborting(_) => Some(self.attempt.asked + SILENCE),
+            State::Done => None,
+        }
     }
 
-    fn attempt(&mut self, planned: &Planned) -> Result<End, RunError> {
-        if self.connection.is_none() {
-            let urls = &self.settings.urls;
+    /// Its rest is over, or the server has been silent for too long.
+    pub fn wake(&mut self, now: Instant, shared: &mut Shared<'_>) -> Result<(), RunError> {
+        match self.state {
+            State::Done => Ok(()),
+            State::Resting(_) if self.failures == 0 => self.begin(now, shared),
+            State::Resting(_) => self.attempt(now, shared),
+            _ => self.finish(Err(Trouble::Lost), shared),
+        }
+    }
+
+    /// Its connection has news.
+    pub fn ready(&mut self, shared: &mut Shared<'_>) -> Result<(), RunError> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let replies = match link.advance(&mut shared.buffer) {
+            Ok(None) => return Ok(()),
+            Ok(Some(replies)) => replies,
+            Err(_) if matches!(self.state, State::Resting(_) | State::Done) => {
+                self.link = None;
+                shared.totals.lost_connections += 1;
+                return Ok(());
+            }
+            Err(_) => return self.finish(Err(Trouble::Lost), shared),
+        };
+        let (result, in_transaction) = match std::mem::replace(&mut self.state, State::Done) {
+            State::Reading => (self.read(&replies, shared), !self.planned.writes.is_empty()),
+            State::Writing => (self.written(&replies, shared), true),
+            State::Aborting(trouble) => (Err(trouble), false),
+            resting @ (State::Resting(_) | State::Done) => {
+                self.state = resting;
+                return Ok(());
+            }
+        };
+        match result {
+            Ok(State::Done) => self.finish(Ok(()), shared),
+            Ok(next) => {
+                self.state = next;
+                Ok(())
+            }
+            Err(Trouble::Lost) => self.finish(Err(Trouble::Lost), shared),
+            Err(trouble) if shared.settings.txn && in_transaction => self.abort(trouble, shared),
+            Err(trouble) => self.finish(Err(trouble), shared),
+        }
+    }
+
+    fn session(&self, shared: &Shared<'_>) -> u64 {
+        self.index as u64 + (self.connections - 1) * shared.settings.clients as u64
+    }
+
+    /// Draws a transaction, unless the time is over.
+    fn begin(&mut self, now: Instant, shared: &mut Shared<'_>) -> Result<(), RunError> {
+        if now >= shared.end {
+            self.state = State::Done;
+            return Ok(());
+        }
+        self.planned = shared.settings.workload.draw(&shared.settings.keys, &mut self.random);
+        (self.begun, self.failures) = (now, 0);
+        self.attempt(now, shared)
+    }
+
+    /// Tries the transaction.
+    fn attempt(&mut self, now: Instant, shared: &mut Shared<'_>) -> Result<(), RunError> {
+        self.attempt = Attempt::new(now);
+        if self.link.is_none() {
+            let urls = &shared.settings.urls;
             let url = &urls[(self.index + self.connections as usize) % urls.len()];
             self.connections += 1;
-            match Connection::open(url) {
-                Ok(connection) => self.connection = Some(connection),
+            match Link::open(url, shared.registry, Token(self.index)) {
+                Ok(link) => self.link = Some(link),
                 Err(_) => {
-                    std::thread::sleep(RECONNECT_WAIT);
-                    return Ok(End::Failed);
+                    self.failed(RECONNECT_WAIT, shared);
+                    return Ok(());
                 }
             }
         }
-        let mut attempt = Attempt { invoked: Instant::now(), steps: Vec::new(), may_have_happened: false };
-        let result = self.execute(planned, &mut attempt);
+        match self.ask_reads(shared.settings) {
+            Ok(()) => {
+                self.state = State::Reading;
+                Ok(())
+            }
+            Err(trouble) => self.finish(Err(trouble), shared),
+        }
+    }
+
+    /// The try is over.
+    fn finish(&mut self, result: Result<(), Trouble>, shared: &mut Shared<'_>) -> Result<(), RunError> {
         let end = match result {
             Ok(()) => End::Committed,
             Err(Trouble::Refused(text)) => return Err(RunError::Refused(text)),
             Err(Trouble::Said(end)) => end,
             Err(Trouble::Lost) => {
-                self.connection = None;
-                self.totals.lost_connections += 1;
-                if attempt.may_have_happened { End::Unknown } else { End::Failed }
+                self.link = None;
+                shared.totals.lost_connections += 1;
+                if self.attempt.may_have_happened { End::Unknown } else { End::Failed }
             }
         };
-        if !matches!(end, End::Failed) {
-            self.totals.written.extend(&planned.writes);
+        self.record(&end, shared).map_err(RunError::History)?;
+        match end {
+            End::Committed => shared.totals.note_commit(self.planned.kind, self.begun.elapsed()),
+            End::Unknown => shared.totals.unknown += 1,
+            End::Failed => {
+                self.failed(Duration::ZERO, shared);
+                return Ok(());
+            }
         }
-        self.record(attempt, &end).map_err(RunError::History)?;
-        Ok(end)
+        self.begin(Instant::now(), shared)
     }
 
-    fn record(&self, attempt: Attempt, end: &End) -> io::Result<()> {
-        let Some(recorder) = self.recorder else { return Ok(()) };
+    /// Rests before the next try, at least so long, if there is one.
+    fn failed(&mut self, least: Duration, shared: &mut Shared<'_>) {
+        shared.totals.aborts += 1;
+        let now = Instant::now();
+        if now >= shared.end {
+            shared.totals.given_up += 1;
+            self.state = State::Done;
+            return;
+        }
+        let longest = FIRST_WAIT * 2u32.pow(MOST_DOUBLINGS.min(self.failures));
+        self.failures += 1;
+        self.state = State::Resting(now + least + longest.mul_f64(self.random.f64()));
+    }
+
+    fn record(&mut self, end: &End, shared: &mut Shared<'_>) -> io::Result<()> {
+        let Some(recorder) = shared.recorder else { return Ok(()) };
         let outcome = match end {
             End::Committed => Outcome::Committed,
             End::Failed => Outcome::Aborted,
             End::Unknown => Outcome::Unknown,
         };
-        let Attempt { invoked, steps, .. } = attempt;
-        recorder.note(Try { session: self.session(), invoked, outcome, steps, at_rest: false })
+        if outcome != Outcome::Aborted {
+            shared.totals.written.extend(&self.planned.writes);
+        }
+        let steps = std::mem::take(&mut self.attempt.steps);
+        let (session, invoked) = (self.session(shared), self.attempt.invoked);
+        recorder.note(Try { session, invoked, outcome, steps, at_rest: false })
     }
 
-    fn execute(&mut self, planned: &Planned, attempt: &mut Attempt) -> Result<(), Trouble> {
-        let settings = self.settings;
-        let Some(connection) = &mut self.connection else { return Err(Trouble::Lost) };
-        let read: Vec<Vec<u8>> = planned.reads.iter().map(|key| settings.key(*key)).collect();
-        let command = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
-        let get = [command(&["MGET"]), read.clone()].concat();
-        let mut first = match (planned.writes.is_empty(), settings.txn) {
-            (true, _) => Vec::new(),
-            (_, true) => vec![command(&["TXN", "BEGIN"])],
-            (_, false) => vec![[command(&["WATCH"]), read.clone()].concat()],
+    /// Asks for what the transaction reads.
+    fn ask_reads(&mut self, settings: &Settings) -> Result<(), Trouble> {
+        let Some(link) = &mut self.link else { return Err(Trouble::Lost) };
+        self.attempt.keys = self.planned.reads.iter().map(|key| settings.key(*key)).collect();
+        let named = |name: &'static [u8]| -> Vec<&[u8]> {
+            std::iter::once(name).chain(self.attempt.keys.iter().map(Vec::as_slice)).collect()
         };
-        first.push(get);
-        let replies = connection.call(&first)?;
-        let outcome = replies.iter().try_for_each(refusal);
-        if outcome.is_err() && settings.txn && !planned.writes.is_empty() {
-            abort(connection)?;
+        match (self.planned.writes.is_empty(), settings.txn) {
+            (true, _) => {}
+            (_, true) => link.put(&["TXN", "BEGIN"]),
+            (_, false) => link.put(&named(b"WATCH")),
         }
-        outcome?;
+        link.put(&named(b"MGET"));
+        Ok(link.send()?)
+    }
+
+    /// What was read has come: asks for what the transaction writes.
+    fn read(&mut self, replies: &[Value], shared: &Shared<'_>) -> Result<State, Trouble> {
+        replies.iter().try_for_each(refusal)?;
         let seen = replies.last().and_then(Value::as_elements).unwrap_or_default();
-        if seen.len() != read.len() {
+        if seen.len() != self.attempt.keys.len() {
             return Err(Trouble::Refused(format!("MGET was answered with {:?}", replies.last())));
         }
-        attempt.steps =
-            read.iter().zip(seen).map(|(key, seen)| Step::get(key, Some(seen.as_bytes()))).collect();
-        if planned.writes.is_empty() {
-            return Ok(());
+        if shared.recorder.is_some() {
+            let read = self.attempt.keys.iter().zip(seen);
+            self.attempt.steps = read.map(|(key, seen)| Step::get(key, Some(seen.as_bytes()))).collect();
         }
-        let mut second = if settings.txn { Vec::new() } else { vec![command(&["MULTI"])] };
-        let reads = attempt.steps.len();
-        let mut written = Vec::new();
-        for key in &planned.writes {
+        if self.planned.writes.is_empty() {
+            return Ok(State::Done);
+        }
+        self.ask_writes(shared)?;
+        Ok(State::Writing)
+    }
+
+    fn ask_writes(&mut self, shared: &Shared<'_>) -> Result<(), Trouble> {
+        let (settings, recording) = (shared.settings, shared.recorder.is_some());
+        let Some(link) = &mut self.link else { return Err(Trouble::Lost) };
+        if !settings.txn {
+            link.put(&["MULTI"]);
+        }
+        for key in &self.planned.writes {
             self.values += 1;
             let (key, value) = (settings.key(*key), settings.value(self.index, self.values));
-            let mut set = vec![b"SET".to_vec(), key.clone(), value.clone()];
-            if self.recorder.is_some() {
-                set.push(b"GET".to_vec());
+            let words: [&[u8]; 4] = [b"SET", &key, &value, b"GET"];
+            link.put(&words[..if recording { 4 } else { 3 }]);
+            if recording {
+                self.attempt.steps.push(Step::swap(&key, &value, None));
+                self.attempt.written.push((key, value));
             }
-            attempt.steps.push(Step::swap(&key, &value, None));
-            second.push(set);
-            written.push((key, value));
         }
-        second.push(if settings.txn { command(&["TXN", "COMMIT"]) } else { command(&["EXEC"]) });
-        attempt.may_have_happened = true;
-        let replies = connection.call(&second)?;
-        if !settings.txn
-            && replies.last().is_some_and(|reply| matches!(reply, Value::Null | Value::NullArray))
-        {
+        if settings.txn {
+            link.put(&["TXN", "COMMIT"])
+        } else {
+            link.put(&["EXEC"])
+        }
+        self.attempt.may_have_happened = true;
+        self.attempt.asked = Instant::now();
+        Ok(link.send()?)
+    }
+
+    /// The writes were answered, and the commit.
+    fn written(&mut self, replies: &[Value], shared: &Shared<'_>) -> Result<State, Trouble> {
+        let txn = shared.settings.txn;
+        if !txn && replies.last().is_some_and(|reply| matches!(reply, Value::Null | Value::NullArray)) {
             return Err(Trouble::Said(End::Failed));
         }
-        let outcome = replies.iter().try_for_each(refusal);
-        if outcome.is_err() && settings.txn {
-            abort(connection)?;
-        }
-        outcome?;
+        replies.iter().try_for_each(refusal)?;
         let answers = replies.last().and_then(Value::as_elements).unwrap_or_default();
         answers.iter().try_for_each(refusal)?;
         // Within TXN each write was answered for itself.
-        let answers = if settings.txn { &replies[..] } else { answers };
-        for ((step, (key, value)), answer) in attempt.steps[reads..].iter_mut().zip(&written).zip(answers) {
+        let answers = if txn { replies } else { answers };
+        let reads = self.attempt.steps.len() - self.attempt.written.len();
+        let steps = self.attempt.steps[reads..].iter_mut();
+        for ((step, (key, value)), answer) in steps.zip(&self.attempt.written).zip(answers) {
             *step = Step::swap(key, value, Some(answer.as_bytes()));
         }
+        Ok(State::Done)
+    }
+
+    /// Takes the connection out of the transaction; the try ends with this trouble.
+    fn abort(&mut self, trouble: Trouble, shared: &mut Shared<'_>) -> Result<(), RunError> {
+        let Some(link) = &mut self.link else { return self.finish(Err(Trouble::Lost), shared) };
+        link.put(&["TXN", "ABORT"]);
+        self.attempt.asked = Instant::now();
+        if link.send().is_err() {
+            return self.finish(Err(Trouble::Lost), shared);
+        }
+        self.state = State::Aborting(trouble);
         Ok(())
     }
-}
-
-/// Whatever failed, the connection must not stay inside the transaction.
-fn abort(connection: &mut Connection) -> Result<(), Trouble> {
-    connection.call(&[vec![b"TXN".to_vec(), b"ABORT".to_vec()]])?;
-    Ok(())
 }
 
 /// What an error reply means for the try.

@@ -1,12 +1,13 @@
 //! One measurement: all clients at once, for some seconds.
 
-use super::client::Client;
+use super::client::{Client, Shared};
 use super::connection::Connection;
 use super::history::{Recorder, Try};
 use super::plan::{Keys, Workload};
 use crate::redis::Target;
 use checker::{Outcome, Step};
 use hdrhistogram::Histogram;
+use mio::{Events, Poll};
 use resp::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Keys that one command loads or reads back.
 const KEYS_AT_ONCE: usize = 200;
+/// The bytes read at once.
+const INPUT_BYTES: usize = 64 << 10;
 /// How long servers may take to agree about what was written, once nobody writes.
 const LONGEST_SETTLING: Duration = Duration::from_secs(30);
 /// The first session of those that read at the end: above those of all clients' connections.
@@ -80,9 +83,9 @@ pub enum RunError {
     /// The written keys cannot be read at the end.
     #[error("{0} did not let all that was written be read at the end: {1}")]
     ReadBack(Target, String),
-    /// A client ended by a defect.
-    #[error("a client panicked")]
-    Panicked,
+    /// The system gives no event loop.
+    #[error("cannot wait for replies: {0}")]
+    System(io::Error),
 }
 
 /// What came of a run.
@@ -123,19 +126,6 @@ impl Totals {
     pub fn commits(&self) -> u64 {
         self.committed.values().sum()
     }
-
-    fn add(&mut self, other: Totals) {
-        other
-            .committed
-            .into_iter()
-            .for_each(|(kind, count)| *self.committed.entry(kind).or_default() += count);
-        self.aborts += other.aborts;
-        self.unknown += other.unknown;
-        self.given_up += other.given_up;
-        self.lost_connections += other.lost_connections;
-        self.latency.add(&other.latency).expect("both have the same bounds");
-        self.written.extend(other.written);
-    }
 }
 
 /// Runs a workload; also how long it took, which is a little longer than asked.
@@ -151,24 +141,38 @@ pub fn run(settings: &Settings) -> Result<(Totals, Duration), RunError> {
     }
     drop(loader);
     let begun = Instant::now();
-    let end = begun + settings.duration;
-    let results: Vec<Result<Totals, RunError>> = std::thread::scope(|scope| {
-        let recorder = recorder.as_ref();
-        let clients: Vec<_> = (0..settings.clients)
-            .map(|index| scope.spawn(move || Client::new(settings, recorder, index).run(end)))
-            .collect();
-        clients.into_iter().map(|client| client.join().unwrap_or(Err(RunError::Panicked))).collect()
-    });
+    let totals = run_clients(settings, recorder.as_ref(), begun + settings.duration)?;
     let elapsed = begun.elapsed();
-    let mut totals = Totals::default();
-    for result in results {
-        totals.add(result?);
-    }
     if let Some(recorder) = recorder {
         read_back(settings, &totals.written, &recorder)?;
         recorder.finish().map_err(RunError::History)?;
     }
     Ok((totals, elapsed))
+}
+
+/// All clients, in one event loop on this thread: threads that wait for one reply each would cost more than the work.
+fn run_clients(settings: &Settings, recorder: Option<&Recorder>, end: Instant) -> Result<Totals, RunError> {
+    let mut poll = Poll::new().map_err(RunError::System)?;
+    let registry = poll.registry().try_clone().map_err(RunError::System)?;
+    let (buffer, totals) = (vec![0; INPUT_BYTES].into(), Totals::default());
+    let mut shared = Shared { settings, recorder, registry: &registry, buffer, end, totals };
+    let mut now = Instant::now();
+    let mut clients: Vec<Client> = (0..settings.clients).map(|index| Client::new(index, now)).collect();
+    let mut events = Events::with_capacity(1024);
+    while let Some(due) = clients.iter().filter_map(Client::due).min() {
+        match poll.poll(&mut events, Some(due.saturating_duration_since(now))) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
+            other => other.map_err(RunError::System)?,
+        }
+        for event in &events {
+            clients[event.token().0].ready(&mut shared)?;
+        }
+        now = Instant::now();
+        for client in clients.iter_mut().filter(|client| client.due().is_some_and(|due| due <= now)) {
+            client.wake(now, &mut shared)?;
+        }
+    }
+    Ok(shared.totals)
 }
 
 fn open_history(path: &Path) -> Result<Recorder, RunError> {

@@ -9,7 +9,8 @@
 //! Reads alone are one `MGET`. Whatever writes takes two round trips: `WATCH` and `MGET`, then `MULTI`, the writes and
 //! `EXEC`; or, on our servers, `TXN BEGIN` and `MGET`, then the writes and `TXN COMMIT`. What fails by a conflict is
 //! tried again after a short random wait; a transaction's latency runs from its first try to its commit.
-//! Every client is a thread with a connection of its own. One that loses it goes on at the next server.
+//! Every client has a connection of its own, and one transaction under way. One that loses it goes on at the next
+//! server. One thread serves all of them, as in `redis-benchmark`.
 //!
 //! # What clients saw
 //! Every try can be recorded in the checker's format: with begin and end on one clock, what was read, what was
@@ -21,6 +22,7 @@
 mod client;
 mod connection;
 mod history;
+mod link;
 mod measure;
 mod plan;
 mod report;
