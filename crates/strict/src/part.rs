@@ -101,9 +101,12 @@ impl Part {
     }
 }
 
+/// Most operations and effects are not longer in their binary form.
+pub(crate) const USUAL_BYTES: usize = 96;
+
 /// The binary form of an effect.
 pub(crate) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
     effect.encode(&mut bytes);
     bytes.into()
 }

@@ -87,14 +87,26 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The longest binary form of a number.
+const MAX_VARINT_BYTES: usize = 10;
+/// For how many elements of a sequence room is made before the first of them is read.
+const MOST_AT_ONCE: usize = 1024;
+
 /// Appends a varint.
 #[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+    if value < 0x80 {
+        return out.push(value as u8);
     }
-    out.push(value as u8);
+    // Put together first, copied once.
+    let (mut bytes, mut len) = ([0; MAX_VARINT_BYTES], 0);
+    while value >= 0x80 {
+        bytes[len] = value as u8 | 0x80;
+        value >>= 7;
+        len += 1;
+    }
+    bytes[len] = value as u8;
+    out.extend_from_slice(&bytes[..=len]);
 }
 
 /// Appends a byte string with its length.
@@ -245,7 +257,12 @@ impl<T: Wire> Wire for Vec<T> {
     }
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let count = input.count()?;
-        (0..count).map(|_| T::decode(input)).collect()
+        // Collected, it would take more memory than it needs, and copy while it grows.
+        let mut values = Vec::with_capacity(count.min(MOST_AT_ONCE));
+        for _ in 0..count {
+            values.push(T::decode(input)?);
+        }
+        Ok(values)
     }
 }
 

@@ -48,7 +48,7 @@ use keyspace::ReplicatedKeyspace;
 use mio::Registry;
 use nodes::Context;
 use parking_lot::Mutex;
-use peers::{Arrived, Peers};
+use peers::{Arrivals, Peers};
 use placement::Life;
 use protocol::{Gate, Now, Request};
 use std::path::Path;
@@ -119,7 +119,7 @@ pub(crate) struct Cluster {
     /// The log has records of a keyspace that was dropped; the next checkpoint does not.
     has_remains: bool,
     peers: Peers,
-    arrived: Vec<Arrived>,
+    arrived: Arrivals,
     /// Something was stepped since the last pump.
     stirred: bool,
     checkpoint: Option<Checkpoint>,
@@ -159,7 +159,7 @@ impl Cluster {
     pub(crate) fn deliver(&mut self, now: Now) {
         self.stirred |= !self.arrived.is_empty();
         let mut arrived = std::mem::take(&mut self.arrived);
-        for Arrived { from, to, packet } in arrived.drain(..) {
+        for (from, to, packet) in arrived.iter() {
             let index = usize::from(to.keyspace.0);
             let known = self.keyspaces.get(index).is_some_and(|keyspace| keyspace.hosts(to));
             if !known {
@@ -167,12 +167,13 @@ impl Cluster {
                 self.refresh(now);
             }
             match self.keyspaces.get_mut(index) {
-                Some(keyspace) => keyspace.receive(from, to, &packet),
+                Some(keyspace) => keyspace.receive(from, to, packet),
                 None => {
                     tracing::warn!(%from, keyspace = %to.keyspace, "a packet for an unknown keyspace was dropped")
                 }
             }
         }
+        arrived.clear();
         self.arrived = arrived;
     }
 

@@ -11,6 +11,7 @@ use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 use types::{NodeId, ProcessId, Reader, Slot, Wire};
 
@@ -33,11 +34,43 @@ const LINGER: Duration = Duration::from_millis(10);
 /// A peer whose kernel has acknowledged nothing for so long is connected anew.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 
-/// A packet that arrived.
-pub(crate) struct Arrived {
-    pub(crate) from: NodeId,
-    pub(crate) to: Slot,
-    pub(crate) packet: Vec<u8>,
+/// A packet that arrived: its place in the bytes of all of them.
+struct Arrived {
+    from: NodeId,
+    to: Slot,
+    packet: Range<usize>,
+}
+
+/// Packets that arrived, in order. One buffer for all of them spares each an allocation.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    bytes: Vec<u8>,
+    list: Vec<Arrived>,
+}
+
+impl Arrivals {
+    fn push(&mut self, from: NodeId, to: Slot, packet: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(packet);
+        self.list.push(Arrived { from, to, packet: start..self.bytes.len() });
+    }
+
+    /// True if there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Sender, receiver and bytes of each.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, Slot, &[u8])> {
+        self.list.iter().map(|arrived| (arrived.from, arrived.to, &self.bytes[arrived.packet.clone()]))
+    }
+
+    /// Forgets them, and keeps room for as many.
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(KEEP_QUEUE_BYTES);
+    }
 }
 
 enum Link {
@@ -150,13 +183,7 @@ impl Peers {
     }
 
     /// Something happened to a peer's socket: hands on the packets that are complete.
-    pub(crate) fn ready(
-        &mut self,
-        token: usize,
-        ending: bool,
-        registry: &Registry,
-        arrived: &mut Vec<Arrived>,
-    ) {
+    pub(crate) fn ready(&mut self, token: usize, ending: bool, registry: &Registry, arrived: &mut Arrivals) {
         if token == LISTENER {
             return self.accept(registry);
         }
@@ -271,13 +298,12 @@ impl Outgoing {
 impl Incoming {
     /// False when the connection is over or speaks nonsense. A read that did not fill the chunk has taken all there
     /// was: the next bytes make a new event. Only an end that was announced already must be looked for.
-    fn read(&mut self, seed: u64, ending: bool, chunk: &mut [u8], arrived: &mut Vec<Arrived>) -> bool {
+    fn read(&mut self, seed: u64, ending: bool, chunk: &mut [u8], arrived: &mut Arrivals) -> bool {
         loop {
             match self.socket.read(chunk) {
                 Ok(0) => return false,
                 Ok(count) => {
-                    self.buffer.extend_from_slice(&chunk[..count]);
-                    if !self.take_frames(seed, arrived) {
+                    if !self.take(seed, &chunk[..count], arrived) {
                         return false;
                     }
                     if count < chunk.len() && !ending {
@@ -290,24 +316,40 @@ impl Incoming {
         }
     }
 
-    fn take_frames(&mut self, seed: u64, arrived: &mut Vec<Arrived>) -> bool {
+    /// Takes the frames that `fresh` completes, and keeps the beginning of the next one.
+    fn take(&mut self, seed: u64, fresh: &[u8], arrived: &mut Arrivals) -> bool {
+        if self.buffer.is_empty() {
+            let taken = self.take_frames(seed, fresh, arrived);
+            self.buffer.extend_from_slice(&fresh[taken.unwrap_or(fresh.len())..]);
+            return taken.is_some();
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.extend_from_slice(fresh);
+        let taken = self.take_frames(seed, &buffer, arrived);
+        buffer.drain(..taken.unwrap_or(buffer.len()));
+        self.buffer = buffer;
+        taken.is_some()
+    }
+
+    /// How many bytes the handshake and the complete frames take; `None` if the peer is to be turned away.
+    fn take_frames(&mut self, seed: u64, bytes: &[u8], arrived: &mut Arrivals) -> Option<usize> {
         let mut taken = 0;
         if !self.greeted {
-            if self.buffer.len() < HANDSHAKE_BYTES {
-                return true;
+            if bytes.len() < HANDSHAKE_BYTES {
+                return Some(0);
             }
-            if self.buffer[..8] != *MAGIC || self.buffer[8..HANDSHAKE_BYTES] != seed.to_le_bytes() {
+            if bytes[..8] != *MAGIC || bytes[8..HANDSHAKE_BYTES] != seed.to_le_bytes() {
                 tracing::warn!("a peer of another cluster or version was turned away");
-                return false;
+                return None;
             }
             self.greeted = true;
             taken = HANDSHAKE_BYTES;
         }
-        while let Some((len, rest)) = self.buffer[taken..].split_first_chunk::<4>() {
+        while let Some((len, rest)) = bytes[taken..].split_first_chunk::<4>() {
             let len = u32::from_le_bytes(*len) as usize;
             if len > MAX_FRAME_BYTES {
                 tracing::warn!(len, "a peer sent an absurd length and was turned away");
-                return false;
+                return None;
             }
             if rest.len() < len {
                 break;
@@ -315,13 +357,12 @@ impl Incoming {
             let mut reader = Reader::new(&rest[..len]);
             let (Ok(from), Ok(to)) = (NodeId::decode(&mut reader), Slot::decode(&mut reader)) else {
                 tracing::warn!("a peer sent a frame without addresses and was turned away");
-                return false;
+                return None;
             };
-            arrived.push(Arrived { from, to, packet: reader.rest().to_vec() });
+            arrived.push(from, to, reader.rest());
             taken += 4 + len;
         }
-        self.buffer.drain(..taken);
-        true
+        Some(taken)
     }
 }
 
@@ -334,7 +375,7 @@ mod tests {
     struct End {
         poll: Poll,
         peers: Peers,
-        arrived: Vec<Arrived>,
+        arrived: Arrivals,
         now: types::Instant,
     }
 
@@ -344,7 +385,7 @@ mod tests {
             let others = std::iter::once((ProcessId(peer.0), peer.1));
             let mut peers = Peers::new(seed, listener, others);
             peers.begin(types::Instant(0), poll.registry()).unwrap();
-            End { poll, peers, arrived: Vec::new(), now: types::Instant(0) }
+            End { poll, peers, arrived: Arrivals::default(), now: types::Instant(0) }
         }
 
         fn turn(&mut self) {
@@ -393,10 +434,10 @@ mod tests {
         let from = say(&mut first, b"small");
         say(&mut first, &large);
         say(&mut first, b"last");
-        assert!(until(&mut first, &mut second, |_, second| second.arrived.len() == 3));
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.list.len() == 3));
         for (arrived, text) in second.arrived.iter().zip([&b"small"[..], &large, b"last"]) {
-            assert_eq!((arrived.from, arrived.to), (from, slot(5)));
-            let packet = ReplyBuf::decode(&mut Reader::new(&arrived.packet)).unwrap();
+            assert_eq!((arrived.0, arrived.1), (from, slot(5)));
+            let packet = ReplyBuf::decode(&mut Reader::new(arrived.2)).unwrap();
             assert_eq!(packet.first(), Some(types::Reply::Bulk(text)));
         }
     }
@@ -414,13 +455,13 @@ mod tests {
         linger(&mut first, b"a");
         linger(&mut first, b"b");
         (0..20).for_each(|_| (first.turn(), second.turn()).0);
-        assert_eq!((second.arrived.len(), first.peers.deadline()), (0, Some(first.now + LINGER)));
+        assert_eq!((second.arrived.list.len(), first.peers.deadline()), (0, Some(first.now + LINGER)));
         say(&mut first, b"now");
-        assert!(until(&mut first, &mut second, |_, second| second.arrived.len() == 3));
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.list.len() == 3));
         assert_eq!(first.peers.deadline(), None);
         linger(&mut first, b"c");
         first.now = first.now + LINGER;
-        assert!(until(&mut first, &mut second, |_, second| second.arrived.len() == 4));
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.list.len() == 4));
         assert_eq!(first.peers.deadline(), None);
     }
 

@@ -74,7 +74,7 @@ pub(crate) fn recover(
         has_remains: keyspaces.iter().any(|keyspace| matches!(keyspace, ReplicatedKeyspace::Dropped)),
         keyspaces,
         peers,
-        arrived: Vec::new(),
+        arrived: Default::default(),
         stirred: false,
         checkpoint: None,
         gaps: identity.map(|identity| Gaps { identity, learnt: None }),

@@ -3,7 +3,7 @@
 use super::expiring::Expiring;
 use super::keyset::{KeysetCall, KeysetKind};
 use crate::Topology;
-use crate::part::{Invoked, encoded, narrowed};
+use crate::part::{Invoked, USUAL_BYTES, encoded, narrowed};
 use commit::{Observed, deadline_set, overwrites};
 use datatypes::{Cell, Context, Effect, Operation, key, prepare};
 use protocol::{KeyEffect, KeyedOperation};
@@ -25,7 +25,7 @@ pub struct Call {
 
 impl Call {
     pub fn new(topology: &Topology, keyed: &KeyedOperation<'_>) -> Self {
-        let mut operation = Vec::new();
+        let mut operation = Vec::with_capacity(USUAL_BYTES);
         keyed.operation.encode(&mut operation);
         Call {
             key: keyed.key.into(),

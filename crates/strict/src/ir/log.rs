@@ -145,18 +145,34 @@ impl<O: Operations> Log<O> {
 
     /// Puts a group with the revision it has.
     pub fn insert(&mut self, id: TransactionId, group: Group<O>) {
-        self.remove(id);
-        self.revision = self.revision.max(group.revision);
-        self.by_revision.insert(group.revision, id);
-        self.by_birth.insert((group.born, id));
-        if group.outcome.is_some() {
-            let digest = self.digests.entry(bucket(group.born)).or_default();
+        let known = self.groups.get_mut(&id);
+        // Most changes are of a group that has not ended, whose place among the births is the same.
+        let changed = known.filter(|known| known.born == group.born && known.outcome.is_none());
+        let (born, revision, ended) = (group.born, group.revision, group.outcome.is_some());
+        match changed {
+            Some(known) => {
+                self.by_revision.remove(&known.revision);
+                if ended {
+                    self.undecided.remove(&id);
+                }
+                *known = group;
+            }
+            None => {
+                self.remove(id);
+                self.by_birth.insert((born, id));
+                if !ended {
+                    self.undecided.insert(id);
+                }
+                self.groups.insert(id, group);
+            }
+        }
+        self.revision = self.revision.max(revision);
+        self.by_revision.insert(revision, id);
+        if ended {
+            let digest = self.digests.entry(bucket(born)).or_default();
             digest.count += 1;
             digest.sum = digest.sum.wrapping_add(hash(id));
-        } else {
-            self.undecided.insert(id);
         }
-        self.groups.insert(id, group);
     }
 
     pub fn remove(&mut self, id: TransactionId) {

@@ -264,6 +264,7 @@ impl Shard {
     /// A younger transaction that a proposal has to wait for, if only such stand in its way.
     pub(super) fn waits_for(&mut self, id: TransactionId, operation: &Prepare) -> Option<TransactionId> {
         let mut behind = None;
+        self.prefetch(operation.part.invocations.iter().map(|invoked| &*invoked.key));
         for invoked in &operation.part.invocations {
             let access = invoked.access().ok()?;
             for (stamp, other) in self.prepared_on(&invoked.key, id) {
@@ -283,13 +284,13 @@ impl Shard {
 
     /// Whether what a transaction without effects observed is current: its verdict, were it to commit last of all.
     pub(super) fn check(&mut self, transaction: TransactionId, part: &Part) -> (Vote, Option<u32>) {
+        self.prefetch(part.invocations.iter().map(|invoked| &*invoked.key));
         let (verdict, hint) = self.judge(Stamp { at: Timestamp::MAX, transaction }, part);
         (vote(verdict), hint)
     }
 
     /// The verdict over a whole part, and the index of the invocation that decided it.
     fn judge(&mut self, stamp: Stamp, part: &Part) -> (Verdict, Option<u32>) {
-        self.prefetch(part.invocations.iter().map(|invoked| &*invoked.key));
         let mut worst = (Verdict::Ok, None);
         for (index, invoked) in part.invocations.iter().enumerate() {
             let verdict = match invoked.access() {
@@ -360,11 +361,13 @@ impl Shard {
             self.newest_effect(hash, key) >= stamp && self.store.has_effect(hash, key, stamp)
         };
         let again = self.mutants.has(Mutant::ExecuteAgain);
-        let held = part.invocations.iter().filter(held).filter(|_| !again);
+        let changes = part.invocations.iter().filter(|invoked| invoked.effect.is_some());
+        let held = changes.filter(held).filter(|_| !again);
         let held: BTreeSet<&[u8]> = held.map(|invoked| &*invoked.key).collect();
         self.keyset.commit(stamp, part);
         let horizon = self.horizon();
         let flushed_after = part.keyset.as_ref().and_then(|keyset| keyset.flushed_after);
+        let mut waits = false;
         for (index, invoked) in part.invocations.iter().enumerate() {
             if flushed_after == Some(index as u32) {
                 self.flush(stamp, part, &held);
@@ -394,14 +397,21 @@ impl Shard {
                 }
             }
             if let (Some(Aspect::Whole), Some(observed)) = (&observation.aspect, access.observed) {
-                state.waiting.push((stamp, observed.clone()));
+                let closed = state.closed.max(self.closed);
+                if observed.base() <= closed && observed.above().is_empty() {
+                    // Everything it saw is here: the usual case needs no place to wait.
+                    state.closed = closed.max(stamp);
+                } else {
+                    state.waiting.push((stamp, observed.clone()));
+                }
             }
+            waits |= !state.waiting.is_empty();
         }
         if flushed_after.is_some_and(|after| after as usize >= part.invocations.len()) {
             self.flush(stamp, part, &held);
         }
-        for invoked in &part.invocations {
-            self.raise_closed(&invoked.key);
+        if waits {
+            part.invocations.iter().for_each(|invoked| self.raise_closed(&invoked.key));
         }
     }
 
@@ -422,8 +432,12 @@ impl Shard {
                 state.waiting.iter().filter(|(_, observed)| complete(observed)).map(|(stamp, _)| *stamp);
             match next.max() {
                 Some(stamp) => state.closed = stamp,
-                None => return,
+                None => break,
             }
+        }
+        if state.waiting.is_empty() {
+            // There are many keys, and few of them have observers that wait.
+            state.waiting = Vec::new();
         }
     }
 }
