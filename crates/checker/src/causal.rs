@@ -1,13 +1,14 @@
 //! Transactional causal consistency, checked through claimed snapshots.
 //!
 //! What a transaction sees is the set of committed transactions that Wren's rule gives for its snapshot, and its
-//! session's own earlier ones; what changes a key may be evaluated on the newest state of its region instead. Checked: replies and effects are those of an execution on that set, in order of place;
+//! session's own earlier ones, merged where they did not observe one another (Corrections 75); what changes a key may be evaluated on the newest state of its region instead. Checked: replies and effects are those of an execution on that set, in order of place;
 //! the set holds everything that its members saw; a session's sets only grow and hold its own writes; a
 //! transaction's place is above everything it saw; and nothing in a set began after it was used, which is the promise
 //! of stable times. Sets are bit sets over the committed transactions: memory grows with the square of the history.
 
 use crate::history::{Commit, Snapshot, Transaction};
 use crate::invocations::{Decoded, decode_all};
+use crate::merged::Merged;
 use crate::replay::{Cells, replay};
 use crate::report::{Check, Findings};
 use std::collections::{BTreeMap, BTreeSet};
@@ -215,9 +216,18 @@ impl<'d, 'h> Visible<'d, 'h> {
     }
 
     fn replay_key(&self, at: usize, key: &[u8], seen: &BitSet, whence: &str) -> Result<(), (Check, String)> {
+        let mut merged = Merged::default();
+        for writer in seen.iter().map(|position| self.writer(position)) {
+            let Some(commit) = writer.transaction.claim.as_ref().and_then(|claim| claim.commit) else {
+                continue;
+            };
+            let effects = writer.effects.iter().filter(|(on, _)| *on == key);
+            effects.for_each(|(_, effect)| merged.add(commit, effect));
+        }
         let mut cells = Cells::default();
-        let effects = seen.iter().flat_map(|position| &self.writer(position).effects);
-        effects.filter(|(on, _)| *on == key).for_each(|(on, effect)| cells.apply(on, effect));
+        if let Some(step) = self.all[at].steps.iter().find(|step| step.key == key) {
+            cells.put(step.key, merged.into_cell());
+        }
         replay(&self.all[at], Some(key), &cells, whence).1
     }
 

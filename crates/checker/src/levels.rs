@@ -16,7 +16,7 @@ use crate::accesses::{Accesses, decode};
 use crate::dependencies::Dependencies;
 use crate::history::Transaction;
 use crate::report::{Check, Findings, Level};
-use crate::{axioms, branch, causal, convergence, schedule, search, sessions, strict, totals};
+use crate::{axioms, branch, causal, convergence, outlives, schedule, search, sessions, strict, totals};
 
 /// Checks a level. False if the history remained undecided.
 pub(crate) fn check(history: &[Transaction], level: Level, findings: &mut Findings) -> bool {
@@ -28,6 +28,7 @@ pub(crate) fn check(history: &[Transaction], level: Level, findings: &mut Findin
         }
         Level::TransactionalCausal if claims.snapshots => {
             causal::check(history, findings);
+            outlives::check(history, findings);
             true
         }
         Level::Branch if claims.branches => {

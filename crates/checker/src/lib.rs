@@ -16,6 +16,7 @@
 //! | the levels' definition, black box | `axioms` | all commit orders of a small history, as a second opinion |
 //! | convergence | `convergence` | reads at rest: equal everywhere |
 //! | exactly once | `totals` | counters, sets and lists at rest against what was committed |
+//! | nothing lost, nothing resurrected | `outlives` | registers and sets at rest against who observed whom |
 //!
 //! Which of them decides a level is said in `levels`; what a level promises, in `docs/histories.md`.
 //!
@@ -61,6 +62,8 @@ mod graph;
 mod history;
 mod invocations;
 mod levels;
+mod merged;
+mod outlives;
 mod record;
 mod render;
 mod replay;

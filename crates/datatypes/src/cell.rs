@@ -229,6 +229,8 @@ pub enum Patch {
         /// The elements.
         elements: Elements,
     },
+    /// What several effects changed, in their order.
+    Many(Vec<Patch>),
 }
 
 impl Patch {
@@ -236,6 +238,9 @@ impl Patch {
     pub fn memory(&self) -> usize {
         match self {
             Patch::Nothing | Patch::Expiry(_) | Patch::Added { .. } => 0,
+            Patch::Many(patches) => {
+                patches.capacity() * size_of::<Patch>() + patches.iter().map(Patch::memory).sum::<usize>()
+            }
             Patch::Cell(cell) => cell.value.as_ref().map_or(0, Value::memory),
             Patch::Elements { elements, .. } => match elements {
                 Elements::Dict(patch) => patch.memory(),
@@ -369,6 +374,10 @@ pub fn exchange(cell: &mut Cell, patch: &mut Patch) {
             register::add(cell, *by);
         }
         Patch::Elements { expires_at, elements } => exchange_elements(cell, expires_at, elements),
+        Patch::Many(patches) => {
+            patches.reverse();
+            patches.iter_mut().for_each(|patch| exchange(cell, patch));
+        }
     }
 }
 

@@ -25,6 +25,7 @@ mod index;
 mod items;
 pub mod key;
 pub mod list;
+pub mod merge;
 mod observation;
 mod operation;
 pub mod register;

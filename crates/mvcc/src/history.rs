@@ -2,9 +2,29 @@
 //! takes it back (Corrections 68). The newest value lives in the record; a history only rewinds it.
 
 use crate::CompactKey;
-use datatypes::{Cell, Effect, Patch, apply, exchange};
+use datatypes::merge::{Among, Performed, Trace, perform, perform_plainly, stands_alone};
+use datatypes::{Cell, Effect, Kind, Patch, apply, exchange, key};
 use std::collections::VecDeque;
 use types::Reader;
+
+/// What an effect observed of those before it, in a model where it need not have observed all: everything of its own
+/// group, and everything of the others up to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sight<S> {
+    /// Whose effect it is: effects of one group observe one another in their order.
+    pub group: u16,
+    /// Up to where it observed the others.
+    pub upto: S,
+}
+
+impl<S: Ord> Sight<S> {
+    fn shows(&self, group: u16, stamp: &S) -> bool {
+        group == self.group || *stamp <= self.upto
+    }
+}
+
+/// Tells what an effect observed by its stamp.
+pub type SightOf<S> = fn(&S) -> Sight<S>;
 
 /// One effect, applied.
 #[derive(Debug)]
@@ -12,8 +32,12 @@ struct Entry<S> {
     stamp: S,
     /// The effect's binary form; most are short enough to need no allocation.
     effect: CompactKey,
+    /// The type that the effect says the key has.
+    kind: Option<Kind>,
     /// Exchanged with the state after the effect, it gives the state before; and back.
     patch: Patch,
+    /// What it did to a list, where later effects may not have observed it.
+    trace: Option<Box<Trace>>,
 }
 
 impl<S> Entry<S> {
@@ -21,14 +45,10 @@ impl<S> Entry<S> {
         Effect::decode(&mut Reader::new(&self.effect)).ok()
     }
 
-    /// Performs the effect on a state that differs from the one it was performed on before.
-    fn apply_anew(&mut self, cell: &mut Cell) {
-        self.patch = self.effect().map_or(Patch::Nothing, |effect| apply::<true>(cell, &effect));
-    }
-
     /// The bytes it occupies beyond its own size.
     fn heap_bytes(&self) -> usize {
-        self.effect.heap_bytes() + self.patch.memory()
+        let of_trace = |trace: &Trace| size_of::<Trace>() + trace.steps.len() * size_of::<(u64, u64, u64)>();
+        self.effect.heap_bytes() + self.patch.memory() + self.trace.as_deref().map_or(0, of_trace)
     }
 }
 
@@ -38,6 +58,10 @@ pub(crate) struct History<S> {
     entries: VecDeque<Entry<S>>,
     /// The sum of the entries' `heap_bytes`.
     heap_bytes: usize,
+    /// How effects tell what they observed; without it, each observed all before it.
+    sight: Option<SightOf<S>>,
+    /// The greatest stamp that each group ever had here.
+    greatest: Vec<(u16, S)>,
     /// A mistake that tests must catch: a read does not undo the first effect that it must not see.
     #[cfg(feature = "mutants")]
     pub(crate) leave_out_undo: bool,
@@ -45,10 +69,12 @@ pub(crate) struct History<S> {
 
 impl<S: Copy + Ord> History<S> {
     /// An empty one with room for a single effect: most keys change once while a snapshot is open.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(sight: Option<SightOf<S>>) -> Self {
         History {
             entries: VecDeque::with_capacity(1),
             heap_bytes: 0,
+            sight,
+            greatest: Vec::new(),
             #[cfg(feature = "mutants")]
             leave_out_undo: false,
         }
@@ -86,29 +112,97 @@ impl<S: Copy + Ord> History<S> {
 
     /// Performs the effects from this place on; the state is another one than before.
     fn apply_from(&mut self, place: usize, cell: &mut Cell) {
-        for entry in self.entries.range_mut(place..) {
-            entry.apply_anew(cell);
-            self.heap_bytes += entry.heap_bytes();
+        for place in place..self.entries.len() {
+            self.apply_at(place, cell);
+        }
+    }
+
+    /// Performs the effect at this place on the state that those before it made.
+    fn apply_at(&mut self, place: usize, cell: &mut Cell) {
+        let Performed { patch, trace } = self.perform_at(place, cell);
+        let entry = &mut self.entries[place];
+        (entry.patch, entry.trace) = (patch, trace.map(Box::new));
+        self.heap_bytes += entry.heap_bytes();
+    }
+
+    fn perform_at(&self, place: usize, cell: &mut Cell) -> Performed {
+        let entry = &self.entries[place];
+        let Some(effect) = entry.effect() else { return Performed { patch: Patch::Nothing, trace: None } };
+        let Some(sight) = self.sight else {
+            return Performed { patch: apply::<true>(cell, &effect), trace: None };
+        };
+        let seen = sight(&entry.stamp);
+        if stands_alone(cell, &effect) || !self.hides_some(sight, seen, place, |_| true) {
+            return perform_plainly(cell, &effect);
+        }
+        let effects: Vec<Effect<'_>> = self.entries.range(..=place).map(effect_of).collect();
+        let traces: Vec<Option<&Trace>> = self.entries.range(..=place).map(|e| e.trace.as_deref()).collect();
+        let sees = |later: usize, earlier: usize| {
+            let earlier = self.entries[earlier].stamp;
+            sight(&self.entries[later].stamp).shows(sight(&earlier).group, &earlier)
+        };
+        perform(cell, &Among { effects: &effects, traces: &traces, sees: &sees })
+    }
+
+    /// Performs an effect that has observed all that it meets.
+    fn perform_alone(&self, cell: &mut Cell, effect: &Effect<'_>) -> Patch {
+        match self.sight {
+            None => apply::<true>(cell, effect),
+            Some(_) => perform_plainly(cell, effect).patch,
+        }
+    }
+
+    /// True if some effect before this place, among those that count, was not observed.
+    fn hides_some(
+        &self,
+        sight: SightOf<S>,
+        seen: Sight<S>,
+        place: usize,
+        counts: impl Fn(&S) -> bool,
+    ) -> bool {
+        let may = self.greatest.iter().any(|(group, stamp)| !seen.shows(*group, stamp));
+        let mut unseen = self.entries.range(..place).rev().take_while(|entry| entry.stamp > seen.upto);
+        may && unseen.any(|entry| sight(&entry.stamp).group != seen.group && counts(&entry.stamp))
+    }
+
+    fn note_greatest(&mut self, stamp: S) {
+        let Some(sight) = self.sight else { return };
+        let group = sight(&stamp).group;
+        match self.greatest.iter_mut().find(|(known, _)| *known == group) {
+            Some((_, greatest)) => *greatest = stamp.max(*greatest),
+            None => self.greatest.push((group, stamp)),
         }
     }
 
     /// Puts an effect into its place: what is later is undone, and performed again on top. Several effects of one
-    /// transaction share a stamp and keep their order of arrival. `encoded` is the effect's binary form.
-    pub(crate) fn insert(&mut self, cell: &mut Cell, stamp: S, effect: &Effect<'_>, encoded: &[u8]) {
+    /// transaction share a stamp and keep their order of arrival. `encoded` is the effect's binary form, `kind` the type
+    /// that it says the key has.
+    pub(crate) fn insert(&mut self, cell: &mut Cell, stamp: S, encoded: &[u8], kind: Option<Kind>) {
         let place = self.above(stamp);
         self.undo_from(place, cell);
-        let patch = apply::<true>(cell, effect);
-        let entry = Entry { stamp, effect: CompactKey::new(encoded), patch };
-        self.heap_bytes += entry.heap_bytes();
+        self.note_greatest(stamp);
+        let effect = CompactKey::new(encoded);
+        let entry = Entry { stamp, effect, kind, patch: Patch::Nothing, trace: None };
         self.entries.insert(place, entry);
-        self.apply_from(place + 1, cell);
+        self.apply_from(place, cell);
     }
 
-    /// Performs an effect below all that is here, for good.
-    pub(crate) fn insert_below(&mut self, cell: &mut Cell, effect: &Effect<'_>) {
-        self.undo_from(0, cell);
+    /// Keeps an effect that the state holds already, for those that have not observed it.
+    pub(crate) fn keep(&mut self, stamp: S, encoded: &[u8], kind: Option<Kind>, trace: Option<Trace>) {
+        let place = self.above(stamp);
+        self.note_greatest(stamp);
+        let (effect, trace) = (CompactKey::new(encoded), trace.map(Box::new));
+        let entry = Entry { stamp, effect, kind, patch: Patch::Nothing, trace };
+        self.heap_bytes += entry.heap_bytes();
+        self.entries.insert(place, entry);
+    }
+
+    /// Performs an effect below all that are above the horizon, for good.
+    pub(crate) fn insert_below(&mut self, cell: &mut Cell, horizon: S, effect: &Effect<'_>) {
+        let place = self.above(horizon);
+        self.undo_from(place, cell);
         apply::<false>(cell, effect);
-        self.apply_from(0, cell);
+        self.apply_from(place, cell);
     }
 
     /// Takes every effect with this stamp back, as if it had never been. False if there is none.
@@ -124,20 +218,67 @@ impl<S: Copy + Ord> History<S> {
         true
     }
 
-    /// Forgets how to undo what is at or below the horizon: it is part of every snapshot now.
-    pub(crate) fn fold(&mut self, horizon: S) {
-        let folded = self.above(horizon);
-        self.heap_bytes -= self.entries.drain(..folded).map(|entry| entry.heap_bytes()).sum::<usize>();
+    /// Forgets how to undo what is at or below the horizon: it is part of every snapshot now. Who did what is kept
+    /// while an effect that has not observed it is here, or may come: what is at or below `watershed` all that come have
+    /// observed.
+    pub(crate) fn fold(&mut self, horizon: S, watershed: S) {
+        let (needed, above) = (self.needed(horizon, watershed), self.above(horizon));
+        self.heap_bytes -= self.entries.drain(..needed).map(|entry| entry.heap_bytes()).sum::<usize>();
+        for entry in self.entries.range_mut(..above - needed) {
+            self.heap_bytes -= entry.heap_bytes();
+            entry.patch = Patch::Nothing;
+            self.heap_bytes += entry.heap_bytes();
+        }
         if self.entries.len() < self.entries.capacity() / 4 {
             self.entries.shrink_to(2 * self.entries.len());
         }
     }
 
-    /// Calls `read` with the state that consists of the visible effects, in stamp order, and then `own`.
+    /// The first place, at most that above the horizon, from which on effects are needed by ones that have not observed
+    /// them.
+    fn needed(&self, horizon: S, watershed: S) -> usize {
+        let above = self.above(horizon);
+        let Some(sight) = self.sight else { return above };
+        let mut needed = self.above(watershed).min(above);
+        let mut from = above;
+        loop {
+            let before = needed;
+            for later in self.entries.range(from..).map(|entry| sight(&entry.stamp)) {
+                let unseen = |entry: &Entry<S>| !later.shows(sight(&entry.stamp).group, &entry.stamp);
+                let from = self.above(later.upto).min(needed);
+                needed = (from..needed).find(|place| unseen(&self.entries[*place])).unwrap_or(needed);
+            }
+            // Where types meet, an effect may bring forth what one that is kept put out of sight without observing it.
+            if (from, before) == (needed, needed) || !self.mixes_types() {
+                return needed;
+            }
+            from = needed;
+        }
+    }
+
+    /// True if effects say different types.
+    fn mixes_types(&self) -> bool {
+        let mut kinds = self.entries.iter().filter_map(|entry| entry.kind);
+        kinds.next().is_some_and(|first| kinds.any(|kind| kind != first))
+    }
+
+    /// The effects at or below the horizon that are still needed, in stamp order.
+    pub(crate) fn context(
+        &self,
+        horizon: S,
+        watershed: S,
+    ) -> impl Iterator<Item = (S, Effect<'_>, Option<&Trace>)> {
+        let kept = self.entries.range(self.needed(horizon, watershed)..self.above(horizon));
+        kept.filter_map(|entry| Some((entry.stamp, entry.effect()?, entry.trace.as_deref())))
+    }
+
+    /// Calls `read` with the state that consists of the visible effects, in stamp order, then of some with later
+    /// `stamped` ones, and then `own`.
     pub(crate) fn with_state<R>(
         &mut self,
         cell: &mut Cell,
         visible: impl Fn(&S) -> bool,
+        stamped: &[(S, Effect<'_>)],
         own: &[Effect<'_>],
         read: impl FnOnce(&Cell) -> R,
     ) -> R {
@@ -146,14 +287,69 @@ impl<S: Copy + Ord> History<S> {
         #[cfg(feature = "mutants")]
         let hidden = self.entries.len().min(hidden + usize::from(self.leave_out_undo));
         self.undo_from(hidden, cell);
-        let shown = self.entries.range(hidden..).filter(|entry| visible(&entry.stamp));
-        let mut patches: Vec<Patch> =
-            shown.filter_map(Entry::effect).map(|effect| apply::<true>(cell, &effect)).collect();
-        patches.extend(own.iter().map(|effect| apply::<true>(cell, effect)));
+        let unseen = self.sight.filter(|sight| self.meets_unseen(*sight, hidden, &visible, stamped));
+        let mut patches = match unseen {
+            Some(sight) => self.perform_visible(sight, hidden, cell, &visible, stamped),
+            None => {
+                let shown = self.entries.range(hidden..).filter(|entry| visible(&entry.stamp));
+                let shown = shown.filter_map(Entry::effect);
+                let mut patches: Vec<Patch> = shown.map(|effect| self.perform_alone(cell, &effect)).collect();
+                patches.extend(stamped.iter().map(|(_, effect)| self.perform_alone(cell, effect)));
+                patches
+            }
+        };
+        patches.extend(own.iter().map(|effect| self.perform_alone(cell, effect)));
         let answer = read(cell);
         patches.iter_mut().rev().for_each(|patch| exchange(cell, patch));
         self.redo_from(hidden, cell);
         answer
+    }
+
+    /// True if an effect that is to be performed for a reader has not observed one that the reader sees.
+    fn meets_unseen(
+        &self,
+        sight: SightOf<S>,
+        hidden: usize,
+        visible: &impl Fn(&S) -> bool,
+        stamped: &[(S, Effect<'_>)],
+    ) -> bool {
+        let shown = (hidden..self.entries.len()).filter(|place| visible(&self.entries[*place].stamp));
+        let mut shown = shown.map(|place| (place, self.entries[place].stamp));
+        let len = self.entries.len();
+        shown.any(|(place, stamp)| self.hides_some(sight, sight(&stamp), place, visible))
+            || stamped.iter().any(|(stamp, _)| self.hides_some(sight, sight(stamp), len, visible))
+    }
+
+    /// Performs the visible effects from a place on and the stamped ones; returns how to take them back.
+    fn perform_visible(
+        &self,
+        sight: SightOf<S>,
+        from: usize,
+        cell: &mut Cell,
+        visible: &impl Fn(&S) -> bool,
+        stamped: &[(S, Effect<'_>)],
+    ) -> Vec<Patch> {
+        let (mut stamps, mut effects, mut traces) = (Vec::new(), Vec::new(), Vec::new());
+        for entry in self.entries.range(..from) {
+            stamps.push(entry.stamp);
+            effects.push(effect_of(entry));
+            traces.push(entry.trace.as_deref().cloned());
+        }
+        let shown = self.entries.range(from..).filter(|entry| visible(&entry.stamp));
+        let shown = shown.map(|entry| (entry.stamp, effect_of(entry)));
+        let mut patches = Vec::new();
+        for (stamp, effect) in shown.chain(stamped.iter().cloned()) {
+            stamps.push(stamp);
+            effects.push(effect);
+            let known: Vec<Option<&Trace>> = traces.iter().map(Option::as_ref).chain([None]).collect();
+            let sees = |later: usize, earlier: usize| {
+                sight(&stamps[later]).shows(sight(&stamps[earlier]).group, &stamps[earlier])
+            };
+            let performed = perform(cell, &Among { effects: &effects, traces: &known, sees: &sees });
+            patches.push(performed.patch);
+            traces.push(performed.trace);
+        }
+        patches
     }
 
     /// The stamps and effects above the horizon, in stamp order.
@@ -173,4 +369,11 @@ impl<S: Copy + Ord> History<S> {
         let heap_bytes = self.entries.iter().map(Entry::heap_bytes).sum::<usize>();
         assert_eq!(self.heap_bytes, heap_bytes, "a history knows what its effects occupy");
     }
+}
+
+/// An entry's effect; its binary form was written here.
+fn effect_of<S>(entry: &Entry<S>) -> Effect<'_> {
+    let effect = entry.effect();
+    debug_assert!(effect.is_some(), "a history holds effects");
+    effect.unwrap_or(Effect::Key(key::Effect::SetDeadline(0)))
 }

@@ -11,5 +11,6 @@ mod store;
 mod table;
 
 pub use compact_key::CompactKey;
+pub use history::{Sight, SightOf};
 pub use store::{Record, Remains, Stamp, Store};
 pub use table::{Drained, Keyed, Table};

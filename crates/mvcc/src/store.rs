@@ -25,6 +25,7 @@ mod consistency;
 mod remains;
 mod snapshots;
 
+use crate::history::SightOf;
 use crate::{CompactKey, Drained, Keyed, Table};
 use agenda::{Agenda, Entry};
 use datatypes::{Cell, Value};
@@ -105,6 +106,10 @@ pub struct Store<S> {
     horizon: Option<S>,
     /// Counts how often the horizon was given up. Histories of an earlier era are part of every snapshot.
     era: u64,
+    /// How effects tell what they observed, where they need not have observed all before them.
+    sight: Option<SightOf<S>>,
+    /// With `sight`: every effect that is yet to come has observed what is at or below.
+    watershed: S,
     /// The greatest stamp of a key that was forgotten because it is absent.
     watermark: S,
     deadlines: BTreeSet<(u64, CompactKey)>,
@@ -130,6 +135,8 @@ impl<S: Stamp> Store<S> {
             released: Vec::new(),
             horizon: None,
             era: 0,
+            sight: None,
+            watershed: lowest,
             watermark: lowest,
             deadlines: BTreeSet::new(),
             tombstones: 0,
@@ -371,6 +378,7 @@ impl<S: Stamp> Store<S> {
     pub fn take(&mut self, stamp: S) -> Store<S> {
         let mut empty = Store::new(self.seed, self.watermark.max(stamp));
         (empty.horizon, empty.era) = (self.horizon, self.era);
+        (empty.sight, empty.watershed) = (self.sight, self.watershed);
         #[cfg(feature = "mutants")]
         {
             empty.leave_out_undo = self.leave_out_undo;

@@ -38,6 +38,12 @@ fn a_snapshot_read_above_stable_time_is_caught() {
     assert_caught(20, wren::Mutants { read_above_stable: true, ..Default::default() });
 }
 
+/// Corrections 75: a removal takes away what it never saw.
+#[test]
+fn a_reset_of_what_was_not_observed_is_caught() {
+    assert_caught(30, wren::Mutants { reset_unobserved: true, ..Default::default() });
+}
+
 #[test]
 fn a_receiver_taken_for_the_origin_is_caught() {
     assert_caught(50, wren::Mutants { receiver_as_origin: true, ..Default::default() });

@@ -1,5 +1,6 @@
 //! What the nodes of a keyspace say to one another.
 
+use super::stamp::Stamp;
 use replication::transfer::{Ask, Piece};
 use types::{Address, Error, RegionId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
 
@@ -118,6 +119,8 @@ pub enum Message<S> {
         at: Timestamp,
         /// Everything of the receiver up to here is held durably.
         received: Timestamp,
+        /// Whatever of `origin` follows has observed everything up to here (Corrections 75); zero says nothing.
+        observed: Timestamp,
     },
     /// The greeting of a replica to a peer in another region: everything of the receiver up to here is held durably,
     /// go on from there.
@@ -153,6 +156,8 @@ pub enum Message<S> {
         held: Vec<(RegionId, Timestamp)>,
         /// No time was ever heard of the asker that is above.
         highest: Timestamp,
+        /// The greatest `observed` that was heard of the asker.
+        observed: Timestamp,
     },
     /// "Give me the state that you hold."
     Ask {
@@ -196,12 +201,12 @@ wire_enum!(Message<S> {
     8 => Abort { id },
     9 => Query { id },
     10 => Replicate { origin, id, at, depends_on, effects },
-    11 => Heartbeat { origin, at, received },
+    11 => Heartbeat { origin, at, received, observed },
     12 => Received { up_to },
     13 => StableReport { installed, oldest },
     14 => StableTime { stable, oldest, fastest },
     15 => Recall,
-    16 => Recalled { horizon, held, highest },
+    16 => Recalled { horizon, held, highest, observed },
     17 => Ask { ask, above },
     18 => Piece { piece, horizon },
     19 => Behind,
@@ -214,15 +219,26 @@ wire_enum!(Message<S> {
 pub struct Part<S> {
     /// The key.
     pub key: Box<[u8]>,
-    /// In a slice: the effects of the session that the snapshot does not show, in order of place, and those of the
-    /// transaction so far; the work is done on top (Corrections 37).
+    /// In a slice: the effects of the session that the snapshot does not show, in order of place (Corrections 37).
+    pub cached: Vec<CachedEffect>,
+    /// In a slice: the effects of the transaction so far; the work is done on top.
     pub overlay: Vec<Box<[u8]>>,
     /// The session's own transactions among what the snapshot does not show.
     pub own: Vec<TransactionId>,
     /// What to do, in order.
     pub work: Vec<Work<S>>,
 }
-wire_struct!(Part<S> { key, overlay, own, work });
+wire_struct!(Part<S> { key, cached, overlay, own, work });
+
+/// An effect of the session with its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CachedEffect {
+    /// Its place, and what it observed.
+    pub stamp: Stamp,
+    /// The binary form of the effect.
+    pub effect: Box<[u8]>,
+}
+wire_struct!(CachedEffect { stamp, effect });
 
 /// One thing to do to a key. Operations and effects are in their binary forms.
 #[derive(Clone, Debug, PartialEq)]

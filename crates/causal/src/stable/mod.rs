@@ -21,7 +21,7 @@ mod stamp;
 mod times;
 
 pub use coordinator::Coordinator;
-pub use message::{Answer, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
+pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
 pub use partition::Partition;
 pub use pledge::{Deed, Pledge};
 pub use record::{Effects, Record};

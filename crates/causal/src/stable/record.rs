@@ -4,6 +4,7 @@ use super::message::{Gained, KeyEffects};
 use super::pledge::Pledge;
 use super::stamp::Stamp;
 use datatypes::Cell;
+use datatypes::merge::Trace;
 use std::borrow::Cow;
 use types::{Address, Malformed, Reader, RegionId, Timestamp, TransactionId, Wire, put_bytes, put_varint};
 
@@ -51,6 +52,8 @@ pub enum Record<'a> {
     Promise {
         /// Up to where.
         until: Timestamp,
+        /// Everything that is prepared from now on has observed the other regions up to here (Corrections 75).
+        observed: Timestamp,
     },
     /// Of a checkpoint: effects at or below are in the cells.
     Horizon {
@@ -94,6 +97,17 @@ pub enum Record<'a> {
         stamp: Stamp,
         /// The binary form of the effect.
         effect: Cow<'a, [u8]>,
+    },
+    /// Of a checkpoint: an effect at or below the horizon, which is in the cell, that one above may not have observed.
+    Context {
+        /// The key.
+        key: Cow<'a, [u8]>,
+        /// Its place.
+        stamp: Stamp,
+        /// The binary form of the effect.
+        effect: Cow<'a, [u8]>,
+        /// What it did to a list.
+        trace: Option<Trace>,
     },
     /// This life, or one before it, began with gaps in its memory (Corrections 67).
     Gaps {
@@ -162,9 +176,9 @@ impl protocol::Encode for Record<'_> {
                 out.push(4);
                 effects.encode(out);
             }
-            Record::Promise { until } => {
+            Record::Promise { until, observed } => {
                 out.push(5);
-                wire(out, until);
+                wire(out, &(*until, *observed));
             }
             Record::Horizon { at } => {
                 out.push(6);
@@ -203,6 +217,13 @@ impl protocol::Encode for Record<'_> {
                 out.push(13);
                 wire(out, until);
             }
+            Record::Context { key, stamp, effect, trace } => {
+                out.push(14);
+                put_bytes(out, key);
+                wire(out, stamp);
+                put_bytes(out, effect);
+                wire(out, trace);
+            }
         }
     }
 }
@@ -227,7 +248,10 @@ impl Record<'static> {
                 Record::Alone { effects, gained: Cow::Owned(Wire::decode(input)?) }
             }
             4 => Record::Replicated(Effects::decode(input)?),
-            5 => Record::Promise { until: Wire::decode(input)? },
+            5 => {
+                let (until, observed) = Wire::decode(input)?;
+                Record::Promise { until, observed }
+            }
             6 => Record::Horizon { at: Wire::decode(input)? },
             7 => {
                 let (origin, up_to) = Wire::decode(input)?;
@@ -246,6 +270,12 @@ impl Record<'static> {
             },
             12 => Record::Gaps { filled: Wire::decode(input)? },
             13 => Record::Dropped { until: Wire::decode(input)? },
+            14 => Record::Context {
+                key: owned(input.bytes()?),
+                stamp: Stamp::decode(input)?,
+                effect: owned(input.bytes()?),
+                trace: Wire::decode(input)?,
+            },
             _ => return Err(Malformed("record tag")),
         })
     }
@@ -297,7 +327,7 @@ mod tests {
             Record::Aborted { id },
             Record::Alone { effects: effects.clone(), gained },
             Record::Replicated(effects.clone()),
-            Record::Promise { until: Timestamp(8) },
+            Record::Promise { until: Timestamp(8), observed: Timestamp(3) },
             Record::Horizon { at: Timestamp(8) },
             Record::Received {
                 origin: RegionId(1),
@@ -315,6 +345,17 @@ mod tests {
             Record::Kept { key: Cow::Borrowed(b"k"), stamp, effect: Cow::Borrowed(b"e") },
             Record::Gaps { filled: true },
             Record::Dropped { until: Timestamp(6) },
+            Record::Context {
+                key: Cow::Borrowed(b"k"),
+                stamp,
+                effect: Cow::Borrowed(b"e"),
+                trace: Some(Trace {
+                    before: 3,
+                    steps: Vec::new(),
+                    also: vec![(1, 2, 3)],
+                    anchor: Some((1, 0)),
+                }),
+            },
         ];
         for record in records {
             let mut bytes = Vec::new();

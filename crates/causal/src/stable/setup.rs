@@ -199,6 +199,11 @@ pub struct Mutants {
     pub nothing_forwarded: bool,
     /// What was dropped from the queue for a region counts as sent.
     pub dropped_counts_as_sent: bool,
+    /// Effects reset everything before them, observed or not (Corrections 75).
+    pub reset_unobserved: bool,
+    /// Who did what is forgotten as soon as every snapshot of the region shows it, also while effects may come from
+    /// elsewhere that have not observed it.
+    pub forget_context: bool,
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What orders an effect.
 
+use mvcc::Sight;
 use types::{RegionId, Timestamp, TransactionId, wire_struct};
 
 /// The place of an effect: all of one transaction share it. Ordered by update time, then by the transaction's id,
@@ -19,6 +20,13 @@ pub struct Stamp {
 wire_struct!(Stamp { at, transaction, region, depends_on });
 
 impl Stamp {
+    /// What the effect observed of those before it: everything of its region, whose primary put it after them, and of
+    /// the others what its snapshot showed. It is a little more than its client saw where another client of the region
+    /// was ahead, never less.
+    pub(super) fn sight(&self) -> Sight<Stamp> {
+        Sight { group: self.region.0, upto: Stamp::last_at(self.depends_on) }
+    }
+
     /// Above every stamp with this time and below every later one.
     pub(super) fn last_at(at: Timestamp) -> Self {
         let transaction = TransactionId {

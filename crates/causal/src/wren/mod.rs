@@ -25,15 +25,16 @@
 //! - Stable times only rise; every partition of the region has installed what they say.
 //! - The decision of a transaction over several partitions is a record at the first written one; coordinators keep
 //!   nothing that must survive.
-//! - Convergence: every region applies the same effects in the order of their stamps. Registers are so the last
-//!   writer's, counters add up, collections do what their effects do in that order. What add-wins and the like
-//!   need beyond (Corrections 75) is a rule of the types and stays out of this first form.
+//! - Convergence: every region performs the same effects in the order of their stamps, and each resets only what it
+//!   observed (Corrections 75), which its stamp tells: everything of its region before it, and of the others what is
+//!   at or below `rdt`. What that comes to for each type is `datatypes::merge`. Who did what is kept while an effect may
+//!   come that has not observed it.
 
 mod snapshot;
 
 pub use crate::stable::{
-    Answer, Deed, Effects, Gained, KeyEffects, Mutants, Options, Outcome, Pledge, Record, RegionTopology,
-    Scope, Stamp, Timer, Times, Topology, Vote, Whole,
+    Answer, CachedEffect, Deed, Effects, Gained, KeyEffects, Mutants, Options, Outcome, Pledge, Record,
+    RegionTopology, Scope, Stamp, Timer, Times, Topology, Vote, Whole,
 };
 pub use snapshot::Snapshot;
 

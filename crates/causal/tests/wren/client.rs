@@ -29,6 +29,10 @@ pub fn add(member: &str) -> Operation<'_> {
     Operation::Set(set::Operation::Add { members: Items::one(member.as_bytes()) })
 }
 
+pub fn remove(member: &str) -> Operation<'_> {
+    Operation::Set(set::Operation::Remove { members: Items::one(member.as_bytes()) })
+}
+
 pub fn push(element: &str) -> Operation<'_> {
     Operation::List(list::Operation::Push {
         end: list::End::Back,

@@ -1,6 +1,6 @@
 //! The harness is tested too: each deliberate mistake is caught within a stated number of seeds.
 
-use crate::random::{CALM, FORGETTING, LOSING, Plan, play};
+use crate::random::{CALM, FORGETTING, LOSING, Plan, REMOVING, play};
 use anabranch_causal::wren::Mutants;
 
 fn caught(mutants: Mutants, seeds: u64) {
@@ -57,6 +57,19 @@ fn serving_before_the_refill_is_caught() {
 fn vouching_for_what_is_lost_is_caught() {
     let mutants = Mutants { vouch_for_lost: true, ..Mutants::default() };
     caught_in(Plan { mutants, ..LOSING }, 20);
+}
+
+/// Corrections 75: a deletion takes away what it never saw.
+#[test]
+fn a_reset_of_what_was_not_observed_is_caught() {
+    caught_in(Plan { mutants: Mutants { reset_unobserved: true, ..Mutants::default() }, ..REMOVING }, 10);
+}
+
+/// Who did what is forgotten while an effect may come that has not observed it.
+#[test]
+fn a_forgotten_context_is_caught() {
+    let mutants = Mutants { forget_context: true, ..Mutants::default() };
+    caught_in(Plan { mutants, near: 500, rounds: 300, ..REMOVING }, 40);
 }
 
 #[test]

@@ -19,6 +19,18 @@ impl Patch {
     }
 }
 
+impl Patch {
+    /// What led to the state whose patch this is, in order; elements that were replaced keep their places.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = crate::merge::Step> + '_ {
+        let steps = self.splices.iter().map(|splice| crate::merge::Step {
+            at: splice.at as u64,
+            removed: splice.insert.len() as u64,
+            inserted: splice.remove as u64,
+        });
+        steps.filter(|step| step.removed == 0 || step.inserted == 0)
+    }
+}
+
 /// At one place: remove so many elements, then insert these.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Splice {

@@ -128,7 +128,11 @@ fn increment<'a>(
         _ => sink.double(score),
     }
     let changes = matches!(outcome, Outcome::Added | Outcome::Updated);
-    changes.then(|| Effect::Put { items: ScoredItems::one(score, member) })
+    let conditional = flags.is_conditional();
+    changes.then(|| match conditional {
+        true => Effect::Put { items: ScoredItems::one(score, member) },
+        false => Effect::Add { member, by },
+    })
 }
 
 fn reply_score(score: Option<f64>, sink: &mut dyn ReplySink) {

@@ -150,6 +150,13 @@ pub enum Effect<'a> {
         /// The members.
         members: Items<'a>,
     },
+    /// Adds to a score; a new member has the summand. What gives no number changes nothing.
+    Add {
+        /// The member.
+        member: &'a [u8],
+        /// The summand.
+        by: f64,
+    },
 }
 
 borrowed_enum!(Operation, "scored set operation tag", {
@@ -170,6 +177,7 @@ borrowed_enum!(Operation, "scored set operation tag", {
 borrowed_enum!(Effect, "scored set effect tag", {
     0 => Put { items },
     1 => Remove { members },
+    2 => Add { member, by },
 });
 
 impl<'a> Operation<'a> {
@@ -219,17 +227,19 @@ impl Effect<'_> {
         Footprint::elements(match self {
             Effect::Put { items } => items.members(),
             Effect::Remove { members } => members.clone(),
+            Effect::Add { member, .. } => Items::one(member),
         })
     }
 }
 
 /// Writes commute when the members differ or the scores are the same, and removals commute. A write beside a
-/// removal does not: whoever empties the set drops its deadline.
+/// removal does not: whoever empties the set drops its deadline. Additions to scores do not: floats round.
 pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool {
     match (a, b) {
         (Effect::Put { items: a }, Effect::Put { items: b }) => a == b || agree(a, b),
         (Effect::Remove { .. }, Effect::Remove { .. }) => true,
         (Effect::Put { .. }, Effect::Remove { .. }) | (Effect::Remove { .. }, Effect::Put { .. }) => false,
+        (Effect::Add { .. }, _) | (_, Effect::Add { .. }) => false,
     }
 }
 
@@ -240,4 +250,14 @@ fn agree(a: &ScoredItems<'_>, b: &ScoredItems<'_>) -> bool {
     }
     let mut scores = BTreeMap::new();
     a.iter().chain(b.iter()).all(|(score, member)| *scores.entry(*member).or_insert(*score) == *score)
+}
+
+/// A score with a summand added; a new member keeps the sign of minus zero, which a sum with zero would lose. What gives
+/// no number leaves the score as it is.
+pub fn sum(score: Option<f64>, by: f64) -> f64 {
+    match score {
+        None => by,
+        Some(score) if (score + by).is_nan() => score,
+        Some(score) => score + by,
+    }
 }

@@ -44,6 +44,11 @@ pub fn apply<const UNDO: bool>(state: &mut ScoredTree, effect: &Effect<'_>) -> O
                 note(member, state.insert(member, *score), Some(*score));
             }
         }
+        Effect::Add { member, by } if !by.is_nan() => {
+            let score = super::sum(state.score(member), *by);
+            note(member, state.insert(member, score), Some(score));
+        }
+        Effect::Add { .. } => {}
         Effect::Remove { members } => {
             for member in members.iter() {
                 note(member, state.remove(member), None);

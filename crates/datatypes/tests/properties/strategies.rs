@@ -340,6 +340,8 @@ pub fn effect_of(kind: Kind) -> BoxedStrategy<Effect<'static>> {
         Kind::ScoredSet => prop_oneof![
             scored_items().prop_map(|items| scored_set::Effect::Put { items }),
             items(0..4).prop_map(|members| scored_set::Effect::Remove { members }),
+            (word(), select(&[-1.5, 0.1, 2.0][..]))
+                .prop_map(|(member, by)| scored_set::Effect::Add { member, by }),
         ]
         .prop_map(Effect::ScoredSet)
         .boxed(),

@@ -3,7 +3,8 @@
 use super::agenda::Agenda;
 use super::{Counted, Record, Stamp, Store};
 use crate::CompactKey;
-use crate::history::History;
+use crate::history::{History, SightOf};
+use datatypes::merge::{Trace, lasting_kind};
 use datatypes::{Cell, Effect, Patch, apply, exchange};
 use hashbrown::hash_table;
 use types::KeyHash;
@@ -88,7 +89,51 @@ impl<S: Stamp> Store<S> {
     }
 
     fn is_due(&self) -> bool {
-        self.horizon.is_some_and(|horizon| self.due.peek().is_some_and(|(at, _)| at <= horizon))
+        let settled = match self.sight {
+            None => self.horizon,
+            Some(_) => self.horizon.map(|horizon| horizon.min(self.watershed)),
+        };
+        settled.is_some_and(|settled| self.due.peek().is_some_and(|(at, _)| at <= settled))
+    }
+
+    /// From now on an effect resets only what it observed (Corrections 75); `sight` tells what that is. Only for a store
+    /// that retains effects from its beginning on: without a horizon nothing tells who did what.
+    pub fn merge_by(&mut self, sight: SightOf<S>) {
+        self.sight = Some(sight);
+    }
+
+    /// Every effect that is yet to come has observed what is at or below. It only rises. What is above is kept for
+    /// merging beyond the horizon.
+    pub fn set_watershed(&mut self, watershed: S) {
+        if watershed > self.watershed {
+            self.watershed = watershed;
+            self.fold_some(FOLDED_PER_MOVE);
+        }
+    }
+
+    /// Keeps an effect at or below the horizon that the key's state holds already, for effects that have not observed
+    /// it: what a checkpoint or a peer tells beside the state.
+    pub fn keep(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>, trace: Option<Trace>) {
+        if Some(stamp) > self.horizon
+            || self.find_history(hash, key).is_some_and(|kept| kept.history.contains(stamp))
+        {
+            return;
+        }
+        let mut encoded = Vec::new();
+        effect.encode(&mut encoded);
+        let kind = lasting_kind(effect);
+        self.change_or_create(hash, key, stamp, |history, _| history.keep(stamp, &encoded, kind, trace));
+    }
+
+    /// The key's effects at or below the horizon that later ones may not have observed, in stamp order, each with what
+    /// it did to a list.
+    pub fn context(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> impl Iterator<Item = (S, Effect<'_>, Option<&Trace>)> {
+        let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
+        kept.into_iter().flat_map(|(horizon, kept)| kept.history.context(horizon, self.watershed))
     }
 
     /// A long snapshot makes these grow; most of the time they are next to empty.
@@ -127,13 +172,13 @@ impl<S: Stamp> Store<S> {
 
     /// Folds one history whose turn has come.
     fn fold(&mut self, stamp: S, hash: KeyHash) {
-        let (Some(horizon), era) = (self.horizon, self.era) else { return };
+        let (Some(horizon), era, watershed) = (self.horizon, self.era, self.watershed) else { return };
         let turn =
             |history: &KeyHistory<S>| history.hash == hash && history.due == stamp && history.era == era;
         let Ok(mut entry) = self.histories.find_entry(hash.0, turn) else { return };
         let kept = entry.get_mut();
         let before = kept.heap_bytes();
-        kept.history.fold(horizon);
+        kept.history.fold(horizon, watershed);
         self.memory = self.memory + kept.heap_bytes() - before;
         if let Some(last) = kept.history.last() {
             kept.due = last;
@@ -185,9 +230,10 @@ impl<S: Stamp> Store<S> {
         if self.find_history(hash, key).is_none() {
             return self.commit_last(hash, key, stamp, effect);
         }
+        let watershed = self.watershed;
         self.change_kept(hash, key, |history, cell| {
-            history.fold(horizon);
-            history.insert_below(cell, effect);
+            history.fold(horizon, watershed);
+            history.insert_below(cell, horizon, effect);
         });
     }
 
@@ -196,6 +242,21 @@ impl<S: Stamp> Store<S> {
         let mut encoded = std::mem::take(&mut self.scratch);
         encoded.clear();
         effect.encode(&mut encoded);
+        let kind = self.sight.and_then(|_| lasting_kind(effect));
+        self.change_or_create(hash, key, stamp, |history, cell| history.insert(cell, stamp, &encoded, kind));
+        if encoded.capacity() <= SCRATCH_BYTES {
+            self.scratch = encoded;
+        }
+    }
+
+    /// Lets `change` work on a key's history, which gets an effect with this stamp, and on its newest state.
+    fn change_or_create(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        stamp: S,
+        change: impl FnOnce(&mut History<S>, &mut Cell),
+    ) {
         let record = match self.table.get_mut(hash, key) {
             Some(record) => record,
             None => {
@@ -210,7 +271,7 @@ impl<S: Stamp> Store<S> {
             hash_table::Entry::Occupied(entry) => entry.into_mut(),
             hash_table::Entry::Vacant(entry) => {
                 self.due.push((stamp, hash));
-                let history = History::new();
+                let history = History::new(self.sight);
                 let kept = KeyHistory { key: CompactKey::new(key), hash, due: stamp, era: self.era, history };
                 self.memory += kept.heap_bytes();
                 entry.insert(kept).into_mut()
@@ -221,12 +282,9 @@ impl<S: Stamp> Store<S> {
             kept.history.leave_out_undo = self.leave_out_undo;
         }
         let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
-        kept.history.insert(&mut record.cell, stamp, effect, &encoded);
+        change(&mut kept.history, &mut record.cell);
         record.stamp = record.stamp.max(stamp);
         let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
-        if encoded.capacity() <= SCRATCH_BYTES {
-            self.scratch = encoded;
-        }
         self.count_kept(key, before, after, bytes_before, bytes_after);
     }
 
@@ -304,19 +362,33 @@ impl<S: Stamp> Store<S> {
         own: &[Effect<'_>],
         read: impl FnOnce(&Cell) -> R,
     ) -> R {
+        self.with_later(hash, key, visible, &[], own, read)
+    }
+
+    /// Like [`Store::with_state`], with effects between: `later` ones that are not here, in stamp order and above all
+    /// that are visible. They merge with what they have not observed.
+    pub fn with_later<R>(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        visible: impl Fn(&S) -> bool,
+        later: &[(S, Effect<'_>)],
+        own: &[Effect<'_>],
+        read: impl FnOnce(&Cell) -> R,
+    ) -> R {
         self.forget_released(hash, key);
         let horizon = self.horizon;
         let visible = |stamp: &S| Some(*stamp) <= horizon || visible(stamp);
         let Some(record) = self.table.get_mut(hash, key) else {
-            return History::new().with_state(&mut Cell::default(), visible, own, read);
+            return History::new(None).with_state(&mut Cell::default(), visible, later, own, read);
         };
         let before = Counted::of(&record.cell).memory;
         let answer = match self.histories.find_mut(hash.0, |history| *history.key == *key) {
-            None if own.is_empty() => return read(&record.cell),
-            None => History::new().with_state(&mut record.cell, visible, own, read),
+            None if later.is_empty() && own.is_empty() => return read(&record.cell),
+            None => History::new(None).with_state(&mut record.cell, visible, later, own, read),
             Some(kept) => {
                 let bytes_before = kept.heap_bytes();
-                let answer = kept.history.with_state(&mut record.cell, visible, own, read);
+                let answer = kept.history.with_state(&mut record.cell, visible, later, own, read);
                 self.memory = self.memory + kept.heap_bytes() - bytes_before;
                 answer
             }

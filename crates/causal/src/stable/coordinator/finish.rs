@@ -4,6 +4,7 @@
 use super::Coordinator;
 use super::running::{Kind, Phase, Preparing, Running};
 use crate::stable::message::KeyEffects;
+use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Timer, Times};
 use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim};
 use types::{Error, ErrorCode, Timestamp};
@@ -62,7 +63,9 @@ impl<S: Times> Coordinator<S> {
         running.snapshot = running.snapshot.reaching(floor);
         if !effects.is_empty() {
             let id = self.id(number);
-            self.thread(running.session).insert(at, id, &effects);
+            let stamp =
+                Stamp { at, transaction: id, region: self.region, depends_on: running.snapshot.depends_on() };
+            self.thread(running.session).insert(stamp, &effects);
         }
         self.claim(number, &running, Some(at), &effects);
         self.answer(now, number, running, out);

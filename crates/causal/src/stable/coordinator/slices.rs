@@ -5,7 +5,7 @@ use super::ask::{Planned, What, deletion};
 use super::running::{Kind, Phase, Running};
 use super::session::{Done, Open};
 use super::{Coordinator, millis};
-use crate::stable::message::{Answer, Message, Outcome, Part, Whole, Work};
+use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole, Work};
 use crate::stable::{Node, Timer, Times};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
@@ -23,7 +23,13 @@ type Parts<S> = BTreeMap<u16, Vec<Part<S>>>;
 pub(super) fn part_of<'p, S>(parts: &'p mut Parts<S>, partition: u16, key: &[u8]) -> &'p mut Part<S> {
     let of_partition = parts.entry(partition).or_default();
     let place = of_partition.iter().position(|part| *part.key == *key).unwrap_or_else(|| {
-        of_partition.push(Part { key: key.into(), overlay: Vec::new(), own: Vec::new(), work: Vec::new() });
+        of_partition.push(Part {
+            key: key.into(),
+            cached: Vec::new(),
+            overlay: Vec::new(),
+            own: Vec::new(),
+            work: Vec::new(),
+        });
         of_partition.len() - 1
     });
     &mut of_partition[place]
@@ -210,7 +216,9 @@ impl<S: Times> Coordinator<S> {
         let mut parts = if at_primaries { Parts::new() } else { work_of(&running.steps) };
         for of_partition in parts.values_mut() {
             of_partition.retain(|part| part.work.iter().any(|work| matches!(work, Work::Evaluate { .. })));
-            of_partition.iter_mut().for_each(|part| part.overlay = self.overlay(running, &part.key));
+            of_partition.iter_mut().for_each(|part| {
+                (part.cached, part.overlay) = self.overlay(running, &part.key);
+            });
         }
         let mut whole: BTreeMap<u16, Vec<Whole>> = BTreeMap::new();
         for (step, planned) in (0u32..).zip(&running.steps) {
@@ -248,14 +256,14 @@ impl<S: Times> Coordinator<S> {
     }
 
     /// What a transaction sees of a key beyond its snapshot: its thread's cache, then its own writes.
-    fn overlay(&self, running: &Running<S>, key: &[u8]) -> Vec<Box<[u8]>> {
+    fn overlay(&self, running: &Running<S>, key: &[u8]) -> (Vec<CachedEffect>, Vec<Box<[u8]>>) {
         let thread = self.threads.get(&self.thread_key(running.session));
         let cached = thread.map(|thread| thread.overlay(key, running.snapshot.reach(), running.epoch).0);
         let open = self.sessions.get(&running.session).and_then(|state| state.open.as_ref());
         let own =
             open.filter(|_| matches!(running.kind, Kind::Operate)).into_iter().flat_map(|open| &open.done);
         let own = own.filter(|done| *done.key == *key).flat_map(Done::effects).cloned();
-        cached.unwrap_or_default().into_iter().chain(own).collect()
+        (cached.unwrap_or_default(), own.collect())
     }
 
     pub(super) fn on_slice_resp(

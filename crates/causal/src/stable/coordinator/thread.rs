@@ -1,14 +1,14 @@
 //! A causal thread: what a session, or all sessions of a process, wrote and cannot yet read from a snapshot.
 
-use crate::stable::message::KeyEffects;
+use crate::stable::message::{CachedEffect, KeyEffects};
+use crate::stable::stamp::Stamp;
 use std::collections::BTreeMap;
 use types::{Timestamp, TransactionId};
 
 /// A write that is not stable everywhere in the region.
 #[derive(Debug)]
 struct Cached {
-    at: Timestamp,
-    id: TransactionId,
+    stamp: Stamp,
     epoch: u64,
     effects: Vec<Box<[u8]>>,
 }
@@ -35,13 +35,14 @@ impl Thread {
         key: &[u8],
         shown: Timestamp,
         epoch: u64,
-    ) -> (Vec<Box<[u8]>>, Vec<TransactionId>) {
+    ) -> (Vec<CachedEffect>, Vec<TransactionId>) {
         let cached = self.cache.get(key).into_iter().flatten();
-        let seen = cached.filter(|cached| cached.at > shown && cached.epoch <= epoch);
+        let seen = cached.filter(|cached| cached.stamp.at > shown && cached.epoch <= epoch);
         let (mut effects, mut own) = (Vec::new(), Vec::new());
         for cached in seen {
-            effects.extend(cached.effects.iter().cloned());
-            own.push(cached.id);
+            let effect = |effect: &Box<[u8]>| CachedEffect { stamp: cached.stamp, effect: effect.clone() };
+            effects.extend(cached.effects.iter().map(effect));
+            own.push(cached.stamp.transaction);
         }
         (effects, own)
     }
@@ -52,13 +53,14 @@ impl Thread {
     }
 
     /// A transaction of the thread has committed.
-    pub(super) fn insert(&mut self, at: Timestamp, id: TransactionId, effects: &[KeyEffects]) {
+    pub(super) fn insert(&mut self, stamp: Stamp, effects: &[KeyEffects]) {
+        let (at, id) = (stamp.at, stamp.transaction);
         self.highest = self.highest.max(at);
         self.epoch += 1;
         for of_key in effects {
-            let cached = Cached { at, id, epoch: self.epoch, effects: of_key.effects.clone() };
+            let cached = Cached { stamp, epoch: self.epoch, effects: of_key.effects.clone() };
             let entries = self.cache.entry(of_key.key.clone()).or_default();
-            let place = entries.partition_point(|other| (other.at, other.id) < (at, id));
+            let place = entries.partition_point(|other| other.stamp < stamp);
             entries.insert(place, cached);
         }
         self.places.insert((at, id), effects.iter().map(|of_key| of_key.key.clone()).collect());
@@ -73,7 +75,7 @@ impl Thread {
             }
             for key in first.remove() {
                 let Some(entries) = self.cache.get_mut(&key) else { continue };
-                entries.retain(|cached| (cached.at, cached.id) != place);
+                entries.retain(|cached| (cached.stamp.at, cached.stamp.transaction) != place);
                 if entries.is_empty() {
                     self.cache.remove(&key);
                 }
@@ -95,21 +97,25 @@ mod tests {
         TransactionId { number, ..TransactionId::default() }
     }
 
+    fn at(at: u64, number: u64) -> Stamp {
+        Stamp { at: Timestamp(at), transaction: id(number), ..Stamp::default() }
+    }
+
     fn write(key: &[u8], effect: u8) -> Vec<KeyEffects> {
         vec![KeyEffects { key: key.into(), effects: vec![vec![effect].into()] }]
     }
 
     fn seen(thread: &Thread, local: u64, epoch: u64) -> Vec<u8> {
-        thread.overlay(b"k", Timestamp(local), epoch).0.iter().map(|effect| effect[0]).collect()
+        thread.overlay(b"k", Timestamp(local), epoch).0.iter().map(|cached| cached.effect[0]).collect()
     }
 
     /// Corrections 72: a transaction that began before a write of another connection does not meet half of it.
     #[test]
     fn a_transaction_sees_the_cache_as_it_was_when_it_began() {
         let mut thread = Thread::default();
-        thread.insert(Timestamp(8), id(1), &write(b"k", 1));
+        thread.insert(at(8, 1), &write(b"k", 1));
         let began = thread.epoch;
-        thread.insert(Timestamp(6), id(2), &write(b"k", 2));
+        thread.insert(at(6, 2), &write(b"k", 2));
         assert_eq!(seen(&thread, 5, began), [1]);
         assert_eq!(seen(&thread, 5, thread.epoch), [2, 1], "in order of place");
         assert_eq!(seen(&thread, 6, thread.epoch), [1], "the snapshot shows the other");
@@ -119,8 +125,8 @@ mod tests {
     #[test]
     fn what_every_snapshot_shows_is_forgotten() {
         let mut thread = Thread::default();
-        thread.insert(Timestamp(6), id(1), &write(b"k", 1));
-        thread.insert(Timestamp(8), id(2), &write(b"k", 2));
+        thread.insert(at(6, 1), &write(b"k", 1));
+        thread.insert(at(8, 2), &write(b"k", 2));
         thread.prune(Timestamp(7));
         assert_eq!(thread.len(), 1);
         assert_eq!(seen(&thread, 0, 9), [2]);

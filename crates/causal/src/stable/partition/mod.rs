@@ -110,6 +110,12 @@ pub struct Partition<S> {
     stable: S,
     /// The oldest snapshot that can still be read.
     horizon: S,
+    /// The remote time of the oldest snapshot that a coordinator of the region may still write with.
+    oldest: Timestamp,
+    /// The log promises that what is prepared from now on has observed the other regions up to here.
+    promised_sight: Timestamp,
+    /// What each other region said that its effects to come have observed.
+    observed_by: BTreeMap<RegionId, Timestamp>,
     leases: Leases<S>,
     /// At the root of the region's stabilization tree.
     root: Option<Root<S>>,
@@ -165,7 +171,7 @@ impl<S: Times> Partition<S> {
             }
             None => topology.root(region).into_iter().collect(),
         };
-        let mut store = Store::new(topology.seed, Stamp::default());
+        let mut store = new_store::<S>(&topology, &options);
         store.set_horizon(Some(Stamp::default()));
         Partition {
             region,
@@ -184,6 +190,9 @@ impl<S: Times> Partition<S> {
             promised: Timestamp::ZERO,
             stable: S::default(),
             horizon: S::default(),
+            oldest: Timestamp::ZERO,
+            promised_sight: Timestamp::ZERO,
+            observed_by: BTreeMap::new(),
             leases: Leases::default(),
             root,
             neighbours: neighbours.into_iter().map(|address| (address, Link::default())).collect(),
@@ -294,8 +303,9 @@ impl<S: Times> Partition<S> {
     ) {
         match message {
             Message::Recall => self.on_recall(now, from, out),
-            Message::Recalled { horizon, held, highest } => {
-                self.on_recalled(now, from.address(), Told { horizon, held, highest }, random, out);
+            Message::Recalled { horizon, held, highest, observed } => {
+                let told = Told { horizon, held, highest, observed };
+                self.on_recalled(now, from.address(), told, random, out);
             }
             Message::Ask { ask, above } => self.on_ask(now, from, ask, above, out),
             Message::Piece { piece, horizon } => {
@@ -321,8 +331,8 @@ impl<S: Times> Partition<S> {
             Message::Replicate { origin, id, at, depends_on, effects } => {
                 self.on_replicate(origin, id, at, depends_on, effects, out);
             }
-            Message::Heartbeat { origin, at, received } => {
-                self.on_heartbeat(now, origin, at, received, out);
+            Message::Heartbeat { origin, at, received, observed } => {
+                self.on_heartbeat(now, origin, at, received, observed, out);
             }
             Message::StableTime { stable, oldest, fastest } => {
                 self.follow(now, fastest);
@@ -412,6 +422,15 @@ impl<S: Times> Partition<S> {
             }
         }
     }
+}
+
+/// A store in which effects reset only what they observed, if stamps tell what that is.
+fn new_store<S: Times>(topology: &Topology, options: &Options) -> Store<Stamp> {
+    let mut store = Store::new(topology.seed, Stamp::default());
+    if !S::UNIVERSAL && !options.mutants.reset_unobserved {
+        store.merge_by(Stamp::sight);
+    }
+    store
 }
 
 /// The effects of all pledges, by key.

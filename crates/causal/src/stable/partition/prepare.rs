@@ -97,6 +97,11 @@ impl<S: Times> Partition<S> {
             return Err(Vote::TooOld);
         }
         self.learn_stable(now, terms.snapshot);
+        if terms.snapshot.depends_on() < self.promised_sight {
+            // Peers were told that what follows has observed more. The coordinator's lease is long over.
+            let key = parts.first().map(|part| part.key.clone()).unwrap_or_default();
+            return Err(Vote::Conflict { key, raise: self.promised_sight });
+        }
         self.work_out(terms, parts, whole, random)
     }
 
@@ -149,6 +154,11 @@ impl<S: Times> Partition<S> {
                         before.push(encoded(&Effect::DELETE));
                         known = false;
                     }
+                    if self.is_of_another_type(terms, hash, &part.key, effect, &before) {
+                        // As everywhere, what is outside its type stays as it is.
+                        known = false;
+                        continue;
+                    }
                     Deed::blind(effect.clone())
                 }
                 Work::Evaluate { step, operation, blind } => {
@@ -156,6 +166,7 @@ impl<S: Times> Partition<S> {
                     let evaluation = Evaluation {
                         hash,
                         key: &part.key,
+                        cached: &[],
                         before: &before,
                         operation,
                         blind: *blind,
@@ -194,6 +205,27 @@ impl<S: Times> Partition<S> {
     fn deletes_expired(&self, hash: KeyHash, key: &[u8], effect: &[u8], now_millis: u64) -> bool {
         let expired = self.store.record(hash, key).is_some_and(|record| record.cell().is_expired(now_millis));
         expired && pledge::effect(effect).is_some_and(|effect| effect.kind().is_some())
+    }
+
+    /// True if the key, as this region and the snapshot show it, holds another type than the effect is for.
+    fn is_of_another_type(
+        &mut self,
+        terms: &Terms<S>,
+        hash: KeyHash,
+        key: &[u8],
+        effect: &[u8],
+        before: &[Box<[u8]>],
+    ) -> bool {
+        let Some(kind) = pledge::effect(effect).and_then(|effect| effect.kind()) else { return false };
+        let newest = self.store.record(hash, key).and_then(|record| record.cell().kind());
+        if before.is_empty() && newest.is_none_or(|newest| newest == kind) {
+            return false;
+        }
+        let (region, remote) = (self.region, terms.snapshot.whole());
+        let before: Vec<Effect<'_>> = before.iter().filter_map(|bytes| pledge::effect(bytes)).collect();
+        let visible = |stamp: &Stamp| stamp.region == region || stamp.at <= remote;
+        let seen = self.store.with_state(hash, key, visible, &before, |cell| cell.kind());
+        seen.is_some_and(|seen| seen != kind)
     }
 
     /// The newest state shows what this region has committed and what is stable of the others. Notes what of it the

@@ -14,6 +14,7 @@ use crate::stable::pledge;
 use crate::stable::record::{self, Effects, Record};
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Timer, Times};
+use datatypes::merge::Trace;
 use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
@@ -35,6 +36,9 @@ impl<S: Times> Partition<S> {
                     if let Some(full) = kept.add(&key, stamp, &effect) {
                         full.put_into(&mut self.store);
                     }
+                }
+                Record::Context { key, stamp, effect, trace } => {
+                    keep(&mut self.store, &key, stamp, &effect, trace)
                 }
                 _ => self.recover(bytes)?,
             }
@@ -74,8 +78,9 @@ impl<S: Times> Partition<S> {
                 }
                 self.store_effects(stamp, &effects);
             }
-            Record::Promise { until } => {
+            Record::Promise { until, observed } => {
                 self.promised = self.promised.max(until);
+                self.promised_sight = self.promised_sight.max(observed);
                 self.clock.recover(until);
             }
             Record::Horizon { at } => self.raise_horizon(S::at(at)),
@@ -97,7 +102,7 @@ impl<S: Times> Partition<S> {
                 self.store.restore(&key, place, Record::cell(&cell)?);
             }
             // A key's effects stand together in a chunk.
-            Record::Kept { .. } => {}
+            Record::Kept { .. } | Record::Context { .. } => {}
             Record::Gaps { filled } => {
                 self.forgetful = true;
                 if !filled {
@@ -178,7 +183,7 @@ impl<S: Times> Partition<S> {
     fn checkpoint_queues(&self, chunk: &mut Vec<u8>) {
         record::put(chunk, &Record::Horizon { at: self.horizon.whole() });
         let until = self.promised.max(self.clock.last());
-        record::put(chunk, &Record::Promise { until });
+        record::put(chunk, &Record::Promise { until, observed: self.promised_sight });
         for (origin, received) in &self.origins {
             let above = Cow::Owned(received.above.iter().copied().collect());
             record::put(chunk, &Record::Received { origin: *origin, up_to: received.up_to, above });
@@ -246,6 +251,13 @@ impl<S: Times> Partition<S> {
             if !cell.is_empty() {
                 record::put(chunk, &Record::State { key: Cow::Borrowed(key), cell: Cow::Borrowed(&cell) });
             }
+            if above.is_none() {
+                for (stamp, effect, trace) in self.store.context(hash, key) {
+                    let (key, effect) =
+                        (Cow::Borrowed(&**key), Cow::Owned(pledge::encoded(&effect).into_vec()));
+                    record::put(chunk, &Record::Context { key, stamp, effect, trace: trace.cloned() });
+                }
+            }
             let effects = self.store.effects(hash, key);
             for (stamp, effect) in effects.filter(|(stamp, _)| above.is_none_or(|above| stamp.at > above)) {
                 let mut bytes = Vec::new();
@@ -255,6 +267,13 @@ impl<S: Times> Partition<S> {
             }
         }
         next
+    }
+}
+
+/// Keeps what a checkpoint or a peer tells of an effect that is in the cell.
+pub(super) fn keep(store: &mut Store<Stamp>, key: &[u8], stamp: Stamp, effect: &[u8], trace: Option<Trace>) {
+    if let Some(effect) = pledge::effect(effect) {
+        store.keep(store.hash(key), key, stamp, &effect, trace);
     }
 }
 

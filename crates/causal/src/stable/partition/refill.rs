@@ -16,8 +16,8 @@
 //! says nothing to anybody before. What it took counts when all is there. It is in no log: a record says that there
 //! were gaps, and until a checkpoint holds what filled them, a restart takes it again.
 
-use super::recover::{CHUNK_BYTES, KeptEffects};
-use super::{Decided, Life, Outgoing, Partition};
+use super::recover::{CHUNK_BYTES, KeptEffects, keep};
+use super::{Decided, Life, Outgoing, Partition, new_store};
 use crate::stable::message::{Gained, KeyEffects, Message, Outcome, Vote};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
@@ -44,6 +44,7 @@ pub(super) struct Told {
     pub(super) horizon: Timestamp,
     pub(super) held: Vec<(RegionId, Timestamp)>,
     pub(super) highest: Timestamp,
+    pub(super) observed: Timestamp,
 }
 
 impl Told {
@@ -103,9 +104,7 @@ impl std::fmt::Debug for Refill {
 impl<S: Times> Partition<S> {
     /// A peer asks. One that lost records as well answers peers only when it has heard from its region.
     pub(super) fn on_recall(&mut self, now: Now, from: NodeId, out: &mut Outputs<'_, Node<S>>) {
-        if self.topology.locate(from.address()).is_none() {
-            return;
-        }
+        let Some((region, _)) = self.topology.locate(from.address()) else { return };
         if self.is_peer(from.address()) {
             self.giver.asked(from, now.instant);
             if self.life == Life::Refilling && self.region_is_silent() {
@@ -122,7 +121,9 @@ impl<S: Times> Partition<S> {
             highest = highest.max(received.up_to).max(above);
         }
         let held = held.chain([(self.region, own)]).collect();
-        out.stream(from.address(), Message::Recalled { horizon: self.horizon.whole(), held, highest });
+        let observed = self.observed_by.get(&region).copied().unwrap_or_default();
+        let horizon = self.horizon.whole();
+        out.stream(from.address(), Message::Recalled { horizon, held, highest, observed });
     }
 
     fn region_is_silent(&self) -> bool {
@@ -239,7 +240,7 @@ impl<S: Times> Partition<S> {
         let highest = rest.last().map_or(own, |address| refill.told[address].horizon);
         refill.horizon = highest.max(own);
         if highest > own {
-            let mut staged = Store::new(self.topology.seed, Stamp::default());
+            let mut staged = new_store::<S>(&self.topology, &self.options);
             staged.set_horizon(Some(Stamp::last_at(highest)));
             refill.staged = Some(staged);
         }
@@ -368,6 +369,13 @@ impl<S: Times> Partition<S> {
                         staged.restore(&key, Stamp::last_at(refill.horizon), Record::cell(&cell)?);
                     }
                 }
+                Record::Context { key, stamp, effect, trace } => {
+                    if let Some(refill) = &mut self.refill
+                        && let Some(staged) = &mut refill.staged
+                    {
+                        keep(staged, &key, stamp, &effect, trace);
+                    }
+                }
                 Record::Kept { key, stamp, effect } => {
                     if let Some(full) = kept.add(&key, stamp, &effect) {
                         self.install_effects(&full);
@@ -449,6 +457,7 @@ impl<S: Times> Partition<S> {
         let peers: Vec<(Address, Told)> = (told.into_iter())
             .filter(|(address, told)| {
                 self.clock.recover(told.highest);
+                self.promised_sight = self.promised_sight.max(told.observed);
                 self.is_peer(*address)
             })
             .collect();

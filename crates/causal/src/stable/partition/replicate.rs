@@ -25,6 +25,7 @@ impl<S: Times> Partition<S> {
         let bound = self.publishable(now);
         self.promise(bound, out);
         self.installed = self.installed.max(bound);
+        self.raise_watershed();
         let due = match self.options.mutants.apply_below {
             true => self.participant.apply_through(self.installed.previous()),
             false => self.participant.apply_through(self.installed),
@@ -45,6 +46,27 @@ impl<S: Times> Partition<S> {
         out.arm(Timer::Apply, now.instant + self.options.apply_every);
     }
 
+    /// Every transaction of this region that is not applied yet has observed the others up to here.
+    fn observed_from_now_on(&self) -> Timestamp {
+        let undecided = self.participant.undecided().map(|(_, _, pending)| pending.depends_on);
+        let waiting = self.participant.waiting().map(|(_, _, outgoing)| outgoing.depends_on);
+        undecided.chain(waiting).fold(self.promised_sight, Timestamp::min)
+    }
+
+    /// What every effect to come has observed need not be kept for merging.
+    fn raise_watershed(&mut self) {
+        let own = self.observed_from_now_on();
+        let others =
+            self.origins.keys().map(|origin| self.observed_by.get(origin).copied().unwrap_or_default());
+        // Effects of one region have observed one another.
+        let alone = self.origins.is_empty();
+        let watershed = match alone || self.options.mutants.forget_context {
+            true => Timestamp::MAX,
+            false => others.fold(own, Timestamp::min),
+        };
+        self.store.set_watershed(Stamp::last_at(watershed));
+    }
+
     /// Nothing will be placed at or below it any more. The clock remembers it (Corrections 21).
     fn publishable(&mut self, now: Now) -> Timestamp {
         let clock = if self.options.mutants.bound_not_remembered {
@@ -60,7 +82,8 @@ impl<S: Times> Partition<S> {
         if bound >= self.promised {
             let ahead = self.options.promise.as_micros() as u64;
             let until = Timestamp::from_wall(types::WallTime(bound.wall().0 + ahead)).max(bound);
-            self.persist(&Record::Promise { until }, out);
+            self.promised_sight = self.promised_sight.max(self.oldest);
+            self.persist(&Record::Promise { until, observed: self.promised_sight }, out);
             self.promised = until;
         }
     }
@@ -88,7 +111,12 @@ impl<S: Times> Partition<S> {
         }
         let received = self.received_of(peer);
         let at = self.outbox.sent(peer);
-        let heartbeat = Message::Heartbeat { origin: self.region, at, received };
+        // What has not been sent may have observed less.
+        let observed = match at == self.installed && !self.outbox.lacks(peer) {
+            true => self.observed_from_now_on(),
+            false => Timestamp::ZERO,
+        };
+        let heartbeat = Message::Heartbeat { origin: self.region, at, received, observed };
         let to = self.topology.address(peer, self.index);
         if self.options.mutants.ungated_heartbeat {
             out.send_now(to, heartbeat);
@@ -127,9 +155,12 @@ impl<S: Times> Partition<S> {
         origin: RegionId,
         at: Timestamp,
         received: Timestamp,
+        observed: Timestamp,
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(known) = self.origins.get_mut(&origin) else { return };
+        let told = self.observed_by.entry(origin).or_default();
+        *told = observed.max(*told);
         known.up_to = known.up_to.max(at);
         let up_to = known.up_to;
         known.above.retain(|(at, _)| *at > up_to);

@@ -1,11 +1,11 @@
 //! Reads: operations evaluated on a snapshot, without waiting (Wren, Algorithm 6, lines 1 to 12).
 
 use super::Partition;
-use crate::stable::message::{Answer, Message, Outcome, Part, Whole, Work};
+use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole, Work};
 use crate::stable::pledge::encoded;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Times};
-use datatypes::{Cell, Context, Effect, Operation, prepare};
+use datatypes::{Cell, Context, Effect, Operation, merge, prepare};
 use mvcc::Store;
 use protocol::{Now, Outputs};
 use types::{Address, Error, KeyHash, Malformed, Reader, ReplyBuf, ReplySink, Rng};
@@ -17,7 +17,9 @@ const SCAN_EFFORT: u32 = 10;
 pub(super) struct Evaluation<'e> {
     pub(super) hash: KeyHash,
     pub(super) key: &'e [u8],
-    /// What to do on top of the state first.
+    /// What the session did that is not in the store, in order of place.
+    pub(super) cached: &'e [CachedEffect],
+    /// What the transaction did so far: it is done on top of the state first.
     pub(super) before: &'e [Box<[u8]>],
     pub(super) operation: &'e [u8],
     pub(super) blind: bool,
@@ -36,11 +38,17 @@ impl Evaluation<'_> {
         let operation = Operation::decode(&mut Reader::new(self.operation))?;
         let before: Result<Vec<Effect<'_>>, Malformed> =
             self.before.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes))).collect();
-        let effects = store.with_state(self.hash, self.key, visible, &before?, |cell| {
+        let cached = self.cached.iter();
+        let cached: Result<Vec<(Stamp, Effect<'_>)>, Malformed> = cached
+            .map(|cached| Ok((cached.stamp, Effect::decode(&mut Reader::new(&cached.effect))?)))
+            .collect();
+        let effects = store.with_later(self.hash, self.key, visible, &cached?, &before?, |cell| {
             let expired = cell.is_expired(self.now_millis);
             let cell = if expired { &Cell::ABSENT } else { cell };
             let mut context = Context { now_millis: self.now_millis, random };
             let effect = prepare(cell, &operation, &mut context, reply);
+            let asserted = || merge::assertion(&operation).filter(|_| reply.as_error().is_none());
+            let effect = asserted().or(effect);
             let deletion = (expired && !operation.is_read()).then_some(Effect::DELETE);
             deletion.into_iter().chain(effect).map(|effect| encoded(&effect)).collect()
         });
@@ -100,8 +108,9 @@ impl<S: Times> Partition<S> {
                     Work::Evaluate { step, operation, blind } => (*step, operation, *blind),
                     Work::Observed { .. } | Work::Watched { .. } => continue,
                 };
+                let (key, cached) = (&*part.key, part.cached.as_slice());
                 let evaluation =
-                    Evaluation { hash, key: &part.key, before: &before, operation, blind, now_millis };
+                    Evaluation { hash, key, cached, before: &before, operation, blind, now_millis };
                 let mut reply = ReplyBuf::new();
                 let visible = |stamp: &Stamp| snapshot.shows(stamp, region);
                 let effects = evaluation.run(&mut self.store, visible, random, &mut reply)?;

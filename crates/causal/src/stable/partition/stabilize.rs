@@ -215,6 +215,7 @@ impl<S: Times> Partition<S> {
         } else {
             self.stable = self.stable.newest(stable);
         }
+        self.oldest = self.oldest.max(oldest.depends_on());
         if !self.checkpointing && !self.giver.is_giving(now.instant, self.options.lease) {
             self.raise_horizon(oldest);
         }

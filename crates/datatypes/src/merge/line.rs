@@ -1,0 +1,337 @@
+//! The elements of a list by identity: where concurrent effects that name places find the elements that they meant.
+//!
+//! An effect on a list names places of the list that its origin saw. What each earlier effect really removed and
+//! inserted, its [`Trace`], gives one line of all elements, removed ones included, in which both the list that the
+//! origin saw and the list that is there now are found by leaving elements out.
+
+use super::Among;
+use crate::list::{Effect, End, Positions};
+use smallvec::SmallVec;
+use types::wire_struct;
+
+/// Elements removed at a place, then elements inserted there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The place in the list as the step finds it.
+    pub at: u64,
+    /// How many elements go.
+    pub removed: u64,
+    /// How many elements come.
+    pub inserted: u64,
+}
+wire_struct!(Step { at, removed, inserted });
+
+/// What an effect did to the list that it met.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// How many elements there were before it.
+    pub before: u64,
+    /// What it changed, in order.
+    pub steps: Vec<Step>,
+    /// Elements that it meant to remove and an effect that it had not observed had removed already: how many effects
+    /// before it that one stands, the first of that one's removed elements, and how many.
+    pub also: Vec<(u64, u64, u64)>,
+    /// The element behind which it inserted, where an effect that it had not observed had removed that: how many effects
+    /// before it that one stands, and which of its removed elements.
+    pub anchor: Option<(u64, u64)>,
+}
+wire_struct!(Trace { before, steps, also, anchor });
+
+/// What an effect that names places comes to on the list that is there.
+#[derive(Default)]
+pub(super) struct Resolved<'e> {
+    pub(super) effects: Vec<Effect<'e>>,
+    /// See [`Trace`].
+    pub(super) also: Vec<(u64, u64, u64)>,
+    pub(super) anchor: Option<(u64, u64)>,
+}
+
+impl<'e> Resolved<'e> {
+    fn to(effect: Option<Effect<'e>>) -> Self {
+        Resolved { effects: effect.into_iter().collect(), ..Resolved::default() }
+    }
+}
+
+/// Neighbouring elements with one fate.
+#[derive(Clone, Debug)]
+struct Run {
+    /// Which effect inserted them; `None` for elements that were there before the first.
+    source: Option<usize>,
+    len: u64,
+    /// Which effects removed them, or meant to, and the place of the first among what that one removed.
+    removed_by: SmallVec<[(usize, u64); 2]>,
+}
+
+impl Run {
+    fn is_there(&self) -> bool {
+        self.removed_by.is_empty()
+    }
+
+    /// The place of its first element among what an effect removed, if that one removed it.
+    fn removed_from(&self, by: usize) -> Option<u64> {
+        self.removed_by.iter().find(|(other, _)| *other == by).map(|(_, first)| *first)
+    }
+
+    fn is_seen(&self, observed: impl Fn(usize) -> bool) -> bool {
+        self.source.is_none_or(&observed) && !self.removed_by.iter().any(|(by, _)| observed(*by))
+    }
+}
+
+/// All elements that ever were in the list since the first effect.
+struct Line {
+    runs: Vec<Run>,
+}
+
+impl Line {
+    /// What the effects before the last one made.
+    fn of(among: &Among<'_, '_>) -> Line {
+        let last = among.effects.len() - 1;
+        let before = among.traces.iter().flatten().next().map_or(0, |trace| trace.before);
+        let mut line = Line { runs: Vec::new() };
+        line.insert(0, None, before);
+        for (at, trace) in among.traces[..last].iter().enumerate() {
+            let Some(trace) = trace else { continue };
+            let mut removed = 0;
+            for step in &trace.steps {
+                line.split_there(step.at);
+                line.split_there(step.at + step.removed);
+                let (mut place, mut left) = (line.place_there(step.at), step.removed);
+                while left > 0 && place < line.runs.len() {
+                    if line.runs[place].is_there() {
+                        left -= line.runs[place].len.min(left);
+                        line.runs[place].removed_by.push((at, removed));
+                        removed += line.runs[place].len;
+                    }
+                    place += 1;
+                }
+                if step.inserted > 0 {
+                    let place = line.place_to_insert(&among.effects[at], at, trace, step);
+                    line.insert(place, Some(at), step.inserted);
+                }
+            }
+            for (back, first, len) in &trace.also {
+                if let Some(other) = at.checked_sub(*back as usize) {
+                    removed = line.mark_also(at, other, *first, *len, removed);
+                }
+            }
+        }
+        line
+    }
+
+    /// Pushed elements go to the ends also of what is not there any more; others stand behind the element that their
+    /// origin saw before them.
+    fn place_to_insert(
+        &mut self,
+        effect: &crate::Effect<'_>,
+        at: usize,
+        trace: &Trace,
+        step: &Step,
+    ) -> usize {
+        match effect {
+            crate::Effect::List(Effect::Push { end: End::Front, .. }) => return 0,
+            crate::Effect::List(Effect::Push { end: End::Back, .. }) => return self.runs.len(),
+            _ => {}
+        }
+        let anchor = trace.anchor.and_then(|(back, which)| Some((at.checked_sub(back as usize)?, which)));
+        let anchored = anchor.and_then(|(by, which)| {
+            self.cut_removed(by, which + 1);
+            let last = |run: &Run| run.removed_from(by).is_some_and(|from| from + run.len == which + 1);
+            self.runs.iter().position(last)
+        });
+        anchored.map_or_else(|| self.place_behind(step.at), |place| place + 1)
+    }
+
+    fn insert(&mut self, place: usize, source: Option<usize>, len: u64) {
+        if len > 0 {
+            self.runs.insert(place, Run { source, len, removed_by: SmallVec::new() });
+        }
+    }
+
+    /// Cuts the run in which the element at this place of the present list stands, so that it begins one.
+    fn split_there(&mut self, at: u64) {
+        self.split(at, Run::is_there);
+    }
+
+    fn split(&mut self, at: u64, counts: impl Fn(&Run) -> bool) {
+        let mut passed = 0;
+        for place in 0..self.runs.len() {
+            let run = &self.runs[place];
+            if !counts(run) {
+                continue;
+            }
+            if passed < at && at < passed + run.len {
+                self.cut(place, at - passed);
+                return;
+            }
+            passed += run.len;
+        }
+    }
+
+    fn cut(&mut self, place: usize, len: u64) {
+        let mut rest = self.runs[place].clone();
+        self.runs[place].len = len;
+        rest.len -= len;
+        rest.removed_by.iter_mut().for_each(|(_, first)| *first += len);
+        self.runs.insert(place + 1, rest);
+    }
+
+    /// The run that begins with the element at this place of the present list, or the end.
+    fn place_there(&self, at: u64) -> usize {
+        self.place_of(at, Run::is_there)
+    }
+
+    fn place_of(&self, at: u64, counts: impl Fn(&Run) -> bool) -> usize {
+        let mut passed = 0;
+        for (place, run) in self.runs.iter().enumerate() {
+            if counts(run) {
+                if passed >= at {
+                    return place;
+                }
+                passed += run.len;
+            }
+        }
+        self.runs.len()
+    }
+
+    /// Directly behind the element before this place of the present list.
+    fn place_behind(&self, at: u64) -> usize {
+        let mut passed = 0;
+        for (place, run) in self.runs.iter().enumerate() {
+            if at == 0 {
+                return 0;
+            }
+            if run.is_there() {
+                passed += run.len;
+                if passed >= at {
+                    return place + 1;
+                }
+            }
+        }
+        self.runs.len()
+    }
+
+    /// Cuts what an effect removed at a place among that.
+    fn cut_removed(&mut self, by: usize, edge: u64) {
+        let inside =
+            |run: &Run| run.removed_from(by).is_some_and(|from| from < edge && edge < from + run.len);
+        if let Some(place) = self.runs.iter().position(inside)
+            && let Some(from) = self.runs[place].removed_from(by)
+        {
+            self.cut(place, edge - from);
+        }
+    }
+
+    /// What `other` removed, from the `first` of it on, was meant by `at` too.
+    fn mark_also(&mut self, at: usize, other: usize, first: u64, len: u64, mut removed: u64) -> u64 {
+        self.cut_removed(other, first);
+        self.cut_removed(other, first + len);
+        for run in &mut self.runs {
+            if run.removed_from(other).is_some_and(|from| first <= from && from < first + len) {
+                run.removed_by.push((at, removed));
+                removed += run.len;
+            }
+        }
+        removed
+    }
+}
+
+/// The last effect, which names places of the list that it observed, as effects on the list that is there; and what of
+/// it was done already.
+pub(super) fn resolve<'e>(among: &Among<'_, 'e>) -> Resolved<'e> {
+    let last = among.effects.len() - 1;
+    let crate::Effect::List(effect) = &among.effects[last] else { return Resolved::default() };
+    let mut line = Line::of(among);
+    let sees = |run: &Run| run.is_seen(|other| among.observed(last, other));
+    let seen: u64 = line.runs.iter().filter(|run| sees(run)).map(|run| run.len).sum();
+    let range = |from: u64, to: u64| (from.min(seen), to.min(seen));
+    let gone: Vec<(u64, u64)> = match effect {
+        Effect::Push { .. } => return Resolved::to(Some(effect.clone())),
+        Effect::Pop { end: End::Front, count } => vec![range(0, *count)],
+        Effect::Pop { end: End::Back, count } => vec![(seen.saturating_sub(*count), seen)],
+        Effect::Keep { start, len } => {
+            let (start, end) = range(*start, start.saturating_add(*len));
+            vec![(0, start), (end, seen)]
+        }
+        Effect::RemoveAt { positions } => positions.iter().map(|at| range(at, at + 1)).collect(),
+        Effect::Put { index, value } => {
+            line.split(*index, sees);
+            line.split(*index + 1, sees);
+            let place = line.place_of(*index, sees);
+            let there = line.runs.get(place).is_some_and(|run| run.is_there() && sees(run));
+            let index = position(&line, place);
+            return Resolved::to(there.then_some(Effect::Put { index, value }));
+        }
+        Effect::InsertAt { index, value } => {
+            line.split(*index, sees);
+            let place = behind(&line, *index, sees);
+            let before = place.checked_sub(1).map(|before| &line.runs[before]);
+            let gone = before.and_then(|run| Some((run.removed_by.first()?, run.len)));
+            let anchor = gone.map(|((by, first), len)| ((last - by) as u64, first + len - 1));
+            let insertion = Effect::InsertAt { index: position(&line, place), value };
+            return Resolved { anchor, ..Resolved::to(Some(insertion)) };
+        }
+    };
+    remove(&mut line, &gone, sees, last)
+}
+
+/// Directly behind so many seen elements.
+fn behind(line: &Line, count: u64, sees: impl Fn(&Run) -> bool) -> usize {
+    let mut passed = 0;
+    for (place, run) in line.runs.iter().enumerate() {
+        if count == 0 {
+            return 0;
+        }
+        if sees(run) {
+            passed += run.len;
+            if passed >= count {
+                return place + 1;
+            }
+        }
+    }
+    line.runs.len()
+}
+
+/// How many elements of the present list stand before a run.
+fn position(line: &Line, place: usize) -> u64 {
+    line.runs[..place].iter().filter(|run| run.is_there()).map(|run| run.len).sum()
+}
+
+/// Removes ranges of the seen list.
+fn remove<'e>(
+    line: &mut Line,
+    gone: &[(u64, u64)],
+    sees: impl Fn(&Run) -> bool + Copy,
+    last: usize,
+) -> Resolved<'e> {
+    for (from, to) in gone {
+        line.split(*from, sees);
+        line.split(*to, sees);
+    }
+    let (mut positions, mut also) = (Vec::new(), Vec::new());
+    let (mut passed, mut there) = (0, 0);
+    for run in &line.runs {
+        if sees(run) {
+            if gone.iter().any(|(from, to)| *from <= passed && passed < *to) {
+                match run.removed_by.first() {
+                    None => positions.extend(there..there + run.len),
+                    Some((by, first)) => also.push(((last - by) as u64, *first, run.len)),
+                }
+            }
+            passed += run.len;
+        }
+        if run.is_there() {
+            there += run.len;
+        }
+    }
+    let removal =
+        |positions: Vec<u64>| Effect::RemoveAt { positions: positions.into_iter().collect::<Positions>() };
+    Resolved { also, ..Resolved::to((!positions.is_empty()).then(|| removal(positions))) }
+}
+
+/// A deletion of everything that was observed, as effects on the list that is there.
+pub(super) fn resolve_deletion<'e>(among: &Among<'_, 'e>) -> Resolved<'e> {
+    let last = among.effects.len() - 1;
+    let mut line = Line::of(among);
+    let sees = |run: &Run| run.is_seen(|other| among.observed(last, other));
+    remove(&mut line, &[(0, u64::MAX)], sees, last)
+}

@@ -1,0 +1,180 @@
+//! Effects of one type beside concurrent ones of the same type: members, fields and scores each by themselves, lists by
+//! identity.
+
+use super::{Among, Trace, is_live, line};
+use crate::{Cell, Effect, Items, Patch, apply, dict, list, register, scored_set, set};
+use std::collections::BTreeMap;
+
+/// True if what an effect says of an element is dead: a later one before the last, which observed it, said something
+/// else of the element.
+fn is_dead(among: &Among<'_, '_>, place: usize, element: &[u8]) -> bool {
+    let last = among.effects.len() - 1;
+    (place + 1..last)
+        .any(|later| among.observed(later, place) && resets_element(&among.effects[later], element))
+}
+
+fn resets_element(effect: &Effect<'_>, element: &[u8]) -> bool {
+    match effect {
+        Effect::Set(set::Effect::Remove { members }) => members.iter().any(|member| member == element),
+        Effect::Dict(dict::Effect::Remove { fields }) => fields.iter().any(|field| field == element),
+        Effect::Dict(dict::Effect::Put { pairs }) => pairs.pairs().any(|(field, _)| field == element),
+        Effect::ScoredSet(scored_set::Effect::Remove { members }) => {
+            members.iter().any(|member| member == element)
+        }
+        Effect::ScoredSet(scored_set::Effect::Put { items }) => {
+            items.iter().any(|(_, member)| *member == element)
+        }
+        _ => false,
+    }
+}
+
+/// What of an effect is live, if anything is.
+pub(super) fn live_part<'e>(among: &Among<'_, 'e>, place: usize) -> Option<Effect<'e>> {
+    let dead = |element: &[u8]| is_dead(among, place, element);
+    let effect = &among.effects[place];
+    Some(match effect {
+        Effect::Set(set::Effect::Add { members }) => {
+            let members = Items::collect(members.iter().filter(|member| !dead(member)));
+            (!members.is_empty()).then_some(Effect::Set(set::Effect::Add { members }))?
+        }
+        Effect::Dict(dict::Effect::Put { pairs }) => {
+            let live = pairs.pairs().filter(|(field, _)| !dead(field));
+            let pairs = Items::collect(live.flat_map(|(field, value)| [field, value]));
+            (!pairs.is_empty()).then_some(Effect::Dict(dict::Effect::Put { pairs }))?
+        }
+        Effect::Dict(dict::Effect::Add { field, .. }) if dead(field) => return None,
+        Effect::ScoredSet(scored_set::Effect::Put { items }) => {
+            let items: scored_set::ScoredItems<'e> =
+                items.iter().filter(|(_, member)| !dead(member)).copied().collect();
+            (!items.is_empty()).then_some(Effect::ScoredSet(scored_set::Effect::Put { items }))?
+        }
+        Effect::ScoredSet(scored_set::Effect::Add { member, .. }) if dead(member) => return None,
+        effect => effect.clone(),
+    })
+}
+
+/// The live effects that say something of an element and that the last one did not observe.
+fn concurrent_on<'a, 'e>(
+    among: &'a Among<'_, 'e>,
+    element: &'a [u8],
+) -> impl Iterator<Item = &'a Effect<'e>> {
+    let last = among.effects.len() - 1;
+    let live = move |place: &usize| {
+        !among.observed(last, *place) && !is_dead(among, *place, element) && is_live(among, *place)
+    };
+    (0..last).filter(live).map(|place| &among.effects[place])
+}
+
+/// Performs the last effect, which leaves the type as it is.
+pub(super) fn perform_typed(cell: &mut Cell, among: &Among<'_, '_>, noted: &mut Trace) -> Patch {
+    let last = among.effects.len() - 1;
+    let effect = &among.effects[last];
+    if (0..last).all(|other| among.observed(last, other)) {
+        return apply::<true>(cell, effect);
+    }
+    let effects = match effect {
+        Effect::Set(set::Effect::Remove { members }) => {
+            let kept = |member: &[u8]| {
+                concurrent_on(among, member).any(|other| match other {
+                    Effect::Set(set::Effect::Add { members }) => members.iter().any(|added| added == member),
+                    _ => false,
+                })
+            };
+            let members = Items::collect(members.iter().filter(|member| !kept(member)));
+            return apply::<true>(cell, &Effect::Set(set::Effect::Remove { members }));
+        }
+        Effect::Dict(dict::Effect::Put { pairs }) => {
+            let written: BTreeMap<&[u8], &[u8]> = pairs.pairs().collect();
+            fields(among, written.into_iter().map(|(field, value)| (field, Some(value))))
+        }
+        Effect::Dict(dict::Effect::Remove { fields: removed }) => {
+            fields(among, removed.iter().map(|field| (field, None)))
+        }
+        Effect::ScoredSet(scored_set::Effect::Put { items }) => {
+            let written: BTreeMap<&[u8], f64> =
+                items.iter().map(|(score, member)| (*member, *score)).collect();
+            scores(among, written.into_iter().map(|(member, score)| (member, Some(score))))
+        }
+        Effect::ScoredSet(scored_set::Effect::Remove { members }) => {
+            scores(among, members.iter().map(|member| (member, None)))
+        }
+        Effect::List(list::Effect::Push { .. }) => return apply::<true>(cell, effect),
+        Effect::List(_) => {
+            let resolved = line::resolve(among);
+            (noted.also, noted.anchor) = (resolved.also, resolved.anchor);
+            resolved.effects.into_iter().map(Effect::List).collect()
+        }
+        _ => return apply::<true>(cell, effect),
+    };
+    Patch::Many(effects.iter().map(|effect| apply::<true>(cell, effect)).collect())
+}
+
+/// Fields that are written or removed: on top of what is written, or of what was written concurrently to a removal, come
+/// the concurrent additions.
+fn fields<'a>(
+    among: &Among<'_, '_>,
+    written: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+) -> Vec<Effect<'static>> {
+    let (mut put, mut gone) = (Vec::new(), Vec::new());
+    for (field, value) in written {
+        let mut left: Option<Vec<u8>> = value.map(<[u8]>::to_vec);
+        if value.is_none() {
+            let writes = concurrent_on(among, field).filter_map(|other| match other {
+                Effect::Dict(dict::Effect::Put { pairs }) => {
+                    pairs.pairs().filter(|(f, _)| *f == field).last()
+                }
+                _ => None,
+            });
+            left = writes.last().map(|(_, value)| value.to_vec());
+        }
+        for other in concurrent_on(among, field) {
+            let Effect::Dict(dict::Effect::Add { field: other, by }) = other else { continue };
+            if *other == field
+                && let Some(sum) = left.as_deref().map_or(Some(0), register::parse_integer)
+            {
+                left = Some(itoa::Buffer::new().format(sum.wrapping_add(*by)).as_bytes().to_vec());
+            }
+        }
+        match left {
+            Some(value) => put.extend([field.to_vec(), value]),
+            None => gone.push(field),
+        }
+    }
+    let pairs = Items::collect(put.iter().map(Vec::as_slice));
+    let gone = Items::collect(gone.into_iter());
+    [dict::Effect::Put { pairs }, dict::Effect::Remove { fields: gone }].map(Effect::Dict).into()
+}
+
+/// The same of scores.
+fn scores<'a>(
+    among: &Among<'_, '_>,
+    written: impl Iterator<Item = (&'a [u8], Option<f64>)>,
+) -> Vec<Effect<'a>> {
+    let (mut put, mut gone) = (scored_set::ScoredItems::default(), Vec::new());
+    for (member, score) in written {
+        let mut left = score;
+        if score.is_none() {
+            let writes = concurrent_on(among, member).filter_map(|other| match other {
+                Effect::ScoredSet(scored_set::Effect::Put { items }) => {
+                    items.iter().filter(|(_, m)| *m == member).map(|(score, _)| *score).last()
+                }
+                _ => None,
+            });
+            left = writes.last();
+        }
+        for other in concurrent_on(among, member) {
+            let Effect::ScoredSet(scored_set::Effect::Add { member: other, by }) = other else { continue };
+            if *other == member {
+                left = Some(scored_set::sum(left, *by));
+            }
+        }
+        match left {
+            Some(score) => put.push((score, member)),
+            None => gone.push(member),
+        }
+    }
+    let gone = Items::collect(gone.into_iter());
+    [scored_set::Effect::Put { items: put }, scored_set::Effect::Remove { members: gone }]
+        .map(Effect::ScoredSet)
+        .into()
+}

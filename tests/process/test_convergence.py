@@ -1,0 +1,71 @@
+"""Causal keyspaces: what concurrent changes of two regions come to (docs/decisions/0014)."""
+
+import pytest
+
+from cluster import Cluster
+from harness import wait_until
+
+# A key, what was there before, what region a does, what region b does, how it is read, and what both read in the end.
+# Deadlines are far away.
+SCENES = [
+    ("incr", ["SET {k} 10"], ["INCRBY {k} 5", "INCR {k}"], ["INCRBY {k} 7"], "GET {k}", "23"),
+    ("incr-del", ["SET {k} 10"], ["DEL {k}"], ["INCRBY {k} 7"], "GET {k}", "7"),
+    ("incr-set", ["SET {k} 10"], ["SET {k} 100"], ["INCRBY {k} 7"], "GET {k}", "107"),
+    ("del", ["SET {k} x"], ["DEL {k}"], [], "GET {k}", None),
+    ("del-twice", ["SET {k} x"], ["DEL {k}"], ["DEL {k}"], "GET {k}", None),
+    ("set-del", ["SET {k} x"], ["SET {k} y"], ["DEL {k}"], "GET {k}", "y"),
+    ("sadd", ["SADD {k} o"], ["SADD {k} a"], ["SADD {k} b"], "SMEMBERS {k}", {"o", "a", "b"}),
+    ("sadd-srem", ["SADD {k} o p"], ["SADD {k} o"], ["SREM {k} o p"], "SMEMBERS {k}", {"o"}),
+    ("sadd-del", ["SADD {k} o"], ["SADD {k} a"], ["DEL {k}"], "SMEMBERS {k}", {"a"}),
+    ("srem-twice", ["SADD {k} o p"], ["SREM {k} o"], ["SREM {k} o"], "SMEMBERS {k}", {"p"}),
+    ("hset", ["HSET {k} f 1"], ["HSET {k} g 2"], ["HDEL {k} f"], "HGETALL {k}", {"g": "2"}),
+    ("hincrby", ["HSET {k} f 1"], ["HINCRBY {k} f 2"], ["HINCRBY {k} f 3"], "HGETALL {k}", {"f": "6"}),
+    ("hset-hdel", ["HSET {k} f 1"], ["HSET {k} f 2"], ["HDEL {k} f"], "HGETALL {k}", {"f": "2"}),
+    ("zincrby", ["ZADD {k} 1 m"], ["ZINCRBY {k} 2 m"], ["ZINCRBY {k} 4 m"], "ZSCORE {k} m", 7.0),
+    ("zadd-zrem", ["ZADD {k} 1 m"], ["ZADD {k} 5 m"], ["ZREM {k} m"], "ZSCORE {k} m", 5.0),
+    ("rpush-lpop", ["RPUSH {k} o p"], ["LPOP {k}"], ["RPUSH {k} b"], "LRANGE {k} 0 -1", ["p", "b"]),
+    ("rpush-del", ["RPUSH {k} o p"], ["DEL {k}"], ["RPUSH {k} b"], "LRANGE {k} 0 -1", ["b"]),
+    ("lpop-twice", ["RPUSH {k} o p q"], ["LPOP {k}"], ["LPOP {k}"], "LRANGE {k} 0 -1", ["p", "q"]),
+]
+
+
+def do(client, key: str, commands: list[str]) -> None:
+    for command in commands:
+        client.execute_command(*command.format(k=key).split())
+
+
+@pytest.fixture(scope="module")
+def regions():
+    with Cluster(2, 2, "--model", "causal") as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["running", "restarted"])
+def test_concurrent_changes_of_regions_that_are_cut_apart_reset_only_what_they_saw(regions, restart):
+    keys = [f"{restart}:{name}" for name, *_ in SCENES]
+    with regions["a/1"].client() as a, regions["b/1"].client() as b:
+        for key, (_, before, *_) in zip(keys, SCENES):
+            do(a, key, before)
+        a.set(f"{restart}:begun", "yes")
+        wait_until(lambda: b.get(f"{restart}:begun") == "yes", timeout=15)
+        regions.do("cut a b")
+        try:
+            for key, (_, _, here, there, _, _) in zip(keys, SCENES):
+                do(a, key, here)
+                do(b, key, there)
+            if restart:
+                # The regions are still apart: who did what is in the logs.
+                for name in ("a/1", "a/2", "b/1", "b/2"):
+                    regions.do(f"kill {name}", f"restart {name}")
+                wait_until(lambda: can_write(regions, "a/1") and can_write(regions, "b/1"), timeout=20)
+        finally:
+            regions.do("heal")
+        for key, (name, _, _, _, read, wanted) in zip(keys, SCENES):
+            for client in (a, b):
+                command = read.format(k=key).split()
+                wait_until(lambda: client.execute_command(*command) == wanted, timeout=20)
+
+
+def can_write(regions, name: str) -> bool:
+    with regions[name].client() as client:
+        return bool(client.set(f"written:{name}", "x"))
