@@ -15,8 +15,11 @@ pub(crate) struct Recorder {
     heeding: Vec<usize>,
     /// The newest transaction of each session, by its place in the history.
     newest: BTreeMap<u64, usize>,
-    /// The transactions of a session's pipelines that are not answered, in order.
+    /// The transactions of a session's pipelines that are not answered, or not claimed since their client was told that
+    /// their outcome is unknown; in order.
     pipelined: BTreeMap<u64, VecDeque<usize>>,
+    /// Those of the latter kind.
+    in_doubt: BTreeSet<usize>,
     /// The pipelined transactions by their requests.
     requests: BTreeMap<RequestId, usize>,
     /// Where each claim that took a place went.
@@ -55,9 +58,19 @@ impl Recorder {
         self.requests.insert(request, place);
     }
 
-    /// A gateway has answered a request: a pipeline goes on to the next one.
-    pub fn answered(&mut self, request: RequestId) {
+    /// A gateway has answered a request: a pipeline goes on to the next one; but where the outcome is in doubt, only
+    /// once the gateway has found it out.
+    pub fn answered(&mut self, request: RequestId, in_doubt: bool) {
         let Some(place) = self.requests.remove(&request) else { return };
+        match in_doubt {
+            true => {
+                self.in_doubt.insert(place);
+            }
+            false => self.leave_pipeline(place),
+        }
+    }
+
+    fn leave_pipeline(&mut self, place: usize) {
         if let Some(pipeline) = self.pipelined.get_mut(&self.history[place].session) {
             pipeline.retain(|waiting| *waiting != place);
         }
@@ -100,7 +113,15 @@ impl Recorder {
 
     /// An instance claims something. Claims of one transaction may come from several instances, each with its part
     /// of the effects; what they say about its place must agree.
-    pub fn claim(&mut self, mut claim: protocol::Claim) {
+    pub fn claim(&mut self, claim: protocol::Claim) {
+        let claimed = self.current(claim.session.0);
+        self.take_claim(claim);
+        if let Some(place) = claimed.filter(|place| self.in_doubt.remove(place)) {
+            self.leave_pipeline(place);
+        }
+    }
+
+    fn take_claim(&mut self, mut claim: protocol::Claim) {
         self.keys.expand_claim(&mut claim, None);
         let session = claim.session.0;
         let claim = converted(claim);

@@ -17,7 +17,7 @@ use protocol::{Claim, CommitStamp, Durability, Now, Packet, Protocol, Replica};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;
-use types::{Address, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId, Rng, SessionId};
+use types::{Address, ErrorCode, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId, Rng, SessionId};
 use types::{Timestamp, TransactionId, Wire};
 
 /// How long a keyspace that is synced now and then waits between syncs, in microseconds.
@@ -284,7 +284,10 @@ impl<D: Deployment> World<D> {
             let served = served.into_iter().map(|(place, claim)| Served { group, place, claim });
             self.processes[process].unlogged.extend(served);
         }
-        sink.0.keys().for_each(|request| self.recorder.answered(*request));
+        for (request, reply) in &sink.0 {
+            let in_doubt = reply.as_error().is_some_and(|error| error.code == ErrorCode::UnknownOutcome);
+            self.recorder.answered(*request, in_doubt);
+        }
         if let Some(life) = &mut self.processes[process].life {
             let gate = life.replicas[replica].gate();
             life.replies.extend(sink.0.into_iter().map(|(request, reply)| (gate, request, reply)));
