@@ -508,6 +508,14 @@ def test_a_partition_is_killed_and_comes_back(durability):
                 wait_until(lambda: a.get("alive") == str(round_number + 1))
 
 
+def test_processes_do_without_huge_pages():
+    with Cluster(1, 3) as cluster:
+        pid = cluster["a/1"].pid
+        status = Path(f"/proc/{pid}/status").read_text()
+    # Kernels before 5.0 do not say so.
+    assert "THP_enabled" not in status or re.search(r"THP_enabled:\s+0\b", status)
+
+
 def test_the_processes_end_in_order_when_whoever_started_them_is_killed():
     with Cluster(1, 3) as cluster:
         pids = [node.pid for node in cluster]
