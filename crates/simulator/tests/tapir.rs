@@ -126,3 +126,16 @@ fn clocks_farther_apart_than_the_bound_break_no_promise() {
     assert!(broken.is_empty(), "{broken:#?}");
     assert!(summary.committed > 10 * summary.seeds, "{} of {}", summary.committed, summary.transactions);
 }
+
+/// Replicas wait 10 ms for proposals that may have been stamped earlier, and clocks jump.
+#[test]
+fn waits_for_skewed_clocks_break_no_promise() {
+    let build = || TapirDeployment {
+        options: tapir::Options { skew_wait: Duration::from_millis(10), ..tapir::Options::default() },
+        ..TapirDeployment::default()
+    };
+    let options = Options { with: vec![Feature::ClockJumps], ..options(21, 31) };
+    let summary = run_seeds("tapir", &options, build);
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    assert!(summary.committed > 10 * summary.seeds, "{} of {}", summary.committed, summary.transactions);
+}

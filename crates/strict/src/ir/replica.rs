@@ -194,6 +194,9 @@ impl<O: Operations> Replica<O> {
                 if self.serves(0, port) {
                     self.end(group, born, operation, app, port);
                     port.send(to, Message::Executed { group, view: self.view });
+                } else if self.status == Status::Outside {
+                    // A decision is of no epoch; but who tells it here has to look elsewhere.
+                    self.tell_epoch(to, port);
                 }
             }
             Message::CoordinatorChange { group, born, ballot, view } => {

@@ -308,7 +308,7 @@ impl Shard {
             }
         }
         if let Some(keyset) = &part.keyset {
-            let verdict = self.judge_keyset(stamp, keyset);
+            let verdict = self.judge_keyset(stamp, part, keyset);
             if verdict > worst.0 {
                 worst = (verdict, None);
             }

@@ -2,7 +2,7 @@
 
 use crate::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::{Message as Ir, Status, epoch_of, first_view};
-use anabranch_strict::tapir::Options;
+use anabranch_strict::tapir::{Node, Options};
 use anabranch_strict::{Mutant, Mutants};
 use std::time::Duration;
 use types::Address;
@@ -57,6 +57,26 @@ fn a_replica_is_replaced_for_good() {
     network.restart(address(2, Some(0)), log, true);
     network.run_for(3 * SECOND);
     assert_serving(&network, &[1, 2, 4], 1);
+}
+
+/// A coordinator that has only a decision left to tell, to replicas none of which is one any more.
+#[test]
+fn a_decision_finds_the_replicas_that_have_taken_over() {
+    let mut network = network(6, 3, &Options::default());
+    let teller = address(2, None);
+    network.filter = Some(Box::new(move |from, to, message| match ir_of(message) {
+        Some(Ir::Execute { .. }) => from == teller,
+        Some(Ir::Epoch { .. }) => to == teller,
+        _ => false,
+    }));
+    assert_eq!(text(&network.one(2, &network.increment("a", false))), "1");
+    network.place(1, 0, &[4, 5, 6], false);
+    network.run_for(2 * SECOND);
+    network.filter = None;
+    network.run_for(3 * SECOND);
+    let Node::Coordinator(coordinator) = network.node_mut(teller) else { panic!("a coordinator") };
+    assert_eq!(coordinator.in_progress(), 0, "the decision is still on its way");
+    assert_serving(&network, &[4, 5, 6], 1);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::network::{Network, address, text};
 use crate::scripts::assert_settled;
 use anabranch_strict::tapir::{Message, Options};
 use anabranch_strict::{Mutant, Mutants};
+use datatypes::{Items, set};
 use protocol::{Request, Step};
 use std::time::Duration;
 use types::SessionId;
@@ -77,6 +78,29 @@ fn looked_past_a_new_key(mutants: Mutants) -> String {
 fn a_look_that_missed_a_key_does_not_commit() {
     assert_eq!(looked_past_a_new_key(Mutants::default()), "1 OK");
     assert_eq!(looked_past_a_new_key(Mutant::KeysetUnvalidated.into()), "0 OK", "the mutant believes it");
+}
+
+/// A set that two members were put into, of which a replica knows one; a transaction that looks there takes that one out.
+#[test]
+fn a_look_depends_on_what_its_own_transaction_leaves_of_a_key() {
+    let mut network = network(Mutants::default());
+    let (a, _) = network.two_keys();
+    let hash = network.topology.seed.hash(a.as_bytes());
+    let step = |operation, blind| {
+        let operation = datatypes::Operation::Set(operation);
+        Step::Key(protocol::KeyedOperation { key: a.as_bytes(), hash, operation, blind })
+    };
+    let add = |member| step(set::Operation::Add { members: Items::one(member) }, true);
+    network.one(1, &add(b"x"));
+    network.run_for(Duration::from_millis(50));
+    let near = address(2, Some(0));
+    network.filter =
+        Some(Box::new(move |_, to, message| to == near && matches!(message, Message::Ir { .. })));
+    network.one(1, &add(b"y"));
+    network.run_for(Duration::from_millis(50));
+    network.filter = None;
+    let steps = [step(set::Operation::Remove { members: Items::one(b"x") }, true), Step::Keys];
+    assert_eq!(many(&mut network, 2, &steps), format!("OK [1] {a}"));
 }
 
 #[test]

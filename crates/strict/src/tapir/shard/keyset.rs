@@ -13,6 +13,10 @@
 //! effect for a conflict. Effects that commute one by one with a look do so together: none of them removes what was
 //! seen, or creates what was not. So the rule is pairwise, as Corrections 66 demands.
 //!
+//! A transaction sees its own effects as well. Where it takes from a key itself, by popping or removing members, whether
+//! the key is still there afterwards depends on how much others have put into it: then nothing commutes with what it saw
+//! of that key, if it existed. An own effect that overwrites leaves nothing that others could matter to.
+//!
 //! Stamps are stricter: a look is stamped above every effect that may create or remove a key and that some replica
 //! judged before it, and the other way round, so that the order of stamps still is that of decisions. That is asked of
 //! a first vote only: in a new view a look that may have succeeded has to stay, though effects were accepted since.
@@ -29,7 +33,7 @@ use crate::Mutant;
 use crate::coordinator::{Look, LookKind, LookQuestion};
 use crate::part::{KeysetAccess, Part};
 use crate::tapir::record::KeysetStamps;
-use commit::{Access, Observed, Stamp, Verdict};
+use commit::{Access, Observed, Stamp, Verdict, overwrites};
 use datatypes::Effect;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -127,6 +131,17 @@ fn changes_keyset(effect: &Effect<'_>) -> bool {
     effect.may_create() || effect.may_remove()
 }
 
+/// True if whether a key exists after an effect depends on how much was there before.
+fn takes(effect: &Effect<'_>) -> bool {
+    effect.may_remove() && !overwrites(effect)
+}
+
+/// True if a part takes from a key.
+fn takes_from(part: &Part, key: &[u8]) -> bool {
+    let mut on_key = part.invocations.iter().filter(|invoked| *invoked.key == *key);
+    on_key.any(|invoked| invoked.effect().map_or(true, |effect| effect.is_some_and(|effect| takes(&effect))))
+}
+
 /// The verdict of a stamp that has to be above another one.
 fn above(stamp: Stamp, other: Stamp) -> Verdict {
     if stamp <= other { Verdict::Retry { above: other.at } } else { Verdict::Ok }
@@ -160,18 +175,25 @@ impl Shard {
         observed.above().iter().all(|stamp| held.contains(stamp))
     }
 
-    /// True if what a look saw of a key stays true whatever the effect finds there; see the module. Asked only where
-    /// everything that the look saw is here.
-    fn keeps(&mut self, observed: &Observed, key: &[u8], effect: &Effect<'_>) -> bool {
+    /// True if what a look saw of a key stays true whatever the effect finds there; see the module. `takes`: the
+    /// looking transaction takes from the key itself. Asked only where everything that the look saw is here.
+    fn keeps(&mut self, observed: &Observed, takes: bool, key: &[u8], effect: &Effect<'_>) -> bool {
         if observed.base() < self.horizon() {
             return false;
         }
         let hash = self.store.hash(key);
         let existed = |cell: &datatypes::Cell| cell.value.is_some();
         match self.store.with_state(hash, key, |stamp| observed.contains(*stamp), &[], existed) {
-            true => !effect.may_remove(),
+            true => !effect.may_remove() && !takes,
             false => !effect.may_create(),
         }
+    }
+
+    /// True if a committed transaction takes from a key.
+    fn has_taken(&self, at: Stamp, key: &[u8]) -> bool {
+        let effects = self.store.effects(self.store.hash(key), key).rev();
+        let mut own = effects.skip_while(|(stamp, _)| *stamp > at).take_while(|(stamp, _)| *stamp == at);
+        own.any(|(_, effect)| takes(&effect))
     }
 
     /// Evaluates a look on the newest state and the asker's own effects.
@@ -240,11 +262,11 @@ impl Shard {
     }
 
     /// The verdict over what a transaction did with the keyset.
-    pub(super) fn judge_keyset(&mut self, stamp: Stamp, keyset: &KeysetAccess) -> Verdict {
+    pub(super) fn judge_keyset(&mut self, stamp: Stamp, part: &Part, keyset: &KeysetAccess) -> Verdict {
         let mut worst = Verdict::Ok;
         if !self.mutants.has(Mutant::KeysetUnvalidated) {
             for observed in &keyset.observed {
-                worst = worst.max(self.judge_look(stamp, observed));
+                worst = worst.max(self.judge_look(stamp, part, observed));
             }
         }
         if keyset.flushed_after.is_some() {
@@ -255,7 +277,7 @@ impl Shard {
         worst
     }
 
-    fn judge_look(&mut self, stamp: Stamp, observed: &Observed) -> Verdict {
+    fn judge_look(&mut self, stamp: Stamp, part: &Part, observed: &Observed) -> Verdict {
         let base = observed.base();
         if base < self.horizon() || !observed.contains(self.keyset.flushed) {
             return Verdict::Abort;
@@ -277,7 +299,7 @@ impl Shard {
             .filter_map(|(key, other, effect)| Some((key, *other, effect.as_ref()?, Verdict::Abstain)));
         for (key, other, effect, conflict) in committed.chain(prepared) {
             let Ok(effect) = Effect::decode(&mut Reader::new(effect)) else { return Verdict::Abort };
-            let kept = complete && self.keeps(observed, key, &effect);
+            let kept = complete && self.keeps(observed, takes_from(part, key), key, &effect);
             worst = worst.max(if kept { self.keyset.after(stamp, other) } else { conflict });
         }
         worst
@@ -341,8 +363,9 @@ impl Shard {
         let looks: Vec<(Stamp, Observed)> = unaware.map(|(at, observed)| (at, observed.clone())).collect();
         let mut worst = Verdict::Ok;
         for (at, observed) in looks {
-            let kept =
-                self.keyset.again && self.holds_all_of(&observed) && self.keeps(&observed, key, effect);
+            let kept = self.keyset.again
+                && self.holds_all_of(&observed)
+                && self.keeps(&observed, self.has_taken(at, key), key, effect);
             worst = worst.max(if kept { Verdict::Ok } else { above(stamp, at) });
         }
         worst
@@ -350,17 +373,18 @@ impl Shard {
 
     fn judge_against_looks(&mut self, stamp: Stamp, key: &[u8], effect: &Effect<'_>) -> Verdict {
         let others = self.keyset.looks.iter().filter(|(id, _)| **id != stamp.transaction);
-        let mut looks: Vec<(Stamp, bool, Observed)> = Vec::new();
+        let mut looks: Vec<(Stamp, bool, bool, Observed)> = Vec::new();
         for (id, complete) in others {
             let Some(prepared) = self.prepared.get(id) else { continue };
             let seen = prepared.part.keyset.iter().flat_map(|keyset| &keyset.observed);
             let unaware = seen.filter(|observed| !observed.contains(stamp));
             let at = Stamp { at: prepared.at, transaction: *id };
-            looks.extend(unaware.map(|observed| (at, *complete, observed.clone())));
+            let takes = takes_from(&prepared.part, key);
+            looks.extend(unaware.map(|observed| (at, *complete, takes, observed.clone())));
         }
         let mut worst = Verdict::Ok;
-        for (at, complete, observed) in looks {
-            let kept = complete && self.keeps(&observed, key, effect);
+        for (at, complete, takes, observed) in looks {
+            let kept = complete && self.keeps(&observed, takes, key, effect);
             worst = worst.max(if kept { self.keyset.after(stamp, at) } else { Verdict::Abstain });
         }
         worst
