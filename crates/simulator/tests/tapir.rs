@@ -1,7 +1,7 @@
 //! TAPIR in the simulator: it keeps its promise, and its known bugs are caught.
 
 use anabranch_simulator::{Feature, Options, TapirDeployment, run, run_seeds};
-use checker::{Check, Level};
+use checker::Level;
 use std::time::Duration;
 use strict::{Mutant, tapir};
 
@@ -110,20 +110,16 @@ fn the_serializable_mode_is_not_strict() {
     assert!(differs, "60 seeds of the serializable mode were strictly serializable");
 }
 
-/// Replicas believe nothing that is 100 ms ahead, and clocks are seconds apart and jump: the promise is kept, and most
-/// make progress. That all do is not true yet: seed 6 leaves clients without a write for 20 s (docs/protocols/tapir.md, "What
-/// is left out").
+/// Replicas believe nothing that is 100 ms ahead, and clocks are seconds apart and jump.
 #[test]
 fn clocks_farther_apart_than_the_bound_break_no_promise() {
     let build = || TapirDeployment {
         options: tapir::Options { clock_bound: Duration::from_millis(100), ..tapir::Options::default() },
         ..TapirDeployment::default()
     };
-    let options = Options { with: vec![Feature::ClockJumps], ..options(1, 30) };
+    let options = Options { with: vec![Feature::ClockJumps], ..options(1, 60) };
     let summary = run_seeds("tapir", &options, build);
-    let violations = summary.failures.iter().flat_map(|failure| &failure.violations);
-    let broken: Vec<_> = violations.filter(|violation| violation.check != Check::Progress).collect();
-    assert!(broken.is_empty(), "{broken:#?}");
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     assert!(summary.committed > 10 * summary.seeds, "{} of {}", summary.committed, summary.transactions);
 }
 

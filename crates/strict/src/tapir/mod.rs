@@ -32,7 +32,6 @@ mod record;
 mod recovery;
 mod replica;
 mod shard;
-mod skew_wait;
 mod state;
 mod suspicion;
 mod transfer;

@@ -8,7 +8,6 @@ use super::options::{Clocks, Options};
 use super::record::Record;
 use super::recovery::{Recovery, Verdict};
 use super::shard::{Question, Shard};
-use super::skew_wait::SkewWait;
 use super::state::Checkpoint;
 use super::suspicion::Suspicion;
 use super::transfer::{Fetching, Lease};
@@ -48,7 +47,6 @@ pub struct Replica {
     /// The stable bases of the other shards, as far as they have told.
     bases: BTreeMap<u16, Timestamp>,
     lag: Lag,
-    skew_wait: SkewWait,
     /// When the present round of synchronization began, and the base then; when the next one may.
     round: Option<(Instant, Timestamp)>,
     next_round: Instant,
@@ -115,7 +113,6 @@ impl Replica {
             waiting: Waiting::default(),
             bases: BTreeMap::new(),
             lag: Lag::default(),
-            skew_wait: SkewWait::default(),
             round: None,
             next_round: Instant::default(),
             aging: Default::default(),
@@ -252,12 +249,7 @@ impl Replica {
             }
             Input::Timer(Timer::SkewWait) => {
                 self.state.set_latest(latest(now.wall, &self.options));
-                for (from, message) in self.skew_wait.take_due(now.instant) {
-                    self.serve_ir(now, from, message, out);
-                }
-                if let Some(next) = self.skew_wait.next() {
-                    out.arm(Timer::SkewWait, next);
-                }
+                self.on_skew_wait(now, out);
             }
             Input::Timer(Timer::View) => {
                 let mut port = Wires { out, options: &self.options, now: now.instant };
@@ -434,41 +426,21 @@ impl Replica {
                 {
                     self.lag.proposed(*born, now.wall, now.instant, &self.options);
                 }
-                if let Some(message) = self.make_wait(now, from, message, out) {
+                if let Some(message) = self.set_aside(now, from, message, out) {
                     self.serve_ir(now, from, message, out);
                 }
             }
         }
     }
 
-    /// Holds a first proposal for a while, where that is asked for; gives back what does not wait.
-    fn make_wait(
+    /// Hands a message to IR.
+    pub(super) fn serve_ir(
         &mut self,
         now: Now,
         from: NodeId,
         message: IrMessage,
         out: &mut Outputs<'_, Node>,
-    ) -> Option<IrMessage> {
-        let wait = self.options.skew_wait;
-        let ir::Message::Propose { group, attempt, operation, .. } = &message else { return Some(message) };
-        let time = SkewWait::time(operation.at, now.wall, wait);
-        let known = self.ir.get(*group).is_some_and(|known| {
-            known.outcome.is_some() || known.entry.as_ref().is_some_and(|entry| entry.attempt >= *attempt)
-        });
-        if wait.is_zero() || time.is_zero() || known {
-            return Some(message);
-        }
-        let key = (operation.at, *group, *attempt);
-        self.skew_wait.hold(key, now.instant + time, from, message);
-        if let Some(next) = self.skew_wait.next() {
-            out.arm(Timer::SkewWait, next);
-        }
-        None
-    }
-
-    /// Hands a message to IR.
-    fn serve_ir(&mut self, now: Now, from: NodeId, message: IrMessage, out: &mut Outputs<'_, Node>) {
-        let Some(message) = self.set_aside(now, from, message) else { return };
+    ) {
         let mut port = Wires { out, options: &self.options, now: now.instant };
         self.ir.on_message(from, message, &mut self.state, &mut port);
         self.follow_group();
@@ -613,7 +585,6 @@ impl std::fmt::Debug for Replica {
             .field("recoveries", &self.recoveries)
             .field("waiting", &self.waiting)
             .field("bases", &self.bases)
-            .field("skew_wait", &self.skew_wait)
             .field("checkpoint", &self.checkpoint)
             .field("fetching", &self.fetching)
             .field("aside", &self.aside)

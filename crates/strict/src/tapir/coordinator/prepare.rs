@@ -147,10 +147,6 @@ impl Coordinator {
                 let lag = self.options.sync_lag.as_micros() as u64;
                 self.protocol.clock.recover(Timestamp::from_wall(WallTime(floor.wall().0 + lag)));
             }
-            let members = self.topology.replicas(shard).len();
-            if let (Vote::Early { .. }, Some(latest)) = (reply.result, believed(&votes.tally, members)) {
-                self.protocol.correct_clock(latest, &self.options, step.now.wall);
-            }
             if reply.result == Vote::Abort {
                 self.prefer(shard, member, step.now.instant);
             }
@@ -186,7 +182,7 @@ impl Coordinator {
     }
 
     /// When the slow path is due at a shard that has f+1 votes: once a fast quorum has become impossible, or is no
-    /// longer expected.
+    /// longer expected. Where only clocks that are behind stand in the way of accepting, the others are waited for.
     pub(super) fn slow_at(&self, preparing: &Preparing, shard: u16, votes: &ShardVotes) -> Option<Instant> {
         let tally = &votes.tally;
         if tally.succeeded().is_some() || tally.finalizing().is_some() || !tally.may_choose() {
@@ -194,6 +190,9 @@ impl Coordinator {
         }
         let (asked, longest) = (preparing.sent_at, self.options.fast_timeout);
         let quorum_at = votes.quorum_at.unwrap_or(asked);
+        if may_be_believed(tally, self.topology.replicas(shard).len()) {
+            return Some(asked + self.options.resend_every);
+        }
         let until =
             |member| self.protocol.replicas.vote_awaited_until((shard, member), asked, quorum_at, longest);
         Some(tally.fast_until(until).unwrap_or(quorum_at))
@@ -208,13 +207,17 @@ impl Coordinator {
         };
         let due: Vec<bool> = preparing.shards.iter().map(slow).collect();
         let last = preparing.last;
-        let mut chosen = Vec::new();
+        let (mut chosen, mut latest) = (Vec::new(), None);
         for ((shard, votes), due) in preparing.shards.iter_mut().zip(due) {
             let tally = &mut votes.tally;
             if due {
-                match choose(tally, self.topology.replicas(*shard).len()) {
+                let members = self.topology.replicas(*shard).len();
+                match choose(tally, members) {
                     Vote::Retry { above } if !last => votes.retry = votes.retry.max(Some(above)),
                     result => {
+                        if result != Vote::PrepareOk {
+                            latest = believed(tally, members).into_iter().chain(latest).min();
+                        }
                         tally.finalize(result);
                         chosen.push(*shard);
                     }
@@ -223,6 +226,9 @@ impl Coordinator {
             if let (false, Some(Vote::Retry { above })) = (last, tally.succeeded()) {
                 votes.retry = votes.retry.max(Some(above));
             }
+        }
+        if let Some(latest) = latest {
+            self.protocol.correct_clock(latest, &self.options, step.now.wall);
         }
         let early = self.options.mutants.has(Mutant::TellRefusalEarly);
         let refused = |votes: &ShardVotes| {
@@ -413,18 +419,26 @@ fn choose(tally: &Tally<super::super::operation::Transactions>, members: usize) 
     retry.max().map_or(Vote::Abstain, |above| Vote::Retry { above })
 }
 
-/// The greatest timestamp that a quorum believes, if so many have said that the proposed one is too far ahead that no
-/// quorum is left without them.
+/// The greatest timestamp that f+1 of the replicas believe that have nothing else against the transaction; `None` if
+/// there are fewer, or they believe the proposed one.
 fn believed(tally: &Tally<super::super::operation::Transactions>, members: usize) -> Option<Timestamp> {
-    let early = tally.results().filter_map(|(_, vote, _)| match vote {
+    let latest = tally.results().filter_map(|(_, vote, _)| match vote {
         Vote::Early { latest } => Some(latest),
+        Vote::PrepareOk => Some(Timestamp::MAX),
         _ => None,
     });
-    let mut latest: Vec<Timestamp> = early.collect();
+    let mut latest: Vec<Timestamp> = latest.collect();
     latest.sort_unstable();
-    let needed = quorum(members);
-    // With this many of 2f+1 refusing, fewer than f+1 are left; f+1 believe what the f+1-th greatest does.
-    latest.len().checked_sub(needed).map(|place| latest[place])
+    let place = latest.len().checked_sub(quorum(members))?;
+    Some(latest[place]).filter(|latest| *latest < Timestamp::MAX)
+}
+
+/// True if some replicas have not accepted only because their clock is too far behind, and enough others still may.
+fn may_be_believed(tally: &Tally<super::super::operation::Transactions>, members: usize) -> bool {
+    let count = |like: fn(&Vote) -> bool| tally.results().filter(|(_, vote, _)| like(vote)).count();
+    let accepted = count(|vote| *vote == Vote::PrepareOk);
+    let early = count(|vote| matches!(vote, Vote::Early { .. }));
+    early > 0 && members + accepted - tally.replied() >= quorum(members)
 }
 
 /// Which invocation a refusal names.
