@@ -49,6 +49,8 @@ pub enum Mutant {
     TellRefusalEarly,
     /// A leader validates refusals again that may have succeeded (Corrections 13).
     RevalidateRefusals,
+    /// A leader judges votes again that may have succeeded by the stamps of lock modes alone (Corrections 71).
+    RevalidateByModes,
     /// A promise of NO-VOTE made before any attempt was seen loses to an attempt (Corrections 13).
     NoVoteLosesToAttempts,
     /// Replicas that adopt another result than PREPARE-OK let the locks go (Corrections 13).

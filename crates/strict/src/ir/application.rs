@@ -36,10 +36,15 @@ pub trait Application<O: Operations> {
     ) -> (O::Result, Option<u32>);
 
     /// Judges an operation again whose result was tentative in the records that a leader merges, and which may have
-    /// succeeded: what replicas have accepted since, because it commutes with it, must not count against it.
-    fn execute_again(&mut self, group: TransactionId, operation: &O::Consensus) -> O::Result {
-        self.execute_consensus(group, operation).0
-    }
+    /// succeeded: only what contradicts that counts against it. Neither do clocks, nor what replicas have accepted since
+    /// because it commutes with it. `ended` are the operations that have ended other groups, as far as they are
+    /// remembered.
+    fn execute_again(
+        &mut self,
+        group: TransactionId,
+        operation: &O::Consensus,
+        ended: &[(TransactionId, &O::Inconsistent)],
+    ) -> O::Result;
 
     /// Holds the locks of this attempt, instead of those that the group held.
     fn hold(&mut self, group: TransactionId, operation: &O::Consensus);

@@ -20,10 +20,12 @@ struct Sorted<O: Operations> {
 ///
 /// What is `over` is neither held nor validated again: groups with an outcome that the leader has executed, even if
 /// every record of the highest last normal view still has them undecided (nothing would ever end such a lock, as an
-/// outcome is executed once), and groups that were born at or below the base, which can no longer commit.
+/// outcome is executed once), and groups that were born at or below the base, which can no longer commit. `ended` are the
+/// outcomes that the leader remembers.
 pub fn merge<O: Operations>(
     records: &[&Groups<O>],
     over: &dyn Fn(TransactionId, &Group<O>) -> bool,
+    ended: &[(TransactionId, &O::Inconsistent)],
     majority: usize,
     mutants: Mutants,
     app: &mut impl Application<O>,
@@ -45,7 +47,7 @@ pub fn merge<O: Operations>(
     // One fixed order for all of d, then u (Corrections 8).
     for (id, mut group) in d.into_iter().chain(u) {
         if let Some(Entry { attempt, operation: Some(operation), result, finalized, .. }) = &mut group.entry {
-            *result = app.execute_again(id, operation);
+            *result = app.execute_again(id, operation, ended);
             *finalized = true;
             if O::holds(*result) {
                 app.hold(id, operation);

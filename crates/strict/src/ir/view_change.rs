@@ -532,7 +532,10 @@ impl<O: Operations> Replica<O> {
         let over = |id: TransactionId, group: &Group<O>| {
             group.born <= base || self.log.get(id).is_some_and(|known| known.outcome.is_some())
         };
-        let merged = merge(&counted, &over, majority, self.mutants, app);
+        let ended = self.log.all().iter();
+        let ended: Vec<(TransactionId, &O::Inconsistent)> =
+            ended.filter_map(|(id, group)| Some((*id, group.outcome.as_ref()?))).collect();
+        let merged = merge(&counted, &over, &ended, majority, self.mutants, app);
         self.install(base, merged.clone(), next, app, port);
         let others: BTreeSet<usize> = (0..self.members().len()).filter(|member| *member != me).collect();
         let summary = self.summary(self.points.trimmed, Timestamp::MAX);

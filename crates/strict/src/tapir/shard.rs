@@ -1,5 +1,6 @@
 //! A replica's copy of a shard: the store, the prepared transactions, and validation. IR's application.
 
+mod again;
 mod keyset;
 
 use super::keys::{KeyState, Keys};
@@ -34,6 +35,8 @@ pub(super) struct Shard {
     /// Which keys there are, as an object of its own.
     keyset: Keyset,
     isolation: Isolation,
+    /// While a vote is judged again: what stands in its way by its stamp, on its keys.
+    again: Option<again::Above>,
     mutants: Mutants,
 }
 
@@ -59,6 +62,7 @@ impl Shard {
             prepared: BTreeMap::new(),
             keyset: Keyset::default(),
             isolation,
+            again: None,
             mutants,
         }
     }
@@ -331,6 +335,7 @@ impl Shard {
         }
         let fresh = ModeStamps::default();
         let modes = self.keys.get(key).map_or(&fresh, |state| &state.modes);
+        let modes = self.again.as_ref().map_or(modes, |above| above.on(stamp, key, access, modes));
         let newest = access.observed.map_or(Stamp::ZERO, Observed::newest);
         let absent = self.mutants.has(Mutant::AbsentReadsPass) && newest == Stamp::ZERO;
         let counts = |other: Stamp| !self.mutants.has(Mutant::TrustStamps) || other < stamp;
@@ -463,11 +468,24 @@ impl Application<Transactions> for Shard {
         (vote(verdict), hint)
     }
 
-    fn execute_again(&mut self, group: TransactionId, operation: &Prepare) -> Vote {
+    fn execute_again(
+        &mut self,
+        group: TransactionId,
+        operation: &Prepare,
+        ended: &[(TransactionId, &Decision)],
+    ) -> Vote {
+        if self.mutants.has(Mutant::SkipValidation) {
+            return Vote::PrepareOk;
+        }
+        let stamp = Stamp { at: operation.at, transaction: group };
+        if !self.mutants.has(Mutant::RevalidateByModes) {
+            self.again = Some(again::Above::new(stamp, &operation.part, ended));
+        }
         self.keyset.set_again(true);
-        let result = self.execute_consensus(group, operation).0;
+        let (verdict, _) = self.judge(stamp, &operation.part);
         self.keyset.set_again(false);
-        result
+        self.again = None;
+        vote(verdict)
     }
 
     fn hold(&mut self, group: TransactionId, operation: &Prepare) {

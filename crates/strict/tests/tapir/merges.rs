@@ -6,6 +6,8 @@ use crate::scripts::assert_settled;
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Options};
 use anabranch_strict::{Mutant, Mutants};
+use datatypes::{Items, Operation, dict};
+use protocol::{KeyedOperation, Step};
 use std::time::Duration;
 
 /// Process 2, which leads it, is told to enter view 1.
@@ -78,4 +80,70 @@ fn a_view_whose_record_omits_what_has_ended_frees_nothing_before_its_end_is_here
     assert_eq!(read_after_a_view_that_omits_it(Mutants::default()), "answered");
     let read = read_after_a_view_that_omits_it(Mutant::DropUnmentionedLocks.into());
     assert_eq!(read, "null", "the mutant has neither the lock nor the outcome");
+}
+
+fn on_dict(network: &Network, operation: dict::Operation<'static>) -> Step<'static> {
+    let (operation, hash) = (Operation::Dict(operation), network.topology.seed.hash(b"a"));
+    Step::Key(KeyedOperation { key: b"a", hash, operation, blind: false })
+}
+
+fn put(network: &Network, field: &'static [u8], value: &'static [u8]) -> Step<'static> {
+    let pairs = Items::two(field, value);
+    on_dict(network, dict::Operation::Put { pairs, reply: dict::PutReply::Status })
+}
+
+/// A field is written on the fast path, which the client hears before the coordinator dies; then a transaction commits
+/// with a higher stamp, which commutes with that. Whether the field is there after a new view.
+fn field_after(mutants: Mutants, steps: &dyn Fn(&Network) -> Vec<Step<'static>>) -> String {
+    let mut network = Network::new(11, 1, 3, 3, &Options { mutants, ..Options::default() });
+    network.filter = Some(Box::new(|from, _, message| {
+        from.process.0 == 1 && matches!(ir_of(message), Some(Ir::Execute { .. }))
+    }));
+    let before = put(&network, b"before", b"1");
+    assert_eq!(text(&network.one(2, &before)), "OK");
+    network.run_for(Duration::from_millis(50));
+    let answered = put(&network, b"field", b"answered");
+    assert_eq!(text(&network.one(1, &answered)), "OK");
+    network.down.insert(address(1, None));
+    network.set_skew(address(3, None), 100_000);
+    let (began, steps) = (network.now, steps(&network));
+    let id = network.many(3, 3, &steps);
+    network.answer(id);
+    assert!(network.now - began < Duration::from_millis(500), "it did not wait for the first one's end");
+    network.run_for(Duration::from_millis(50));
+    change_view(&mut network);
+    network.run_for(Duration::from_secs(8));
+    assert_settled(&network);
+    let get = on_dict(&network, dict::Operation::Get { field: b"field" });
+    text(&network.one(3, &get))
+}
+
+#[test]
+fn what_commuted_with_a_vote_of_the_fast_path_does_not_undo_it_in_a_new_view() {
+    let writes = |network: &Network| vec![put(network, b"other", b"1")];
+    let looks = |network: &Network| {
+        vec![on_dict(network, dict::Operation::Get { field: b"other" }), network.set("b", "1")]
+    };
+    for steps in [&writes as &dyn Fn(&Network) -> Vec<Step<'static>>, &looks] {
+        assert_eq!(field_after(Mutants::default(), steps), "answered");
+        let field = field_after(Mutant::RevalidateByModes.into(), steps);
+        assert_eq!(field, "null", "the mutant loses what it answered");
+    }
+}
+
+/// The leader's clock has fallen behind by more than it believes others to be ahead, since a vote that succeeded.
+#[test]
+fn a_leader_whose_clock_is_behind_does_not_undo_what_succeeded_on_the_fast_path() {
+    let options = Options { clock_bound: Duration::from_millis(100), ..Options::default() };
+    let mut network = Network::new(12, 1, 3, 2, &options);
+    network.filter = Some(Box::new(|_, _, message| matches!(ir_of(message), Some(Ir::Execute { .. }))));
+    assert_eq!(text(&network.one(1, &network.set("a", "answered"))), "OK");
+    network.down.insert(address(1, None));
+    network.set_skew(address(2, Some(0)), -2_000_000);
+    change_view(&mut network);
+    network.run_for(Duration::from_millis(100));
+    network.filter = None;
+    network.run_for(Duration::from_secs(8));
+    assert_settled(&network);
+    assert_eq!(text(&network.one(2, &network.get("a"))), "answered");
 }

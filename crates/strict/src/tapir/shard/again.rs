@@ -1,0 +1,85 @@
+//! Votes that are judged again, by the leader of a new view, because they may have succeeded on the fast path.
+//!
+//! A first vote must be stamped above everything committed on its keys in a mode that does not commute with it
+//! (Corrections 71). Modes are coarse: HSET of one field and of another commute, and so the one may be accepted, and
+//! commit with a higher stamp, while the other is prepared. When that one is judged again later, the stamp of the
+//! first would stand in its way, and it would be refused though its client may have been told that it has committed. So
+//! here only what really conflicts counts: of what has committed above it, as the record remembers it, the invocations
+//! that do not commute with its own.
+//!
+//! If the greatest stamp of a mode is of a transaction that the record has forgotten, the modes count as ever: nobody
+//! can tell what that one observed. A vote stays undecided for that long only if no backup coordinator came through for
+//! as long as outcomes are remembered.
+
+use crate::part::Part;
+use crate::tapir::operation::Decision;
+use commit::{Access, ModeStamps, Stamp};
+use datatypes::{Mode, commutes};
+use std::collections::{BTreeMap, BTreeSet};
+use types::TransactionId;
+
+/// What has committed above a stamp, by key.
+#[derive(Debug, Default)]
+pub(super) struct Above(BTreeMap<Box<[u8]>, OnKey>);
+
+#[derive(Debug, Default)]
+struct OnKey {
+    /// Everything that is remembered.
+    stamps: BTreeSet<Stamp>,
+    /// What conflicts.
+    modes: ModeStamps,
+}
+
+impl Above {
+    /// What has committed above the stamp at which a part was prepared.
+    pub fn new(stamp: Stamp, part: &Part, ended: &[(TransactionId, &Decision)]) -> Self {
+        let mut above = Above::default();
+        for invoked in &part.invocations {
+            above.0.entry(invoked.key.clone()).or_default();
+        }
+        for (id, decision) in ended {
+            let Decision::Commit { at, part: theirs } = decision else { continue };
+            let other = Stamp { at: *at, transaction: *id };
+            if other > stamp {
+                above.note(stamp, part, other, theirs);
+            }
+        }
+        above
+    }
+
+    fn note(&mut self, stamp: Stamp, part: &Part, other: Stamp, theirs: &Part) {
+        for invoked in &theirs.invocations {
+            let Some(on_key) = self.0.get_mut(&invoked.key) else { continue };
+            on_key.stamps.insert(other);
+            let Ok(access) = invoked.access() else { continue };
+            let seen = access.observed.is_some_and(|observed| observed.contains(stamp));
+            let mut own = part.invocations.iter().filter(|own| own.key == invoked.key);
+            let conflicts = own.any(|own| {
+                own.access().is_ok_and(|own| !commutes(&own.invocation, &access.invocation, None))
+            });
+            if seen || !conflicts {
+                continue;
+            }
+            if let Some(effect) = &access.invocation.effect {
+                on_key.modes.raise(effect.mode(), other);
+            }
+            if !access.invocation.is_effect_only() {
+                on_key.modes.raise(Mode::Observe, other);
+            }
+        }
+    }
+
+    /// The stamps by mode that count against an access.
+    pub fn on<'a>(
+        &'a self,
+        stamp: Stamp,
+        key: &[u8],
+        access: &Access<'_>,
+        all: &'a ModeStamps,
+    ) -> &'a ModeStamps {
+        let (Some(on_key), Some(effect)) = (self.0.get(key), &access.invocation.effect) else { return all };
+        let greatest = all.against(effect.mode());
+        let remembered = greatest <= stamp || on_key.stamps.contains(&greatest);
+        if remembered { &on_key.modes } else { all }
+    }
+}
