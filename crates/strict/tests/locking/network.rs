@@ -30,6 +30,8 @@ pub struct Network {
     hosts: BTreeMap<Address, (Replica<Node>, u64)>,
     /// Those that do not run.
     pub down: BTreeSet<Address>,
+    /// A process that no message leaves or reaches.
+    pub cut_off: Option<u16>,
     under_way: VecDeque<(Instant, NodeId, Address, Packet<Node>)>,
     pub now: Instant,
     random: Rng,
@@ -55,6 +57,7 @@ impl Network {
             topology: topology.clone(),
             hosts: BTreeMap::new(),
             down: BTreeSet::new(),
+            cut_off: None,
             under_way: VecDeque::new(),
             now: Instant(0),
             random: Rng::with_seed(1),
@@ -89,6 +92,13 @@ impl Network {
         self.topology.coordinator(ProcessId(process))
     }
 
+    /// Lets a process, cut off, stand still, or go on.
+    pub fn stand_still(&mut self, process: u16, still: bool) {
+        self.cut_off = Some(process);
+        let of_process = self.hosts.keys().filter(|at| at.process.0 == process);
+        self.down = of_process.copied().filter(|_| still).collect();
+    }
+
     fn input(&mut self, at: Address, input: Input<'_, Node>) {
         let now = self.time();
         if let Some((replica, _)) = self.hosts.get_mut(&at) {
@@ -104,7 +114,11 @@ impl Network {
         replica.appended(*groups);
         replica.release(self.now, Durable { written: *groups, synced: *groups });
         let from = replica.node();
+        let cut_off = |address: Address| Some(address.process.0) == self.cut_off;
         for (to, packet) in replica.packets() {
+            if cut_off(to) != cut_off(from.address()) {
+                continue;
+            }
             self.under_way.push_back((self.now + DELAY, from, to, packet));
         }
     }

@@ -2,7 +2,9 @@
 
 use crate::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Options};
+use anabranch_strict::{Mutant, Mutants};
 use protocol::Request;
+use std::time::Duration;
 use types::SessionId;
 
 const SESSION: SessionId = SessionId(7);
@@ -89,6 +91,31 @@ fn begin_again(network: &mut Network, process: u16, key: &'static str) {
     assert_eq!(network.answer(id), "OK");
     assert_eq!(operate(network, process, key), "2");
     assert_eq!(commit(network, process), "OK");
+}
+
+/// A process stands still, cut off, while the others replace the leaders that it had, and a key is incremented a second
+/// time; then it goes on and is asked for the key. What it says, for each of the processes.
+fn read_by_who_was_away(mutants: Mutants) -> Vec<String> {
+    let away = |process: u16| {
+        let mut network = Network::new(&Options { mutants, ..Options::default() });
+        let [a, _] = network.keys();
+        assert_eq!(network.text(process, 0, &[network.increment(a)]), "1");
+        network.run_for(DELAY * 10);
+        network.stand_still(process, true);
+        network.run_for(Duration::from_secs(5));
+        assert_eq!(network.text(process % 3 + 1, 1, &[network.increment(a)]), "2");
+        network.stand_still(process, false);
+        network.text(process, 2, &[network.get(a)])
+    };
+    (1..=3).map(away).collect()
+}
+
+#[test]
+fn a_leader_that_was_replaced_unawares_answers_nothing() {
+    let said = read_by_who_was_away(Mutants::default());
+    assert!(said.iter().all(|said| said.starts_with("UNAVAILABLE")), "{said:?}");
+    let said = read_by_who_was_away(Mutant::UnconfirmedReads.into());
+    assert!(said.contains(&"1".to_owned()), "the mutant says what is no longer so: {said:?}");
 }
 
 /// A watched key that is absent appears and vanishes; or nothing happens to it. What the transaction replies.
