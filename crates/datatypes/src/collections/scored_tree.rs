@@ -207,7 +207,7 @@ impl ScoredTree {
 
     /// The rank of a member counted from the last, from 0.
     pub fn reverse_rank(&self, member: &[u8]) -> Option<usize> {
-        Some(self.len() - 1 - self.rank(member)?)
+        self.rank(member).map(|rank| self.len() - 1 - rank)
     }
 
     /// The ranks of the scores from `min` to `max`. Their number is `ranks.len()`.

@@ -244,6 +244,12 @@ fn check_scored(set: &ScoredTree, model: &[(f64, &[u8])], rng: &mut Rng, scores:
     }
 }
 
+#[test]
+fn who_is_not_in_an_empty_tree_has_no_rank() {
+    let set = ScoredTree::new(0);
+    assert_eq!((set.rank(b"nobody"), set.reverse_rank(b"nobody")), (None, None));
+}
+
 /// Numbers 0 to `len` in random order.
 fn shuffled(len: usize, rng: &mut Rng) -> Vec<usize> {
     let mut numbers = (0..len).collect::<Vec<_>>();
