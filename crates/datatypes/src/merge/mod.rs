@@ -127,9 +127,7 @@ pub fn perform(cell: &mut Cell, among: &Among<'_, '_>) -> Performed {
         let resolved = line::resolve_deletion(among);
         noted.also = resolved.also;
         delete_elements(cell, &resolved.effects, among)
-    } else if is_reset(effect) {
-        replace(cell, rebuilt(cell, among, kind, None))
-    } else if kind.is_some() && cell.kind().is_some_and(|held| Some(held) != kind) {
+    } else if is_reset(effect) || (kind.is_some() && cell.kind().is_some_and(|held| Some(held) != kind)) {
         replace(cell, rebuilt(cell, among, kind, None))
     } else {
         let held = cell.kind();

@@ -156,7 +156,7 @@ fn scores<'a>(
         if score.is_none() {
             let writes = concurrent_on(among, member).filter_map(|other| match other {
                 Effect::ScoredSet(scored_set::Effect::Put { items }) => {
-                    items.iter().filter(|(_, m)| *m == member).map(|(score, _)| *score).last()
+                    items.iter().filter(|(_, m)| *m == member).map(|(score, _)| *score).next_back()
                 }
                 _ => None,
             });

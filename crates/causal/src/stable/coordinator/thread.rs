@@ -40,8 +40,8 @@ impl Thread {
         let seen = cached.filter(|cached| cached.stamp.at > shown && cached.epoch <= epoch);
         let (mut effects, mut own) = (Vec::new(), Vec::new());
         for cached in seen {
-            let effect = |effect: &Box<[u8]>| CachedEffect { stamp: cached.stamp, effect: effect.clone() };
-            effects.extend(cached.effects.iter().map(effect));
+            let effects_here = cached.effects.iter().cloned();
+            effects.extend(effects_here.map(|effect| CachedEffect { stamp: cached.stamp, effect }));
             own.push(cached.stamp.transaction);
         }
         (effects, own)
