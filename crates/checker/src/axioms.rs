@@ -44,7 +44,8 @@ impl<'a, 'd, 'h> Facts<'a, 'd, 'h> {
         for (later, unit) in accesses.units.iter().enumerate() {
             for (earlier, other) in accesses.units.iter().enumerate() {
                 let is_before = other.is_certain() && other.moment() < unit.moment();
-                direct[earlier][later] = is_before && other.session() == unit.session();
+                let is_given = unit.decoded.transaction.follows == Some(other.number());
+                direct[earlier][later] = is_given || (is_before && other.session() == unit.session());
             }
         }
         let mut in_time = vec![vec![false; size]; size];

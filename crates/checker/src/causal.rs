@@ -2,8 +2,8 @@
 //!
 //! What a transaction sees is the set of committed transactions that Wren's rule gives for its snapshot, and its
 //! session's own earlier ones, merged where they did not observe one another (Corrections 75); what changes a key may be evaluated on the newest state of its region instead. Checked: replies and effects are those of an execution on that set, in order of place;
-//! the set holds everything that its members saw; a session's sets only grow and hold its own writes; a
-//! transaction's place is above everything it saw; and nothing in a set began after it was used, which is the promise
+//! the set holds everything that its members saw; a session's sets only grow and hold its own writes, and those of a
+//! context that it took over; a transaction's place is above everything it saw; and nothing in a set began after it was used, which is the promise
 //! of stable times. Sets are bit sets over the committed transactions: memory grows with the square of the history.
 
 use crate::history::{Commit, Snapshot, Transaction};
@@ -68,6 +68,7 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     visible.check_stable_time(findings);
     visible.check_closure(findings);
     visible.check_sessions(findings);
+    visible.check_contexts(findings);
     visible.replay(findings);
 }
 
@@ -191,6 +192,28 @@ impl<'d, 'h> Visible<'d, 'h> {
             }
             before.union(seen);
             *last = number;
+        }
+    }
+
+    /// Who took over a context sees what the transaction saw and wrote after which it was given.
+    fn check_contexts(&self, findings: &mut Findings) {
+        let given: BTreeMap<u64, usize> =
+            self.all.iter().enumerate().map(|(at, decoded)| (decoded.number(), at)).collect();
+        for (at, seen) in self.with_sets() {
+            let number = self.all[at].number();
+            let Some(giver) = self.all[at].transaction.follows.and_then(|giver| given.get(&giver)) else {
+                continue;
+            };
+            let Some(mut needed) = self.seen[*giver].clone() else { continue };
+            self.rank[*giver].into_iter().for_each(|position| needed.insert(position));
+            if let Some(lost) = seen.first_missing(&needed) {
+                let (lost, giver) = (self.writer(lost).number(), self.all[*giver].number());
+                let message = format!(
+                    "transaction {number} does not see {lost}, which is part of the context of transaction {giver} that \
+                     its session had taken over"
+                );
+                findings.add(Check::Session, message, vec![lost, giver, number]);
+            }
         }
     }
 

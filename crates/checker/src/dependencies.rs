@@ -5,6 +5,7 @@
 //! | edge | when | levels |
 //! |---|---|---|
 //! | session | one session ran the first before the second | all |
+//! | context | the second's session took over the context of the first's, as it was after the first | all |
 //! | reads from | the second saw a version of the first | all |
 //! | outdated | a reader had to see the first's version of a key and saw the second's, which so comes later | all |
 //! | replaces | the second's version of a key is known to follow the first's | from snapshot on |
@@ -152,6 +153,9 @@ impl<'a, 'd, 'h> Dependencies<'a, 'd, 'h> {
         for (unit, before) in sessions.before.iter().enumerate() {
             before.iter().for_each(|before| self.add(*before, unit, Reason::Session));
         }
+        for (unit, giver) in sessions.follows.iter().enumerate() {
+            giver.iter().for_each(|giver| self.add(*giver, unit, Reason::Context));
+        }
     }
 
     /// For each unit how many units of each session are in its past.
@@ -168,7 +172,8 @@ impl<'a, 'd, 'h> Dependencies<'a, 'd, 'h> {
                 Source::Written(writer) if *writer != unit => Some(*writer),
                 _ => None,
             });
-            for earlier in sessions.before[unit].into_iter().chain(sources) {
+            let told = sessions.before[unit].into_iter().chain(sessions.follows[unit]);
+            for earlier in told.chain(sources) {
                 let theirs: &Vec<u32> = &past[earlier];
                 mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
                 let (session, place) = sessions.places[earlier];
@@ -343,6 +348,9 @@ impl<'a, 'd, 'h> Dependencies<'a, 'd, 'h> {
             let to = stations[(index + 1) % stations.len()].0;
             let because = match reason {
                 Reason::Session => format!("in session {}", self.accesses.units[to].session()),
+                Reason::Context => {
+                    format!("session {} took over its context", self.accesses.units[to].session())
+                }
                 Reason::RealTime => format!(
                     "it ended at {} us, the other began at {} us",
                     self.accesses.units[*from].answered().unwrap_or_default(),
@@ -385,6 +393,8 @@ pub(crate) struct Sessions {
     pub places: Vec<(usize, usize)>,
     /// For each unit the one before it.
     pub before: Vec<Option<usize>>,
+    /// For each unit the one whose session's context its own session had taken over.
+    pub follows: Vec<Option<usize>>,
     /// For each key and session the places of its writers.
     writers: Vec<BTreeMap<usize, Vec<u32>>>,
 }
@@ -396,7 +406,11 @@ impl Sessions {
         let mut ids: BTreeMap<u64, usize> = BTreeMap::new();
         let (places, before) = (vec![(0, 0); order.len()], vec![None; order.len()]);
         let writers = vec![BTreeMap::new(); accesses.keys.len()];
-        let mut sessions = Sessions { units: Vec::new(), places, before, writers };
+        let numbers: BTreeMap<u64, usize> =
+            accesses.units.iter().enumerate().map(|(unit, accessed)| (accessed.number(), unit)).collect();
+        let giver = |unit: &Unit<'_, '_>| numbers.get(&unit.decoded.transaction.follows?).copied();
+        let follows = accesses.units.iter().map(giver).collect();
+        let mut sessions = Sessions { units: Vec::new(), places, before, follows, writers };
         for unit in order {
             let accessed = &accesses.units[unit];
             let known = ids.get(&accessed.session()).copied();

@@ -10,6 +10,8 @@ pub(crate) enum Reason<'h> {
     Key(&'h [u8]),
     /// The same session ran the first before the second.
     Session,
+    /// The second's session took over the context of the first's.
+    Context,
     /// The first had ended when the second began. Goes by way of a moment between the two.
     RealTime,
     /// Nothing precedes the absence of everything.

@@ -128,6 +128,10 @@ pub struct Transaction {
     /// What the protocol claims about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+    /// The transaction whose session's context, as it was after it, this one's session had taken over before this one
+    /// began: this one must see what that one saw and wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<u64>,
     /// True for a read made when everything had come to rest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_rest: bool,

@@ -43,6 +43,8 @@
 //!   binary effects in the order of application; `branch`, in branch keyspaces only, is [`Branch`]: the states `read`,
 //!   the `state` made and its `parents`, by name, where [`ROOT`] is the empty keyspace.
 //! * `state`, of a step of a merge: the parent that it read.
+//! * `follows`: the number of a transaction of another session whose context this one's session took over before it;
+//!   absent where there is none. Causal levels know it as they know the order within a session.
 //! * `at_rest`: true for the reads made when everything had come to rest; absent otherwise.
 //!
 //! # What is not covered

@@ -9,7 +9,17 @@ use std::collections::BTreeMap;
 fn transaction(number: u64, session: u64, outcome: Outcome, steps: Vec<Step>) -> Transaction {
     let invoked = number * 10;
     let responded = (outcome != Outcome::Unknown).then_some(invoked + 5);
-    Transaction { number, session, invoked, responded, outcome, steps, claim: None, at_rest: false }
+    Transaction {
+        number,
+        session,
+        invoked,
+        responded,
+        outcome,
+        steps,
+        claim: None,
+        follows: None,
+        at_rest: false,
+    }
 }
 
 /// Formats number sessions themselves, so that they fit wherever they go.

@@ -126,6 +126,7 @@ fn history(plan: &[PlannedTransaction]) -> Vec<Transaction> {
             outcome: planned.outcome,
             steps,
             claim: Some(claim),
+            follows: None,
             at_rest: false,
         });
     }

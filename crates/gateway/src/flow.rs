@@ -38,6 +38,8 @@ pub(crate) enum Flow {
     FlushAll,
     /// KEYSPACE CREATE, ALTER, DROP, LIST, INFO
     Administer,
+    /// CONTEXT TOKEN, CONTEXT RESTORE, SESSION SCOPE
+    Context,
 }
 
 impl Flow {
@@ -48,7 +50,7 @@ impl Flow {
 
     /// True when it is carried out at once between MULTI and EXEC too.
     pub(crate) fn is_never_queued(self) -> bool {
-        !matches!(self, Flow::Unwatch | Flow::FlushAll | Flow::Administer)
+        !matches!(self, Flow::Unwatch | Flow::FlushAll | Flow::Administer | Flow::Context)
     }
 }
 
@@ -68,6 +70,7 @@ impl<H: Host> Engine<'_, H> {
             Flow::Reset => self.reset(),
             Flow::FlushAll => self.flush_all_command(call),
             Flow::Administer => self.administer(call),
+            Flow::Context => self.context(call),
         };
         if let Err(error) = outcome {
             self.connection.encoder().error(&error);
@@ -264,6 +267,14 @@ impl<H: Host> Engine<'_, H> {
             keyspaces.reverse();
             self.flush_all(keyspaces);
         }
+        Ok(())
+    }
+
+    fn context(&mut self, call: Call<'_>) -> Result<(), Error> {
+        let ask = crate::commands::sessions::ask(&call)?;
+        let session = self.connection.session.id();
+        let id = self.send(self.connection.session.keyspace, Request::Context { session, ask });
+        self.finish_or_wait(id, Task::Forward(After::Nothing));
         Ok(())
     }
 

@@ -155,6 +155,7 @@ pub(crate) static FAMILIES: &[Family] = &[
         commands: commands::commuting::COMMANDS,
     },
     Family { group: "transactions", title: "Transactions", commands: commands::transactions::COMMANDS },
+    Family { group: "sessions", title: "Sessions and contexts", commands: commands::sessions::COMMANDS },
     Family { group: "connection", title: "Connection", commands: commands::connection::COMMANDS },
     Family { group: "server", title: "Server", commands: commands::server::COMMANDS },
     Family { group: "keyspaces", title: "Keyspaces", commands: commands::keyspaces::COMMANDS },

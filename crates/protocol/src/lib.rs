@@ -42,5 +42,5 @@ pub use claim::{Claim, CommitStamp, KeyEffect, SnapshotClaim};
 pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies};
 pub use gate::{Durable, Gate};
 pub use replica::{Packet, Replica};
-pub use request::{KeyedOperation, Request, Step};
+pub use request::{ContextAsk, KeyedOperation, Request, Step};
 pub use stream::Frame;

@@ -1,7 +1,8 @@
 //! What a gateway asks of a keyspace, whatever its model.
 
 use datatypes::Operation;
-use types::{KeyHash, SessionId};
+use std::time::Duration;
+use types::{Error, KeyHash, SessionId};
 
 /// An operation on a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,11 +105,45 @@ pub enum Request<'a> {
         /// The asking session.
         session: SessionId,
     },
+    /// Something about the session's causal thread; refused by keyspaces that have none.
+    Context {
+        /// The asking session.
+        session: SessionId,
+        /// What.
+        ask: ContextAsk<'a>,
+    },
     /// The session is over: its open transaction and its watches are given up. No reply.
     Close {
         /// The session.
         session: SessionId,
     },
+}
+
+/// What a session asks about its causal thread: what it has read and written, and so depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ContextAsk<'a> {
+    /// All of it, as an opaque token for another session: a byte string.
+    Token,
+    /// Goes on only when snapshots of this process show what another session depended on: `OK`, or `UNAVAILABLE` if that
+    /// takes longer than `timeout`.
+    Restore {
+        /// What the other session was given.
+        token: &'a [u8],
+        /// How long to wait.
+        timeout: Duration,
+    },
+    /// Whose writes the session reads before they are stable: its own only, or those of the whole process. `OK`.
+    Scope {
+        /// Its own only.
+        private: bool,
+    },
+}
+
+impl ContextAsk<'_> {
+    /// What a keyspace answers that has no causal threads.
+    pub fn refusal() -> Error {
+        Error::err("contexts and session scopes are of causal keyspaces; this keyspace has another model")
+    }
 }
 
 impl Request<'_> {
@@ -123,6 +158,7 @@ impl Request<'_> {
             | Request::Operate { session, .. }
             | Request::Commit { session }
             | Request::Abort { session }
+            | Request::Context { session, .. }
             | Request::Close { session } => *session,
         }
     }

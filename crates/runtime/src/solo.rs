@@ -3,7 +3,7 @@
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, PartitionCell};
 use parking_lot::MutexGuard;
-use protocol::{Gate, Input, Now, Replica, Replies, Request};
+use protocol::{ContextAsk, Gate, Input, Now, Replica, Replies, Request};
 use std::sync::Arc;
 use strict::solo::{Group, Solo};
 use types::{RequestId, Rng};
@@ -96,6 +96,7 @@ impl SoloCall<'_> {
                 transactions.abort(*session, &mut group);
                 replies.reply(id).simple("OK");
             }
+            Request::Context { .. } => replies.reply(id).error(&ContextAsk::refusal()),
             Request::Close { session } => {
                 transactions.abort(*session, &mut group);
                 group.unwatch(*session);

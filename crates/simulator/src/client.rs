@@ -3,17 +3,25 @@
 
 use crate::keyset::KeysetStep;
 use crate::script::TimedPlan;
-use crate::workload::{Plan, Shape, Watching};
+use crate::workload::{Passing, Plan, Shape, Watching};
 use checker::{Outcome, render_values};
-use protocol::{Input, KeyedOperation, Protocol, Request, Step};
+use protocol::{ContextAsk, Input, KeyedOperation, Protocol, Request, Step};
 use std::collections::VecDeque;
+use std::time::Duration;
 use types::{
     Error, ErrorCode, HashSeed, KeyHash, Malformed, Reader, Reply, ReplyBuf, RequestId, Rng, SessionId,
 };
 
+/// How long a session waits at its gateway for what a context has seen.
+const CONTEXT_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Where a transaction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// Its session asks for its causal context.
+    Give,
+    /// Its session takes one over.
+    Take,
     /// Its keys are being watched.
     Watch,
     /// The whole transaction is one request.
@@ -35,6 +43,18 @@ pub(crate) struct Open {
     pub request: RequestId,
     /// True for what is asked when traffic is over.
     pub at_rest: bool,
+    /// What its session takes over.
+    pub context: Option<Context>,
+}
+
+/// A causal context as a client was given it.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub token: Vec<u8>,
+    /// The last transaction that is part of it, by its place in the history.
+    pub after: usize,
+    /// Whose it is.
+    pub client: usize,
 }
 
 /// A client.
@@ -49,6 +69,8 @@ pub(crate) struct Client {
     pub random: Rng,
     /// What it does after the present transaction, in the same session.
     pub follow_up: Option<Plan>,
+    /// The last transaction of the context that its session has taken over since it last committed anything.
+    pub follows: Option<usize>,
     /// What it does, if that is written down.
     pub script: Option<VecDeque<TimedPlan>>,
 }
@@ -63,7 +85,16 @@ pub(crate) enum Next {
 }
 
 impl Open {
-    pub fn first_stage(plan: &Plan) -> Stage {
+    /// `context` is what there is for it to take over.
+    pub fn first_stage(plan: &Plan, context: Option<&Context>) -> Stage {
+        match (plan.passing, context) {
+            (Passing::Give, _) => Stage::Give,
+            (Passing::Take, Some(_)) => Stage::Take,
+            _ => Open::own_stage(plan),
+        }
+    }
+
+    fn own_stage(plan: &Plan) -> Stage {
         match plan.shape {
             _ if plan.watching == Watching::First => Stage::Watch,
             Shape::Interactive { .. } => Stage::Begin,
@@ -91,13 +122,18 @@ impl Open {
         let steps = match self.stage {
             Stage::Whole => &self.plan.steps[..],
             Stage::Operate(from) => &self.plan.steps[from..self.operate_end(from)],
-            Stage::Watch | Stage::Begin | Stage::Commit | Stage::Abort => &[],
+            _ => &[],
         };
         let steps = steps.iter().map(|step| asked(step, seed)).collect::<Result<Vec<_>, _>>()?;
         let keys: Vec<(&[u8], KeyHash)> =
             self.plan.steps.iter().map(|step| (&step.key.0[..], seed.hash(&step.key.0))).collect();
         let watched = self.plan.watching == Watching::Heeded;
+        let token = self.context.as_ref().map_or(&[][..], |context| &context.token);
         let request = match (self.stage, self.plan.shape) {
+            (Stage::Give, _) => Request::Context { session, ask: ContextAsk::Token },
+            (Stage::Take, _) => {
+                Request::Context { session, ask: ContextAsk::Restore { token, timeout: CONTEXT_TIMEOUT } }
+            }
             (Stage::Watch, _) => Request::Watch { session, keys: &keys },
             (Stage::Whole, shape) => match (shape, &steps[..]) {
                 (Shape::One, [Step::Key(only)]) => Request::One { session, operation: only.clone() },
@@ -136,6 +172,10 @@ impl Open {
             return (0, Vec::new(), Next::End(outcome));
         }
         match self.stage {
+            Stage::Give | Stage::Take => {
+                self.stage = Open::own_stage(&self.plan);
+                (0, Vec::new(), Next::Ask)
+            }
             Stage::Watch => {
                 self.stage = Stage::Whole;
                 (0, Vec::new(), Next::Ask)

@@ -65,6 +65,8 @@ features! {
     Keyset = 0.3;
     /// Partitions move to other processes, one or all of their replicas.
     Reconfiguration = 0.3;
+    /// Clients hand their causal contexts to one another.
+    Contexts = 0.5;
 }
 
 impl Feature {

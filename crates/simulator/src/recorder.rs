@@ -53,6 +53,21 @@ impl Recorder {
         place
     }
 
+    /// A transaction's session has taken over a context that ends with this transaction.
+    pub fn follows(&mut self, place: usize, giver: Option<usize>) {
+        let transaction = &mut self.history[place];
+        transaction.follows = giver.map(|giver| giver as u64).or(transaction.follows);
+    }
+
+    /// The last transaction that a transaction's session committed before it.
+    pub fn committed_before(&self, place: usize) -> Option<usize> {
+        let session = self.history[place].session;
+        let is_its = |at: &usize| {
+            self.history[*at].session == session && self.history[*at].outcome == Outcome::Committed
+        };
+        (0..place).rev().find(is_its)
+    }
+
     /// A request of a transaction has reached its gateway.
     pub fn asked(&mut self, request: RequestId, place: usize) {
         self.requests.insert(request, place);
@@ -92,6 +107,7 @@ impl Recorder {
             outcome: Outcome::Unknown,
             steps,
             claim: None,
+            follows: None,
             at_rest: false,
         });
         place

@@ -1,6 +1,6 @@
 //! Clients in the world: what they ask, what they make of replies, silence and closed connections.
 
-use crate::client::{Client, Next, Open};
+use crate::client::{Client, Context, Next, Open, Stage};
 use crate::deployment::Deployment;
 use crate::faults::exponential;
 use crate::process::EPOCH;
@@ -10,7 +10,7 @@ use crate::workload::{Plan, Shape};
 use crate::world::{Event, World};
 use checker::Outcome;
 use protocol::{Input, Request};
-use types::{ReplyBuf, RequestId, SessionId, Slot, Wire};
+use types::{Error, ErrorCode, Reply, ReplyBuf, RequestId, SessionId, Slot, Wire};
 
 /// How long a client waits for a reply, in microseconds.
 const PATIENCE: u64 = 8_000_000;
@@ -25,8 +25,8 @@ impl<D: Deployment> World<D> {
         let mut random = stream(self.seed, "client", client as u64);
         let gateways = self.gateways();
         let gateway = gateway.unwrap_or_else(|| gateways[random.usize(..gateways.len())]);
-        let (open, last, follow_up, script) = (Vec::new(), None, None, None);
-        self.clients.push(Client { session, gateway, open, last, random, follow_up, script });
+        let (open, last, follow_up, follows, script) = (Vec::new(), None, None, None, None);
+        self.clients.push(Client { session, gateway, open, last, random, follow_up, follows, script });
         client
     }
 
@@ -104,6 +104,7 @@ impl<D: Deployment> World<D> {
         if self.clients[client].gateway != gateway {
             self.clients[client].gateway = gateway;
             self.clients[client].session = self.new_session();
+            self.clients[client].follows = None;
         }
     }
 
@@ -113,15 +114,18 @@ impl<D: Deployment> World<D> {
         let plans: Vec<Plan> = match pipelined {
             false => vec![plan],
             true => (plan.steps.into_iter())
-                .map(|step| Plan { shape: Shape::One, watching: plan.watching, steps: vec![step] })
+                .map(|step| Plan { watching: plan.watching, ..Plan::new(Shape::One, vec![step]) })
                 .collect(),
         };
         let session = self.clients[client].session;
         let first = self.clients[client].open.len();
         for plan in plans {
             let place = self.recorder.begin(session, &plan, pipelined, self.now);
-            let stage = Open::first_stage(&plan);
-            self.clients[client].open.push(Open { plan, place, stage, request: RequestId(0), at_rest });
+            self.recorder.follows(place, self.clients[client].follows);
+            let context = self.contexts.iter().rev().find(|context| context.client != client).cloned();
+            let stage = Open::first_stage(&plan, context.as_ref());
+            let request = RequestId(0);
+            self.clients[client].open.push(Open { plan, place, stage, request, at_rest, context });
         }
         for index in first..self.clients[client].open.len() {
             self.ask(client, index);
@@ -158,8 +162,7 @@ impl<D: Deployment> World<D> {
         let (session, seed) = (*session, self.setting.hash_seed);
         let place = open.place;
         // The batch borrows from what is asked.
-        let asked =
-            Open { plan: open.plan.clone(), place, stage: open.stage, request, at_rest: open.at_rest };
+        let asked = Open { plan: open.plan.clone(), context: open.context.clone(), request, ..*open };
         self.recorder.asked(request, place);
         let fed = asked.ask::<D::Protocol>(session, seed, |batch| {
             self.step(process, replica, |replica, now, random, sink| replica.step(now, batch, random, sink));
@@ -197,12 +200,41 @@ impl<D: Deployment> World<D> {
         self.trace.note(self.now, kind::REPLY, &bytes, || {
             format!("client {client} transaction {}: {}", open.place, checker::render(reply))
         });
+        let (stage, context) = (open.stage, open.context.clone());
         let (place, (first, replies, next)) = (open.place, open.answered(reply));
+        match (stage, context) {
+            (Stage::Give, _) => self.take_down_context(client, place, reply),
+            (Stage::Take, Some(context)) => self.take_over(client, place, &context, reply),
+            _ => {}
+        }
         self.recorder.replies(place, first, replies);
         match next {
             Next::Ask => self.ask(client, index),
             Next::End(Outcome::Unknown) => self.leave(client),
             Next::End(outcome) => self.finish(client, index, outcome),
+        }
+    }
+
+    /// A client was given its session's context, for others.
+    fn take_down_context(&mut self, client: usize, place: usize, reply: &ReplyBuf) {
+        let after = self.recorder.committed_before(place);
+        if let (Some(Reply::Bulk(token)), Some(after)) = (reply.elements().next(), after) {
+            self.contexts.push(Context { token: token.to_vec(), after, client });
+        }
+    }
+
+    /// A client's session knows from now on what the context's knew, unless that has not arrived in time.
+    fn take_over(&mut self, client: usize, place: usize, context: &Context, reply: &ReplyBuf) {
+        match reply.elements().next() {
+            Some(Reply::Simple("OK")) => {
+                self.clients[client].follows = Some(context.after);
+                self.recorder.follows(place, Some(context.after));
+            }
+            Some(Reply::Error(Error { code: ErrorCode::Err, .. })) | None => {
+                let message = format!("a context that was given is refused: {}", checker::render(reply));
+                self.recorder.no_progress(message);
+            }
+            Some(_) => {}
         }
     }
 
@@ -215,6 +247,9 @@ impl<D: Deployment> World<D> {
             format!("client {client} transaction {}: {outcome:?}", open.place)
         });
         self.recorder.end(open.place, outcome, self.now);
+        if outcome == Outcome::Committed {
+            self.clients[client].follows = None;
+        }
         if self.clients[client].open.is_empty() && !open.at_rest {
             self.pause(client);
         }
@@ -253,6 +288,7 @@ impl<D: Deployment> World<D> {
         *follow_up = None;
         self.clients[client].gateway = gateways[random.usize(..gateways.len())];
         self.clients[client].session = self.new_session();
+        self.clients[client].follows = None;
     }
 
     pub(crate) fn on_timeout(&mut self, client: usize, request: RequestId) {

@@ -9,6 +9,7 @@ use crate::deployment::{Deployment, Mutants};
 use crate::faults::Swarm;
 use crate::run::run_once;
 use crate::script::{Script, TimedPlan};
+use crate::workload::Passing;
 use checker::{Check, Violation};
 use std::collections::BTreeSet;
 
@@ -149,6 +150,13 @@ impl<D: Deployment, B: Fn() -> D> Shrinker<B> {
         for index in (0..self.best.transactions()).rev() {
             let plan = |script: &Script| script.plans.as_ref().map(|plans| plans[index].clone());
             let Some(TimedPlan { plan: before, .. }) = plan(&self.best) else { return };
+            let mut script = self.best.clone();
+            if let Some(plans) = &mut script.plans
+                && before.passing != Passing::Nothing
+            {
+                plans[index].plan.passing = Passing::Nothing;
+                self.offer(script);
+            }
             for step in (0..before.steps.len()).rev() {
                 let mut script = self.best.clone();
                 if let Some(plans) = &mut script.plans

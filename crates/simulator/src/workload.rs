@@ -64,13 +64,33 @@ pub(crate) enum Watching {
     Heeded,
 }
 
+/// What a transaction's session does about causal contexts before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Passing {
+    #[default]
+    Nothing,
+    /// It asks for its own, for others.
+    Give,
+    /// It takes over the newest that another client was given.
+    Take,
+}
+
 /// A planned transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub shape: Shape,
     #[serde(default)]
     pub watching: Watching,
+    #[serde(default)]
+    pub passing: Passing,
     pub steps: Vec<Step>,
+}
+
+impl Plan {
+    pub fn new(shape: Shape, steps: Vec<Step>) -> Self {
+        Plan { shape, watching: Watching::Nothing, passing: Passing::Nothing, steps }
+    }
 }
 
 /// Plans transactions over a fixed set of keys.
@@ -122,7 +142,11 @@ impl Workload {
         if swarm.has(Feature::Keyset) && whole && random.u32(..4) == 0 {
             add_keyset_steps(&mut steps, only_reads, random);
         }
-        vec![Plan { shape, watching: Watching::Nothing, steps }]
+        let mut plan = Plan::new(shape, steps);
+        if swarm.has(Feature::Contexts) && shape != Shape::Pipeline && random.u32(..3) == 0 {
+            plan.passing = if random.bool() { Passing::Give } else { Passing::Take };
+        }
+        vec![plan]
     }
 
     /// Every key, and whether it is there until somebody deletes it.
@@ -134,17 +158,17 @@ impl Workload {
     fn watching(&mut self, wall: u64, swarm: &Swarm, random: &mut Rng) -> Vec<Plan> {
         let (kind, key) = self.key(swarm, random).clone();
         let look = step(&key, encode(&whole(kind)), false);
-        let first = Plan { shape: Shape::One, watching: Watching::First, steps: vec![look.clone()] };
+        let first = Plan { watching: Watching::First, ..Plan::new(Shape::One, vec![look.clone()]) };
         let writes = (0..random.usize(1..=swarm.longest)).map(|_| self.step(false, wall, swarm, random));
         let steps = std::iter::once(look).chain(writes).collect();
-        vec![first, Plan { shape: Shape::Many, watching: Watching::Heeded, steps }]
+        vec![first, Plan { watching: Watching::Heeded, ..Plan::new(Shape::Many, steps) }]
     }
 
     /// A transaction that reads everything but what vanishes by itself.
     pub fn read_all(&self) -> Plan {
         let lasting = self.keys.iter().filter(|(kind, _)| *kind != Kind::Fleeting);
         let steps = lasting.map(|(kind, key)| step(key, encode(&whole(*kind)), false)).collect();
-        Plan { shape: Shape::Many, watching: Watching::Nothing, steps }
+        Plan::new(Shape::Many, steps)
     }
 
     /// A transaction that writes something that every client can always write.
@@ -167,7 +191,7 @@ impl Workload {
             }),
         };
         let steps = vec![step(key, encode(&operation), false)];
-        Plan { shape: Shape::One, watching: Watching::Nothing, steps }
+        Plan::new(Shape::One, steps)
     }
 
     fn key(&self, swarm: &Swarm, random: &mut Rng) -> &(Kind, Vec<u8>) {

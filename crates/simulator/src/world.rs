@@ -3,7 +3,7 @@
 //! Everything that happens is an event at a virtual time in microseconds; events at one time happen in the order in
 //! which they were scheduled. All randomness comes from the seed, so a seed is a run.
 
-use crate::client::Client;
+use crate::client::{Client, Context};
 use crate::deployment::{Deployment, Mutants, Setting};
 use crate::faults::{Swarm, exponential};
 use crate::keyset::KnownKeys;
@@ -89,6 +89,8 @@ pub(crate) struct World<D: Deployment> {
     pub clients: Vec<Client>,
     /// What clients began while there was traffic.
     pub began: Vec<TimedPlan>,
+    /// The contexts that clients were given, the newest last.
+    pub contexts: Vec<Context>,
     /// Which client waits for which request.
     pub waiting: BTreeMap<RequestId, usize>,
     pub next_request: u64,
@@ -129,6 +131,7 @@ impl<D: Deployment> World<D> {
             recorder: Recorder::new(keys),
             clients: Vec::new(),
             began: Vec::new(),
+            contexts: Vec::new(),
             waiting: BTreeMap::new(),
             next_request: 1,
             next_session: 1,

@@ -1,6 +1,6 @@
 //! Wren in the simulator: it keeps its promise, and its known bugs are caught.
 
-use anabranch_simulator::{Options, WrenDeployment, run, run_seeds};
+use anabranch_simulator::{Feature, Options, WrenDeployment, run, run_seeds};
 use causal::wren;
 
 fn options(first_seed: u64, seeds: u64) -> Options {
@@ -9,9 +9,14 @@ fn options(first_seed: u64, seeds: u64) -> Options {
 
 /// Tries one seed after the other until one shows the bug.
 fn assert_caught(seeds: u64, mutants: wren::Mutants) {
+    assert_caught_with(&[], seeds, mutants);
+}
+
+fn assert_caught_with(with: &[Feature], seeds: u64, mutants: wren::Mutants) {
     let caught = (1..=seeds).any(|seed| {
         let build = || WrenDeployment { options: wren::Options { mutants, ..wren::Options::default() } };
-        !run_seeds("wren", &options(seed, 1), build).failures.is_empty()
+        let options = Options { with: with.to_vec(), ..options(seed, 1) };
+        !run_seeds("wren", &options, build).failures.is_empty()
     });
     assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
 }
@@ -47,4 +52,32 @@ fn a_reset_of_what_was_not_observed_is_caught() {
 #[test]
 fn a_receiver_taken_for_the_origin_is_caught() {
     assert_caught(50, wren::Mutants { receiver_as_origin: true, ..Default::default() });
+}
+
+#[test]
+fn clients_take_contexts_over_from_one_another() {
+    let options = Options { with: vec![Feature::Contexts], ..options(1, 20) };
+    let summary = run("wren", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    let mut history = Vec::new();
+    summary.write_history(&mut history).unwrap();
+    let history = checker::read_history(&history[..]).unwrap();
+    let taken = history.iter().filter(|t| t.follows.is_some() && t.outcome == checker::Outcome::Committed);
+    assert!(taken.count() > 10, "the last seed's clients took over too few");
+}
+
+#[test]
+fn a_context_that_is_ignored_is_caught() {
+    assert_caught_with(
+        &[Feature::Contexts],
+        10,
+        wren::Mutants { context_ignored: true, ..Default::default() },
+    );
+}
+
+/// Corrections 35.
+#[test]
+fn a_foreign_local_time_that_is_believed_is_caught() {
+    let mutants = wren::Mutants { foreign_local_time: true, ..Default::default() };
+    assert_caught_with(&[Feature::Contexts], 20, mutants);
 }

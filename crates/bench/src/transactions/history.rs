@@ -43,6 +43,7 @@ impl Recorder {
             outcome: tried.outcome,
             steps: tried.steps,
             claim: None,
+            follows: None,
             at_rest: tried.at_rest,
         };
         let mut line = serde_json::to_vec(&transaction)?;

@@ -19,6 +19,7 @@ mod record;
 mod setup;
 mod stamp;
 mod times;
+mod token;
 
 pub use coordinator::Coordinator;
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};

@@ -204,6 +204,10 @@ pub struct Mutants {
     /// Who did what is forgotten as soon as every snapshot of the region shows it, also while effects may come from
     /// elsewhere that have not observed it.
     pub forget_context: bool,
+    /// A session goes on at once with a context that it is given.
+    pub context_ignored: bool,
+    /// The local time of a context's region counts as that of any region (Corrections 35).
+    pub foreign_local_time: bool,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Wren played in virtual time: scripts, one per promise, and random runs under faults checked through claims.
 
 mod client;
+mod contexts;
 mod faults;
 mod mutants;
 mod promises;

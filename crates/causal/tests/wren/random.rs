@@ -269,6 +269,7 @@ impl Run {
                     outcome: Outcome::Unknown,
                     steps: Vec::new(),
                     claim: Some(claim),
+                    follows: None,
                     at_rest: false,
                 }),
             }
@@ -379,6 +380,7 @@ impl Run {
             outcome: Outcome::Unknown,
             steps,
             claim: None,
+            follows: None,
             at_rest: false,
         });
         number
@@ -500,6 +502,8 @@ const OFF: Mutants = Mutants {
     dropped_counts_as_sent: false,
     reset_unobserved: false,
     forget_context: false,
+    context_ignored: false,
+    foreign_local_time: false,
 };
 
 #[test]

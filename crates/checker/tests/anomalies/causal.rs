@@ -1,7 +1,7 @@
 //! Histories that break transactional causal consistency, each by one known anomaly, and what it permits.
 
 use crate::support::{GET, History, increment, write};
-use anabranch_checker::{Check, Level, check};
+use anabranch_checker::{Check, Level, check, holds_by_definition, infer};
 
 fn assert_good(history: &History) {
     let report = check(&history.0, Level::TransactionalCausal);
@@ -132,4 +132,30 @@ fn what_changes_a_key_may_see_the_newest_state_of_its_region_but_not_of_others()
         second.saw(0, 1, 0).committed(0, 8, 0);
         if good { assert_good(&history) } else { drop(assert_bad(&history, Check::Replies)) }
     }
+}
+
+/// A context carries what its session saw and wrote to the session that takes it over, whichever region that is in.
+#[test]
+fn a_context_that_was_taken_over_is_seen() {
+    let given = |remote, reply| {
+        let mut history = History::default();
+        history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).saw(0, 0, 0).committed(0, 5, 0);
+        history.transaction(2, 20, 30).step("x", GET, Some(reply)).saw(1, remote + 1, remote);
+        history
+    };
+    let mut behind = given(4, "(nil)");
+    assert_good(&behind);
+    behind.0[1].follows = Some(1);
+    let message = assert_bad(&behind, Check::Session);
+    assert!(message.contains("transaction 2 does not see 1"), "{message}");
+    let mut arrived = given(5, "\"a\"");
+    arrived.0[1].follows = Some(1);
+    assert_good(&arrived);
+
+    // The same without claims, and by the definition.
+    let unclaimed = behind.unclaimed();
+    assert_eq!(infer(&unclaimed, Level::TransactionalCausal), Some(false));
+    assert_eq!(infer(&unclaimed, Level::Causal), Some(false));
+    assert_eq!(holds_by_definition(&unclaimed, Level::TransactionalCausal), Some(false));
+    assert_eq!(infer(&arrived.unclaimed(), Level::TransactionalCausal), Some(true));
 }

@@ -62,6 +62,7 @@ impl History {
                 effects: Vec::new(),
                 branch: None,
             }),
+            follows: None,
             at_rest: false,
         });
         Builder(self.0.last_mut().expect("just pushed"))

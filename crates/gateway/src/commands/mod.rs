@@ -9,6 +9,7 @@ pub(crate) mod lists;
 pub(crate) mod scored_ranges;
 pub(crate) mod scored_sets;
 pub(crate) mod server;
+pub(crate) mod sessions;
 pub(crate) mod sets;
 pub(crate) mod strings;
 pub(crate) mod transactions;

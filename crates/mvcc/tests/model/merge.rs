@@ -135,6 +135,8 @@ struct Replica {
     arrived: Vec<Done>,
     horizon: u32,
     watershed: u32,
+    /// The horizon stays at or below.
+    limit: u32,
 }
 
 impl Replica {
@@ -148,13 +150,14 @@ impl Replica {
             arrived: Vec::new(),
             horizon: 0,
             watershed: 0,
+            limit: u32::MAX,
         }
     }
 
     /// Nothing is yet to come at or below the first, and all that is has observed the second.
     fn bounds(&self) -> (u32, u32) {
         let coming = || self.waiting.iter().flatten().map(|(stamp, _)| stamp);
-        let horizon = coming().map(|stamp| stamp.at - 1).min().unwrap_or(1000);
+        let horizon = coming().map(|stamp| stamp.at - 1).min().unwrap_or(1000).min(self.limit);
         let watershed = coming().map(|stamp| stamp.upto).min().unwrap_or(1000);
         (horizon, watershed)
     }
@@ -256,6 +259,46 @@ fn replicas_agree_whatever_the_order_of_arrival() {
             assert_eq!(*found, wanted, "seed {seed}: {:?}", replica.told());
         }
     }
+}
+
+/// A group is lost, and of it all above a cut, which nobody else observed: what is left is what the others' effects
+/// and the group's up to the cut make, whatever had been forgotten or written down when it was given up.
+#[test]
+fn what_is_given_up_has_never_been() {
+    let mut given_up = 0;
+    for seed in 0..1500 {
+        let mut random = Rng::with_seed(seed);
+        let lost = random.u16(..GROUPS as u16);
+        let cut = random.u32(..20);
+        let is_above = |stamp: &Stamp| stamp.group == lost && stamp.at > cut;
+        let mut done = history(&mut random);
+        // Nobody else saw anything above the cut, which is below what any snapshot elsewhere showed of the group.
+        done.retain(|(stamp, _)| stamp.group == lost || stamp.upto <= cut);
+        let mut replica = Replica::new(&done);
+        replica.limit = cut;
+        (0..random.u32(1..80)).for_each(|_| replica.step(&mut random));
+        let hash = replica.store.hash(KEY);
+        for (stamp, _) in replica.arrived.iter().filter(|(stamp, _)| is_above(stamp)) {
+            assert!(
+                replica.store.retract(hash, KEY, *stamp),
+                "seed {seed}: nothing above the horizon is folded"
+            );
+            replica.store.assert_consistent();
+            given_up += 1;
+        }
+        replica.arrived.retain(|(stamp, _)| !is_above(stamp));
+        replica.waiting.iter_mut().for_each(|waiting| waiting.retain(|(stamp, _)| !is_above(stamp)));
+        replica.limit = u32::MAX;
+        loop {
+            let newest = replica.store.cell(hash, KEY, 0).clone();
+            assert_eq!(newest, made_by(replica.arrived.iter()), "seed {seed}: {:?}", replica.told());
+            if replica.waiting.iter().all(Vec::is_empty) {
+                break;
+            }
+            replica.step(&mut random);
+        }
+    }
+    assert!(given_up > 1000, "{given_up}");
 }
 
 /// When everything has arrived and everybody has observed it, nothing is kept but the value.

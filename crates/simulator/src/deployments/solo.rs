@@ -45,7 +45,9 @@ impl Deployment for SoloDeployment {
 
     /// Deadlines compare with a clock that the claims do not tell; a lost disk is not survived.
     fn lacks(&self) -> &[Feature] {
-        use Feature::{BlindExpiry, EverySecond, Expiry, Interactive, Keyset, LostDisks, Reconfiguration};
-        &[Interactive, Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration]
+        use Feature::{
+            BlindExpiry, Contexts, EverySecond, Expiry, Interactive, Keyset, LostDisks, Reconfiguration,
+        };
+        &[Interactive, Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration, Contexts]
     }
 }

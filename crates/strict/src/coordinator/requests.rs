@@ -2,7 +2,7 @@
 
 use super::sessions::Queued;
 use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Transaction, keyset, observe_whole};
-use protocol::{KeyedOperation, Request};
+use protocol::{ContextAsk, KeyedOperation, Request};
 use types::{Error, ErrorCode, KeyHash, RequestId, SessionId};
 
 impl<P: CommitProtocol> Coordinator<P> {
@@ -26,6 +26,7 @@ impl<P: CommitProtocol> Coordinator<P> {
                 self.drop_open(*session, step);
                 step.out.reply(id).simple("OK");
             }
+            Request::Context { .. } => step.out.reply(id).error(&ContextAsk::refusal()),
             Request::Close { session } => {
                 self.drop_open(*session, step);
                 self.sessions.remove(*session);

@@ -129,6 +129,7 @@ impl Coordinator {
             | Request::Unwatch { .. } => {
                 return out.reply(id).simple("OK");
             }
+            Request::Context { .. } => return refuse(id, "contexts", out),
             Request::Close { .. } => return,
         };
         let deadline = now.instant + self.options.request_timeout;

@@ -2,7 +2,7 @@
 
 use super::Solo;
 use super::partition::misconf;
-use protocol::{Now, Outputs, Request, Step};
+use protocol::{ContextAsk, Now, Outputs, Request, Step};
 use types::{Error, KeyHash, ReplyBuf, ReplySink, RequestId, Rng, SessionId};
 
 /// How many places of the index a scan visits at most for each key it was asked for, as Redis does: an index that
@@ -41,6 +41,7 @@ impl Solo {
                 self.watches.remove(*session);
                 out.reply(id).simple("OK");
             }
+            Request::Context { .. } => out.reply(id).error(&ContextAsk::refusal()),
             Request::Close { session } => self.watches.remove(*session),
             Request::Begin { .. }
             | Request::Operate { .. }

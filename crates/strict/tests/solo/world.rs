@@ -192,6 +192,7 @@ impl World {
                 transactions.abort(session, &mut group);
                 inbox.0.simple("OK");
             }
+            Request::Context { .. } => inbox.0.error(&protocol::ContextAsk::refusal()),
             Request::Close { session } => {
                 transactions.abort(session, &mut group);
                 group.unwatch(session);

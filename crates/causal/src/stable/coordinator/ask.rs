@@ -2,20 +2,41 @@
 
 use crate::stable::pledge::encoded;
 use crate::stable::setup::Topology;
+use crate::stable::token::Token;
 use datatypes::{Cell, Context, Effect, Operation, prepare};
-use protocol::{KeyedOperation, Request, Step};
+use protocol::{ContextAsk, KeyedOperation, Request, Step};
+use std::time::Duration;
 use types::{KeyHash, ReplyBuf, ReplySink, Rng};
 
 /// A request.
 #[derive(Debug)]
 pub(super) enum Ask {
-    Steps { steps: Vec<Planned>, watched: bool },
-    Watch { keys: Vec<(Box<[u8]>, u16)> },
+    Steps {
+        steps: Vec<Planned>,
+        watched: bool,
+    },
+    Watch {
+        keys: Vec<(Box<[u8]>, u16)>,
+    },
     Unwatch,
-    Begin { read_only: bool, watched: bool },
-    Operate { steps: Vec<Planned> },
+    Begin {
+        read_only: bool,
+        watched: bool,
+    },
+    Operate {
+        steps: Vec<Planned>,
+    },
     Commit,
     Abort,
+    Token,
+    /// No token if the text is none.
+    Restore {
+        token: Option<Token>,
+        timeout: Duration,
+    },
+    Scope {
+        private: bool,
+    },
     Close,
 }
 
@@ -77,6 +98,14 @@ impl Ask {
             Request::Operate { steps, .. } => Ask::Operate { steps: plan(steps) },
             Request::Commit { .. } => Ask::Commit,
             Request::Abort { .. } => Ask::Abort,
+            Request::Context { ask, .. } => match ask {
+                ContextAsk::Token => Ask::Token,
+                ContextAsk::Restore { token, timeout } => Ask::Restore {
+                    token: Token::open(token, topology.seed, topology.keyspace),
+                    timeout: *timeout,
+                },
+                ContextAsk::Scope { private } => Ask::Scope { private: *private },
+            },
             Request::Close { .. } => Ask::Close,
         }
     }

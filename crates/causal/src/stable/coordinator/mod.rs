@@ -9,6 +9,7 @@
 //! session run one after another; sessions run beside one another.
 
 mod ask;
+mod context;
 mod finish;
 mod routes;
 mod running;
@@ -59,6 +60,8 @@ pub struct Coordinator<S> {
     routes: Routes,
     unanswered: u32,
     threads: BTreeMap<Option<SessionId>, Thread>,
+    /// Sessions with a thread of their own where the others share one.
+    private: BTreeSet<SessionId>,
     sessions: BTreeMap<SessionId, Session<S>>,
     running: BTreeMap<u64, Running<S>>,
     spreading: BTreeMap<u64, Spreading>,
@@ -95,6 +98,7 @@ impl<S: Times> Coordinator<S> {
             stable: S::default(),
             unanswered: 0,
             threads: BTreeMap::new(),
+            private: BTreeSet::new(),
             sessions: BTreeMap::new(),
             running: BTreeMap::new(),
             spreading: BTreeMap::new(),
@@ -236,8 +240,8 @@ impl<S: Times> Coordinator<S> {
 
     fn thread_key(&self, session: SessionId) -> Option<SessionId> {
         match self.options.scope {
-            Scope::Process => None,
-            Scope::Session => Some(session),
+            Scope::Process if !self.private.contains(&session) => None,
+            Scope::Process | Scope::Session => Some(session),
         }
     }
 
@@ -285,6 +289,11 @@ impl<S: Times> Coordinator<S> {
             let Some(state) = self.sessions.get_mut(&session).filter(|state| state.running.is_none()) else {
                 return;
             };
+            let (snapshot, region, mutants) = (self.stable.readable(), self.region, self.options.mutants);
+            let ahead = |waiting: &Waiting| waiting.ask.is_ahead_of(snapshot, region, mutants);
+            if state.open.is_none() && state.queue.front().is_some_and(ahead) {
+                return;
+            }
             let Some(Waiting { id, ask, .. }) = state.queue.pop_front() else { break };
             self.start(now, session, id, ask, out);
         }
@@ -319,13 +328,15 @@ impl<S: Times> Coordinator<S> {
                 (state.open, state.failed) = (None, None);
                 out.reply(id).simple("OK");
             }
+            Ask::Token => self.tell_context(session, id, out),
+            Ask::Restore { token, .. } => self.restored(session, id, token, out),
+            Ask::Scope { private } => self.set_scope(session, id, private, out),
             Ask::Close => {
                 let state = self.sessions.entry(session).or_default();
                 (state.open, state.failed) = (None, None);
                 state.watches.clear();
-                if self.options.scope == Scope::Session {
-                    self.threads.remove(&Some(session));
-                }
+                self.private.remove(&session);
+                self.threads.remove(&Some(session));
             }
         }
     }
@@ -374,21 +385,33 @@ impl<S: Times> Coordinator<S> {
     fn give_up_waiting(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let (patience, ready) = (self.options.give_up_after, self.is_ready());
         let seconds = self.options.open_for.as_secs();
-        for state in self.sessions.values_mut() {
+        for (session, state) in &mut self.sessions {
             if state.open.as_ref().is_some_and(|open| open.deadline <= now.instant) {
                 let text = format!(
                     "the transaction was open for more than {seconds} seconds and was given up; begin it again"
                 );
                 state.fail_open(Error::new(ErrorCode::SnapshotTooOld, text));
             }
-            while state.queue.front().is_some_and(|waiting| now.instant - waiting.since >= patience) {
+            let is_late = |waiting: &Waiting| match waiting.ask {
+                Ask::Restore { timeout, .. } => now.instant - waiting.since >= timeout,
+                _ => now.instant - waiting.since >= patience,
+            };
+            if state.queue.front().is_some_and(|waiting| matches!(waiting.ask, Ask::Restore { .. })) {
+                self.free.push_back(*session);
+            }
+            while state.queue.front().is_some_and(is_late) {
                 let Some(waiting) = state.queue.pop_front() else { break };
                 if matches!(waiting.ask, Ask::Close) {
                     (state.open, state.failed) = (None, None);
                     state.watches.clear();
+                    self.private.remove(session);
+                    self.threads.remove(&Some(*session));
                     continue;
                 }
-                let text = if ready {
+                let text = if ready && state.running.is_none() && matches!(waiting.ask, Ask::Restore { .. }) {
+                    "this region does not show yet all that the context has seen; nothing was done; try again, with a \
+                     longer TIMEOUT if regions are far from one another or cut off"
+                } else if ready {
                     "an earlier transaction of this session is not resolved yet; nothing was done"
                 } else if S::UNIVERSAL {
                     "no stable snapshot is known yet, for which all regions must have been heard; nothing was done"
@@ -397,6 +420,10 @@ impl<S: Times> Coordinator<S> {
                 };
                 let error = Error::new(ErrorCode::Unavailable, text);
                 out.reply(waiting.id).error(&error);
+                if matches!(waiting.ask, Ask::Restore { .. }) {
+                    // What came after it has waited for it, not for its own turn.
+                    state.queue.iter_mut().for_each(|behind| behind.since = now.instant);
+                }
                 match waiting.ask {
                     Ask::Operate { .. } => state.fail_open(error),
                     Ask::Commit => (state.open, state.failed) = (None, None),

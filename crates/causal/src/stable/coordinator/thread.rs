@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use types::{Timestamp, TransactionId};
 
 /// A write that is not stable everywhere in the region.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Cached {
     stamp: Stamp,
     epoch: u64,
@@ -16,7 +16,7 @@ struct Cached {
 /// The paper's client: highest write time and cache. The cache is versioned (Corrections 72): a transaction sees what
 /// was in it when it began, so that what several connections write meanwhile does not tear its snapshot. It holds
 /// effects, not values: they are performed on what the snapshot shows (Corrections 37).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Thread {
     /// The commit timestamp of the thread's last write: the paper's `hwt`.
     pub(super) highest: Timestamp,
@@ -64,6 +64,25 @@ impl Thread {
             entries.insert(place, cached);
         }
         self.places.insert((at, id), effects.iter().map(|of_key| of_key.key.clone()).collect());
+    }
+
+    /// What another thread wrote is this one's from now on.
+    pub(super) fn join(&mut self, other: Thread) {
+        self.highest = self.highest.max(other.highest);
+        self.epoch += 1;
+        let epoch = self.epoch;
+        for (key, entries) in other.cache {
+            for cached in entries {
+                if !self.holds((cached.stamp.at, cached.stamp.transaction)) {
+                    let own = self.cache.entry(key.clone()).or_default();
+                    let place = own.partition_point(|known| known.stamp < cached.stamp);
+                    own.insert(place, Cached { epoch, ..cached });
+                }
+            }
+        }
+        for (place, keys) in other.places {
+            self.places.entry(place).or_insert(keys);
+        }
     }
 
     /// Every snapshot that is still read shows what was placed up to `local`.
