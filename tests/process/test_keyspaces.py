@@ -80,7 +80,9 @@ def test_every_model_and_concurrency_can_be_chosen(cluster):
         (("MODEL", "causal", "SKEWWAIT", 5), "CONCURRENCY optimistic"),
         (("MODEL", "strict", "CLOCKBOUND", 0), "1 millisecond or more"),
         (("MODEL", "strict", "SKEWWAIT", 5000), "at most 1000"),
-        (("MODEL", "branch"), "not built yet"),
+        (("MODEL", "branch", "PARTITIONS", 2), "leave PARTITIONS"),
+        (("MODEL", "branch", "MERGE", "sometimes"), "manual or auto"),
+        (("MODEL", "causal", "KEEP", 5), "for MODEL branch"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_its_reason(cluster, options, reason):

@@ -10,7 +10,8 @@ use crate::suite;
 use crate::workspace::{PROFILE, Workspace, capture, run};
 
 /// What is simulated when nobody names a protocol.
-const PROTOCOLS: &[&str] = &["solo", "tapir", "tapir-serializable", "wren", "paris", "locking", "occ"];
+const PROTOCOLS: &[&str] =
+    &["solo", "tapir", "tapir-serializable", "wren", "paris", "locking", "occ", "tardis", "tardis-forking"];
 /// Seeds per protocol of a quick run.
 const QUICK_SEEDS: u32 = 40;
 /// What `test` runs with more seeds: the protocols that users get unless they choose another.

@@ -3,6 +3,7 @@
 use datatypes::{Effect, Mode};
 use mvcc::CompactKey;
 use std::collections::BTreeMap;
+use types::{Malformed, Reader, Wire, put_bytes, put_varint};
 
 /// How a key was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,25 @@ impl Change {
     #[must_use]
     pub fn and(self, other: Change) -> Change {
         if self == other { self } else { Change::Other }
+    }
+}
+
+impl Wire for Change {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self {
+            Change::Additive(Mode::Increment) => 1,
+            Change::Additive(Mode::IncrementFields) => 2,
+            Change::Additive(_) | Change::Other => 0,
+        });
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match input.byte()? {
+            0 => Ok(Change::Other),
+            1 => Ok(Change::Additive(Mode::Increment)),
+            2 => Ok(Change::Additive(Mode::IncrementFields)),
+            _ => Err(Malformed("change of a key")),
+        }
     }
 }
 
@@ -73,6 +93,24 @@ impl WriteSet {
     /// True when one of these keys was written.
     pub fn touches<'k>(&self, mut keys: impl Iterator<Item = &'k CompactKey>) -> bool {
         !self.is_empty() && keys.any(|key| self.0.contains_key(key))
+    }
+}
+
+impl Wire for WriteSet {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.0.len() as u64);
+        for (key, change) in &self.0 {
+            put_bytes(out, key);
+            change.encode(out);
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let mut set = WriteSet::default();
+        for _ in 0..input.count()? {
+            set.note(CompactKey::new(input.bytes()?), Change::decode(input)?);
+        }
+        Ok(set)
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct Collector {
     waiting: BTreeSet<StateId>,
     met: BTreeSet<StateId>,
     fold: Option<Fold>,
+    /// States that went and that nobody has asked about.
+    gone: Vec<StateId>,
     /// Something changed since the pass began.
     is_due: bool,
     mutants: Mutants,
@@ -74,9 +76,21 @@ impl Collector {
             waiting: BTreeSet::new(),
             met: BTreeSet::new(),
             fold: None,
+            gone: Vec::new(),
             is_due: false,
             mutants,
         }
+    }
+
+    /// The states that went since the last call.
+    pub fn take_gone(&mut self) -> Vec<StateId> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Keeps so many states above every head from now on.
+    pub fn keep(&mut self, states: usize) {
+        self.keep = states;
+        self.is_due = true;
     }
 
     /// There may be something to collect.
@@ -128,6 +142,13 @@ impl Collector {
             }
         }
         work + swept
+    }
+
+    /// Ends what it is in the middle of, so that every class is whole.
+    pub fn settle(&mut self, dag: &mut Dag, records: &mut Records, sessions: &mut Sessions) {
+        while self.fold.is_some() {
+            self.continue_fold(dag, records, sessions);
+        }
     }
 
     fn begin_pass(&mut self, dag: &Dag) {
@@ -192,6 +213,7 @@ impl Collector {
             dag.inherit(heir, gone);
         }
         sessions.promote(dag.id(gone), dag.id(heir));
+        self.gone.push(dag.id(gone));
         self.waiting.insert(dag.id(heir));
         let above: Vec<StateId> = dag.parents(gone).iter().map(|parent| dag.id(*parent)).collect();
         self.waiting.extend(above);

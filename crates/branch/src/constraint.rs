@@ -35,13 +35,19 @@ pub(crate) struct Standing {
     pub read: Option<Node>,
 }
 
+impl Standing {
+    /// True when the state descends from all of it.
+    fn is_above(&self, dag: &Dag, node: Node) -> bool {
+        [self.committed, self.read].into_iter().flatten().all(|from| dag.sees(from, node))
+    }
+}
+
 impl Begin {
     /// True when the session may read from this state.
     pub(crate) fn admits(&self, dag: &Dag, session: &Standing, node: Node) -> bool {
-        let descends = |from: Option<Node>| from.is_none_or(|from| dag.sees(from, node));
         match self {
             Begin::Any => true,
-            Begin::Ancestor => descends(session.committed) && descends(session.read),
+            Begin::Ancestor => session.is_above(dag, node),
             Begin::Parent => session.parent == Some(node),
             Begin::State(id) => dag.id(node) == *id,
             Begin::Branching(limit) => dag.children(node).len() < *limit,
@@ -78,6 +84,9 @@ pub enum End {
     NoBranching,
     /// Those with fewer than so many children.
     Branching(usize),
+    /// Those that descend from what the session last committed and last read, by now: of two of its transactions that are
+    /// open at a time the second does not take it back to another branch.
+    Ancestor,
     /// The one that the session last committed.
     Parent,
     /// This one.
@@ -112,6 +121,7 @@ impl End {
             End::SnapshotIsolation => intact.writes,
             End::NoBranching => dag.children(node).is_empty(),
             End::Branching(limit) => dag.children(node).len() < *limit,
+            End::Ancestor => session.is_above(dag, node),
             End::Parent => session.parent == Some(node),
             End::State(id) => dag.id(node) == *id,
             End::All(all) => all.iter().all(|end| end.admits(dag, session, node, intact)),

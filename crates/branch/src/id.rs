@@ -4,7 +4,7 @@
 use crate::{Mutant, Mutants};
 use std::fmt;
 use std::str::FromStr;
-use types::{Incarnation, ProcessId, wire_struct};
+use types::{Incarnation, ProcessId, TransactionId, wire_struct};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Set in the maker of a merge; the bits below are a hash.
@@ -45,6 +45,22 @@ impl StateId {
             }
         }
         StateId { number: number_above(parents), maker: hash.digest() | MERGE }
+    }
+
+    /// The transaction that made it, its number above `base`; the same at all sites that make the same merge.
+    pub(crate) fn transaction(self, base: u64) -> TransactionId {
+        match self.site() {
+            Some(process) => TransactionId {
+                process,
+                incarnation: Incarnation(self.maker as u32),
+                number: base | self.number,
+            },
+            None => TransactionId {
+                process: ProcessId(u16::MAX),
+                incarnation: Incarnation((self.maker >> 32) as u32),
+                number: base | (self.maker << 32 ^ self.number) & (base - 1),
+            },
+        }
     }
 
     /// The site that made it; `None` for a merge, which no site owns.

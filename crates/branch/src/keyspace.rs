@@ -3,11 +3,17 @@
 //! Every call is one atomic step. A [`Commit`] that comes out is for the log and for the other sites; what other sites
 //! committed comes in by [`Keyspace::apply`], parents first. [`Keyspace::collect`] is called again and again.
 
+mod by_value;
+mod checkpoint;
+
+pub use by_value::ByValue;
+pub use checkpoint::Piece;
+
 use crate::collect::{Census, Collector, Owner};
 use crate::constraint::{Begin, End, Intact};
 use crate::dag::{Dag, MissingParent, Node};
 use crate::merge::{Clash, Plan, Policy, conflicting_keys, effects_between};
-use crate::records::Records;
+use crate::records::{Records, place_of};
 use crate::refusal::Refusal;
 use crate::ripple::{Ripple, read_state};
 use crate::session::Sessions;
@@ -42,6 +48,8 @@ pub struct Keyspace {
     ids: Ids,
     sessions: Sessions,
     collector: Collector,
+    /// The checkpoint that is being taken: nothing is collected meanwhile.
+    frozen: Option<checkpoint::Frozen>,
     options: Options,
 }
 
@@ -54,8 +62,15 @@ impl Keyspace {
             ids: Ids::new(options.site, options.incarnation, options.mutants),
             sessions: Sessions::new(options.mutants),
             collector: Collector::new(options.keep, options.mutants),
+            frozen: None,
             options,
         }
+    }
+
+    /// Has another policy, and keeps so many states above every head, from now on.
+    pub fn alter(&mut self, policy: Policy, keep: usize) {
+        (self.options.policy, self.options.keep) = (policy, keep);
+        self.collector.keep(keep);
     }
 
     /// The State DAG.
@@ -124,6 +139,7 @@ impl Keyspace {
             from,
             conflicting: BTreeSet::new(),
             reads: BTreeSet::new(),
+            reads_all: false,
             writes: std::collections::BTreeMap::new(),
         }
     }
@@ -166,6 +182,54 @@ impl Keyspace {
             transaction.note(key, &Effect::DELETE);
         }
         Ok(())
+    }
+
+    /// Visits the keys that a transaction sees from a place on, its own included, until about `count` have been named;
+    /// returns the place to go on at, 0 at the end. All of the keyspace counts as read (Corrections 78).
+    pub fn visit(
+        &mut self,
+        transaction: &mut Transaction,
+        from: u64,
+        count: usize,
+        now_millis: u64,
+        mut each: impl FnMut(&CompactKey),
+    ) -> u64 {
+        transaction.reads_all = true;
+        let keys: Vec<(u64, CompactKey)> = self.places(transaction, from, count);
+        let (view, mut named, mut last) = (self.dag.view(&transaction.from), 0, 0);
+        for (place, key) in &keys {
+            if named >= count && *place != last {
+                return *place;
+            }
+            last = *place;
+            if self.records.with(key, &view, |cell| transaction.has(key, cell, now_millis)) {
+                each(key);
+                named += 1;
+            }
+        }
+        match keys.len() < count {
+            true => 0,
+            false => last.wrapping_add(1),
+        }
+    }
+
+    /// The next keys from a place on that have a version or that the transaction wrote: those of one place together.
+    fn places(&self, transaction: &Transaction, from: u64, count: usize) -> Vec<(u64, CompactKey)> {
+        let own =
+            transaction.writes.keys().map(|key| (place_of(key), key)).filter(|(place, _)| *place >= from);
+        let mut keys: Vec<(u64, CompactKey)> = Vec::new();
+        for (place, key) in self.records.keys_from(from) {
+            if keys.len() >= count && keys.last().is_some_and(|(last, _)| *last != place) {
+                break;
+            }
+            keys.push((place, key.clone()));
+        }
+        let end =
+            if keys.len() < count { u64::MAX } else { keys.last().map_or(u64::MAX, |(place, _)| *place) };
+        keys.extend(own.filter(|(place, _)| *place <= end).map(|(place, key)| (place, key.clone())));
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// The value of a key at a state (`getForID`).
@@ -234,7 +298,17 @@ impl Keyspace {
 
     /// Merges all heads by the types' own rules, and what they leave open by `policy`.
     pub fn merge(&mut self, session: SessionId, policy: Policy) -> Result<Commit, Refusal> {
-        let mut transaction = self.begin_merge(session, &Begin::Any)?;
+        self.merge_of(session, &self.heads(), policy)
+    }
+
+    /// The same for some heads.
+    pub fn merge_of(
+        &mut self,
+        session: SessionId,
+        heads: &[StateId],
+        policy: Policy,
+    ) -> Result<Commit, Refusal> {
+        let mut transaction = self.begin_merge_of(session, heads)?;
         self.resolve_all(&mut transaction, policy);
         match self.commit(transaction, &End::Any)? {
             Some(commit) => Ok(commit),
@@ -272,6 +346,7 @@ impl Keyspace {
                 end,
                 session: &standing,
                 reads: &transaction.reads,
+                reads_all: transaction.reads_all,
                 writes: &transaction.write_set(),
                 mutants: self.options.mutants,
             };
@@ -307,7 +382,8 @@ impl Keyspace {
 
     /// Gives a transaction up. What it read it has read.
     pub fn abort(&mut self, transaction: Transaction) {
-        if let ([from], false) = (&transaction.from[..], transaction.reads.is_empty()) {
+        let has_read = transaction.reads_all || !transaction.reads.is_empty();
+        if let ([from], true) = (&transaction.from[..], has_read) {
             self.sessions.has_read(&self.dag, transaction.session, *from);
         }
         for node in transaction.from {
@@ -379,7 +455,15 @@ impl Keyspace {
 
     /// Collects for up to about `budget` units of work; returns how many it did, 0 when there is nothing to do.
     pub fn collect(&mut self, budget: usize) -> usize {
+        if self.frozen.is_some() {
+            return 0;
+        }
         self.collector.step(&mut self.dag, &mut self.records, &mut self.sessions, budget)
+    }
+
+    /// The states that were collected since the last call.
+    pub fn take_gone(&mut self) -> Vec<StateId> {
+        self.collector.take_gone()
     }
 
     /// How much there is of everything.
@@ -392,6 +476,124 @@ impl Keyspace {
             versions: self.records.versions(),
             promotions: self.sessions.promotions(),
             memory: self.dag.memory() + self.records.memory(),
+        }
+    }
+
+    /// The id of the newest version of a key that these states see.
+    pub fn newest(&self, transaction: &Transaction, key: &CompactKey) -> Option<StateId> {
+        self.records.newest(key, &self.dag.view(&transaction.from))
+    }
+
+    /// Shows what a transaction's read states hold of a key, without its own writes, and without noting that it was
+    /// read.
+    pub fn peek<R>(
+        &mut self,
+        transaction: &Transaction,
+        key: &CompactKey,
+        read: impl FnOnce(&Cell) -> R,
+    ) -> R {
+        self.records.with(key, &self.dag.view(&transaction.from), |cell| read(cell))
+    }
+
+    /// True if the states see this one.
+    pub fn is_seen(&self, state: StateId, by: &[StateId]) -> bool {
+        let Some(node) = self.dag.node(state) else { return false };
+        by.iter().filter_map(|id| self.dag.node(*id)).any(|by| self.dag.sees(node, by))
+    }
+
+    /// The states, in ascending order, that one who has what these see lacks.
+    pub fn lacking(&self, known: &[StateId]) -> Vec<StateId> {
+        let known: Vec<Node> = known.iter().filter_map(|id| self.dag.node(*id)).collect();
+        let heads: Vec<Node> = self.dag.heads().collect();
+        let mut lacking: Vec<StateId> =
+            self.dag.beyond(&heads, &known).iter().map(|node| self.dag.id(*node)).collect();
+        lacking.retain(|id| *id != self.dag.id(self.dag.root()));
+        lacking.reverse();
+        lacking
+    }
+
+    /// Up to `count` states that these see, the most recent first.
+    ///
+    /// # Errors
+    /// One of them is not here.
+    pub fn history(&self, from: &[StateId], count: usize) -> Result<Vec<StateId>, Refusal> {
+        let from = self.nodes(from)?;
+        let mut states = Vec::new();
+        self.dag.ascend(&from, |node| {
+            if states.len() < count {
+                states.push(self.dag.id(node));
+            }
+            states.len() < count
+        });
+        Ok(states)
+    }
+
+    /// The keys that a state and those that joined it wrote.
+    ///
+    /// # Errors
+    /// It is not here.
+    pub fn written(&self, state: StateId) -> Result<Vec<CompactKey>, Refusal> {
+        let node = self.dag.open(state).ok_or(Refusal::UnknownState(state))?;
+        Ok(self.dag.writes(node).iter().map(|(key, _)| key.clone()).collect())
+    }
+
+    /// The keys written by what one state sees and another does not.
+    ///
+    /// # Errors
+    /// One of them is not here.
+    pub fn written_beyond(&self, of: StateId, but: StateId) -> Result<Vec<CompactKey>, Refusal> {
+        let beyond = self.dag.beyond(&self.nodes(&[of])?, &self.nodes(&[but])?);
+        let written =
+            beyond.iter().flat_map(|node| self.dag.writes(*node).iter().map(|(key, _)| key.clone()));
+        let written: BTreeSet<CompactKey> = written.collect();
+        Ok(written.into_iter().collect())
+    }
+
+    /// What an owner promised.
+    pub fn ceiling(&self, owner: Owner) -> &[StateId] {
+        self.collector.ceiling(owner)
+    }
+
+    /// The transaction counts as having read a key.
+    pub fn note_read(&self, transaction: &mut Transaction, key: &CompactKey) {
+        transaction.reads.insert(key.clone());
+    }
+
+    /// A session stands where another one does: what one has read and committed, the other has too.
+    pub fn stand_with(&mut self, session: SessionId, other: SessionId) {
+        self.sessions.stand_with(session, other);
+    }
+
+    /// What a session committed last, or the state that took its identity.
+    pub fn committed(&self, session: SessionId) -> Option<StateId> {
+        let node = self.sessions.standing(&self.dag, session).committed?;
+        Some(self.dag.id(node))
+    }
+
+    /// What a session read last, or the state that took its identity.
+    pub fn last_read(&self, session: SessionId) -> Option<StateId> {
+        let node = self.sessions.standing(&self.dag, session).read?;
+        Some(self.dag.id(node))
+    }
+
+    /// The transaction's session counts as having read from its read state, already while the transaction is open.
+    pub fn note_standing(&mut self, transaction: &Transaction) {
+        if let [from] = &transaction.from[..] {
+            self.sessions.has_read(&self.dag, transaction.session, *from);
+        }
+    }
+
+    /// A session read from this state in an earlier life of the site.
+    pub fn has_read(&mut self, session: SessionId, state: StateId) {
+        if let Some(node) = self.dag.node(state) {
+            self.sessions.has_read(&self.dag, session, node);
+        }
+    }
+
+    /// A session committed this state in an earlier life of the site.
+    pub fn has_committed(&mut self, session: SessionId, state: StateId) {
+        if let Some(node) = self.dag.node(state) {
+            self.sessions.has_committed(&mut self.dag, session, node);
         }
     }
 

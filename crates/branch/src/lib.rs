@@ -21,11 +21,14 @@
 //! No networking, no clock, no entropy, no hash-order iteration. Sources: Crooks et al., *TARDiS* (SIGMOD 2016);
 //! Corrections 51 to 57; `docs/decisions/0018-branch-keyspaces.md`; `docs/protocols/tardis.md`.
 
+mod asked;
 mod changes;
 mod collect;
 mod constraint;
 mod dag;
+mod forward;
 mod id;
+mod instance;
 mod keyspace;
 pub mod merge;
 mod mutants;
@@ -33,6 +36,8 @@ mod records;
 mod refusal;
 mod ripple;
 mod session;
+pub mod site;
+mod syntax;
 mod transaction;
 
 pub use changes::{Change, WriteSet};
@@ -40,7 +45,8 @@ pub use collect::{Census, Owner};
 pub use constraint::{Begin, End};
 pub use dag::{Dag, Label, MissingParent, Node, View};
 pub use id::{Ids, MalformedId, StateId};
-pub use keyspace::{Keyspace, Options};
+pub use instance::Instance;
+pub use keyspace::{ByValue, Keyspace, Options, Piece};
 pub use merge::Policy;
 pub use mutants::{Mutant, Mutants};
 pub use records::Records;

@@ -34,6 +34,8 @@ pub(crate) struct Ripple<'a> {
     pub end: &'a End,
     pub session: &'a Standing,
     pub reads: &'a BTreeSet<CompactKey>,
+    /// It looked at the whole keyspace: any write changes that (Corrections 78).
+    pub reads_all: bool,
     pub writes: &'a WriteSet,
     pub mutants: Mutants,
 }
@@ -100,6 +102,7 @@ impl Ripple<'_> {
 
     fn left_intact_by(&self, node: Node) -> Intact {
         let written = self.dag.writes(node);
-        Intact { reads: !written.touches(self.reads.iter()), writes: !written.meets(self.writes) }
+        let reads = if self.reads_all { written.is_empty() } else { !written.touches(self.reads.iter()) };
+        Intact { reads, writes: !written.meets(self.writes) }
     }
 }

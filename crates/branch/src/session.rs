@@ -105,6 +105,14 @@ impl Sessions {
         }
     }
 
+    /// A session stands where another one does.
+    pub fn stand_with(&mut self, session: SessionId, other: SessionId) {
+        let Some(Session { committed, is_exact, read, .. }) = self.sessions.get(&other) else { return };
+        let (committed, is_exact, read) = (*committed, *is_exact, *read);
+        let session = self.sessions.entry(session).or_default();
+        (session.committed, session.is_exact, session.read) = (committed, is_exact, read);
+    }
+
     /// The session is over.
     pub fn close(&mut self, dag: &mut Dag, session: SessionId) {
         if let Some(held) = self.sessions.remove(&session).and_then(|session| session.parent) {

@@ -19,6 +19,8 @@ pub struct Transaction {
     /// Keys that the read states changed independently; only for a merge.
     pub(crate) conflicting: BTreeSet<CompactKey>,
     pub(crate) reads: BTreeSet<CompactKey>,
+    /// It looked at the whole keyspace.
+    pub(crate) reads_all: bool,
     pub(crate) writes: BTreeMap<CompactKey, (Effects, Change)>,
 }
 
@@ -36,6 +38,15 @@ impl Transaction {
     /// The keys it wrote so far.
     pub fn written(&self) -> impl Iterator<Item = &CompactKey> {
         self.writes.keys()
+    }
+
+    /// True if a key whose value at the read state is `cell` is there for the transaction.
+    pub(crate) fn has(&self, key: &CompactKey, cell: &mut Cell, now_millis: u64) -> bool {
+        let own = self.writes.get(key).map_or(&[][..], |(effects, _)| effects);
+        let mut undo = performed(own, cell);
+        let has = cell.value.is_some() && !cell.is_expired(now_millis);
+        undo.iter_mut().rev().for_each(|patch| exchange(cell, patch));
+        has
     }
 
     pub(crate) fn write_set(&self) -> WriteSet {
@@ -64,11 +75,7 @@ impl Transaction {
         sink: &mut dyn ReplySink,
     ) {
         let own = self.writes.get(key).map_or(&[][..], |(effects, _)| effects);
-        let mut undo: SmallVec<[datatypes::Patch; 2]> = own
-            .iter()
-            .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
-            .map(|effect| apply::<true>(cell, &effect))
-            .collect();
+        let mut undo = performed(own, cell);
         let expired = cell.is_expired(context.now_millis);
         if expired {
             undo.push(apply::<true>(cell, &Effect::DELETE));
@@ -93,6 +100,15 @@ impl Transaction {
             self.note(key, &effect);
         }
     }
+}
+
+/// Performs effects on a value; returns what takes them back.
+fn performed(effects: &[Box<[u8]>], cell: &mut Cell) -> SmallVec<[datatypes::Patch; 2]> {
+    effects
+        .iter()
+        .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
+        .map(|effect| apply::<true>(cell, &effect))
+        .collect()
 }
 
 /// A committed transaction as other sites, and the log, learn of it.

@@ -5,9 +5,9 @@
 //! read or made (monotonic reads included, Corrections 56); its results hold where it read and, if others came between
 //! (ripple down), still hold on the parent it committed on; the state it leaves is the parent's with its effects.
 //!
-//! A merge has several parents. What only one of them changed since they parted is taken from there; what several
-//! changed to different ends the merge must write itself (Corrections 55). A merge may say for each step which parent
-//! it read.
+//! A merge has several parents. What two of them changed independently of each other, to different ends, the merge must
+//! write itself (Corrections 55); of anything else the one that knows most changes has the value, and a merge that no
+//! client asked for leaves it. A merge may say for each step which parent it read.
 //!
 //! The contents of a state are kept while somebody has still to read them, and copied at forks only.
 
@@ -238,25 +238,35 @@ impl<'d, 'h> Dag<'d, 'h> {
     }
 
     fn merge(&mut self, maker: &'d Decoded<'h>, parents: &[&'h str], findings: &mut Findings) -> Cells<'h> {
-        let changed = self.changed_since_fork(parents);
+        let writers = self.writers_since_fork(parents);
         let contents: Vec<Cells<'h>> = parents.iter().map(|parent| self.take(parent)).collect();
         let written: BTreeSet<&[u8]> = maker.effects.iter().map(|(key, _)| *key).collect();
         let mut merged = contents.first().cloned().unwrap_or_default();
-        let keys: BTreeSet<&'h [u8]> = changed.iter().flatten().copied().collect();
-        for key in keys {
-            let mut sides = (0..parents.len()).filter(|side| changed[*side].contains(key));
-            let Some(first) = sides.next() else { continue };
-            let conflict = sides.any(|side| contents[side].cell(key) != contents[first].cell(key));
-            if conflict && !written.contains(key) {
-                let message = format!(
-                    "transaction {} merges [{}], which disagree about {}, and does not write it",
-                    maker.number(),
-                    parents.join(", "),
-                    key.escape_ascii()
-                );
-                findings.add(Check::Effects, message, vec![maker.number()]);
+        let number = maker.number();
+        let mut complain = |what: String| {
+            let message = format!("transaction {number} merges [{}]{what}", parents.join(", "));
+            findings.add(Check::Effects, message, vec![number]);
+        };
+        let pairs = || (0..parents.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+        let mut independent = BTreeSet::new();
+        for (key, by_side) in &writers {
+            let part = |(a, b): &(usize, usize)| {
+                !by_side[*a].is_subset(&by_side[*b]) && !by_side[*b].is_subset(&by_side[*a])
+            };
+            let differ = |(a, b): (usize, usize)| contents[a].cell(key) != contents[b].cell(key);
+            if pairs().any(|pair| part(&pair)) {
+                independent.insert(*key);
             }
-            merged.put(key, contents[first].cell(key).clone());
+            if pairs().filter(part).any(differ) && !written.contains(key) {
+                complain(format!(", which disagree about {}, and does not write it", key.escape_ascii()));
+            }
+            let newest = (0..parents.len()).max_by_key(|side| by_side[*side].len()).unwrap_or(0);
+            merged.put(key, contents[newest].cell(key).clone());
+        }
+        if maker.steps.is_empty() {
+            for key in written.difference(&independent) {
+                complain(format!(" and writes {}, which they agree about, unasked", key.escape_ascii()));
+            }
         }
         let mut executed = merged.clone();
         for (index, step) in maker.steps.iter().enumerate() {
@@ -278,15 +288,20 @@ impl<'d, 'h> Dag<'d, 'h> {
         merged
     }
 
-    /// For each of some states the keys that were written on the way there, but not on the way to all of them.
-    fn changed_since_fork(&self, parents: &[&'h str]) -> Vec<BTreeSet<&'h [u8]>> {
+    /// By key: for each of some states the states on the way there, but not on the way to all of them, that wrote it.
+    fn writers_since_fork(&self, parents: &[&'h str]) -> BTreeMap<&'h [u8], Vec<BTreeSet<&'h str>>> {
         let pasts: Vec<BTreeSet<&'h str>> = parents.iter().map(|parent| self.past(parent)).collect();
-        let shared = |id: &&&str| pasts.iter().all(|past| past.contains(**id));
-        let written = |id: &&'h str| self.states[*id].maker.into_iter().flat_map(|maker| &maker.effects);
-        pasts
-            .iter()
-            .map(|past| past.iter().filter(|id| !shared(id)).flat_map(written).map(|(key, _)| *key).collect())
-            .collect()
+        let mut writers: BTreeMap<&'h [u8], Vec<BTreeSet<&'h str>>> = BTreeMap::new();
+        for (side, past) in pasts.iter().enumerate() {
+            for id in past.iter().filter(|id| !pasts.iter().all(|past| past.contains(**id))) {
+                let effects = self.states[*id].maker.into_iter().flat_map(|maker| &maker.effects);
+                for (key, _) in effects {
+                    let sides = writers.entry(key).or_insert_with(|| vec![BTreeSet::new(); parents.len()]);
+                    sides[side].insert(id);
+                }
+            }
+        }
+        writers
     }
 
     fn past(&self, id: &'h str) -> BTreeSet<&'h str> {

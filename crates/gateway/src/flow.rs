@@ -36,6 +36,12 @@ pub(crate) enum Flow {
     Reset,
     /// FLUSHALL
     FlushAll,
+    /// What only keyspaces of one model have, in or out of a transaction: BRANCH HEADS, MERGE GET
+    Own,
+    /// BRANCH BEGIN, MERGE BEGIN
+    OwnBegin,
+    /// BRANCH COMMIT, BRANCH ABORT, MERGE COMMIT, MERGE ABORT
+    OwnEnd,
     /// KEYSPACE CREATE, ALTER, DROP, LIST, INFO
     Administer,
     /// CONTEXT TOKEN, CONTEXT RESTORE, SESSION SCOPE
@@ -45,7 +51,10 @@ pub(crate) enum Flow {
 impl Flow {
     /// True when its reply tells of the session only: nothing that a log refuses makes it wrong.
     pub(crate) fn concerns_session(self) -> bool {
-        !matches!(self, Flow::Exec | Flow::Commit | Flow::FlushAll)
+        !matches!(
+            self,
+            Flow::Exec | Flow::Commit | Flow::FlushAll | Flow::Own | Flow::OwnBegin | Flow::OwnEnd
+        )
     }
 
     /// True when it is carried out at once between MULTI and EXEC too.
@@ -69,6 +78,9 @@ impl<H: Host> Engine<'_, H> {
             Flow::Quit => self.quit(),
             Flow::Reset => self.reset(),
             Flow::FlushAll => self.flush_all_command(call),
+            Flow::Own => self.own(call, After::Nothing),
+            Flow::OwnBegin => self.own_begin(call),
+            Flow::OwnEnd => self.own_end(call),
             Flow::Administer => self.administer(call),
             Flow::Context => self.context(call),
         };
@@ -233,6 +245,37 @@ impl<H: Host> Engine<'_, H> {
         let id = self.send(session.keyspace, request(session.id()));
         self.finish_or_wait(id, Task::Forward(After::Ended));
         Ok(())
+    }
+
+    /// Passes a command on, as it is, to the keyspace.
+    fn own(&mut self, call: Call<'_>, after: After) -> Result<(), Error> {
+        let session = &self.connection.session;
+        if let Mode::Queueing(_) = session.mode {
+            let name = call.command.name.replace('|', " ").to_ascii_uppercase();
+            return Err(Error::err(format!("{name} inside MULTI is not allowed")));
+        }
+        let words: Vec<&[u8]> = call.arguments.iter().collect();
+        let id = self.send(session.keyspace, Request::Own { session: session.id(), words: &words });
+        self.finish_or_wait(id, Task::Forward(after));
+        Ok(())
+    }
+
+    fn own_begin(&mut self, call: Call<'_>) -> Result<(), Error> {
+        let session = &self.connection.session;
+        if let Mode::Interactive { .. } = session.mode {
+            return Err(Error::err("a transaction is open; commit or abort it before the next one"));
+        }
+        check_watch(session)?;
+        let read_only = call.is(2, "READONLY");
+        self.own(call, After::Began { read_only })
+    }
+
+    fn own_end(&mut self, call: Call<'_>) -> Result<(), Error> {
+        if !matches!(self.connection.session.mode, Mode::Interactive { .. }) {
+            let name = call.command.name.replace('|', " ").to_ascii_uppercase();
+            return Err(Error::err(format!("{name} without BRANCH BEGIN or MERGE BEGIN")));
+        }
+        self.own(call, After::Ended)
     }
 
     fn quit(&mut self) -> Result<(), Error> {

@@ -159,6 +159,7 @@ pub(crate) static FAMILIES: &[Family] = &[
     Family { group: "connection", title: "Connection", commands: commands::connection::COMMANDS },
     Family { group: "server", title: "Server", commands: commands::server::COMMANDS },
     Family { group: "keyspaces", title: "Keyspaces", commands: commands::keyspaces::COMMANDS },
+    Family { group: "branches", title: "Branches", commands: commands::branching::COMMANDS },
 ];
 
 /// Slots of the index; more than twice the number of commands.

@@ -16,6 +16,19 @@ pub struct Claim {
     pub snapshot: Option<SnapshotClaim>,
     /// Keys and the binary forms of the effects committed on them, in the order of application.
     pub effects: Vec<KeyEffect>,
+    /// Where it stands in the State DAG of a branch keyspace.
+    pub branch: Option<BranchClaim>,
+}
+
+/// What a transaction of a branch keyspace says of states, by their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchClaim {
+    /// The states it read: one, or for a merge those that it merges.
+    pub read: Vec<String>,
+    /// The state it made; `None` if it changed nothing.
+    pub state: Option<String>,
+    /// The states that one continues.
+    pub parents: Vec<String>,
 }
 
 /// A key and the binary form of an effect on it. Both without bytes: every key of the instance's part of the keyspace

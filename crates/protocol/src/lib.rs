@@ -38,7 +38,7 @@ mod request;
 mod stream;
 mod timers;
 
-pub use claim::{Claim, CommitStamp, KeyEffect, SnapshotClaim};
+pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim};
 pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies};
 pub use gate::{Durable, Gate};
 pub use replica::{Packet, Replica};

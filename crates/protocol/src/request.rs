@@ -112,6 +112,14 @@ pub enum Request<'a> {
         /// What.
         ask: ContextAsk<'a>,
     },
+    /// A command that only keyspaces of one model have, in its words, the name first (`BRANCH HEADS`). Other keyspaces
+    /// refuse it.
+    Own {
+        /// The asking session.
+        session: SessionId,
+        /// The words.
+        words: &'a [&'a [u8]],
+    },
     /// The session is over: its open transaction and its watches are given up. No reply.
     Close {
         /// The session.
@@ -147,6 +155,15 @@ impl ContextAsk<'_> {
 }
 
 impl Request<'_> {
+    /// What a keyspace of another model replies to [`Request::Own`].
+    pub fn refused(words: &[&[u8]], model: &str) -> Error {
+        let command: Vec<_> = words.iter().take(2).map(|word| String::from_utf8_lossy(word)).collect();
+        Error::err(format!(
+            "{} is for keyspaces of another model than {model}; KEYSPACE LIST and KEYSPACE USE choose one",
+            command.join(" ").to_ascii_uppercase()
+        ))
+    }
+
     /// The asking session.
     pub fn session(&self) -> SessionId {
         match self {
@@ -159,6 +176,7 @@ impl Request<'_> {
             | Request::Commit { session }
             | Request::Abort { session }
             | Request::Context { session, .. }
+            | Request::Own { session, .. }
             | Request::Close { session } => *session,
         }
     }

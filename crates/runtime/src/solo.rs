@@ -97,6 +97,7 @@ impl SoloCall<'_> {
                 replies.reply(id).simple("OK");
             }
             Request::Context { .. } => replies.reply(id).error(&ContextAsk::refusal()),
+            Request::Own { words, .. } => replies.reply(id).error(&Request::refused(words, "strict")),
             Request::Close { session } => {
                 transactions.abort(*session, &mut group);
                 group.unwatch(*session);

@@ -198,6 +198,8 @@ pub enum ClusterModel {
     Strict,
     /// Causal snapshots, replicated by every region
     Causal,
+    /// Branch on conflict, a site in every region
+    Branch,
 }
 
 /// How a replicated strict keyspace keeps conflicting transactions apart.
@@ -226,6 +228,7 @@ impl From<ClusterModel> for runtime::ClusterModel {
         match model {
             ClusterModel::Strict => runtime::ClusterModel::Strict,
             ClusterModel::Causal => runtime::ClusterModel::Causal,
+            ClusterModel::Branch => runtime::ClusterModel::Branch,
         }
     }
 }

@@ -48,7 +48,8 @@ mod world;
 pub use checker::Violation;
 pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutants, Setting};
 pub use deployments::{
-    LockingDeployment, NAMES, ParisDeployment, SoloDeployment, TapirDeployment, WrenDeployment,
+    LockingDeployment, NAMES, ParisDeployment, SoloDeployment, TapirDeployment, TardisDeployment,
+    WrenDeployment,
 };
 pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};

@@ -2,7 +2,7 @@
 
 use crate::keyset::KnownKeys;
 use crate::workload::{Plan, Watching};
-use checker::{Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Violation};
+use checker::{Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Violation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::{PartitionId, RequestId, SessionId};
 
@@ -91,9 +91,13 @@ impl Recorder {
         }
     }
 
-    /// The transaction of a session that claims are about: of a pipeline the first one that is not answered.
+    /// The transaction of a session that claims are about: of a pipeline the first one that is not answered, and not
+    /// claimed if several are served in one step.
     fn current(&self, session: u64) -> Option<usize> {
-        let pipelined = self.pipelined.get(&session).and_then(|pipeline| pipeline.front());
+        let is_open = |place: &&usize| self.history[**place].claim.is_none();
+        let pipeline = self.pipelined.get(&session);
+        let open = pipeline.and_then(|pipeline| pipeline.iter().find(is_open));
+        let pipelined = open.or(pipeline.and_then(|pipeline| pipeline.front()));
         pipelined.or(self.newest.get(&session)).copied()
     }
 
@@ -204,6 +208,10 @@ impl Recorder {
         let strays = self.history.iter().filter(|t| t.steps.is_empty());
         for stray in strays {
             let Some(claim) = &stray.claim else { continue };
+            // Sites merge by themselves: nobody asked them to.
+            if claim.branch.as_ref().is_some_and(|branch| branch.parents.len() > 1) {
+                continue;
+            }
             let wrote = |doubt: &Transaction, key: &Key| doubt.steps.iter().any(|step| step.key == *key);
             let in_doubt = doubts.iter().any(|doubt| claim.effects.iter().all(|(key, _)| wrote(doubt, key)));
             let explained = in_doubt || (claim.effects.is_empty() && given_up.contains(&claim.transaction));
@@ -286,6 +294,10 @@ fn converted(claim: protocol::Claim) -> Claim {
         effects: (claim.effects.into_iter())
             .map(|(key, effect)| (Key(key.into_vec()), Bytes(effect.into_vec())))
             .collect(),
-        branch: None,
+        branch: claim.branch.map(|branch| Branch {
+            read: branch.read,
+            state: branch.state,
+            parents: branch.parents,
+        }),
     }
 }

@@ -318,7 +318,7 @@ impl<D: Deployment> World<D> {
             let region = self.processes[process].host.region;
             let at = CommitStamp { at: Timestamp(self.served), depends_on: Timestamp::ZERO, region };
             let effects = effects.clone();
-            (place, Claim { session, transaction, commit: Some(at), snapshot: None, effects })
+            (place, Claim { session, transaction, commit: Some(at), snapshot: None, effects, branch: None })
         };
         served.into_iter().map(claim).collect()
     }

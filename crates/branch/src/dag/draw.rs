@@ -30,4 +30,39 @@ impl Dag {
         }
         Ok(())
     }
+
+    /// For Graphviz: a box a state, an arrow from every parent.
+    ///
+    /// # Errors
+    /// Only those of `out`.
+    pub fn draw_dot(&self, out: &mut impl Write) -> fmt::Result {
+        writeln!(out, "digraph states {{\n  rankdir=TB; node [shape=box];")?;
+        for node in self.states() {
+            let shape = if self.children(node).is_empty() { ", style=bold" } else { "" };
+            let (id, keys) = (self.id(node), self.writes(node).len());
+            writeln!(out, "  \"{id}\" [label=\"{id}\\n{keys} keys\"{shape}];")?;
+            for parent in self.parents(node) {
+                writeln!(out, "  \"{}\" -> \"{id}\";", self.id(*parent))?;
+            }
+        }
+        writeln!(out, "}}")
+    }
+
+    /// An array of objects with `id`, `parents` and `keys`, parents first.
+    ///
+    /// # Errors
+    /// Only those of `out`.
+    pub fn draw_json(&self, out: &mut impl Write) -> fmt::Result {
+        write!(out, "[")?;
+        for (place, node) in self.states().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            write!(out, "{comma}{{\"id\":\"{}\",\"parents\":[", self.id(node))?;
+            for (place, parent) in self.parents(node).iter().enumerate() {
+                let comma = if place == 0 { "" } else { "," };
+                write!(out, "{comma}\"{}\"", self.id(*parent))?;
+            }
+            write!(out, "],\"keys\":{}}}", self.writes(node).len())?;
+        }
+        write!(out, "]")
+    }
 }

@@ -153,6 +153,17 @@ impl Dag {
         self.root
     }
 
+    /// The only state there is takes this id: the root of a checkpoint, whose ancestors had joined its class.
+    pub(crate) fn found(&mut self, id: StateId) {
+        debug_assert!(self.by_id.len() == 1, "only the root may be renamed");
+        let (root, before) = (self.root, self.id(self.root));
+        self.by_id.remove(&before);
+        self.heads.remove(&(before, root));
+        self.state_mut(root).id = id;
+        self.by_id.insert(id, root);
+        self.heads.insert((id, root));
+    }
+
     /// How many states there are.
     pub fn len(&self) -> usize {
         self.by_id.len()

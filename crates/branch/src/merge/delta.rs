@@ -125,6 +125,7 @@ fn dicts(
     effects: &mut Effects,
 ) {
     let changed = to.iter().filter(|(field, value)| from.get(field) != Some(*value));
+    let additions = effects.0.len();
     let mut pairs: Vec<&[u8]> = Vec::new();
     for (field, value) in changed {
         let integers = (from.get(field).map_or(Some(0), parse_integer), parse_integer(value));
@@ -137,6 +138,14 @@ fn dicts(
     }
     if !pairs.is_empty() {
         effects.push(&Effect::Dict(dict::Effect::Put { pairs: Items::Slices(&pairs) }));
+    }
+    let mut integers = to.iter().filter(|(_, value)| parse_integer(value).is_some());
+    if change == Change::Additive(Mode::IncrementFields)
+        && effects.0.len() == additions
+        && let Some((field, _)) = integers.next()
+    {
+        // By nothing, too: what was merged from additions alone is one itself.
+        effects.push(&Effect::Dict(dict::Effect::Add { field, by: 0 }));
     }
     let fields = Items::collect(from.iter().map(|(field, _)| field).filter(|field| !to.contains(field)));
     if !fields.is_empty() {

@@ -11,18 +11,34 @@ use crate::dag::{Label, View};
 use datatypes::Cell;
 use mvcc::CompactKey;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use versions::Versions;
+
+/// A key where scans find it: in the order of hashes, so that a number says how far one is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Placed(u64, CompactKey);
+
+impl Placed {
+    fn of(key: &CompactKey) -> Self {
+        Placed(place_of(key), key.clone())
+    }
+}
+
+/// Where scans find a key.
+pub(crate) fn place_of(key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(key)
+}
 
 /// All keys of a keyspace.
 #[derive(Debug, Default)]
 pub struct Records {
-    keys: BTreeMap<CompactKey, Versions>,
+    keys: BTreeMap<Placed, Versions>,
 }
 
 impl Records {
     /// Shows what a view sees of a key to `read`, which leaves it as it was.
     pub fn with<R>(&mut self, key: &CompactKey, view: &View<'_>, read: impl FnOnce(&mut Cell) -> R) -> R {
-        match self.keys.get_mut(key) {
+        match self.keys.get_mut(&Placed::of(key)) {
             Some(versions) => versions.with(view, read),
             None => read(&mut Cell::ABSENT.clone()),
         }
@@ -35,7 +51,7 @@ impl Records {
 
     /// Which state wrote what a view sees of a key.
     pub fn newest(&self, key: &CompactKey, view: &View<'_>) -> Option<StateId> {
-        self.keys.get(key)?.newest(view)
+        self.keys.get(&Placed::of(key))?.newest(view)
     }
 
     /// Performs the effects of a state on a key, on top of what a view of its parents sees. `label` and `id` are the
@@ -48,22 +64,44 @@ impl Records {
         id: StateId,
         effects: impl Iterator<Item = &'e [u8]>,
     ) {
-        self.keys.entry(key.clone()).or_default().write(view, label, id, effects);
+        self.keys.entry(Placed::of(key)).or_default().write(view, label, id, effects);
     }
 
     /// The version of a key labelled `from` joins those labelled `to`.
     pub(crate) fn relabel(&mut self, key: &CompactKey, from: Label, to: Label) {
-        if let Some(versions) = self.keys.get_mut(key) {
+        if let Some(versions) = self.keys.get_mut(&Placed::of(key)) {
             versions.relabel(from, to);
             if versions.is_void() {
-                self.keys.remove(key);
+                self.keys.remove(&Placed::of(key));
             }
         }
     }
 
-    /// The keys that have a version, in ascending order; some may be absent at every state.
+    /// The first key after this one, or the first of all, with every version of it: the label, who wrote it, the value.
+    pub(crate) fn next_key(
+        &mut self,
+        after: Option<&CompactKey>,
+        visit: impl FnMut(Label, StateId, &Cell),
+    ) -> Option<CompactKey> {
+        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(Placed::of(key)));
+        let (Placed(_, key), versions) = self.keys.range_mut((from, Bound::Unbounded)).next()?;
+        versions.each(visit);
+        Some(key.clone())
+    }
+
+    /// A version as a checkpoint found it.
+    pub(crate) fn restore(&mut self, key: &CompactKey, label: Label, id: StateId, cell: Cell) {
+        self.keys.entry(Placed::of(key)).or_default().restore(label, id, cell);
+    }
+
+    /// The keys that have a version, in the order of their places; some may be absent at every state.
     pub fn keys(&self) -> impl Iterator<Item = &CompactKey> {
-        self.keys.keys()
+        self.keys.keys().map(|Placed(_, key)| key)
+    }
+
+    /// The keys from this place on, in order, each with its place.
+    pub(crate) fn keys_from(&self, place: u64) -> impl Iterator<Item = (u64, &CompactKey)> {
+        self.keys.range(Placed(place, CompactKey::new(b""))..).map(|(Placed(place, key), _)| (*place, key))
     }
 
     /// How many keys have a version.
@@ -83,12 +121,12 @@ impl Records {
 
     /// How many lookups a read of the key takes: at most as many as the view has branches.
     pub fn lookups(&self, key: &CompactKey, view: &View<'_>) -> usize {
-        self.keys.get(key).map_or(0, |versions| versions.lookups(view))
+        self.keys.get(&Placed::of(key)).map_or(0, |versions| versions.lookups(view))
     }
 
     /// The bytes everything occupies, about.
     pub fn memory(&self) -> usize {
-        self.keys.iter().map(|(key, versions)| key.heap_bytes() + 24 + versions.memory()).sum()
+        self.keys.iter().map(|(Placed(_, key), versions)| key.heap_bytes() + 32 + versions.memory()).sum()
     }
 
     /// Panics unless every key's versions fit their lines.

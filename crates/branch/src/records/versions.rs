@@ -123,6 +123,22 @@ impl Versions {
         }
     }
 
+    /// Every version with its value, in the order of labels.
+    pub fn each(&mut self, mut visit: impl FnMut(Label, StateId, &Cell)) {
+        for place in self.places.clone() {
+            if let Some(line) = self.line(place.line) {
+                line.with(place.version, |cell| visit(place.label, place.id, cell));
+            }
+        }
+    }
+
+    /// A version whose value is known, on a line of its own.
+    pub fn restore(&mut self, label: Label, id: StateId, cell: Cell) {
+        let line = self.open(Line::new(cell));
+        let at = self.places.partition_point(|place| place.label < label);
+        self.places.insert(at, Place { label, id, line, version: 0 });
+    }
+
     /// Makes a version by these effects on top of what a view shows.
     pub fn write<'e>(
         &mut self,

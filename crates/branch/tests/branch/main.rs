@@ -9,3 +9,4 @@ mod merging;
 mod model;
 mod paper;
 mod reading;
+mod sites;

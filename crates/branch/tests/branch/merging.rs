@@ -326,3 +326,27 @@ fn additions_are_remembered_as_such_through_merges() {
     assert_eq!(change, Some(Change::Additive(Mode::Increment)));
     assert_eq!(world.commits.last().unwrap().writes[0].1, [encoded(&plus(10))]);
 }
+
+/// A merge whose newest side has the merged value already writes nothing, but what it joined were additions: those of a
+/// third side are added to them.
+#[test]
+fn a_merge_that_changes_nothing_is_an_addition_too() {
+    let hit = |by| encoded(&Effect::Dict(dict::Effect::Add { field: b"hits", by }));
+    let mut world = World::new(Mutants::default());
+    let base = world.state(1, &[StateId::ROOT], &[("h", hit(1))]);
+    let old = world.state(2, &[base], &[("h", hit(3))]);
+    let back = world.state(3, &[old], &[("h", hit(-3))]);
+    let third = world.state(4, &[back], &[("h", hit(7))]);
+    let new = world.state(5, &[base], &[("h", hit(10))]);
+    let merge = |world: &mut World, states: &[StateId]| {
+        let mut transaction = world.keyspace.begin_merge_of(SESSION, states).unwrap();
+        world.keyspace.resolve_all(&mut transaction, Policy::Refuse);
+        world.commit(transaction, &End::Any).unwrap().unwrap()
+    };
+    let merged = merge(&mut world, &[back, new]);
+    let all = merge(&mut world, &[merged, third]);
+    let Some(datatypes::Value::Dict(hash)) = world.keyspace.value_at(all, &key("h")).unwrap().value else {
+        panic!("it is a hash");
+    };
+    assert_eq!(hash.get(b"hits"), Some(&b"18"[..]));
+}

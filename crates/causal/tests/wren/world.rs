@@ -410,5 +410,6 @@ fn replicated(packet: &Packet<Node>) -> Option<Claim> {
         commit: Some(CommitStamp { at, depends_on, region: origin }),
         snapshot: None,
         effects: effects.collect(),
+        branch: None,
     })
 }

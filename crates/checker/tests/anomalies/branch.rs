@@ -100,6 +100,53 @@ fn a_merge_sees_both_sides_and_resolves_what_they_disagree_about() {
     assert!(assert_bad(&merged(false, "\"q\""), Check::Effects).contains("disagree about x"));
 }
 
+/// Three heads: two that know `x` of the third's past, one of which wrote it again, and one that knows nothing of it.
+fn three_heads() -> History {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), OK).states(&[ROOT], Some(("a1", &[ROOT])));
+    history.transaction(1, 20, 30).step("x", write("b"), OK).states(&["a1"], Some(("a2", &["a1"])));
+    history.transaction(2, 20, 30).step("y", write("c"), OK).states(&["a1"], Some(("c1", &["a1"])));
+    history.transaction(3, 20, 30).step("z", write("d"), OK).states(&[ROOT], Some(("d1", &[ROOT])));
+    history
+}
+
+#[test]
+fn a_merge_of_three_takes_the_value_that_follows_the_others() {
+    let merged = |x: &str| {
+        let mut history = three_heads();
+        history.transaction(9, 30, 40).states(&["a2", "c1", "d1"], Some(("m", &["a2", "c1", "d1"])));
+        history.transaction(4, 40, 50).step("x", GET, Some(x)).states(&["m"], None);
+        history
+    };
+    assert_good(&merged("\"b\""));
+    assert!(assert_bad(&merged("\"a\""), Check::Replies).contains("state m gives \"b\""));
+}
+
+#[test]
+fn a_merge_that_nobody_asked_for_writes_what_conflicts_and_nothing_else() {
+    let mut history = three_heads();
+    history
+        .transaction(9, 30, 40)
+        .step("x", write("lost"), OK)
+        .unasked()
+        .states(&["a2", "c1", "d1"], Some(("m", &["a2", "c1", "d1"])));
+    assert!(assert_bad(&history, Check::Effects).contains("writes x, which they agree about"));
+    let mut history = forked();
+    history
+        .transaction(9, 30, 40)
+        .step("x", write("ab"), OK)
+        .unasked()
+        .states(&["a1", "b1"], Some(("m", &["a1", "b1"])));
+    assert_good(&history);
+    let mut history = forked();
+    history
+        .transaction(9, 30, 40)
+        .step("new", write(""), OK)
+        .unasked()
+        .states(&["a1", "b1"], Some(("m", &["a1", "b1"])));
+    assert!(assert_bad(&history, Check::Effects).contains("disagree about x"));
+}
+
 #[test]
 fn typed_operations_are_replayed_along_the_branch() {
     let mut history = History::default();

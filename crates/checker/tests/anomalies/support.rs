@@ -146,6 +146,12 @@ impl Builder<'_> {
         self.0.outcome = Outcome::Aborted;
     }
 
+    /// Nobody asked for it: it claims effects, and has no steps.
+    pub fn unasked(self) -> Self {
+        self.0.steps.clear();
+        self
+    }
+
     /// Forgets the claimed effects.
     pub fn without_effects(self) -> Self {
         self.0.claim.as_mut().expect("the builder made a claim").effects.clear();

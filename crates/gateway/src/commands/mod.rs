@@ -1,5 +1,6 @@
 //! The commands, a file per family: their entries in the table, and how each becomes a plan or a reply.
 
+pub(crate) mod branching;
 pub(crate) mod commuting;
 pub(crate) mod connection;
 pub(crate) mod hashes;

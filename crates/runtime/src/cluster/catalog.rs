@@ -3,7 +3,8 @@
 //! that knows fewer is only late.
 
 use super::config::{
-    ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterMove,
+    ClusterBranching, ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel,
+    ClusterMove,
 };
 use crate::files;
 use gateway::{KeyspaceOptions, Model};
@@ -80,7 +81,9 @@ impl ClusterKeyspace {
                 "keyspace '{name}' is strict: it needs 1, 3, 5 ... replicas of a shard, each on a process of its \
                  own, and the cluster has {processes}"
             )),
-            ClusterModel::Causal if self.concurrency != ClusterConcurrency::Optimistic => {
+            ClusterModel::Causal | ClusterModel::Branch
+                if self.concurrency != ClusterConcurrency::Optimistic =>
+            {
                 Err(format!("keyspace '{name}' is not strict: it has no concurrency"))
             }
             _ if !self.is_optimistic() && self.options_of_optimistic() => Err(format!(
@@ -94,8 +97,21 @@ impl ClusterKeyspace {
             ClusterModel::Strict if !self.regions.is_empty() => {
                 Err(format!("keyspace '{name}' is strict: it has no regions of its own"))
             }
+            ClusterModel::Branch
+                if self.replicas.is_some() || self.partitions != 1 || !self.regions.is_empty() =>
+            {
+                Err(format!(
+                    "keyspace '{name}' is branch: it has one site in every region, with all keys; leave PARTITIONS, \
+                     REPLICAS and REGIONS out"
+                ))
+            }
+            ClusterModel::Strict | ClusterModel::Causal if self.branching != ClusterBranching::default() => {
+                Err(format!(
+                    "keyspace '{name}': MERGE, EVERY, LOCAL, UNRESOLVED and KEEP are for MODEL branch"
+                ))
+            }
             ClusterModel::Causal => self.check_regions(cluster),
-            ClusterModel::Strict => Ok(()),
+            ClusterModel::Strict | ClusterModel::Branch => Ok(()),
         }
     }
 
@@ -133,7 +149,7 @@ impl ClusterKeyspace {
                     "ISOLATION stays: what was promised when it was created holds for what is under way"
                 }
                 _ => {
-                    self.set_clock(option, value)?;
+                    self.set_alterable(option, value)?;
                     continue;
                 }
             };
@@ -142,14 +158,29 @@ impl ClusterKeyspace {
         Ok(())
     }
 
-    fn set_clock(&mut self, option: &[u8], value: &[u8]) -> Result<(), Error> {
+    fn set_alterable(&mut self, option: &[u8], value: &[u8]) -> Result<(), Error> {
+        let branching = &mut self.branching;
         match option.to_ascii_uppercase().as_slice() {
+            b"MERGE" => {
+                let usual = ClusterBranching::default().merge_every_ms;
+                let every = match branching.merge_every_ms {
+                    0 => usual,
+                    every => every,
+                };
+                branching.merge_every_ms =
+                    if one_of(option, value, ["manual", "auto"])? == 0 { 0 } else { every };
+            }
+            b"EVERY" => branching.merge_every_ms = number(option, value)?,
+            b"LOCAL" => branching.forks_locally = one_of(option, value, ["serialize", "branch"])? == 1,
+            b"UNRESOLVED" => branching.newest_wins = one_of(option, value, ["refuse", "newest"])? == 1,
+            b"KEEP" => branching.keep = number(option, value)?,
             b"CLOCKBOUND" => self.clock_bound_ms = Some(number(option, value)?),
             b"SKEWWAIT" => self.skew_wait_ms = Some(number(option, value)?),
             _ => {
                 return Err(Error::err(format!(
                     "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, REGIONS, CONCURRENCY, \
-                     ISOLATION, CLOCKBOUND and SKEWWAIT",
+                     ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, EVERY, LOCAL, UNRESOLVED \
+                     and KEEP",
                     String::from_utf8_lossy(option)
                 )));
             }
@@ -161,13 +192,14 @@ impl ClusterKeyspace {
     fn wanted(name: String, options: &KeyspaceOptions<'_>) -> Result<Self, Error> {
         let model = match options.model {
             Some(Model::Causal) => ClusterModel::Causal,
+            Some(Model::Branch) => ClusterModel::Branch,
             None | Some(Model::Strict) => ClusterModel::Strict,
-            Some(model) => return Err(Error::err(format!("model '{}' is not built yet", model.as_str()))),
         };
         if options.durability.is_some() {
             return Err(Error::err(ONE_DURABILITY));
         }
-        let mut wanted = ClusterKeyspace::new(name, model, 2);
+        let partitions = if model == ClusterModel::Branch { 1 } else { 2 };
+        let mut wanted = ClusterKeyspace::new(name, model, partitions);
         let regions = options.regions.iter().map(|region| String::from_utf8_lossy(region).into_owned());
         wanted.regions = regions.collect();
         for (option, value) in &options.others {
@@ -185,7 +217,7 @@ impl ClusterKeyspace {
                         Error::err(format!("CONCURRENCY is optimistic, locking or occ, not '{text}'"))
                     })?;
                 }
-                _ => wanted.set_clock(option, value)?,
+                _ => wanted.set_alterable(option, value)?,
             }
         }
         Ok(wanted)
@@ -195,6 +227,15 @@ impl ClusterKeyspace {
 /// Why a keyspace of a cluster has no durability of its own.
 const ONE_DURABILITY: &str = "in a cluster every process has one durability, said where it is started: its keyspaces \
                               share a log, and what a process has forgotten counts for all of them";
+
+/// Which of the two words an option is.
+fn one_of(option: &[u8], value: &[u8], words: [&str; 2]) -> Result<usize, Error> {
+    let found = words.iter().position(|word| value.eq_ignore_ascii_case(word.as_bytes()));
+    found.ok_or_else(|| {
+        let (option, value) = (String::from_utf8_lossy(option), String::from_utf8_lossy(value));
+        Error::err(format!("{option} is {} or {}, not '{value}'", words[0], words[1]))
+    })
+}
 
 fn number<N: std::str::FromStr>(option: &[u8], value: &[u8]) -> Result<N, Error> {
     let text = String::from_utf8_lossy(value);

@@ -58,6 +58,8 @@ pub enum ClusterModel {
     /// Wren: every region has every partition, dealt out to its processes. PaRiS if it says how many regions have
     /// each.
     Causal,
+    /// TARDiS: every region has a site, in one of its processes.
+    Branch,
 }
 
 /// How a strict keyspace keeps conflicting transactions apart.
@@ -104,12 +106,41 @@ pub struct ClusterKeyspace {
     /// timestamps; not at all if it does not say. May be altered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skew_wait_ms: Option<u64>,
+    /// Of a branch keyspace: who merges, and what updates that meet at one site do. May be altered.
+    #[serde(default, skip_serializing_if = "ClusterBranching::is_usual")]
+    pub branching: ClusterBranching,
     /// It was dropped: nothing is left of it but its number, which no other keyspace gets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
     /// Of a strict keyspace: the partitions that were to move, by number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub moved: BTreeMap<u16, ClusterMove>,
+}
+
+/// How a branch keyspace forks and merges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterBranching {
+    /// How often, in milliseconds, each site merges all heads by the types' own rules; 0 for never: the application does.
+    pub merge_every_ms: u64,
+    /// True if updates that meet at one site fork; else one of them gets CONFLICT.
+    pub forks_locally: bool,
+    /// True if a merge of the application gives conflicting keys that it leaves to the newest state; else it is refused.
+    pub newest_wins: bool,
+    /// How many states stay above every head, to be read by their id.
+    pub keep: usize,
+}
+
+impl Default for ClusterBranching {
+    fn default() -> Self {
+        ClusterBranching { merge_every_ms: 50, forks_locally: false, newest_wins: false, keep: 100 }
+    }
+}
+
+impl ClusterBranching {
+    fn is_usual(&self) -> bool {
+        *self == ClusterBranching::default()
+    }
 }
 
 /// What every process should know of a partition that was to move. The replicas themselves decide where it is, and tell
@@ -169,6 +200,7 @@ impl ClusterKeyspace {
             isolation: ClusterIsolation::default(),
             clock_bound_ms: None,
             skew_wait_ms: None,
+            branching: ClusterBranching::default(),
             dropped: false,
             moved: BTreeMap::new(),
         }
@@ -176,9 +208,9 @@ impl ClusterKeyspace {
 
     /// This entry with what may change in it as in another one.
     pub(crate) fn altered_to(&self, other: &Self) -> Self {
-        let Self { clock_bound_ms, skew_wait_ms, dropped, .. } = *other;
+        let Self { clock_bound_ms, skew_wait_ms, branching, dropped, .. } = *other;
         let (dropped, moved) = (self.dropped || dropped, other.moved.clone());
-        Self { clock_bound_ms, skew_wait_ms, dropped, moved, ..self.clone() }
+        Self { clock_bound_ms, skew_wait_ms, branching, dropped, moved, ..self.clone() }
     }
 }
 
@@ -312,6 +344,7 @@ impl ClusterModel {
         match self {
             ClusterModel::Strict => "strict",
             ClusterModel::Causal => "causal",
+            ClusterModel::Branch => "branch",
         }
     }
 }

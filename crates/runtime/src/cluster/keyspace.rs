@@ -3,6 +3,7 @@
 use crate::cluster::config::ClusterKeyspace;
 use crate::cluster::nodes::{Context, Nodes, Turn};
 use crate::cluster::placement;
+use branch::site;
 use causal::stable::{self, Times};
 use causal::{paris, wren};
 use protocol::{Gate, Now, Request};
@@ -17,6 +18,7 @@ pub(crate) enum ReplicatedKeyspace {
     Causal(Nodes<wren::Node>),
     /// Causal, with partitions in some of the regions only.
     Partial(Nodes<paris::Node>),
+    Branch(Nodes<branch::Instance>),
     /// There is nothing of it any more; only its number is taken.
     Dropped,
 }
@@ -44,6 +46,7 @@ macro_rules! each {
             ReplicatedKeyspace::Locking($nodes) => $call,
             ReplicatedKeyspace::Causal($nodes) => $call,
             ReplicatedKeyspace::Partial($nodes) => $call,
+            ReplicatedKeyspace::Branch($nodes) => $call,
             ReplicatedKeyspace::Dropped => $dropped,
         }
     };
@@ -104,7 +107,8 @@ impl ReplicatedKeyspace {
             }),
             ReplicatedKeyspace::Causal(nodes) => is_serving(nodes),
             ReplicatedKeyspace::Partial(nodes) => is_serving(nodes),
-            ReplicatedKeyspace::Dropped => true,
+            // What a site had and its log lost, the others tell it again.
+            ReplicatedKeyspace::Branch(_) | ReplicatedKeyspace::Dropped => true,
         }
     }
 
@@ -128,6 +132,10 @@ impl ReplicatedKeyspace {
             ReplicatedKeyspace::Partial(nodes) => {
                 Backlog { queued_bytes: queued_bytes(nodes), ..Backlog::default() }
             }
+            ReplicatedKeyspace::Branch(nodes) => Backlog {
+                queued_bytes: sites(nodes).map(site::Site::queued_bytes).sum(),
+                ..Backlog::default()
+            },
         }
     }
 
@@ -159,6 +167,7 @@ impl ReplicatedKeyspace {
             ReplicatedKeyspace::Locking(nodes) => nodes.protocols().filter_map(led).collect(),
             ReplicatedKeyspace::Causal(nodes) => causal_partitions(nodes).map(causal_state).collect(),
             ReplicatedKeyspace::Partial(nodes) => causal_partitions(nodes).map(causal_state).collect(),
+            ReplicatedKeyspace::Branch(nodes) => sites(nodes).map(branch_state).collect(),
             ReplicatedKeyspace::Dropped => Vec::new(),
         }
     }
@@ -179,11 +188,41 @@ impl ReplicatedKeyspace {
 
     /// Takes over what was altered.
     pub(crate) fn alter(&mut self, entry: &ClusterKeyspace) {
-        if let ReplicatedKeyspace::Strict(nodes) = self {
-            let clocks = placement::clocks(entry);
-            nodes.protocols_mut().for_each(|node| node.set_clocks(clocks));
+        match self {
+            ReplicatedKeyspace::Strict(nodes) => {
+                let clocks = placement::clocks(entry);
+                nodes.protocols_mut().for_each(|node| node.set_clocks(clocks));
+            }
+            ReplicatedKeyspace::Branch(nodes) => {
+                let (merging, local, policy) = placement::branching(entry);
+                let sites = nodes.protocols_mut().filter_map(branch::Instance::as_site_mut);
+                sites.for_each(|site| site.alter(merging, local, policy, entry.branching.keep));
+            }
+            ReplicatedKeyspace::Locking(_)
+            | ReplicatedKeyspace::Causal(_)
+            | ReplicatedKeyspace::Partial(_)
+            | ReplicatedKeyspace::Dropped => {}
         }
     }
+}
+
+fn sites(nodes: &Nodes<branch::Instance>) -> impl Iterator<Item = &site::Site> {
+    nodes.protocols().filter_map(branch::Instance::as_site)
+}
+
+fn branch_state(site: &site::Site) -> String {
+    let census = site.keyspace().census();
+    format!(
+        "site: {} states, {} heads, {} keys, {} versions, {} states ({} bytes) queued for other sites, {} waiting for \
+         a parent",
+        census.states,
+        census.heads,
+        census.keys,
+        census.versions,
+        site.unreceived(),
+        site.queued_bytes(),
+        site.orphans()
+    )
 }
 
 /// What a client of a dropped keyspace is told.

@@ -11,6 +11,7 @@ use crate::cluster::config::{
 use crate::cluster::keyspace::ReplicatedKeyspace;
 use crate::cluster::nodes::Nodes;
 use crate::recovery::NoReplies;
+use branch::{Policy, site};
 use causal::stable::{RegionTopology, Times, Topology};
 use causal::{paris, stable, wren};
 use protocol::{Durability, Input, Now, Protocol, Replica};
@@ -87,6 +88,9 @@ pub(crate) fn build(
                 false => ReplicatedKeyspace::Causal(causal_nodes::<wren::Snapshot>(topology, life)),
                 true => ReplicatedKeyspace::Partial(causal_nodes::<paris::Universal>(topology, life)),
             }
+        }
+        ClusterModel::Branch => {
+            ReplicatedKeyspace::Branch(branch_nodes(branch_topology(file, id), entry, life))
         }
     }
 }
@@ -234,6 +238,49 @@ fn causal_nodes<S: Times>(topology: Topology, life: Life) -> Nodes<stable::Node<
         replicas.push(Replica::new(at(address.slot), node));
     }
     Nodes::new(life.process, keyspace, replicas)
+}
+
+/// The sites of keyspace k are dealt out as causal partitions are: in each region on its process number k modulo the
+/// region's processes.
+fn branch_topology(file: &ClusterFile, keyspace: KeyspaceId) -> site::Topology {
+    let site = |region| {
+        let processes = file.processes_of(region);
+        address(processes[usize::from(keyspace.0) % processes.len()], keyspace, 0)
+    };
+    site::Topology { sites: (0..file.regions()).map(site).collect(), keyspace }
+}
+
+/// What may be altered of a branch keyspace.
+pub(crate) fn branching(entry: &ClusterKeyspace) -> (site::Merging, site::Local, Policy) {
+    let branching = entry.branching;
+    let merging = match branching.merge_every_ms {
+        0 => site::Merging::Manual,
+        every => site::Merging::Auto { every: Duration::from_millis(every) },
+    };
+    let local = if branching.forks_locally { site::Local::Branch } else { site::Local::Serialize };
+    (merging, local, if branching.newest_wins { Policy::Newest } else { Policy::Refuse })
+}
+
+fn branch_nodes(topology: site::Topology, entry: &ClusterKeyspace, life: Life) -> Nodes<branch::Instance> {
+    let (merging, local, policy) = branching(entry);
+    let options = site::Options {
+        durability: life.durability,
+        merging,
+        local,
+        policy,
+        keep: entry.branching.keep,
+        ..site::Options::default()
+    };
+    let (keyspace, region) = (topology.keyspace, usize::from(life.region.0));
+    let site = topology.sites[region];
+    let instance = if site.process == life.process {
+        let instance = branch::Instance::site(topology, region, life.incarnation, options);
+        Replica::new(site.at(life.incarnation), instance)
+    } else {
+        let address = Address { process: life.process, slot: Slot::coordinator(keyspace) };
+        Replica::new(address.at(life.incarnation), branch::Instance::forward(site))
+    };
+    Nodes::new(life.process, keyspace, vec![instance])
 }
 
 #[cfg(test)]

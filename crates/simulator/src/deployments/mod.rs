@@ -5,6 +5,7 @@ mod paris;
 mod replicated;
 mod solo;
 mod tapir;
+mod tardis;
 mod wren;
 
 use crate::deployment::Deployment;
@@ -12,10 +13,12 @@ pub use locking::LockingDeployment;
 pub use paris::ParisDeployment;
 pub use solo::SoloDeployment;
 pub use tapir::TapirDeployment;
+pub use tardis::TardisDeployment;
 pub use wren::WrenDeployment;
 
 /// The names that [`crate::run`] knows.
-pub const NAMES: &[&str] = &["locking", "occ", "paris", "solo", "tapir", "tapir-serializable", "wren"];
+pub const NAMES: &[&str] =
+    &["locking", "occ", "paris", "solo", "tapir", "tapir-serializable", "tardis", "tardis-forking", "wren"];
 
 /// Something to do with a deployment, whatever its protocol.
 pub(crate) trait Task {
@@ -34,6 +37,8 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
         "solo" => Some(task.perform(|| SoloDeployment)),
         "tapir" => Some(task.perform(TapirDeployment::default)),
         "tapir-serializable" => Some(task.perform(TapirDeployment::serializable)),
+        "tardis" => Some(task.perform(TardisDeployment::default)),
+        "tardis-forking" => Some(task.perform(TardisDeployment::forking)),
         "wren" => Some(task.perform(WrenDeployment::default)),
         _ => None,
     }

@@ -120,6 +120,7 @@ impl Deployment for ParisDeployment {
             commit: Some(CommitStamp { at: *at, depends_on: Timestamp::ZERO, region: RegionId(0) }),
             snapshot: None,
             effects: effects.iter().flat_map(of_key).collect(),
+            branch: None,
         }]
     }
 

@@ -95,6 +95,7 @@ impl Deployment for WrenDeployment {
             commit: Some(CommitStamp { at: *at, depends_on: *depends_on, region: *origin }),
             snapshot: None,
             effects: effects.iter().flat_map(of_key).collect(),
+            branch: None,
         }]
     }
 

@@ -27,6 +27,7 @@ impl<P: CommitProtocol> Coordinator<P> {
                 step.out.reply(id).simple("OK");
             }
             Request::Context { .. } => step.out.reply(id).error(&ContextAsk::refusal()),
+            Request::Own { words, .. } => step.out.reply(id).error(&Request::refused(words, "strict")),
             Request::Close { session } => {
                 self.drop_open(*session, step);
                 self.sessions.remove(*session);

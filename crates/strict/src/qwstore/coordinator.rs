@@ -130,6 +130,7 @@ impl Coordinator {
                 return out.reply(id).simple("OK");
             }
             Request::Context { .. } => return refuse(id, "contexts", out),
+            Request::Own { words, .. } => return out.reply(id).error(&Request::refused(words, "strict")),
             Request::Close { .. } => return,
         };
         let deadline = now.instant + self.options.request_timeout;

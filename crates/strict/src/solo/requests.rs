@@ -42,6 +42,7 @@ impl Solo {
                 out.reply(id).simple("OK");
             }
             Request::Context { .. } => out.reply(id).error(&ContextAsk::refusal()),
+            Request::Own { words, .. } => out.reply(id).error(&Request::refused(words, "strict")),
             Request::Close { session } => self.watches.remove(*session),
             Request::Begin { .. }
             | Request::Operate { .. }

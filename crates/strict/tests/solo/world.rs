@@ -193,6 +193,7 @@ impl World {
                 inbox.0.simple("OK");
             }
             Request::Context { .. } => inbox.0.error(&protocol::ContextAsk::refusal()),
+            Request::Own { words, .. } => inbox.0.error(&Request::refused(words, "strict")),
             Request::Close { session } => {
                 transactions.abort(session, &mut group);
                 group.unwatch(session);

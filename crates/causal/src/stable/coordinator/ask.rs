@@ -6,7 +6,7 @@ use crate::stable::token::Token;
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use protocol::{ContextAsk, KeyedOperation, Request, Step};
 use std::time::Duration;
-use types::{KeyHash, ReplyBuf, ReplySink, Rng};
+use types::{Error, KeyHash, ReplyBuf, ReplySink, Rng};
 
 /// A request.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ pub(super) enum Ask {
     Scope {
         private: bool,
     },
+    Refused(Error),
     Close,
 }
 
@@ -106,6 +107,7 @@ impl Ask {
                 },
                 ContextAsk::Scope { private } => Ask::Scope { private: *private },
             },
+            Request::Own { words, .. } => Ask::Refused(Request::refused(words, "causal")),
             Request::Close { .. } => Ask::Close,
         }
     }

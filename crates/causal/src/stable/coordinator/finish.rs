@@ -99,6 +99,7 @@ impl<S: Times> Coordinator<S> {
                 remote: snapshot.whole(),
             }),
             effects: effects.collect(),
+            branch: None,
         });
     }
 

@@ -312,6 +312,7 @@ impl<S: Times> Coordinator<S> {
     ) {
         match ask {
             Ask::Steps { steps, watched } => self.start_steps(now, session, id, steps, watched, out),
+            Ask::Refused(error) => out.reply(id).error(&error),
             Ask::Watch { keys } => {
                 self.watch(now, session, keys);
                 out.reply(id).simple("OK");

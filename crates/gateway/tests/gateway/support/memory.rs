@@ -81,6 +81,7 @@ impl Memory {
                 reply.simple("OK");
             }
             Request::Context { .. } => reply.error(&ContextAsk::refusal()),
+            Request::Own { words, .. } => reply.error(&Request::refused(words, "strict")),
             Request::Close { session } => {
                 self.transactions.remove(session);
                 self.watches.remove(session);

@@ -2,7 +2,7 @@
 
 use super::place::{MAX_REGIONS, Place};
 use super::relay::Relays;
-use crate::cli::ClusterLocalArguments;
+use crate::cli::{ClusterLocalArguments, ClusterModel};
 use anyhow::{Context, Result, bail, ensure};
 use runtime::{ClusterCatalog, ClusterFile, ClusterKeyspace, ClusterProcess};
 use std::collections::hash_map::RandomState;
@@ -147,10 +147,13 @@ fn describe(arguments: &ClusterLocalArguments, catalog: PathBuf) -> ClusterFile 
 }
 
 fn default_keyspace(arguments: &ClusterLocalArguments) -> ClusterKeyspace {
+    // A site has all keys.
+    let is_branch = arguments.model == ClusterModel::Branch;
+    let partitions = if is_branch { 1 } else { arguments.partitions.get() };
     ClusterKeyspace {
         replicas: arguments.replicas.map(NonZeroU16::get),
         concurrency: arguments.concurrency.into(),
-        ..ClusterKeyspace::new("default".to_owned(), arguments.model.into(), arguments.partitions.get())
+        ..ClusterKeyspace::new("default".to_owned(), arguments.model.into(), partitions)
     }
 }
 

@@ -1,0 +1,105 @@
+//! In a process of a region that does not have its site: passes on what clients ask, and what the site answers.
+
+use crate::instance::Instance;
+use crate::site::{Message, Timer};
+use protocol::{Input, Now, Outputs, Request};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{Address, Error, ErrorCode, Incarnation, Instant, NodeId, RequestId};
+
+/// How often it looks for requests that nobody answers.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// After how long it gives one up.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
+
+/// A request that was passed on.
+#[derive(Debug)]
+struct Asked {
+    id: RequestId,
+    /// It may have changed something.
+    is_write: bool,
+    until: Instant,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Forward {
+    site: Address,
+    life: Option<Incarnation>,
+    asked: BTreeMap<u64, Asked>,
+    last: u64,
+}
+
+impl Forward {
+    pub(crate) fn new(site: Address) -> Self {
+        Forward { site, life: None, asked: BTreeMap::new(), last: 0 }
+    }
+
+    pub(crate) fn on_input(&mut self, input: Input<'_, Instance>, now: Now, out: &mut Outputs<'_, Instance>) {
+        match input {
+            Input::Request { id, request } => {
+                self.last += 1;
+                if !matches!(request, Request::Close { .. }) {
+                    let is_write = may_write(&request);
+                    let until = now.instant + GIVE_UP_AFTER;
+                    self.asked.insert(self.last, Asked { id, is_write, until });
+                }
+                let request = crate::asked::encoded(&request);
+                out.stream(self.site, Message::Ask { number: self.last, request });
+            }
+            Input::Message { from, message: Message::Answer { number, reply } }
+                if from.address() == self.site =>
+            {
+                if let Some(asked) = self.asked.remove(&number) {
+                    reply.replay(out.reply(asked.id));
+                }
+            }
+            Input::PeerStarted { peer } => self.on_peer(peer, out),
+            Input::Recovered { .. } => out.arm(Timer::Repair, now.instant + LOOK_EVERY),
+            Input::Timer(Timer::Repair) => {
+                self.give_up(now.instant, out);
+                out.arm(Timer::Repair, now.instant + LOOK_EVERY);
+            }
+            _ => {}
+        }
+    }
+
+    /// What an earlier life of the site was asked is not answered any more.
+    fn on_peer(&mut self, peer: NodeId, out: &mut Outputs<'_, Instance>) {
+        if peer.address() == self.site && self.life.replace(peer.incarnation).is_some() {
+            self.give_up(Instant(u64::MAX), out);
+        }
+    }
+
+    /// Answers what was to be answered by now.
+    fn give_up(&mut self, now: Instant, out: &mut Outputs<'_, Instance>) {
+        let site = self.site.process;
+        for asked in self.asked.extract_if(.., |_, asked| asked.until <= now).map(|(_, asked)| asked) {
+            let error = if asked.is_write {
+                let text = format!(
+                    "process {site}, which has this region's site, did not answer; look before you retry"
+                );
+                Error::new(ErrorCode::UnknownOutcome, text)
+            } else {
+                let text =
+                    format!("process {site}, which has this region's site, does not answer; retry later");
+                Error::new(ErrorCode::Unavailable, text)
+            };
+            out.reply(asked.id).error(&error);
+        }
+    }
+}
+
+fn may_write(request: &Request<'_>) -> bool {
+    use protocol::Step;
+    match request {
+        Request::One { operation, .. } => !operation.operation.is_read(),
+        Request::Many { steps, .. } => steps.iter().any(|step| match step {
+            Step::Key(keyed) => !keyed.operation.is_read(),
+            Step::Flush => true,
+            Step::Count | Step::Keys | Step::Scan { .. } => false,
+        }),
+        Request::Commit { .. } | Request::Own { .. } => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,76 @@
+//! What a process hosts of a `branch` keyspace: its region's site, or the way to it.
+
+use crate::forward::Forward;
+use crate::site::{Message, Options, Record, Site, Timer, Topology};
+use protocol::{Input, Now, Outputs, Protocol};
+use types::{Address, Incarnation, Rng};
+
+/// See the variants.
+#[derive(Debug)]
+pub enum Instance {
+    /// The site of the region.
+    Site(Box<Site>),
+    /// In another process of the region: it passes on what clients ask.
+    Forward(Forward),
+}
+
+impl Instance {
+    /// The site with this index, in one life.
+    pub fn site(topology: Topology, index: usize, incarnation: Incarnation, options: Options) -> Self {
+        Instance::Site(Box::new(Site::new(topology, index, incarnation, options)))
+    }
+
+    /// The way to a region's site.
+    pub fn forward(site: Address) -> Self {
+        Instance::Forward(Forward::new(site))
+    }
+
+    /// The site, if this is one.
+    pub fn as_site(&self) -> Option<&Site> {
+        match self {
+            Instance::Site(site) => Some(site),
+            Instance::Forward(_) => None,
+        }
+    }
+
+    /// The claims made since the last call.
+    pub fn take_claims(&mut self) -> Vec<protocol::Claim> {
+        self.as_site_mut().map(Site::take_claims).unwrap_or_default()
+    }
+
+    /// See `as_site`.
+    pub fn as_site_mut(&mut self) -> Option<&mut Site> {
+        match self {
+            Instance::Site(site) => Some(site),
+            Instance::Forward(_) => None,
+        }
+    }
+}
+
+impl Protocol for Instance {
+    type Message = Message;
+    type Timer = Timer;
+    type Record<'a> = Record<'a>;
+
+    fn step(
+        &mut self,
+        now: Now,
+        batch: &mut Vec<Input<'_, Self>>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Self>,
+    ) {
+        for input in batch.drain(..) {
+            match self {
+                Instance::Site(site) => site.on_input(input, now, random, out),
+                Instance::Forward(forward) => forward.on_input(input, now, out),
+            }
+        }
+    }
+
+    fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        match self {
+            Instance::Site(site) => site.put_checkpoint(cursor, chunk),
+            Instance::Forward(_) => None,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A site of a `branch` keyspace: the one replica of a region (TARDiS 6). It serves the region's clients, keeps a log,
+//! and tells the other sites what it commits; a commit never waits for them.
+//!
+//! # Flow
+//! ```text
+//!  Request --> Keyspace: begin, operate, commit --> persist --> reply
+//!                                       \--> Transaction, streamed to every other site
+//!  Transaction from a site --> parents here? --> apply, persist, and whatever waited for it
+//!                                      \--> else it waits as an orphan (6.4)
+//! ```
+//!
+//! # Rooms
+//! `requests` transactions and single commands · `words` BRANCH and MERGE · `clients` what is remembered of a session ·
+//! `gossip` the other sites · `record` log and checkpoints · `message` what nodes say · `setup` who takes part.
+//!
+//! # State and invariants
+//! - What a reply or a message reveals is in the log before it leaves.
+//! - Of every state that some site may lack its commit is kept, or it can be told by value: nobody's ceiling is below it.
+//! - A ceiling is told to a site only when everything committed before has been streamed to it, and is durable then:
+//!   so no site commits below a state that another one took out (Corrections 54).
+//! - Sessions that never chose a branch share the site's thread: with `Serializability` and `No Branching` it never
+//!   forks by itself, and an application that knows nothing of branches meets other sites' updates only.
+
+mod claims;
+mod clients;
+mod gossip;
+mod message;
+mod record;
+mod requests;
+mod setup;
+mod words;
+
+pub use message::Message;
+pub use record::Record;
+pub use setup::{Local, Merging, Options, Topology};
+
+use crate::instance::Instance;
+use crate::keyspace::{self, Keyspace};
+use crate::{Commit, Policy, Refusal, StateId};
+use claims::Claims;
+use clients::Clients;
+use gossip::Gossip;
+use protocol::{Claim, Input, Now, Outputs};
+use std::time::Duration;
+use types::{Error, Incarnation, ReplyBuf, Rng, SessionId};
+
+/// What a site can be reminded of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// Tell the senders what has come.
+    Acknowledge,
+    /// Send again what sites lack, and promise a ceiling.
+    Repair,
+    /// Collect states that nobody begins at any more.
+    Collect,
+    /// Merge the heads, if the keyspace says so.
+    Merge,
+    /// Give up transactions that have been open for too long.
+    Sweep,
+}
+
+/// The thread of the sessions that never chose a branch.
+pub(crate) const SHARED: SessionId = SessionId(u64::MAX);
+/// The thread of the merges that the site makes by itself.
+const MERGER: SessionId = SessionId(u64::MAX - 1);
+
+const COLLECT_EVERY: Duration = Duration::from_millis(20);
+const COLLECT_PAUSE: Duration = Duration::from_millis(1);
+/// How much a turn collects: keys and states.
+const COLLECTED_PER_TURN: usize = 500;
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// How often heads are left for another site to merge.
+const PATIENCE: u32 = 40;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Site {
+    topology: Topology,
+    /// Which of the topology's sites this is.
+    index: usize,
+    options: Options,
+    keyspace: Keyspace,
+    clients: Clients,
+    gossip: Gossip,
+    checkpoint: record::Progress,
+    claims: Claims,
+    /// The last state that a client made here.
+    written: Option<StateId>,
+    /// Where the log says that the shared thread reads.
+    noted: Option<StateId>,
+    /// How often heads that others are to merge were left alone.
+    passed_over: u32,
+}
+
+impl Site {
+    /// A site in one life, empty. Feed it recovery, then inputs.
+    pub fn new(topology: Topology, index: usize, incarnation: Incarnation, options: Options) -> Self {
+        let mut keyspace = Keyspace::new(keyspace::Options {
+            site: topology.sites[index].process,
+            incarnation,
+            policy: options.policy,
+            keep: options.keep,
+            mutants: options.mutants,
+        });
+        let gossip = Gossip::new(&topology, index);
+        gossip.expect_ceilings(&mut keyspace);
+        Site {
+            index,
+            options,
+            keyspace,
+            clients: Clients::default(),
+            gossip,
+            checkpoint: record::Progress::default(),
+            written: None,
+            noted: None,
+            passed_over: 0,
+            claims: Claims::new(topology.sites[index].process, incarnation, options.claims),
+            topology,
+        }
+    }
+
+    /// What it keeps, to look at.
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
+    }
+
+    /// How many transactions of other sites wait for a state that is not here.
+    pub fn orphans(&self) -> usize {
+        self.gossip.orphans()
+    }
+
+    /// How many states some other site may lack.
+    pub fn unreceived(&self) -> usize {
+        self.gossip.kept()
+    }
+
+    /// About how many bytes the commits of these states occupy.
+    pub fn queued_bytes(&self) -> usize {
+        self.gossip.kept_bytes()
+    }
+
+    /// The claims made since the last call.
+    pub fn take_claims(&mut self) -> Vec<Claim> {
+        self.claims.take()
+    }
+
+    /// Takes other options from now on.
+    pub fn alter(&mut self, merging: Merging, local: Local, policy: Policy, keep: usize) {
+        (self.options.merging, self.options.local) = (merging, local);
+        (self.options.policy, self.options.keep) = (policy, keep);
+        self.keyspace.alter(policy, keep);
+    }
+
+    /// A state was made here: it goes to the log and to the other sites.
+    fn made(&mut self, commit: &Commit, is_shared: bool, now: Now, out: &mut Outputs<'_, Instance>) {
+        out.persist(&Record::Commit { commit, is_shared }, self.options.durability);
+        self.gossip.offer(commit, now.instant, out);
+        self.free_orphans_of(commit.id, now, out);
+    }
+
+    /// Merges heads (T15). What no rule joins goes to the newer side: the keyspace says so.
+    fn merge(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        let Merging::Auto { every } = self.options.merging else {
+            return out.arm(Timer::Merge, now.instant + SWEEP_EVERY);
+        };
+        out.arm(Timer::Merge, now.instant + every);
+        let heads = self.keyspace.heads();
+        if heads.len() < 2 {
+            self.passed_over = 0;
+            return;
+        }
+        let mut meant = self.gossip.to_merge(self, &heads, now.instant);
+        self.passed_over += 1;
+        if self.passed_over > PATIENCE {
+            meant = heads;
+        }
+        if meant.len() > 1 {
+            self.passed_over = 0;
+            match self.keyspace.merge_of(MERGER, &meant, Policy::Newest) {
+                Ok(commit) => {
+                    self.claims.merged(&commit, &mut self.keyspace);
+                    self.made(&commit, false, now, out);
+                }
+                Err(refusal) => debug_assert!(refusal == Refusal::NothingToMerge, "{refusal}"),
+            }
+        }
+    }
+
+    fn collect(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        let work = self.keyspace.collect(COLLECTED_PER_TURN);
+        self.gossip.took_out(self.keyspace.take_gone());
+        let wait = if work >= COLLECTED_PER_TURN { COLLECT_PAUSE } else { COLLECT_EVERY };
+        out.arm(Timer::Collect, now.instant + wait);
+    }
+
+    fn begin_life(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        self.gossip.greet(&self.keyspace, out);
+        out.arm(Timer::Collect, now.instant + COLLECT_EVERY);
+        out.arm(Timer::Repair, now.instant + gossip::REPAIR_EVERY);
+        out.arm(Timer::Sweep, now.instant + SWEEP_EVERY);
+        self.merge(now, out);
+    }
+
+    /// Reacts to an input.
+    pub(crate) fn on_input(
+        &mut self,
+        input: Input<'_, Instance>,
+        now: Now,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Instance>,
+    ) {
+        match input {
+            Input::Request { id, request } => {
+                let mut reply = ReplyBuf::new();
+                self.on_request(None, &request, (now, random), &mut reply, out);
+                if !reply.is_empty() {
+                    reply.replay(out.reply(id));
+                }
+            }
+            Input::Message { from, message } => self.on_message(from, message, (now, random), out),
+            Input::PeerStarted { peer } => self.on_peer(peer, out),
+            Input::Timer(timer) => self.on_timer(timer, now, out),
+            Input::Snapshot(piece) => self.on_snapshot(piece),
+            Input::Recover(record) => self.on_recover(record, now.instant),
+            Input::Recovered { .. } => self.begin_life(now, out),
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, now: Now, out: &mut Outputs<'_, Instance>) {
+        match timer {
+            Timer::Acknowledge => self.gossip.acknowledge(&self.keyspace, now.instant, out),
+            Timer::Repair => {
+                self.gossip.repair(&mut self.keyspace, now.instant, self.options.durability, out);
+                out.arm(Timer::Repair, now.instant + gossip::REPAIR_EVERY);
+            }
+            Timer::Collect => self.collect(now, out),
+            Timer::Merge => self.merge(now, out),
+            Timer::Sweep => {
+                self.give_up_old(now.instant);
+                out.arm(Timer::Sweep, now.instant + SWEEP_EVERY);
+            }
+        }
+    }
+}
+
+/// What a command of another model's keyspace gets here.
+fn not_here(what: &str) -> Error {
+    Error::err(format!("{what} is not for keyspaces of the model branch"))
+}

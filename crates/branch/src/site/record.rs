@@ -1,0 +1,211 @@
+//! The log of a site, its checkpoints, and the way back (TARDiS 6.5).
+
+use super::{SHARED, Site};
+use crate::instance::Instance;
+use crate::keyspace::{ByValue, Piece};
+use crate::{Commit, Owner, StateId};
+use protocol::{Encode, Outputs};
+use types::{Instant, Malformed, Reader, Wire};
+
+/// One record of the log.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// A state came about.
+    Commit {
+        /// Its transaction.
+        commit: &'a Commit,
+        /// True if the thread of the sessions that never chose a branch stands there since.
+        is_shared: bool,
+    },
+    /// A state came by value.
+    Value {
+        /// The state.
+        state: &'a ByValue,
+    },
+    /// This site begins nothing above these states from now on.
+    Ceiling {
+        /// The states.
+        states: &'a [StateId],
+    },
+    /// Of a checkpoint: a state, or a version of a key.
+    Piece {
+        /// It.
+        piece: &'a Piece,
+    },
+    /// Of a checkpoint: a transaction whose state some site may lack.
+    Kept {
+        /// It.
+        commit: &'a Commit,
+    },
+    /// Where the shared thread stands: it never goes back, in the site's next life neither (Corrections 56).
+    Standing {
+        /// The state it last committed.
+        committed: Option<StateId>,
+        /// The state it last read.
+        read: Option<StateId>,
+    },
+}
+
+impl Encode for Record<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::Commit { commit, is_shared } => {
+                out.push(0);
+                Wire::encode(is_shared, out);
+                Wire::encode(*commit, out);
+            }
+            Record::Value { state } => {
+                out.push(1);
+                Wire::encode(*state, out);
+            }
+            Record::Ceiling { states } => {
+                out.push(2);
+                Wire::encode(&states.to_vec(), out);
+            }
+            Record::Piece { piece } => {
+                out.push(3);
+                Wire::encode(*piece, out);
+            }
+            Record::Kept { commit } => {
+                out.push(4);
+                Wire::encode(*commit, out);
+            }
+            Record::Standing { committed, read } => {
+                out.push(5);
+                Wire::encode(committed, out);
+                Wire::encode(read, out);
+            }
+        }
+    }
+}
+
+/// How far the checkpoint under way is.
+#[derive(Debug, Default)]
+pub(super) enum Progress {
+    /// States and versions.
+    #[default]
+    Pieces,
+    /// Transactions after this state.
+    Kept(StateId),
+}
+
+/// How large a piece of a checkpoint becomes before it is handed over, in bytes.
+const PIECE_BYTES: usize = 64 * 1024;
+
+impl Site {
+    /// Appends the next piece of a checkpoint; returns where to go on.
+    pub(crate) fn put_checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        if cursor == 0 {
+            self.keyspace.begin_checkpoint();
+            self.gossip.took_out(self.keyspace.take_gone());
+            self.checkpoint = Progress::Pieces;
+        }
+        while chunk.len() < PIECE_BYTES {
+            match self.checkpoint {
+                Progress::Pieces => {
+                    if !self.keyspace.next_piece(|piece| put(chunk, &Record::Piece { piece: &piece })) {
+                        let ceiling =
+                            self.keyspace.ceiling(Owner::Site(self.topology.sites[self.index].process));
+                        put(chunk, &Record::Ceiling { states: ceiling });
+                        let (committed, read) =
+                            (self.keyspace.committed(SHARED), self.keyspace.last_read(SHARED));
+                        put(chunk, &Record::Standing { committed, read });
+                        self.checkpoint = Progress::Kept(StateId::ROOT);
+                    }
+                }
+                Progress::Kept(after) => match self.gossip.kept_after(after) {
+                    Some((id, commit)) => {
+                        put(chunk, &Record::Kept { commit });
+                        self.checkpoint = Progress::Kept(id);
+                    }
+                    None => return None,
+                },
+            }
+        }
+        Some(cursor + 1)
+    }
+
+    /// Notes in the log where the shared thread stands, if it has read from a state that nobody committed on it.
+    pub(super) fn note_standing(&mut self, out: &mut Outputs<'_, Instance>) {
+        let (committed, read) = (self.keyspace.committed(SHARED), self.keyspace.last_read(SHARED));
+        if read != committed && read != self.noted {
+            self.noted = read;
+            out.persist(&Record::Standing { committed, read }, self.options.durability);
+        }
+    }
+
+    /// A piece of a checkpoint came. Its owner has verified a checksum, so one that makes no sense is a mistake of the
+    /// program.
+    pub(super) fn on_snapshot(&mut self, piece: &[u8]) {
+        let outcome = split(piece).try_for_each(|record| self.recover(record?, Instant::default()));
+        debug_assert!(outcome.is_ok(), "checkpoints are checksummed");
+    }
+
+    /// A record of the log came; see `on_snapshot`.
+    pub(super) fn on_recover(&mut self, record: &[u8], now: Instant) {
+        let outcome = self.recover(record, now);
+        debug_assert!(outcome.is_ok(), "log records are checksummed");
+    }
+
+    fn recover(&mut self, bytes: &[u8], now: Instant) -> Result<(), Malformed> {
+        let mut input = Reader::new(bytes);
+        match input.byte()? {
+            0 => {
+                let (is_shared, commit) = (bool::decode(&mut input)?, Commit::decode(&mut input)?);
+                self.keyspace.apply(&commit).map_err(|_| Malformed("a state without its parents"))?;
+                if is_shared {
+                    self.keyspace.has_committed(SHARED, commit.id);
+                }
+                self.gossip.keep(commit, now);
+            }
+            1 => {
+                let state = ByValue::decode(&mut input)?;
+                self.keyspace.apply_value(&state).map_err(|_| Malformed("a state without its parents"))?;
+            }
+            2 => {
+                let states = Vec::decode(&mut input)?;
+                self.keyspace.place_ceiling(Owner::Site(self.topology.sites[self.index].process), states);
+            }
+            3 => {
+                if !self.keyspace.restore(Piece::decode(&mut input)?) {
+                    return Err(Malformed("order of a checkpoint"));
+                }
+            }
+            4 => self.gossip.keep(Commit::decode(&mut input)?, now),
+            5 => {
+                let (committed, read) = (Option::decode(&mut input)?, Option::decode(&mut input)?);
+                if let Some(committed) = committed {
+                    self.keyspace.has_committed(SHARED, committed);
+                }
+                if let Some(read) = read {
+                    self.keyspace.has_read(SHARED, read);
+                }
+            }
+            _ => return Err(Malformed("record of a site")),
+        }
+        Ok(())
+    }
+}
+
+/// Appends a record behind its length.
+fn put(out: &mut Vec<u8>, record: &Record<'_>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    record.encode(out);
+    let len = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+}
+
+/// The records of a piece of a checkpoint, each behind its length in four bytes.
+fn split(mut bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], Malformed>> {
+    std::iter::from_fn(move || {
+        let (len, rest) = bytes.split_first_chunk::<4>()?;
+        let len = u32::from_le_bytes(*len) as usize;
+        let Some(record) = rest.get(..len) else {
+            bytes = &[];
+            return Some(Err(Malformed("record length")));
+        };
+        bytes = &rest[len..];
+        Some(Ok(record))
+    })
+}

@@ -1,0 +1,83 @@
+//! Who takes part, and how a site is set up.
+
+use crate::{End, Mutants, Policy};
+use protocol::Durability;
+use std::time::Duration;
+use types::{Address, KeyspaceId};
+
+/// A keyspace's sites, the same everywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// The site of every region, in the regions' order.
+    pub sites: Vec<Address>,
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+}
+
+/// Who merges branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merging {
+    /// The application.
+    Manual,
+    /// Every site by itself, by the types' own rules; what they leave open goes to the newer side.
+    Auto {
+        /// Between two looks.
+        every: Duration,
+    },
+}
+
+/// What updates that meet at one site do, of sessions that never chose a branch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Local {
+    /// One of them gets CONFLICT, as in a strict keyspace.
+    #[default]
+    Serialize,
+    /// They fork (TARDiS's own default), and each session follows its branch.
+    Branch,
+}
+
+impl Local {
+    /// The end constraint of transactions that name none.
+    pub(super) fn end(self) -> End {
+        match self {
+            Local::Serialize => End::All(vec![End::Serializability, End::NoBranching, End::Ancestor]),
+            Local::Branch => End::Serializability,
+        }
+    }
+}
+
+/// How a site is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How durable a state is before anybody hears of it.
+    pub durability: Durability,
+    /// Who merges.
+    pub merging: Merging,
+    /// What a merge of an application does with conflicting keys that it does not write.
+    pub policy: Policy,
+    /// What updates that meet here do.
+    pub local: Local,
+    /// How many states are kept above every head, for reading old ones by id.
+    pub keep: usize,
+    /// How long a transaction may stay open: its states stay with it (Corrections 86).
+    pub open_for: Duration,
+    /// True if the site shall claim what transactions saw and did, for checkers.
+    pub claims: bool,
+    /// The bug under test.
+    pub mutants: Mutants,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            durability: Durability::Written,
+            merging: Merging::Auto { every: Duration::from_millis(50) },
+            policy: Policy::Refuse,
+            local: Local::Serialize,
+            keep: 100,
+            open_for: Duration::from_secs(60),
+            claims: false,
+            mutants: Mutants::default(),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Sites that talk to one another over a network that delays and cuts, and that restart from their logs.
+
+use anabranch_branch::Instance;
+use anabranch_branch::site::{Merging, Options, Topology};
+use datatypes::{Operation, register};
+use protocol::{Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request, Step};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use types::{
+    Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reply, ReplyBuf,
+    ReplySink, RequestId, Rng, SessionId, Slot, WallTime, Wire,
+};
+
+const KEYSPACE: KeyspaceId = KeyspaceId(1);
+
+#[derive(Default)]
+struct Inbox(BTreeMap<RequestId, ReplyBuf>);
+
+impl Replies for Inbox {
+    fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
+        self.0.entry(id).or_default()
+    }
+}
+
+struct World {
+    topology: Topology,
+    options: Options,
+    sites: Vec<Replica<Instance>>,
+    /// Each site's log: every record behind its length.
+    logs: Vec<Vec<u8>>,
+    wire: BTreeMap<(Instant, u64), (NodeId, Address, Vec<u8>)>,
+    sent: u64,
+    cut: BTreeSet<(usize, usize)>,
+    now: Instant,
+    random: Rng,
+    inbox: Inbox,
+    asked: u64,
+}
+
+fn address(site: usize) -> Address {
+    Address { process: ProcessId(site as u16 + 1), slot: Slot::replica(KEYSPACE, PartitionId(0)) }
+}
+
+impl World {
+    fn new(count: usize, options: Options, seed: u64) -> Self {
+        let topology = Topology { sites: (0..count).map(address).collect(), keyspace: KEYSPACE };
+        let mut world = World {
+            topology,
+            options,
+            sites: Vec::new(),
+            logs: vec![Vec::new(); count],
+            wire: BTreeMap::new(),
+            sent: 0,
+            cut: BTreeSet::new(),
+            now: Instant(1_000_000),
+            random: Rng::with_seed(seed),
+            inbox: Inbox::default(),
+            asked: 0,
+        };
+        for site in 0..count {
+            let replica = world.fresh(site, 1);
+            world.sites.push(replica);
+            world.input(site, Input::Recovered { complete: true });
+        }
+        world
+    }
+
+    fn fresh(&self, site: usize, life: u32) -> Replica<Instance> {
+        let node = address(site).at(Incarnation(life));
+        Replica::new(node, Instance::site(self.topology.clone(), site, Incarnation(life), self.options))
+    }
+
+    fn time(&self) -> Now {
+        Now { wall: WallTime(self.now.0), instant: self.now }
+    }
+
+    fn input(&mut self, site: usize, input: Input<'_, Instance>) {
+        let now = self.time();
+        self.sites[site].step(now, &mut vec![input], &mut self.random, &mut self.inbox);
+        self.release(site);
+    }
+
+    fn release(&mut self, site: usize) {
+        let replica = &mut self.sites[site];
+        self.logs[site].extend_from_slice(replica.records());
+        replica.appended(1);
+        replica.release(self.now, Durable { written: u64::MAX, synced: u64::MAX });
+        let from = replica.node();
+        let packets: Vec<_> = replica.packets().collect();
+        for (to, packet) in packets {
+            let other = usize::from(to.process.0 - 1);
+            if self.cut.contains(&(site.min(other), site.max(other))) {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            packet.encode(&mut bytes);
+            let delay = Duration::from_micros(self.random.u64(500..20_000));
+            self.sent += 1;
+            self.wire.insert((self.now + delay, self.sent), (from, to, bytes));
+        }
+    }
+
+    /// Lets so much time pass.
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            let arrival = self.wire.keys().next().map(|(at, _)| *at);
+            let timer = self.sites.iter().filter_map(Replica::deadline).min();
+            let Some(next) = arrival.into_iter().chain(timer).min().filter(|next| *next <= until) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            while let Some(entry) = self.wire.first_entry().filter(|entry| entry.key().0 <= self.now) {
+                let (from, to, bytes) = entry.remove();
+                let site = usize::from(to.process.0 - 1);
+                let packet = Packet::decode(&mut types::Reader::new(&bytes)).expect("it was encoded");
+                let now = self.time();
+                let received = self.sites[site].receive(now, from, packet, &mut self.random, &mut self.inbox);
+                assert_eq!(received, Ok(()));
+                self.release(site);
+            }
+            for site in 0..self.sites.len() {
+                if self.sites[site].deadline().is_some_and(|deadline| deadline <= self.now) {
+                    let now = self.time();
+                    self.sites[site].fire(now, &mut self.random, &mut self.inbox);
+                    self.release(site);
+                }
+            }
+        }
+        self.now = until;
+    }
+
+    fn ask(&mut self, site: usize, request: Request<'_>) -> ReplyBuf {
+        self.asked += 1;
+        let id = RequestId(self.asked);
+        self.input(site, Input::Request { id, request });
+        self.inbox.0.remove(&id).unwrap_or_default()
+    }
+
+    fn increment(&mut self, site: usize, keys: &[&str]) {
+        let steps: Vec<Step<'_>> = keys
+            .iter()
+            .map(|key| step(key, Operation::Register(register::Operation::Increment { by: 1 })))
+            .collect();
+        let reply = self
+            .ask(site, Request::Many { session: SessionId(7), steps: &steps, watched: false, multi: true });
+        assert!(matches!(reply.first(), Some(Reply::Integer(_))), "{reply:?}");
+    }
+
+    fn number(&mut self, site: usize, key: &str) -> i64 {
+        let steps = [step(key, Operation::Register(register::Operation::Get))];
+        let reply = self
+            .ask(site, Request::Many { session: SessionId(7), steps: &steps, watched: false, multi: true });
+        match reply.first() {
+            Some(Reply::Bulk(bytes)) => String::from_utf8_lossy(bytes).parse().expect("a number"),
+            Some(Reply::Null) => 0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ends a site's life and begins the next one from its log.
+    fn restart(&mut self, site: usize) {
+        let life = self.sites[site].node().incarnation.0 + 1;
+        self.sites[site] = self.fresh(site, life);
+        let log = self.logs[site].clone();
+        let mut rest = &log[..];
+        while let Some((len, after)) = rest.split_first_chunk::<4>() {
+            let len = u32::from_le_bytes(*len) as usize;
+            self.input(site, Input::Recover(&after[..len]));
+            rest = &after[len..];
+        }
+        self.input(site, Input::Recovered { complete: true });
+    }
+
+    fn heads(&self, site: usize) -> Vec<anabranch_branch::StateId> {
+        self.sites[site].protocol().as_site().expect("it is a site").keyspace().heads()
+    }
+}
+
+fn step<'a>(key: &'a str, operation: Operation<'a>) -> Step<'a> {
+    let (key, hash) = (key.as_bytes(), HashSeed(0).hash(key.as_bytes()));
+    Step::Key(KeyedOperation { key, hash, operation, blind: false })
+}
+
+/// Every increment counts once, whatever is cut, merged and restarted meanwhile.
+fn count(seed: u64, sites: usize) {
+    let mut random = Rng::with_seed(seed ^ 0xabcdef);
+    let every = Duration::from_millis(random.u64(2..60));
+    let options = Options { keep: 0, merging: Merging::Auto { every }, ..Options::default() };
+    let mut world = World::new(sites, options, seed);
+    let mut total = 0;
+    let longest = [2_000, 30_000][random.usize(..2)];
+    for _ in 0..random.usize(20..300) {
+        let site = random.usize(..sites);
+        match random.u32(..60) {
+            0 => {
+                let other = random.usize(..sites);
+                world.cut.insert((site.min(other), site.max(other)));
+            }
+            1 => world.cut.clear(),
+            2 => world.restart(site),
+            _ => {
+                let own = format!("of {site}");
+                world.increment(site, &["all", &own]);
+                total += 1;
+            }
+        }
+        let pause = random.u64(..longest);
+        world.pass(Duration::from_micros(pause));
+    }
+    world.cut.clear();
+    world.pass(Duration::from_secs(20));
+    let heads = world.heads(0);
+    assert_eq!(heads.len(), 1, "seed {seed}");
+    for site in 0..sites {
+        assert_eq!(world.heads(site), heads, "seed {seed}, site {site}");
+        let own: i64 = (0..sites).map(|owner| world.number(site, &format!("of {owner}"))).sum();
+        assert_eq!((world.number(site, "all"), own), (total, total), "seed {seed}, site {site}");
+        let states = world.sites[site].protocol().as_site().map(|site| site.keyspace().census().states);
+        assert!(states <= Some(3), "seed {seed}: {states:?} states are kept");
+    }
+}
+
+/// Three sites that were cut off count up a number that one of them had set.
+fn add_to_a_set_number(seed: u64) {
+    let mut world = World::new(3, Options::default(), seed);
+    world.increment(0, &["s", "h"]);
+    let set = register::Operation::Set {
+        value: b"10",
+        deadline: register::Deadline::Clear,
+        condition: register::Condition::Always,
+        reply: register::SetReply::Status,
+    };
+    let steps = [step("n", Operation::Register(set))];
+    world.ask(0, Request::Many { session: SessionId(7), steps: &steps, watched: false, multi: true });
+    world.pass(Duration::from_millis(150));
+    world.cut = [(0, 1), (0, 2), (1, 2)].into();
+    for site in [0, 1, 2] {
+        for _ in 0..100 {
+            world.increment(site, &["n"]);
+            world.pass(Duration::from_micros(200));
+        }
+    }
+    world.cut.clear();
+    world.pass(Duration::from_secs(5));
+    for site in 0..3 {
+        assert_eq!(world.heads(site), world.heads(0), "seed {seed}, site {site}");
+        assert_eq!(world.number(site, "n"), 310, "seed {seed}, site {site}");
+    }
+}
+
+#[test]
+fn a_number_that_was_set_is_added_to_on_three_branches() {
+    (0..20).for_each(add_to_a_set_number);
+}
+
+#[test]
+fn increments_at_cut_and_restarted_sites_are_counted_once() {
+    (0..120).for_each(|seed| count(seed, 2 + seed as usize % 3));
+}

@@ -1,0 +1,96 @@
+//! TARDiS in the simulator: it keeps its promise, and its known bugs are caught. Two bugs cannot show here: sites write
+//! every conflicting key of their merges (`LeaveConflicts`), and collect nothing that another one may still build on
+//! (`ForwardParents`); `crates/branch/tests` catch those.
+
+use anabranch_simulator::{Options, TardisDeployment, run, run_seeds};
+use branch::Mutant;
+
+fn options(first_seed: u64, seeds: u64) -> Options {
+    Options { first_seed, seeds, ..Options::default() }
+}
+
+/// Tries one seed after the other until one shows the bug.
+fn assert_caught(seeds: u64, mutant: Mutant) {
+    let is_caught = (1..=seeds).any(|seed| {
+        let options_of_sites = branch::site::Options { mutants: mutant.into(), ..Default::default() };
+        let build = || TardisDeployment { options: options_of_sites };
+        !run_seeds("tardis", &options(seed, 1), build).failures.is_empty()
+    });
+    assert!(is_caught, "{mutant:?}: not caught in {seeds} seeds");
+}
+
+#[test]
+fn tardis_shows_every_session_sequential_storage() {
+    let summary = run("tardis", &options(1, 30)).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    assert!(
+        summary.committed > 20 * summary.seeds,
+        "{} of {} committed",
+        summary.committed,
+        summary.transactions
+    );
+}
+
+#[test]
+fn a_site_that_forks_by_itself_does_so_too() {
+    let summary = run("tardis-forking", &options(1, 20)).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// 11, 14: of two transactions of a site that were open at a time, each read another head, and the second took the
+/// thread that its sessions share to a branch that the first was not on.
+#[test]
+fn seeds_that_showed_bugs_pass() {
+    for seed in [11, 14] {
+        let summary = run("tardis", &options(seed, 1)).unwrap();
+        assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    }
+}
+
+/// Corrections 51.
+#[test]
+fn a_fork_that_sees_its_sibling_is_caught() {
+    assert_caught(20, Mutant::ForkSeesSibling);
+}
+
+/// Corrections 53.
+#[test]
+fn a_merge_over_one_of_several_fork_points_is_caught() {
+    assert_caught(50, Mutant::SingleForkPoint);
+}
+
+/// Corrections 54.
+#[test]
+fn a_collection_of_what_other_sites_build_on_is_caught() {
+    assert_caught(20, Mutant::IgnoreSites);
+}
+
+/// Corrections 57.
+#[test]
+fn an_id_that_is_given_again_is_caught() {
+    assert_caught(50, Mutant::ReuseIds);
+}
+
+/// Corrections 52.
+#[test]
+fn write_sets_that_are_dropped_are_caught() {
+    assert_caught(30, Mutant::DropWriteSets);
+}
+
+/// Corrections 52.
+#[test]
+fn a_ripple_past_a_merge_that_tests_only_its_own_writes_is_caught() {
+    assert_caught(50, Mutant::RippleOwnWrites);
+}
+
+/// Corrections 53.
+#[test]
+fn merges_with_ids_of_their_sites_are_caught() {
+    assert_caught(20, Mutant::MergeIdsBySite);
+}
+
+/// Corrections 56.
+#[test]
+fn sessions_that_forget_what_they_read_are_caught() {
+    assert_caught(30, Mutant::ForgetReads);
+}

@@ -1,0 +1,294 @@
+"""Branch keyspaces (TARDiS): three sites, cut off from one another, forks, merges by hand and by themselves."""
+
+import json
+import threading
+import time
+
+import pytest
+import redis
+
+from cluster import Cluster
+from harness import wait_until
+
+CONFIG = """
+[storage]
+checkpoint_after_bytes = 65_536
+segment_bytes = 65_536
+"""
+
+
+@pytest.fixture(scope="module")
+def sites():
+    """Three regions of one process each, with a keyspace that merges by itself and one that does not."""
+    with Cluster(3, 1, "--model", "branch", config=CONFIG) as cluster:
+        with cluster["a/1"].client() as client:
+            client.execute_command("KEYSPACE", "CREATE", "manual", "MODEL", "branch", "MERGE", "manual")
+        yield cluster
+
+
+@pytest.fixture
+def auto(sites):
+    """Clients of the keyspace `default`, emptied, one per site."""
+    clients = [node.client() for node in sites]
+    clients[0].flushdb()
+    settle(clients)
+    yield clients
+    sites.do("heal")
+    for client in clients:
+        client.close()
+
+
+def using(node, keyspace: str) -> redis.Redis:
+    """A client of one connection that has chosen a keyspace."""
+    client = node.client(single_connection_client=True)
+    wait_until(lambda: chose(client, keyspace), 10)
+    return client
+
+
+def chose(client, keyspace: str) -> bool:
+    try:
+        return client.execute_command("KEYSPACE", "USE", keyspace) in (b"OK", "OK", True)
+    except redis.exceptions.ResponseError:
+        return False
+
+
+def heads(client) -> list:
+    return client.execute_command("BRANCH", "HEADS")
+
+
+def settle(clients, seconds: float = 20) -> None:
+    """Waits until all sites have the same only head."""
+    wait_until(lambda: len({tuple(heads(client)) for client in clients}) == 1 and len(heads(clients[0])) == 1, seconds)
+
+
+def test_an_application_that_knows_nothing_of_branches_works(auto):
+    client = auto[0]
+    assert client.set("k", "v") and client.get("k") == "v"
+    assert client.incrby("n", 5) == 5 and client.incr("n") == 6
+    with client.pipeline(transaction=True) as pipe:
+        assert pipe.lpush("l", "a", "b").hset("h", "f", "1").get("k").execute() == [2, 1, "v"]
+    assert sorted(client.keys("*")) == ["h", "k", "l", "n"] and client.dbsize() == 4
+    assert sorted(client.scan_iter(count=1)) == ["h", "k", "l", "n"]
+    with client.pipeline(transaction=True) as pipe:
+        pipe.watch("k")
+        client.set("k", "changed")
+        pipe.multi()
+        pipe.set("k", "mine")
+        with pytest.raises(redis.exceptions.WatchError):
+            pipe.execute()
+    assert client.get("k") == "changed"
+    assert client.delete("k") == 1 and client.exists("k") == 0
+    with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
+        client.lpush("n", "x")
+
+
+def test_what_is_written_at_one_site_comes_to_the_others(auto):
+    auto[0].set("k", "v")
+    for client in auto:
+        wait_until(lambda: client.get("k") == "v", 10)
+
+
+def test_sites_that_are_cut_off_fork_and_merge_by_the_types_rules(sites, auto):
+    auto[0].sadd("s", "common", "gone")
+    auto[0].set("n", 10)
+    settle(auto)
+    sites.do("cut a b", "cut a c", "cut b c")
+    for number, client in enumerate(auto):
+        for _ in range(100):
+            client.incr("n")
+        client.sadd("s", f"of {number}")
+        client.hset("h", f"field {number}", number)
+    auto[0].srem("s", "gone")
+    assert [client.get("n") for client in auto] == ["110"] * 3
+    assert [len(heads(client)) for client in auto] == [1] * 3
+    sites.do("heal")
+    settle(auto)
+    for client in auto:
+        assert client.get("n") == "310"
+        assert client.smembers("s") == {"common", "of 0", "of 1", "of 2"}
+        assert client.hgetall("h") == {f"field {number}": str(number) for number in range(3)}
+
+
+def test_interactive_transactions_of_one_site_conflict_or_fork(sites):
+    one, two = using(sites["a/1"], "manual"), using(sites["a/1"], "manual")
+    one.flushdb()
+    one.set("n", 1)
+    # TXN: as in a strict keyspace, one of two that read and write the same is told to retry.
+    for client in (one, two):
+        client.execute_command("TXN", "BEGIN")
+        assert client.get("n") == "1"
+        client.set("n", 2)
+    one.execute_command("TXN", "COMMIT")
+    with pytest.raises(redis.exceptions.ResponseError, match="CONFLICT"):
+        two.execute_command("TXN", "COMMIT")
+    assert len(heads(one)) == 1
+    # BRANCH: both commit, each on its branch, and each session follows its own.
+    states = [client.execute_command("BRANCH", "BEGIN") for client in (one, two)]
+    assert states[0] == states[1]
+    for value, client in ((10, one), (20, two)):
+        assert client.get("n") == "2"
+        client.set("n", value)
+    made = [client.execute_command("BRANCH", "COMMIT") for client in (one, two)]
+    assert sorted(heads(one)) == sorted(made)
+    assert (one.get("n"), two.get("n")) == ("10", "20")
+    assert one.execute_command("MERGE", "FORKS", *made) == [states[0]]
+    assert one.execute_command("MERGE", "GET", "n", made[1]) == "20"
+    assert one.execute_command("MERGE", "GET", "n", states[0]) == "2"
+    # A merge that leaves the conflict open is refused, and nothing happens; one that writes it makes one state.
+    one.execute_command("MERGE", "BEGIN")
+    assert one.execute_command("MERGE", "CONFLICTS") == ["0", ["n"]]
+    with pytest.raises(redis.exceptions.ResponseError, match="CONFLICT"):
+        one.execute_command("MERGE", "COMMIT")
+    assert len(heads(one)) == 2
+    assert sorted(one.execute_command("MERGE", "BEGIN", *made)) == sorted(made)
+    one.set("n", 30)
+    merged = one.execute_command("MERGE", "COMMIT")
+    assert heads(two) == [merged]
+    assert (one.get("n"), two.get("n")) == ("30", "30")
+
+
+def test_end_constraints_decide_what_forks(sites):
+    one, two = using(sites["a/1"], "manual"), using(sites["a/1"], "manual")
+    one.flushdb()
+
+    def race(end: str):
+        """Two transactions read and write the same from one state; the second ends with `end`."""
+        for client in (one, two):
+            client.execute_command("BRANCH", "BEGIN", "ANY")
+            client.get("k")
+            client.set("k", end)
+        one.execute_command("BRANCH", "COMMIT")
+        return two.execute_command("BRANCH", "COMMIT", *end.split())
+
+    race("READCOMMITTED")
+    assert len(heads(one)) == 1, "it went below the other one"
+    for refused in ("SERIALIZABLE AND NOBRANCH", "SNAPSHOT AND K 1", "PARENT AND NOBRANCH"):
+        with pytest.raises(redis.exceptions.ResponseError, match="CONFLICT"):
+            race(refused)
+    assert len(heads(one)) == 1
+    race("SERIALIZABLE")
+    assert len(heads(one)) == 2
+    one.execute_command("MERGE", "BEGIN")
+    assert one.execute_command("MERGE", "RESOLVE", "ALL", "NEWEST") == 1
+    one.execute_command("MERGE", "COMMIT")
+    assert len(heads(one)) == 1
+    for bad in (["BRANCH", "BEGIN", "NONE"], ["BRANCH", "BEGIN", "STATE", "x"], ["BRANCH", "BEGIN", "K"]):
+        with pytest.raises(redis.exceptions.ResponseError):
+            one.execute_command(*bad)
+    with pytest.raises(redis.exceptions.ResponseError, match="without BRANCH BEGIN"):
+        one.execute_command("BRANCH", "COMMIT")
+    assert one.set("k", "still serves")
+
+
+def test_old_states_can_be_read_and_looked_at(sites):
+    client = using(sites["a/1"], "manual")
+    client.flushdb()
+    client.set("k", "old")
+    (old,) = heads(client)
+    client.set("k", "new")
+    assert client.execute_command("BRANCH", "BEGIN", "READONLY", "STATE", old) == old
+    assert client.get("k") == "old"
+    with pytest.raises(redis.exceptions.ResponseError, match="READONLY"):
+        client.set("k", "x")
+    assert client.execute_command("BRANCH", "COMMIT") is None
+    assert client.get("k") == "new", "the session comes back to its own branch"
+    (head,) = heads(client)
+    newest = client.execute_command("BRANCH", "LOG", "COUNT", "2")
+    assert [state["id"] for state in newest] == [head, old] and newest[0]["parents"] == [old]
+    assert client.execute_command("BRANCH", "SHOW", head)[1] == ["k"]
+    assert client.execute_command("BRANCH", "DIFF", old, head) == {"forks": [old], old: [], head: ["k"]}
+    graph = json.loads(client.execute_command("BRANCH", "GRAPH", "JSON"))
+    assert graph[-1]["id"] == head and graph[-1]["parents"] == [old]
+    assert client.execute_command("BRANCH", "GRAPH", "DOT").startswith("digraph")
+    assert head in client.execute_command("BRANCH", "GRAPH")
+
+
+def test_other_models_refuse_these_commands(sites):
+    client = sites["a/1"].client(single_connection_client=True)
+    client.execute_command("KEYSPACE", "CREATE", "plain", "MODEL", "causal")
+    wait_until(lambda: chose(client, "plain"), 10)
+    with pytest.raises(redis.exceptions.ResponseError, match="another model than causal"):
+        client.execute_command("BRANCH", "HEADS")
+    with pytest.raises(redis.exceptions.ResponseError, match="another model than causal"):
+        client.execute_command("BRANCH", "BEGIN")
+    assert client.set("k", "v")
+    for options in (["PARTITIONS", "2"], ["REPLICAS", "3"], ["MERGE", "sometimes"], ["LOCAL", "x"]):
+        with pytest.raises(redis.exceptions.ResponseError):
+            client.execute_command("KEYSPACE", "CREATE", "bad", "MODEL", "branch", *options)
+    with pytest.raises(redis.exceptions.ResponseError, match="are for MODEL branch"):
+        client.execute_command("KEYSPACE", "CREATE", "bad", "MODEL", "causal", "MERGE", "manual")
+
+
+def test_two_processes_of_a_region_share_its_site():
+    with Cluster(2, 2, "--model", "branch") as cluster:
+        clients = [node.client() for node in cluster]
+        assert clients[0].set("k", "v")
+        assert clients[1].get("k") == "v", "one region, one site"
+        with clients[1].pipeline(transaction=True) as pipe:
+            assert pipe.incr("n").incr("n").execute() == [1, 2]
+        assert clients[0].get("n") == "2"
+        wait_until(lambda: clients[3].get("n") == "2", 10)
+        session = cluster["a/2"].client(single_connection_client=True)
+        session.execute_command("BRANCH", "BEGIN")
+        session.set("k", "w")
+        assert clients[0].get("k") == "v"
+        session.execute_command("BRANCH", "COMMIT")
+        wait_until(lambda: clients[0].get("k") == "w", 10)
+
+
+def test_killed_sites_lose_nothing_and_the_graph_is_compressed():
+    with Cluster(3, 1, "--model", "branch", config=CONFIG) as cluster:
+        clients = {node.name: node for node in cluster}
+        acknowledged = dict.fromkeys(clients, 0)
+        unknown, errors = dict.fromkeys(clients, 0), []
+        stopping = threading.Event()
+
+        def count(name):
+            """Increments a counter that all share and a key of its own."""
+            while not stopping.is_set():
+                try:
+                    with cluster[name].client(socket_timeout=3) as client:
+                        while not stopping.is_set():
+                            with client.pipeline(transaction=True) as pipe:
+                                pipe.incr("all").incr(f"of {name}").sadd("names", name).execute()
+                            acknowledged[name] += 1
+                except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
+                    unknown[name] += 1
+                    time.sleep(0.05)
+                except BaseException as error:
+                    errors.append(error)
+                    raise
+
+        threads = [threading.Thread(target=count, args=(name,)) for name in clients]
+        for thread in threads:
+            thread.start()
+        for victim in list(clients) * 2:
+            time.sleep(0.7)
+            cluster.do(f"kill {victim}")
+            time.sleep(0.3)
+            cluster.do(f"restart {victim}")
+        cluster.do("cut a b")
+        time.sleep(1)
+        cluster.do("heal")
+        time.sleep(1)
+        stopping.set()
+        for thread in threads:
+            thread.join()
+        assert not errors, errors
+        ends = [node.client() for node in cluster]
+        settle(ends, 30)
+        totals = [int(client.get("all")) for client in ends]
+        assert len(set(totals)) == 1
+        own = {name: int(ends[0].get(f"of {name}") or 0) for name in clients}
+        assert sum(own.values()) == totals[0]
+        for name, count in own.items():
+            assert acknowledged[name] <= count <= acknowledged[name] + unknown[name]
+        assert ends[0].smembers("names") == set(clients)
+        # Ceilings have gone round: nothing is kept but the head, once nothing has to be.
+        ends[0].execute_command("KEYSPACE", "ALTER", "default", "KEEP", "0")
+        wait_until(lambda: all(states(client) <= 3 for client in ends), 30)
+
+
+def states(client) -> int:
+    """How many states a site keeps."""
+    return len(json.loads(client.execute_command("BRANCH", "GRAPH", "JSON")))
