@@ -186,6 +186,8 @@ def test_old_states_can_be_read_and_looked_at(sites):
     client.set("k", "old")
     (old,) = heads(client)
     client.set("k", "new")
+    # By then the sites have promised each other to begin nothing above the head.
+    time.sleep(1)
     assert client.execute_command("BRANCH", "BEGIN", "READONLY", "STATE", old) == old
     assert client.get("k") == "old"
     with pytest.raises(redis.exceptions.ResponseError, match="READONLY"):
@@ -203,14 +205,75 @@ def test_old_states_can_be_read_and_looked_at(sites):
     assert head in client.execute_command("BRANCH", "GRAPH")
 
 
+def test_commands_that_read_are_answered_at_any_state_that_is_kept(sites):
+    client = using(sites["a/1"], "manual")
+    client.flushdb()
+    client.mset({"k": "old", "l": "1"})
+    client.rpush("list", "a", "b")
+    (old,) = heads(client)
+    client.mset({"k": "new", "m": "2"})
+    client.rpush("list", "c")
+    assert client.execute_command("AT", old, "GET", "k") == "old"
+    assert client.execute_command("AT", old, "MGET", "k", "l", "m") == ["old", "1", None]
+    assert client.execute_command("AT", old, "LRANGE", "list", "0", "-1") == ["a", "b"]
+    assert client.execute_command("AT", old, "EXISTS", "k", "m") == 1
+    assert sorted(client.execute_command("AT", old, "KEYS", "*")) == ["k", "l", "list"]
+    assert client.get("k") == "new" and client.lrange("list", 0, -1) == ["a", "b", "c"]
+    refused = {
+        ("AT", old, "SET", "k", "x"): "reads data",
+        ("AT", old, "PING"): "reads data",
+        ("AT", old, "NONSENSE"): "unknown command",
+        ("AT", "1@77.1", "GET", "k"): "not here",
+        ("AT", "nowhere", "GET", "k"): "nowhere",
+    }
+    for command, reason in refused.items():
+        with pytest.raises(redis.exceptions.ResponseError, match=reason):
+            client.execute_command(*command)
+    client.execute_command("BRANCH", "BEGIN")
+    with pytest.raises(redis.exceptions.ResponseError, match="inside a transaction"):
+        client.execute_command("AT", old, "GET", "k")
+    client.execute_command("BRANCH", "ABORT")
+
+
+def test_a_name_goes_on_with_what_is_committed_on_it(sites):
+    client = using(sites["b/1"], "manual")
+    client.flushdb()
+    client.set("k", "base")
+    (base,) = heads(client)
+    assert client.execute_command("BRANCH", "NAME", "release/1", base) == base
+    assert client.execute_command("BRANCH", "NAME", "work") == base, "where the session stands"
+    client.set("k", "on the way")
+    assert client.execute_command("BRANCH", "BEGIN", "ON", "release/1") == base
+    client.set("fix", "1")
+    made = client.execute_command("BRANCH", "COMMIT", "ANY")
+    names = client.execute_command("BRANCH", "NAMES")
+    assert names == {"release/1": made, "work": base}
+    assert client.execute_command("AT", "release/1", "MGET", "k", "fix") == ["base", "1"]
+    assert client.execute_command("AT", "work", "GET", "fix") is None
+    assert client.execute_command("BRANCH", "BEGIN", "READONLY", "ON", "work") == base
+    client.execute_command("BRANCH", "COMMIT")
+    assert client.execute_command("BRANCH", "SHOW", "release/1")[0]["id"] == made
+    sites.do("kill b/1", "restart b/1")
+    client = using(sites["b/1"], "manual")
+    assert client.execute_command("BRANCH", "NAMES") == names
+    assert client.execute_command("BRANCH", "UNNAME", "work") == 1
+    assert client.execute_command("BRANCH", "UNNAME", "work") == 0
+    with pytest.raises(redis.exceptions.ResponseError, match="no name"):
+        client.execute_command("BRANCH", "NAME", "12@3.1", base)
+    assert len(client.execute_command("MERGE", "BEGIN")) == 2
+    client.execute_command("MERGE", "RESOLVE", "ALL", "NEWEST")
+    client.execute_command("MERGE", "COMMIT")
+
+
 def test_other_models_refuse_these_commands(sites):
     client = sites["a/1"].client(single_connection_client=True)
     client.execute_command("KEYSPACE", "CREATE", "plain", "MODEL", "causal")
     wait_until(lambda: chose(client, "plain"), 10)
     with pytest.raises(redis.exceptions.ResponseError, match="another model than causal"):
         client.execute_command("BRANCH", "HEADS")
-    with pytest.raises(redis.exceptions.ResponseError, match="another model than causal"):
-        client.execute_command("BRANCH", "BEGIN")
+    for command in (["BRANCH", "BEGIN"], ["AT", "1@1.1", "GET", "k"]):
+        with pytest.raises(redis.exceptions.ResponseError, match="another model than causal"):
+            client.execute_command(*command)
     assert client.set("k", "v")
     for options in (["PARTITIONS", "2"], ["REPLICAS", "3"], ["MERGE", "sometimes"], ["LOCAL", "x"]):
         with pytest.raises(redis.exceptions.ResponseError):

@@ -46,9 +46,10 @@ pub(crate) fn encoded(request: &Request<'_>) -> Box<[u8]> {
             watched.encode(&mut out);
         }
         Request::Operate { steps, .. } => put_steps(steps, &mut out),
-        Request::Own { words, .. } => {
+        Request::Own { words, steps, .. } => {
             put_varint(&mut out, words.len() as u64);
             words.iter().for_each(|word| put_bytes(&mut out, word));
+            put_steps(steps, &mut out);
         }
         // What it asks about a context is of no matter: no site has any.
         Request::Context { .. }
@@ -143,7 +144,7 @@ fn decoded<R>(bytes: &[u8], serve: impl FnOnce(&Request<'_>) -> R) -> Result<R, 
         9 => {
             let count = input.count()?;
             let words: Vec<&[u8]> = (0..count).map(|_| input.bytes()).collect::<Result<_, _>>()?;
-            serve(&Request::Own { session, words: &words })
+            serve(&Request::Own { session, words: &words, steps: &steps(input)? })
         }
         10 => serve(&Request::Context { session, ask: ContextAsk::Token }),
         _ => return Err(Malformed("request")),

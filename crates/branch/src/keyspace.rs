@@ -89,8 +89,24 @@ impl Keyspace {
             self.sessions.want_parent(&mut self.dag, session);
         }
         let standing = self.sessions.standing(&self.dag, session);
-        let allowed = |node| self.may_begin(session, node);
-        match (read_state(&self.dag, begin, &standing, allowed), begin) {
+        let found = read_state(&self.dag, begin, &standing, |node| self.may_begin(session, node));
+        self.opened(session, begin, found)
+    }
+
+    /// Opens a transaction that must not write: on any state that is here, also above what this site promised.
+    pub fn begin_reading(&mut self, session: SessionId, begin: &Begin) -> Result<Transaction, Refusal> {
+        let standing = self.sessions.standing(&self.dag, session);
+        let found = read_state(&self.dag, begin, &standing, |node| self.dag.is_open(node));
+        self.opened(session, begin, found)
+    }
+
+    fn opened(
+        &mut self,
+        session: SessionId,
+        begin: &Begin,
+        found: Option<Node>,
+    ) -> Result<Transaction, Refusal> {
+        match (found, begin) {
             (Some(node), _) => Ok(self.open(session, smallvec![node])),
             (None, Begin::State(id)) => Err(Refusal::UnknownState(*id)),
             (None, _) => Err(Refusal::NoReadState),
@@ -146,13 +162,16 @@ impl Keyspace {
 
     /// False above what the session, or this site, promised not to begin above, and at a state on its way out.
     fn may_begin(&self, session: SessionId, node: Node) -> bool {
-        let id = self.dag.id(node);
         let owners = [Owner::Site(self.options.site), Owner::Client(session)];
-        let mut ceilings = owners.iter().flat_map(|owner| self.collector.ceiling(*owner));
-        self.dag.is_open(node)
-            && !ceilings.any(|ceiling| {
-                *ceiling != id && self.dag.node(*ceiling).is_some_and(|ceiling| self.dag.sees(node, ceiling))
-            })
+        self.dag.is_open(node) && !owners.iter().any(|owner| self.is_above(node, *owner))
+    }
+
+    /// True if the owner promised not to begin at this state.
+    fn is_above(&self, node: Node, owner: Owner) -> bool {
+        let id = self.dag.id(node);
+        self.collector.ceiling(owner).iter().any(|ceiling| {
+            *ceiling != id && self.dag.node(*ceiling).is_some_and(|ceiling| self.dag.sees(node, ceiling))
+        })
     }
 
     /// The states that a transaction reads from, in ascending order.
@@ -440,9 +459,11 @@ impl Keyspace {
     }
 
     /// What this site promises to the others from now on: to begin nothing above these states, which stay until the
-    /// next promise. They are its heads, and what is read or held now.
+    /// next promise. They are its heads, and what is read or held now; but not what is only read although it was promised
+    /// away: a promise is never taken back.
     pub fn announce_ceiling(&mut self) -> Vec<StateId> {
-        let held = self.dag.held();
+        let mut held = self.dag.held();
+        held.retain(|node| !self.is_above(*node, Owner::Site(self.options.site)));
         let candidates: Vec<Node> = self.dag.heads().chain(held.iter().copied()).collect();
         let above = |node: &Node| held.iter().any(|other| other != node && self.dag.sees(*other, *node));
         let mut ceiling: Vec<StateId> =

@@ -3,18 +3,19 @@
 //! A constraint is one of the table in `docs/protocols/tardis.md`; `AND` is intersection and binds tighter than `OR`,
 //! which is union: `ANCESTOR AND K 3 OR STATE 12@3.1`.
 
+use crate::site::Named;
 use crate::{Begin, End, StateId};
 use datatypes::{Operation, Value, counter, dict, key, list, register, scored_set, set, summary, top};
 use std::str::FromStr;
 use types::Error;
 
-/// The words of a command that have not been read.
+/// The words of a command that have not been read, and the names that may stand for states in them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Words<'a>(&'a [&'a [u8]]);
+pub(crate) struct Words<'a>(&'a [&'a [u8]], &'a Named);
 
 impl<'a> Words<'a> {
-    pub fn new(words: &'a [&'a [u8]]) -> Self {
-        Words(words)
+    pub fn new(words: &'a [&'a [u8]], names: &'a Named) -> Self {
+        Words(words, names)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -26,6 +27,11 @@ impl<'a> Words<'a> {
         let (first, rest) = self.0.split_first().ok_or_else(Error::syntax)?;
         self.0 = rest;
         Ok(first)
+    }
+
+    /// The next word, which stays.
+    pub fn peek(&self) -> Result<&'a [u8], Error> {
+        self.0.first().copied().ok_or_else(Error::syntax)
     }
 
     /// The next word in upper case, if there is one.
@@ -50,9 +56,12 @@ impl<'a> Words<'a> {
         number.ok_or_else(Error::not_an_integer)
     }
 
-    /// The id of a state.
+    /// The id of a state, or the name of one.
     pub fn state(&mut self) -> Result<StateId, Error> {
         let word = String::from_utf8_lossy(self.word()?);
+        if let Some(state) = self.1.get(&*word) {
+            return Ok(*state);
+        }
         word.parse().map_err(|malformed: crate::MalformedId| Error::err(malformed.to_string()))
     }
 
@@ -172,7 +181,8 @@ mod tests {
 
     fn read<C>(text: &str, parse: fn(&mut Words<'_>) -> Result<C, Error>) -> Result<C, Error> {
         let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
-        let mut words = Words::new(&words);
+        let names = Named::new();
+        let mut words = Words::new(&words, &names);
         let constraint = parse(&mut words)?;
         words.end()?;
         Ok(constraint)

@@ -1,13 +1,15 @@
 //! Commands that steer the connection: transactions, watches, the end.
 
+use crate::combine::Combine;
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::plan::Call;
+use crate::plan::{Call, Plan};
 use crate::script::append_command;
 use crate::session::{Mode, Queue, Session};
-use crate::table::Command;
+use crate::table::flag::WRITE;
+use crate::table::{self, Command, Handler};
 use crate::task::{After, Task};
-use protocol::Request;
+use protocol::{Request, Step};
 use resp::Arguments;
 use types::{Error, ErrorCode, KeyHash, ReplySink};
 
@@ -38,6 +40,8 @@ pub(crate) enum Flow {
     FlushAll,
     /// What only keyspaces of one model have, in or out of a transaction: BRANCH HEADS, MERGE GET
     Own,
+    /// AT, before a command that reads
+    At,
     /// BRANCH BEGIN, MERGE BEGIN
     OwnBegin,
     /// BRANCH COMMIT, BRANCH ABORT, MERGE COMMIT, MERGE ABORT
@@ -53,7 +57,7 @@ impl Flow {
     pub(crate) fn concerns_session(self) -> bool {
         !matches!(
             self,
-            Flow::Exec | Flow::Commit | Flow::FlushAll | Flow::Own | Flow::OwnBegin | Flow::OwnEnd
+            Flow::Exec | Flow::Commit | Flow::FlushAll | Flow::Own | Flow::At | Flow::OwnBegin | Flow::OwnEnd
         )
     }
 
@@ -79,6 +83,7 @@ impl<H: Host> Engine<'_, H> {
             Flow::Reset => self.reset(),
             Flow::FlushAll => self.flush_all_command(call),
             Flow::Own => self.own(call, After::Nothing),
+            Flow::At => self.at(call),
             Flow::OwnBegin => self.own_begin(call),
             Flow::OwnEnd => self.own_end(call),
             Flow::Administer => self.administer(call),
@@ -255,8 +260,35 @@ impl<H: Host> Engine<'_, H> {
             return Err(Error::err(format!("{name} inside MULTI is not allowed")));
         }
         let words: Vec<&[u8]> = call.arguments.iter().collect();
-        let id = self.send(session.keyspace, Request::Own { session: session.id(), words: &words });
+        let id =
+            self.send(session.keyspace, Request::Own { session: session.id(), words: &words, steps: &[] });
         self.finish_or_wait(id, Task::Forward(after));
+        Ok(())
+    }
+
+    /// `AT state command`: the command, which must read only, at that state.
+    fn at(&mut self, call: Call<'_>) -> Result<(), Error> {
+        let session = &self.connection.session;
+        if session.in_transaction() {
+            return Err(Error::err("AT inside a transaction is not allowed: it reads the state it began at"));
+        }
+        let (command, arguments) = (table::find(call.arguments.after(2))?, call.arguments.after(2));
+        let refused = || {
+            let name = command.name.replace('|', " ").to_ascii_uppercase();
+            Error::err(format!("AT takes a command that reads data, and '{name}' is none"))
+        };
+        let Handler::Data(plan) = command.handler else { return Err(refused()) };
+        if command.is(WRITE) {
+            return Err(refused());
+        }
+        let (steps, combine) = match plan(&Call { arguments, command, ..call })? {
+            Plan::One(operation) => (vec![Step::Key(operation)], Combine::Pass),
+            Plan::Many { steps, combine } => (steps, combine),
+            Plan::Dialogue(_) => return Err(refused()),
+        };
+        let request = Request::Own { session: session.id(), words: &[b"AT", call.bytes(1)], steps: &steps };
+        let id = self.send(session.keyspace, request);
+        self.finish_or_wait(id, Task::Combine { combine, len: steps.len() });
         Ok(())
     }
 
@@ -304,8 +336,8 @@ impl<H: Host> Engine<'_, H> {
         let mut keyspaces = self.host.keyspaces();
         if self.connection.session.in_transaction() {
             // Only one keyspace: `check_keyspace` saw to it.
-            let id = self.send_steps(&[protocol::Step::Flush], true);
-            self.finish_or_wait(id, Task::Combine { combine: crate::combine::Combine::Pass, len: 1 });
+            let id = self.send_steps(&[Step::Flush], true);
+            self.finish_or_wait(id, Task::Combine { combine: Combine::Pass, len: 1 });
         } else {
             keyspaces.reverse();
             self.flush_all(keyspaces);

@@ -119,6 +119,8 @@ pub enum Request<'a> {
         session: SessionId,
         /// The words.
         words: &'a [&'a [u8]],
+        /// The steps of the command that they stand before (`AT state GET k`); none for most.
+        steps: &'a [Step<'a>],
     },
     /// The session is over: its open transaction and its watches are given up. No reply.
     Close {

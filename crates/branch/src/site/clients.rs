@@ -13,6 +13,8 @@ pub(super) struct Open {
     /// What its commit demands unless it says otherwise.
     pub end: End,
     pub read_only: bool,
+    /// The name that its commit moves.
+    pub on: Option<Box<[u8]>>,
     /// A change to a key that the session watches stops it.
     pub is_watched: bool,
     pub until: Instant,

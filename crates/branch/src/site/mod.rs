@@ -10,7 +10,7 @@
 //! ```
 //!
 //! # Rooms
-//! `requests` transactions and single commands · `words` BRANCH and MERGE · `clients` what is remembered of a session ·
+//! `requests` transactions and single commands · `words` BRANCH, MERGE and AT · `names` names for states · `clients` what is remembered of a session ·
 //! `gossip` the other sites · `record` log and checkpoints · `message` what nodes say · `setup` who takes part.
 //!
 //! # State and invariants
@@ -25,6 +25,7 @@ mod claims;
 mod clients;
 mod gossip;
 mod message;
+mod names;
 mod record;
 mod requests;
 mod setup;
@@ -40,6 +41,7 @@ use crate::{Commit, Policy, Refusal, StateId};
 use claims::Claims;
 use clients::Clients;
 use gossip::Gossip;
+pub(crate) use names::Named;
 use protocol::{Claim, Input, Now, Outputs};
 use std::time::Duration;
 use types::{Error, Incarnation, ReplyBuf, Rng, SessionId};
@@ -63,6 +65,8 @@ pub enum Timer {
 pub(crate) const SHARED: SessionId = SessionId(u64::MAX);
 /// The thread of the merges that the site makes by itself.
 const MERGER: SessionId = SessionId(u64::MAX - 1);
+/// The thread of reads at a state that the client names: nobody stands there afterwards.
+const LOOKER: SessionId = SessionId(u64::MAX - 2);
 
 const COLLECT_EVERY: Duration = Duration::from_millis(20);
 const COLLECT_PAUSE: Duration = Duration::from_millis(1);
@@ -84,6 +88,7 @@ pub struct Site {
     gossip: Gossip,
     checkpoint: record::Progress,
     claims: Claims,
+    names: names::Names,
     /// The last state that a client made here.
     written: Option<StateId>,
     /// Where the log says that the shared thread reads.
@@ -111,6 +116,7 @@ impl Site {
             clients: Clients::default(),
             gossip,
             checkpoint: record::Progress::default(),
+            names: names::Names::default(),
             written: None,
             noted: None,
             passed_over: 0,

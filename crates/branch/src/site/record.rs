@@ -5,7 +5,7 @@ use crate::instance::Instance;
 use crate::keyspace::{ByValue, Piece};
 use crate::{Commit, Owner, StateId};
 use protocol::{Encode, Outputs};
-use types::{Instant, Malformed, Reader, Wire};
+use types::{Instant, Malformed, Reader, Wire, put_bytes};
 
 /// One record of the log.
 #[derive(Debug)]
@@ -36,6 +36,13 @@ pub enum Record<'a> {
     Kept {
         /// It.
         commit: &'a Commit,
+    },
+    /// A name was put at a state, or is forgotten.
+    Name {
+        /// The name.
+        name: &'a str,
+        /// The state.
+        state: Option<StateId>,
     },
     /// Where the shared thread stands: it never goes back, in the site's next life neither (Corrections 56).
     Standing {
@@ -69,6 +76,11 @@ impl Encode for Record<'_> {
             Record::Kept { commit } => {
                 out.push(4);
                 Wire::encode(*commit, out);
+            }
+            Record::Name { name, state } => {
+                out.push(6);
+                put_bytes(out, name.as_bytes());
+                Wire::encode(state, out);
             }
             Record::Standing { committed, read } => {
                 out.push(5);
@@ -110,6 +122,9 @@ impl Site {
                         let (committed, read) =
                             (self.keyspace.committed(SHARED), self.keyspace.last_read(SHARED));
                         put(chunk, &Record::Standing { committed, read });
+                        for (name, state) in self.named() {
+                            put(chunk, &Record::Name { name: &name, state: Some(state) });
+                        }
                         self.checkpoint = Progress::Kept(StateId::ROOT);
                     }
                 }
@@ -180,6 +195,10 @@ impl Site {
                 if let Some(read) = read {
                     self.keyspace.has_read(SHARED, read);
                 }
+            }
+            6 => {
+                let name = str::from_utf8(input.bytes()?).map_err(|_| Malformed("name of a state"))?;
+                self.put_name(name, Option::decode(&mut input)?);
             }
             _ => return Err(Malformed("record of a site")),
         }

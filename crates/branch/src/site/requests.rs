@@ -62,7 +62,9 @@ impl Site {
                 scratch.simple("OK");
                 Ok(())
             }
-            Request::Own { words, .. } => self.on_words(session, words, now, &mut scratch, out),
+            Request::Own { words, steps, .. } => {
+                self.on_words(session, (words, steps), (now, random), &mut scratch, out)
+            }
             Request::Context { .. } => Err(ContextAsk::refusal()),
             Request::Close { .. } => return self.close(session),
         };
@@ -180,7 +182,12 @@ impl Site {
         now: Instant,
     ) -> Result<StateId, Error> {
         let (usual, end) = self.constraints(session);
-        let transaction = self.keyspace.begin(self.clients.thread(session), &begin.unwrap_or(usual))?;
+        let (thread, begin) = (self.clients.thread(session), begin.unwrap_or(usual));
+        let transaction = if read_only {
+            self.keyspace.begin_reading(thread, &begin)?
+        } else {
+            self.keyspace.begin(thread, &begin)?
+        };
         if self.clients.thread(session) == SHARED {
             // Its other sessions must not take the thread to another branch while this one looks at its own.
             self.keyspace.note_standing(&transaction);
@@ -200,7 +207,8 @@ impl Site {
     ) {
         self.abort(session);
         let until = now + self.options.open_for;
-        self.clients.of(session).open = Some(Open { transaction, end, read_only, is_watched, until });
+        self.clients.of(session).open =
+            Some(Open { transaction, end, read_only, on: None, is_watched, until });
     }
 
     /// Steps in the session's transaction.
@@ -254,7 +262,11 @@ impl Site {
             }
         }
         let end = end.unwrap_or(open.end);
-        self.finish(open.transaction, &end, now, out)
+        let committed = self.finish(open.transaction, &end, now, out)?;
+        if let (Some(name), Committed::State(state)) = (open.on, committed) {
+            self.name(&name, state, out)?;
+        }
+        Ok(committed)
     }
 
     fn finish(
@@ -350,7 +362,7 @@ pub(super) enum Committed {
     Stopped,
 }
 
-fn is_write(step: &Step<'_>) -> bool {
+pub(super) fn is_write(step: &Step<'_>) -> bool {
     match step {
         Step::Key(keyed) => !keyed.operation.is_read(),
         Step::Flush => true,

@@ -1,14 +1,14 @@
 //! BRANCH and MERGE: the commands that only keyspaces of this model have.
 
-use super::requests::Committed;
-use super::{SHARED, Site};
+use super::requests::{Committed, is_write};
+use super::{LOOKER, SHARED, Site};
 use crate::instance::Instance;
 use crate::syntax::{self, Words};
 use crate::{Begin, Policy, StateId};
 use datatypes::Operation;
 use mvcc::CompactKey;
-use protocol::{Now, Outputs};
-use types::{Error, ReplyBuf, ReplySink, SessionId};
+use protocol::{Now, Outputs, Step};
+use types::{Error, ReplyBuf, ReplySink, Rng, SessionId};
 
 /// How many states BRANCH LOG, and how many keys MERGE CONFLICTS, shows if it is not told.
 const PAGE: usize = 100;
@@ -17,12 +17,16 @@ impl Site {
     pub(super) fn on_words(
         &mut self,
         session: SessionId,
-        words: &[&[u8]],
-        now: Now,
+        (words, steps): (&[&[u8]], &[Step<'_>]),
+        (now, random): (Now, &mut Rng),
         reply: &mut ReplyBuf,
         out: &mut Outputs<'_, Instance>,
     ) -> Result<(), Error> {
-        let mut words = Words::new(words);
+        let names = self.named();
+        let mut words = Words::new(words, &names);
+        if words.take("AT") {
+            return self.at(words, steps, (now, random), reply);
+        }
         let command = format!("{} {}", words.upper().unwrap_or_default(), words.upper().unwrap_or_default());
         match command.as_str() {
             "BRANCH BEGIN" => self.branch_begin(session, words, now, reply),
@@ -34,6 +38,23 @@ impl Site {
                 Ok(())
             }
             "BRANCH DEFAULTS" => self.branch_defaults(session, words, reply),
+            "BRANCH NAME" => self.branch_name(session, words, reply, out),
+            "BRANCH UNNAME" => {
+                let name = words.word()?;
+                words.end()?;
+                let is_known = self.unname(name, out)?;
+                reply.integer(is_known.into());
+                Ok(())
+            }
+            "BRANCH NAMES" => {
+                words.end()?;
+                reply.map(names.len());
+                for (name, state) in &names {
+                    reply.bulk(name.as_bytes());
+                    put_id(*state, reply);
+                }
+                Ok(())
+            }
             "BRANCH HEADS" => words.end().map(|()| put_ids(&self.keyspace.heads(), reply)),
             "BRANCH LOG" => self.branch_log(words, reply),
             "BRANCH SHOW" => self.branch_show(words, reply),
@@ -65,11 +86,19 @@ impl Site {
         reply: &mut ReplyBuf,
     ) -> Result<(), Error> {
         let read_only = words.take("READONLY");
-        let begin = if words.is_empty() { None } else { Some(syntax::begin(&mut words)?) };
+        let on = if words.take("ON") { Some(words.peek()?.into()) } else { None };
+        let begin = match on {
+            Some(_) => Some(Begin::State(words.state()?)),
+            None if words.is_empty() => None,
+            None => Some(syntax::begin(&mut words)?),
+        };
         words.end()?;
         self.own_thread(session);
         let watched = self.clients.get(session).is_some_and(|client| !client.watches.is_empty());
         let state = self.begin(session, begin, (read_only, watched), now.instant)?;
+        if let Some(open) = self.clients.of(session).open.as_mut().filter(|_| !read_only) {
+            open.on = on;
+        }
         put_id(state, reply);
         Ok(())
     }
@@ -89,6 +118,47 @@ impl Site {
             Committed::Nothing => reply.null(),
             Committed::Stopped => reply.null_array(),
         }
+        Ok(())
+    }
+
+    fn branch_name(
+        &mut self,
+        session: SessionId,
+        mut words: Words<'_>,
+        reply: &mut ReplyBuf,
+        out: &mut Outputs<'_, Instance>,
+    ) -> Result<(), Error> {
+        let name = words.word()?;
+        let state = if words.is_empty() {
+            let standing = self.keyspace.last_read(self.clients.thread(session));
+            standing.or_else(|| self.keyspace.heads().first().copied()).unwrap_or(StateId::ROOT)
+        } else {
+            words.state()?
+        };
+        words.end()?;
+        self.name(name, state, out)?;
+        put_id(state, reply);
+        Ok(())
+    }
+
+    /// AT state, before steps that read.
+    fn at(
+        &mut self,
+        mut words: Words<'_>,
+        steps: &[Step<'_>],
+        (now, random): (Now, &mut Rng),
+        reply: &mut ReplyBuf,
+    ) -> Result<(), Error> {
+        let state = words.state()?;
+        words.end()?;
+        if steps.iter().any(is_write) {
+            return Err(Error::err("AT reads; a write needs BRANCH BEGIN STATE id, and BRANCH COMMIT"));
+        }
+        let mut transaction = self.keyspace.begin_reading(LOOKER, &Begin::State(state))?;
+        for step in steps {
+            self.perform(&mut transaction, step, (now, random), reply);
+        }
+        self.keyspace.abort(transaction);
         Ok(())
     }
 

@@ -10,14 +10,18 @@ use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local};
 pub(crate) static COMMANDS: &[Command] = &[
     Command::new("branch", -2, 0, "anabranch 0.1.0", "Commands about the branches of a keyspace of the model branch", Handler::Container).containing(BRANCH),
     Command::new("merge", -2, 0, "anabranch 0.1.0", "Merges branches of a keyspace of the model branch", Handler::Container).containing(MERGE),
+    Command::new("at", -3, NOSCRIPT, "anabranch 0.1.0", "Reads at a state that is kept, by its id or a name: AT state GET key", Steer(Flow::At)),
 ];
 
 #[rustfmt::skip]
 static BRANCH: &[Command] = &[
-    Command::new("branch|begin", -2, NOSCRIPT, "anabranch 0.1.0", "Opens a transaction and replies the state it reads: BRANCH BEGIN [READONLY] [ANY|ANCESTOR|PARENT|STATE id|K n [AND|OR ...]]", Steer(Flow::OwnBegin)),
+    Command::new("branch|begin", -2, NOSCRIPT, "anabranch 0.1.0", "Opens a transaction and replies the state it reads: BRANCH BEGIN [READONLY] [ON name|ANY|ANCESTOR|PARENT|STATE id|K n [AND|OR ...]]", Steer(Flow::OwnBegin)),
     Command::new("branch|commit", -2, NOSCRIPT, "anabranch 0.1.0", "Commits the open transaction and replies the state it made: BRANCH COMMIT [SERIALIZABLE|SNAPSHOT|READCOMMITTED|NOBRANCH|K n|ANCESTOR|PARENT|STATE id|ANY [AND|OR ...]]", Steer(Flow::OwnEnd)),
     Command::new("branch|abort", 2, NOSCRIPT, "anabranch 0.1.0", "Gives the open transaction up", Steer(Flow::OwnEnd)),
     Command::new("branch|defaults", -2, NOSCRIPT, "anabranch 0.1.0", "Sets what the session's transactions demand if they do not say: BRANCH DEFAULTS [BEGIN constraint] [COMMIT constraint]", Steer(Flow::Own)),
+    Command::new("branch|name", -3, NOSCRIPT, "anabranch 0.1.0", "Gives a state, or the one that the session stands at, a name at this site: BRANCH NAME name [state]", Steer(Flow::Own)),
+    Command::new("branch|unname", 3, NOSCRIPT, "anabranch 0.1.0", "Forgets a name", Steer(Flow::Own)),
+    Command::new("branch|names", 2, NOSCRIPT, "anabranch 0.1.0", "Lists the names of this site, each with its state", Steer(Flow::Own)),
     Command::new("branch|heads", 2, NOSCRIPT, "anabranch 0.1.0", "Lists the states without children, the most recent first", Steer(Flow::Own)),
     Command::new("branch|log", -2, NOSCRIPT, "anabranch 0.1.0", "Lists states, the most recent first: BRANCH LOG [FROM state] [COUNT n]", Steer(Flow::Own)),
     Command::new("branch|show", 3, NOSCRIPT, "anabranch 0.1.0", "Describes a state and names the keys that it wrote", Steer(Flow::Own)),
