@@ -10,7 +10,7 @@ use protocol::{Durability, Now, Outputs};
 use replication::Link;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Address, Instant, NodeId, ReplyBuf, Rng};
+use types::{Address, Error, ErrorCode, Instant, NodeId, ReplyBuf, Rng};
 
 /// How often a site looks for what others lack.
 pub(super) const REPAIR_EVERY: Duration = Duration::from_millis(200);
@@ -127,6 +127,26 @@ impl Gossip {
 
     pub fn kept_bytes(&self) -> usize {
         self.kept_bytes
+    }
+
+    /// Why no more may be written, if sites that do not answer lack as much as may be kept for them.
+    pub fn is_full(&self, limit: usize, now: Instant) -> Option<Error> {
+        if self.kept_bytes < limit {
+            return None;
+        }
+        let is_silent = |peer: &Peer| peer.heard.is_none_or(|heard| heard + SILENT_AFTER <= now);
+        let silent = self.peers.iter().filter(|(_, peer)| is_silent(peer));
+        let silent: Vec<String> = silent.map(|(site, _)| site.process.to_string()).collect();
+        let who = match silent.is_empty() {
+            true => "they are told now, retry later".to_owned(),
+            false => format!("the site of process {} does not answer", silent.join(", ")),
+        };
+        let text = format!(
+            "other sites lack {} bytes of transactions, and QUEUE allows {limit}: {who}; reads go on, KEYSPACE ALTER raises \
+             QUEUE",
+            self.kept_bytes
+        );
+        Some(Error::new(ErrorCode::Unavailable, text))
     }
 
     /// The first kept transaction after a state.

@@ -150,10 +150,10 @@ impl Site {
         self.claims.take()
     }
 
-    /// Takes other options from now on.
-    pub fn alter(&mut self, merging: Merging, local: Local, policy: Policy, keep: usize) {
-        (self.options.merging, self.options.local) = (merging, local);
-        (self.options.policy, self.options.keep) = (policy, keep);
+    /// Takes what may be altered of these options from now on.
+    pub fn alter(&mut self, options: &Options) {
+        let Options { merging, local, policy, keep, queue, .. } = *options;
+        self.options = Options { merging, local, policy, keep, queue, ..self.options };
         self.keyspace.alter(policy, keep);
     }
 

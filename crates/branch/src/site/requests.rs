@@ -277,6 +277,13 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<Committed, Error> {
         let is_shared = transaction.session == SHARED;
+        if transaction.written().next().is_some()
+            && let Some(error) = self.gossip.is_full(self.options.queue, now.instant)
+        {
+            self.claims.ended(&self.keyspace.read_states(&transaction), None, &mut self.keyspace);
+            self.keyspace.abort(transaction);
+            return Err(error);
+        }
         let read = if self.options.claims { self.keyspace.read_states(&transaction) } else { Vec::new() };
         let outcome = self.keyspace.commit(transaction, end);
         let made = outcome.as_ref().ok().and_then(Option::as_ref);

@@ -59,6 +59,8 @@ pub struct Options {
     pub local: Local,
     /// How many states are kept above every head, for reading old ones by id.
     pub keep: usize,
+    /// How many bytes of transactions that some site lacks are kept in memory before writes are refused.
+    pub queue: usize,
     /// How long a transaction may stay open: its states stay with it (Corrections 86).
     pub open_for: Duration,
     /// True if the site shall claim what transactions saw and did, for checkers.
@@ -75,6 +77,7 @@ impl Default for Options {
             policy: Policy::Refuse,
             local: Local::Serialize,
             keep: 100,
+            queue: 1 << 30,
             open_for: Duration::from_secs(60),
             claims: false,
             mutants: Mutants::default(),

@@ -172,6 +172,11 @@ impl World {
         self.input(site, Input::Recovered { complete: true });
     }
 
+    /// How many bytes a site keeps for others.
+    fn queued(&self, site: usize) -> usize {
+        self.sites[site].protocol().as_site().expect("it is a site").queued_bytes()
+    }
+
     fn heads(&self, site: usize) -> Vec<anabranch_branch::StateId> {
         self.sites[site].protocol().as_site().expect("it is a site").keyspace().heads()
     }
@@ -257,4 +262,36 @@ fn a_number_that_was_set_is_added_to_on_three_branches() {
 #[test]
 fn increments_at_cut_and_restarted_sites_are_counted_once() {
     (0..120).for_each(|seed| count(seed, 2 + seed as usize % 3));
+}
+
+/// What a site keeps for another one that is cut off has a limit: then it refuses writes, says why, and goes on when the
+/// other one is back.
+#[test]
+fn a_site_refuses_writes_before_what_a_cut_queues_fills_its_memory() {
+    let options = Options { queue: 20_000, ..Options::default() };
+    let mut world = World::new(2, options, 1);
+    world.cut = [(0, 1)].into();
+    let steps = [step("n", Operation::Register(register::Operation::Increment { by: 1 }))];
+    let write = |world: &mut World| {
+        let request = Request::Many { session: SessionId(7), steps: &steps, watched: false, multi: true };
+        world.ask(0, request).as_error()
+    };
+    let mut written = 0;
+    let refused = loop {
+        match write(&mut world) {
+            None => written += 1,
+            Some(error) => break error,
+        }
+        world.pass(Duration::from_millis(10));
+        assert!(written < 1000);
+    };
+    assert_eq!(refused.code, types::ErrorCode::Unavailable);
+    assert!(refused.message.contains("process 2 does not answer"), "{}", refused.message);
+    assert!(world.queued(0) < 21_000, "{} bytes", world.queued(0));
+    assert_eq!(world.number(0, "n"), written, "reads go on, and what was refused had no effect");
+    world.cut.clear();
+    world.pass(Duration::from_secs(5));
+    assert_eq!(write(&mut world), None);
+    world.pass(Duration::from_secs(5));
+    assert_eq!((world.number(1, "n"), world.queued(0)), (written + 1, 0));
 }

@@ -107,7 +107,7 @@ impl ClusterKeyspace {
             }
             ClusterModel::Strict | ClusterModel::Causal if self.branching != ClusterBranching::default() => {
                 Err(format!(
-                    "keyspace '{name}': MERGE, EVERY, LOCAL, UNRESOLVED and KEEP are for MODEL branch"
+                    "keyspace '{name}': MERGE, EVERY, LOCAL, UNRESOLVED, KEEP and QUEUE are for MODEL branch"
                 ))
             }
             ClusterModel::Causal => self.check_regions(cluster),
@@ -174,6 +174,7 @@ impl ClusterKeyspace {
             b"LOCAL" => branching.forks_locally = one_of(option, value, ["serialize", "branch"])? == 1,
             b"UNRESOLVED" => branching.newest_wins = one_of(option, value, ["refuse", "newest"])? == 1,
             b"KEEP" => branching.keep = number(option, value)?,
+            b"QUEUE" => branching.queue_bytes = number(option, value)?,
             b"CLOCKBOUND" => self.clock_bound_ms = Some(number(option, value)?),
             b"SKEWWAIT" => self.skew_wait_ms = Some(number(option, value)?),
             _ => {

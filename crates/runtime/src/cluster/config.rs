@@ -129,11 +129,19 @@ pub struct ClusterBranching {
     pub newest_wins: bool,
     /// How many states stay above every head, to be read by their id.
     pub keep: usize,
+    /// How many bytes of transactions that some site lacks a site keeps in memory before it refuses writes.
+    pub queue_bytes: usize,
 }
 
 impl Default for ClusterBranching {
     fn default() -> Self {
-        ClusterBranching { merge_every_ms: 50, forks_locally: false, newest_wins: false, keep: 100 }
+        ClusterBranching {
+            merge_every_ms: 50,
+            forks_locally: false,
+            newest_wins: false,
+            keep: 100,
+            queue_bytes: 1 << 30,
+        }
     }
 }
 

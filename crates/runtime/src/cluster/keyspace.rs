@@ -194,9 +194,9 @@ impl ReplicatedKeyspace {
                 nodes.protocols_mut().for_each(|node| node.set_clocks(clocks));
             }
             ReplicatedKeyspace::Branch(nodes) => {
-                let (merging, local, policy) = placement::branching(entry);
+                let options = placement::branching(entry);
                 let sites = nodes.protocols_mut().filter_map(branch::Instance::as_site_mut);
-                sites.for_each(|site| site.alter(merging, local, policy, entry.branching.keep));
+                sites.for_each(|site| site.alter(&options));
             }
             ReplicatedKeyspace::Locking(_)
             | ReplicatedKeyspace::Causal(_)

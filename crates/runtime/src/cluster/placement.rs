@@ -251,26 +251,20 @@ fn branch_topology(file: &ClusterFile, keyspace: KeyspaceId) -> site::Topology {
 }
 
 /// What may be altered of a branch keyspace.
-pub(crate) fn branching(entry: &ClusterKeyspace) -> (site::Merging, site::Local, Policy) {
+pub(crate) fn branching(entry: &ClusterKeyspace) -> site::Options {
     let branching = entry.branching;
     let merging = match branching.merge_every_ms {
         0 => site::Merging::Manual,
         every => site::Merging::Auto { every: Duration::from_millis(every) },
     };
     let local = if branching.forks_locally { site::Local::Branch } else { site::Local::Serialize };
-    (merging, local, if branching.newest_wins { Policy::Newest } else { Policy::Refuse })
+    let policy = if branching.newest_wins { Policy::Newest } else { Policy::Refuse };
+    let (keep, queue) = (branching.keep, branching.queue_bytes);
+    site::Options { merging, local, policy, keep, queue, ..site::Options::default() }
 }
 
 fn branch_nodes(topology: site::Topology, entry: &ClusterKeyspace, life: Life) -> Nodes<branch::Instance> {
-    let (merging, local, policy) = branching(entry);
-    let options = site::Options {
-        durability: life.durability,
-        merging,
-        local,
-        policy,
-        keep: entry.branching.keep,
-        ..site::Options::default()
-    };
+    let options = site::Options { durability: life.durability, ..branching(entry) };
     let (keyspace, region) = (topology.keyspace, usize::from(life.region.0));
     let site = topology.sites[region];
     let instance = if site.process == life.process {
