@@ -7,7 +7,8 @@ import pytest
 
 from harness import Anabranch, Redis
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "retwis"))
+for example in ("retwis", "branches"):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / example))
 
 
 @pytest.fixture(scope="module")
