@@ -275,7 +275,7 @@ impl<H: Host> Engine<'_, H> {
         let (command, arguments) = (table::find(call.arguments.after(2))?, call.arguments.after(2));
         let refused = || {
             let name = command.name.replace('|', " ").to_ascii_uppercase();
-            Error::err(format!("AT takes a command that reads data, and '{name}' is none"))
+            Error::err(format!("AT takes a command that reads data in one step, and '{name}' is none"))
         };
         let Handler::Data(plan) = command.handler else { return Err(refused()) };
         if command.is(WRITE) {
