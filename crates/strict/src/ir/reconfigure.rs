@@ -118,6 +118,14 @@ impl<O: Operations> Replica<O> {
         }
     }
 
+    /// Asks the other members whether they know a later epoch.
+    pub fn ask_epoch(&self, port: &mut impl Port<O>) {
+        let Configuration { epoch, members } = &self.membership.present;
+        for to in members.iter().filter(|to| **to != self.address) {
+            port.send(*to, Message::WhichEpoch { epoch: *epoch });
+        }
+    }
+
     /// Tells the present epoch.
     pub fn tell_epoch(&self, to: Address, port: &mut impl Port<O>) {
         let Membership { present, after, .. } = &self.membership;

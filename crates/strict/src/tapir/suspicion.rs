@@ -11,7 +11,7 @@ use super::message::{Message, Timer};
 use super::node::Node;
 use super::operation::Transactions;
 use super::recovery::Recovery;
-use super::replica::Replica;
+use super::replica::{Replica, Wires};
 use crate::ir::{self, CoordinatorView, Status};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ use types::{Instant, Rng, Timestamp, TransactionId};
 
 /// Patience doubles at most so often.
 const DOUBLINGS: u32 = 3;
+/// After so many times the patience of a first coordinator, a replica asks which epoch it is.
+const FORSAKEN: u32 = 4;
 
 /// When somebody last came on with a transaction, under the highest coordinator view promised for it.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +90,7 @@ impl Replica {
         let prepared = self.state.prepared();
         self.suspicion.signs.retain(|id, _| prepared.contains_key(id));
         self.suspicion.rounds.retain(|id, _| prepared.contains_key(id));
-        let mut overdue = Vec::new();
+        let (mut overdue, mut forsaken) = (Vec::new(), false);
         for (id, operation) in prepared {
             let (born, promised) =
                 self.ir.get(*id).map_or((operation.at, CoordinatorView::ORIGINAL), |g| (g.born, g.promised));
@@ -98,6 +100,7 @@ impl Replica {
                 _ => fresh,
             };
             self.suspicion.signs.insert(*id, sign);
+            forsaken |= now.instant - sign.since >= timeout * FORSAKEN;
             let participants = &operation.part.participants;
             let due = now.instant - sign.since >= patience(timeout, sign.promised.round);
             if due && self.is_next(*id, sign, participants.first() == Some(&self.shard), now.instant) {
@@ -106,6 +109,9 @@ impl Replica {
         }
         for (transaction, round, participants) in overdue {
             self.suspect(now, transaction, round, participants, out);
+        }
+        if forsaken {
+            self.ir.ask_epoch(&mut Wires { out, options: &self.options, now: now.instant });
         }
     }
 

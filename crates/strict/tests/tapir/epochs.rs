@@ -79,6 +79,29 @@ fn a_decision_finds_the_replicas_that_have_taken_over() {
     assert_serving(&network, &[4, 5, 6], 1);
 }
 
+/// Nobody has a reason to speak to a replica that was replaced while it was cut off, and nobody knows any more how
+/// what it still holds has ended. It only reminds the backup coordinators, which are of the other shard.
+#[test]
+fn who_was_replaced_while_cut_off_asks_what_follows() {
+    let options = Options { sync_lag: Duration::from_millis(300), ..Options::default() };
+    let mut network = Network::new(7, 2, 3, 2, &options);
+    network.add_spare(4, 1, &options);
+    let (a, b) = network.two_keys();
+    let left = address(3, Some(1));
+    network.filter = Some(Box::new(move |_, to, message| {
+        to == left && matches!(ir_of(message), Some(Ir::Execute { .. }))
+    }));
+    let id = network.many(1, 1, &[network.set(a, "1"), network.set(b, "1")]);
+    assert_eq!(text(&network.answer(id)), "OK OK");
+    assert_eq!(network.replica(3, 1).prepared(), 1);
+    network.filter = Some(Box::new(move |from, to, _| from == left || to == left));
+    network.place(1, 1, &[1, 2, 4], false);
+    network.run_for(5 * SECOND);
+    network.filter = None;
+    network.run_for(20 * SECOND);
+    assert_eq!(network.replica(3, 1).status(), Status::Outside);
+}
+
 #[test]
 fn who_joins_after_outcomes_were_forgotten_fetches_the_state_first() {
     let options = Options { sync_lag: Duration::from_millis(300), piece_bytes: 64, ..Options::default() };
