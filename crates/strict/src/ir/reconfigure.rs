@@ -126,6 +126,13 @@ impl<O: Operations> Replica<O> {
         }
     }
 
+    /// Who asks a replica that is of no epoch has to look elsewhere; or knows of an epoch that began while this one was
+    /// away.
+    pub fn turn_away(&self, from: Address, port: &mut impl Port<O>) {
+        self.tell_epoch(from, port);
+        self.ask_epoch(port);
+    }
+
     /// Tells the present epoch.
     pub fn tell_epoch(&self, to: Address, port: &mut impl Port<O>) {
         let Membership { present, after, .. } = &self.membership;

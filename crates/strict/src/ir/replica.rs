@@ -195,8 +195,8 @@ impl<O: Operations> Replica<O> {
                     self.end(group, born, operation, app, port);
                     port.send(to, Message::Executed { group, view: self.view });
                 } else if self.status == Status::Outside {
-                    // A decision is of no epoch; but who tells it here has to look elsewhere.
-                    self.tell_epoch(to, port);
+                    // A decision is of no epoch.
+                    self.turn_away(to, port);
                 }
             }
             Message::CoordinatorChange { group, born, ballot, view } => {

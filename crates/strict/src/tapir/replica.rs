@@ -284,7 +284,7 @@ impl Replica {
         );
         if asks && self.ir.status() == Status::Outside {
             let mut port = Wires { out, options: &self.options, now: now.instant };
-            return self.ir.tell_epoch(from.address(), &mut port);
+            return self.ir.turn_away(from.address(), &mut port);
         }
         match message {
             Message::Read { transaction, now_millis, readings } => {

@@ -102,6 +102,24 @@ fn who_was_replaced_while_cut_off_asks_what_follows() {
     assert_eq!(network.replica(3, 1).status(), Status::Outside);
 }
 
+/// It was to join, and leads the first view of the epoch that began without it. Its log knows only of the one before.
+#[test]
+fn who_was_away_when_its_epoch_began_asks_once_it_is_spoken_to() {
+    let mut network = network(8, 1, &Options::default());
+    count(&mut network, 3);
+    let joins = address(4, Some(0));
+    network.filter = Some(Box::new(move |_, to, message| {
+        to == joins && !matches!(ir_of(message), Some(Ir::Invite { .. }))
+    }));
+    network.place(1, 0, &[4, 1, 2], false);
+    network.run_for(5 * SECOND);
+    assert_eq!(network.replica(4, 0).status(), Status::Outside);
+    network.filter = None;
+    assert_eq!(count(&mut network, 1), "4");
+    network.run_for(5 * SECOND);
+    assert_serving(&network, &[1, 2, 4], 1);
+}
+
 #[test]
 fn who_joins_after_outcomes_were_forgotten_fetches_the_state_first() {
     let options = Options { sync_lag: Duration::from_millis(300), piece_bytes: 64, ..Options::default() };
