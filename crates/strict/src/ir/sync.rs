@@ -31,6 +31,8 @@ use types::{Address, NodeId, Timestamp};
 const ROUND_GROUPS: u32 = 16384;
 /// About how many outcomes one step forgets.
 const TRIMMED_GROUPS: u32 = 2048;
+/// So often a follower looks for its leader at least before it calls for the next one.
+const SILENT_CALLS: u32 = 16;
 
 /// An interval that the leader is closing.
 #[derive(Debug)]
@@ -55,6 +57,10 @@ pub(super) struct Syncing {
     waited: u32,
     /// As leader: the base of each other replica, as last told.
     bases: BTreeMap<usize, Timestamp>,
+    /// As follower: how many times it was called, with something to close, since the leader has said Sync.
+    silent: u32,
+    /// Who has answered since then.
+    heard: BTreeSet<usize>,
     /// As follower: the leader's base, which counts here once what is being fetched has come.
     learning: Option<Timestamp>,
 }
@@ -84,7 +90,7 @@ impl<O: Operations> Replica<O> {
 
     /// Called now and then; `limit` is the end of what may be closed. A leader begins a round, or says again what was
     /// not answered. After `patience` calls it does without replicas that are not equal, if f+1 are. True if a round
-    /// above the base has begun.
+    /// above the base has begun. A follower whose leader has long said nothing calls for the next one.
     pub fn on_sync_timer(
         &mut self,
         limit: Timestamp,
@@ -94,6 +100,7 @@ impl<O: Operations> Replica<O> {
     ) -> bool {
         if self.status != Status::Normal || !self.leads() {
             self.sync.round = None;
+            self.look_for_leader(limit, patience, port);
             return false;
         }
         let mut begun = false;
@@ -112,6 +119,39 @@ impl<O: Operations> Replica<O> {
         self.say_sync(port);
         self.finish(patience, app, port);
         begun
+    }
+
+    /// Transactions need no leader, but without one nothing is closed, and records grow as long as it is away. A follower
+    /// that hears from f+1 beside it calls for the next view; one that hears nobody would only disturb the others.
+    fn look_for_leader(&mut self, limit: Timestamp, patience: u32, port: &mut impl Port<O>) {
+        let (base, status) = (self.points.base, self.status);
+        if status != Status::Normal || aligned(self.log.cut(base, limit, ROUND_GROUPS)) <= base {
+            return;
+        }
+        self.sync.silent += 1;
+        if self.sync.silent > SILENT_CALLS.max(patience.saturating_mul(2)) {
+            for to in self.others() {
+                port.send(to, Message::WhichView { incarnation: self.incarnation });
+            }
+        }
+    }
+
+    /// Another replica answers one that looks for its leader.
+    pub(super) fn on_neighbour(
+        &mut self,
+        member: usize,
+        (view, serving): (u64, bool),
+        port: &mut impl Port<O>,
+    ) {
+        if view > self.view {
+            return self.enter_view(view, port);
+        }
+        if self.sync.silent > SILENT_CALLS && serving && view == self.view && self.leader(view) != member {
+            self.sync.heard.insert(member);
+            if self.sync.heard.len() + 1 >= self.quorum() {
+                self.enter_view(view + 1, port);
+            }
+        }
     }
 
     fn say_sync(&self, port: &mut impl Port<O>) {
@@ -181,6 +221,7 @@ impl<O: Operations> Replica<O> {
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
+        (self.sync.silent, self.sync.heard) = Default::default();
         self.set_points(|points| points.floor = points.floor.max(at), port);
         let base = summary.points.base;
         if summary.points.trimmed > self.points.base {

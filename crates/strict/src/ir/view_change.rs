@@ -290,6 +290,9 @@ impl<O: Operations> Replica<O> {
         port: &mut impl Port<O>,
     ) {
         let Some(member) = self.member(from) else { return };
+        if self.status == Status::Normal && incarnation == self.incarnation {
+            return self.on_neighbour(member, (view, serving), port);
+        }
         let asks = self.status == Status::Recovering
             || (self.status == Status::Outside && self.forgetful && serving);
         if !asks || incarnation != self.incarnation {

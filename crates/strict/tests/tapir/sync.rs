@@ -76,6 +76,36 @@ fn a_replica_that_missed_commits_without_crashing_fetches_them() {
     assert!(bases(&network).iter().all(|base| *base > Timestamp::ZERO));
 }
 
+/// Only a leader closes intervals: one that does not come back is replaced, or the others would remember for ever.
+#[test]
+fn a_leader_that_stays_away_is_replaced_so_that_the_record_stays_small() {
+    let mut network = Network::new(12, 1, 3, 2, &Options { sync_patience: 5, ..options() });
+    pass(&mut network, "a", 1000);
+    network.down.insert(address(1, Some(0)));
+    let before = bases(&network);
+    pass(&mut network, "a", 2000);
+    let records: Vec<usize> = (2..4).map(|process| replica(&network, process, 0).recorded()).collect();
+    pass(&mut network, "a", 4000);
+    for process in 2..4 {
+        let replica = replica(&network, process, 0);
+        assert!(replica.points().trimmed > before[1], "process {process}");
+        assert!(replica.recorded() < 2 * records[0], "{} after {records:?}", replica.recorded());
+    }
+}
+
+#[test]
+fn a_follower_that_hears_nobody_disturbs_nobody() {
+    let mut network = Network::new(13, 1, 3, 2, &Options { sync_patience: 5, ..options() });
+    let deaf = address(3, Some(0));
+    pass(&mut network, "a", 300);
+    network.filter = Some(Box::new(move |_, to, message| {
+        to == deaf && !matches!(ir_of(message), Some(Ir::Propose { .. } | Ir::Execute { .. }))
+    }));
+    pass(&mut network, "a", 3000);
+    let views: Vec<u64> = network.replicas().map(|(_, replica)| replica.view()).collect();
+    assert_eq!(views, [0, 0, 0]);
+}
+
 #[test]
 fn nothing_is_closed_while_it_is_prepared_and_undecided() {
     let run = |mutants: Mutants| {
