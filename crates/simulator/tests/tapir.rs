@@ -48,6 +48,16 @@ fn shards_move_while_everything_else_goes_wrong() {
     assert!(moved >= 5, "in only {moved} of 15 seeds a replica has joined a shard");
 }
 
+/// In these a replica missed that its shard had moved: one that was replaced held transactions for ever (398), one that was
+/// to join never did, and coordinators waited for it.
+#[test]
+fn replicas_that_missed_a_move_learn_of_it() {
+    for seed in [398, 604, 661, 898] {
+        let summary = run("tapir", &options(seed, 1)).unwrap();
+        assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    }
+}
+
 #[test]
 fn transactions_on_the_whole_keyspace_are_strictly_serializable() {
     let options = Options { with: vec![Feature::Keyset], ..options(1, 30) };
