@@ -95,8 +95,6 @@ caught! {
     a_view_without_its_record_is_caught: StartViewWithoutRecord, [], 200;
     an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 300;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 100;
-    a_quorum_of_two_epochs_is_caught: CountTwoEpochs, [Feature::Reconfiguration], 100;
-    an_epoch_that_is_not_durable_is_caught: EpochNotDurable, [Feature::Reconfiguration], 100;
 }
 
 #[test]

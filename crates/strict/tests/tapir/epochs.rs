@@ -2,7 +2,7 @@
 
 use crate::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::{Message as Ir, Status, epoch_of, first_view};
-use anabranch_strict::tapir::{Node, Options};
+use anabranch_strict::tapir::{Message, Node, Options};
 use anabranch_strict::{Mutant, Mutants};
 use std::time::Duration;
 use types::Address;
@@ -334,4 +334,77 @@ fn loses_what_is_committed_beside(mutants: Mutants) -> bool {
 fn an_epoch_begins_only_after_the_one_before_is_sealed() {
     assert!(!loses_what_is_committed_beside(Mutants::default()));
     assert!(loses_what_is_committed_beside(Mutant::StartBeforeSealed.into()));
+}
+
+/// A shard has moved altogether, which one coordinator has not heard; then its former replicas restart. What that
+/// coordinator reads, after an increment in the new epoch.
+fn read_where_it_was(mutants: Mutants) -> String {
+    let options = Options { mutants, ..Options::default() };
+    let mut network = network(11, 3, &options);
+    count(&mut network, 1);
+    let behind = address(2, None);
+    network.filter = Some(Box::new(move |_, to, message| {
+        to == behind && matches!(ir_of(message), Some(Ir::Epoch { .. }))
+    }));
+    network.place(1, 0, &[4, 5, 6], false);
+    network.run_for(2 * SECOND);
+    assert_eq!(count(&mut network, 1), "2");
+    for process in 1..4 {
+        let at = address(process, Some(0));
+        let log = network.log_len(at);
+        network.restart(at, log, true);
+    }
+    network.run_for(2 * SECOND);
+    network.filter = None;
+    text(&network.one(2, &network.get("a")))
+}
+
+#[test]
+fn who_restarts_outside_serves_no_epoch_that_is_over() {
+    assert_eq!(read_where_it_was(Mutants::default()), "2");
+    assert_eq!(read_where_it_was(Mutant::EpochNotDurable.into()), "1", "the mutant serves on");
+}
+
+/// A replica votes for a transaction, and is replaced before the others hear of it. One that conflicts commits in the
+/// next epoch without the third replica. Only that one is proposed the first transaction then. What it reads.
+fn voted_for_in_two_epochs(mutants: Mutants) -> String {
+    let prepared_timeout = 30 * SECOND;
+    let options = Options { mutants, prepared_timeout, ..Options::default() };
+    let mut network = network(12, 2, &options);
+    network.one(1, &network.set("a", "old"));
+    network.run_for(SECOND);
+    let [first, third] = [1, 3].map(|process| address(process, Some(0)));
+    let [slow, quick] = [1, 2].map(|process| address(process, None));
+    let is_vote = |message: &Message| matches!(ir_of(message), Some(Ir::Propose { .. }));
+    network.filter = Some(Box::new(move |from, to, message| {
+        let cut = |at: Address, other: Address| at == first && other.slot == first.slot;
+        let told = matches!(ir_of(message), Some(Ir::Epoch { .. }));
+        cut(from, to)
+            || cut(to, from)
+            || (to == slow && told)
+            || (from == slow && to != first && is_vote(message))
+    }));
+    let id = network.many(1, 1, &[network.get("a"), network.set("b", "x")]);
+    network.run_for(SECOND / 10);
+    network.place(2, 0, &[4, 5, 3], false);
+    network.run_for(2 * SECOND);
+    network.filter = Some(Box::new(move |from, to, message| {
+        let hidden =
+            matches!(ir_of(message), Some(Ir::Propose { .. } | Ir::Finalize { .. } | Ir::Execute { .. }));
+        (from == slow && is_vote(message)) || (from == quick && to == third && hidden)
+    }));
+    let other = network.many(2, 2, &[network.get("b"), network.set("a", "new")]);
+    assert_eq!(text(&network.answer(other)), "null OK");
+    network.filter = Some(Box::new(move |from, to, message| {
+        (from == slow && to != third && is_vote(message)) || (from == quick && to == third)
+    }));
+    network.run_for(SECOND);
+    network.filter = None;
+    text(&network.answer(id))
+}
+
+#[test]
+fn votes_of_two_epochs_do_not_count_together() {
+    assert_eq!(voted_for_in_two_epochs(Mutants::default()), "new OK");
+    assert_eq!(voted_for_in_two_epochs(Mutant::CountTwoEpochs.into()), "old OK", "the mutant commits both");
 }
