@@ -110,7 +110,10 @@ impl<'d, 'h> Visible<'d, 'h> {
         let mut seen = BitSet::new(self.writers.len());
         for (position, writer) in self.writers.iter().enumerate() {
             let commit = self.all[*writer].transaction.claim.as_ref().and_then(|claim| claim.commit);
-            if *writer != at && commit.is_some_and(|commit| is_visible(commit, snapshot)) {
+            let lost = self.all[*writer].transaction.given_up;
+            let shows =
+                |commit: Commit| is_visible(commit, snapshot) && (!lost || commit.region == snapshot.region);
+            if *writer != at && commit.is_some_and(shows) {
                 seen.insert(position);
             }
         }
@@ -204,8 +207,16 @@ impl<'d, 'h> Visible<'d, 'h> {
             let Some(giver) = self.all[at].transaction.follows.and_then(|giver| given.get(&giver)) else {
                 continue;
             };
-            let Some(mut needed) = self.seen[*giver].clone() else { continue };
-            self.rank[*giver].into_iter().for_each(|position| needed.insert(position));
+            let Some(given) = &self.seen[*giver] else { continue };
+            // A context does not bring back what was given up.
+            let here = snapshot(&self.all[at]).map(|snapshot| snapshot.region);
+            let is_left = |position: &usize| {
+                let Decoded { transaction, .. } = self.writer(*position);
+                !transaction.given_up || transaction.region() == here
+            };
+            let mut needed = BitSet::new(self.writers.len());
+            let all = given.iter().chain(self.rank[*giver]);
+            all.filter(is_left).for_each(|position| needed.insert(position));
             if let Some(lost) = seen.first_missing(&needed) {
                 let (lost, giver) = (self.writer(lost).number(), self.all[*giver].number());
                 let message = format!(

@@ -132,6 +132,10 @@ pub struct Transaction {
     /// began: this one must see what that one saw and wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<u64>,
+    /// True if its region was lost and an operator accepted that what only that region had is given up, this one with it:
+    /// it counts for what the region's own sessions saw, and for nobody else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
     /// True for a read made when everything had come to rest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_rest: bool,
@@ -141,6 +145,11 @@ impl Transaction {
     /// The claimed place in the commit order.
     pub fn place(&self) -> Option<(u64, [u64; 3])> {
         self.claim.as_ref().and_then(Claim::place)
+    }
+
+    /// Where it claims to have committed.
+    pub fn region(&self) -> Option<u16> {
+        Some(self.claim.as_ref()?.commit?.region)
     }
 
     /// True when its effects are in force: the client knows it, or the claim says so where the client does not.

@@ -45,6 +45,8 @@
 //! * `state`, of a step of a merge: the parent that it read.
 //! * `follows`: the number of a transaction of another session whose context this one's session took over before it;
 //!   absent where there is none. Causal levels know it as they know the order within a session.
+//! * `given_up`: true for what was committed in a region that was lost, where an operator accepted that; absent otherwise.
+//!   Causal levels show it to that region only, and at rest it must be gone.
 //! * `at_rest`: true for the reads made when everything had come to rest; absent otherwise.
 //!
 //! # What is not covered

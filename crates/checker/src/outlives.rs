@@ -15,7 +15,8 @@ type Deeds<'d, 'h> = Vec<(Commit, &'d Effect<'h>)>;
 
 pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     let decoded = decode_all(history, findings);
-    let mut writers: Vec<&Decoded<'_>> = decoded.iter().filter(|t| t.transaction.place().is_some()).collect();
+    let in_force = |t: &&Decoded<'_>| t.transaction.place().is_some() && !t.transaction.given_up;
+    let mut writers: Vec<&Decoded<'_>> = decoded.iter().filter(in_force).collect();
     writers.sort_by_key(|t| t.transaction.place());
     let mut keys: BTreeMap<&[u8], Deeds<'_, '_>> = BTreeMap::new();
     for writer in writers {

@@ -50,7 +50,7 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
 
 fn totals(history: &[Transaction]) -> BTreeMap<&Key, Total> {
     let mut totals: BTreeMap<&Key, Total> = BTreeMap::new();
-    for transaction in history.iter().filter(|t| t.outcome != Outcome::Aborted) {
+    for transaction in history.iter().filter(|t| t.outcome != Outcome::Aborted && !t.given_up) {
         let certain = transaction.outcome == Outcome::Committed;
         for step in &transaction.steps {
             let total = totals.entry(&step.key).or_default();

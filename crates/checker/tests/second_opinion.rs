@@ -127,6 +127,7 @@ fn history(plan: &[PlannedTransaction]) -> Vec<Transaction> {
             steps,
             claim: Some(claim),
             follows: None,
+            given_up: false,
             at_rest: false,
         });
     }

@@ -95,6 +95,14 @@ pub enum Administration<'a> {
         /// The partition.
         partition: u16,
     },
+    /// Lets a causal keyspace go on without a region that is gone for good: `OK` once that is durable; `Info` tells when it
+    /// is done.
+    Evict {
+        /// The keyspace's name.
+        name: &'a [u8],
+        /// The region's name.
+        region: &'a [u8],
+    },
     /// The names of all keyspaces: an array of byte strings.
     List,
     /// A keyspace's name, model and options: a map.

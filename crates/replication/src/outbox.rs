@@ -78,6 +78,16 @@ impl<T> Outbox<T> {
     pub fn received(&mut self, peer: RegionId, received: Timestamp) {
         let Some(known) = self.peers.get_mut(&peer) else { return };
         known.received = received.max(known.received);
+        self.forget_received();
+    }
+
+    /// The peer is gone for good: nothing is kept for it.
+    pub fn forget(&mut self, peer: RegionId) {
+        self.peers.remove(&peer);
+        self.forget_received();
+    }
+
+    fn forget_received(&mut self) {
         let by_all = self.peers.values().map(|peer| peer.received).min().unwrap_or(Timestamp::MAX);
         while let Some(entry) = self.items.first_entry().filter(|entry| entry.key().0 <= by_all) {
             // A peer that has forgotten more than the last item that it held has lost something.
@@ -237,6 +247,17 @@ mod tests {
         assert_eq!(due(&mut outbox, A, 55, WIDE), (vec![5], 55));
         outbox.resume(B, Timestamp(45));
         assert_eq!(due(&mut outbox, B, 55, WIDE), (vec![5], 55));
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_peer_that_is_gone() {
+        let mut outbox = filled(1000);
+        outbox.received(A, Timestamp(30));
+        outbox.forget(B);
+        assert_eq!((outbox.len(), outbox.bytes()), (1, 10));
+        outbox.received(B, Timestamp(40));
+        assert_eq!(outbox.len(), 1);
+        assert_eq!(due(&mut outbox, A, 45, WIDE), (vec![1, 2, 3, 4][3..].to_vec(), 45));
     }
 
     #[test]

@@ -59,6 +59,7 @@ impl WorkerHost {
                     cluster.place(name, *partition, processes, self.now)
                 }
                 Administration::Recover { .. } => Ok(()),
+                Administration::Evict { name, region } => cluster.evict(name, region, self.now),
                 Administration::Alter { name, options } => cluster.alter(&text(name), options, self.now),
                 Administration::Drop { name } => cluster.drop_keyspace(&text(name), self.now),
             };
@@ -76,7 +77,7 @@ impl WorkerHost {
                 self.process.alter(&name, durability_of(durability))?;
             }
             Administration::Drop { name } => self.process.drop_keyspace(&text(name))?,
-            Administration::Place { .. } | Administration::Recover { .. } => {
+            Administration::Place { .. } | Administration::Recover { .. } | Administration::Evict { .. } => {
                 return Err(Error::err("a single process keeps everything itself; clusters have places"));
             }
             Administration::List | Administration::Info { .. } => {}

@@ -1,6 +1,6 @@
 //! What the process says about itself: INFO, CONFIG GET, KEYSPACE INFO, metrics.
 
-use crate::cluster::{self, Backlog};
+use crate::cluster::{self, Backlog, Lag};
 use crate::host::durability_name;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, class_of};
@@ -31,7 +31,10 @@ pub(crate) fn write(process: &Process, keyspaces: &[Arc<Keyspace>], sections: &[
             "memory" => memory(keyspaces, out),
             "persistence" => persistence(process, out),
             "stats" => stats(process, out),
-            "cluster" => line(out, format_args!("{}", cluster::section(process.cluster.as_ref()))),
+            "cluster" => {
+                line(out, format_args!("{}", cluster::section(process.cluster.as_ref())));
+                lags(process, out);
+            }
             "keyspace" => keyspace(process, keyspaces, out),
             _ => line(out, format_args!("role:master\r\nconnected_slaves:0")),
         }
@@ -106,6 +109,16 @@ fn stats(process: &Process, out: &mut String) {
 
 fn commands(process: &Process) -> u64 {
     process.workers.read().iter().map(|worker| worker.commands.load(Relaxed)).sum()
+}
+
+/// How old is what this process knows of each causal keyspace; see `metrics`.
+fn lags(process: &Process, out: &mut String) {
+    let lags = process.cluster.as_ref().map(|view| view.lags.lock().clone()).unwrap_or_default();
+    for (name, lag) in lags {
+        let regions = lag.regions.iter().map(|(region, ms)| format!(",lag_{region}_ms={ms}"));
+        let regions: String = regions.collect();
+        line(out, format_args!("causal_{name}:snapshot_age_ms={}{regions}", lag.snapshot_ms));
+    }
 }
 
 fn keyspace(process: &Process, keyspaces: &[Arc<Keyspace>], out: &mut String) {
@@ -234,6 +247,7 @@ pub(crate) fn metrics(process: &Process) -> String {
         );
         let queued = each(|backlog| backlog.queued_bytes);
         metric("queued_bytes", "gauge", "Bytes that causal partitions keep for other regions.", &queued);
+        lag_metrics(&view.lags.lock(), &mut metric);
     }
     if let Some(journal) = &process.journal {
         log_metrics(process, journal, &mut metric);
@@ -243,6 +257,28 @@ pub(crate) fn metrics(process: &Process) -> String {
 
 /// Takes a metric: name, kind, help, and values with their labels.
 type Metric<'m> = dyn FnMut(&str, &str, &str, &[(String, u64)]) + 'm;
+
+fn lag_metrics(lags: &[(String, Lag)], metric: &mut Metric<'_>) {
+    let ages = lags.iter().map(|(name, lag)| (format!("{{keyspace=\"{name}\"}}"), lag.snapshot_ms));
+    let ages: Vec<(String, u64)> = ages.collect();
+    metric(
+        "snapshot_age_ms",
+        "gauge",
+        "Age of the newest snapshot that clients of a causal keyspace read.",
+        &ages,
+    );
+    let regions = lags.iter().flat_map(|(name, lag)| {
+        let labels = move |region: &String| format!("{{keyspace=\"{name}\",from=\"{region}\"}}");
+        lag.regions.iter().map(move |(region, ms)| (labels(region), *ms))
+    });
+    let regions: Vec<(String, u64)> = regions.collect();
+    metric(
+        "region_lag_ms",
+        "gauge",
+        "Age of what has arrived of a causal keyspace from another region.",
+        &regions,
+    );
+}
 
 fn log_metrics(process: &Process, journal: &Journal, metric: &mut Metric<'_>) {
     let plain = |value: u64| vec![(String::new(), value)];

@@ -423,7 +423,7 @@ impl Worker {
         if let Some(cluster) = &mut self.host.cluster {
             cluster.refresh(self.host.now);
             if let Some(view) = &self.host.process.cluster {
-                cluster.note_backlogs(view);
+                cluster.note_backlogs(self.host.now, view);
             }
         }
         self.host.me.commands.store(self.gateway.commands(), Ordering::Relaxed);

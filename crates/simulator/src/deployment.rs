@@ -5,7 +5,7 @@ use checker::Level;
 use protocol::{Claim, Durability, KeyEffect, Protocol};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
-use types::{HashSeed, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, Rng};
+use types::{HashSeed, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, Rng, Timestamp};
 
 /// The keyspace that is simulated.
 pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
@@ -84,6 +84,13 @@ pub trait Deployment {
         Vec::new()
     }
 
+    /// Takes what an instance has recorded of committed transactions since the last call, like `outcomes`: it holds once the
+    /// log has it.
+    fn decided(&self, instance: &mut Self::Protocol) -> Vec<Claim> {
+        let _ = instance;
+        Vec::new()
+    }
+
     /// For a protocol that claims nothing itself, because a transaction is over in the step that serves its request: the
     /// effects that the step's records hold, each record behind its length. The order of such steps is then the claimed
     /// order, and a claim holds once the log has what was recorded up to it.
@@ -115,6 +122,18 @@ pub trait Deployment {
         processes: &[ProcessId],
     ) -> Option<<Self::Protocol as Protocol>::Message> {
         let _ = (partition, processes);
+        None
+    }
+
+    /// What an operator says to a replica whose region stays when this one is gone for good.
+    fn evict(&self, region: RegionId) -> Option<<Self::Protocol as Protocol>::Message> {
+        let _ = region;
+        None
+    }
+
+    /// Of an instance that knows it: what was committed in a lost region above this is given up, by all alike.
+    fn cut_of(&self, instance: &Self::Protocol, region: RegionId) -> Option<Timestamp> {
+        let _ = (instance, region);
         None
     }
 

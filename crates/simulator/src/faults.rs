@@ -67,12 +67,14 @@ features! {
     Reconfiguration = 0.3;
     /// Clients hand their causal contexts to one another.
     Contexts = 0.5;
+    /// A region is lost for good, and an operator lets the others go on without it.
+    Eviction = 0.2;
 }
 
 impl Feature {
     /// True for what goes wrong at certain times, as drawn in `schedule`.
     pub(crate) fn is_fault(self) -> bool {
-        self <= Feature::ClockJumps || self == Feature::Reconfiguration
+        self <= Feature::ClockJumps || matches!(self, Feature::Reconfiguration | Feature::Eviction)
     }
 
     /// Every feature.

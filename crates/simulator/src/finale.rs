@@ -74,7 +74,8 @@ impl<D: Deployment> World<D> {
     fn demand_progress(&mut self) {
         let end = self.now + PATIENCE;
         while self.now < end {
-            if self.clients.iter().all(|client| client.open.is_empty()) && self.undecided().is_empty() {
+            let is_idle = self.clients.iter().all(|client| client.open.is_empty());
+            if is_idle && self.undecided().is_empty() && self.has_agreed() {
                 return;
             }
             self.run_until(self.now + ROUND);
@@ -164,6 +165,7 @@ impl<D: Deployment> World<D> {
 
     fn into_run(mut self, script: &Script) -> Run {
         self.recorder.expand_keysets();
+        self.take_cut();
         self.recorder.check_strays();
         if self.deployment.level() == Level::StrictSerializable {
             self.recorder.check_watches();

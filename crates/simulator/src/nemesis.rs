@@ -6,7 +6,11 @@ use crate::script::{Fault, Link, TimedFault};
 use crate::trace::kind;
 use crate::world::{Event, World};
 use protocol::{Packet, Replica};
-use types::{PartitionId, ProcessId};
+use std::collections::BTreeSet;
+use types::{PartitionId, ProcessId, RegionId, Timestamp};
+
+/// How long after one attempt to tell all processes of an eviction the next one comes.
+const EVICTED_AGAIN: u64 = 100_000;
 
 impl<D: Deployment> World<D> {
     /// Schedules the faults of a script.
@@ -73,12 +77,13 @@ impl<D: Deployment> World<D> {
                 self.processes[usize::from(process)].clock_offset += by;
             }
             Fault::Reconfigure { process, partition, to } => self.reconfigure(process.into(), partition, &to),
+            Fault::LoseRegion { region, apart, after } => self.lose_region(RegionId(region), apart, after),
         }
     }
 
     fn target(&self, fault: &Fault) -> Option<usize> {
         match fault {
-            Fault::Cut { .. } | Fault::SlowLinks { .. } => None,
+            Fault::Cut { .. } | Fault::SlowLinks { .. } | Fault::LoseRegion { .. } => None,
             Fault::Kill { process, .. }
             | Fault::PowerCut { process, .. }
             | Fault::LoseDisk { process, .. }
@@ -106,6 +111,77 @@ impl<D: Deployment> World<D> {
             // What a process says to itself is well formed.
             let _ = replica.receive(now, from, Packet::Datagram(message), random, sink);
         });
+    }
+
+    /// A region is lost, process by process; one other stays at least.
+    fn lose_region(&mut self, region: RegionId, apart: u64, after: u64) {
+        if self.deployment.evict(region).is_none() || self.lost_region.is_some() {
+            return;
+        }
+        self.note(&format!("region {region} is lost"));
+        self.lost_region = Some(region);
+        let is_in = |index: &usize| self.processes[*index].host.region == region;
+        let lost: Vec<usize> = (0..self.processes.len()).filter(is_in).collect();
+        for (place, process) in lost.iter().enumerate() {
+            self.after(place as u64 * apart, Event::Lose { process: *process });
+        }
+        self.after(lost.len() as u64 * apart + after, Event::Evict { region });
+    }
+
+    /// A process is gone for good.
+    pub(crate) fn on_lose(&mut self, process: usize) {
+        self.note(&format!("p{process} is gone for good"));
+        self.processes[process].is_gone = true;
+        self.end(process, End::DiskLost);
+    }
+
+    /// An operator has said that a region is gone; the processes of the others, each as soon as it lives, know.
+    pub(crate) fn on_evict(&mut self, region: RegionId) {
+        let mut all = true;
+        for index in 0..self.processes.len() {
+            let replicas = self.processes[index].life.as_ref().map_or(0, |life| life.replicas.len());
+            all &= replicas > 0 || self.processes[index].is_gone;
+            for place in 0..replicas {
+                let Some(life) = &self.processes[index].life else { break };
+                let node = life.replicas[place].node();
+                let Some(message) = self.deployment.evict(region).filter(|_| node.slot.partition.is_some())
+                else {
+                    continue;
+                };
+                self.step(index, place, |replica, now, random, sink| {
+                    // What a process says to itself is well formed.
+                    let _ = replica.receive(now, node, Packet::Datagram(message), random, sink);
+                });
+            }
+        }
+        if !all {
+            self.after(EVICTED_AGAIN, Event::Evict { region });
+        }
+    }
+
+    /// The cuts of a lost region that replicas know; one and the same when all have agreed.
+    fn cuts(&self, region: RegionId) -> BTreeSet<Option<Timestamp>> {
+        let lives = self.processes.iter().filter_map(|process| process.life.as_ref());
+        let replicas = lives.flat_map(|life| &life.replicas).filter(|r| r.node().slot.partition.is_some());
+        replicas.map(|replica| self.deployment.cut_of(replica.protocol(), region)).collect()
+    }
+
+    /// True unless a region is lost and those that are left have not agreed on the cut.
+    pub(crate) fn has_agreed(&self) -> bool {
+        let agreed = |cuts: BTreeSet<_>| cuts.len() == 1 && !cuts.contains(&None);
+        self.lost_region.is_none_or(|region| agreed(self.cuts(region)))
+    }
+
+    /// What was committed in a lost region above the cut is given up, by all that are left alike.
+    pub(crate) fn take_cut(&mut self) {
+        let Some(region) = self.lost_region else { return };
+        let cuts = self.cuts(region);
+        match cuts.first() {
+            Some(Some(cut)) if cuts.len() == 1 => self.recorder.give_up(region, *cut),
+            _ => {
+                self.recorder.no_progress(format!("who is left has these cuts of region {region}: {cuts:?}"))
+            }
+        }
     }
 
     fn note(&mut self, text: &str) {

@@ -55,6 +55,8 @@ pub(crate) struct Process<P: Protocol> {
     pub counting: bool,
     /// True when it lost what it had acknowledged, by its disk or by power, and may not have learned it again.
     pub lost: bool,
+    /// True if it never comes back.
+    pub is_gone: bool,
     /// The highest incarnation so far: a new disk does not know it.
     incarnation: Incarnation,
     pub life: Option<Life<P>>,
@@ -66,8 +68,8 @@ pub(crate) struct Process<P: Protocol> {
 pub(crate) struct Served {
     /// The group that all it did and saw is in.
     pub group: u64,
-    /// The transaction's place in the history.
-    pub place: usize,
+    /// The transaction's place in the history, if it is known.
+    pub place: Option<usize>,
     pub claim: Claim,
 }
 
@@ -155,6 +157,7 @@ impl<P: Protocol> Process<P> {
             condemned: None,
             counting: false,
             lost: false,
+            is_gone: false,
             incarnation: Incarnation(0),
             life: None,
             unlogged: Vec::new(),

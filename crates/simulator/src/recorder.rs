@@ -4,7 +4,7 @@ use crate::keyset::KnownKeys;
 use crate::workload::{Plan, Watching};
 use checker::{Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Violation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use types::{PartitionId, RequestId, SessionId};
+use types::{PartitionId, RegionId, RequestId, SessionId, Timestamp};
 
 /// The history so far.
 #[derive(Default)]
@@ -57,6 +57,15 @@ impl Recorder {
     pub fn follows(&mut self, place: usize, giver: Option<usize>) {
         let transaction = &mut self.history[place];
         transaction.follows = giver.map(|giver| giver as u64).or(transaction.follows);
+    }
+
+    /// What was committed in a region above a place is given up.
+    pub fn give_up(&mut self, region: RegionId, cut: Timestamp) {
+        for transaction in &mut self.history {
+            let commit = transaction.claim.as_ref().and_then(|claim| claim.commit);
+            transaction.given_up =
+                commit.is_some_and(|commit| commit.region == region.0 && commit.at > cut.0);
+        }
     }
 
     /// The last transaction that a transaction's session committed before it.
@@ -112,6 +121,7 @@ impl Recorder {
             steps,
             claim: None,
             follows: None,
+            given_up: false,
             at_rest: false,
         });
         place

@@ -13,6 +13,10 @@ const CUT: u64 = 3_000_000;
 const PAUSE: u64 = 1_500_000;
 /// How far a clock jumps at most.
 const JUMP: i64 = 2_000_000;
+/// How long after one process of a lost region the next one is lost at most.
+const APART: u64 = 200_000;
+/// How long it takes at most until an operator gives a lost region up.
+const EVICTED: u64 = 2_000_000;
 /// How long a step of a slow process takes at most.
 const SLOW_STEP: u64 = 4_000;
 
@@ -66,6 +70,15 @@ fn one(feature: Feature, at: u64, random: &mut Rng, hosts: &[Host], faults: &mut
         Feature::SyncErrors => Fault::SyncError { process },
         Feature::FullDisks => Fault::FullDisk { process, room: random.u64(..40_000), lasts },
         Feature::ClockJumps => Fault::ClockJump { process, by: random.i64(-JUMP..JUMP) },
+        Feature::Eviction => {
+            let regions: Vec<u16> = hosts.iter().map(|host| host.region.0).collect();
+            let region = random.choice(&regions).copied().unwrap_or_default();
+            let lost = |fault: &TimedFault| matches!(fault.fault, Fault::LoseRegion { .. });
+            if faults.iter().any(lost) {
+                return;
+            }
+            Fault::LoseRegion { region, apart: random.u64(..APART), after: random.u64(..EVICTED) }
+        }
         Feature::Reconfiguration => match reconfiguration(random, hosts) {
             Some(fault) => fault,
             None => return,

@@ -64,6 +64,9 @@ pub(crate) enum Fault {
     ClockJump { process: u16, by: i64 },
     /// An operator at a gateway moves a partition to other processes.
     Reconfigure { process: u16, partition: u16, to: Vec<u16> },
+    /// All processes of a region are lost with their disks, one so long after the other; and so long after the last one an
+    /// operator lets the others go on without it.
+    LoseRegion { region: u16, apart: u64, after: u64 },
 }
 
 /// A fault and when it happens.

@@ -48,7 +48,8 @@ impl<D: Deployment> World<D> {
 
     /// The processes that clients may connect to.
     pub(crate) fn gateways(&self) -> Vec<usize> {
-        (0..self.processes.len()).filter(|index| self.processes[*index].host.gateway).collect()
+        let may = |index: &usize| self.processes[*index].host.gateway && !self.processes[*index].is_gone;
+        (0..self.processes.len()).filter(may).collect()
     }
 
     fn new_session(&mut self) -> SessionId {

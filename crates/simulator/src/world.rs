@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;
 use types::{Address, ErrorCode, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId, Rng, SessionId};
-use types::{Timestamp, TransactionId, Wire};
+use types::{RegionId, Timestamp, TransactionId, Wire};
 
 /// How long a keyspace that is synced now and then waits between syncs, in microseconds.
 pub(crate) const LAZY_SYNC: u64 = 1_000_000;
@@ -51,6 +51,10 @@ pub(crate) enum Event {
     Observe,
     /// A fault of the script.
     Fault(Fault),
+    /// A process of a lost region is lost.
+    Lose { process: usize },
+    /// A region is given up.
+    Evict { region: RegionId },
     /// Cut links are joined again.
     Join { links: Vec<Link> },
     /// Slow links are as before again.
@@ -91,6 +95,8 @@ pub(crate) struct World<D: Deployment> {
     pub began: Vec<TimedPlan>,
     /// The contexts that clients were given, the newest last.
     pub contexts: Vec<Context>,
+    /// The region that is lost for good.
+    pub lost_region: Option<RegionId>,
     /// Which client waits for which request.
     pub waiting: BTreeMap<RequestId, usize>,
     pub next_request: u64,
@@ -132,6 +138,7 @@ impl<D: Deployment> World<D> {
             clients: Vec::new(),
             began: Vec::new(),
             contexts: Vec::new(),
+            lost_region: None,
             waiting: BTreeMap::new(),
             next_request: 1,
             next_session: 1,
@@ -184,6 +191,8 @@ impl<D: Deployment> World<D> {
                 self.after(OBSERVED_EVERY, Event::Observe);
             }
             Event::Fault(fault) => self.on_fault(fault),
+            Event::Lose { process } => self.on_lose(process),
+            Event::Evict { region } => self.on_evict(region),
             Event::Join { links } => links.into_iter().for_each(|link| self.network.join(link)),
             Event::Relieve { links, by } => {
                 links.into_iter().for_each(|link| self.network.slow_down(link, -(by as i64)));
@@ -226,7 +235,7 @@ impl<D: Deployment> World<D> {
     /// Starts a dead process.
     pub fn start(&mut self, index: usize) {
         let process = &mut self.processes[index];
-        if process.life.is_some() {
+        if process.life.is_some() || process.is_gone {
             return;
         }
         let started = process.start(self.now, &self.deployment, self.setting, self.mutants);
@@ -284,7 +293,7 @@ impl<D: Deployment> World<D> {
         self.record(process, replica);
         if let Some(life) = &self.processes[process].life {
             let group = life.newest_group();
-            let served = served.into_iter().map(|(place, claim)| Served { group, place, claim });
+            let served = served.into_iter().map(|(place, claim)| Served { group, place: Some(place), claim });
             self.processes[process].unlogged.extend(served);
         }
         for (request, reply) in &sink.0 {
@@ -329,14 +338,18 @@ impl<D: Deployment> World<D> {
             return;
         };
         for Served { place, claim, .. } in self.processes[index].claims_logged(synced) {
-            self.recorder.claim_at(place, claim);
+            match place {
+                Some(place) => self.recorder.claim_at(place, claim),
+                None => self.recorder.outcome(claim, None),
+            }
         }
     }
 
     /// What was not known synced when the last life ended has taken effect if its group was recovered, and only now: while
     /// the log was suspended it was taken back, and others may have seen that.
     fn keep_what_is_recovered(&mut self, index: usize) {
-        for Served { claim, .. } in &mut self.processes[index].unlogged {
+        let placed = |served: &&mut Served| served.place.is_some();
+        for Served { claim, .. } in self.processes[index].unlogged.iter_mut().filter(placed) {
             self.served += 1;
             claim.commit = claim.commit.map(|commit| CommitStamp { at: Timestamp(self.served), ..commit });
         }
@@ -350,8 +363,14 @@ impl<D: Deployment> World<D> {
         for claim in self.deployment.claims(life.replicas[replica].protocol_mut()) {
             self.recorder.claim(claim);
         }
+        let decided = self.deployment.decided(life.replicas[replica].protocol_mut());
         let incarnation = life.incarnation;
-        match life.append(replica) {
+        let appended = life.append(replica);
+        let group = life.newest_group();
+        let outcome = |claim| Served { group, place: None, claim };
+        self.processes[process].unlogged.extend(decided.into_iter().map(outcome));
+        let Some(life) = &mut self.processes[process].life else { return };
+        match appended {
             Err(failed) => self.log_failed(process, failed),
             Ok(appended) if appended && !life.write_scheduled => {
                 life.write_scheduled = true;

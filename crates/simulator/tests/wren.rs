@@ -81,3 +81,22 @@ fn a_foreign_local_time_that_is_believed_is_caught() {
     let mutants = wren::Mutants { foreign_local_time: true, ..Default::default() };
     assert_caught_with(&[Feature::Contexts], 20, mutants);
 }
+
+#[test]
+fn a_region_is_lost_and_the_others_go_on() {
+    let options = Options { with: vec![Feature::Eviction, Feature::Partitions], ..options(1, 20) };
+    let summary = run("wren", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[test]
+fn a_survivor_that_keeps_what_is_above_the_cut_is_caught() {
+    let mutants = wren::Mutants { kept_above_cut: true, ..Default::default() };
+    assert_caught_with(&[Feature::Eviction, Feature::Partitions], 50, mutants);
+}
+
+#[test]
+fn survivors_that_do_not_take_what_they_lack_are_caught() {
+    let mutants = wren::Mutants { cut_not_reached: true, ..Default::default() };
+    assert_caught_with(&[Feature::Eviction, Feature::Partitions], 50, mutants);
+}

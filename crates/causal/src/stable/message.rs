@@ -188,6 +188,37 @@ pub enum Message<S> {
         /// Its place if it committed.
         at: Option<Timestamp>,
     },
+    /// An operator to a replica, or a replica to one of an evicted region: these regions are gone for good (Corrections
+    /// 36).
+    Evict {
+        /// The regions.
+        regions: Vec<RegionId>,
+    },
+    /// A survivor to the partition's other replicas and to the other partitions of its region: these regions are gone
+    /// for good.
+    Gone {
+        /// To replicas of the partition: up to where the sender holds their transactions; it accepts no more. To other
+        /// partitions: up to where the receiver has told the sender, the root, that it holds them.
+        held: Vec<(RegionId, Timestamp)>,
+        /// Everything up to here is held by all partitions of the sender's region.
+        shown: Timestamp,
+        /// False if it answers one.
+        asks: bool,
+    },
+    /// Partition to the root of its region.
+    Survives {
+        /// The most that any survivor holds of its partition.
+        held: Vec<(RegionId, Timestamp)>,
+        /// True if it holds nothing above the cuts any more.
+        clean: bool,
+    },
+    /// The root to the partitions of its region: what is above is given up.
+    Cut {
+        /// For each lost region the least that survives of any partition.
+        cuts: Vec<(RegionId, Timestamp)>,
+        /// True if no partition of the region holds anything above any more.
+        over: bool,
+    },
 }
 wire_enum!(Message<S> {
     0 => StartTx { stable, oldest },
@@ -212,6 +243,10 @@ wire_enum!(Message<S> {
     19 => Behind,
     20 => Inquire { id },
     21 => Inquired { id, at },
+    22 => Evict { regions },
+    23 => Gone { held, shown, asks },
+    24 => Survives { held, clean },
+    25 => Cut { cuts, over },
 });
 
 /// A transaction's work on one key.

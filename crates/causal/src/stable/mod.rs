@@ -92,6 +92,15 @@ impl<S: Times> Node<S> {
         }
     }
 
+    /// What a replica knows of its region's transactions that have committed since the last call: its part of their
+    /// effects; see [`Options::claims`]. It is so once the log has what the steps since then have recorded.
+    pub fn take_decided(&mut self) -> Vec<(Stamp, Vec<KeyEffects>)> {
+        match self {
+            Node::Partition(partition) => partition.take_decided(),
+            Node::Coordinator(_) => Vec::new(),
+        }
+    }
+
     /// The replica, if it is one.
     pub fn as_partition(&self) -> Option<&Partition<S>> {
         match self {

@@ -119,6 +119,15 @@ pub enum Record<'a> {
         /// Up to where.
         until: Timestamp,
     },
+    /// A region is gone for good (Corrections 36).
+    Evicted {
+        /// The region.
+        region: RegionId,
+        /// Everything of it up to here is held, and no more is accepted.
+        held: Timestamp,
+        /// What is above is given up, once that is agreed.
+        cut: Option<Timestamp>,
+    },
 }
 
 /// A transaction's effects on this partition, with their place.
@@ -224,6 +233,10 @@ impl protocol::Encode for Record<'_> {
                 put_bytes(out, effect);
                 wire(out, trace);
             }
+            Record::Evicted { region, held, cut } => {
+                out.push(15);
+                wire(out, &(*region, *held, *cut));
+            }
         }
     }
 }
@@ -276,6 +289,10 @@ impl Record<'static> {
                 effect: owned(input.bytes()?),
                 trace: Wire::decode(input)?,
             },
+            15 => {
+                let (region, held, cut) = Wire::decode(input)?;
+                Record::Evicted { region, held, cut }
+            }
             _ => return Err(Malformed("record tag")),
         })
     }
@@ -356,6 +373,7 @@ mod tests {
                     anchor: Some((1, 0)),
                 }),
             },
+            Record::Evicted { region: RegionId(2), held: Timestamp(5), cut: Some(Timestamp(4)) },
         ];
         for record in records {
             let mut bytes = Vec::new();

@@ -64,6 +64,19 @@ impl Topology {
         held.map(|(partition, replica)| (*partition, *replica))
     }
 
+    /// What clients of an evicted region are told.
+    pub(super) fn why_evicted(&self, region: RegionId) -> String {
+        format!(
+            "region {} was evicted from the keyspace, for good; nothing was done; use a process of another region",
+            self.name(region)
+        )
+    }
+
+    /// A region's name; empty if there is no such region.
+    pub(super) fn name(&self, region: RegionId) -> &str {
+        self.regions.get(usize::from(region.0)).map_or("", |region| &region.name)
+    }
+
     /// The names of the regions that hold a partition.
     pub(super) fn names(&self, partition: u16) -> String {
         let names = self.holders(partition).map(|(region, _)| &*self.regions[usize::from(region.0)].name);
@@ -208,6 +221,13 @@ pub struct Mutants {
     pub context_ignored: bool,
     /// The local time of a context's region counts as that of any region (Corrections 35).
     pub foreign_local_time: bool,
+    /// A survivor does not take from the others what it lacks of an evicted region.
+    pub cut_not_reached: bool,
+    /// What all survivors have observed is forgotten, also while one of them may still be given effects of an evicted region
+    /// that have not.
+    pub forgotten_for_lost: bool,
+    /// A survivor keeps what it holds of an evicted region above the cut.
+    pub kept_above_cut: bool,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod client;
 mod contexts;
+mod evict;
 mod faults;
 mod mutants;
 mod promises;

@@ -270,6 +270,7 @@ impl Run {
                     steps: Vec::new(),
                     claim: Some(claim),
                     follows: None,
+                    given_up: false,
                     at_rest: false,
                 }),
             }
@@ -381,6 +382,7 @@ impl Run {
             steps,
             claim: None,
             follows: None,
+            given_up: false,
             at_rest: false,
         });
         number
@@ -504,6 +506,9 @@ const OFF: Mutants = Mutants {
     forget_context: false,
     context_ignored: false,
     foreign_local_time: false,
+    cut_not_reached: false,
+    forgotten_for_lost: false,
+    kept_above_cut: false,
 };
 
 #[test]

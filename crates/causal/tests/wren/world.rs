@@ -225,6 +225,11 @@ impl World {
         self.cut.extend([(RegionId(a), RegionId(b)), (RegionId(b), RegionId(a))]);
     }
 
+    /// Lets nothing pass from one region to another.
+    pub fn cut_one_way(&mut self, from: u16, to: u16) {
+        self.cut.insert((RegionId(from), RegionId(to)));
+    }
+
     /// Lets everything pass between regions.
     pub fn heal(&mut self) {
         self.cut.clear();
@@ -255,6 +260,19 @@ impl World {
         let id = RequestId(self.requests);
         self.step(address, &mut vec![Input::Request { id, request }]);
         id
+    }
+
+    /// Somebody tells a node something.
+    pub fn tell(&mut self, address: Address, message: Message) {
+        let times = self.times(address);
+        let replica = self.host(address).replica.as_mut().expect("it is up");
+        let from = replica.node();
+        let mut inbox = std::mem::take(&mut self.inbox);
+        let packet = Packet::Datagram(message);
+        let replica = self.hosts.get_mut(&address).and_then(|host| host.replica.as_mut()).expect("it is up");
+        replica.receive(times, from, packet, &mut self.random, &mut inbox).expect("it is well formed");
+        self.inbox = inbox;
+        self.settle(address);
     }
 
     fn step(&mut self, address: Address, batch: &mut Vec<Input<'_, Node>>) {

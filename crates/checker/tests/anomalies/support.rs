@@ -63,6 +63,7 @@ impl History {
                 branch: None,
             }),
             follows: None,
+            given_up: false,
             at_rest: false,
         });
         Builder(self.0.last_mut().expect("just pushed"))

@@ -27,6 +27,7 @@ static KEYSPACE: &[Command] = &[
     Command::new("keyspace|drop", 3, OPERATOR, "anabranch 0.1.0", "Drops a keyspace with everything in it: KEYSPACE DROP name", Steer(Flow::Administer)),
     Command::new("keyspace|place", -5, OPERATOR, "anabranch 0.1.0", "Moves the replicas of a partition to other processes of the cluster: KEYSPACE PLACE name partition process [process ...]", Steer(Flow::Administer)),
     Command::new("keyspace|recover", 5, OPERATOR, "anabranch 0.1.0", "Lets a partition that has lost most of its replicas for good go on with the one of this process, and reports what may be lost: KEYSPACE RECOVER name partition ACCEPT-LOSS", Steer(Flow::Administer)),
+    Command::new("keyspace|evict", 5, OPERATOR, "anabranch 0.1.0", "Lets a causal keyspace go on without a region that is gone for good: KEYSPACE EVICT name region ACCEPT-LOSS", Steer(Flow::Administer)),
     Command::new("keyspace|list", 2, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keyspaces", Steer(Flow::Administer)),
     Command::new("keyspace|info", 3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Describes a keyspace: KEYSPACE INFO name", Steer(Flow::Administer)),
     Command::new("keyspace|use", 3, NOSCRIPT | FAST, "anabranch 0.1.0", "Chooses the keyspace for the connection: KEYSPACE USE name", Local(use_keyspace)),
@@ -72,6 +73,14 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
         "recover" => {
             return Err(Error::err(
                 "KEYSPACE RECOVER name partition ACCEPT-LOSS: it gives up what only the lost replicas had",
+            ));
+        }
+        "evict" if call.is(4, "ACCEPT-LOSS") => {
+            Administration::Evict { name: call.bytes(2), region: call.bytes(3) }
+        }
+        "evict" => {
+            return Err(Error::err(
+                "KEYSPACE EVICT name region ACCEPT-LOSS: it gives up what only the region had",
             ));
         }
         "alter" => Administration::Alter { name: call.bytes(2), options: options(call)? },

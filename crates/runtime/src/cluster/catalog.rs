@@ -321,6 +321,23 @@ impl Catalog {
         })
     }
 
+    /// Notes that a region is gone for good, durably and for every process, before anybody is told.
+    pub(crate) fn note_eviction(
+        &mut self,
+        name: &str,
+        region: &str,
+        cluster: &ClusterFile,
+    ) -> Result<(), Error> {
+        self.change(cluster, |keyspaces| {
+            let entry = named(keyspaces, name)?.1;
+            entry.check_eviction(region, cluster).map_err(Error::err)?;
+            if entry.evicted.iter().all(|evicted| evicted != region) {
+                entry.evicted.push(region.to_owned());
+            }
+            Ok(())
+        })
+    }
+
     /// Changes options of a keyspace, durably and for every process.
     pub(crate) fn alter(
         &mut self,

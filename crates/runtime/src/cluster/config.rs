@@ -115,6 +115,9 @@ pub struct ClusterKeyspace {
     /// Of a strict keyspace: the partitions that were to move, by number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub moved: BTreeMap<u16, ClusterMove>,
+    /// Of a causal keyspace: the names of the regions that are gone for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evicted: Vec<String>,
 }
 
 /// How a branch keyspace forks and merges.
@@ -211,6 +214,7 @@ impl ClusterKeyspace {
             branching: ClusterBranching::default(),
             dropped: false,
             moved: BTreeMap::new(),
+            evicted: Vec::new(),
         }
     }
 
@@ -218,7 +222,11 @@ impl ClusterKeyspace {
     pub(crate) fn altered_to(&self, other: &Self) -> Self {
         let Self { clock_bound_ms, skew_wait_ms, branching, dropped, .. } = *other;
         let (dropped, moved) = (self.dropped || dropped, other.moved.clone());
-        Self { clock_bound_ms, skew_wait_ms, branching, dropped, moved, ..self.clone() }
+        let evicted = match other.evicted.starts_with(&self.evicted) {
+            true => other.evicted.clone(),
+            false => self.evicted.clone(),
+        };
+        Self { clock_bound_ms, skew_wait_ms, branching, dropped, moved, evicted, ..self.clone() }
     }
 }
 
@@ -303,6 +311,37 @@ impl ClusterKeyspace {
         let regions = self.regions(file);
         let replicas = self.replicas.map_or(regions.len(), usize::from).min(regions.len());
         regions.iter().cycle().skip(usize::from(partition) % regions.len()).take(replicas).copied().collect()
+    }
+
+    /// What stands against it that a region is evicted.
+    pub(crate) fn check_eviction(&self, region: &str, file: &ClusterFile) -> Result<(), String> {
+        let name = &self.name;
+        if self.model == ClusterModel::Branch {
+            return Err(format!(
+                "keyspace '{name}' has branches: its sites go on without one another as they are"
+            ));
+        }
+        if self.model != ClusterModel::Causal {
+            return Err(format!(
+                "keyspace '{name}' is strict: it goes on without a region while it has a majority of each partition; \
+                 KEYSPACE PLACE replaces replicas that are lost"
+            ));
+        }
+        if self.is_partial() {
+            return Err(format!(
+                "partitions of keyspace '{name}' are in some regions only, and transactions have parts in several: a \
+                 region cannot be evicted from it yet; restore its processes, or copy the keys to another keyspace"
+            ));
+        }
+        let known: Vec<String> = (0..file.regions()).map(|region| file.region_name(region)).collect();
+        if !known.iter().any(|known| known == region) {
+            return Err(format!("no region '{region}'; there are {}", known.join(", ")));
+        }
+        let is_left = |known: &&String| *known != region && !self.evicted.contains(known);
+        match known.iter().any(|known| is_left(&known)) {
+            true => Ok(()),
+            false => Err(format!("region '{region}' is the last one of keyspace '{name}'")),
+        }
     }
 
     /// What is wrong with where a causal keyspace is to be.

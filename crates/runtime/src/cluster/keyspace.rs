@@ -1,15 +1,18 @@
 //! A replicated keyspace of either model, as the thread that owns it drives it.
 
-use crate::cluster::config::ClusterKeyspace;
+use crate::cluster::config::{ClusterFile, ClusterKeyspace};
 use crate::cluster::nodes::{Context, Nodes, Turn};
 use crate::cluster::placement;
 use branch::site;
 use causal::stable::{self, Times};
 use causal::{paris, wren};
 use protocol::{Gate, Now, Request};
+use std::collections::BTreeMap;
 use strict::ir::Status;
 use strict::{locking, tapir};
-use types::{Error, Instant, NodeId, PartitionId, RequestId, Slot};
+use types::{
+    Error, Instant, KeyspaceId, NodeId, PartitionId, RegionId, RequestId, Slot, Timestamp, WallTime,
+};
 
 /// See the module. One variant per protocol: the enum dispatches and does nothing else.
 pub(crate) enum ReplicatedKeyspace {
@@ -37,6 +40,30 @@ pub(crate) struct Backlog {
     pub(crate) recorded_groups: usize,
     /// Causal: bytes of transactions that some region may lack.
     pub(crate) queued_bytes: usize,
+}
+
+/// How old is what this process knows of a causal keyspace, in milliseconds by its wall clock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lag {
+    /// The newest snapshot that its clients read: what other regions wrote since is not in it.
+    pub(crate) snapshot_ms: u64,
+    /// By region: what has arrived here of its partitions, the one most behind.
+    pub(crate) regions: BTreeMap<String, u64>,
+}
+
+impl Lag {
+    fn of<S: Times>(nodes: &Nodes<stable::Node<S>>, wall: WallTime) -> Lag {
+        let age = |at: Timestamp| wall.0.saturating_sub(at.wall().0) / 1000;
+        let mut lag = Lag::default();
+        for coordinator in nodes.protocols().filter_map(stable::Node::as_coordinator) {
+            lag.snapshot_ms = age(coordinator.stable().readable().whole());
+        }
+        for (region, at) in causal_partitions(nodes).flat_map(stable::Partition::received_of_regions) {
+            let behind = lag.regions.entry(region.to_owned()).or_default();
+            *behind = age(at).max(*behind);
+        }
+        lag
+    }
 }
 
 macro_rules! each {
@@ -186,6 +213,49 @@ impl ReplicatedKeyspace {
         each!(self, nodes => nodes.checkpoint(partition, cursor, chunk), None)
     }
 
+    /// How old is what is known here, if the keyspace is causal.
+    pub(crate) fn lag(&self, wall: WallTime) -> Option<Lag> {
+        match self {
+            ReplicatedKeyspace::Causal(nodes) => Some(Lag::of(nodes, wall)),
+            ReplicatedKeyspace::Partial(nodes) => Some(Lag::of(nodes, wall)),
+            ReplicatedKeyspace::Strict(_)
+            | ReplicatedKeyspace::Locking(_)
+            | ReplicatedKeyspace::Branch(_)
+            | ReplicatedKeyspace::Dropped => None,
+        }
+    }
+
+    /// Tells the replicas here which regions are gone for good. True if that was news.
+    pub(crate) fn evict(
+        &mut self,
+        id: KeyspaceId,
+        entry: &ClusterKeyspace,
+        file: &ClusterFile,
+        now: Now,
+    ) -> bool {
+        let ReplicatedKeyspace::Causal(nodes) = self else { return false };
+        let knows = |partition: &wren::Partition| {
+            let known: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
+            partition.is_evicted() || entry.evicted.iter().all(|region| known.contains(&&**region))
+        };
+        let late = causal_partitions(nodes).filter(|partition| !knows(partition));
+        let late: Vec<u16> = late.map(stable::Partition::index).collect();
+        let regions = entry.evicted.iter().filter_map(|region| file.region_of_name(region));
+        let regions: Vec<RegionId> = regions.map(RegionId).collect();
+        let own = nodes.protocols().filter_map(stable::Node::as_coordinator).next();
+        // It may be the only one of its region that is up.
+        let coordinator_is_late = own.is_some_and(|own| regions.contains(&own.region()) && !own.is_evicted());
+        if coordinator_is_late {
+            let message = stable::Message::Evict { regions: regions.clone() };
+            nodes.tell(Slot::coordinator(id), message, now);
+        }
+        for partition in &late {
+            let message = stable::Message::Evict { regions: regions.clone() };
+            nodes.tell(Slot::replica(id, PartitionId(*partition)), message, now);
+        }
+        coordinator_is_late || !late.is_empty()
+    }
+
     /// Takes over what was altered.
     pub(crate) fn alter(&mut self, entry: &ClusterKeyspace) {
         match self {
@@ -254,17 +324,23 @@ fn queued_bytes<S: Times>(nodes: &Nodes<stable::Node<S>>) -> usize {
 
 /// A replica of a partition in words.
 fn causal_state<S: Times>(partition: &stable::Partition<S>) -> String {
-    if !partition.is_serving() {
+    if !partition.is_serving() || partition.is_evicted() {
         return partition.why_not();
     }
+    let gone: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
     format!(
-        "{}: serving, {} transactions ({} bytes) queued for other regions{}",
+        "{}: serving, {} transactions ({} bytes) queued for other regions{}{}",
         partition.index(),
         partition.unreceived(),
         partition.queued_bytes(),
         match partition.went_on_without() {
             [] => String::new(),
             silent => format!("; what only {} knew was given up", silent.join(", ")),
+        },
+        match (gone.as_slice(), partition.is_evicting()) {
+            ([], _) => String::new(),
+            (gone, true) => format!("; {} being evicted", gone.join(", ")),
+            (gone, false) => format!("; {} evicted", gone.join(", ")),
         }
     )
 }

@@ -33,7 +33,7 @@ pub use config::{
     ClusterOptions, ClusterProcess,
 };
 pub(crate) use describe::{describe, section};
-pub(crate) use keyspace::{Backlog, dropped};
+pub(crate) use keyspace::{Backlog, Lag, dropped};
 pub(crate) use nodes::Turn;
 pub(crate) use peers::FIRST_TOKEN;
 pub(crate) use recovery::recover;
@@ -61,6 +61,8 @@ pub(crate) struct ClusterView {
     pub(crate) peers_connected: AtomicUsize,
     /// Of each keyspace, with its name.
     pub(crate) backlogs: Mutex<Vec<(String, Backlog)>>,
+    /// Of each causal keyspace, with its name.
+    pub(crate) lags: Mutex<Vec<(String, Lag)>>,
     /// The size of the last checkpoint, in bytes.
     pub(crate) checkpoint_bytes: AtomicU64,
     /// A checkpoint that is written and waits to be installed.
@@ -74,6 +76,7 @@ impl ClusterView {
             options,
             peers_connected: AtomicUsize::new(0),
             backlogs: Mutex::default(),
+            lags: Mutex::default(),
             checkpoint_bytes: AtomicU64::new(0),
             written: Mutex::new(None),
             installing: AtomicBool::new(false),
@@ -185,6 +188,7 @@ impl Cluster {
         for (index, (entry, keyspace)) in served {
             if !entry.dropped {
                 keyspace.alter(entry);
+                self.stirred |= keyspace.evict(KeyspaceId(index as u16), entry, &self.file, now);
             } else if !matches!(keyspace, ReplicatedKeyspace::Dropped) {
                 tracing::info!(keyspace = entry.name, "dropped");
                 *keyspace = ReplicatedKeyspace::Dropped;
@@ -298,8 +302,13 @@ impl Cluster {
         view.peers_connected.store(self.peers.connected(), Ordering::Relaxed);
     }
 
-    /// Notes what is kept for others.
-    pub(crate) fn note_backlogs(&self, view: &ClusterView) {
+    /// Notes what is kept for others, and how old is what is known of them.
+    pub(crate) fn note_backlogs(&self, now: Now, view: &ClusterView) {
+        let served = self.served().filter_map(|(id, entry)| {
+            let lag = self.keyspaces[usize::from(id.0)].lag(now.wall)?;
+            Some((entry.name.clone(), lag))
+        });
+        *view.lags.lock() = served.collect();
         let each = self.catalog.keyspaces().iter().zip(&self.keyspaces).filter(|(entry, _)| !entry.dropped);
         let backlogs = each.map(|(entry, keyspace)| (entry.name.clone(), keyspace.backlog()));
         *view.backlogs.lock() = backlogs.collect();

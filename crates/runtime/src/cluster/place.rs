@@ -93,6 +93,22 @@ impl Cluster {
         Ok(report)
     }
 
+    /// `KEYSPACE EVICT ... ACCEPT-LOSS`: the keyspace goes on without a region, for good (Corrections 36). Durable when
+    /// this returns; the other processes know within a tenth of a second.
+    pub(crate) fn evict(&mut self, name: &[u8], region: &[u8], now: Now) -> Result<(), Error> {
+        self.refresh(now);
+        let (name, region) = (String::from_utf8_lossy(name), String::from_utf8_lossy(region));
+        let own = self.file.region_name(self.life.region.0);
+        let evicted = self.keyspace_of_name(name.as_bytes()).map(|id| &self.entry(id).evicted);
+        if own == region || evicted.is_some_and(|evicted| evicted.contains(&own)) {
+            let text = format!("this process is in region '{own}': ask one of a region that stays");
+            return Err(Error::err(text));
+        }
+        self.catalog.note_eviction(&name, &region, &self.file)?;
+        self.refresh(now);
+        Ok(())
+    }
+
     /// The place of a keyspace whose partitions can move.
     fn movable(&mut self, name: &[u8], partition: u16, now: Now) -> Result<usize, Error> {
         self.refresh(now);

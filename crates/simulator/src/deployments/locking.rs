@@ -75,6 +75,6 @@ impl Deployment for LockingDeployment {
 
     /// Commands on the whole keyspace are refused in transactions.
     fn lacks(&self) -> &[Feature] {
-        &[Feature::Keyset, Feature::Reconfiguration, Feature::Contexts]
+        &[Feature::Keyset, Feature::Reconfiguration, Feature::Contexts, Feature::Eviction]
     }
 }

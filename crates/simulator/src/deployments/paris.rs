@@ -137,8 +137,8 @@ impl Deployment for ParisDeployment {
 
     /// As for Wren.
     fn lacks(&self) -> &[Feature] {
-        use Feature::{BlindExpiry, EverySecond, Expiry, Keyset, LostDisks, Reconfiguration};
-        &[Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration]
+        use Feature::{BlindExpiry, EverySecond, Eviction, Expiry, Keyset, LostDisks, Reconfiguration};
+        &[Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration, Eviction]
     }
 }
 

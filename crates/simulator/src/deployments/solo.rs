@@ -46,8 +46,19 @@ impl Deployment for SoloDeployment {
     /// Deadlines compare with a clock that the claims do not tell; a lost disk is not survived.
     fn lacks(&self) -> &[Feature] {
         use Feature::{
-            BlindExpiry, Contexts, EverySecond, Expiry, Interactive, Keyset, LostDisks, Reconfiguration,
+            BlindExpiry, Contexts, EverySecond, Eviction, Expiry, Interactive, Keyset, LostDisks,
+            Reconfiguration,
         };
-        &[Interactive, Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration, Contexts]
+        &[
+            Interactive,
+            Expiry,
+            BlindExpiry,
+            LostDisks,
+            EverySecond,
+            Keyset,
+            Reconfiguration,
+            Contexts,
+            Eviction,
+        ]
     }
 }

@@ -89,7 +89,9 @@ impl Deployment for TardisDeployment {
 
     /// Deadlines compare with clocks that the checker does not know; a lost disk is not survived yet.
     fn lacks(&self) -> &[Feature] {
-        use Feature::{BlindExpiry, EverySecond, Expiry, Keyset, LostDisks, Reconfiguration};
-        &[Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration]
+        use Feature::{
+            BlindExpiry, Contexts, EverySecond, Eviction, Expiry, Keyset, LostDisks, Reconfiguration,
+        };
+        &[Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration, Contexts, Eviction]
     }
 }

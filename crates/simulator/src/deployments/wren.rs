@@ -3,10 +3,12 @@
 
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
-use causal::wren::{KeyEffects, Message, Node, Options, RegionTopology, Scope, Topology};
+use causal::wren::{KeyEffects, Message, Node, Options, Partition, RegionTopology, Scope, Stamp, Topology};
 use checker::Level;
 use protocol::{Claim, CommitStamp};
-use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot};
+use types::{
+    Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot, Timestamp, TransactionId,
+};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +36,22 @@ fn region_of(layout: Layout, process: ProcessId) -> RegionId {
         true => process.0 / layout.partitions,
         false => (process.0 - storing) % layout.regions,
     })
+}
+
+/// A committed transaction of nobody knows which session, and a part of its effects.
+fn outcome(transaction: TransactionId, commit: CommitStamp, effects: &[KeyEffects]) -> Claim {
+    let of_key = |key: &KeyEffects| {
+        let name = key.key.clone();
+        key.effects.iter().map(move |effect| (name.clone(), effect.clone())).collect::<Vec<_>>()
+    };
+    Claim {
+        session: SessionId(0),
+        transaction,
+        commit: Some(commit),
+        snapshot: None,
+        effects: effects.iter().flat_map(of_key).collect(),
+        branch: None,
+    }
 }
 
 impl Deployment for WrenDeployment {
@@ -85,22 +103,31 @@ impl Deployment for WrenDeployment {
     /// What is replicated has committed, whether its coordinator lived to claim it or not.
     fn claims_of_message(&self, message: &Message) -> Vec<Claim> {
         let Message::Replicate { origin, id, at, depends_on, effects } = message else { return Vec::new() };
-        let of_key = |key: &KeyEffects| {
-            let name = key.key.clone();
-            key.effects.iter().map(move |effect| (name.clone(), effect.clone())).collect::<Vec<_>>()
+        vec![outcome(*id, CommitStamp { at: *at, depends_on: *depends_on, region: *origin }, effects)]
+    }
+
+    /// Where no other region is left, nothing is replicated.
+    fn decided(&self, instance: &mut Node) -> Vec<Claim> {
+        let claim = |(stamp, effects): (Stamp, Vec<KeyEffects>)| {
+            let Stamp { at, depends_on, region, transaction } = stamp;
+            outcome(transaction, CommitStamp { at, depends_on, region }, &effects)
         };
-        vec![Claim {
-            session: SessionId(0),
-            transaction: *id,
-            commit: Some(CommitStamp { at: *at, depends_on: *depends_on, region: *origin }),
-            snapshot: None,
-            effects: effects.iter().flat_map(of_key).collect(),
-            branch: None,
-        }]
+        instance.take_decided().into_iter().map(claim).collect()
     }
 
     fn undecided(&self, instance: &Node) -> usize {
-        instance.as_partition().map_or(0, |partition| partition.undecided() + partition.unreceived())
+        let undecided = |partition: &Partition| {
+            partition.undecided() + partition.unreceived() + usize::from(partition.is_evicting())
+        };
+        instance.as_partition().map_or(0, undecided)
+    }
+
+    fn evict(&self, region: RegionId) -> Option<Message> {
+        Some(Message::Evict { regions: vec![region] })
+    }
+
+    fn cut_of(&self, instance: &Node, region: RegionId) -> Option<Timestamp> {
+        instance.as_partition()?.cut_of(region)
     }
 
     fn level(&self) -> Level {

@@ -63,6 +63,8 @@ pub struct Coordinator<S> {
     /// Sessions with a thread of their own where the others share one.
     private: BTreeSet<SessionId>,
     sessions: BTreeMap<SessionId, Session<S>>,
+    /// The region was evicted: nothing is served any more (Corrections 36).
+    is_evicted: bool,
     running: BTreeMap<u64, Running<S>>,
     spreading: BTreeMap<u64, Spreading>,
     /// The newest life of each partition that was heard.
@@ -100,6 +102,7 @@ impl<S: Times> Coordinator<S> {
             threads: BTreeMap::new(),
             private: BTreeSet::new(),
             sessions: BTreeMap::new(),
+            is_evicted: false,
             running: BTreeMap::new(),
             spreading: BTreeMap::new(),
             lives: BTreeMap::new(),
@@ -113,6 +116,11 @@ impl<S: Times> Coordinator<S> {
         self.stable
     }
 
+    /// Where it stands.
+    pub fn region(&self) -> RegionId {
+        self.region
+    }
+
     /// How many transactions are under way or not confirmed by all their participants.
     pub fn unsettled(&self) -> usize {
         self.unsettled.len()
@@ -121,6 +129,11 @@ impl<S: Times> Coordinator<S> {
     /// How many transactions the caches of its threads hold.
     pub fn cached(&self) -> usize {
         self.threads.values().map(Thread::len).sum()
+    }
+
+    /// True once it knows that its region was evicted.
+    pub fn is_evicted(&self) -> bool {
+        self.is_evicted
     }
 
     pub(super) fn take_claims(&mut self) -> Vec<Claim> {
@@ -172,6 +185,10 @@ impl<S: Times> Coordinator<S> {
             Message::PrepareResp { id, vote } => self.on_prepare_resp(now, from, id, vote, random, out),
             Message::CommitResp { id, at } => {
                 self.on_commit_resp(now, from.address(), id, at, random, out);
+            }
+            Message::Evict { regions } if regions.contains(&self.region) => {
+                self.is_evicted = true;
+                self.free.extend(self.sessions.keys());
             }
             _ => {}
         }
@@ -285,16 +302,23 @@ impl<S: Times> Coordinator<S> {
 
     /// Starts the session's requests until one of them has to wait.
     fn go_on(&mut self, now: Now, session: SessionId, out: &mut Outputs<'_, Node<S>>) {
-        while self.is_ready() {
+        while self.is_ready() || self.is_evicted {
             let Some(state) = self.sessions.get_mut(&session).filter(|state| state.running.is_none()) else {
                 return;
             };
             let (snapshot, region, mutants) = (self.stable.readable(), self.region, self.options.mutants);
             let ahead = |waiting: &Waiting| waiting.ask.is_ahead_of(snapshot, region, mutants);
-            if state.open.is_none() && state.queue.front().is_some_and(ahead) {
+            let waits = state.open.is_none() && !self.is_evicted;
+            if waits && state.queue.front().is_some_and(ahead) {
                 return;
             }
             let Some(Waiting { id, ask, .. }) = state.queue.pop_front() else { break };
+            if self.is_evicted && !matches!(ask, Ask::Close) {
+                let error = Error::new(ErrorCode::Unavailable, self.topology.why_evicted(self.region));
+                out.reply(id).error(&error);
+                state.fail_open(error);
+                continue;
+            }
             self.start(now, session, id, ask, out);
         }
         if self.sessions.get(&session).is_some_and(Session::is_idle) {

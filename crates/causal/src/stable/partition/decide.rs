@@ -99,6 +99,7 @@ impl<S: Times> Partition<S> {
             }
         }
         self.inquire_again(out);
+        self.tend_evictions(now, out);
         out.arm(Timer::Doubt, now.instant + limit / 4);
     }
 

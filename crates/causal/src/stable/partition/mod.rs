@@ -3,9 +3,10 @@
 //! `slices` reads, `prepare` and `decide` are the participant of the two-phase commit, `replicate` applies and
 //! exchanges effects and heartbeats with the other regions, `stabilize` finds the stable times and the horizon,
 //! `recover` is the log and the checkpoint, `refill` takes from the peers what is missing and gives what they miss,
-//! `inquire` finds out what a decider has forgotten.
+//! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good.
 
 mod decide;
+mod evict;
 mod inquire;
 mod prepare;
 mod recover;
@@ -22,6 +23,7 @@ use super::stamp::Stamp;
 use super::{Node, Timer, Times, pledge};
 use clock::HybridClock;
 use commit::{Decisions, Participant};
+use evict::Evictions;
 use inquire::Inquiry;
 use mvcc::{Remains, Store};
 use protocol::{Input, Now, Outputs};
@@ -138,6 +140,10 @@ pub struct Partition<S> {
     /// done now.
     fence: Timestamp,
     inquiries: BTreeMap<TransactionId, Inquiry>,
+    /// Regions that are gone for good.
+    evictions: Evictions,
+    /// What has committed since somebody asked; see [`super::Options::claims`].
+    decided: Vec<(Stamp, Vec<KeyEffects>)>,
     /// Who was not asked in this life, because a loss was accepted.
     without: Vec<String>,
     /// A store that was replaced, to be freed in pieces.
@@ -205,6 +211,8 @@ impl<S: Times> Partition<S> {
             forgetful: false,
             fence: Timestamp::ZERO,
             inquiries: BTreeMap::new(),
+            evictions: Evictions::default(),
+            decided: Vec::new(),
             without: Vec::new(),
             remains: None,
             topology,
@@ -241,6 +249,11 @@ impl<S: Times> Partition<S> {
         self.outbox.bytes()
     }
 
+    /// The other regions' names, each with the time up to which everything of it has arrived.
+    pub fn received_of_regions(&self) -> impl Iterator<Item = (&str, Timestamp)> {
+        self.origins.iter().map(|(region, origin)| (self.topology.name(*region), origin.up_to))
+    }
+
     /// True once it serves: nothing is missing any more, or what is has been given up.
     pub fn is_serving(&self) -> bool {
         self.life == Life::Serving
@@ -257,6 +270,15 @@ impl<S: Times> Partition<S> {
             || self.undecided() > 0
             || self.participant.waiting().next().is_some()
             || !self.outbox.is_empty()
+    }
+
+    pub(super) fn take_decided(&mut self) -> Vec<(Stamp, Vec<KeyEffects>)> {
+        std::mem::take(&mut self.decided)
+    }
+
+    /// How many effects on a key are kept only because one that is yet to come may not have observed them.
+    pub fn unobserved(&self, key: &[u8]) -> usize {
+        self.store.context(self.store.hash(key), key).count()
     }
 
     /// How many decisions it remembers.
@@ -283,6 +305,7 @@ impl<S: Times> Partition<S> {
             Input::Recovered { complete } => self.on_recovered(now, complete, random, out),
             Input::Request { id, .. } => out.reply(id).error(&Error::err("requests go to a coordinator")),
             _ if self.life == Life::Recovering => {}
+            Input::Timer(_) if self.is_evicted() => {}
             Input::Message { from, message } => self.on_message(now, from, message, random, out),
             Input::PeerStarted { peer } => self.on_peer_started(peer, out),
             Input::Timer(Timer::Apply) => self.on_apply(now, out),
@@ -301,6 +324,12 @@ impl<S: Times> Partition<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
+        if self.is_evicted() {
+            return self.refuse(from, &message, out);
+        }
+        if self.is_of_lost(from.address()) {
+            return out.send(from.address(), self.told_lost());
+        }
         match message {
             Message::Recall => self.on_recall(now, from, out),
             Message::Recalled { horizon, held, highest, observed } => {
@@ -314,6 +343,10 @@ impl<S: Times> Partition<S> {
             Message::Commit { id, at } => self.on_commit(from.address(), id, at, out),
             Message::Abort { id } => self.on_abort(id, out),
             Message::Received { up_to } => self.on_received(from.address(), up_to, out),
+            Message::Evict { regions } => self.on_evict(now, regions.into_iter(), random, out),
+            message @ Message::Gone { .. } => self.on_gone(now, from.address(), message, random, out),
+            Message::Survives { held, clean } => self.on_survives(from.address(), held, clean, out),
+            Message::Cut { cuts, over } => self.on_cut(&cuts, over, out),
             // A report that is left out is not repeated until it is answered.
             Message::StableReport { installed, oldest } => {
                 self.on_stable_report(now, from.address(), installed, oldest);
@@ -388,6 +421,9 @@ impl<S: Times> Partition<S> {
     /// regions.
     fn commit_effects(&mut self, stamp: Stamp, effects: Vec<KeyEffects>) {
         self.store_effects(stamp, &effects);
+        if self.options.claims && !effects.is_empty() {
+            self.decided.push((stamp, effects.clone()));
+        }
         if !effects.is_empty() {
             let outgoing = Outgoing { depends_on: stamp.depends_on, effects };
             self.participant.commit(stamp.at, stamp.transaction, outgoing);

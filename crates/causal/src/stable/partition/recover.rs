@@ -71,6 +71,7 @@ impl<S: Times> Partition<S> {
                 let decided = Decided { at: Some(stamp.at), outlives: false, gained: gained.into_owned() };
                 self.decisions.decide(stamp.transaction, decided);
             }
+            Record::Replicated(Effects { stamp, .. }) if self.evictions.has(stamp.region) => {}
             Record::Replicated(Effects { stamp, effects }) => {
                 let origin = self.origins.entry(stamp.region).or_default();
                 if stamp.at > origin.up_to {
@@ -112,6 +113,7 @@ impl<S: Times> Partition<S> {
                 }
             }
             Record::Dropped { until } => self.outbox.drop_through(until),
+            Record::Evicted { region, held, cut } => self.recover_eviction(region, held, cut),
         }
         Ok(())
     }
@@ -187,6 +189,9 @@ impl<S: Times> Partition<S> {
         for (origin, received) in &self.origins {
             let above = Cow::Owned(received.above.iter().copied().collect());
             record::put(chunk, &Record::Received { origin: *origin, up_to: received.up_to, above });
+        }
+        for (region, held, cut) in self.evictions.recorded() {
+            record::put(chunk, &Record::Evicted { region, held, cut });
         }
         for (id, decided) in self.decisions.iter() {
             let gained = Cow::Borrowed(&decided.gained);

@@ -48,7 +48,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    fn of(&self, region: RegionId) -> Timestamp {
+    pub(super) fn of(&self, region: RegionId) -> Timestamp {
         self.held.iter().find(|(of, _)| *of == region).map_or(Timestamp::ZERO, |(_, at)| *at)
     }
 }
@@ -112,6 +112,7 @@ impl<S: Times> Partition<S> {
                 return self.recalls.push(from);
             }
         }
+        self.tell_of_lost(from.address(), out);
         let held = self.origins.iter().map(|(origin, received)| (*origin, received.up_to));
         // The own transactions that a log with gaps held are complete up to the horizon at least.
         let own = self.installed.max(self.horizon.whole());
@@ -120,7 +121,7 @@ impl<S: Times> Partition<S> {
             let above = received.above.last().map_or(Timestamp::ZERO, |(at, _)| *at);
             highest = highest.max(received.up_to).max(above);
         }
-        let held = held.chain([(self.region, own)]).collect();
+        let held = held.chain(self.evictions.held()).chain([(self.region, own)]).collect();
         let observed = self.observed_by.get(&region).copied().unwrap_or_default();
         let horizon = self.horizon.whole();
         out.stream(from.address(), Message::Recalled { horizon, held, highest, observed });
@@ -179,6 +180,15 @@ impl<S: Times> Partition<S> {
             self.refill = Some(Refill::of(now, BTreeSet::from([from])));
             out.arm(Timer::Refill, now.instant + self.options.retry_after);
         }
+    }
+
+    /// Takes from all peers, beside serving, what they hold and this one lacks.
+    pub(super) fn take_from_peers(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
+        let peers = self.links.keys().map(|peer| self.topology.address(*peer, self.index));
+        let unanswered: BTreeSet<Address> = peers.collect();
+        unanswered.iter().for_each(|address| out.stream(*address, Message::Recall));
+        self.refill = Some(Refill::of(now, unanswered));
+        out.arm(Timer::Refill, now.instant + self.options.retry_after);
     }
 
     fn recall(
@@ -311,7 +321,7 @@ impl<S: Times> Partition<S> {
     }
 
     /// A giver is silent, or has forgotten what it was to give.
-    fn begin_again(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<S>>) {
+    pub(super) fn begin_again(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<S>>) {
         match self.life {
             Life::Refilling => self.recall_everything(now, random, out),
             _ => {
@@ -391,6 +401,7 @@ impl<S: Times> Partition<S> {
     /// Effects of one key that a peer holds.
     fn install_effects(&mut self, kept: &KeptEffects) {
         let (region, amnesia) = (self.region, self.life == Life::Refilling);
+        let kept = &self.evictions.without_given_up(kept);
         let Some(refill) = &mut self.refill else { return };
         kept.put_into(refill.staged.as_mut().unwrap_or(&mut self.store));
         let mut own: BTreeMap<Stamp, KeyEffects> = BTreeMap::new();
@@ -461,6 +472,7 @@ impl<S: Times> Partition<S> {
                 self.is_peer(*address)
             })
             .collect();
+        self.note_taken(peers.iter().map(|(_, told)| told));
         for (region, origin) in &mut self.origins {
             let held = peers.iter().map(|(_, told)| told.of(*region)).max().unwrap_or(Timestamp::ZERO);
             origin.up_to = origin.up_to.max(held);
@@ -512,6 +524,8 @@ impl<S: Times> Partition<S> {
                 Message::SliceResp { id: *id, round: *round, outcome: Outcome::Refused { error } }
             }
             Message::Prepare { id, .. } => Message::PrepareResp { id: *id, vote: Vote::Refused { error } },
+            // It may have started after the eviction, and know no snapshot.
+            Message::StartTx { .. } if self.is_evicted() => Message::Evict { regions: vec![self.region] },
             _ => return,
         };
         out.send(from.address(), answer);
@@ -519,6 +533,9 @@ impl<S: Times> Partition<S> {
 
     /// Why it does not serve yet, and what can be done about it.
     pub fn why_not(&self) -> String {
+        if self.is_evicted() {
+            return self.topology.why_evicted(self.region);
+        }
         let what = format!(
             "partition {} of region {} lost records that others rely on (unclean stop without a synced log, or a \
              lost data directory)",

@@ -22,6 +22,7 @@ const OVERHEAD: usize = 128;
 
 impl<S: Times> Partition<S> {
     pub(super) fn on_apply(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
+        self.give_up_some();
         let bound = self.publishable(now);
         self.promise(bound, out);
         self.installed = self.installed.max(bound);
@@ -56,13 +57,14 @@ impl<S: Times> Partition<S> {
     /// What every effect to come has observed need not be kept for merging.
     fn raise_watershed(&mut self) {
         let own = self.observed_from_now_on();
-        let others =
-            self.origins.keys().map(|origin| self.observed_by.get(origin).copied().unwrap_or_default());
+        let coming = || self.origins.keys().copied().chain(self.still_coming());
+        let others = coming().map(|origin| self.observed_by.get(&origin).copied().unwrap_or_default());
+        let least = others.fold(own, Timestamp::min);
         // Effects of one region have observed one another.
-        let alone = self.origins.is_empty();
+        let alone = coming().next().is_none();
         let watershed = match alone || self.options.mutants.forget_context {
             true => Timestamp::MAX,
-            false => others.fold(own, Timestamp::min),
+            false => least,
         };
         self.store.set_watershed(Stamp::last_at(watershed));
     }

@@ -79,6 +79,11 @@ impl<S: Times> Root<S> {
         self.region.installed.0.keys().chain(self.others.installed.0.keys()).copied()
     }
 
+    /// What a partition of the region has installed, as it told.
+    pub(super) fn installed(&self, member: Address) -> Option<S> {
+        self.region.installed.0.get(&member).copied().flatten()
+    }
+
     fn report(&mut self, member: Address, installed: S, oldest: S) {
         self.region.report(member, installed, oldest);
         self.others.report(member, installed, oldest);
@@ -180,7 +185,8 @@ impl<S: Times> Partition<S> {
         if self.options.mutants.own_entry_only {
             return Timestamp::MAX;
         }
-        self.origins.values().map(|origin| origin.up_to).min().unwrap_or(Timestamp::MAX)
+        let received = self.origins.values().map(|origin| origin.up_to);
+        received.chain(self.evictions.received()).min().unwrap_or(Timestamp::MAX)
     }
 
     fn tell_neighbours(&mut self, inside: &Message<S>, outside: &Message<S>, out: &mut Outputs<'_, Node<S>>) {

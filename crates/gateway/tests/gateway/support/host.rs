@@ -111,7 +111,7 @@ impl Host for TestHost {
                 }
                 None => Err(missing()),
             },
-            Administration::Place { .. } | Administration::Recover { .. } => {
+            Administration::Place { .. } | Administration::Recover { .. } | Administration::Evict { .. } => {
                 Err(Error::err("there is no cluster"))
             }
             Administration::List => {

@@ -171,7 +171,8 @@ fn settle(directory: &Path, wanted: ClusterFile, keyspace: &ClusterKeyspace) -> 
     let catalog = ClusterCatalog::load(&wanted.catalog, &found).map_err(anyhow::Error::msg)?;
     // Where its partitions have moved since makes it no other cluster.
     let first = catalog.keyspaces.first();
-    let first = first.map(|first| ClusterKeyspace { moved: BTreeMap::new(), ..first.clone() });
+    let first =
+        first.map(|first| ClusterKeyspace { moved: BTreeMap::new(), evicted: Vec::new(), ..first.clone() });
     if found.processes != wanted.processes || first.as_ref() != Some(keyspace) {
         bail!(
             "{} holds a cluster of other regions, processes, partitions, model or concurrency; see {}",

@@ -1,0 +1,490 @@
+//! Regions that are gone for good (Corrections 36): an operator says so, and the others go on without them.
+//!
+//! What the survivors hold of a lost region differs: each has a prefix of its transactions, partition by partition. They
+//! accept nothing more of it, tell one another how far they are, and agree on the **cut**: of the most that anybody holds
+//! of a partition, the least over all partitions. Up to the cut everything of the lost region is kept, since of each
+//! partition somebody holds it all; who lacks some takes it from the others (see `refill`). Above, a transaction may
+//! have lost a part, so all of it is given up. No snapshot has shown that: remote stable times are below the cut.
+//!
+//! ```text
+//!   Evict ----> any replica; it spreads with what follows
+//!   Gone -----> the other partitions of the region; root to partition: "you have told me that you hold so much"
+//!   Gone -----> the other regions' replicas of the partition: "of these I hold so much, and accept no more"
+//!   Survives -> root of the region: the most that anybody holds of this partition; and whether all above is given up
+//!   Cut ------> partitions of the region: the least over all of them; and whether all have given up what is above
+//! ```
+//!
+//! Only when all partitions of a region have given up what is above, its stable times go on without the lost region:
+//! else they could pass something that some partition still holds. Messages are repeated until that is so, and
+//! each says the whole set of lost regions; what is said of another set does not count. If one more region is lost
+//! meanwhile, the survivors begin again: what any of them has shown is at or below every later cut, since it holds
+//! that much of all partitions itself.
+//!
+//! A partition that restarted knows less of what it holds than it has told, since times that arrive are not logged. So it
+//! first hears from its root what that was, and from all what their region's stable time is; the root from all partitions.
+//!
+//! A lost region that comes back is refused, told why, and serves nothing any more.
+
+use super::recover::KeptEffects;
+use super::refill::Told;
+use super::{Life, Partition};
+use crate::stable::message::Message;
+use crate::stable::record::Record;
+use crate::stable::stamp::Stamp;
+use crate::stable::{Node, Times};
+use mvcc::CompactKey;
+use protocol::{Now, Outputs};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Address, RegionId, Rng, Timestamp};
+
+/// How many places of the index are visited in a step at most.
+const VISITS: usize = 1000;
+
+/// For each lost region a time; the set of its keys is the eviction that they belong to.
+type Held = Vec<(RegionId, Timestamp)>;
+
+/// A lost region.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    /// Everything of it up to here is held.
+    held: Timestamp,
+    /// What is above is given up by all survivors.
+    cut: Option<Timestamp>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Evictions {
+    lost: BTreeMap<RegionId, Lost>,
+    /// The partitions of the region that have been heard.
+    mates: BTreeSet<Address>,
+    /// What the replicas of this partition in other regions hold.
+    of_peers: BTreeMap<RegionId, Held>,
+    /// At the root: what survives of each partition of the region, and whether all above is given up.
+    of_region: BTreeMap<Address, (Held, bool)>,
+    /// Where the search for what is to be given up stands; `None` before it begins, and when it has ended.
+    search: Option<u64>,
+    /// All above the cuts is given up here.
+    is_clean: bool,
+    /// The whole region's partitions are clean: stable times go on without the lost regions.
+    is_over: bool,
+    /// This region itself was evicted.
+    of_own: bool,
+}
+
+impl Lost {
+    /// Of what is held, what stays.
+    fn kept(&self) -> Timestamp {
+        self.cut.map_or(self.held, |cut| cut.min(self.held))
+    }
+}
+
+impl Evictions {
+    fn set(&self) -> impl Iterator<Item = RegionId> {
+        self.lost.keys().copied()
+    }
+
+    fn is_about(&self, held: &[(RegionId, Timestamp)]) -> bool {
+        self.set().eq(held.iter().map(|(region, _)| *region))
+    }
+
+    /// Up to where each is held.
+    pub(super) fn held(&self) -> Held {
+        self.lost.iter().map(|(region, lost)| (*region, lost.kept())).collect()
+    }
+
+    /// The cuts, once they are known.
+    fn cuts(&self) -> Option<Held> {
+        self.lost.iter().map(|(region, lost)| Some((*region, lost.cut?))).collect()
+    }
+
+    /// True while less is held than up to the cuts.
+    fn lacks(&self) -> bool {
+        self.lost.values().any(|lost| lost.cut.is_some_and(|cut| lost.held < cut))
+    }
+
+    /// What of a region counts as received, while its eviction is under way.
+    pub(super) fn received(&self) -> Option<Timestamp> {
+        self.lost.values().map(|lost| lost.kept()).min().filter(|_| !self.is_over)
+    }
+
+    /// True if nothing that comes from this region counts any more.
+    pub(super) fn has(&self, region: RegionId) -> bool {
+        self.lost.contains_key(&region)
+    }
+
+    /// What a log or a checkpoint says of each: what is held, and the cut.
+    pub(super) fn recorded(&self) -> impl Iterator<Item = (RegionId, Timestamp, Option<Timestamp>)> {
+        self.lost.iter().map(|(region, lost)| (*region, lost.held, lost.cut))
+    }
+
+    /// These effects, without what is above the cuts.
+    pub(super) fn without_given_up(&self, kept: &KeptEffects) -> KeptEffects {
+        let effects = kept.effects.iter().filter(|(stamp, _)| !self.gives_up(stamp));
+        KeptEffects { key: kept.key.clone(), effects: effects.cloned().collect() }
+    }
+
+    fn gives_up(&self, stamp: &Stamp) -> bool {
+        self.lost.get(&stamp.region).and_then(|lost| lost.cut).is_some_and(|cut| stamp.at > cut)
+    }
+
+    /// All that was agreed counts no more; what is held stays.
+    fn begin_again(&mut self) {
+        for lost in self.lost.values_mut() {
+            *lost = Lost { held: lost.kept(), cut: None };
+        }
+        self.mates.clear();
+        self.of_peers.clear();
+        self.of_region.clear();
+        (self.search, self.is_clean, self.is_over) = (None, false, false);
+    }
+}
+
+/// By region the value that `choose` prefers.
+fn merge(one: Held, other: &[(RegionId, Timestamp)], choose: fn(Timestamp, Timestamp) -> Timestamp) -> Held {
+    one.into_iter().zip(other).map(|((region, at), (_, also))| (region, choose(at, *also))).collect()
+}
+
+impl<S: Times> Partition<S> {
+    /// These regions are gone for good: nothing of them is accepted any more.
+    pub(super) fn on_evict(
+        &mut self,
+        now: Now,
+        regions: impl Iterator<Item = RegionId>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let is_new = |region: &RegionId| {
+            !self.evictions.has(*region) && usize::from(region.0) < self.topology.regions.len()
+        };
+        let news: BTreeSet<RegionId> = regions.filter(is_new).collect();
+        if S::UNIVERSAL || self.evictions.of_own || news.is_empty() {
+            return;
+        }
+        if news.contains(&self.region) {
+            self.evictions.of_own = true;
+            let (region, held) = (self.region, Timestamp::ZERO);
+            return self.persist(&Record::Evicted { region, held, cut: None }, out);
+        }
+        for region in news {
+            let held = self.received_of(region);
+            self.persist(&Record::Evicted { region, held, cut: None }, out);
+            self.lose_region(region, held);
+        }
+        if self.refill.is_some() {
+            // A lost one may be among those who were asked.
+            self.begin_again(now, random, out);
+        }
+    }
+
+    /// What is held of a region is all that there is.
+    fn lose_region(&mut self, region: RegionId, held: Timestamp) {
+        self.origins.remove(&region);
+        self.links.remove(&region);
+        self.outbox.forget(region);
+        self.evictions.begin_again();
+        self.evictions.lost.insert(region, Lost { held, cut: None });
+        let topology = &self.topology;
+        self.recalls.retain(|waiting| topology.locate(waiting.address()).is_some_and(|(of, _)| of != region));
+    }
+
+    /// Of the log or a checkpoint.
+    pub(super) fn recover_eviction(&mut self, region: RegionId, held: Timestamp, cut: Option<Timestamp>) {
+        if region == self.region {
+            self.evictions.of_own = true;
+            return;
+        }
+        if !self.evictions.has(region) {
+            self.lose_region(region, held);
+        }
+        if let Some(lost) = self.evictions.lost.get_mut(&region) {
+            (lost.held, lost.cut) = (lost.held.max(held), cut);
+        }
+        if cut.is_some() {
+            // Readers may have been shown what is above the cut: what it hides must be gone before they are served.
+            self.evictions.search = Some(0);
+            while self.evictions.search.is_some() {
+                self.give_up_some();
+            }
+        }
+    }
+
+    /// Goes on with what is under way, and says it again.
+    pub(super) fn tend_evictions(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
+        if self.evictions.lost.is_empty() {
+            return;
+        }
+        if !self.evictions.is_over {
+            self.mates().for_each(|mate| out.send(mate, self.gone_to_mate(mate)));
+            if self.knows_what_it_holds() {
+                let peers = self.links.keys().map(|peer| self.topology.address(*peer, self.index));
+                peers.for_each(|peer| out.send(peer, self.gone_to_peer()));
+                self.tell_root(out);
+            }
+        }
+        if let Some((cuts, over)) = self.agreed() {
+            if !self.evictions.is_over {
+                self.mates().for_each(|mate| out.send(mate, Message::Cut { cuts: cuts.clone(), over }));
+            }
+            self.take_cuts(&cuts, over, out);
+        }
+        self.keep_to_cuts(now, out);
+    }
+
+    fn gone_to_peer(&self) -> Message<S> {
+        let asks = !self.evictions.is_over;
+        Message::Gone { held: self.evictions.held(), shown: self.stable.whole(), asks }
+    }
+
+    fn gone_to_mate(&self, mate: Address) -> Message<S> {
+        let told = self.root.as_ref().and_then(|root| root.installed(mate)).unwrap_or_default();
+        let held = self.evictions.set().map(|region| (region, told.whole())).collect();
+        Message::Gone { held, shown: self.stable.whole(), asks: true }
+    }
+
+    /// True once it has heard what it may have told before it restarted. What it says from then on stands.
+    fn knows_what_it_holds(&self) -> bool {
+        self.evictions.cuts().is_some() || self.mates().all(|mate| self.evictions.mates.contains(&mate))
+    }
+
+    /// Another partition of the region says what is held: the whole region up to `shown`, this partition what the root
+    /// has heard of it.
+    fn hear_mate(
+        &mut self,
+        mate: Address,
+        held: &[(RegionId, Timestamp)],
+        shown: Timestamp,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        if !self.evictions.mates.insert(mate) {
+            return;
+        }
+        for (region, told) in held {
+            let Some(lost) = self.evictions.lost.get_mut(region).filter(|lost| lost.cut.is_none()) else {
+                continue;
+            };
+            if lost.held < shown.max(*told) {
+                lost.held = shown.max(*told);
+                let (region, held, cut) = (*region, lost.held, None);
+                self.persist(&Record::Evicted { region, held, cut }, out);
+            }
+        }
+    }
+
+    /// Tells the root what survives of this partition, once that is known.
+    fn tell_root(&mut self, out: &mut Outputs<'_, Node<S>>) {
+        let (Some(held), clean) = (self.surviving(), self.evictions.is_clean) else { return };
+        match self.topology.root(self.region) {
+            Some(root) if self.root.is_none() => out.send(root, Message::Survives { held, clean }),
+            _ => {
+                self.evictions.of_region.insert(self.address(), (held, clean));
+            }
+        }
+    }
+
+    /// The most that anybody holds of this partition, once all others have said what they hold.
+    fn surviving(&self) -> Option<Held> {
+        let mut told = self.links.keys().map(|peer| self.evictions.of_peers.get(peer));
+        let most =
+            || told.try_fold(self.evictions.held(), |most, told| Some(merge(most, told?, Timestamp::max)));
+        self.evictions.cuts().or_else(most)
+    }
+
+    /// At the root: the cuts, once all partitions of the region have said what survives of them, and whether all have
+    /// given up what is above.
+    fn agreed(&self) -> Option<(Held, bool)> {
+        self.root.as_ref()?;
+        let told = self.topology.held(self.region).map(|(_, replica)| self.evictions.of_region.get(&replica));
+        let told: Vec<&(Held, bool)> = told.collect::<Option<_>>()?;
+        let least = told.iter().map(|(held, _)| held.clone());
+        let cuts = least.reduce(|one, other| merge(one, &other, Timestamp::min))?;
+        Some((cuts, told.iter().all(|(_, clean)| *clean)))
+    }
+
+    /// A replica of this partition, or another partition of the region, has heard of lost regions.
+    pub(super) fn on_gone(
+        &mut self,
+        now: Now,
+        from: Address,
+        message: Message<S>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let Message::Gone { held, shown, asks } = message else { return };
+        self.on_evict(now, held.iter().map(|(region, _)| *region), random, out);
+        let Some((region, index)) = self.topology.locate(from) else { return };
+        if S::UNIVERSAL || self.evictions.of_own {
+            return;
+        }
+        let is_news = !self.evictions.is_about(&held);
+        if index != self.index {
+            if self.evictions.is_over {
+                self.tell_root(out);
+                self.tell_cuts(from, out);
+            } else if !is_news && region == self.region {
+                self.hear_mate(from, &held, shown, out);
+            }
+            return;
+        }
+        if is_news {
+            return out.send(from, self.told_lost());
+        }
+        self.evictions.of_peers.insert(region, held);
+        if asks && self.evictions.is_over {
+            out.send(from, self.gone_to_peer());
+        }
+    }
+
+    /// At the root: a partition of the region has heard all others.
+    pub(super) fn on_survives(
+        &mut self,
+        from: Address,
+        held: Vec<(RegionId, Timestamp)>,
+        clean: bool,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        if self.root.is_some() && self.evictions.is_about(&held) {
+            self.evictions.of_region.insert(from, (held, clean));
+            if self.evictions.is_over {
+                self.tell_cuts(from, out);
+            }
+        }
+    }
+
+    /// The root says the cuts to a partition that begins again.
+    fn tell_cuts(&self, to: Address, out: &mut Outputs<'_, Node<S>>) {
+        if let Some((cuts, over)) = self.agreed() {
+            out.send(to, Message::Cut { cuts, over });
+        }
+    }
+
+    pub(super) fn on_cut(
+        &mut self,
+        cuts: &[(RegionId, Timestamp)],
+        over: bool,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        if self.evictions.is_about(cuts) {
+            self.take_cuts(cuts, over, out);
+        }
+    }
+
+    fn take_cuts(&mut self, cuts: &[(RegionId, Timestamp)], over: bool, out: &mut Outputs<'_, Node<S>>) {
+        if self.life != Life::Serving {
+            return;
+        }
+        for (region, cut) in cuts {
+            let Some(lost) = self.evictions.lost.get_mut(region).filter(|lost| lost.cut != Some(*cut)) else {
+                continue;
+            };
+            lost.cut = Some(*cut);
+            self.evictions.is_clean = false;
+            let (region, held, cut) = (*region, lost.held, lost.cut);
+            self.persist(&Record::Evicted { region, held, cut }, out);
+        }
+        self.evictions.is_over |= over && self.evictions.is_clean;
+    }
+
+    /// Takes from the others what is lacked below the cuts; then looks for what is above.
+    fn keep_to_cuts(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
+        let Evictions { is_clean, search, .. } = self.evictions;
+        let is_busy = self.life != Life::Serving || self.refill.is_some();
+        if is_clean || search.is_some() || is_busy || self.evictions.cuts().is_none() {
+            return;
+        }
+        if self.options.mutants.cut_not_reached {
+            self.evictions
+                .lost
+                .values_mut()
+                .for_each(|lost| lost.held = lost.held.max(lost.cut.unwrap_or(lost.held)));
+        }
+        if self.evictions.lacks() && !self.links.is_empty() {
+            self.take_from_peers(now, out);
+        } else {
+            self.evictions.search = Some(0);
+        }
+    }
+
+    /// State has been taken from those who said what they hold.
+    pub(super) fn note_taken<'t>(&mut self, told: impl Iterator<Item = &'t Told> + Clone) {
+        let everybody = told.clone().count() >= self.links.len();
+        for (region, lost) in &mut self.evictions.lost {
+            let most = told.clone().map(|told| told.of(*region)).max().unwrap_or(Timestamp::ZERO);
+            // Nobody alive holds more than all of them together.
+            let all = lost.cut.filter(|_| everybody).unwrap_or(Timestamp::ZERO);
+            lost.held = lost.held.max(most).max(all);
+        }
+        if !self.evictions.is_clean {
+            self.evictions.search = None;
+        }
+    }
+
+    /// Gives up some of what is above the cuts.
+    pub(super) fn give_up_some(&mut self) {
+        let Some(mut cursor) = self.evictions.search.filter(|_| self.refill.is_none()) else { return };
+        for _ in 0..VISITS {
+            let mut keys: Vec<CompactKey> = Vec::new();
+            cursor = self.store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
+            for key in &keys {
+                let hash = self.store.hash(key);
+                let effects = self.store.effects(hash, key).map(|(stamp, _)| stamp);
+                let above: BTreeSet<Stamp> = effects.filter(|stamp| self.evictions.gives_up(stamp)).collect();
+                for stamp in above.into_iter().filter(|_| !self.options.mutants.kept_above_cut) {
+                    self.store.retract(hash, key, stamp);
+                }
+            }
+            if cursor == 0 {
+                self.evictions.search = None;
+                self.evictions.is_clean = self.evictions.cuts().is_some() && !self.evictions.lacks();
+                return;
+            }
+        }
+        self.evictions.search = Some(cursor);
+    }
+
+    /// Lost regions of which other survivors may still give this one something: that may not have observed what all
+    /// survivors have.
+    pub(super) fn still_coming(&self) -> impl Iterator<Item = RegionId> {
+        let nothing = self.evictions.is_clean || self.options.mutants.forgotten_for_lost;
+        self.evictions.set().filter(move |_| !nothing)
+    }
+
+    /// True for a replica of a region that is gone for good.
+    pub(super) fn is_of_lost(&self, address: Address) -> bool {
+        let located = self.topology.locate(address);
+        located.is_some_and(|(region, _)| self.evictions.has(region))
+    }
+
+    /// What a lost region is told.
+    pub(super) fn told_lost(&self) -> Message<S> {
+        Message::Evict { regions: self.evictions.set().collect() }
+    }
+
+    /// Who asks for state may wait for a lost region.
+    pub(super) fn tell_of_lost(&self, to: Address, out: &mut Outputs<'_, Node<S>>) {
+        if !self.evictions.lost.is_empty() {
+            out.send(to, self.told_lost());
+        }
+    }
+
+    /// The names of the regions that are gone for good, each with the cut once that is known.
+    pub fn evicted(&self) -> impl Iterator<Item = (&str, Option<Timestamp>)> {
+        let lost = self.evictions.lost.iter();
+        lost.map(|(region, lost)| (self.topology.name(*region), lost.cut))
+    }
+
+    /// The cut of a region that is gone for good, once it is known.
+    pub fn cut_of(&self, region: RegionId) -> Option<Timestamp> {
+        self.evictions.lost.get(&region)?.cut
+    }
+
+    /// True while the region has not gone on without all lost ones.
+    pub fn is_evicting(&self) -> bool {
+        !self.evictions.lost.is_empty() && !self.evictions.is_over
+    }
+
+    /// True if this region itself was evicted, so that it serves nothing any more.
+    pub fn is_evicted(&self) -> bool {
+        self.evictions.of_own
+    }
+}

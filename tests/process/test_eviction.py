@@ -1,0 +1,82 @@
+"""Causal keyspaces that go on without a region that is gone for good, and how old what they know of others is."""
+
+import pytest
+import redis
+
+from cluster import Cluster
+from harness import wait_until
+
+
+def about(client: redis.Redis, name: str = "default") -> dict:
+    reply = client.execute_command("KEYSPACE", "INFO", name)
+    return dict(zip(reply[::2], reply[1::2])) if isinstance(reply, list) else reply
+
+
+def lag(client: redis.Redis) -> dict[str, int]:
+    """Milliseconds: the age of the snapshot, and by region of what has arrived."""
+    return client.info("cluster")["causal_default"]
+
+
+def evict(client: redis.Redis, region: str, *more: str) -> None:
+    client.execute_command("KEYSPACE", "EVICT", "default", region, *more)
+
+
+def refused(client: redis.Redis, *command: str) -> str:
+    try:
+        client.execute_command(*command)
+        return ""
+    except redis.exceptions.ResponseError as error:
+        return str(error)
+
+
+def test_the_others_go_on_without_a_lost_region():
+    with Cluster(3, 1, "--model", "causal", "--durability", "always") as cluster:
+        with cluster["a/1"].client() as a, cluster["b/1"].client() as b:
+            with cluster["c/1"].client() as c:
+                c.mset({f"old:{number}": "c" for number in range(20)})
+                wait_until(lambda: a.get("old:0") == b.get("old:0") == "c")
+                wait_until(lambda: lag(a)["snapshot_age_ms"] < 1500 and lag(a)["lag_c_ms"] < 1500)
+                cluster.do("cut c b")
+                # Only region a hears of this; what all regions have is seen, so a sees it when b's time has come.
+                c.mset({f"last:{number}": "c" for number in range(20)})
+                wait_until(lambda: a.get("last:0") == "c")
+            cluster.do("kill c/1", "heal")
+            a.set("since", "a")
+            wait_until(lambda: lag(b)["snapshot_age_ms"] > 1500 and lag(b)["lag_c_ms"] > 1500)
+            assert b.get("since") is None and b.get("last:0") is None, "stable times stand still"
+            assert "it gives up what only" in refused(b, "KEYSPACE", "EVICT", "default", "c", "NOW")
+            assert "ask one of a region that stays" in refused(b, "KEYSPACE", "EVICT", "default", "b", "ACCEPT-LOSS")
+            assert "no region 'd'" in refused(b, "KEYSPACE", "EVICT", "default", "d", "ACCEPT-LOSS")
+            evict(b, "c", "ACCEPT-LOSS")
+            for client in (a, b):
+                wait_until(lambda: client.mget([f"last:{number}" for number in range(20)]) == ["c"] * 20, timeout=20)
+                wait_until(lambda: client.get("since") == "a", timeout=20)
+                wait_until(lambda: all(state.endswith("; c evicted") for state in about(client)["partitions_here"]))
+                wait_until(lambda: lag(client)["snapshot_age_ms"] < 1500)
+                assert "lag_c_ms" not in lag(client)
+            b.set("after", "b")
+            wait_until(lambda: a.get("after") == "b")
+            cluster.do("restart c/1")
+            with cluster["c/1"].client() as c:
+                wait_until(lambda: all("region c was evicted" in state for state in about(c)["partitions_here"]), timeout=20)
+                assert refused(c, "GET", "after").startswith("UNAVAILABLE region c was evicted")
+                assert "ask one of a region that stays" in refused(c, "KEYSPACE", "EVICT", "default", "a", "ACCEPT-LOSS")
+            cluster.do("kill a/1", "restart a/1")
+            b.incr("again")
+            with cluster["a/1"].client() as again:
+                wait_until(lambda: refused(again, "GET", "again") == "" and again.get("again") == "1", timeout=20)
+                assert again.get("last:0") == "c"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("MODEL", "strict"), "is strict"),
+        (("MODEL", "branch"), "has branches"),
+        (("MODEL", "causal", "REPLICAS", "2"), "in some regions only"),
+    ],
+)
+def test_other_keyspaces_are_not_left_by_regions(options, reason):
+    with Cluster(3, 1) as cluster, cluster["a/1"].client() as client:
+        client.execute_command("KEYSPACE", "CREATE", "other", *options)
+        assert reason in refused(client, "KEYSPACE", "EVICT", "other", "b", "ACCEPT-LOSS")
