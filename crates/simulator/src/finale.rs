@@ -164,6 +164,7 @@ impl<D: Deployment> World<D> {
     }
 
     fn into_run(mut self, script: &Script) -> Run {
+        std::mem::take(&mut self.decided).into_iter().for_each(|claim| self.recorder.outcome(claim, None));
         self.recorder.expand_keysets();
         self.take_cut();
         self.recorder.check_strays();

@@ -97,6 +97,8 @@ pub(crate) struct World<D: Deployment> {
     pub contexts: Vec<Context>,
     /// The region that is lost for good.
     pub lost_region: Option<RegionId>,
+    /// What is in logs of transactions that committed, whether somebody claimed them or not.
+    pub decided: Vec<Claim>,
     /// Which client waits for which request.
     pub waiting: BTreeMap<RequestId, usize>,
     pub next_request: u64,
@@ -139,6 +141,7 @@ impl<D: Deployment> World<D> {
             began: Vec::new(),
             contexts: Vec::new(),
             lost_region: None,
+            decided: Vec::new(),
             waiting: BTreeMap::new(),
             next_request: 1,
             next_session: 1,
@@ -340,7 +343,7 @@ impl<D: Deployment> World<D> {
         for Served { place, claim, .. } in self.processes[index].claims_logged(synced) {
             match place {
                 Some(place) => self.recorder.claim_at(place, claim),
-                None => self.recorder.outcome(claim, None),
+                None => self.decided.push(claim),
             }
         }
     }

@@ -225,6 +225,13 @@ impl World {
         self.cut.extend([(RegionId(a), RegionId(b)), (RegionId(b), RegionId(a))]);
     }
 
+    /// True for a partition that is up and waits for what it lacks.
+    pub fn is_refilling(&self, address: Address) -> bool {
+        let replica = self.hosts.get(&address).and_then(|host| host.replica.as_ref());
+        let partition = replica.and_then(|replica| replica.protocol().as_partition());
+        partition.is_some_and(|partition| !partition.is_serving())
+    }
+
     /// Lets nothing pass from one region to another.
     pub fn cut_one_way(&mut self, from: u16, to: u16) {
         self.cut.insert((RegionId(from), RegionId(to)));

@@ -6,9 +6,13 @@ use crate::faults::Feature;
 use causal::wren::{KeyEffects, Message, Node, Options, Partition, RegionTopology, Scope, Stamp, Topology};
 use checker::Level;
 use protocol::{Claim, CommitStamp};
+use std::time::Duration;
 use types::{
     Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot, Timestamp, TransactionId,
 };
+
+/// Short, so that horizons rise and what is below them is folded within a run.
+const LEASE: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,8 +91,8 @@ impl Deployment for WrenDeployment {
 
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node {
         let NodeId { process, incarnation, slot } = node;
-        let options =
-            Options { durability: setting.durability, scope: Scope::Session, claims: true, ..self.options };
+        let (durability, scope) = (setting.durability, Scope::Session);
+        let options = Options { durability, scope, claims: true, lease: LEASE, ..self.options };
         let (topology, region) = (topology(setting), region_of(setting.layout, process));
         match slot.partition {
             Some(partition) => Node::partition(topology, region, partition.0, options),
