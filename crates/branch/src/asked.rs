@@ -84,6 +84,8 @@ fn put_steps(steps: &[Step<'_>], out: &mut Vec<u8>) {
                 cursor.encode(out);
                 count.encode(out);
             }
+            // It is refused, whatever it asks.
+            Step::Losses(_) => out.push(5),
         }
     }
 }
@@ -103,6 +105,7 @@ fn steps<'a>(input: &mut Reader<'a>) -> Result<Vec<Step<'a>>, Malformed> {
                 2 => Step::Flush,
                 3 => Step::Keys,
                 4 => Step::Scan { cursor: u64::decode(input)?, count: u32::decode(input)? },
+                5 => Step::Losses(protocol::Losses::Count),
                 _ => return Err(Malformed("step of a request")),
             })
         })

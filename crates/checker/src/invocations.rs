@@ -2,7 +2,7 @@
 
 use crate::history::{Outcome, Transaction};
 use crate::report::{Check, Findings};
-use datatypes::{Effect, Invocation, Observation, Operation, commutes};
+use datatypes::{Effect, Invocation, Observation, Operation, commutes, key};
 use std::collections::BTreeMap;
 use types::Reader;
 
@@ -31,7 +31,9 @@ impl<'h> Decoded<'h> {
         let seen = transaction.outcome == Outcome::Committed;
         let step = |step: &'h crate::history::Step| {
             let operation = Operation::decode(&mut Reader::new(&step.operation.0)).ok()?;
-            let observed = step.reply.as_deref().filter(|_| seen && !step.blind);
+            // How many losses were settled, the states do not tell.
+            let settles = matches!(operation, Operation::Key(key::Operation::Resolve { .. }));
+            let observed = step.reply.as_deref().filter(|_| seen && !step.blind && !settles);
             Some(DecodedStep { key: &step.key.0, operation, observed })
         };
         let effect = |(key, bytes): &'h (crate::history::Key, crate::history::Bytes)| {

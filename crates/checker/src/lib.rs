@@ -16,6 +16,7 @@
 //! | the levels' definition, black box | `axioms` | all commit orders of a small history, as a second opinion |
 //! | convergence | `convergence` | reads at rest: equal everywhere |
 //! | exactly once | `totals` | counters, sets and lists at rest against what was committed |
+//! | every lost write listed | `losses` | what regions list at rest against who observed whom |
 //! | nothing lost, nothing resurrected | `outlives` | registers and sets at rest against who observed whom |
 //!
 //! Which of them decides a level is said in `levels`; what a level promises, in `docs/histories.md`.
@@ -66,6 +67,7 @@ mod graph;
 mod history;
 mod invocations;
 mod levels;
+mod losses;
 mod merged;
 mod outlives;
 mod record;
@@ -85,6 +87,7 @@ pub use history::{
     read_history, write_history,
 };
 pub use levels::{holds_by_claims, holds_by_definition, infer};
+pub use losses::{ListedLoss, check_losses};
 pub use render::{describe, render, render_values};
 pub use report::{Check, Level, Report, Violation, check, check_file};
 pub use search::{SearchOutcome, search_serial_order, search_strict_order};

@@ -68,7 +68,8 @@ fn members(deeds: &Deeds<'_, '_>) -> Option<String> {
     for (place, (_, effect)) in deeds.iter().enumerate() {
         let added = match effect {
             Effect::Set(set::Effect::Add { members }) => members,
-            Effect::Set(set::Effect::Remove { .. }) | Effect::Key(key::Effect::Delete) => continue,
+            Effect::Set(set::Effect::Remove { .. })
+            | Effect::Key(key::Effect::Delete | key::Effect::Resolve { .. }) => continue,
             _ => return None,
         };
         for member in added.iter() {
@@ -104,7 +105,8 @@ fn value(deeds: &Deeds<'_, '_>) -> Option<String> {
                     (sum, counted) = (sum.wrapping_add(*by), true);
                 }
             }
-            Effect::Key(key::Effect::Delete) | Effect::Register(register::Effect::Delete) => {}
+            Effect::Key(key::Effect::Delete | key::Effect::Resolve { .. })
+            | Effect::Register(register::Effect::Delete) => {}
             _ => return None,
         }
     }

@@ -169,6 +169,10 @@ impl Findings {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    pub fn into_violations(self) -> Vec<Violation> {
+        self.0
+    }
 }
 
 /// Checks a history. Convergence and exactly-once effects are checked with every level but the session guarantees,

@@ -4,7 +4,7 @@
 use crate::history::{Key, Outcome, Transaction};
 use crate::report::{Check, Findings};
 use crate::touches::{elements, quoted};
-use datatypes::{Operation, list, register, set};
+use datatypes::{Operation, key, list, register, set};
 use std::collections::{BTreeMap, BTreeSet};
 use types::Reader;
 
@@ -57,6 +57,7 @@ fn totals(history: &[Transaction]) -> BTreeMap<&Key, Total> {
             let refused = step.reply.as_deref().is_some_and(|reply| reply.starts_with('-'));
             match Operation::decode(&mut Reader::new(&step.operation.0)) {
                 Ok(operation) if operation.is_read() || refused => {}
+                Ok(Operation::Key(key::Operation::Resolve { .. })) => {}
                 Ok(Operation::Register(register::Operation::Increment { by })) => {
                     total.increment(by, certain)
                 }

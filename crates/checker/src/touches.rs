@@ -44,7 +44,8 @@ pub(crate) fn touches(step: &DecodedStep<'_>, merged: bool) -> Vec<Touch> {
         let touch = if step.operation.is_read() { Touch::UnclearRead } else { Touch::UnclearWrite };
         vec![touch]
     };
-    if step.observed.is_none() && step.operation.is_read() {
+    let settles = matches!(step.operation, Operation::Key(key::Operation::Resolve { .. }));
+    if (step.observed.is_none() && step.operation.is_read()) || settles {
         return Vec::new();
     }
     if step.observed.is_some_and(|reply| reply.starts_with('-')) {

@@ -68,7 +68,9 @@ impl<'a> Effect<'a> {
     /// True if a key that was absent may exist after it.
     pub fn may_create(&self) -> bool {
         match self {
-            Effect::Key(key::Effect::Delete | key::Effect::SetDeadline(_)) => false,
+            Effect::Key(key::Effect::Delete | key::Effect::SetDeadline(_) | key::Effect::Resolve { .. }) => {
+                false
+            }
             Effect::Register(register::Effect::Delete) => false,
             Effect::Dict(dict::Effect::Remove { .. })
             | Effect::Set(set::Effect::Remove { .. })
@@ -84,7 +86,9 @@ impl<'a> Effect<'a> {
     /// deletes (Corrections 69).
     pub fn may_remove(&self) -> bool {
         match self {
-            Effect::Key(effect) => !matches!(effect, key::Effect::SetDeadline(_)),
+            Effect::Key(effect) => {
+                !matches!(effect, key::Effect::SetDeadline(_) | key::Effect::Resolve { .. })
+            }
             Effect::Register(register::Effect::Delete) => true,
             Effect::Dict(dict::Effect::Remove { .. })
             | Effect::Set(set::Effect::Remove { .. })
@@ -116,6 +120,9 @@ impl<'a> Effect<'a> {
     /// commutes with both, come between (Corrections 60 and 66).
     pub fn commutes_with(&self, other: &Effect<'_>) -> bool {
         match (self, other) {
+            (Effect::Key(key::Effect::Resolve { .. }), _) | (_, Effect::Key(key::Effect::Resolve { .. })) => {
+                true
+            }
             (Effect::Key(a), Effect::Key(b)) => key::effects_commute(a, b),
             (Effect::Register(a), Effect::Register(b)) => register::effects_commute(a, b),
             (Effect::Dict(a), Effect::Dict(b)) => dict::effects_commute(a, b),

@@ -1,9 +1,9 @@
 //! Operations on a key of any type: deletion, existence, expiry, and moving a whole value.
 
 use crate::observation::Footprint;
-use crate::{Aspect, Cell, Context, Observation, Patch};
+use crate::{Aspect, Cell, Context, Items, Observation, Patch};
 use std::borrow::Cow;
-use types::{Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};
+use types::{Error, Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};
 
 /// When EXPIRE takes effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +59,12 @@ pub enum Operation<'a> {
     Take,
     /// Replaces whatever is there by a cell in its binary form: `OK`.
     Restore(Cow<'a, [u8]>),
+    /// Takes recorded losses off the key's list, all of them if none is named: how many there were. Only a model that
+    /// records what concurrent writes lose ([`crate::merge::lost`]) knows any.
+    Resolve {
+        /// The names of losses; empty for all.
+        losses: Items<'a>,
+    },
 }
 
 /// A mutation of a key of any type.
@@ -70,6 +76,11 @@ pub enum Effect<'a> {
     SetDeadline(u64),
     /// The cell is this, in its binary form.
     Restore(Cow<'a, [u8]>),
+    /// These recorded losses are settled. The state stays.
+    Resolve {
+        /// The names of losses.
+        losses: Items<'a>,
+    },
 }
 
 impl<'a> Operation<'a> {
@@ -82,6 +93,8 @@ impl<'a> Operation<'a> {
     pub fn observation(&self) -> Observation<'a> {
         match self {
             Operation::Restore(_) => Observation::NOTHING,
+            // It observes what is beside the state, and that only grows or is settled.
+            Operation::Resolve { .. } => Observation::NOTHING,
             // A key's type changes only through its disappearance.
             Operation::Delete | Operation::Exists | Operation::Type => Observation::any(Aspect::Existence),
             Operation::ExpireAt { .. } | Operation::Deadline(_) | Operation::Persist => {
@@ -123,6 +136,10 @@ impl<'a> Operation<'a> {
                 out.push(8);
                 put_bytes(out, bytes);
             }
+            Operation::Resolve { losses } => {
+                out.push(9);
+                losses.encode(out);
+            }
         }
     }
 
@@ -138,6 +155,7 @@ impl<'a> Operation<'a> {
             6 => Operation::Copy,
             7 => Operation::Take,
             8 => Operation::Restore(checked_cell(input)?),
+            9 => Operation::Resolve { losses: Items::decode(input)? },
             _ => return Err(Malformed("key operation tag")),
         })
     }
@@ -157,6 +175,7 @@ impl<'a> Effect<'a> {
             Effect::SetDeadline(0) => Footprint { aspects: smallvec::smallvec![Aspect::Expiry] },
             // Once it has passed, nothing is as it was: who commits later must have known of it (Corrections 69).
             Effect::SetDeadline(_) | Effect::Delete | Effect::Restore(_) => Footprint::whole(),
+            Effect::Resolve { .. } => Footprint { aspects: smallvec::smallvec![] },
         }
     }
 
@@ -172,6 +191,10 @@ impl<'a> Effect<'a> {
                 out.push(2);
                 put_bytes(out, bytes);
             }
+            Effect::Resolve { losses } => {
+                out.push(3);
+                losses.encode(out);
+            }
         }
     }
 
@@ -181,6 +204,7 @@ impl<'a> Effect<'a> {
             0 => Effect::Delete,
             1 => Effect::SetDeadline(Wire::decode(input)?),
             2 => Effect::Restore(checked_cell(input)?),
+            3 => Effect::Resolve { losses: Items::decode(input)? },
             _ => return Err(Malformed("key effect tag")),
         })
     }
@@ -241,6 +265,12 @@ pub fn prepare<'a>(
             sink.simple("OK");
             Some(Effect::Restore(bytes.clone()))
         }
+        Operation::Resolve { .. } => {
+            let text = "there are no conflicts to resolve here: only causal keyspaces record them that every region \
+                        holds, without REPLICAS, and they are resolved outside of interactive transactions";
+            sink.error(&Error::err(text));
+            None
+        }
     }
 }
 
@@ -286,6 +316,7 @@ fn deadline(cell: &Cell, format: TimeFormat, now_millis: u64) -> i64 {
 pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
     let before = match effect {
         Effect::SetDeadline(_) | Effect::Delete if cell.value.is_none() => return Patch::Nothing,
+        Effect::Resolve { .. } => return Patch::Nothing,
         Effect::SetDeadline(at_millis) => {
             let before = std::mem::replace(&mut cell.expires_at, *at_millis);
             return if UNDO { Patch::Expiry(before) } else { Patch::Nothing };

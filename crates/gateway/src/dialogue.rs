@@ -1,12 +1,13 @@
 //! Commands whose next step needs the result of the one before.
 
 use crate::combine::no_such_key;
+use crate::commands::conflicts::{self, Listing, NamedLosses};
 use crate::glob;
-use datatypes::{Operation, key};
-use protocol::{KeyedOperation, Step};
+use datatypes::{Items, Operation, key};
+use protocol::{Conflict, KeyedOperation, Step};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use types::{HashSeed, Reply, ReplyBuf, ReplySink};
+use types::{HashSeed, Reader, Reply, ReplyBuf, ReplySink, Wire};
 
 /// A command in progress. It owns what it needs of its arguments.
 #[derive(Debug)]
@@ -33,6 +34,13 @@ pub(crate) enum Dialogue {
     },
     /// SCAN: visits one piece, then perhaps asks for the types of what it found.
     Scan(Scan),
+    /// CONFLICTS LIST: visits the list piece by piece.
+    Conflicts(Listing),
+    /// CONFLICTS RESOLVE.
+    Resolve {
+        /// What is settled.
+        keys: NamedLosses,
+    },
 }
 
 /// SCAN in progress.
@@ -63,7 +71,10 @@ impl Dialogue {
             Dialogue::Scan(Scan { cursor, count, kind: None, .. }) => {
                 Some(Step::Scan { cursor: *cursor, count: *count })
             }
-            Dialogue::Rename { .. } | Dialogue::Scan(_) => None,
+            Dialogue::Rename { .. }
+            | Dialogue::Scan(_)
+            | Dialogue::Conflicts(_)
+            | Dialogue::Resolve { .. } => None,
         }
     }
 
@@ -83,6 +94,12 @@ impl Dialogue {
                 keys.iter().map(|key| on_key(key, key::Operation::Type)).collect()
             }
             Dialogue::Scan(scan) => vec![Step::Scan { cursor: scan.cursor, count: scan.count }],
+            Dialogue::Conflicts(listing) => vec![listing.step()],
+            Dialogue::Resolve { keys } => {
+                let losses = |names: &Vec<Vec<u8>>| Items::collect(names.iter().map(Vec::as_slice));
+                let resolve = |names| key::Operation::Resolve { losses: losses(names) };
+                keys.iter().map(|(key, names)| on_key(key, resolve(names))).collect()
+            }
         }
     }
 
@@ -112,6 +129,18 @@ impl Dialogue {
                 found.iter().for_each(|key| sink.bulk(key));
             }
             Dialogue::Scan(scan) => return scan.on_reply(reply, sink),
+            Dialogue::Resolve { .. } => conflicts::write_resolved(reply, sink),
+            Dialogue::Conflicts(listing) => {
+                let (next, found) = piece(reply);
+                let pattern = listing.pattern.take();
+                let found = found.filter_map(|bytes| Conflict::decode(&mut Reader::new(bytes)).ok());
+                let wanted = |conflict: &Conflict| {
+                    pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, &conflict.key, false))
+                };
+                let done = listing.on_piece(next, found.filter(wanted), sink);
+                listing.pattern = pattern;
+                return done;
+            }
         }
         true
     }

@@ -2,7 +2,8 @@
 //! takes it back (Corrections 68). The newest value lives in the record; a history only rewinds it.
 
 use crate::CompactKey;
-use datatypes::merge::{Among, Performed, Trace, perform, perform_plainly, stands_alone};
+use crate::losses::LostWrite;
+use datatypes::merge::{Among, Performed, Trace, lost, perform, perform_plainly, stands_alone};
 use datatypes::{Cell, Effect, Kind, Patch, apply, exchange, key};
 use std::collections::VecDeque;
 use types::Reader;
@@ -62,6 +63,10 @@ pub(crate) struct History<S> {
     sight: Option<SightOf<S>>,
     /// The greatest stamp that each group ever had here.
     greatest: Vec<(u16, S)>,
+    /// True if somebody wants to know what effects cost concurrent ones.
+    tells_losses: bool,
+    /// Some effect here may not have observed an earlier one; only noted if losses are told.
+    contested: bool,
     /// A mistake that tests must catch: a read does not undo the first effect that it must not see.
     #[cfg(feature = "mutants")]
     pub(crate) leave_out_undo: bool,
@@ -69,12 +74,14 @@ pub(crate) struct History<S> {
 
 impl<S: Copy + Ord> History<S> {
     /// An empty one with room for a single effect: most keys change once while a snapshot is open.
-    pub(crate) fn new(sight: Option<SightOf<S>>) -> Self {
+    pub(crate) fn new(sight: Option<SightOf<S>>, tells_losses: bool) -> Self {
         History {
             entries: VecDeque::with_capacity(1),
             heap_bytes: 0,
             sight,
             greatest: Vec::new(),
+            tells_losses,
+            contested: false,
             #[cfg(feature = "mutants")]
             leave_out_undo: false,
         }
@@ -185,6 +192,57 @@ impl<S: Copy + Ord> History<S> {
         let entry = Entry { stamp, effect, kind, patch: Patch::Nothing, trace: None };
         self.entries.insert(place, entry);
         self.apply_from(place, cell);
+        self.note_contest(place);
+    }
+
+    /// Something has come to this place.
+    fn note_contest(&mut self, place: usize) {
+        let Some(sight) = self.sight.filter(|_| self.tells_losses && !self.contested) else { return };
+        let hides = |at: usize| self.hides_some(sight, sight(&self.entries[at].stamp), at, |_| true);
+        self.contested = (place..self.entries.len()).any(hides);
+    }
+
+    /// True if some effect here may not have observed an earlier one, so that one of them may be lost.
+    pub(crate) fn is_contested(&self) -> bool {
+        self.contested
+    }
+
+    /// What the effects here have lost, of the first `count` of them; as far as it is known, and whether it was settled
+    /// or not.
+    pub(crate) fn losses(&self, key: &[u8], count: usize) -> Vec<LostWrite<S>> {
+        let Some(sight) = self.sight.filter(|_| self.contested) else { return Vec::new() };
+        let effects: Vec<Effect<'_>> = self.entries.iter().map(effect_of).collect();
+        let sees = |later: usize, earlier: usize| {
+            let earlier = self.entries[earlier].stamp;
+            sight(&self.entries[later].stamp).shows(sight(&earlier).group, &earlier)
+        };
+        let of = |place: usize| {
+            lost(&effects, &sees, place).into_iter().map(move |loss| LostWrite {
+                key: key.into(),
+                part: loss.part,
+                stamp: self.entries[place].stamp,
+                value: loss.value.into(),
+                winner: self.entries[loss.to].stamp,
+                instead: loss.instead.into(),
+            })
+        };
+        (0..count).flat_map(of).collect()
+    }
+
+    /// How many effects there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The names of the losses that effects here settle.
+    pub(crate) fn settled(&self) -> Vec<Vec<u8>> {
+        let mut settled = Vec::new();
+        for effect in self.entries.iter().filter(|_| self.contested).map(effect_of) {
+            if let Effect::Key(key::Effect::Resolve { losses }) = effect {
+                settled.extend(losses.iter().map(<[u8]>::to_vec));
+            }
+        }
+        settled
     }
 
     /// Keeps an effect that the state holds already, for those that have not observed it.
@@ -195,6 +253,7 @@ impl<S: Copy + Ord> History<S> {
         let entry = Entry { stamp, effect, kind, patch: Patch::Nothing, trace };
         self.heap_bytes += entry.heap_bytes();
         self.entries.insert(place, entry);
+        self.note_contest(place);
     }
 
     /// Performs an effect below all that are above the horizon, for good.
@@ -220,9 +279,10 @@ impl<S: Copy + Ord> History<S> {
 
     /// Forgets how to undo what is at or below the horizon: it is part of every snapshot now. Who did what is kept
     /// while an effect that has not observed it is here, or may come: what is at or below `watershed` all that come have
-    /// observed.
-    pub(crate) fn fold(&mut self, horizon: S, watershed: S) {
+    /// observed. Returns what the effects that are forgotten have lost: nothing that comes can change it.
+    pub(crate) fn fold(&mut self, key: &[u8], horizon: S, watershed: S) -> Vec<LostWrite<S>> {
         let (needed, above) = (self.needed(horizon, watershed), self.above(horizon));
+        let losses = self.losses(key, needed);
         self.heap_bytes -= self.entries.drain(..needed).map(|entry| entry.heap_bytes()).sum::<usize>();
         for entry in self.entries.range_mut(..above - needed) {
             self.heap_bytes -= entry.heap_bytes();
@@ -232,6 +292,10 @@ impl<S: Copy + Ord> History<S> {
         if self.entries.len() < self.entries.capacity() / 4 {
             self.entries.shrink_to(2 * self.entries.len());
         }
+        if std::mem::take(&mut self.contested) {
+            self.note_contest(0);
+        }
+        losses
     }
 
     /// The first place, at most that above the horizon, from which on effects are needed by ones that have not observed
@@ -240,7 +304,8 @@ impl<S: Copy + Ord> History<S> {
         let above = self.above(horizon);
         let Some(sight) = self.sight else { return above };
         let mut needed = self.above(watershed).min(above);
-        let mut from = above;
+        // What an effect has lost is known when all that come have observed it and those that had not observed it.
+        let mut from = if self.contested { needed } else { above };
         loop {
             let before = needed;
             for later in self.entries.range(from..).map(|entry| sight(&entry.stamp)) {
@@ -262,13 +327,15 @@ impl<S: Copy + Ord> History<S> {
         kinds.next().is_some_and(|first| kinds.any(|kind| kind != first))
     }
 
-    /// The effects at or below the horizon that are still needed, in stamp order.
+    /// The effects at or below the horizon that are still needed, in stamp order; all that are here, if what they have
+    /// lost is not told yet.
     pub(crate) fn context(
         &self,
         horizon: S,
         watershed: S,
     ) -> impl Iterator<Item = (S, Effect<'_>, Option<&Trace>)> {
-        let kept = self.entries.range(self.needed(horizon, watershed)..self.above(horizon));
+        let needed = if self.contested { 0 } else { self.needed(horizon, watershed) };
+        let kept = self.entries.range(needed..self.above(horizon));
         kept.filter_map(|entry| Some((entry.stamp, entry.effect()?, entry.trace.as_deref())))
     }
 

@@ -7,10 +7,12 @@
 
 mod compact_key;
 mod history;
+mod losses;
 mod store;
 mod table;
 
 pub use compact_key::CompactKey;
 pub use history::{Sight, SightOf};
+pub use losses::{LossOptions, LostWrite};
 pub use store::{Record, Remains, Stamp, Store};
 pub use table::{Drained, Keyed, Table};

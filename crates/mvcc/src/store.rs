@@ -22,10 +22,12 @@
 
 mod agenda;
 mod consistency;
+mod lost;
 mod remains;
 mod snapshots;
 
 use crate::history::SightOf;
+use crate::losses::Losses;
 use crate::{CompactKey, Drained, Keyed, Table};
 use agenda::{Agenda, Entry};
 use datatypes::{Cell, Value};
@@ -110,6 +112,10 @@ pub struct Store<S> {
     sight: Option<SightOf<S>>,
     /// With `sight`: every effect that is yet to come has observed what is at or below.
     watershed: S,
+    /// With `sight`: the writes that concurrent ones cost others, if they are listed.
+    losses: Option<Losses<S>>,
+    /// Keys among whose effects some may not have observed an earlier one; only noted if losses are listed.
+    contested: BTreeSet<CompactKey>,
     /// The greatest stamp of a key that was forgotten because it is absent.
     watermark: S,
     deadlines: BTreeSet<(u64, CompactKey)>,
@@ -137,6 +143,8 @@ impl<S: Stamp> Store<S> {
             era: 0,
             sight: None,
             watershed: lowest,
+            losses: None,
+            contested: BTreeSet::new(),
             watermark: lowest,
             deadlines: BTreeSet::new(),
             tombstones: 0,
@@ -169,8 +177,9 @@ impl<S: Stamp> Store<S> {
     pub fn memory(&self) -> usize {
         // A B-tree's nodes are two thirds full.
         let deadlines = self.deadlines.len() * size_of::<(u64, CompactKey)>() * 3 / 2;
+        let losses = self.losses.as_ref().map_or(0, Losses::memory);
         let due = self.due.memory() + self.released.capacity() * size_of::<Entry<S>>();
-        self.table.memory() + self.histories.allocation_size() + deadlines + due + self.memory
+        self.table.memory() + self.histories.allocation_size() + deadlines + due + losses + self.memory
     }
 
     /// The hash of a key.

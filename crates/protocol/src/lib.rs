@@ -31,6 +31,7 @@
 //! snapshots. Other messages ([`Outputs::send`]) are gated too, and may be lost, repeated and reordered.
 
 mod claim;
+mod conflict;
 mod contract;
 mod gate;
 mod replica;
@@ -39,8 +40,9 @@ mod stream;
 mod timers;
 
 pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim};
+pub use conflict::{Conflict, ConflictingWrite};
 pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies};
 pub use gate::{Durable, Gate};
 pub use replica::{Packet, Replica};
-pub use request::{ContextAsk, KeyedOperation, Request, Step};
+pub use request::{ContextAsk, KeyedOperation, Losses, Request, Step};
 pub use stream::Frame;

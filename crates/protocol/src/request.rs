@@ -38,6 +38,33 @@ pub enum Step<'a> {
         /// About how many keys to visit.
         count: u32,
     },
+    /// About the writes that were lost to concurrent ones. Models that lose none refuse it.
+    Losses(Losses),
+}
+
+/// A question about lost writes. They are settled key by key, by an operation ([`datatypes::key::Operation::Resolve`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Losses {
+    /// How many are listed, and how many were dropped because the list was full: an array of two integers.
+    Count,
+    /// A piece of the list: an array of the next cursor (an integer, 0 at the end) and an array of byte strings, each a
+    /// [`crate::Conflict`].
+    List {
+        /// 0 to begin, then what the last piece returned.
+        cursor: u64,
+        /// About how many.
+        count: u32,
+    },
+}
+
+impl Losses {
+    /// What a model replies that loses none.
+    pub fn none() -> Error {
+        Error::err(
+            "this keyspace records no conflicts: only causal ones do whose partitions are in every region (created without \
+             REPLICAS and REGIONS), unless created with CONFLICTS ignore",
+        )
+    }
 }
 
 /// A request. Its reply is written in one step of the protocol: one value per step of the transaction, in order,

@@ -248,6 +248,15 @@ pub(crate) fn metrics(process: &Process) -> String {
         let queued = each(|backlog| backlog.queued_bytes);
         metric("queued_bytes", "gauge", "Bytes that causal partitions keep for other regions.", &queued);
         lag_metrics(&view.lags.lock(), &mut metric);
+        let conflicts = each(|backlog| backlog.conflicts);
+        metric("conflicts", "gauge", "Writes lost to concurrent ones, listed by CONFLICTS LIST.", &conflicts);
+        let dropped = each(|backlog| backlog.conflicts_dropped as usize);
+        metric(
+            "conflicts_dropped_total",
+            "counter",
+            "Writes lost to concurrent ones and no longer listed, because the list was full.",
+            &dropped,
+        );
     }
     if let Some(journal) = &process.journal {
         log_metrics(process, journal, &mut metric);

@@ -1,7 +1,7 @@
 //! What differs from protocol to protocol: who runs where, and how to ask an instance what it claims.
 
 use crate::faults::Feature;
-use checker::Level;
+use checker::{Level, ListedLoss};
 use protocol::{Claim, Durability, KeyEffect, Protocol};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
@@ -97,6 +97,17 @@ pub trait Deployment {
     fn served(&self, records: &[u8]) -> Option<Vec<KeyEffect>> {
         let _ = records;
         None
+    }
+
+    /// True if replicas list what was lost to concurrent writes.
+    fn lists_losses(&self) -> bool {
+        false
+    }
+
+    /// What this replica lists of that.
+    fn losses(&self, instance: &Self::Protocol) -> Vec<ListedLoss> {
+        let _ = instance;
+        Vec::new()
     }
 
     /// How many transactions this instance has not ended: must reach 0 when everything is healed.

@@ -69,6 +69,8 @@ features! {
     Contexts = 0.5;
     /// A region is lost for good, and an operator lets the others go on without it.
     Eviction = 0.2;
+    /// What was lost to concurrent writes is settled now and then, where that is listed.
+    Resolutions = 0.3;
 }
 
 impl Feature {

@@ -5,8 +5,10 @@ use crate::faults::Feature;
 use crate::script::Script;
 use crate::world::{Event, World};
 use checker::{
-    Check, Level, Outcome, Report, SearchOutcome, Transaction, Violation, check, search_strict_order,
+    Check, Level, ListedLoss, Outcome, Report, SearchOutcome, Transaction, Violation, check, check_losses,
+    search_strict_order,
 };
+use std::collections::BTreeMap;
 
 /// How long traffic goes on after healing.
 const CALM: u64 = 1_000_000;
@@ -163,8 +165,23 @@ impl<D: Deployment> World<D> {
         readers.iter().zip(places).filter_map(answered).collect()
     }
 
+    /// What each region lists of what was lost to concurrent writes.
+    fn losses(&self) -> BTreeMap<u16, Vec<ListedLoss>> {
+        let mut listed: BTreeMap<u16, Vec<ListedLoss>> = BTreeMap::new();
+        // A region that is lost for good lists nothing.
+        let lives = self.processes.iter().filter(|process| !process.host.partitions.is_empty());
+        for (process, life) in lives.filter_map(|process| Some((process, process.life.as_ref()?))) {
+            let of_life = life.replicas.iter().flat_map(|replica| self.deployment.losses(replica.protocol()));
+            listed.entry(process.host.region.0).or_default().extend(of_life);
+        }
+        listed
+    }
+
     fn into_run(mut self, script: &Script) -> Run {
         std::mem::take(&mut self.decided).into_iter().for_each(|claim| self.recorder.outcome(claim, None));
+        // What an evicted region wrote above the cut is given up, and with it what was lost to it: not judged.
+        let judged = self.deployment.lists_losses() && !self.swarm.has(Feature::Eviction);
+        let listed = judged.then(|| self.losses());
         self.recorder.expand_keysets();
         self.take_cut();
         self.recorder.check_strays();
@@ -174,6 +191,9 @@ impl<D: Deployment> World<D> {
         let (trace_hash, trace) = self.trace.finish();
         let mut report = check(&self.recorder.history, self.deployment.level());
         report.violations.splice(0..0, self.recorder.violations);
+        if let Some(listed) = listed {
+            report.violations.extend(check_losses(&self.recorder.history, &listed));
+        }
         if report.violations.is_empty()
             && report.model == Level::StrictSerializable
             && !self.swarm.has(Feature::Expiry)

@@ -109,10 +109,12 @@ impl Script {
     /// Draws a seed's run. What the deployment has switched off is drawn only if `with` names it.
     pub fn draw<D: Deployment>(protocol: &str, deployment: &D, seed: u64, with: &[Feature]) -> Self {
         let off = deployment.off().iter().filter(|feature| !with.contains(feature));
-        let off: BTreeSet<Feature> = off.chain(deployment.lacks()).copied().collect();
+        let mut lacks = deployment.lacks().to_vec();
+        lacks.extend((!deployment.lists_losses()).then_some(Feature::Resolutions));
+        let off: BTreeSet<Feature> = off.chain(&lacks).copied().collect();
         let mut layout = deployment.layout(&mut stream(seed, "layout", 0));
         let mut swarm = Swarm::draw(&mut stream(seed, "swarm", 0), &off);
-        swarm.features.extend(with.iter().filter(|feature| !deployment.lacks().contains(feature)));
+        swarm.features.extend(with.iter().filter(|feature| !lacks.contains(feature)));
         if !swarm.has(Feature::Reconfiguration) {
             layout.spares = 0;
         }

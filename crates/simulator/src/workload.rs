@@ -206,6 +206,9 @@ impl Workload {
         let read = only_reads || random.f64() < swarm.reads;
         let operation = match kind {
             _ if read => read_of(kind, random),
+            _ if swarm.has(Feature::Resolutions) && random.u32(..8) == 0 => {
+                encode(&Operation::Key(key::Operation::Resolve { losses: Items::NONE }))
+            }
             Kind::Fleeting => fleeting_write(value.as_bytes(), wall / 1_000, random),
             _ => write_of(kind, value.as_bytes(), random),
         };

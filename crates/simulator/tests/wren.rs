@@ -2,6 +2,7 @@
 
 use anabranch_simulator::{Feature, Options, WrenDeployment, run, run_seeds};
 use causal::wren;
+use std::time::Duration;
 
 fn options(first_seed: u64, seeds: u64) -> Options {
     Options { first_seed, seeds, ..Options::default() }
@@ -99,4 +100,37 @@ fn a_survivor_that_keeps_what_is_above_the_cut_is_caught() {
 fn survivors_that_do_not_take_what_they_lack_are_caught() {
     let mutants = wren::Mutants { cut_not_reached: true, ..Default::default() };
     assert_caught_with(&[Feature::Eviction, Feature::Partitions], 50, mutants);
+}
+
+/// Leases so short that replicas forget effects while clients write: what these have lost is listed for good.
+fn forgetful(mutants: wren::Mutants) -> WrenDeployment {
+    let lease = Duration::from_millis(300);
+    WrenDeployment { options: wren::Options { mutants, lease, ..wren::Options::default() } }
+}
+
+#[test]
+fn every_lost_write_is_listed_and_nothing_else() {
+    let options = Options { with: vec![Feature::Resolutions], ..options(1, 30) };
+    let summary = run_seeds("wren", &options, || forgetful(wren::Mutants::default()));
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+fn assert_caught_forgetting(with: &[Feature], seeds: u64, mutants: wren::Mutants) {
+    let caught = (1..=seeds).any(|seed| {
+        let options = Options { with: with.to_vec(), ..options(seed, 1) };
+        !run_seeds("wren", &options, || forgetful(mutants)).failures.is_empty()
+    });
+    assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
+}
+
+#[test]
+fn losses_forgotten_by_a_restart_are_caught() {
+    let mutants = wren::Mutants { losses_not_in_checkpoint: true, ..Default::default() };
+    assert_caught_forgetting(&[Feature::Kills], 60, mutants);
+}
+
+#[test]
+fn what_is_settled_in_one_region_only_is_caught() {
+    let mutants = wren::Mutants { settled_here_only: true, ..Default::default() };
+    assert_caught_forgetting(&[Feature::Resolutions], 20, mutants);
 }

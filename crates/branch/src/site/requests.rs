@@ -120,6 +120,7 @@ impl Site {
         let now_millis = now.wall.as_millis();
         match step {
             Step::Key(keyed) => self.perform_on_key(transaction, keyed, (now_millis, random), reply),
+            Step::Losses(_) => reply.error(&protocol::Losses::none()),
             Step::Count => {
                 let mut keys = 0;
                 self.keyspace.visit(transaction, 0, ALL, now_millis, |_| keys += 1);
@@ -373,7 +374,7 @@ pub(super) fn is_write(step: &Step<'_>) -> bool {
     match step {
         Step::Key(keyed) => !keyed.operation.is_read(),
         Step::Flush => true,
-        Step::Count | Step::Keys | Step::Scan { .. } => false,
+        Step::Count | Step::Keys | Step::Scan { .. } | Step::Losses(_) => false,
     }
 }
 

@@ -337,11 +337,27 @@ pub enum Whole {
         /// The keys left to the transaction's own work.
         except: Vec<Box<[u8]>>,
     },
+    /// How many writes are known to be lost to concurrent ones.
+    CountLosses {
+        /// The step that gets the number.
+        step: u32,
+    },
+    /// A piece of their list.
+    Losses {
+        /// The step that gets the piece.
+        step: u32,
+        /// The partition's own cursor.
+        cursor: u64,
+        /// About how many.
+        count: u32,
+    },
 }
 wire_enum!(Whole {
     0 => Count { step },
     1 => Scan { step, cursor, count },
     2 => Flush { step, except },
+    3 => CountLosses { step },
+    4 => Losses { step, cursor, count },
 });
 
 /// The effects of a transaction on a key, in order.

@@ -5,6 +5,7 @@ use super::pledge::Pledge;
 use super::stamp::Stamp;
 use datatypes::Cell;
 use datatypes::merge::Trace;
+use mvcc::LostWrite;
 use std::borrow::Cow;
 use types::{Address, Malformed, Reader, RegionId, Timestamp, TransactionId, Wire, put_bytes, put_varint};
 
@@ -113,6 +114,13 @@ pub enum Record<'a> {
     Gaps {
         /// False if what it took from its peers since is in no checkpoint: it must be taken again.
         filled: bool,
+    },
+    /// Of a checkpoint: a write that is lost to a concurrent one, and nothing that comes can change that.
+    Lost(Cow<'a, LostWrite<Stamp>>),
+    /// Of a checkpoint: so many of these were dropped from the list.
+    LossesDropped {
+        /// How many.
+        count: u64,
     },
     /// Of a checkpoint: what was placed up to here and some region may lack is no longer kept for it.
     Dropped {
@@ -237,6 +245,18 @@ impl protocol::Encode for Record<'_> {
                 out.push(15);
                 wire(out, &(*region, *held, *cut));
             }
+            Record::Lost(loss) => {
+                out.push(16);
+                put_bytes(out, &loss.key);
+                wire(out, &loss.part);
+                wire(out, &(loss.stamp, loss.winner));
+                put_bytes(out, &loss.value);
+                put_bytes(out, &loss.instead);
+            }
+            Record::LossesDropped { count } => {
+                out.push(17);
+                wire(out, count);
+            }
         }
     }
 }
@@ -293,6 +313,13 @@ impl Record<'static> {
                 let (region, held, cut) = Wire::decode(input)?;
                 Record::Evicted { region, held, cut }
             }
+            16 => {
+                let (key, part) = (input.bytes()?.into(), Wire::decode(input)?);
+                let (stamp, winner) = Wire::decode(input)?;
+                let (value, instead) = (input.bytes()?.into(), input.bytes()?.into());
+                Record::Lost(Cow::Owned(LostWrite { key, part, stamp, value, winner, instead }))
+            }
+            17 => Record::LossesDropped { count: Wire::decode(input)? },
             _ => return Err(Malformed("record tag")),
         })
     }
@@ -362,6 +389,15 @@ mod tests {
             Record::Kept { key: Cow::Borrowed(b"k"), stamp, effect: Cow::Borrowed(b"e") },
             Record::Gaps { filled: true },
             Record::Dropped { until: Timestamp(6) },
+            Record::Lost(Cow::Owned(LostWrite {
+                key: b"k".to_vec().into(),
+                part: datatypes::merge::LostPart::Field { field: b"f".to_vec() },
+                stamp,
+                value: b"v".to_vec().into(),
+                winner: stamp,
+                instead: b"w".to_vec().into(),
+            })),
+            Record::LossesDropped { count: 3 },
             Record::Context {
                 key: Cow::Borrowed(b"k"),
                 stamp,

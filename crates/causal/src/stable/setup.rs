@@ -150,6 +150,8 @@ pub struct Options {
     /// How much of its transactions a partition keeps for regions that lack them, in bytes. A region that was cut off
     /// for longer takes the state instead.
     pub queue_bytes: usize,
+    /// How much memory a partition's list of writes that were lost to concurrent ones may occupy, in bytes; 0 for no list.
+    pub conflict_bytes: usize,
     /// True if a partition that lost records serves with what the peers that answer know, and without peers with
     /// what is left (Corrections 84). Otherwise it waits for all of them.
     pub accept_loss: bool,
@@ -177,6 +179,7 @@ impl Default for Options {
             promise: Duration::from_millis(250),
             clock_bound: Duration::from_secs(60),
             queue_bytes: 32 << 20,
+            conflict_bytes: 4 << 20,
             accept_loss: false,
             scope: Scope::Process,
             claims: false,
@@ -210,6 +213,10 @@ pub struct Mutants {
     pub vouch_for_lost: bool,
     /// What it takes from a peer, it does not send on to those that lack it (Corrections 36).
     pub nothing_forwarded: bool,
+    /// Checkpoints leave out what was lost to concurrent writes.
+    pub losses_not_in_checkpoint: bool,
+    /// What one region settled of these, another one does not take off its list.
+    pub settled_here_only: bool,
     /// What was dropped from the queue for a region counts as sent.
     pub dropped_counts_as_sent: bool,
     /// Effects reset everything before them, observed or not (Corrections 75).

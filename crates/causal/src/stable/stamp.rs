@@ -1,7 +1,7 @@
 //! What orders an effect.
 
 use mvcc::Sight;
-use types::{RegionId, Timestamp, TransactionId, wire_struct};
+use types::{RegionId, Timestamp, TransactionId, Wire, wire_struct};
 
 /// The place of an effect: all of one transaction share it. Ordered by update time, then by the transaction's id,
 /// which is unique, so that every region orders alike (Corrections 31).
@@ -20,6 +20,13 @@ pub struct Stamp {
 wire_struct!(Stamp { at, transaction, region, depends_on });
 
 impl Stamp {
+    /// Names it for operators: the same in every region, and shorter than all of it.
+    pub(super) fn name(&self) -> Vec<u8> {
+        let mut name = Vec::new();
+        (self.at, self.transaction).encode(&mut name);
+        name
+    }
+
     /// What the effect observed of those before it: everything of its region, whose primary put it after them, and of
     /// the others what its snapshot showed. It is a little more than its client saw where another client of the region
     /// was ahead, never less.

@@ -4,9 +4,9 @@
 use crate::client::{Client, GET, MEMBERS, add, blind_step, increment, remove, step, write};
 use crate::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};
-use checker::{Bytes, Key, Level, Outcome, Report, Transaction};
+use checker::{Bytes, Key, Level, ListedLoss, Outcome, Report, Transaction, check_losses};
 use datatypes::Operation;
-use protocol::{Claim, Durability, Request, Step};
+use protocol::{Claim, Conflict, Durability, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::RequestId;
@@ -76,10 +76,15 @@ struct Run {
 
 /// Plays a run and checks its history.
 pub fn play(seed: u64, plan: Plan) -> Report {
-    checker::check(&history(seed, plan), Level::TransactionalCausal)
+    let (history, listed) = history(seed, plan);
+    let mut report = checker::check(&history, Level::TransactionalCausal);
+    report.violations.extend(check_losses(&history, &listed));
+    report.ok = report.violations.is_empty();
+    report
 }
 
-fn history(seed: u64, plan: Plan) -> Vec<Transaction> {
+/// What clients did and saw, and what each region lists at rest as lost to concurrent writes.
+fn history(seed: u64, plan: Plan) -> (Vec<Transaction>, BTreeMap<u16, Vec<ListedLoss>>) {
     let options = Options {
         claims: true,
         durability: Durability::Synced,
@@ -124,10 +129,24 @@ fn history(seed: u64, plan: Plan) -> Vec<Transaction> {
         "seed {seed}: {committed} of {asked} transactions committed: {:?}",
         run.refusals
     );
-    run.history
+    let listed = run.losses();
+    (run.history, listed)
 }
 
 impl Run {
+    fn losses(&self) -> BTreeMap<u16, Vec<ListedLoss>> {
+        let told = |conflict: Conflict| ListedLoss {
+            key: conflict.key.into(),
+            name: conflict.name.into(),
+            value: conflict.lost.value.into(),
+            instead: conflict.kept.value.into(),
+        };
+        let partition = |region, index| self.world.node(replica(region, index)).as_partition();
+        let conflicts = |region| (0..PARTITIONS).filter_map(move |index| partition(region, index));
+        let listed = |region| conflicts(region).flat_map(|held| held.conflicts()).map(told).collect();
+        (0..REGIONS).map(|region| (region, listed(region))).collect()
+    }
+
     fn play(&mut self) {
         let mut down = None;
         let mut loss = Loss::default();
@@ -523,6 +542,8 @@ const OFF: Mutants = Mutants {
     vouch_for_lost: false,
     nothing_forwarded: false,
     dropped_counts_as_sent: false,
+    losses_not_in_checkpoint: false,
+    settled_here_only: false,
     reset_unobserved: false,
     forget_context: false,
     context_ignored: false,

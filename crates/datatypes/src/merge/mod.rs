@@ -16,9 +16,11 @@
 //! who performed what lives in the sequence, as long as something that has not observed it may come.
 
 mod line;
+mod lost;
 mod typed;
 
 pub use line::{Step, Trace};
+pub use lost::{Loss, LostPart, lost};
 use typed::{live_part, perform_typed};
 
 use crate::cell::Elements;
@@ -121,7 +123,7 @@ pub fn perform(cell: &mut Cell, among: &Among<'_, '_>) -> Performed {
         // It meant to remove what others had removed without its knowledge.
         noted.also = line::resolve_deletion(among).also;
         Patch::Nothing
-    } else if let Effect::Key(key::Effect::SetDeadline(_)) = effect {
+    } else if let Effect::Key(key::Effect::SetDeadline(_) | key::Effect::Resolve { .. }) = effect {
         apply::<true>(cell, effect)
     } else if deletes && before.is_some() {
         let resolved = line::resolve_deletion(among);
@@ -386,7 +388,9 @@ fn again(new: &mut Cell, among: &Among<'_, '_>, effects: &[(usize, &Effect<'_>)]
 /// True for an effect that does the same whatever it observed: it only adds, to a key of its type.
 pub fn stands_alone(cell: &Cell, effect: &Effect<'_>) -> bool {
     let adds = match effect {
-        Effect::Key(effect) => return matches!(effect, key::Effect::SetDeadline(_)),
+        Effect::Key(effect) => {
+            return matches!(effect, key::Effect::SetDeadline(_) | key::Effect::Resolve { .. });
+        }
         Effect::Register(effect) => {
             matches!(effect, register::Effect::Add { .. } | register::Effect::Append { .. })
         }

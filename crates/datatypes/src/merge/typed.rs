@@ -13,7 +13,7 @@ fn is_dead(among: &Among<'_, '_>, place: usize, element: &[u8]) -> bool {
         .any(|later| among.observed(later, place) && resets_element(&among.effects[later], element))
 }
 
-fn resets_element(effect: &Effect<'_>, element: &[u8]) -> bool {
+pub(super) fn resets_element(effect: &Effect<'_>, element: &[u8]) -> bool {
     match effect {
         Effect::Set(set::Effect::Remove { members }) => members.iter().any(|member| member == element),
         Effect::Dict(dict::Effect::Remove { fields }) => fields.iter().any(|field| field == element),

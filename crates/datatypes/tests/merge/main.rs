@@ -3,6 +3,7 @@
 
 extern crate anabranch_datatypes as datatypes;
 
+mod losses;
 mod random;
 mod script;
 mod table;

@@ -95,13 +95,14 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
 }
 
 /// The names of options; a list of regions ends before one.
-const OPTIONS: [&str; 9] = [
+const OPTIONS: [&str; 10] = [
     "MODEL",
     "DURABILITY",
     "PARTITIONS",
     "REPLICAS",
     "REGIONS",
     "CONCURRENCY",
+    "CONFLICTS",
     "ISOLATION",
     "CLOCKBOUND",
     "SKEWWAIT",

@@ -2,6 +2,7 @@
 
 pub(crate) mod branching;
 pub(crate) mod commuting;
+pub(crate) mod conflicts;
 pub(crate) mod connection;
 pub(crate) mod hashes;
 pub(crate) mod keys;

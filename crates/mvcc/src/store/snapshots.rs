@@ -112,17 +112,21 @@ impl<S: Stamp> Store<S> {
     }
 
     /// Keeps an effect at or below the horizon that the key's state holds already, for effects that have not observed
-    /// it: what a checkpoint or a peer tells beside the state.
+    /// it: what a checkpoint or a peer tells beside the state. The effects of one transaction on one key share a stamp; who
+    /// may be told of them twice asks [`Store::keeps`] first.
     pub fn keep(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>, trace: Option<Trace>) {
-        if Some(stamp) > self.horizon
-            || self.find_history(hash, key).is_some_and(|kept| kept.history.contains(stamp))
-        {
+        if Some(stamp) > self.horizon {
             return;
         }
         let mut encoded = Vec::new();
         effect.encode(&mut encoded);
         let kind = lasting_kind(effect);
         self.change_or_create(hash, key, stamp, |history, _| history.keep(stamp, &encoded, kind, trace));
+    }
+
+    /// True if an effect with this stamp is kept of the key.
+    pub fn keeps(&self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
+        self.find_history(hash, key).is_some_and(|kept| kept.history.contains(stamp))
     }
 
     /// The key's effects at or below the horizon that later ones may not have observed, in stamp order, each with what
@@ -177,9 +181,12 @@ impl<S: Stamp> Store<S> {
             |history: &KeyHistory<S>| history.hash == hash && history.due == stamp && history.era == era;
         let Ok(mut entry) = self.histories.find_entry(hash.0, turn) else { return };
         let kept = entry.get_mut();
-        let before = kept.heap_bytes();
-        kept.history.fold(horizon, watershed);
+        let (before, settled) = (kept.heap_bytes(), kept.history.settled());
+        let losses = kept.history.fold(&kept.key, horizon, watershed);
         self.memory = self.memory + kept.heap_bytes() - before;
+        if !kept.history.is_contested() {
+            self.contested.remove(&kept.key);
+        }
         if let Some(last) = kept.history.last() {
             kept.due = last;
             self.due.push((last, hash));
@@ -187,11 +194,13 @@ impl<S: Stamp> Store<S> {
             let (history, _) = entry.remove();
             self.settle(&history);
         }
+        self.list_losses(losses, &settled);
     }
 
     /// A history was taken out: its memory is free, and a tombstone is not needed without it.
     fn settle(&mut self, history: &KeyHistory<S>) {
         self.memory -= history.heap_bytes();
+        self.contested.remove(&history.key);
         if self.table.get(history.hash, &history.key).is_some_and(|record| record.cell.value.is_none()) {
             self.tombstones -= 1;
             self.forget(history.hash, &history.key);
@@ -231,10 +240,15 @@ impl<S: Stamp> Store<S> {
             return self.commit_last(hash, key, stamp, effect);
         }
         let watershed = self.watershed;
-        self.change_kept(hash, key, |history, cell| {
-            history.fold(horizon, watershed);
+        let told = self.change_kept(hash, key, |history, cell| {
+            let settled = history.settled();
+            let losses = history.fold(key, horizon, watershed);
             history.insert_below(cell, horizon, effect);
+            (losses, settled)
         });
+        if let Some((losses, settled)) = told {
+            self.list_losses(losses, &settled);
+        }
     }
 
     /// Applies an effect above the horizon.
@@ -244,6 +258,7 @@ impl<S: Stamp> Store<S> {
         effect.encode(&mut encoded);
         let kind = self.sight.and_then(|_| lasting_kind(effect));
         self.change_or_create(hash, key, stamp, |history, cell| history.insert(cell, stamp, &encoded, kind));
+        self.take_off(key, effect);
         if encoded.capacity() <= SCRATCH_BYTES {
             self.scratch = encoded;
         }
@@ -271,7 +286,7 @@ impl<S: Stamp> Store<S> {
             hash_table::Entry::Occupied(entry) => entry.into_mut(),
             hash_table::Entry::Vacant(entry) => {
                 self.due.push((stamp, hash));
-                let history = History::new(self.sight);
+                let history = History::new(self.sight, self.losses.is_some());
                 let kept = KeyHistory { key: CompactKey::new(key), hash, due: stamp, era: self.era, history };
                 self.memory += kept.heap_bytes();
                 entry.insert(kept).into_mut()
@@ -283,6 +298,9 @@ impl<S: Stamp> Store<S> {
         }
         let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
         change(&mut kept.history, &mut record.cell);
+        if kept.history.is_contested() {
+            self.contested.insert(kept.key.clone());
+        }
         record.stamp = record.stamp.max(stamp);
         let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
         self.count_kept(key, before, after, bytes_before, bytes_after);
@@ -380,12 +398,12 @@ impl<S: Stamp> Store<S> {
         let horizon = self.horizon;
         let visible = |stamp: &S| Some(*stamp) <= horizon || visible(stamp);
         let Some(record) = self.table.get_mut(hash, key) else {
-            return History::new(None).with_state(&mut Cell::default(), visible, later, own, read);
+            return History::new(None, false).with_state(&mut Cell::default(), visible, later, own, read);
         };
         let before = Counted::of(&record.cell).memory;
         let answer = match self.histories.find_mut(hash.0, |history| *history.key == *key) {
             None if later.is_empty() && own.is_empty() => return read(&record.cell),
-            None => History::new(None).with_state(&mut record.cell, visible, later, own, read),
+            None => History::new(None, false).with_state(&mut record.cell, visible, later, own, read),
             Some(kept) => {
                 let bytes_before = kept.heap_bytes();
                 let answer = kept.history.with_state(&mut record.cell, visible, later, own, read);
@@ -398,7 +416,7 @@ impl<S: Stamp> Store<S> {
         answer
     }
 
-    fn find_history(&self, hash: KeyHash, key: &[u8]) -> Option<&KeyHistory<S>> {
+    pub(super) fn find_history(&self, hash: KeyHash, key: &[u8]) -> Option<&KeyHistory<S>> {
         self.histories.find(hash.0, |history| *history.key == *key && history.era == self.era)
     }
 

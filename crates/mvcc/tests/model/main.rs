@@ -7,6 +7,7 @@ extern crate anabranch_mvcc as mvcc;
 
 mod actions;
 mod checker;
+mod losses;
 mod merge;
 mod naive;
 mod order;

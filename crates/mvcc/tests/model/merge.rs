@@ -11,36 +11,36 @@ use types::{HashSeed, Reader, ReplyBuf, Rng};
 
 /// Ordered by time; no two share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Stamp {
-    at: u32,
-    group: u16,
-    upto: u32,
+pub struct Stamp {
+    pub at: u32,
+    pub group: u16,
+    pub upto: u32,
 }
 
 impl Stamp {
-    fn last_at(at: u32) -> Self {
+    pub fn last_at(at: u32) -> Self {
         Stamp { at, group: u16::MAX, upto: u32::MAX }
     }
 
-    fn sight(&self) -> Sight<Stamp> {
+    pub fn sight(&self) -> Sight<Stamp> {
         Sight { group: self.group, upto: Stamp::last_at(self.upto) }
     }
 
-    fn observed(&self, earlier: &Stamp) -> bool {
+    pub fn observed(&self, earlier: &Stamp) -> bool {
         self.group == earlier.group || earlier.at <= self.upto
     }
 }
 
-type Done = (Stamp, Vec<u8>);
+pub type Done = (Stamp, Vec<u8>);
 
-const GROUPS: usize = 3;
-const KEY: &[u8] = b"k";
+pub const GROUPS: usize = 3;
+pub const KEY: &[u8] = b"k";
 
-fn effect(bytes: &[u8]) -> Effect<'_> {
+pub fn effect(bytes: &[u8]) -> Effect<'_> {
     Effect::decode(&mut Reader::new(bytes)).expect("it was encoded here")
 }
 
-fn encoded(effect: &Effect<'_>) -> Vec<u8> {
+pub fn encoded(effect: &Effect<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     effect.encode(&mut bytes);
     bytes
@@ -105,7 +105,7 @@ fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
 }
 
 /// Effects of all groups in the order of time, each chosen on what its group had observed.
-fn history(random: &mut Rng) -> Vec<Done> {
+pub fn history(random: &mut Rng) -> Vec<Done> {
     let mut done: Vec<Done> = Vec::new();
     let mut upto = [0u32; GROUPS];
     for at in 1..=random.u32(10..30) {

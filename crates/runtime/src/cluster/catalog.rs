@@ -145,6 +145,7 @@ impl ClusterKeyspace {
                 b"CONCURRENCY" => {
                     "CONCURRENCY stays: transactions that are under way would not know of each other"
                 }
+                b"CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded",
                 b"ISOLATION" => {
                     "ISOLATION stays: what was promised when it was created holds for what is under way"
                 }
@@ -180,7 +181,7 @@ impl ClusterKeyspace {
             _ => {
                 return Err(Error::err(format!(
                     "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, REGIONS, CONCURRENCY, \
-                     ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, EVERY, LOCAL, UNRESOLVED \
+                     CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, EVERY, LOCAL, UNRESOLVED \
                      and KEEP",
                     String::from_utf8_lossy(option)
                 )));
@@ -208,6 +209,16 @@ impl ClusterKeyspace {
             match option.to_ascii_uppercase().as_slice() {
                 b"PARTITIONS" => wanted.partitions = number(option, value)?,
                 b"REPLICAS" => wanted.replicas = Some(number(option, value)?),
+                b"CONFLICTS" => {
+                    wanted.ignore_conflicts = match &*text.to_ascii_lowercase() {
+                        "record" => false,
+                        "ignore" => true,
+                        _ => return Err(Error::err(format!("CONFLICTS is record or ignore, not '{text}'"))),
+                    };
+                    if wanted.model != ClusterModel::Causal {
+                        return Err(Error::err(STRICT_LOSES_NOTHING));
+                    }
+                }
                 b"ISOLATION" => {
                     wanted.isolation = ClusterIsolation::from_name(&text).ok_or_else(|| {
                         Error::err(format!("ISOLATION is strict or serializable, not '{text}'"))
@@ -224,6 +235,10 @@ impl ClusterKeyspace {
         Ok(wanted)
     }
 }
+
+/// Why only causal keyspaces have conflicts.
+const STRICT_LOSES_NOTHING: &str =
+    "CONFLICTS is for MODEL causal: elsewhere no write is lost to a concurrent one";
 
 /// Why a keyspace of a cluster has no durability of its own.
 const ONE_DURABILITY: &str = "in a cluster every process has one durability, said where it is started: its keyspaces \

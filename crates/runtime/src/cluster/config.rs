@@ -95,6 +95,9 @@ pub struct ClusterKeyspace {
     /// Of a strict keyspace: locks or validation, with or without leaders.
     #[serde(default)]
     pub concurrency: ClusterConcurrency,
+    /// Of a causal keyspace whose partitions are in every region: writes that are lost to concurrent ones are not listed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_conflicts: bool,
     /// Of an optimistic strict keyspace: what it promises about the order of transactions.
     #[serde(default, skip_serializing_if = "ClusterIsolation::is_strict")]
     pub isolation: ClusterIsolation,
@@ -212,6 +215,7 @@ impl ClusterKeyspace {
             clock_bound_ms: None,
             skew_wait_ms: None,
             branching: ClusterBranching::default(),
+            ignore_conflicts: false,
             dropped: false,
             moved: BTreeMap::new(),
             evicted: Vec::new(),

@@ -12,14 +12,18 @@ use types::{KeyspaceId, ReplySink};
 pub(crate) fn section(view: Option<&ClusterView>) -> String {
     let Some(view) = view else { return "cluster_enabled:0".to_owned() };
     let options = &view.options;
+    let backlogs = view.backlogs.lock();
+    let conflicts: Vec<String> =
+        backlogs.iter().map(|(name, backlog)| format!("{name}={}", backlog.conflicts)).collect();
     let region = options.file.process(options.process).map_or("", |process| process.region_name.as_str());
     format!(
         "cluster_enabled:0\r\ncluster_process:{}\r\ncluster_region:{region}\r\ncluster_processes:{}\r\n\
-         cluster_regions:{}\r\ncluster_peers_connected:{}",
+         cluster_regions:{}\r\ncluster_peers_connected:{}\r\ncluster_conflicts:{}",
         options.process,
         options.file.processes.len(),
         options.file.regions(),
         view.peers_connected.load(Relaxed),
+        conflicts.join(","),
     )
 }
 

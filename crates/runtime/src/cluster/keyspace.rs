@@ -40,6 +40,10 @@ pub(crate) struct Backlog {
     pub(crate) recorded_groups: usize,
     /// Causal: bytes of transactions that some region may lack.
     pub(crate) queued_bytes: usize,
+    /// Causal: writes that were lost to concurrent ones, and are listed.
+    pub(crate) conflicts: usize,
+    /// Causal: and those that were dropped from the list because it was full.
+    pub(crate) conflicts_dropped: u64,
 }
 
 /// How old is what this process knows of a causal keyspace, in milliseconds by its wall clock.
@@ -154,7 +158,13 @@ impl ReplicatedKeyspace {
             },
             ReplicatedKeyspace::Locking(_) | ReplicatedKeyspace::Dropped => Backlog::default(),
             ReplicatedKeyspace::Causal(nodes) => {
-                Backlog { queued_bytes: queued_bytes(nodes), ..Backlog::default() }
+                let lists = || causal_partitions(nodes).map(stable::Partition::listed_conflicts);
+                Backlog {
+                    queued_bytes: queued_bytes(nodes),
+                    conflicts: lists().map(|(listed, _)| listed).sum(),
+                    conflicts_dropped: lists().map(|(_, dropped)| dropped).sum(),
+                    ..Backlog::default()
+                }
             }
             ReplicatedKeyspace::Partial(nodes) => {
                 Backlog { queued_bytes: queued_bytes(nodes), ..Backlog::default() }
@@ -327,9 +337,14 @@ fn causal_state<S: Times>(partition: &stable::Partition<S>) -> String {
     if !partition.is_serving() || partition.is_evicted() {
         return partition.why_not();
     }
+    let conflicts = match partition.listed_conflicts() {
+        (0, 0) => String::new(),
+        (listed, 0) => format!(", {listed} conflicts listed"),
+        (listed, dropped) => format!(", {listed} conflicts listed and {dropped} dropped from the full list"),
+    };
     let gone: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
     format!(
-        "{}: serving, {} transactions ({} bytes) queued for other regions{}{}",
+        "{}: serving, {} transactions ({} bytes) queued for other regions{conflicts}{}{}",
         partition.index(),
         partition.unreceived(),
         partition.queued_bytes(),

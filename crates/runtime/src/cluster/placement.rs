@@ -85,8 +85,8 @@ pub(crate) fn build(
         ClusterModel::Causal => {
             let topology = causal_topology(file, id, entry);
             match entry.is_partial() {
-                false => ReplicatedKeyspace::Causal(causal_nodes::<wren::Snapshot>(topology, life)),
-                true => ReplicatedKeyspace::Partial(causal_nodes::<paris::Universal>(topology, life)),
+                false => ReplicatedKeyspace::Causal(causal_nodes::<wren::Snapshot>(topology, entry, life)),
+                true => ReplicatedKeyspace::Partial(causal_nodes::<paris::Universal>(topology, entry, life)),
             }
         }
         ClusterModel::Branch => {
@@ -219,13 +219,15 @@ fn shard_nodes<P: Protocol>(
     Nodes::new(life.process, topology.keyspace, replicas)
 }
 
-fn causal_nodes<S: Times>(topology: Topology, life: Life) -> Nodes<stable::Node<S>> {
+fn causal_nodes<S: Times>(topology: Topology, entry: &ClusterKeyspace, life: Life) -> Nodes<stable::Node<S>> {
     let options = stable::Options {
         durability: life.durability,
         accept_loss: life.accept_loss,
         queue_bytes: life.region_queue_bytes,
         ..stable::Options::default()
     };
+    let conflict_bytes = if entry.ignore_conflicts { 0 } else { options.conflict_bytes };
+    let options = stable::Options { conflict_bytes, ..options };
     let keyspace = topology.keyspace;
     let coordinator =
         stable::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);

@@ -4,8 +4,8 @@
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
 use causal::wren::{KeyEffects, Message, Node, Options, Partition, RegionTopology, Scope, Stamp, Topology};
-use checker::Level;
-use protocol::{Claim, CommitStamp};
+use checker::{Level, ListedLoss};
+use protocol::{Claim, CommitStamp, Conflict};
 use std::time::Duration;
 use types::{
     Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot, Timestamp, TransactionId,
@@ -117,6 +117,21 @@ impl Deployment for WrenDeployment {
             outcome(transaction, CommitStamp { at, depends_on, region }, &effects)
         };
         instance.take_decided().into_iter().map(claim).collect()
+    }
+
+    fn lists_losses(&self) -> bool {
+        true
+    }
+
+    fn losses(&self, instance: &Node) -> Vec<ListedLoss> {
+        let told = |conflict: Conflict| ListedLoss {
+            key: conflict.key.into(),
+            name: conflict.name.into(),
+            value: conflict.lost.value.into(),
+            instead: conflict.kept.value.into(),
+        };
+        let partition = instance.as_partition().into_iter();
+        partition.flat_map(|partition| partition.conflicts()).map(told).collect()
     }
 
     fn undecided(&self, instance: &Node) -> usize {

@@ -71,7 +71,10 @@ impl Browse {
     /// The kind of a question, and the shard and the place where it begins.
     fn begin(what: &protocol::Step<'_>) -> (Kind, u16, u64) {
         match what {
-            protocol::Step::Count | protocol::Step::Keys | protocol::Step::Key(_) => (Kind::Count, 0, 0),
+            protocol::Step::Count
+            | protocol::Step::Keys
+            | protocol::Step::Key(_)
+            | protocol::Step::Losses(_) => (Kind::Count, 0, 0),
             protocol::Step::Flush => (Kind::Flush, 0, 0),
             protocol::Step::Scan { cursor, count } => {
                 let place = cursor & ((1 << CURSOR_BITS) - 1);

@@ -110,6 +110,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         for step in steps {
             match step {
                 protocol::Step::Key(keyed) => calls.push(Call::new(&self.topology, keyed)),
+                protocol::Step::Losses(_) => return Err(protocol::Losses::none()),
                 _ if !P::HAS_KEYSETS => {
                     return Err(Error::err(
                         "commands on the whole keyspace cannot take part in a transaction of a keyspace with \
@@ -203,7 +204,10 @@ impl<P: CommitProtocol> Coordinator<P> {
         let writes = |step: &protocol::Step<'_>| match step {
             protocol::Step::Key(keyed) => !keyed.operation.is_read(),
             protocol::Step::Flush => true,
-            protocol::Step::Count | protocol::Step::Keys | protocol::Step::Scan { .. } => false,
+            protocol::Step::Count
+            | protocol::Step::Keys
+            | protocol::Step::Scan { .. }
+            | protocol::Step::Losses(_) => false,
         };
         let read_only = transaction.purpose == Purpose::Interactive { read_only: true };
         let calls = if read_only && steps.iter().any(writes) {

@@ -4,7 +4,7 @@
 use super::Solo;
 use super::partition::misconf;
 use super::requests::{is_write, reply_keys, reply_scan};
-use protocol::{Now, Replica, Replies, Step};
+use protocol::{Losses, Now, Replica, Replies, Step};
 use types::{Error, KeyHash, ReplyBuf, RequestId, Rng, SessionId};
 
 /// How many bits of a scan cursor belong to the partition's own cursor; the partition's number is above them.
@@ -121,6 +121,7 @@ impl<'g, 'p> Group<'g, 'p> {
             Step::Key(keyed) => {
                 self.of(keyed.hash).drive(replies, |solo, out| solo.execute(now, id, keyed, random, out));
             }
+            Step::Losses(_) => replies.reply(id).error(&Losses::none()),
             Step::Count => replies.reply(id).integer(self.keys() as i64),
             Step::Flush => match self.flush(now, replies) {
                 Ok(()) => replies.reply(id).simple("OK"),

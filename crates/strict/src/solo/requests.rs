@@ -2,7 +2,7 @@
 
 use super::Solo;
 use super::partition::misconf;
-use protocol::{ContextAsk, Now, Outputs, Request, Step};
+use protocol::{ContextAsk, Losses, Now, Outputs, Request, Step};
 use types::{Error, KeyHash, ReplyBuf, ReplySink, RequestId, Rng, SessionId};
 
 /// How many places of the index a scan visits at most for each key it was asked for, as Redis does: an index that
@@ -64,6 +64,7 @@ impl Solo {
     ) {
         match step {
             Step::Key(keyed) => self.execute(now, id, keyed, random, out),
+            Step::Losses(_) => out.reply(id).error(&Losses::none()),
             Step::Count => out.reply(id).integer(self.store.len() as i64),
             Step::Flush => match self.flush(now, out) {
                 Ok(()) => out.reply(id).simple("OK"),
@@ -151,7 +152,7 @@ pub(super) fn is_write(step: &Step<'_>) -> bool {
     match step {
         Step::Key(keyed) => !keyed.operation.is_read(),
         Step::Flush => true,
-        Step::Count | Step::Keys | Step::Scan { .. } => false,
+        Step::Count | Step::Keys | Step::Scan { .. } | Step::Losses(_) => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Group;
 use super::open::{Open, Refused};
 use super::requests::{reply_keys, reply_scan};
-use protocol::{Now, Replies, Step};
+use protocol::{Losses, Now, Replies, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Error, ErrorCode, Instant, ReplyBuf, ReplySink, RequestId, Rng, SessionId, Timestamp};
@@ -75,6 +75,7 @@ impl Transactions {
         for step in steps {
             match step {
                 Step::Key(keyed) => open.evaluate(id, keyed, group, random, replies),
+                Step::Losses(_) => replies.reply(id).error(&Losses::none()),
                 Step::Count => replies.reply(id).integer(open.count(group)),
                 Step::Flush => open.flush(replies.reply(id)),
                 Step::Keys => {

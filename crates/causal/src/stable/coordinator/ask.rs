@@ -4,7 +4,7 @@ use crate::stable::pledge::encoded;
 use crate::stable::setup::Topology;
 use crate::stable::token::Token;
 use datatypes::{Cell, Context, Effect, Operation, prepare};
-use protocol::{ContextAsk, KeyedOperation, Request, Step};
+use protocol::{ContextAsk, KeyedOperation, Losses, Request, Step};
 use std::time::Duration;
 use types::{Error, KeyHash, ReplyBuf, ReplySink, Rng};
 
@@ -49,6 +49,7 @@ pub(super) enum Planned {
     Flush,
     Keys,
     Scan { cursor: u64, count: u32 },
+    Losses(Losses),
 }
 
 /// What a step does to its key.
@@ -71,7 +72,7 @@ impl Planned {
         match self {
             Planned::Key { what, .. } => !matches!(what, What::Read { .. }),
             Planned::Flush => true,
-            Planned::Count | Planned::Keys | Planned::Scan { .. } => false,
+            Planned::Count | Planned::Keys | Planned::Scan { .. } | Planned::Losses(_) => false,
         }
     }
 }
@@ -120,6 +121,7 @@ fn planned(step: &Step<'_>, topology: &Topology) -> Planned {
         Step::Flush => Planned::Flush,
         Step::Keys => Planned::Keys,
         Step::Scan { cursor, count } => Planned::Scan { cursor: *cursor, count: *count },
+        Step::Losses(losses) => Planned::Losses(*losses),
     }
 }
 

@@ -7,7 +7,7 @@ use super::session::{Done, Open};
 use super::{Coordinator, millis};
 use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole, Work};
 use crate::stable::{Node, Timer, Times};
-use protocol::{Now, Outputs};
+use protocol::{Losses, Now, Outputs};
 use std::collections::BTreeMap;
 use types::{
     Address, Error, ErrorCode, Reply, ReplyBuf, ReplySink, RequestId, Rng, SessionId, TransactionId,
@@ -58,7 +58,7 @@ pub(super) fn work_of<S>(steps: &[Planned]) -> Parts<S> {
                 let all = parts.values_mut().flatten();
                 all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
             }
-            Planned::Count | Planned::Keys | Planned::Scan { .. } => {}
+            Planned::Count | Planned::Keys | Planned::Scan { .. } | Planned::Losses(_) => {}
         }
     }
     parts
@@ -115,6 +115,10 @@ impl<S: Times> Coordinator<S> {
         watched: bool,
         out: &mut Outputs<'_, Node<S>>,
     ) {
+        let of_losses = |step: &Planned| matches!(step, Planned::Losses(_));
+        if (S::UNIVERSAL || self.options.conflict_bytes == 0) && steps.iter().any(of_losses) {
+            return out.reply(id).error(&Losses::none());
+        }
         let mut running = Running::new(session, id, Kind::OneShot, steps);
         running.deadline = now.instant + self.options.give_up_after;
         if watched {
@@ -238,6 +242,16 @@ impl<S: Times> Coordinator<S> {
                     let partition = (cursor >> CURSOR_BITS) as u16 % self.topology.partitions();
                     let cursor = cursor & ((1 << CURSOR_BITS) - 1);
                     whole.entry(partition).or_default().push(Whole::Scan { step, cursor, count: *count });
+                }
+                Planned::Losses(Losses::Count) => {
+                    for partition in 0..self.topology.partitions() {
+                        whole.entry(partition).or_default().push(Whole::CountLosses { step });
+                    }
+                }
+                Planned::Losses(Losses::List { cursor, count }) => {
+                    let partition = (cursor >> CURSOR_BITS) as u16 % self.topology.partitions();
+                    let cursor = cursor & ((1 << CURSOR_BITS) - 1);
+                    whole.entry(partition).or_default().push(Whole::Losses { step, cursor, count: *count });
                 }
                 Planned::Key { .. } | Planned::Flush => {}
             }
@@ -381,7 +395,11 @@ impl<S: Times> Running<S> {
                 *self.numbers.entry(step).or_default() += answer.reply.elements().count() as u64;
                 answer.reply.replay(&mut self.replies[step as usize]);
             }
-            Some(Planned::Scan { .. }) => {
+            Some(Planned::Losses(Losses::Count)) => {
+                self.numbers.insert(step, 0);
+                answer.reply.replay(&mut self.replies[step as usize]);
+            }
+            Some(Planned::Scan { .. } | Planned::Losses(Losses::List { .. })) => {
                 self.numbers.insert(step, u64::from(partition) << CURSOR_BITS | answer.cursor);
                 self.replies[step as usize] = answer.reply;
             }
@@ -399,7 +417,15 @@ impl<S: Times> Running<S> {
             let reply = &mut self.replies[step as usize];
             let mut finished = ReplyBuf::new();
             match &self.steps[step as usize] {
-                Planned::Scan { .. } => {
+                Planned::Losses(Losses::Count) => {
+                    let numbers: Vec<i64> = (reply.elements())
+                        .map(|element| if let Reply::Integer(number) = element { number } else { 0 })
+                        .collect();
+                    finished.array(2);
+                    finished.integer(numbers.iter().step_by(2).sum());
+                    finished.integer(numbers.iter().skip(1).step_by(2).sum());
+                }
+                Planned::Scan { .. } | Planned::Losses(Losses::List { .. }) => {
                     let (partition, inner) = (number >> CURSOR_BITS, number & ((1 << CURSOR_BITS) - 1));
                     let next = match inner {
                         0 if partition + 1 >= u64::from(partitions) => 0,
@@ -434,7 +460,7 @@ impl<S: Times> Running<S> {
                     let all = parts.values_mut().flatten();
                     all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
                 }
-                Planned::Count | Planned::Keys | Planned::Scan { .. } => {}
+                Planned::Count | Planned::Keys | Planned::Scan { .. } | Planned::Losses(_) => {}
             }
         }
         for of_partition in parts.values_mut() {

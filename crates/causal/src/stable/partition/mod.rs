@@ -3,11 +3,13 @@
 //! `slices` reads, `prepare` and `decide` are the participant of the two-phase commit, `replicate` applies and
 //! exchanges effects and heartbeats with the other regions, `stabilize` finds the stable times and the horizon,
 //! `recover` is the log and the checkpoint, `refill` takes from the peers what is missing and gives what they miss,
-//! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good.
+//! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good,
+//! `losses` tells what concurrent writes cost others.
 
 mod decide;
 mod evict;
 mod inquire;
+mod losses;
 mod prepare;
 mod recover;
 mod refill;
@@ -23,9 +25,10 @@ use super::stamp::Stamp;
 use super::{Node, Timer, Times, pledge};
 use clock::HybridClock;
 use commit::{Decisions, Participant};
+use datatypes::{Effect, key};
 use evict::Evictions;
 use inquire::Inquiry;
-use mvcc::{Remains, Store};
+use mvcc::{LossOptions, Remains, Store};
 use protocol::{Input, Now, Outputs};
 use refill::{Refill, Told};
 use replication::transfer::Giver;
@@ -408,6 +411,10 @@ impl<S: Times> Partition<S> {
                 continue;
             }
             for effect in of_key.effects.iter().filter_map(|bytes| pledge::effect(bytes)) {
+                let settles = matches!(effect, Effect::Key(key::Effect::Resolve { .. }));
+                if settles && stamp.region != self.region && self.options.mutants.settled_here_only {
+                    continue;
+                }
                 self.store.commit(hash, &of_key.key, stamp, &effect);
             }
         }
@@ -465,6 +472,9 @@ fn new_store<S: Times>(topology: &Topology, options: &Options) -> Store<Stamp> {
     let mut store = Store::new(topology.seed, Stamp::default());
     if !S::UNIVERSAL && !options.mutants.reset_unobserved {
         store.merge_by(Stamp::sight);
+        if options.conflict_bytes > 0 {
+            store.list_losses_by(LossOptions { name: Stamp::name, bytes: options.conflict_bytes });
+        }
     }
     store
 }

@@ -266,6 +266,9 @@ impl<S: Times> Partition<S> {
         random: &mut Rng,
         gained: &mut Gained,
     ) -> Result<Deed, Vote> {
+        if let Some(deed) = self.settle(step, evaluation, gained) {
+            return Ok(deed);
+        }
         let mut reply = ReplyBuf::new();
         let (region, remote) = (self.region, terms.snapshot.whole());
         let visible = |stamp: &Stamp| stamp.region == region || stamp.at <= remote;

@@ -23,12 +23,14 @@ use types::{Instant, Malformed, Reader, Rng, Timestamp};
 
 /// Where a checkpoint's keys begin, among its cursors.
 const KEYS: u64 = 1 << 63;
+/// Where what was lost to concurrent writes begins, among the cursors of keys.
+const LOSSES: u64 = 1 << 62;
 pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 
 impl<S: Times> Partition<S> {
     pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(chunk);
-        let mut kept = KeptEffects::default();
+        let (mut kept, mut context) = (KeptEffects::default(), KeptContext::default());
         while !reader.is_empty() {
             let bytes = reader.bytes()?;
             match Record::decode(&mut Reader::new(bytes))? {
@@ -38,7 +40,7 @@ impl<S: Times> Partition<S> {
                     }
                 }
                 Record::Context { key, stamp, effect, trace } => {
-                    keep(&mut self.store, &key, stamp, &effect, trace)
+                    context.add(&mut self.store, &key, stamp, &effect, trace);
                 }
                 _ => self.recover(bytes)?,
             }
@@ -114,6 +116,8 @@ impl<S: Times> Partition<S> {
             }
             Record::Dropped { until } => self.outbox.drop_through(until),
             Record::Evicted { region, held, cut } => self.recover_eviction(region, held, cut),
+            Record::Lost(loss) => self.store.put_loss(loss.into_owned()),
+            Record::LossesDropped { count } => self.store.put_dropped_losses(count),
         }
         Ok(())
     }
@@ -227,13 +231,17 @@ impl<S: Times> Partition<S> {
     }
 
     /// The keys at the cursor: each with its cell at the horizon and the effects above it; or only with its effects
-    /// `above` a place.
+    /// `above` a place. After the last key comes what was lost to concurrent writes: what becomes known meanwhile is
+    /// told by the effects.
     pub(super) fn checkpoint_keys(
         &mut self,
         cursor: u64,
         above: Option<Timestamp>,
         chunk: &mut Vec<u8>,
     ) -> u64 {
+        if cursor & LOSSES != 0 {
+            return self.checkpoint_losses(cursor & !LOSSES, chunk);
+        }
         let mut keys: Vec<CompactKey> = Vec::new();
         let next = self.store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
         let horizon = Stamp::last_at(self.horizon.whole());
@@ -271,14 +279,58 @@ impl<S: Times> Partition<S> {
                 record::put(chunk, &Record::Kept { key, stamp, effect });
             }
         }
-        next
+        match next {
+            0 if above.is_none() => LOSSES,
+            next => next,
+        }
+    }
+
+    /// The losses that are listed after a number.
+    fn checkpoint_losses(&self, number: u64, chunk: &mut Vec<u8>) -> u64 {
+        if self.options.mutants.losses_not_in_checkpoint {
+            return 0;
+        }
+        if number == 0 {
+            record::put(chunk, &Record::LossesDropped { count: self.store.listed_losses().1 });
+        }
+        for (number, loss) in self.store.losses_after(number) {
+            record::put(chunk, &Record::Lost(Cow::Borrowed(loss)));
+            if chunk.len() >= CHUNK_BYTES {
+                return LOSSES | number;
+            }
+        }
+        0
     }
 }
 
-/// Keeps what a checkpoint or a peer tells of an effect that is in the cell.
-pub(super) fn keep(store: &mut Store<Stamp>, key: &[u8], stamp: Stamp, effect: &[u8], trace: Option<Trace>) {
-    if let Some(effect) = pledge::effect(effect) {
-        store.keep(store.hash(key), key, stamp, &effect, trace);
+/// Takes what a checkpoint or a peer tells of effects that are in the cells, key by key. A key may be told twice, and the
+/// effects of a transaction on it share a stamp.
+#[derive(Debug, Default)]
+pub(super) struct KeptContext {
+    key: Box<[u8]>,
+    /// The last one taken of the key.
+    taken: Option<Stamp>,
+}
+
+impl KeptContext {
+    pub(super) fn add(
+        &mut self,
+        store: &mut Store<Stamp>,
+        key: &[u8],
+        stamp: Stamp,
+        effect: &[u8],
+        trace: Option<Trace>,
+    ) {
+        if *self.key != *key {
+            *self = KeptContext { key: key.into(), taken: None };
+        }
+        let hash = store.hash(key);
+        if let Some(effect) = pledge::effect(effect)
+            && (self.taken == Some(stamp) || !store.keeps(hash, key, stamp))
+        {
+            store.keep(hash, key, stamp, &effect, trace);
+            self.taken = Some(stamp);
+        }
     }
 }
 

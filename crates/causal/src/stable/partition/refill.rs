@@ -16,7 +16,7 @@
 //! says nothing to anybody before. What it took counts when all is there. It is in no log: a record says that there
 //! were gaps, and until a checkpoint holds what filled them, a restart takes it again.
 
-use super::recover::{CHUNK_BYTES, KeptEffects, keep};
+use super::recover::{CHUNK_BYTES, KeptContext, KeptEffects};
 use super::{Decided, Life, Outgoing, Partition, new_store};
 use crate::stable::message::{Gained, KeyEffects, Message, Outcome, Vote};
 use crate::stable::record::Record;
@@ -369,7 +369,7 @@ impl<S: Times> Partition<S> {
 
     fn install(&mut self, content: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(content);
-        let mut kept = KeptEffects::default();
+        let (mut kept, mut context) = (KeptEffects::default(), KeptContext::default());
         while !reader.is_empty() {
             match Record::decode(&mut Reader::new(reader.bytes()?))? {
                 Record::State { key, cell } => {
@@ -383,7 +383,17 @@ impl<S: Times> Partition<S> {
                     if let Some(refill) = &mut self.refill
                         && let Some(staged) = &mut refill.staged
                     {
-                        keep(staged, &key, stamp, &effect, trace);
+                        context.add(staged, &key, stamp, &effect, trace);
+                    }
+                }
+                Record::Lost(loss) => {
+                    if let Some(staged) = self.refill.as_mut().and_then(|refill| refill.staged.as_mut()) {
+                        staged.put_loss(loss.into_owned());
+                    }
+                }
+                Record::LossesDropped { count } => {
+                    if let Some(staged) = self.refill.as_mut().and_then(|refill| refill.staged.as_mut()) {
+                        staged.put_dropped_losses(count);
                     }
                 }
                 Record::Kept { key, stamp, effect } => {

@@ -143,6 +143,8 @@ impl<S: Times> Partition<S> {
                 }
                 Answer { cursor, ..Answer::new(*step, reply) }
             }
+            Whole::CountLosses { step } => self.count_losses(*step),
+            Whole::Losses { step, cursor, count } => self.list_losses(*step, *cursor, *count),
         }
     }
 

@@ -123,6 +123,7 @@ impl Memory {
         match (step, session) {
             (Step::Key(operation), None) => self.plain(now_millis, operation, reply),
             (Step::Key(operation), Some(session)) => self.operate(now_millis, session, operation, reply),
+            (Step::Losses(_), _) => reply.error(&protocol::Losses::none()),
             (Step::Count, _) => reply.integer(self.visible(session).len() as i64),
             (Step::Flush, _) => {
                 for key in self.visible(session) {

@@ -1,0 +1,109 @@
+//! What concurrent writes cost others, for the operator: told, and settled by an effect like any other (Corrections 75;
+//! `docs/decisions/0028`).
+
+use super::Partition;
+use super::slices::Evaluation;
+use crate::stable::Times;
+use crate::stable::message::{Answer, Gained};
+use crate::stable::pledge::{Deed, encoded};
+use crate::stable::stamp::Stamp;
+use datatypes::{Effect, Items, Operation, key};
+use mvcc::LostWrite;
+use protocol::{Conflict, ConflictingWrite, Losses};
+use types::{Reader, ReplyBuf, ReplySink, Wire};
+
+impl<S: Times> Partition<S> {
+    /// Every write that is known to be lost here: first those of which effects to come may still tell that they are not,
+    /// then the list.
+    pub fn conflicts(&self) -> Vec<Conflict> {
+        let pending = self.store.pending_losses();
+        let listed = self.store.losses_after(0).map(|(_, loss)| self.conflict(loss));
+        pending.iter().map(|loss| self.conflict(loss)).chain(listed).collect()
+    }
+
+    /// How many of these there are, and how many were dropped from the list because it was full.
+    pub fn conflict_count(&self) -> (usize, u64) {
+        self.store.loss_count()
+    }
+
+    /// How many of these nothing to come can change, and how many were dropped; without looking at all that may change.
+    pub fn listed_conflicts(&self) -> (usize, u64) {
+        self.store.listed_losses()
+    }
+
+    fn conflict(&self, loss: &LostWrite<Stamp>) -> Conflict {
+        let write = |stamp: &Stamp, value: &[u8]| {
+            let region = self.topology.regions.get(usize::from(stamp.region.0));
+            ConflictingWrite {
+                value: value.into(),
+                region: region.map_or_else(Box::default, |region| region.name.as_bytes().into()),
+                at_micros: stamp.at.wall().0,
+            }
+        };
+        Conflict {
+            key: loss.key.clone(),
+            name: self.store.loss_name(loss).into(),
+            part: loss.part.clone(),
+            lost: write(&loss.stamp, &loss.value),
+            kept: write(&loss.winner, &loss.instead),
+        }
+    }
+
+    pub(super) fn count_losses(&self, step: u32) -> Answer {
+        let (known, dropped) = self.store.loss_count();
+        let mut reply = ReplyBuf::new();
+        reply.integer(known as i64);
+        reply.integer(i64::try_from(dropped).unwrap_or(i64::MAX));
+        Answer::new(step, reply)
+    }
+
+    /// A piece of the list; those of which effects to come may still tell something else are in the first.
+    pub(super) fn list_losses(&self, step: u32, cursor: u64, count: u32) -> Answer {
+        let mut reply = ReplyBuf::new();
+        let mut tell = |loss: &LostWrite<Stamp>| {
+            let mut bytes = Vec::new();
+            self.conflict(loss).encode(&mut bytes);
+            reply.bulk(&bytes);
+        };
+        if cursor == 0 {
+            self.store.pending_losses().iter().for_each(&mut tell);
+        }
+        let (mut listed, mut last) = (self.store.losses_after(cursor), 0);
+        for (number, loss) in listed.by_ref().take(count.max(1) as usize) {
+            tell(loss);
+            last = number;
+        }
+        let cursor = if listed.next().is_some() { last } else { 0 };
+        Answer { cursor, ..Answer::new(step, reply) }
+    }
+
+    /// Evaluates an operation that settles losses of a key: those of them that are known here. The effect takes its place
+    /// above them, so whoever performs it has them before it. `None` for any other operation.
+    pub(super) fn settle(
+        &mut self,
+        step: u32,
+        evaluation: &Evaluation<'_>,
+        gained: &mut Gained,
+    ) -> Option<Deed> {
+        let operation = Operation::decode(&mut Reader::new(evaluation.operation)).ok()?;
+        let Operation::Key(key::Operation::Resolve { losses: wanted }) = operation else { return None };
+        let mut reply = ReplyBuf::new();
+        let mut effects = Vec::new();
+        if S::UNIVERSAL || self.options.conflict_bytes == 0 {
+            reply.error(&Losses::none());
+        } else {
+            let mut known = self.store.losses_of(evaluation.hash, evaluation.key);
+            known.retain(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name));
+            for (_, loss) in &known {
+                self.clock.recover(loss.stamp.at.max(loss.winner.at));
+            }
+            reply.integer(known.len() as i64);
+            if !known.is_empty() {
+                let losses = Items::collect(known.iter().map(|(name, _)| name.as_slice()));
+                effects.push(encoded(&Effect::Key(key::Effect::Resolve { losses })));
+            }
+        }
+        gained.answers.push(Answer::new(step, reply));
+        Some(Deed { operation: Some(evaluation.operation.into()), whole: false, effects })
+    }
+}

@@ -1,0 +1,141 @@
+//! What concurrent writes cost others ([`datatypes::merge::lost`]), for the operator: a bounded list.
+
+use crate::CompactKey;
+use datatypes::merge::LostPart;
+use std::collections::{BTreeMap, BTreeSet};
+use types::Wire;
+
+/// A write that was acknowledged, and that is out of sight because of a concurrent one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LostWrite<S> {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// Which part of it.
+    pub part: LostPart,
+    /// The place of the write that is lost.
+    pub stamp: S,
+    /// What it said.
+    pub value: Box<[u8]>,
+    /// The place of the write that it is lost to.
+    pub winner: S,
+    /// What that one said.
+    pub instead: Box<[u8]>,
+}
+
+impl<S> LostWrite<S> {
+    /// About how many bytes it occupies, with its places in the indices.
+    fn memory(&self) -> usize {
+        2 * size_of::<Self>() + 3 * self.key.len() + self.value.len() + self.instead.len()
+    }
+}
+
+/// How losses are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct LossOptions<S> {
+    /// Makes a name of a stamp: equal ones only for equal stamps.
+    pub name: fn(&S) -> Vec<u8>,
+    /// How much memory the list may occupy, in bytes. Beyond, the earliest writes are dropped from it, and counted.
+    pub bytes: usize,
+}
+
+/// The list. A loss is named by its key, the stamp and the part; the names mean the same in every replica.
+#[derive(Debug)]
+pub(crate) struct Losses<S> {
+    options: LossOptions<S>,
+    /// In the order in which they became known here.
+    listed: BTreeMap<u64, LostWrite<S>>,
+    by_name: BTreeMap<(CompactKey, Vec<u8>), u64>,
+    by_age: BTreeSet<(S, u64)>,
+    next: u64,
+    bytes: usize,
+    dropped: u64,
+}
+
+impl<S: Copy + Ord> Losses<S> {
+    pub fn new(options: LossOptions<S>) -> Self {
+        Losses {
+            options,
+            listed: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            by_age: BTreeSet::new(),
+            next: 1,
+            bytes: 0,
+            dropped: 0,
+        }
+    }
+
+    /// The name of a loss among those of its key.
+    pub fn name(&self, loss: &LostWrite<S>) -> Vec<u8> {
+        let mut name = (self.options.name)(&loss.stamp);
+        loss.part.encode(&mut name);
+        name
+    }
+
+    /// True if the loss is listed.
+    pub fn contains(&self, loss: &LostWrite<S>) -> bool {
+        self.by_name.contains_key(&(CompactKey::new(&loss.key), self.name(loss)))
+    }
+
+    pub fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub fn count_dropped(&mut self, dropped: u64) {
+        self.dropped = self.dropped.max(dropped);
+    }
+
+    pub fn memory(&self) -> usize {
+        self.bytes
+    }
+
+    /// Lists a loss, unless it is listed.
+    pub fn add(&mut self, loss: LostWrite<S>) {
+        let name = (CompactKey::new(&loss.key), self.name(&loss));
+        if self.by_name.contains_key(&name) {
+            return;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.bytes += loss.memory();
+        self.by_age.insert((loss.stamp, number));
+        self.by_name.insert(name, number);
+        self.listed.insert(number, loss);
+        while self.bytes > self.options.bytes
+            && let Some((_, oldest)) = self.by_age.first().copied()
+        {
+            self.remove(oldest);
+            self.dropped += 1;
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(loss) = self.listed.remove(&number) else { return };
+        self.bytes -= loss.memory();
+        self.by_age.remove(&(loss.stamp, number));
+        let name = (CompactKey::new(&loss.key), self.name(&loss));
+        self.by_name.remove(&name);
+    }
+
+    /// Takes a key's loss off the list.
+    pub fn resolve(&mut self, key: &[u8], name: &[u8]) {
+        if let Some(number) = self.by_name.get(&(CompactKey::new(key), name.to_vec())) {
+            self.remove(*number);
+        }
+    }
+
+    /// Those of a key.
+    pub fn of_key(&self, key: &[u8]) -> impl Iterator<Item = &LostWrite<S>> {
+        let from = (CompactKey::new(key), Vec::new());
+        let named = self.by_name.range(from..).take_while(move |((other, _), _)| **other == *key);
+        named.filter_map(|(_, number)| self.listed.get(number))
+    }
+
+    /// Those after a number, with theirs, in ascending order.
+    pub fn after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
+        self.listed.range(number + 1..).map(|(number, loss)| (*number, loss))
+    }
+}

@@ -1,0 +1,94 @@
+//! The part of the store that lists what concurrent writes cost others.
+
+use super::{Stamp, Store};
+use crate::losses::{LossOptions, Losses, LostWrite};
+use datatypes::{Effect, key};
+use types::KeyHash;
+
+impl<S: Stamp> Store<S> {
+    /// From now on the writes that concurrent ones cost others are listed (Corrections 75). Only for a store that merges
+    /// ([`Store::merge_by`]). A loss is listed for good once every effect that is yet to come has observed all that
+    /// matters to it; then it is the same in every replica.
+    pub fn list_losses_by(&mut self, options: LossOptions<S>) {
+        self.losses = Some(Losses::new(options));
+    }
+
+    /// How many losses are known, those included that an effect to come may settle; and how many were dropped from the
+    /// list because it was full.
+    pub fn loss_count(&self) -> (usize, u64) {
+        let (listed, dropped) = self.listed_losses();
+        (listed + self.pending_losses().len(), dropped)
+    }
+
+    /// How many losses are listed for good, and how many were dropped.
+    pub fn listed_losses(&self) -> (usize, u64) {
+        self.losses.as_ref().map_or((0, 0), |losses| (losses.len(), losses.dropped()))
+    }
+
+    /// The listed losses after a number, each with its own, in ascending order; 0 is before the first.
+    pub fn losses_after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
+        self.losses.iter().flat_map(move |losses| losses.after(number))
+    }
+
+    /// The losses that are known and that an effect to come may still settle. Looks at every key that was written by
+    /// several who had not seen one another lately.
+    pub fn pending_losses(&self) -> Vec<LostWrite<S>> {
+        let keys = self.contested.iter();
+        keys.flat_map(|key| self.pending_losses_of(self.hash(key), key)).collect()
+    }
+
+    fn pending_losses_of(&self, hash: KeyHash, key: &[u8]) -> Vec<LostWrite<S>> {
+        let Some((losses, kept)) = self.losses.as_ref().zip(self.find_history(hash, key)) else {
+            return Vec::new();
+        };
+        let settled = kept.history.settled();
+        let mut found = kept.history.losses(key, kept.history.len());
+        found.retain(|loss| !losses.contains(loss) && !settled.contains(&losses.name(loss)));
+        found
+    }
+
+    /// Every loss of a key that is known, with its name.
+    pub fn losses_of(&self, hash: KeyHash, key: &[u8]) -> Vec<(Vec<u8>, LostWrite<S>)> {
+        let Some(losses) = &self.losses else { return Vec::new() };
+        let listed = losses.of_key(key).cloned();
+        listed.chain(self.pending_losses_of(hash, key)).map(|loss| (losses.name(&loss), loss)).collect()
+    }
+
+    /// The name of a loss among those of its key.
+    pub fn loss_name(&self, loss: &LostWrite<S>) -> Vec<u8> {
+        self.losses.as_ref().map_or_else(Vec::new, |losses| losses.name(loss))
+    }
+
+    /// Lists what a checkpoint or a peer tells: a loss that nothing to come can change.
+    pub fn put_loss(&mut self, loss: LostWrite<S>) {
+        if let Some(losses) = &mut self.losses {
+            losses.add(loss);
+        }
+    }
+
+    /// A checkpoint or a peer tells that so many losses were dropped from the list.
+    pub fn put_dropped_losses(&mut self, dropped: u64) {
+        if let Some(losses) = &mut self.losses {
+            losses.count_dropped(dropped);
+        }
+    }
+
+    /// Lists what effects that are forgotten have lost, but for what is settled.
+    pub(super) fn list_losses(&mut self, found: Vec<LostWrite<S>>, settled: &[Vec<u8>]) {
+        let Some(losses) = &mut self.losses else { return };
+        for loss in found {
+            if !settled.contains(&losses.name(&loss)) {
+                losses.add(loss);
+            }
+        }
+    }
+
+    /// Takes off the list what an effect settles.
+    pub(super) fn take_off(&mut self, key: &[u8], effect: &Effect<'_>) {
+        if let (Some(losses), Effect::Key(key::Effect::Resolve { losses: names })) =
+            (&mut self.losses, effect)
+        {
+            names.iter().for_each(|name| losses.resolve(key, name));
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The list of lost writes: the same whatever the order of arrival, the horizon and the watershed, and however often the
+//! store is written down and read back; and what is settled anywhere is settled everywhere.
+
+use crate::merge::{Done, GROUPS, KEY, Stamp, effect, encoded, history};
+use crate::mvcc::{LossOptions, LostWrite, Store};
+use datatypes::merge::{LostPart, lost};
+use datatypes::{Effect, Items, key, register};
+use std::collections::BTreeSet;
+use types::{HashSeed, Rng, Wire};
+
+/// A loss as all replicas must tell it.
+type Told = (u32, LostPart, Vec<u8>, u32, Vec<u8>);
+
+const OPTIONS: LossOptions<Stamp> =
+    LossOptions { name: |stamp| stamp.at.to_be_bytes().to_vec(), bytes: 1 << 20 };
+
+fn told(loss: &LostWrite<Stamp>) -> Told {
+    (loss.stamp.at, loss.part.clone(), loss.value.to_vec(), loss.winner.at, loss.instead.to_vec())
+}
+
+/// What a whole history has lost, but for what it settles.
+fn wanted(done: &[Done]) -> BTreeSet<Told> {
+    let effects: Vec<Effect<'_>> = done.iter().map(|(_, bytes)| effect(bytes)).collect();
+    let sees = |later: usize, earlier: usize| done[later].0.observed(&done[earlier].0);
+    let mut settled = BTreeSet::new();
+    for effect in &effects {
+        if let Effect::Key(key::Effect::Resolve { losses }) = effect {
+            settled.extend(losses.iter().map(<[u8]>::to_vec));
+        }
+    }
+    let mut found = BTreeSet::new();
+    for place in 0..done.len() {
+        for loss in lost(&effects, &sees, place) {
+            if !settled.contains(&name(done[place].0, &loss.part)) {
+                let (at, to) = (done[place].0.at, done[loss.to].0.at);
+                found.insert((at, loss.part, loss.value, to, loss.instead));
+            }
+        }
+    }
+    found
+}
+
+fn name(stamp: Stamp, part: &LostPart) -> Vec<u8> {
+    let mut name = stamp.at.to_be_bytes().to_vec();
+    part.encode(&mut name);
+    name
+}
+
+struct Replica {
+    store: Store<Stamp>,
+    waiting: Vec<Vec<Done>>,
+    horizon: u32,
+    watershed: u32,
+}
+
+fn empty() -> Store<Stamp> {
+    let mut store = Store::new(HashSeed(11), Stamp::default());
+    store.merge_by(Stamp::sight);
+    store.list_losses_by(OPTIONS);
+    store.set_horizon(Some(Stamp::default()));
+    store
+}
+
+impl Replica {
+    fn new(done: &[Done]) -> Self {
+        let of = |group: usize| {
+            done.iter().filter(|(s, _)| usize::from(s.group) == group).rev().cloned().collect()
+        };
+        Replica { store: empty(), waiting: (0..GROUPS).map(of).collect(), horizon: 0, watershed: 0 }
+    }
+
+    fn arrive(&mut self, group: usize) {
+        let Some((stamp, bytes)) = self.waiting[group].pop() else { return };
+        let hash = self.store.hash(KEY);
+        self.store.commit(hash, KEY, stamp, &effect(&bytes));
+    }
+
+    /// As far as what is yet to come allows.
+    fn forget(&mut self, share: impl Fn(u32, u32) -> u32) {
+        let coming = || self.waiting.iter().flatten().map(|(stamp, _)| stamp);
+        let horizon = coming().map(|stamp| stamp.at - 1).min().unwrap_or(1000);
+        let watershed = coming().map(|stamp| stamp.upto).min().unwrap_or(1000);
+        self.horizon = share(self.horizon, horizon.max(self.horizon));
+        self.watershed = share(self.watershed, watershed.max(self.watershed));
+        self.store.set_horizon(Some(Stamp::last_at(self.horizon)));
+        self.store.set_watershed(Stamp::last_at(self.watershed));
+    }
+
+    /// Written down, key by key and then the list, and read back.
+    fn write_down(&mut self) {
+        let hash = self.store.hash(KEY);
+        let horizon = Stamp::last_at(self.horizon);
+        let cell = self.store.with_state(hash, KEY, |stamp| *stamp <= horizon, &[], datatypes::Cell::clone);
+        let mut store = empty();
+        store.set_horizon(Some(horizon));
+        if cell.value.is_some() {
+            store.restore(KEY, horizon, cell);
+        }
+        for (stamp, effect, trace) in self.store.context(hash, KEY) {
+            store.keep(hash, KEY, stamp, &effect, trace.cloned());
+        }
+        for (stamp, effect) in self.store.effects(hash, KEY) {
+            store.commit(hash, KEY, stamp, &effect);
+        }
+        while self.store.fold_some(1) {}
+        for (_, loss) in self.store.losses_after(0) {
+            store.put_loss(loss.clone());
+        }
+        self.store = store;
+    }
+
+    fn listed(&self) -> BTreeSet<Told> {
+        self.store.losses_after(0).map(|(_, loss)| told(loss)).collect()
+    }
+
+    fn at_rest(&mut self) -> BTreeSet<Told> {
+        self.forget(|_, most| most);
+        while self.store.fold_some(10) {}
+        assert!(self.store.pending_losses().is_empty());
+        self.store.assert_consistent();
+        self.listed()
+    }
+}
+
+#[test]
+fn replicas_list_the_same_losses() {
+    let mut some = 0;
+    for seed in 0..4000 {
+        let mut random = Rng::with_seed(seed);
+        let done = history(&mut random);
+        let wanted = wanted(&done);
+        some += usize::from(!wanted.is_empty());
+        for _ in 0..2 {
+            let mut replica = Replica::new(&done);
+            while replica.waiting.iter().any(|waiting| !waiting.is_empty()) {
+                match random.u32(..10) {
+                    0..6 => replica.arrive(random.usize(..GROUPS)),
+                    6..9 => {
+                        let share = random.u32(..=4);
+                        replica.forget(|least, most| least + (most - least) * share / 4);
+                    }
+                    _ => replica.write_down(),
+                }
+            }
+            assert_eq!(replica.at_rest(), wanted, "seed {seed}: {:?}", in_words(&done));
+        }
+    }
+    assert!(some > 1000, "only {some} histories lose something");
+}
+
+fn in_words(done: &[Done]) -> Vec<(Stamp, Effect<'_>)> {
+    done.iter().map(|(stamp, bytes)| (*stamp, effect(bytes))).collect()
+}
+
+/// Small histories of one register, in every order in which its groups' effects may arrive, with everything forgotten as
+/// early as possible, or as late.
+#[test]
+fn every_interleaving_of_small_histories_lists_the_same() {
+    let mut random = Rng::with_seed(7);
+    for round in 0..300 {
+        let mut done: Vec<Done> = Vec::new();
+        let mut upto = [0u32; GROUPS];
+        for at in 1..=random.u32(2..7) {
+            let group = random.usize(..GROUPS);
+            if random.bool() {
+                upto[group] = random.u32(upto[group]..at);
+            }
+            let stamp = Stamp { at, group: group as u16, upto: upto[group] };
+            let value = at.to_string();
+            let deadline = register::Deadline::Clear;
+            let set = Effect::Register(register::Effect::Set { value: value.as_bytes(), deadline });
+            done.push((stamp, encoded(if random.u32(..5) == 0 { &Effect::DELETE } else { &set })));
+        }
+        let wanted = wanted(&done);
+        let counts: Vec<usize> =
+            (0..GROUPS).map(|g| done.iter().filter(|(s, _)| usize::from(s.group) == g).count()).collect();
+        let mut orders = Vec::new();
+        interleave(&counts, &mut Vec::new(), &mut orders);
+        for order in orders {
+            for eager in [true, false] {
+                let mut replica = Replica::new(&done);
+                for group in &order {
+                    replica.arrive(*group);
+                    if eager {
+                        replica.forget(|_, most| most);
+                        while replica.store.fold_some(10) {}
+                    }
+                }
+                let found = replica.at_rest();
+                assert_eq!(found, wanted, "round {round}, {order:?}, eager {eager}: {:?}", in_words(&done));
+            }
+        }
+    }
+}
+
+fn interleave(left: &[usize], order: &mut Vec<usize>, orders: &mut Vec<Vec<usize>>) {
+    if left.iter().all(|count| *count == 0) {
+        return orders.push(order.clone());
+    }
+    for group in 0..left.len() {
+        if left[group] > 0 {
+            let mut left = left.to_vec();
+            left[group] -= 1;
+            order.push(group);
+            interleave(&left, order, orders);
+            order.pop();
+        }
+    }
+}
+
+fn set(at: u32, group: u16, upto: u32, value: &str) -> Done {
+    let deadline = register::Deadline::Clear;
+    let set = Effect::Register(register::Effect::Set { value: value.as_bytes(), deadline });
+    (Stamp { at, group, upto }, encoded(&set))
+}
+
+/// Whoever settles a loss knows it; elsewhere that may arrive before the loss does.
+#[test]
+fn what_is_settled_is_so_everywhere() {
+    let (a, b) = (set(1, 0, 0, "a"), set(2, 1, 0, "b"));
+    let names = [name(a.0, &LostPart::Value)];
+    let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+    let losses = Items::Slices(&names);
+    let resolve =
+        (Stamp { at: 3, group: 2, upto: 2 }, encoded(&Effect::Key(key::Effect::Resolve { losses })));
+    let done = vec![a, b, resolve];
+    assert!(wanted(&done).is_empty() && wanted(&done[..2]).len() == 1);
+    let mut orders = Vec::new();
+    interleave(&[1, 1, 1], &mut Vec::new(), &mut orders);
+    for order in orders {
+        for write_down in 0..4 {
+            let mut replica = Replica::new(&done);
+            for (place, group) in order.iter().enumerate() {
+                replica.arrive(*group);
+                replica.forget(|_, most| most);
+                if place == write_down {
+                    replica.write_down();
+                }
+            }
+            assert!(replica.at_rest().is_empty(), "{order:?}");
+            assert_eq!(replica.store.loss_count(), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_loss_is_told_before_it_is_final() {
+    let done = vec![set(1, 0, 0, "a"), set(2, 1, 0, "b"), set(3, 0, 0, "c")];
+    let mut replica = Replica::new(&done);
+    let hash = replica.store.hash(KEY);
+    (0..2).for_each(|group| replica.arrive(group));
+    let pending: Vec<Told> = replica.store.pending_losses().iter().map(told).collect();
+    assert_eq!(pending, [(1, LostPart::Value, b"a".to_vec(), 2, b"b".to_vec())]);
+    assert_eq!(replica.store.losses_of(hash, KEY).len(), 1);
+    assert!(replica.listed().is_empty());
+    // What comes tells that the first had been written over knowingly.
+    replica.arrive(0);
+    assert_eq!(replica.at_rest(), wanted(&done));
+    assert_eq!(replica.store.loss_count(), (1, 0));
+    let names: Vec<Vec<u8>> = replica.store.losses_of(hash, KEY).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, [name(done[1].0, &LostPart::Value)]);
+}
+
+#[test]
+fn a_full_list_drops_the_earliest_and_says_so() {
+    let mut store = Store::new(HashSeed(11), Stamp::default());
+    store.list_losses_by(LossOptions { bytes: 2000, ..OPTIONS });
+    for at in 1..=50 {
+        let stamp = Stamp { at: 51 - at, group: 0, upto: 0 };
+        store.put_loss(LostWrite {
+            key: KEY.into(),
+            part: LostPart::Value,
+            stamp,
+            value: b"v".to_vec().into(),
+            winner: Stamp { at: 100, group: 1, upto: 0 },
+            instead: b"w".to_vec().into(),
+        });
+    }
+    let (listed, dropped) = store.loss_count();
+    assert!(listed > 1 && listed as u64 + dropped == 50, "{listed} and {dropped}");
+    let least = store.losses_after(0).map(|(_, loss)| loss.stamp.at).min();
+    assert_eq!(least, Some(51 - listed as u32), "those that stay are the latest");
+}
+
+/// The effects of one transaction on a key share a stamp: whoever keeps one of them keeps the others.
+#[test]
+fn a_transaction_is_kept_as_a_whole() {
+    let written = set(2, 1, 0, "b");
+    let deleted = (written.0, encoded(&Effect::DELETE));
+    let mut replica = Replica::new(&[set(1, 0, 0, "a"), written, deleted]);
+    let hash = replica.store.hash(KEY);
+    replica.arrive(0);
+    (0..2).for_each(|_| replica.arrive(1));
+    replica.store.set_horizon(Some(Stamp::last_at(2)));
+    replica.horizon = 2;
+    replica.write_down();
+    assert_eq!(replica.store.context(hash, KEY).count(), 3);
+    assert!(replica.at_rest().is_empty(), "what was written was deleted in the same transaction");
+}
