@@ -335,6 +335,14 @@ impl Keyspace {
         }
     }
 
+    /// What refuses a merge, as it is now, for the keys that it leaves open; no policy resolves them (Corrections 55).
+    pub fn check_resolved(&self, transaction: &Transaction) -> Result<(), Refusal> {
+        if self.options.policy != Policy::Refuse || self.options.mutants.has(Mutant::LeaveConflicts) {
+            return Ok(());
+        }
+        transaction.check_resolved()
+    }
+
     /// Commits: below the last state that the end constraint admits, or for a merge below its read states, each of
     /// which it has to admit. Test and append are one step (Corrections 52). A transaction without effects makes no
     /// state. A refused one is over.
@@ -373,11 +381,8 @@ impl Keyspace {
             let parents = vec![self.dag.id(parent)];
             return Ok(Some(Commit { id: self.ids.next(&parents), parents, writes }));
         }
-        let mut unresolved = transaction.unresolved();
-        if let Some(key) = unresolved.next()
-            && !self.options.mutants.has(Mutant::LeaveConflicts)
-        {
-            return Err(Refusal::Unresolved { key: key.clone(), more: unresolved.count() });
+        if !self.options.mutants.has(Mutant::LeaveConflicts) {
+            transaction.check_resolved()?;
         }
         if !transaction.from.iter().all(|node| end.admits(&self.dag, &standing, *node, Intact::ALL)) {
             return Err(Refusal::NoCommitState);

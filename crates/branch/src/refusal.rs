@@ -25,7 +25,7 @@ pub enum Refusal {
     NothingToMerge,
     /// A merge leaves a key that several heads changed unwritten (Corrections 55).
     #[error(
-        "`{key:?}` was changed on several branches and is not resolved, like {more} other keys; write it, or declare a policy"
+        "`{key:?}` was changed on several branches and is not resolved, like {more} other keys; write it, or let MERGE RESOLVE do so, and commit then: the merge stays open"
     )]
     Unresolved {
         /// One of the keys.
@@ -39,7 +39,8 @@ impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
         let code = match refusal {
             Refusal::NoReadState | Refusal::NothingToMerge => ErrorCode::Err,
-            Refusal::NoCommitState | Refusal::Unresolved { .. } => ErrorCode::Conflict,
+            Refusal::NoCommitState => ErrorCode::Conflict,
+            Refusal::Unresolved { .. } => ErrorCode::Unresolved,
             Refusal::UnknownState(_) => ErrorCode::SnapshotTooOld,
         };
         Error::new(code, refusal.to_string())

@@ -1,7 +1,7 @@
 //! A transaction on its way: what it reads from, what it read, what it will write.
 
 use crate::dag::Node;
-use crate::{Change, StateId, WriteSet};
+use crate::{Change, Refusal, StateId, WriteSet};
 use datatypes::{Cell, Context, Effect, Operation, apply, exchange, prepare};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
@@ -33,6 +33,14 @@ impl Transaction {
     /// The keys that the merge still has to write.
     pub fn unresolved(&self) -> impl Iterator<Item = &CompactKey> {
         self.conflicting.iter().filter(|key| !self.writes.contains_key(*key))
+    }
+
+    /// What refuses its commit as long as keys are open.
+    pub(crate) fn check_resolved(&self) -> Result<(), Refusal> {
+        let mut unresolved = self.unresolved();
+        unresolved
+            .next()
+            .map_or(Ok(()), |key| Err(Refusal::Unresolved { key: key.clone(), more: unresolved.count() }))
     }
 
     /// The keys it wrote so far.

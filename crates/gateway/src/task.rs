@@ -7,7 +7,7 @@ use crate::host::Host;
 use crate::script::Script;
 use crate::session::{Activity, Mode, Session};
 use protocol::{Request, Step};
-use types::{KeyspaceId, ReplyBuf, ReplySink, RequestId};
+use types::{ErrorCode, KeyspaceId, ReplyBuf, ReplySink, RequestId};
 
 /// See the module.
 #[derive(Debug)]
@@ -96,7 +96,12 @@ impl<H: Host> Engine<'_, H> {
     pub(crate) fn finish(&mut self, task: Task, reply: ReplyBuf) {
         match task {
             Task::Forward(after) => {
-                self.apply(after, reply.as_error().is_some());
+                let error = reply.as_error();
+                // A merge that is not resolved goes on.
+                let goes_on = error.as_ref().is_some_and(|error| error.code == ErrorCode::Unresolved);
+                if !goes_on {
+                    self.apply(after, error.is_some());
+                }
                 reply.replay(&mut self.connection.encoder());
             }
             Task::Ignore => {}

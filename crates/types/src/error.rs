@@ -53,6 +53,8 @@ codes! {
     Oom = 13 "OOM",
     /// The process is still recovering.
     Loading = 14 "LOADING",
+    /// A merge leaves keys open that its branches changed independently; it goes on.
+    Unresolved = 15 "UNRESOLVED",
 }
 
 /// An error reply: `CODE message`.

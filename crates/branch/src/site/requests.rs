@@ -243,7 +243,7 @@ impl Site {
         })
     }
 
-    /// Commits the session's transaction.
+    /// Commits the session's transaction. A merge that leaves keys open goes on, so that nothing of it is lost.
     pub(super) fn commit(
         &mut self,
         session: SessionId,
@@ -252,6 +252,10 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<Committed, Error> {
         let mut open = self.take_open(session)?;
+        if let Err(refusal) = self.keyspace.check_resolved(&open.transaction) {
+            self.clients.of(session).open = Some(open);
+            return Err(refusal.into());
+        }
         if open.is_watched {
             // What comes between its read state and its commit counts too.
             for watch in self.clients.of(session).watches.clone() {
