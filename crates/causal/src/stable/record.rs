@@ -248,8 +248,7 @@ impl protocol::Encode for Record<'_> {
             Record::Lost(loss) => {
                 out.push(16);
                 put_bytes(out, &loss.key);
-                wire(out, &loss.part);
-                wire(out, &(loss.stamp, loss.winner));
+                wire(out, &(loss.part.clone(), loss.stamp, loss.winner));
                 put_bytes(out, &loss.value);
                 put_bytes(out, &loss.instead);
             }
@@ -314,8 +313,8 @@ impl Record<'static> {
                 Record::Evicted { region, held, cut }
             }
             16 => {
-                let (key, part) = (input.bytes()?.into(), Wire::decode(input)?);
-                let (stamp, winner) = Wire::decode(input)?;
+                let key = input.bytes()?.into();
+                let (part, stamp, winner) = Wire::decode(input)?;
                 let (value, instead) = (input.bytes()?.into(), input.bytes()?.into());
                 Record::Lost(Cow::Owned(LostWrite { key, part, stamp, value, winner, instead }))
             }
