@@ -1,6 +1,7 @@
 """Branch keyspaces (TARDiS): three sites, cut off from one another, forks, merges by hand and by themselves."""
 
 import json
+import shutil
 import threading
 import time
 
@@ -356,3 +357,25 @@ def test_killed_sites_lose_nothing_and_the_graph_is_compressed():
 def states(client) -> int:
     """How many states a site keeps."""
     return len(json.loads(client.execute_command("BRANCH", "GRAPH", "JSON")))
+
+
+def test_a_site_that_lost_its_disk_learns_everything_from_another_one():
+    with Cluster(3, 1, "--model", "branch", config=CONFIG) as cluster:
+        ends = [node.client() for node in cluster]
+        ends[0].execute_command("KEYSPACE", "ALTER", "default", "KEEP", "0")
+        for number in range(50):
+            ends[number % 3].incr("n")
+            ends[number % 3].hset("h", f"f{number}", number)
+        settle(ends)
+        # The states that the lost site began with are taken out everywhere.
+        wait_until(lambda: all(states(client) <= 3 for client in ends), 30)
+        cluster.do("kill b/1")
+        shutil.rmtree(cluster.folder / "data" / "b-1" / "data")
+        cluster.do("restart b/1")
+        ends[1] = cluster["b/1"].client()
+        assert ends[1].get("n") == "50" and ends[1].hlen("h") == 50
+        assert ends[1].incr("n") == 51 and ends[0].incr("m") == 1
+        settle(ends, 30)
+        for client in ends:
+            assert client.mget("n", "m") == ["51", "1"] and client.hlen("h") == 50
+        wait_until(lambda: all(states(client) <= 3 for client in ends), 30)

@@ -155,17 +155,17 @@ fn decoded<R>(bytes: &[u8], serve: impl FnOnce(&Request<'_>) -> R) -> Result<R, 
 }
 
 impl Site {
-    /// Serves what a client of another process of the region asks.
+    /// Serves a request in binary form, of this process or of another one of the region.
     pub(crate) fn on_asked(
         &mut self,
-        process: ProcessId,
+        process: Option<ProcessId>,
         request: &[u8],
         (now, random): (Now, &mut Rng),
         reply: &mut ReplyBuf,
         out: &mut Outputs<'_, Instance>,
     ) {
         let served = decoded(request, |request| {
-            self.on_request(Some(process), request, (now, random), reply, out);
+            self.on_request(process, request, (now, random), reply, out);
         });
         if let Err(malformed) = served {
             reply.error(&Error::err(format!(

@@ -49,6 +49,11 @@ pub(super) struct Frozen {
 }
 
 impl Keyspace {
+    /// True while a checkpoint is being taken.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
     /// Begins a checkpoint; one under way is given up.
     pub fn begin_checkpoint(&mut self) {
         self.collector.settle(&mut self.dag, &mut self.records, &mut self.sessions);

@@ -110,6 +110,17 @@ impl Gossip {
         }
     }
 
+    /// Of a site that forgets what it has: only the links stay.
+    pub fn anew(topology: &Topology, index: usize, before: &Gossip) -> Self {
+        let mut gossip = Gossip::new(topology, index);
+        for (address, peer) in &mut gossip.peers {
+            if let Some(before) = before.peers.get(address) {
+                (peer.link, peer.present) = (before.link, before.present.clone());
+            }
+        }
+        gossip
+    }
+
     /// Nobody has promised anything: nothing goes until all have.
     pub fn expect_ceilings(&self, keyspace: &mut Keyspace) {
         for site in self.peers.keys() {
@@ -213,10 +224,16 @@ impl Gossip {
     }
 
     /// A site began a new life, which has to be greeted and told what it lacks.
-    pub fn started(&mut self, from: NodeId, keyspace: &Keyspace, out: &mut Outputs<'_, Instance>) -> bool {
+    pub fn started(
+        &mut self,
+        from: NodeId,
+        keyspace: &Keyspace,
+        greets: bool,
+        out: &mut Outputs<'_, Instance>,
+    ) -> bool {
         let greeting = self.greeting(keyspace);
         let Some(peer) = self.peers.get_mut(&from.address()) else { return false };
-        if peer.link.started(from.incarnation) {
+        if peer.link.started(from.incarnation) && greets {
             out.stream(from.address(), greeting);
         }
         *peer = Peer { link: peer.link, ..Peer::default() };
@@ -366,7 +383,8 @@ impl Gossip {
 impl Site {
     /// A peer began a life.
     pub(super) fn on_peer(&mut self, peer: NodeId, out: &mut Outputs<'_, Instance>) {
-        if !self.gossip.started(peer, &self.keyspace, out) {
+        self.peer_began_anew(peer.address());
+        if !self.gossip.started(peer, &self.keyspace, !self.is_joining(), out) {
             self.close_all_of(peer.process);
         }
     }
@@ -392,14 +410,27 @@ impl Site {
                     Gossip::send_skipped(address, peer, &self.gossip.kept, &mut self.keyspace, out);
                 }
             }
+            Message::Transaction { .. } | Message::Value { .. } if self.is_joining() => {}
             Message::Transaction { commit } => self.on_state(address, Orphan::Commit(commit), now, out),
             Message::Value { state } => self.on_state(address, Orphan::Value(state), now, out),
             Message::Ceiling { states } => {
                 self.keyspace.place_ceiling(Owner::Site(from.process), states);
             }
+            Message::Ask { number, request } if self.is_joining() => {
+                self.hold_asked(from, number, request, now.instant);
+            }
+            Message::Join => {
+                let has_begun = !self.is_joining();
+                out.stream(address, Message::Joined { has_begun });
+            }
+            Message::Joined { has_begun } => self.on_joined(address, has_begun, (now, random), out),
+            Message::Fetch { attempt } => self.on_fetch(address, attempt, out),
+            Message::Pieces { attempt, pieces, is_last } => {
+                self.on_pieces(attempt, (pieces, is_last), (now, random), out);
+            }
             Message::Ask { number, request } => {
                 let mut reply = ReplyBuf::new();
-                self.on_asked(from.process, &request, (now, random), &mut reply, out);
+                self.on_asked(Some(from.process), &request, (now, random), &mut reply, out);
                 if !reply.is_empty() {
                     out.stream(address, Message::Answer { number, reply });
                 }

@@ -1,6 +1,6 @@
 //! What the nodes of a keyspace say to one another.
 
-use crate::{ByValue, Commit, StateId};
+use crate::{ByValue, Commit, Piece, StateId};
 use types::{ReplyBuf, wire_enum, wire_struct};
 
 /// The one message type. Sites, and the gateways of a region with its site, use the one stream to their peer.
@@ -44,6 +44,27 @@ pub enum Message {
         /// The request in its binary form.
         request: Box<[u8]>,
     },
+    /// Site to site: "I have nothing, and never began". Answered by `Joined`.
+    Join,
+    /// Whether the sender has begun.
+    Joined {
+        /// It has: it can be asked for everything.
+        has_begun: bool,
+    },
+    /// Site to site: "tell me everything you have".
+    Fetch {
+        /// Names the answer.
+        attempt: u64,
+    },
+    /// The reply to `Fetch`.
+    Pieces {
+        /// Of which question.
+        attempt: u64,
+        /// The sender's states and versions, in order.
+        pieces: Vec<Piece>,
+        /// That was all.
+        is_last: bool,
+    },
     /// The reply to `Ask`.
     Answer {
         /// Of which question.
@@ -60,6 +81,10 @@ wire_enum!(Message {
     4 => Ceiling { states },
     5 => Ask { number, request },
     6 => Answer { number, reply },
+    7 => Join,
+    8 => Joined { has_begun },
+    9 => Fetch { attempt },
+    10 => Pieces { attempt, pieces, is_last },
 });
 
 /// What a site has.

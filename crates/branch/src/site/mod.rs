@@ -10,7 +10,8 @@
 //! ```
 //!
 //! # Rooms
-//! `requests` transactions and single commands · `words` BRANCH, MERGE and AT · `names` names for states · `clients` what is remembered of a session ·
+//! `requests` transactions and single commands · `words` BRANCH, MERGE and AT · `names` names for states · `join` a site without
+//! anything · `clients` what is remembered of a session ·
 //! `gossip` the other sites · `record` log and checkpoints · `message` what nodes say · `setup` who takes part.
 //!
 //! # State and invariants
@@ -24,6 +25,7 @@
 mod claims;
 mod clients;
 mod gossip;
+mod join;
 mod message;
 mod names;
 mod record;
@@ -59,6 +61,8 @@ pub enum Timer {
     Merge,
     /// Give up transactions that have been open for too long.
     Sweep,
+    /// Ask the others for what a site without anything needs.
+    Join,
 }
 
 /// The thread of the sessions that never chose a branch.
@@ -82,6 +86,7 @@ pub struct Site {
     topology: Topology,
     /// Which of the topology's sites this is.
     index: usize,
+    incarnation: Incarnation,
     options: Options,
     keyspace: Keyspace,
     clients: Clients,
@@ -89,6 +94,9 @@ pub struct Site {
     checkpoint: record::Progress,
     claims: Claims,
     names: names::Names,
+    /// True once the site has something of its own, or what the others have; the log says so.
+    has_begun: bool,
+    joining: join::Joining,
     /// The last state that a client made here.
     written: Option<StateId>,
     /// Where the log says that the shared thread reads.
@@ -100,29 +108,35 @@ pub struct Site {
 impl Site {
     /// A site in one life, empty. Feed it recovery, then inputs.
     pub fn new(topology: Topology, index: usize, incarnation: Incarnation, options: Options) -> Self {
-        let mut keyspace = Keyspace::new(keyspace::Options {
-            site: topology.sites[index].process,
-            incarnation,
-            policy: options.policy,
-            keep: options.keep,
-            mutants: options.mutants,
-        });
+        let mut keyspace = empty(&topology, index, incarnation, options);
         let gossip = Gossip::new(&topology, index);
         gossip.expect_ceilings(&mut keyspace);
         Site {
             index,
+            incarnation,
             options,
             keyspace,
             clients: Clients::default(),
             gossip,
             checkpoint: record::Progress::default(),
             names: names::Names::default(),
+            has_begun: false,
+            joining: join::Joining::default(),
             written: None,
             noted: None,
             passed_over: 0,
             claims: Claims::new(topology.sites[index].process, incarnation, options.claims),
             topology,
         }
+    }
+
+    /// Forgets everything.
+    fn start_over(&mut self) {
+        self.keyspace = empty(&self.topology, self.index, self.incarnation, self.options);
+        self.gossip = Gossip::anew(&self.topology, self.index, &self.gossip);
+        self.gossip.expect_ceilings(&mut self.keyspace);
+        self.names = names::Names::default();
+        self.noted = None;
     }
 
     /// What it keeps, to look at.
@@ -216,6 +230,7 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) {
         match input {
+            Input::Request { id, request } if self.is_joining() => self.hold(id, &request, now.instant),
             Input::Request { id, request } => {
                 let mut reply = ReplyBuf::new();
                 self.on_request(None, &request, (now, random), &mut reply, out);
@@ -228,7 +243,7 @@ impl Site {
             Input::Timer(timer) => self.on_timer(timer, now, out),
             Input::Snapshot(piece) => self.on_snapshot(piece),
             Input::Recover(record) => self.on_recover(record, now.instant),
-            Input::Recovered { .. } => self.begin_life(now, out),
+            Input::Recovered { .. } => self.begin_or_join(now, out),
         }
     }
 
@@ -237,8 +252,10 @@ impl Site {
             Timer::Acknowledge => self.gossip.acknowledge(&self.keyspace, now.instant, out),
             Timer::Repair => {
                 self.gossip.repair(&mut self.keyspace, now.instant, self.options.durability, out);
+                self.send_fetched(out);
                 out.arm(Timer::Repair, now.instant + gossip::REPAIR_EVERY);
             }
+            Timer::Join => self.on_join_timer(now, out),
             Timer::Collect => self.collect(now, out),
             Timer::Merge => self.merge(now, out),
             Timer::Sweep => {
@@ -247,6 +264,17 @@ impl Site {
             }
         }
     }
+}
+
+/// The keyspace of a site that has nothing.
+fn empty(topology: &Topology, index: usize, incarnation: Incarnation, options: Options) -> Keyspace {
+    Keyspace::new(keyspace::Options {
+        site: topology.sites[index].process,
+        incarnation,
+        policy: options.policy,
+        keep: options.keep,
+        mutants: options.mutants,
+    })
 }
 
 /// What a command of another model's keyspace gets here.

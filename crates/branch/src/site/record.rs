@@ -37,6 +37,10 @@ pub enum Record<'a> {
         /// It.
         commit: &'a Commit,
     },
+    /// The site has something of its own from now on, or has got what the others have.
+    Begun,
+    /// What stands before this is nothing: the site begins to fetch what another one has.
+    Afresh,
     /// A name was put at a state, or is forgotten.
     Name {
         /// The name.
@@ -77,6 +81,8 @@ impl Encode for Record<'_> {
                 out.push(4);
                 Wire::encode(*commit, out);
             }
+            Record::Begun => out.push(7),
+            Record::Afresh => out.push(8),
             Record::Name { name, state } => {
                 out.push(6);
                 put_bytes(out, name.as_bytes());
@@ -116,6 +122,9 @@ impl Site {
             match self.checkpoint {
                 Progress::Pieces => {
                     if !self.keyspace.next_piece(|piece| put(chunk, &Record::Piece { piece: &piece })) {
+                        if self.has_begun {
+                            put(chunk, &Record::Begun);
+                        }
                         let ceiling =
                             self.keyspace.ceiling(Owner::Site(self.topology.sites[self.index].process));
                         put(chunk, &Record::Ceiling { states: ceiling });
@@ -200,6 +209,8 @@ impl Site {
                 let name = str::from_utf8(input.bytes()?).map_err(|_| Malformed("name of a state"))?;
                 self.put_name(name, Option::decode(&mut input)?);
             }
+            7 => self.has_begun = true,
+            8 => self.start_over(),
             _ => return Err(Malformed("record of a site")),
         }
         Ok(())

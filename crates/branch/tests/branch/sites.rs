@@ -62,6 +62,8 @@ impl World {
             world.sites.push(replica);
             world.input(site, Input::Recovered { complete: true });
         }
+        // Each hears that the others have nothing either.
+        world.pass(Duration::from_millis(100));
         world
     }
 
@@ -158,6 +160,21 @@ impl World {
         }
     }
 
+    /// Ends a site's life, and the next one finds an empty disk.
+    fn lose(&mut self, site: usize) {
+        self.logs[site].clear();
+        self.restart(site);
+    }
+
+    /// True if every other site has what this one has.
+    fn is_received(&self, site: usize) -> bool {
+        self.sites[site].protocol().as_site().expect("it is a site").unreceived() == 0
+    }
+
+    fn is_joining(&self, site: usize) -> bool {
+        self.sites[site].protocol().as_site().expect("it is a site").is_joining()
+    }
+
     /// Ends a site's life and begins the next one from its log.
     fn restart(&mut self, site: usize) {
         let life = self.sites[site].node().incarnation.0 + 1;
@@ -188,7 +205,7 @@ fn step<'a>(key: &'a str, operation: Operation<'a>) -> Step<'a> {
 }
 
 /// Every increment counts once, whatever is cut, merged and restarted meanwhile.
-fn count(seed: u64, sites: usize) {
+fn count(seed: u64, sites: usize, loses: bool) {
     let mut random = Rng::with_seed(seed ^ 0xabcdef);
     let every = Duration::from_millis(random.u64(2..60));
     let options = Options { keep: 0, merging: Merging::Auto { every }, ..Options::default() };
@@ -204,6 +221,9 @@ fn count(seed: u64, sites: usize) {
             }
             1 => world.cut.clear(),
             2 => world.restart(site),
+            // What it alone had would be lost with it, and it was told to clients.
+            3 if loses && world.is_received(site) => world.lose(site),
+            _ if world.is_joining(site) => {}
             _ => {
                 let own = format!("of {site}");
                 world.increment(site, &["all", &own]);
@@ -261,7 +281,86 @@ fn a_number_that_was_set_is_added_to_on_three_branches() {
 
 #[test]
 fn increments_at_cut_and_restarted_sites_are_counted_once() {
-    (0..120).for_each(|seed| count(seed, 2 + seed as usize % 3));
+    (0..120).for_each(|seed| count(seed, 2 + seed as usize % 3, false));
+}
+
+#[test]
+fn sites_that_lose_their_disks_learn_everything_from_another_one() {
+    (0..120).for_each(|seed| count(seed, 2 + seed as usize % 3, true));
+}
+
+/// The states on which the others stand have long been taken out everywhere; a client asks before the site has heard of
+/// them, and is answered afterwards.
+#[test]
+fn a_site_that_lost_its_disk_serves_once_it_has_what_another_one_has() {
+    let mut world = World::new(3, Options { keep: 0, ..Options::default() }, 5);
+    for _ in 0..20 {
+        world.increment(0, &["n"]);
+        world.pass(Duration::from_millis(100));
+    }
+    // One that is cut off from the one that helps has made something meanwhile.
+    world.cut = [(0, 2), (1, 2)].into();
+    world.increment(2, &["n"]);
+    world.pass(Duration::from_secs(2));
+    world.lose(0);
+    let steps = [step("n", Operation::Register(register::Operation::Increment { by: 1 }))];
+    let request = Request::Many { session: SessionId(7), steps: &steps, watched: false, multi: true };
+    assert!(world.ask(0, request).is_empty() && world.is_joining(0), "it has to wait");
+    world.pass(Duration::from_secs(1));
+    let answers: Vec<ReplyBuf> = std::mem::take(&mut world.inbox.0).into_values().collect();
+    assert!(matches!(answers[..], [ref reply] if reply.first() == Some(Reply::Integer(21))), "{answers:?}");
+    world.cut.clear();
+    world.pass(Duration::from_secs(10));
+    for site in 0..3 {
+        assert_eq!((world.number(site, "n"), world.heads(site)), (22, world.heads(0)), "site {site}");
+    }
+}
+
+/// The one that was asked for everything is cut off before it answers, or before it is asked: another one helps.
+#[test]
+fn a_site_without_anything_asks_another_one_if_the_first_falls_silent() {
+    for wait in [5, 15, 25, 35, 45] {
+        let mut world = World::new(3, Options { keep: 0, ..Options::default() }, wait);
+        for _ in 0..20 {
+            world.increment(0, &["n"]);
+            world.pass(Duration::from_millis(100));
+        }
+        world.pass(Duration::from_secs(2));
+        world.cut = [(0, 2)].into();
+        world.lose(0);
+        world.pass(Duration::from_millis(wait));
+        world.cut = [(0, 1)].into();
+        world.pass(Duration::from_secs(15));
+        assert!(!world.is_joining(0), "after {wait} ms");
+        world.cut.clear();
+        world.pass(Duration::from_secs(10));
+        assert_eq!([0, 1, 2].map(|site| world.number(site, "n")), [20; 3], "after {wait} ms");
+    }
+}
+
+/// Two sites of three lost their disks, and the third one cannot be heard: nobody begins on nothing.
+#[test]
+fn sites_without_anything_wait_for_all_others() {
+    let mut world = World::new(3, Options::default(), 6);
+    world.increment(2, &["n"]);
+    world.pass(Duration::from_secs(2));
+    world.cut = [(0, 2), (1, 2)].into();
+    (0..2).for_each(|site| world.lose(site));
+    let steps = [step("n", Operation::Register(register::Operation::Get))];
+    let request = Request::Many { session: SessionId(7), steps: &steps, watched: false, multi: true };
+    assert!(world.ask(1, request).is_empty());
+    world.pass(Duration::from_secs(5));
+    let answers: Vec<ReplyBuf> = std::mem::take(&mut world.inbox.0).into_values().collect();
+    let error = answers[0].as_error().expect("it is refused");
+    assert!(
+        error.code == types::ErrorCode::Loading && error.message.contains("process 3"),
+        "{}",
+        error.message
+    );
+    assert!(world.is_joining(0) && world.is_joining(1));
+    world.cut.clear();
+    world.pass(Duration::from_secs(5));
+    assert_eq!([0, 1, 2].map(|site| world.number(site, "n")), [1; 3]);
 }
 
 /// What a site keeps for another one that is cut off has a limit: then it refuses writes, says why, and goes on when the

@@ -138,7 +138,7 @@ impl ReplicatedKeyspace {
             }),
             ReplicatedKeyspace::Causal(nodes) => is_serving(nodes),
             ReplicatedKeyspace::Partial(nodes) => is_serving(nodes),
-            // What a site had and its log lost, the others tell it again.
+            // A site that has nothing yet holds what it is asked, and says so after a while.
             ReplicatedKeyspace::Branch(_) | ReplicatedKeyspace::Dropped => true,
         }
     }
@@ -292,8 +292,9 @@ fn sites(nodes: &Nodes<branch::Instance>) -> impl Iterator<Item = &site::Site> {
 
 fn branch_state(site: &site::Site) -> String {
     let census = site.keyspace().census();
+    let joining = if site.is_joining() { "waits to hear from the other sites; " } else { "" };
     format!(
-        "site: {} states, {} heads, {} keys, {} versions, {} states ({} bytes) queued for other sites, {} waiting for \
+        "site: {joining}{} states, {} heads, {} keys, {} versions, {} states ({} bytes) queued for other sites, {} waiting for \
          a parent",
         census.states,
         census.heads,

@@ -1,0 +1,236 @@
+//! How a site begins that remembers nothing (TARDiS 6.5): a new one, or one whose disk was lost. It must not make a state
+//! on the empty keyspace when the others have taken that one out long ago: nobody could ever apply it.
+//!
+//! ```text
+//!  Join --> every other site --> Joined { has_begun } --> of the first that has: Fetch --> Pieces ... is_last
+//!                                                    \--> none has, and all have answered: it begins empty
+//! ```
+//!
+//! What clients ask meanwhile waits. What came from a site is that site's whole State DAG, so that the others can say
+//! exactly what is lacking (`Greeting`); and the new site begins nothing above the heads that it got (Corrections 54).
+
+use super::{Message, Record, Site, Timer};
+use crate::instance::Instance;
+use crate::keyspace::Piece;
+use protocol::{Now, Outputs, Request};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use types::{Address, Error, ErrorCode, Instant, NodeId, ProcessId, ReplyBuf, RequestId, Rng};
+
+/// How often it asks again.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+/// After how long without a piece another site is asked.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// How long what clients ask may wait.
+const HELD_FOR: Duration = Duration::from_secs(3);
+/// How many pieces travel in one message.
+const PIECES: usize = 500;
+
+/// Who asked what.
+#[derive(Debug)]
+enum Asker {
+    Client(RequestId),
+    /// A gateway of another process of the region, and its number of the question.
+    Process(NodeId, u64),
+}
+
+#[derive(Debug)]
+struct Held {
+    asker: Asker,
+    request: Box<[u8]>,
+    until: Instant,
+}
+
+/// A site's beginning.
+#[derive(Debug, Default)]
+pub(super) struct Joining {
+    /// False once the site has begun, in this life or before it.
+    is_under_way: bool,
+    /// Other sites that have not begun either.
+    empty: BTreeSet<Address>,
+    /// The one that is asked for everything, and when something last came from it.
+    source: Option<(Address, Instant)>,
+    /// How many times one was asked.
+    attempt: u64,
+    held: Vec<Held>,
+    /// Those that asked this one for everything while a checkpoint was being taken, and their questions.
+    fetchers: BTreeMap<Address, u64>,
+}
+
+impl Site {
+    /// True until the site may serve.
+    pub fn is_joining(&self) -> bool {
+        self.joining.is_under_way
+    }
+
+    /// The log was read. A site that has never begun looks for another one that has.
+    pub(super) fn begin_or_join(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        if self.has_begun || self.topology.sites.len() == 1 {
+            return self.begin_serving(now, out);
+        }
+        self.joining.is_under_way = true;
+        self.ask_to_join(now, out);
+    }
+
+    fn begin_serving(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        if !self.has_begun {
+            self.has_begun = true;
+            out.persist(&Record::Begun, self.options.durability);
+        }
+        self.joining.is_under_way = false;
+        self.begin_life(now, out);
+    }
+
+    fn others(&self) -> impl Iterator<Item = Address> {
+        self.topology.sites.iter().enumerate().filter(|(site, _)| *site != self.index).map(|(_, site)| *site)
+    }
+
+    fn ask_to_join(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        self.others().for_each(|site| out.stream(site, Message::Join));
+        out.arm(Timer::Join, now.instant + ASK_EVERY);
+    }
+
+    /// Asks again, and gives up what has waited for too long.
+    pub(super) fn on_join_timer(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        if !self.joining.is_under_way {
+            return;
+        }
+        // Of one that is cut off nothing comes: another one may help.
+        if self.joining.source.is_none_or(|(_, heard)| heard + SILENT_AFTER <= now.instant) {
+            self.joining.source = None;
+            self.ask_to_join(now, out);
+        }
+        out.arm(Timer::Join, now.instant + ASK_EVERY);
+        let silent: Vec<String> = self
+            .others()
+            .filter(|site| !self.joining.empty.contains(site))
+            .map(|site| site.process.to_string())
+            .collect();
+        let text = format!(
+            "the site has no data yet and waits to hear from the sites of process {}: they may have some; retry later",
+            silent.join(", ")
+        );
+        for held in self.joining.held.extract_if(.., |held| held.until <= now.instant) {
+            let mut reply = ReplyBuf::new();
+            types::ReplySink::error(&mut reply, &Error::new(ErrorCode::Loading, text.clone()));
+            answer(&held.asker, reply, out);
+        }
+    }
+
+    /// A peer's new life has nothing of the old one's pieces.
+    pub(super) fn peer_began_anew(&mut self, peer: Address) {
+        self.joining.empty.remove(&peer);
+        if self.joining.source.is_some_and(|(source, _)| source == peer) {
+            self.joining.source = None;
+        }
+    }
+
+    /// Keeps a client's request until the site serves.
+    pub(super) fn hold(&mut self, id: RequestId, request: &Request<'_>, now: Instant) {
+        let (asker, request) = (Asker::Client(id), crate::asked::encoded(request));
+        self.joining.held.push(Held { asker, request, until: now + HELD_FOR });
+    }
+
+    /// The same for one of another process of the region.
+    pub(super) fn hold_asked(&mut self, from: NodeId, number: u64, request: Box<[u8]>, now: Instant) {
+        self.joining.held.push(Held { asker: Asker::Process(from, number), request, until: now + HELD_FOR });
+    }
+
+    pub(super) fn on_joined(
+        &mut self,
+        from: Address,
+        has_begun: bool,
+        (now, random): (Now, &mut Rng),
+        out: &mut Outputs<'_, Instance>,
+    ) {
+        if !self.joining.is_under_way || self.joining.source.is_some() {
+            return;
+        }
+        if has_begun {
+            self.joining.source = Some((from, now.instant));
+            self.joining.attempt += 1;
+            self.start_over();
+            out.persist(&Record::Afresh, self.options.durability);
+            return out.stream(from, Message::Fetch { attempt: self.joining.attempt });
+        }
+        self.joining.empty.insert(from);
+        if self.others().all(|site| self.joining.empty.contains(&site)) {
+            self.begin_serving(now, out);
+            self.serve_held((now, random), out);
+        }
+    }
+
+    /// Sends everything that is here to a site that has nothing; later, if a checkpoint is being taken.
+    pub(super) fn on_fetch(&mut self, from: Address, attempt: u64, out: &mut Outputs<'_, Instance>) {
+        if self.keyspace.is_frozen() {
+            self.joining.fetchers.insert(from, attempt);
+            return;
+        }
+        self.keyspace.begin_checkpoint();
+        self.gossip.took_out(self.keyspace.take_gone());
+        let mut pieces = Vec::new();
+        while self.keyspace.next_piece(|piece| pieces.push(piece)) {
+            if pieces.len() >= PIECES {
+                let pieces = std::mem::take(&mut pieces);
+                out.stream(from, Message::Pieces { attempt, pieces, is_last: false });
+            }
+        }
+        out.stream(from, Message::Pieces { attempt, pieces, is_last: true });
+    }
+
+    /// Sends what had to wait for a checkpoint.
+    pub(super) fn send_fetched(&mut self, out: &mut Outputs<'_, Instance>) {
+        if !self.keyspace.is_frozen()
+            && let Some((fetcher, attempt)) = self.joining.fetchers.pop_first()
+        {
+            self.on_fetch(fetcher, attempt, out);
+        }
+    }
+
+    pub(super) fn on_pieces(
+        &mut self,
+        attempt: u64,
+        (pieces, is_last): (Vec<Piece>, bool),
+        (now, random): (Now, &mut Rng),
+        out: &mut Outputs<'_, Instance>,
+    ) {
+        let Some((_, heard)) = self.joining.source.as_mut() else { return };
+        if !self.joining.is_under_way || attempt != self.joining.attempt {
+            return;
+        }
+        *heard = now.instant;
+        for piece in pieces {
+            out.persist(&Record::Piece { piece: &piece }, self.options.durability);
+            let fits = self.keyspace.restore(piece);
+            debug_assert!(fits, "a site sends its pieces in order");
+        }
+        if is_last {
+            let states = self.keyspace.announce_ceiling();
+            out.persist(&Record::Ceiling { states: &states }, self.options.durability);
+            self.begin_serving(now, out);
+            self.serve_held((now, random), out);
+        }
+    }
+
+    fn serve_held(&mut self, (now, random): (Now, &mut Rng), out: &mut Outputs<'_, Instance>) {
+        for held in std::mem::take(&mut self.joining.held) {
+            let mut reply = ReplyBuf::new();
+            let process: Option<ProcessId> = match &held.asker {
+                Asker::Client(_) => None,
+                Asker::Process(from, _) => Some(from.process),
+            };
+            self.on_asked(process, &held.request, (now, random), &mut reply, out);
+            answer(&held.asker, reply, out);
+        }
+    }
+}
+
+fn answer(asker: &Asker, reply: ReplyBuf, out: &mut Outputs<'_, Instance>) {
+    match asker {
+        _ if reply.is_empty() => {}
+        Asker::Client(id) => reply.replay(out.reply(*id)),
+        Asker::Process(from, number) => {
+            out.stream(from.address(), Message::Answer { number: *number, reply });
+        }
+    }
+}
