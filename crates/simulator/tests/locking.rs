@@ -1,13 +1,12 @@
 //! Two-phase commit over replicated logs in the simulator: it keeps its promise with locks and with validation, and
 //! its known bugs are caught.
 
-use anabranch_simulator::{LockingDeployment, Options, run, run_seeds};
+mod support;
+
+use anabranch_simulator::{LockingDeployment, run_seeds};
 use strict::locking::{self, Concurrency};
 use strict::{Mutant, Mutants};
-
-fn options(first_seed: u64, seeds: u64) -> Options {
-    Options { first_seed, seeds, ..Options::default() }
-}
+use support::{assert_keeps_its_promise, options};
 
 /// Tries one seed after the other until one shows the bug and nothing without it.
 fn assert_caught(concurrency: Concurrency, seeds: u64, mutant: Mutant) {
@@ -20,25 +19,14 @@ fn assert_caught(concurrency: Concurrency, seeds: u64, mutant: Mutant) {
     assert!(caught, "{mutant:?}: not caught in {seeds} seeds");
 }
 
-fn assert_keeps_its_promise(name: &str) {
-    let summary = run(name, &options(1, 30)).expect("a known protocol");
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-    assert!(
-        summary.committed > 20 * summary.seeds,
-        "{} of {} committed",
-        summary.committed,
-        summary.transactions
-    );
-}
-
 #[test]
 fn locking_is_strictly_serializable() {
-    assert_keeps_its_promise("locking");
+    assert_keeps_its_promise("locking", &options(1, 30));
 }
 
 #[test]
 fn validation_at_leaders_is_strictly_serializable() {
-    assert_keeps_its_promise("occ");
+    assert_keeps_its_promise("occ", &options(1, 30));
 }
 
 #[test]

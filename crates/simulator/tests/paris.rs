@@ -1,11 +1,10 @@
 //! PaRiS in the simulator: it keeps its promise, and its known bugs are caught.
 
-use anabranch_simulator::{Options, ParisDeployment, run, run_seeds};
-use causal::paris;
+mod support;
 
-fn options(first_seed: u64, seeds: u64) -> Options {
-    Options { first_seed, seeds, ..Options::default() }
-}
+use anabranch_simulator::{ParisDeployment, run, run_seeds};
+use causal::paris;
+use support::{assert_keeps_its_promise, options};
 
 /// Tries one seed after the other until one shows the bug.
 fn assert_caught(seeds: u64, mutants: paris::Mutants) {
@@ -18,14 +17,7 @@ fn assert_caught(seeds: u64, mutants: paris::Mutants) {
 
 #[test]
 fn paris_is_transactionally_causal() {
-    let summary = run("paris", &options(1, 30)).unwrap();
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-    assert!(
-        summary.committed > 20 * summary.seeds,
-        "{} of {} committed",
-        summary.committed,
-        summary.transactions
-    );
+    assert_keeps_its_promise("paris", &options(1, 30));
 }
 
 /// 23 and 45: a session went on with a transaction of which a step had been refused. 98: a claim that came late was taken

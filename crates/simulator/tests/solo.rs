@@ -1,21 +1,17 @@
 //! The embedded default under crashes, power cuts and failing disks.
 
+mod support;
+
 use anabranch_simulator::{Mutants, Options, run};
+use support::assert_keeps_its_promise;
 
 fn options(seeds: u64, mutants: Mutants) -> Options {
-    Options { first_seed: 1, seeds, mutants, ..Options::default() }
+    Options { mutants, ..support::options(1, seeds) }
 }
 
 #[test]
 fn solo_is_strictly_serializable() {
-    let summary = run("solo", &options(30, Mutants::default())).unwrap();
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-    assert!(
-        summary.committed > 20 * summary.seeds,
-        "{} of {} committed",
-        summary.committed,
-        summary.transactions
-    );
+    assert_keeps_its_promise("solo", &options(30, Mutants::default()));
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! TAPIR in the simulator: it keeps its promise, and its known bugs are caught.
 
+mod support;
+
 use anabranch_simulator::{Feature, Options, TapirDeployment, run, run_seeds};
 use checker::Level;
 use std::time::Duration;
 use strict::{Mutant, tapir};
-
-fn options(first_seed: u64, seeds: u64) -> Options {
-    Options { first_seed, seeds, ..Options::default() }
-}
+use support::{assert_keeps_its_promise, options};
 
 /// Tries one seed after the other, each of which brings these features, until one shows the bug.
 fn assert_caught_with(features: &[Feature], seeds: u64, mutant: Mutant) {
@@ -26,14 +25,7 @@ fn assert_caught_with(features: &[Feature], seeds: u64, mutant: Mutant) {
 
 #[test]
 fn tapir_is_strictly_serializable() {
-    let summary = run("tapir", &options(1, 30)).unwrap();
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-    assert!(
-        summary.committed > 20 * summary.seeds,
-        "{} of {} committed",
-        summary.committed,
-        summary.transactions
-    );
+    assert_keeps_its_promise("tapir", &options(1, 30));
 }
 
 #[test]
@@ -99,14 +91,7 @@ caught! {
 
 #[test]
 fn the_serializable_mode_is_serializable() {
-    let summary = run("tapir-serializable", &options(1, 40)).unwrap();
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-    assert!(
-        summary.committed > 20 * summary.seeds,
-        "{} of {} committed",
-        summary.committed,
-        summary.transactions
-    );
+    assert_keeps_its_promise("tapir-serializable", &options(1, 40));
 }
 
 /// It is weaker by more than its name: some seed shows an order that contradicts real time.

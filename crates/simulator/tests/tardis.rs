@@ -2,12 +2,11 @@
 //! every conflicting key of their merges (`LeaveConflicts`), and collect nothing that another one may still build on
 //! (`ForwardParents`); `crates/branch/tests` catch those.
 
-use anabranch_simulator::{Options, TardisDeployment, run, run_seeds};
-use branch::Mutant;
+mod support;
 
-fn options(first_seed: u64, seeds: u64) -> Options {
-    Options { first_seed, seeds, ..Options::default() }
-}
+use anabranch_simulator::{TardisDeployment, run, run_seeds};
+use branch::Mutant;
+use support::{assert_keeps_its_promise, options};
 
 /// Tries one seed after the other until one shows the bug.
 fn assert_caught(seeds: u64, mutant: Mutant) {
@@ -21,14 +20,7 @@ fn assert_caught(seeds: u64, mutant: Mutant) {
 
 #[test]
 fn tardis_shows_every_session_sequential_storage() {
-    let summary = run("tardis", &options(1, 30)).unwrap();
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-    assert!(
-        summary.committed > 20 * summary.seeds,
-        "{} of {} committed",
-        summary.committed,
-        summary.transactions
-    );
+    assert_keeps_its_promise("tardis", &options(1, 30));
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! Wren in the simulator: it keeps its promise, and its known bugs are caught.
 
+mod support;
+
 use anabranch_simulator::{Feature, Options, WrenDeployment, run, run_seeds};
 use causal::wren;
 use std::time::Duration;
-
-fn options(first_seed: u64, seeds: u64) -> Options {
-    Options { first_seed, seeds, ..Options::default() }
-}
+use support::{assert_keeps_its_promise, options};
 
 /// Tries one seed after the other until one shows the bug.
 fn assert_caught(seeds: u64, mutants: wren::Mutants) {
@@ -24,14 +23,7 @@ fn assert_caught_with(with: &[Feature], seeds: u64, mutants: wren::Mutants) {
 
 #[test]
 fn wren_is_transactionally_causal() {
-    let summary = run("wren", &options(1, 30)).unwrap();
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-    assert!(
-        summary.committed > 20 * summary.seeds,
-        "{} of {} committed",
-        summary.committed,
-        summary.transactions
-    );
+    assert_keeps_its_promise("wren", &options(1, 30));
 }
 
 #[test]

@@ -59,8 +59,8 @@ pub(super) struct Syncing {
     bases: BTreeMap<usize, Timestamp>,
     /// As follower: how many times it was called, with something to close, since the leader has said Sync.
     silent: u32,
-    /// Who has answered since then.
-    heard: BTreeSet<usize>,
+    /// As follower that looks for its leader: who has answered.
+    heard: Option<BTreeSet<usize>>,
     /// As follower: the leader's base, which counts here once what is being fetched has come.
     learning: Option<Timestamp>,
 }
@@ -122,7 +122,7 @@ impl<O: Operations> Replica<O> {
     }
 
     /// Transactions need no leader, but without one nothing is closed, and records grow as long as it is away. A follower
-    /// that hears from f+1 beside it calls for the next view; one that hears nobody would only disturb the others.
+    /// that hears from others, f+1 with itself, calls for the next view; one that hears nobody would only disturb them.
     fn look_for_leader(&mut self, limit: Timestamp, patience: u32, port: &mut impl Port<O>) {
         let (base, status) = (self.points.base, self.status);
         if status != Status::Normal || aligned(self.log.cut(base, limit, ROUND_GROUPS)) <= base {
@@ -130,6 +130,7 @@ impl<O: Operations> Replica<O> {
         }
         self.sync.silent += 1;
         if self.sync.silent > SILENT_CALLS.max(patience.saturating_mul(2)) {
+            self.sync.heard.get_or_insert_default();
             for to in self.others() {
                 port.send(to, Message::WhichView { incarnation: self.incarnation });
             }
@@ -146,9 +147,10 @@ impl<O: Operations> Replica<O> {
         if view > self.view {
             return self.enter_view(view, port);
         }
-        if self.sync.silent > SILENT_CALLS && serving && view == self.view && self.leader(view) != member {
-            self.sync.heard.insert(member);
-            if self.sync.heard.len() + 1 >= self.quorum() {
+        let (needed, follows) = (self.quorum(), serving && view == self.view && self.leader(view) != member);
+        if let Some(heard) = self.sync.heard.as_mut().filter(|_| follows) {
+            heard.insert(member);
+            if heard.len() + 1 >= needed {
                 self.enter_view(view + 1, port);
             }
         }
