@@ -103,8 +103,9 @@ class Counting:
 
     def check(self, client: redis.Redis):
         """Everything acknowledged happened once, in order; what was not may have happened once, perhaps late."""
-        count = int(client.get(self.key) or 0)
-        numbers = [int(entry.split(":")[0]) for entry in client.lrange(self.log, 0, -1)]
+        with client.pipeline(transaction=True) as both:
+            value, entries = both.get(self.key).lrange(self.log, 0, -1).execute()
+        count, numbers = int(value or 0), [int(entry.split(":")[0]) for entry in entries]
         assert len(numbers) == count <= self.sent, f"{len(numbers)} entries, count {count}: a transaction is there in part"
         assert len(set(numbers)) == count, "a transaction happened twice"
         known = set(self.known)
