@@ -18,5 +18,5 @@ pub use observed::Observed;
 pub use order::{CommittedRead, validate_in_order};
 pub use participant::Participant;
 pub use stamp::Stamp;
-pub use validation::{Access, Verdict, deadline_set, overwrites, validate};
+pub use validation::{Access, Undecided, Verdict, deadline_set, overwrites, validate};
 pub use votes::Votes;

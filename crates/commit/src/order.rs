@@ -1,7 +1,7 @@
 //! Validation where the order of stamps is all that counts: serializability, not strict (TAPIR, technical report 6.3).
 //! A transaction may read the past, and write it, as long as nobody has seen that it was otherwise.
 
-use crate::{Access, Observed, Stamp, Verdict};
+use crate::{Access, Observed, Stamp, Undecided, Verdict};
 use datatypes::{Effect, Kind, Operation, key};
 use types::{Malformed, Reader, wire_struct};
 
@@ -40,7 +40,7 @@ pub fn validate_in_order<'e>(
     stamp: Stamp,
     access: &Access<'_>,
     committed: impl Iterator<Item = (Stamp, Effect<'e>)>,
-    prepared: impl Iterator<Item = (Stamp, Access<'e>)>,
+    prepared: impl Iterator<Item = Undecided<'e>>,
     reads: &[CommittedRead],
 ) -> Verdict {
     let observation = &access.invocation.observation;
@@ -65,7 +65,7 @@ pub fn validate_in_order<'e>(
             return Verdict::Abort;
         }
     }
-    for (other, theirs) in prepared.filter(|(other, _)| !seen(*other)) {
+    for Undecided { stamp: other, access: theirs, .. } in prepared.filter(|other| !seen(other.stamp)) {
         let knows = theirs.observed.is_some_and(|observed| observed.contains(stamp));
         let misses = mine.is_some_and(|mine| !theirs.invocation.observation.unchanged_by(mine));
         let overtaken = stamp < other && !knows && misses && !theirs.invocation.observation.is_nothing();
@@ -105,6 +105,10 @@ mod tests {
         Stamp { at: Timestamp(at), transaction: TransactionId { number: at, ..TransactionId::default() } }
     }
 
+    fn undecided(at: u64, access: Access<'_>) -> Undecided<'_> {
+        Undecided { stamp: stamp(at), changes: access.invocation.effect.is_some(), access }
+    }
+
     fn set() -> Effect<'static> {
         Effect::Register(register::Effect::Set { value: b"v", deadline: register::Deadline::Clear })
     }
@@ -137,7 +141,7 @@ mod tests {
         assert_eq!(judge(10), Verdict::Ok, "what was written at 20 is yet to come");
         assert_eq!(judge(30), Verdict::Abort, "it was there, and was not seen");
         assert_eq!(judge(4), Verdict::Retry { above: Timestamp(5) }, "it has seen what is yet to come");
-        let pending = |at| [(stamp(at), blind(set()))].into_iter();
+        let pending = |at| std::iter::once(undecided(at, blind(set())));
         let judge =
             |at, other| validate_in_order(stamp(at), &access, std::iter::empty(), pending(other), &[]);
         assert_eq!((judge(10, 9), judge(10, 11)), (Verdict::Abstain, Verdict::Ok));
@@ -158,7 +162,7 @@ mod tests {
         let observed = Observed::new(Stamp::ZERO, [stamp(5)]);
         let reader = || Access { invocation: Invocation::observed(&GET, None), observed: Some(&observed) };
         let beside = |at| {
-            let pending = [(stamp(20), reader())].into_iter();
+            let pending = std::iter::once(undecided(20, reader()));
             validate_in_order(stamp(at), &blind(set()), std::iter::empty(), pending, &[])
         };
         assert_eq!(beside(10), Verdict::Retry { above: Timestamp(20) });
@@ -171,7 +175,7 @@ mod tests {
         let observed = Observed::new(Stamp::ZERO, [stamp(5)]);
         let increment =
             || Access { invocation: Invocation::observed(&GET, Some(add())), observed: Some(&observed) };
-        let pending = [(stamp(20), increment())].into_iter();
+        let pending = std::iter::once(undecided(20, increment()));
         let beside = validate_in_order(stamp(10), &increment(), std::iter::empty(), pending, &[]);
         assert_eq!(beside, Verdict::Abstain, "each misses the other");
         let reads = [read(20, Observed::new(Stamp::ZERO, [stamp(5)]))];
@@ -184,7 +188,7 @@ mod tests {
     fn only_registers_are_written_in_any_order() {
         let judge = |mine: Effect<'static>, other: Effect<'static>, prepared: bool| {
             let committed = (!prepared).then(|| (stamp(20), other.clone()));
-            let pending = prepared.then(|| (stamp(20), blind(other.clone())));
+            let pending = prepared.then(|| undecided(20, blind(other.clone())));
             validate_in_order(stamp(10), &blind(mine), committed.into_iter(), pending.into_iter(), &[])
         };
         assert_eq!((judge(set(), set(), false), judge(set(), set(), true)), (Verdict::Ok, Verdict::Ok));

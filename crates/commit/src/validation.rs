@@ -14,6 +14,29 @@ pub struct Access<'a> {
     pub observed: Option<&'a Observed>,
 }
 
+/// An access to the same key by another transaction, which is prepared and undecided.
+#[derive(Clone, Debug)]
+pub struct Undecided<'a> {
+    /// The stamp at which it is prepared.
+    pub stamp: Stamp,
+    /// True if its transaction changes the key, by this access or by another one.
+    pub changes: bool,
+    /// What it does.
+    pub access: Access<'a>,
+}
+
+impl Undecided<'_> {
+    /// True if an access may conflict with it.
+    ///
+    /// What was observed is decided, even where the news of it has not arrived; and so is, or never commits, what changes
+    /// the key below the observed base. But a look leaves nothing to be observed: it may be undecided at whatever
+    /// stamp, and an effect that it has not seen must wait for it.
+    pub fn is_in_the_way_of(&self, access: &Access<'_>) -> bool {
+        let seen = access.observed.is_some_and(|observed| observed.contains(self.stamp));
+        !(seen && self.changes) && !commutes(&access.invocation, &self.access.invocation, None)
+    }
+}
+
 /// What validation finds; a greater one stands above a smaller one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
@@ -31,13 +54,13 @@ pub enum Verdict {
 }
 
 /// Judges `access`, proposed at `stamp`, against one key: the `committed` effects that the replica holds, newest
-/// first, down to the observed base; the `prepared` invocations of other transactions, with the stamps they are
-/// prepared at; and the greatest committed stamps by mode.
+/// first, down to the observed base; the `prepared` accesses of other transactions; and the greatest committed stamps
+/// by mode.
 pub fn validate<'e>(
     stamp: Stamp,
     access: &Access<'_>,
     committed: impl Iterator<Item = (Stamp, Effect<'e>)>,
-    prepared: impl Iterator<Item = (Stamp, Access<'e>)>,
+    mut prepared: impl Iterator<Item = Undecided<'e>>,
     modes: &ModeStamps,
 ) -> Verdict {
     let invocation = &access.invocation;
@@ -49,9 +72,7 @@ pub fn validate<'e>(
             return Verdict::Abort;
         }
     }
-    // What was observed is decided, even where the news of it has not arrived.
-    let mut undecided = prepared.filter(|(other, _)| !seen(*other));
-    if undecided.any(|(_, other)| !commutes(invocation, &other.invocation, None)) {
+    if prepared.any(|other| other.is_in_the_way_of(access)) {
         return Verdict::Abstain;
     }
     let read = access.observed.map_or(Stamp::ZERO, Observed::newest);
@@ -110,9 +131,11 @@ mod tests {
         let mut modes = ModeStamps::default();
         committed.iter().for_each(|at| modes.raise(add().mode(), stamp(*at)));
         let effects = committed.iter().rev().map(|at| (stamp(*at), add()));
-        let pending = prepared
-            .iter()
-            .map(|(at, invocation)| (stamp(*at), Access { invocation: invocation.clone(), observed: None }));
+        let pending = prepared.iter().map(|(at, invocation)| Undecided {
+            stamp: stamp(*at),
+            changes: invocation.effect.is_some(),
+            access: Access { invocation: invocation.clone(), observed: None },
+        });
         validate(stamp(at), access, effects, pending, &modes)
     }
 
@@ -151,6 +174,17 @@ mod tests {
     fn what_a_read_observed_no_longer_stands_in_its_way() {
         let observed = Observed::new(Stamp::ZERO, [stamp(7)]);
         let access = Access { invocation: get(), observed: Some(&observed) };
+        assert_eq!(judge(20, &access, &[], &[(7, Invocation::blind(add()))]), Verdict::Ok);
+    }
+
+    #[test]
+    fn an_undecided_look_below_the_observed_base_stands_in_the_way_of_an_effect() {
+        // A look at 9 has committed and raised the base above the undecided one at 7, which saw as much.
+        let observed = Observed::new(stamp(9), []);
+        let increment = datatypes::Operation::Register(register::Operation::Increment { by: 1 });
+        let invocation = Invocation::observed(&increment, Some(add()));
+        let access = Access { invocation, observed: Some(&observed) };
+        assert_eq!(judge(20, &access, &[], &[(7, get())]), Verdict::Abstain);
         assert_eq!(judge(20, &access, &[], &[(7, Invocation::blind(add()))]), Verdict::Ok);
     }
 }

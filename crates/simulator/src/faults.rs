@@ -71,12 +71,15 @@ features! {
     Eviction = 0.2;
     /// What was lost to concurrent writes is settled now and then, where that is listed.
     Resolutions = 0.3;
+    /// A process dies when it has answered a client; what it would have told other processes at the same time is lost.
+    LastReplies = 0.3;
 }
 
 impl Feature {
     /// True for what goes wrong at certain times, as drawn in `schedule`.
     pub(crate) fn is_fault(self) -> bool {
-        self <= Feature::ClockJumps || matches!(self, Feature::Reconfiguration | Feature::Eviction)
+        use Feature::{ClockJumps, Eviction, LastReplies, Reconfiguration};
+        self <= ClockJumps || matches!(self, Reconfiguration | Eviction | LastReplies)
     }
 
     /// Every feature.

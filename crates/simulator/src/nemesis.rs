@@ -37,6 +37,9 @@ impl<D: Deployment> World<D> {
                 let process = &mut self.processes[usize::from(process)];
                 (process.condemned, process.counting) = (Some((events, down)), false);
             }
+            Fault::LastReply { process, down } => {
+                self.processes[usize::from(process)].last_reply = Some(down);
+            }
             Fault::Cut { links, lasts } => {
                 self.note(&format!("cut for {lasts} us: {}", listed(&links)));
                 links.iter().for_each(|link| self.network.cut(*link));
@@ -88,6 +91,7 @@ impl<D: Deployment> World<D> {
             | Fault::PowerCut { process, .. }
             | Fault::LoseDisk { process, .. }
             | Fault::CoordinatorDeath { process, .. }
+            | Fault::LastReply { process, .. }
             | Fault::Pause { process, .. }
             | Fault::Slow { process, .. }
             | Fault::WriteError { process, .. }

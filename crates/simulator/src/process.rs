@@ -53,6 +53,8 @@ pub(crate) struct Process<P: Protocol> {
     pub condemned: Option<(u32, u64)>,
     /// True once that request has come.
     pub counting: bool,
+    /// It is to die with its next reply to a client that leaves together with packets to others, for so long.
+    pub last_reply: Option<u64>,
     /// True when it lost what it had acknowledged, by its disk or by power, and may not have learned it again.
     pub lost: bool,
     /// True if it never comes back.
@@ -155,6 +157,7 @@ impl<P: Protocol> Process<P> {
             busy_until: 0,
             doomed: None,
             condemned: None,
+            last_reply: None,
             counting: false,
             lost: false,
             is_gone: false,
@@ -261,7 +264,7 @@ impl<P: Protocol> Process<P> {
     pub fn end(&mut self, how: End, durability: Durability) {
         self.life = None;
         (self.paused_until, self.busy_until) = (0, 0);
-        (self.doomed, self.condemned, self.counting) = (None, None, false);
+        (self.doomed, self.condemned, self.counting, self.last_reply) = (None, None, false, None);
         match how {
             End::Killed => {}
             End::PowerCut => {

@@ -51,6 +51,10 @@ fn one(feature: Feature, at: u64, random: &mut Rng, hosts: &[Host], faults: &mut
             let process = coordinator(random, hosts).unwrap_or(process);
             Fault::CoordinatorDeath { process, events: random.u32(..16), down }
         }
+        Feature::LastReplies => {
+            let process = coordinator(random, hosts).unwrap_or(process);
+            Fault::LastReply { process, down }
+        }
         Feature::Partitions => Fault::Cut { links: links(random, hosts.len() as u16), lasts },
         Feature::Flaps => {
             let links = links(random, hosts.len() as u16);

@@ -46,6 +46,8 @@ pub(crate) enum Fault {
     LoseDisk { process: u16, down: u64 },
     /// A process dies so many events after a client's next request to it.
     CoordinatorDeath { process: u16, events: u32, down: u64 },
+    /// A process dies with the next reply to a client that leaves together with packets to others, which are lost.
+    LastReply { process: u16, down: u64 },
     /// Links are cut.
     Cut { links: Vec<Link>, lasts: u64 },
     /// Links are slower.

@@ -400,6 +400,13 @@ impl<D: Deployment> World<D> {
             std::mem::take(&mut life.replies).into_iter().partition(|(gate, ..)| gate.is_open(durable));
         life.replies = held;
         let open: Vec<(_, RequestId, ReplyBuf)> = open;
+        if packets.iter().any(|(from, to, _)| from.process != to.process)
+            && open.iter().any(|(_, request, _)| self.waiting.contains_key(request))
+            && let Some(down) = self.processes[index].last_reply.take()
+        {
+            packets.clear();
+            (self.processes[index].condemned, self.processes[index].counting) = (Some((0, down)), true);
+        }
         for (from, to, packet) in packets {
             self.send(from, to, &packet);
         }

@@ -50,6 +50,15 @@ fn replicas_that_missed_a_move_learn_of_it() {
     }
 }
 
+/// A look was undecided below the observed base of an increment that did not wait for it, and the leader of the next view
+/// refused it though it had been prepared.
+#[test]
+fn an_undecided_look_below_an_observed_base_is_waited_for() {
+    let with = vec![Feature::LastReplies, Feature::Reconfiguration, Feature::Partitions];
+    let summary = run("tapir", &Options { with, ..options(352, 1) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
 #[test]
 fn transactions_on_the_whole_keyspace_are_strictly_serializable() {
     let options = Options { with: vec![Feature::Keyset], ..options(1, 30) };
@@ -86,6 +95,10 @@ caught! {
     a_replica_that_forgot_and_serves_is_caught: ForgetRecovery, [], 100;
     a_view_without_its_record_is_caught: StartViewWithoutRecord, [], 200;
     an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 300;
+    a_wrong_quorum_is_caught: WrongQuorum, [Feature::LastReplies], 60;
+    refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 100;
+    a_raw_poll_that_decides_is_caught: RawPollDecides, [Feature::LastReplies], 300;
+    attempts_that_are_mixed_are_caught: MixAttempts, [Feature::LastReplies], 300;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 100;
 }
 

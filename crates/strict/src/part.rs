@@ -1,7 +1,7 @@
 //! What a transaction did on a shard: the invocations that replicas judge, keep and apply.
 
 use crate::KeyedEffects;
-use commit::{Access, Observed, overwrites};
+use commit::{Access, Observed, Stamp, Undecided, overwrites};
 use datatypes::{Effect, Invocation, Observation, Operation};
 use types::{Malformed, Reader, ReplyBuf, wire_struct};
 
@@ -82,6 +82,17 @@ impl Part {
     pub fn observations(&self) -> impl Iterator<Item = &Observed> {
         let looks = self.keyset.iter().flat_map(|keyset| &keyset.observed);
         self.invocations.iter().filter_map(|invoked| invoked.observed.as_ref()).chain(looks)
+    }
+
+    /// Its accesses to a key, while it is prepared at this stamp.
+    pub fn undecided_on<'p>(
+        &'p self,
+        key: &'p [u8],
+        stamp: Stamp,
+    ) -> impl Iterator<Item = Undecided<'p>> + use<'p> {
+        let on_key = self.invocations.iter().filter(move |invoked| *invoked.key == *key);
+        let changes = on_key.clone().any(|invoked| invoked.effect.is_some());
+        on_key.filter_map(move |invoked| Some(Undecided { stamp, changes, access: invoked.access().ok()? }))
     }
 
     /// Its effects, in order; one without bytes, on a key without bytes, deletes every key of the shard.

@@ -6,7 +6,7 @@ use super::machine::{Machine, Prepared};
 use super::message::Message;
 use crate::{Invoked, Part};
 use clock::HybridClock;
-use commit::{Access, ModeStamps, Observed, Stamp, Verdict, validate};
+use commit::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
 use datatypes::{Effect, Mode, Operation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -249,23 +249,16 @@ impl Leader {
     }
 
     /// What others that were voted for, or are about to be, do to a key.
-    fn voted_on<'l>(
-        &'l self,
-        key: &'l [u8],
-        except: TransactionId,
-    ) -> impl Iterator<Item = (Stamp, Access<'l>)> {
+    fn voted_on<'l>(&'l self, key: &'l [u8], except: TransactionId) -> impl Iterator<Item = Undecided<'l>> {
         let ids = self.by_key.get(key).into_iter().flatten().filter(move |id| **id != except);
-        ids.filter_map(|id| Some((*id, self.open.get(id)?.stage.part()?))).flat_map(move |(id, part)| {
-            let stamp = Stamp { at: Timestamp::MAX, transaction: id };
-            let of_key = part.invocations.iter().filter(move |invoked| *invoked.key == *key);
-            of_key.filter_map(move |invoked| Some((stamp, invoked.access().ok()?)))
-        })
+        ids.filter_map(|id| Some((*id, self.open.get(id)?.stage.part()?)))
+            .flat_map(move |(id, part)| part.undecided_on(key, Stamp { at: Timestamp::MAX, transaction: id }))
     }
 
     /// Optimistic: true if an operation that reads would miss what was voted for and may be known already.
     pub(super) fn is_undecided(&self, id: TransactionId, key: &[u8], operation: &Operation<'_>) -> bool {
         let read = datatypes::Invocation::observed(operation, None);
-        self.voted_on(key, id).any(|(_, other)| !datatypes::commutes(&read, &other.invocation, None))
+        self.voted_on(key, id).any(|other| !datatypes::commutes(&read, &other.access.invocation, None))
     }
 }
 

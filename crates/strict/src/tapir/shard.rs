@@ -12,9 +12,10 @@ use crate::ir::Application;
 use crate::part::{Invoked, encoded};
 use crate::{Mutant, Mutants};
 use commit::{
-    Access, CommittedRead, ModeStamps, Observed, Stamp, Verdict, overwrites, validate, validate_in_order,
+    Access, CommittedRead, ModeStamps, Observed, Stamp, Undecided, Verdict, overwrites, validate,
+    validate_in_order,
 };
-use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, commutes, prepare};
+use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, prepare};
 use keyset::Keyset;
 use mvcc::{CompactKey, Remains, Store};
 use smallvec::SmallVec;
@@ -220,9 +221,9 @@ impl Shard {
         let newer = newer.into_iter().flatten().take_while(|stamp| *stamp > closed);
         let observed = Observed::new(closed, newer);
         let invocation = datatypes::Invocation::observed(&operation, None);
-        let pending = self.prepared_on(key, question.transaction).any(|(stamp, access)| {
-            !observed.contains(stamp) && !commutes(&invocation, &access.invocation, None)
-        });
+        let look = Access { invocation, observed: Some(&observed) };
+        let pending =
+            self.prepared_on(key, question.transaction).any(|undecided| undecided.is_in_the_way_of(&look));
         let pending = pending || self.is_flushing_for(question);
         let effect = effect.map(|effect| encoded(&effect));
         let expires_at = [if expired { 0 } else { expires_at }, relies_until];
@@ -255,13 +256,11 @@ impl Shard {
         &'s self,
         key: &'s [u8],
         except: TransactionId,
-    ) -> impl Iterator<Item = (Stamp, Access<'s>)> {
+    ) -> impl Iterator<Item = Undecided<'s>> {
         let ids = self.keys.get(key).map_or(&[][..], KeyState::prepared).iter();
         let ids = ids.filter(move |id| **id != except);
         ids.filter_map(|id| Some((*id, self.prepared.get(id)?))).flat_map(move |(transaction, prepared)| {
-            let stamp = Stamp { at: prepared.at, transaction };
-            let of_key = prepared.part.invocations.iter().filter(move |invoked| *invoked.key == *key);
-            of_key.filter_map(move |invoked| Some((stamp, invoked.access().ok()?)))
+            prepared.part.undecided_on(key, Stamp { at: prepared.at, transaction })
         })
     }
 
@@ -271,15 +270,12 @@ impl Shard {
         self.prefetch(operation.part.invocations.iter().map(|invoked| &*invoked.key));
         for invoked in &operation.part.invocations {
             let access = invoked.access().ok()?;
-            for (stamp, other) in self.prepared_on(&invoked.key, id) {
-                let seen = access.observed.is_some_and(|observed| observed.contains(stamp));
-                if seen || commutes(&access.invocation, &other.invocation, None) {
-                    continue;
-                }
-                if self.prepared.get(&stamp.transaction).is_none_or(|held| held.age <= operation.age) {
+            for other in self.prepared_on(&invoked.key, id).filter(|other| other.is_in_the_way_of(&access)) {
+                let transaction = other.stamp.transaction;
+                if self.prepared.get(&transaction).is_none_or(|held| held.age <= operation.age) {
                     return None;
                 }
-                behind = Some(stamp.transaction);
+                behind = Some(transaction);
             }
         }
         let stamp = Stamp { at: operation.at, transaction: id };
@@ -343,7 +339,7 @@ impl Shard {
         let missing = !access.invocation.observation.is_nothing() && self.newest_effect(hash, key) > base;
         let committed = missing.then(|| self.store.effects(hash, key).rev()).into_iter().flatten();
         let committed = committed.filter(|(other, _)| counts(*other) && !absent);
-        let prepared = self.prepared_on(key, stamp.transaction).filter(|(other, _)| counts(*other));
+        let prepared = self.prepared_on(key, stamp.transaction).filter(|other| counts(other.stamp));
         let above_reads = Stamp { at: newest.at.next(), ..stamp };
         let lenient = self.mutants.has(Mutant::StampBelowReads);
         let stamp = if lenient { stamp.max(above_reads) } else { stamp };
