@@ -32,7 +32,7 @@ class Writer:
 
     def start(self) -> None:
         self.stopping.clear()
-        self.thread = threading.Thread(target=self._run)
+        self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def stop(self) -> None:

@@ -149,7 +149,7 @@ def test_a_client_that_never_reads_is_bounded(server, bystander):
     bystander.call("SET", "big", b"x" * MIB)
     before = server.memory_bytes()
     with server.raw(timeout=2.0) as connection:
-        stuffed = threading.Thread(target=stuff, args=(connection, encode(["GET", "big"]) * 2000))
+        stuffed = threading.Thread(target=stuff, args=(connection, encode(["GET", "big"]) * 2000), daemon=True)
         stuffed.start()
         slowest = 0.0
         for _ in range(300):
@@ -178,7 +178,7 @@ def test_a_slow_reader_gets_everything_in_order(server):
     with server.raw() as connection:
         connection.call("SET", "big", b"x" * 50_000)
         commands = b"".join(encode(["GET", "big"]) + encode(["ECHO", number]) for number in range(count))
-        sender = threading.Thread(target=connection.send, args=(commands,))
+        sender = threading.Thread(target=connection.send, args=(commands,), daemon=True)
         sender.start()
         for number in range(count):
             assert len(connection.read().text) == 50_000

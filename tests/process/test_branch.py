@@ -324,7 +324,7 @@ def test_killed_sites_lose_nothing_and_the_graph_is_compressed():
                     errors.append(error)
                     raise
 
-        threads = [threading.Thread(target=count, args=(name,)) for name in clients]
+        threads = [threading.Thread(target=count, args=(name,), daemon=True) for name in clients]
         for thread in threads:
             thread.start()
         for victim in list(clients) * 2:

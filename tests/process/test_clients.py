@@ -142,7 +142,7 @@ def test_scan_visits_what_stays_while_others_come_and_go(server, redis_py):
                         pipe.delete(f"comes:{number - 3}:{index}")
                     pipe.execute()
 
-    thread = threading.Thread(target=disturb)
+    thread = threading.Thread(target=disturb, daemon=True)
     thread.start()
     try:
         for _ in range(3):
@@ -182,7 +182,7 @@ def test_a_connection_pool_under_threads(server):
                 if client.get(f"key:{number}") != f"{number}:{index}" or client.echo(f"{number}") != f"{number}":
                     wrong.append((number, index))
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(10)]
+        threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(10)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -50,7 +50,7 @@ def together(*actions) -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    threads = [threading.Thread(target=run, args=(action,), daemon=True) for action in actions]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -69,8 +69,8 @@ class Counting:
         self.sent = self.acknowledged = 0
         self.known = []
         self.stopping = threading.Event()
-        self.error = None
-        self.thread = threading.Thread(target=self._run)
+        self.error = self.refusal = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self):
@@ -90,9 +90,11 @@ class Counting:
                     self.acknowledged += 1
                     self.known.append(self.sent)
                     time.sleep(0.02)
-        except UNKNOWN:
+        except UNKNOWN as error:
+            self.refusal = f"{node.name}: {error}"
             time.sleep(0.05)
         except redis.exceptions.ResponseError as error:
+            self.refusal = f"{node.name}: {error}"
             assert str(error).startswith(("UNKNOWNOUTCOME", "UNAVAILABLE", "CONFLICT")), error
 
     def stop(self):
@@ -115,7 +117,15 @@ class Counting:
 def progress(counting: list[Counting], least: int = 5, timeout: float = 20.0) -> None:
     """Waits until every client has been acknowledged again."""
     before = [client.acknowledged for client in counting]
-    wait_until(lambda: all(c.acknowledged >= b + least or c.error for c, b in zip(counting, before)), timeout)
+
+    def standing() -> list[str]:
+        pairs = zip(counting, before)
+        return [f"{c.key}: {c.refusal}" for c, b in pairs if c.acknowledged < b + least and not c.error]
+
+    try:
+        wait_until(lambda: not standing(), timeout)
+    except AssertionError:
+        raise AssertionError(f"clients that stand still, and their last refusals: {standing()}") from None
 
 
 # strict
@@ -168,7 +178,7 @@ def test_transactions_over_shards_are_seen_whole(strict):
             while not ended.is_set():
                 assert sum(map(int, client.mget(accounts))) == 600
 
-    reader = threading.Thread(target=observe)
+    reader = threading.Thread(target=observe, daemon=True)
     reader.start()
     try:
         together(*(lambda node=node, seed=seed: transfer(node, seed) for seed, node in enumerate(strict)))

@@ -220,7 +220,7 @@ def test_many_clients_at_a_full_disk(disk):
                 refused.append(number)
 
     disk.fill()
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    threads = [threading.Thread(target=write, args=(number,), daemon=True) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

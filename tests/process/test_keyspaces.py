@@ -111,7 +111,7 @@ def test_one_of_many_creators_of_a_name_wins():
                                 assert "exists already" in str(error)
                             break
 
-        threads = [threading.Thread(target=run, args=(node, number)) for number, node in enumerate(cluster)]
+        threads = [threading.Thread(target=run, args=(node, number), daemon=True) for number, node in enumerate(cluster)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -232,7 +232,7 @@ def test_a_dropped_keyspace_is_gone_everywhere_and_its_clients_hear_of_it(cluste
         use(open_transaction, name)
         open_transaction.execute_command("TXN", "BEGIN")
         open_transaction.set("in:transaction", 1)
-        threads = [threading.Thread(target=write, args=(node,)) for node in cluster]
+        threads = [threading.Thread(target=write, args=(node,), daemon=True) for node in cluster]
         for thread in threads:
             thread.start()
         time.sleep(0.3)

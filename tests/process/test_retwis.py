@@ -89,7 +89,7 @@ def test_one_of_many_who_want_a_name_gets_it(server):
             except retwis.Refused as refusal:
                 refused.append(str(refusal))
 
-    threads = [threading.Thread(target=want, args=(number,)) for number in range(8)]
+    threads = [threading.Thread(target=want, args=(number,), daemon=True) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -114,7 +114,7 @@ def test_a_post_reaches_exactly_those_who_follow_when_it_appears(server):
                 other.sign_up(f"reader{number}", "x")
                 other.follow(other.log_in(f"reader{number}", "x"), "ada")
 
-    follower = threading.Thread(target=follow_all)
+    follower = threading.Thread(target=follow_all, daemon=True)
     follower.start()
     posts = [app.post(ada, f"post {number}") for number in range(60)]
     follower.join()

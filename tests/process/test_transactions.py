@@ -189,7 +189,7 @@ def test_many_transactions_on_hot_keys_lose_no_update(server):
                 if total != 100 * accounts:
                     failures.append(total)
 
-    threads = [threading.Thread(target=move, args=(number,)) for number in range(clients)]
+    threads = [threading.Thread(target=move, args=(number,), daemon=True) for number in range(clients)]
     for thread in threads:
         thread.start()
     watch()
@@ -356,8 +356,8 @@ def test_multi_is_atomic_under_concurrent_readers(server):
                 pipe.get(key)
             return pipe.execute()
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
-    threads += [threading.Thread(target=read, args=(how,)) for how in (lambda client: client.mget(keys), by_multi)]
+    threads = [threading.Thread(target=write, args=(number,), daemon=True) for number in range(3)]
+    threads += [threading.Thread(target=read, args=(how,), daemon=True) for how in (lambda client: client.mget(keys), by_multi)]
     for thread in threads:
         thread.start()
     time.sleep(1.5)
@@ -381,7 +381,7 @@ def test_watch_with_retry_loses_no_increment(server):
         pipe.multi()
         pipe.set("count", value + 1)
 
-    threads = [threading.Thread(target=increment) for _ in range(clients)]
+    threads = [threading.Thread(target=increment, daemon=True) for _ in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -524,7 +524,7 @@ def test_keys_in_multi_are_never_in_conflict(server, two):
                 raw.call("SET", f"churn{number}", "1")
                 raw.call("DEL", f"churn{number}")
 
-    threads = [threading.Thread(target=churn, args=(number,)) for number in range(3)]
+    threads = [threading.Thread(target=churn, args=(number,), daemon=True) for number in range(3)]
     for thread in threads:
         thread.start()
     try:

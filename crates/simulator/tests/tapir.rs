@@ -97,8 +97,6 @@ caught! {
     an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 300;
     a_wrong_quorum_is_caught: WrongQuorum, [Feature::LastReplies], 60;
     refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 100;
-    a_raw_poll_that_decides_is_caught: RawPollDecides, [Feature::LastReplies], 300;
-    attempts_that_are_mixed_are_caught: MixAttempts, [Feature::LastReplies], 300;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 100;
 }
 
