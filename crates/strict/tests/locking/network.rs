@@ -32,6 +32,8 @@ pub struct Network {
     pub down: BTreeSet<Address>,
     /// A process that no message leaves or reaches.
     pub cut_off: Option<u16>,
+    /// Two processes that hear nothing of each other.
+    pub apart: Option<[u16; 2]>,
     under_way: VecDeque<(Instant, NodeId, Address, Packet<Node>)>,
     pub now: Instant,
     random: Rng,
@@ -58,6 +60,7 @@ impl Network {
             hosts: BTreeMap::new(),
             down: BTreeSet::new(),
             cut_off: None,
+            apart: None,
             under_way: VecDeque::new(),
             now: Instant(0),
             random: Rng::with_seed(1),
@@ -92,6 +95,14 @@ impl Network {
         self.topology.coordinator(ProcessId(process))
     }
 
+    /// Lets another process lead a shard, if this one does.
+    pub fn depose(&mut self, process: u16, shard: u16) {
+        let replica = self.topology.replicas(shard)[usize::from(process) - 1];
+        self.down.insert(replica);
+        self.run_for(Duration::from_secs(5));
+        self.down.remove(&replica);
+    }
+
     /// Lets a process, cut off, stand still, or go on.
     pub fn stand_still(&mut self, process: u16, still: bool) {
         self.cut_off = Some(process);
@@ -116,7 +127,10 @@ impl Network {
         let from = replica.node();
         let cut_off = |address: Address| Some(address.process.0) == self.cut_off;
         for (to, packet) in replica.packets() {
-            if cut_off(to) != cut_off(from.address()) {
+            let ends = [from.process.0, to.process.0];
+            let apart = ends[0] != ends[1]
+                && self.apart.is_some_and(|apart| ends.iter().all(|end| apart.contains(end)));
+            if apart || cut_off(to) != cut_off(from.address()) {
                 continue;
             }
             self.under_way.push_back((self.now + DELAY, from, to, packet));

@@ -142,3 +142,30 @@ fn an_absent_key_that_came_and_went_was_touched() {
         assert_eq!(watched_while_absent(concurrency, true), "NullArray", "{concurrency:?}");
     }
 }
+
+/// Whoever leads the shards, and wherever the coordinator is: of two processes that hear nothing of each other one may lead
+/// the one shard and one the other, and the third one must not wait for what they have not ended.
+#[test]
+fn a_decision_is_learned_from_any_replica() {
+    let processes = [1, 2, 3];
+    for concurrency in [Concurrency::Optimistic, Concurrency::Locking] {
+        for (deposed, gateway) in processes.into_iter().flat_map(|deposed| processes.map(|at| (deposed, at)))
+        {
+            for (alone, wait) in processes.into_iter().flat_map(|alone| (0..8).map(move |wait| (alone, wait)))
+            {
+                let options = Options { concurrency, ..Options::default() };
+                let mut network = Network::new(&options);
+                let [a, b] = network.keys();
+                network.depose(deposed, 0);
+                let steps = [network.increment(a), network.increment(b)];
+                let request = Request::Many { session: SESSION, steps: &steps, watched: false, multi: true };
+                network.request(gateway, request);
+                network.run_for(DELAY * wait);
+                network.apart = Some([alone % 3 + 1, (alone + 1) % 3 + 1]);
+                network.run_for(options.request_timeout + 2 * options.prepared_timeout);
+                let seen = network.text(alone, 0, &steps);
+                assert!(["1 1", "2 2"].contains(&seen.as_str()), "{seen}");
+            }
+        }
+    }
+}

@@ -248,7 +248,9 @@ impl Coordinator {
     fn holding(&self, transaction: &Transaction) -> BTreeSet<u16> {
         match &transaction.phase {
             Phase::Executing if self.options.concurrency == Concurrency::Locking => touched(transaction),
-            Phase::Preparing(_) | Phase::Deciding { .. } => touched(transaction),
+            Phase::Preparing(_) => touched(transaction),
+            // The others are to ask the first one, which may be out of the coordinator's reach.
+            Phase::Deciding { parts, .. } => parts.first().copied().into_iter().collect(),
             Phase::Executing | Phase::BackingOff { .. } => BTreeSet::new(),
         }
     }

@@ -194,15 +194,24 @@ impl Replica {
 
     /// Another participant wants to know how a transaction ended of which this shard is the first participant.
     pub(super) fn on_inquire(&mut self, from: Address, id: TransactionId, step: &mut Step<'_, '_>) {
-        let Some(leader) = &self.leader else { return };
         let decision = |at| Message::Decide { transaction: id, floor: 0, at };
         if let Some(outcome) = self.machine.outcomes().get(&id) {
             step.out.send(from, decision(outcome.at()));
         } else if self.machine.is_over(id) {
             // Its coordinator has gone on without a decision, or everybody knows it.
             step.out.send(from, decision(None));
-        } else if !leader.open.get(&id).is_some_and(|open| matches!(open.stage, Stage::Deciding { .. })) {
-            self.abort(id, step.now.instant);
+        } else if let Some(leader) = &self.leader {
+            let deciding =
+                leader.open.get(&id).is_some_and(|open| matches!(open.stage, Stage::Deciding { .. }));
+            if !deciding {
+                self.abort(id, step.now.instant);
+            }
+        } else if let Some(leader) = self.log.leader()
+            && self.topology.find(from).is_some_and(|(shard, _)| shard != self.shard)
+        {
+            // The asker may not reach it. Its decision comes back through the log, and answers the next question.
+            let leader = self.topology.replicas(self.shard)[leader];
+            step.out.send(leader, Message::Inquire { transaction: id });
         }
     }
 
