@@ -96,9 +96,21 @@ impl<S: Copy + Ord> History<S> {
         self.entries.binary_search_by(|entry| entry.stamp.cmp(&stamp)).is_ok()
     }
 
-    /// The place of the first effect above a stamp.
+    /// The place of the first effect above a stamp. Most effects come last, and most horizons are below all effects:
+    /// then the others are not looked at, each of which may be a miss of the cache.
     fn above(&self, stamp: S) -> usize {
-        self.entries.partition_point(|entry| entry.stamp <= stamp)
+        match (self.entries.front(), self.entries.back()) {
+            (_, Some(last)) if last.stamp <= stamp => self.entries.len(),
+            (Some(first), _) if first.stamp > stamp => 0,
+            _ => self.entries.partition_point(|entry| entry.stamp <= stamp),
+        }
+    }
+
+    /// Asks for the place in memory where the next effect will most likely be put.
+    pub(crate) fn prefetch_last(&self) {
+        if let Some(last) = self.entries.back() {
+            crate::table::prefetch_value(last);
+        }
     }
 
     /// Undoes the effects from this place on, latest first.
@@ -281,9 +293,12 @@ impl<S: Copy + Ord> History<S> {
     /// while an effect that has not observed it is here, or may come: what is at or below `watershed` all that come have
     /// observed. Returns what the effects that are forgotten have lost: nothing that comes can change it.
     pub(crate) fn fold(&mut self, key: &[u8], horizon: S, watershed: S) -> Vec<LostWrite<S>> {
-        let (needed, above) = (self.needed(horizon, watershed), self.above(horizon));
+        // What is to be forgotten lies in front, and is looked at anyway.
+        let above = self.entries.iter().take_while(|entry| entry.stamp <= horizon).count();
+        let needed = if self.sight.is_some() { self.needed(horizon, watershed) } else { above };
         let losses = self.losses(key, needed);
-        self.heap_bytes -= self.entries.drain(..needed).map(|entry| entry.heap_bytes()).sum::<usize>();
+        self.heap_bytes -= self.entries.range(..needed).map(Entry::heap_bytes).sum::<usize>();
+        self.entries.drain(..needed);
         for entry in self.entries.range_mut(..above - needed) {
             self.heap_bytes -= entry.heap_bytes();
             entry.patch = Patch::Nothing;

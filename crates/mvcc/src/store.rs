@@ -31,7 +31,6 @@ use crate::losses::Losses;
 use crate::{CompactKey, Drained, Keyed, Table};
 use agenda::{Agenda, Entry};
 use datatypes::{Cell, Value};
-use hashbrown::HashTable;
 use snapshots::KeyHistory;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -99,7 +98,7 @@ impl Counted {
 /// oldest one with [`Store::set_horizon`], and calls [`Store::fold_some`] in its idle moments.
 pub struct Store<S> {
     table: Table<Record<S>>,
-    histories: HashTable<KeyHistory<S>>,
+    histories: Table<KeyHistory<S>>,
     /// Which histories may be folded when the horizon passes a stamp; at least one entry a history of this era.
     due: Agenda<S>,
     /// Histories of earlier eras: all of them may go.
@@ -136,7 +135,7 @@ impl<S: Stamp> Store<S> {
     pub fn new(seed: HashSeed, lowest: S) -> Self {
         Store {
             table: Table::new(seed),
-            histories: HashTable::new(),
+            histories: Table::new(seed),
             due: Agenda::new(),
             released: Vec::new(),
             horizon: None,
@@ -179,7 +178,7 @@ impl<S: Stamp> Store<S> {
         let deadlines = self.deadlines.len() * size_of::<(u64, CompactKey)>() * 3 / 2;
         let losses = self.losses.as_ref().map_or(0, Losses::memory);
         let due = self.due.memory() + self.released.capacity() * size_of::<Entry<S>>();
-        self.table.memory() + self.histories.allocation_size() + deadlines + due + losses + self.memory
+        self.table.memory() + self.histories.memory() + self.histories.len() * size_of::<KeyHistory<S>>() + deadlines + due + losses + self.memory
     }
 
     /// The hash of a key.
@@ -197,6 +196,26 @@ impl<S: Stamp> Store<S> {
     #[inline]
     pub fn prefetch_record(&self, hash: KeyHash) {
         self.table.prefetch_record(hash);
+    }
+
+    /// Brings a key's place in the index of histories into the cache, for a commit.
+    #[inline]
+    pub fn prefetch_history_bucket(&self, hash: KeyHash) {
+        self.histories.prefetch_bucket(hash);
+    }
+
+    /// Brings a key's history into the cache; after `prefetch_history_bucket`.
+    #[inline]
+    pub fn prefetch_history(&self, hash: KeyHash) {
+        self.histories.prefetch_record(hash);
+    }
+
+    /// Brings the end of a key's history into the cache, where most effects are put; after `prefetch_history`.
+    #[inline]
+    pub fn prefetch_last_effect(&self, hash: KeyHash, key: &[u8]) {
+        if let Some(kept) = self.histories.get(hash, key) {
+            kept.history.prefetch_last();
+        }
     }
 
     /// The newest state of a key as it reads at `now_millis`: absent when expired.
@@ -397,6 +416,6 @@ impl<S: Stamp> Store<S> {
 
     /// What is left to be freed when nobody needs the store any more.
     pub fn into_remains(mut self) -> Remains<S> {
-        Remains::new(self.table.take(), self.deadlines, self.histories)
+        Remains::new(self.table.take(), self.deadlines, self.histories.take())
     }
 }

@@ -69,6 +69,7 @@ use types::{HashSeed, KeyHash, Rng};
 
 use bucket::{Bucket, Fingerprint, SLOTS};
 pub use drained::Drained;
+pub(crate) use prefetch::prefetch_value;
 
 /// Buckets in one segment: 128 KiB.
 const SEGMENT_BUCKETS: usize = 1 << SEGMENT_BITS;
@@ -197,6 +198,12 @@ impl<R: Keyed> Table<R> {
         self.get_mut(hash, key).expect("it was found just now")
     }
 
+    /// A record under this hash that `is_it`, whatever its key; to be changed in place.
+    pub fn find_mut(&mut self, hash: KeyHash, is_it: impl Fn(&R) -> bool) -> Option<&mut R> {
+        let home = self.home(hash);
+        self.bucket_mut(home).find_by(Fingerprint::of(hash), is_it)
+    }
+
     /// Takes the record of `key` out.
     pub fn remove(&mut self, hash: KeyHash, key: &[u8]) -> Option<Box<R>> {
         let (segment, index) = Self::locate(self.home(hash));
@@ -221,7 +228,7 @@ impl<R: Keyed> Table<R> {
         prefetch::prefetch(self.bucket(self.home(hash)));
     }
 
-    /// Second pass over a batch: asks for the first two cache lines of the record that a lookup of `hash` reads.
+    /// Second pass over a batch: asks for the first cache lines of the record that a lookup of `hash` reads.
     #[inline]
     pub fn prefetch_record(&self, hash: KeyHash) {
         self.bucket(self.home(hash)).prefetch_candidate(Fingerprint::of(hash));

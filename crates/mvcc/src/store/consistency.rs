@@ -8,7 +8,6 @@ impl<S: Stamp> Store<S> {
     /// everything; for tests and simulations.
     pub fn assert_consistent(&self) {
         let records: usize = self.table.iter().map(|record| record.memory()).sum();
-        #[expect(clippy::disallowed_methods, reason = "a sum does not depend on the order")]
         let histories: usize = self.histories.iter().map(|history| history.heap_bytes()).sum();
         let deadlines: usize = self.deadlines.iter().map(|(_, key)| key.heap_bytes()).sum();
         assert_eq!(self.memory, records + histories + deadlines, "memory");
@@ -24,7 +23,7 @@ impl<S: Stamp> Store<S> {
             if counted.absent {
                 tombstones += 1;
                 let hash = self.hash(&record.key);
-                let kept = self.histories.find(hash.0, |history| history.key == record.key);
+                let kept = self.histories.get(hash, &record.key);
                 assert!(kept.is_some(), "the absent record of {:?} has a history", record.key);
             }
             if counted.deadline != 0 {
@@ -38,7 +37,7 @@ impl<S: Stamp> Store<S> {
     fn assert_histories(&self) {
         let due: BTreeSet<_> = self.due.iter().copied().collect();
         let released: BTreeSet<_> = self.released.iter().map(|(_, hash)| *hash).collect();
-        for kept in &self.histories {
+        for kept in self.histories.iter() {
             let key = &kept.key;
             kept.history.assert_consistent();
             assert!(self.table.get(kept.hash, key).is_some(), "{key:?}, which has a history, has a record");

@@ -2,12 +2,11 @@
 
 use super::agenda::Agenda;
 use super::{Counted, Record, Stamp, Store};
-use crate::CompactKey;
+use crate::{CompactKey, Keyed};
 use crate::history::{History, SightOf};
 use datatypes::merge::{Trace, lasting_kind};
 use datatypes::{Cell, Effect, Patch, apply, exchange};
-use hashbrown::hash_table;
-use types::KeyHash;
+use types::{HashSeed, KeyHash};
 
 /// How many due histories a commit folds: more than the one that it may add, so that the backlog shrinks.
 const FOLDED_PER_COMMIT: usize = 2;
@@ -33,6 +32,16 @@ pub(super) struct KeyHistory<S> {
 impl<S: Stamp> KeyHistory<S> {
     pub(super) fn heap_bytes(&self) -> usize {
         self.key.heap_bytes() + self.history.heap_bytes()
+    }
+}
+
+impl<S> Keyed for KeyHistory<S> {
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn key_hash(&self, _: HashSeed) -> KeyHash {
+        self.hash
     }
 }
 
@@ -143,19 +152,14 @@ impl<S: Stamp> Store<S> {
     /// A long snapshot makes these grow; most of the time they are next to empty.
     fn free_containers(&mut self) {
         self.released = Vec::new();
-        if self.histories.len() < self.histories.capacity() / 4 {
-            self.histories.shrink_to(2 * self.histories.len(), |history| history.hash.0);
-        }
     }
 
     /// Drops one history of an earlier era.
     fn release(&mut self, hash: KeyHash) {
         let era = self.era;
-        if let Ok(entry) =
-            self.histories.find_entry(hash.0, |history| history.hash == hash && history.era != era)
-        {
-            let (history, _) = entry.remove();
-            self.settle(&history);
+        let earlier = |history: &KeyHistory<S>| history.hash == hash && history.era != era;
+        if let Some(key) = self.histories.find_mut(hash, earlier).map(|history| history.key.clone()) {
+            self.drop_history(hash, &key);
         }
     }
 
@@ -165,12 +169,8 @@ impl<S: Stamp> Store<S> {
         if self.released.is_empty() {
             return;
         }
-        let era = self.era;
-        if let Ok(entry) =
-            self.histories.find_entry(hash.0, |history| *history.key == *key && history.era != era)
-        {
-            let (history, _) = entry.remove();
-            self.settle(&history);
+        if self.histories.get(hash, key).is_some_and(|history| history.era != self.era) {
+            self.drop_history(hash, key);
         }
     }
 
@@ -179,8 +179,7 @@ impl<S: Stamp> Store<S> {
         let (Some(horizon), era, watershed) = (self.horizon, self.era, self.watershed) else { return };
         let turn =
             |history: &KeyHistory<S>| history.hash == hash && history.due == stamp && history.era == era;
-        let Ok(mut entry) = self.histories.find_entry(hash.0, turn) else { return };
-        let kept = entry.get_mut();
+        let Some(kept) = self.histories.find_mut(hash, turn) else { return };
         let (before, settled) = (kept.heap_bytes(), kept.history.settled());
         let losses = kept.history.fold(&kept.key, horizon, watershed);
         self.memory = self.memory + kept.heap_bytes() - before;
@@ -191,14 +190,15 @@ impl<S: Stamp> Store<S> {
             kept.due = last;
             self.due.push((last, hash));
         } else {
-            let (history, _) = entry.remove();
-            self.settle(&history);
+            let key = kept.key.clone();
+            self.drop_history(hash, &key);
         }
         self.list_losses(losses, &settled);
     }
 
-    /// A history was taken out: its memory is free, and a tombstone is not needed without it.
-    fn settle(&mut self, history: &KeyHistory<S>) {
+    /// Takes a history out: its memory is free, and a tombstone is not needed without it.
+    fn drop_history(&mut self, hash: KeyHash, key: &[u8]) {
+        let Some(history) = self.histories.remove(hash, key) else { return };
         self.memory -= history.heap_bytes();
         self.contested.remove(&history.key);
         if self.table.get(history.hash, &history.key).is_some_and(|record| record.cell.value.is_none()) {
@@ -281,17 +281,15 @@ impl<S: Stamp> Store<S> {
                 self.table.insert_absent(hash, Box::new(record))
             }
         };
-        let entry = self.histories.entry(hash.0, |history| *history.key == *key, |history| history.hash.0);
-        let kept = match entry {
-            hash_table::Entry::Occupied(entry) => entry.into_mut(),
-            hash_table::Entry::Vacant(entry) => {
-                self.due.push((stamp, hash));
-                let history = History::new(self.sight, self.losses.is_some());
-                let kept = KeyHistory { key: CompactKey::new(key), hash, due: stamp, era: self.era, history };
-                self.memory += kept.heap_bytes();
-                entry.insert(kept).into_mut()
-            }
-        };
+        let (era, sight, tells_losses) = (self.era, self.sight, self.losses.is_some());
+        let (due, memory) = (&mut self.due, &mut self.memory);
+        let kept = self.histories.get_or_insert_with(hash, key, || {
+            due.push((stamp, hash));
+            let history = History::new(sight, tells_losses);
+            let kept = KeyHistory { key: CompactKey::new(key), hash, due: stamp, era, history };
+            *memory += kept.heap_bytes();
+            kept
+        });
         #[cfg(feature = "mutants")]
         {
             kept.history.leave_out_undo = self.leave_out_undo;
@@ -326,7 +324,7 @@ impl<S: Stamp> Store<S> {
         key: &[u8],
         change: impl FnOnce(&mut History<S>, &mut Cell) -> R,
     ) -> Option<R> {
-        let kept = self.histories.find_mut(hash.0, |history| *history.key == *key)?;
+        let kept = self.histories.get_mut(hash, key)?;
         let record = self.table.get_mut(hash, key)?;
         let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
         let answer = change(&mut kept.history, &mut record.cell);
@@ -341,16 +339,11 @@ impl<S: Stamp> Store<S> {
             return false;
         }
         self.change_kept(hash, key, |history, cell| history.remove(cell, stamp));
-        let Ok(mut entry) = self.histories.find_entry(hash.0, |history| *history.key == *key) else {
-            return true;
-        };
-        match entry.get().history.last() {
-            None => {
-                let (history, _) = entry.remove();
-                self.settle(&history);
-            }
-            Some(last) if last < entry.get().due => {
-                entry.get_mut().due = last;
+        let Some(kept) = self.histories.get_mut(hash, key) else { return true };
+        match kept.history.last() {
+            None => self.drop_history(hash, key),
+            Some(last) if last < kept.due => {
+                kept.due = last;
                 self.due.push((last, hash));
             }
             Some(_) => {}
@@ -401,7 +394,7 @@ impl<S: Stamp> Store<S> {
             return History::new(None, false).with_state(&mut Cell::default(), visible, later, own, read);
         };
         let before = Counted::of(&record.cell).memory;
-        let answer = match self.histories.find_mut(hash.0, |history| *history.key == *key) {
+        let answer = match self.histories.get_mut(hash, key) {
             None if later.is_empty() && own.is_empty() => return read(&record.cell),
             None => History::new(None, false).with_state(&mut record.cell, visible, later, own, read),
             Some(kept) => {
@@ -417,7 +410,7 @@ impl<S: Stamp> Store<S> {
     }
 
     pub(super) fn find_history(&self, hash: KeyHash, key: &[u8]) -> Option<&KeyHistory<S>> {
-        self.histories.find(hash.0, |history| *history.key == *key && history.era == self.era)
+        self.histories.get(hash, key).filter(|history| history.era == self.era)
     }
 
     /// The key's effects above the horizon, in stamp order.

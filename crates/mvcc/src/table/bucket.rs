@@ -181,6 +181,18 @@ impl<R> Bucket<R> {
         self.slots[self.matches(fingerprint.0).next()?].as_deref()
     }
 
+    /// The first record of the chain with an equal fingerprint that `is_it`.
+    pub(super) fn find_by(&mut self, fingerprint: Fingerprint, is_it: impl Fn(&R) -> bool) -> Option<&mut R> {
+        let mut bucket = self;
+        loop {
+            let fits = |slot: &usize| bucket.slots[*slot].as_deref().is_some_and(&is_it);
+            if let Some(slot) = bucket.matches(fingerprint.0).find(fits) {
+                return bucket.slots[slot].as_deref_mut();
+            }
+            bucket = bucket.overflow.as_deref_mut()?;
+        }
+    }
+
     /// Asks for the first record of this bucket whose fingerprint is equal, or else for the chain's next bucket.
     #[inline]
     pub(super) fn prefetch_candidate(&self, fingerprint: Fingerprint) {

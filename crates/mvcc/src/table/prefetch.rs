@@ -21,11 +21,15 @@ pub(super) fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks for the first two cache lines of `value`, or the one or two it has.
+/// The most cache lines of a value that are asked for.
+const MOST_LINES: usize = 4;
+
+/// Asks for the cache lines of `value`, the first few if there are more.
 #[inline(always)]
-pub(super) fn prefetch_value<T>(value: &T) {
+pub(crate) fn prefetch_value<T>(value: &T) {
     let start: *const u8 = std::ptr::from_ref(value).cast();
-    prefetch(start);
-    let last = size_of::<T>().min(2 * CACHE_LINE_BYTES).saturating_sub(1);
-    prefetch(start.wrapping_add(last));
+    let size = size_of::<T>().min(MOST_LINES * CACHE_LINE_BYTES);
+    (0..size).step_by(CACHE_LINE_BYTES).for_each(|offset| prefetch(start.wrapping_add(offset)));
+    // A value need not begin with a line.
+    prefetch(start.wrapping_add(size.saturating_sub(1)));
 }
