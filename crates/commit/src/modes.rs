@@ -9,7 +9,7 @@ use types::{Malformed, Reader, Wire, put_varint};
 /// those only (Corrections 71), so that increments commit in any order of their stamps. A key meets few modes, so
 /// only those are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModeStamps(SmallVec<[(Mode, Stamp); 1]>);
+pub struct ModeStamps(SmallVec<[(Mode, Stamp); 2]>);
 
 impl ModeStamps {
     /// Notes that an invocation in this mode committed at `stamp`.

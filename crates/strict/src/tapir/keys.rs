@@ -9,23 +9,24 @@ use types::{HashSeed, KeyHash, Timestamp, TransactionId};
 /// The width of a bucket of ages, as a power of two of timestamps: 65 ms.
 const BUCKET_BITS: u32 = 28;
 
-/// What is kept of one key.
+/// What is kept of one key. What every vote looks at comes first, on the first cache lines.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct KeyState {
     key: CompactKey,
+    /// Who has prepared something on it, ascending.
+    prepared: SmallVec<[TransactionId; 1]>,
     /// The greatest committed stamps by mode.
     pub modes: ModeStamps,
     /// Every committed effect up to here is held, or overwritten: the base that reads may name.
     pub closed: Stamp,
+    /// The greatest stamp of all this; once that is below what is trimmed, every Prepare is above it. Zero while
+    /// nothing committed is kept.
+    pub newest: Stamp,
     /// Committed observers of the whole key, and what they saw: the base moves to them once all of that is held.
     pub waiting: Vec<(Stamp, Observed)>,
     /// What committed transactions above the horizon have observed; kept where only the order of stamps counts.
     pub reads: Vec<CommittedRead>,
-    /// The greatest stamp of all this; once that is below what is trimmed, every Prepare is above it. Zero while
-    /// nothing committed is kept.
-    pub newest: Stamp,
-    /// Who has prepared something on it, ascending.
-    prepared: SmallVec<[TransactionId; 1]>,
 }
 
 impl Keyed for KeyState {
@@ -38,12 +39,12 @@ impl KeyState {
     fn new(key: &[u8]) -> Self {
         KeyState {
             key: CompactKey::new(key),
+            prepared: SmallVec::new(),
             modes: ModeStamps::default(),
             closed: Stamp::ZERO,
+            newest: Stamp::ZERO,
             waiting: Vec::new(),
             reads: Vec::new(),
-            newest: Stamp::ZERO,
-            prepared: SmallVec::new(),
         }
     }
 

@@ -245,6 +245,15 @@ impl Shard {
         }
     }
 
+    /// The same for a commit, which changes histories too.
+    fn prefetch_for_commit(&self, part: &Part) {
+        let keys = || part.invocations.iter().map(|invoked| (self.store.hash(&invoked.key), &*invoked.key));
+        keys().for_each(|(hash, _)| self.store.prefetch_history_bucket(hash));
+        self.prefetch(part.invocations.iter().map(|invoked| &*invoked.key));
+        keys().for_each(|(hash, _)| self.store.prefetch_history(hash));
+        keys().for_each(|(hash, key)| self.store.prefetch_last_effect(hash, key));
+    }
+
     /// At least the greatest stamp of an effect that is held of the key: what is not above it needs no look at the
     /// history.
     fn newest_effect(&self, hash: KeyHash, key: &[u8]) -> Stamp {
@@ -268,6 +277,10 @@ impl Shard {
     pub(super) fn waits_for(&mut self, id: TransactionId, operation: &Prepare) -> Option<TransactionId> {
         let mut behind = None;
         self.prefetch(operation.part.invocations.iter().map(|invoked| &*invoked.key));
+        let held = |key: &[u8]| self.keys.get(key).map_or(&[][..], KeyState::prepared);
+        if operation.part.invocations.iter().all(|invoked| held(&invoked.key).iter().all(|other| *other == id)) {
+            return None;
+        }
         for invoked in &operation.part.invocations {
             let access = invoked.access().ok()?;
             for other in self.prepared_on(&invoked.key, id).filter(|other| other.is_in_the_way_of(&access)) {
@@ -503,7 +516,7 @@ impl Application<Transactions> for Shard {
 
     fn execute_inconsistent(&mut self, group: TransactionId, operation: &Decision) {
         if let Decision::Commit { part, .. } = operation {
-            self.prefetch(part.invocations.iter().map(|invoked| &*invoked.key));
+            self.prefetch_for_commit(part);
         }
         self.release(group);
         if let Decision::Commit { at, part } = operation {

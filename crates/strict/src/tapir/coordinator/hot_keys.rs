@@ -17,8 +17,8 @@ use types::{Instant, Reader};
 
 /// For how long after the last conflict a key is hot.
 const HOT_FOR: Duration = Duration::from_secs(1);
-/// With so many keys, those that are no longer hot are looked for and forgotten.
-const MANY: usize = 1024;
+/// With so many keys more than were left the last time, those that are no longer hot are looked for and forgotten.
+const MANY: usize = 16;
 
 /// Orders transactions of one coordinator by their first run.
 type Age = u64;
@@ -42,6 +42,8 @@ struct Place {
 #[derive(Debug, Default)]
 pub(super) struct HotKeys {
     keys: BTreeMap<Box<[u8]>, HotKey>,
+    /// How many keys were left when those were forgotten that are no longer hot.
+    left: usize,
     places: BTreeMap<Age, Place>,
     /// Numbers of transactions that may go now.
     ready: Vec<u64>,
@@ -50,8 +52,9 @@ pub(super) struct HotKeys {
 impl HotKeys {
     /// A conflict was met on this key.
     fn heat(&mut self, key: &[u8], now: Instant) {
-        if self.keys.len() >= MANY {
+        if self.keys.len() >= 2 * self.left + MANY {
             self.keys.retain(|_, hot| hot.until > now || hot.holder.is_some() || !hot.line.is_empty());
+            self.left = self.keys.len();
         }
         let until = now + HOT_FOR;
         let fresh = || HotKey { until, holder: None, line: BTreeSet::new() };
