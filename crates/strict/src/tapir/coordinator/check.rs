@@ -8,14 +8,18 @@
 //! one that knows of it, and that one would object. So at s everything observed was exactly what was decided, on
 //! every key: the transaction takes place at s, in the order of decisions, with which the stamps of conflicting
 //! transactions agree.
+//!
+//! A transaction of one shard whose reads were all answered by one replica in one step is asked of f others only, for
+//! that step is the replica's own answer: let s be its moment. What the replica had executed was decided by then, it
+//! told of anything that it held prepared, and the others answer later than s.
 
 use super::super::message::Message;
 use super::super::operation::{Part, Vote};
-use super::transaction::{Conflict, Phase, Transaction, parts};
+use super::transaction::{Conflict, Glance, Phase, Transaction, parts};
 use super::{Coordinator, Step};
 use crate::Mutant;
 use crate::coordinator::Purpose;
-use crate::ir::quorum;
+use crate::ir::{epoch_of, quorum};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,22 +63,31 @@ impl Coordinator {
         if parts.is_empty() {
             return self.prepare(transaction, step);
         }
-        let answers = parts.keys().map(|shard| (*shard, BTreeMap::new())).collect();
+        let whole = |seen: &Glance| {
+            let present = epoch_of(seen.view) == self.topology.epoch(seen.shard);
+            present && seen.steps == transaction.steps.list.len() && parts.len() == 1
+        };
+        let seen = transaction.own.filter(whole);
+        let answer = |seen: Glance| (seen.member, (seen.view, false));
+        let answers = parts.keys().map(|shard| (*shard, seen.map(answer).into_iter().collect())).collect();
         let shared = |(shard, (part, _))| (shard, Arc::new(part));
         let parts: BTreeMap<u16, Arc<Part>> = parts.into_iter().map(shared).collect();
         let hot = |part: &Part| {
             part.invocations.iter().any(|invoked| self.protocol.hot.is_hot(&invoked.key, step.now.instant))
         };
         let first = |(shard, part): (&u16, &Arc<Part>)| {
-            (*shard, self.first_asked(*shard, hot(part), step.now.instant))
+            let answered = seen.map(|seen| seen.member);
+            (*shard, self.first_asked(*shard, answered, hot(part), step.now.instant))
         };
         let asked = parts.iter().map(first).collect();
         let check = Check { since: step.now.instant, parts, asked, answers };
         for (shard, members) in &check.asked {
+            // A replica that has seen all of it comes first.
+            let members = &members[usize::from(seen.is_some())..];
             self.ask_check(&transaction, &check.parts[shard], *shard, members, step);
         }
         transaction.phase = Phase::Checking(check);
-        self.keep(transaction, step);
+        self.count_checks(transaction, step);
     }
 
     fn ask_check(

@@ -1,7 +1,7 @@
 //! The execution period: steps are evaluated at the closest replica, or at none if they observe nothing.
 
 use super::super::message::{Evaluation, Message, Reading};
-use super::transaction::{Phase, QuorumRead, Transaction};
+use super::transaction::{Glance, Phase, QuorumRead, Transaction};
 use super::{Coordinator, Step, Tapir};
 use crate::Mutant;
 use crate::coordinator::{CommitProtocol, Look, Progress, Purpose};
@@ -15,7 +15,7 @@ impl Coordinator {
         if self.is_quorum_read(&transaction) {
             let (shard, key) = (transaction.steps.list[0].call.shard, &transaction.steps.list[0].call.key);
             let disputed = self.protocol.hot.is_hot(key, step.now.instant);
-            let asked = self.first_asked(shard, disputed, step.now.instant);
+            let asked = self.first_asked(shard, None, disputed, step.now.instant);
             asked.iter().for_each(|member| self.read(&transaction, &[0], *member, step));
             let read = QuorumRead { since: step.now.instant, asked, answers: Default::default() };
             transaction.phase = Phase::QuorumRead(read);
@@ -131,15 +131,21 @@ impl Coordinator {
             read.answers.extend(answers.into_iter().map(|(_, evaluation)| (member, (view, evaluation))));
             return self.count_answers(transaction, step);
         }
-        let mut taken = false;
+        let (mut taken, mut clear) = (0, true);
         for (index, evaluation) in answers {
             let executing = matches!(transaction.phase, Phase::Executing);
             if executing && transaction.steps.is_asked(index as usize, shard) {
+                clear &= !evaluation.pending && !evaluation.expired;
                 transaction.steps.take(index as usize, evaluation.into());
-                taken = true;
+                taken += 1;
             }
         }
-        if taken { self.advance(transaction, step) } else { self.keep(transaction, step) }
+        if taken == 0 {
+            return self.keep(transaction, step);
+        }
+        let at_once = clear && taken == transaction.steps.list.len();
+        transaction.own = at_once.then_some(Glance { shard, member, view, steps: taken });
+        self.advance(transaction, step)
     }
 
     pub(super) fn on_look_reply(

@@ -35,7 +35,7 @@ use settle::Settlement;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use transaction::{Phase, Transaction};
+use transaction::{Glance, Phase, Transaction};
 use types::{Instant, NodeId, Timestamp, WallTime};
 
 /// How far ahead of the own clock a replica's timestamp may be before it is no longer believed.
@@ -75,7 +75,8 @@ impl CommitProtocol for Tapir {
     type Record<'a> = Record<'a>;
     type Replica = Replica;
     type Phase = Phase;
-    type Own = ();
+    /// How its latest reads were answered, if all of them were at once.
+    type Own = Option<Glance>;
 
     const TURN: usize = TURN;
     /// The replicas validate what was seen when the watch began, like any other observation.
@@ -342,9 +343,19 @@ impl Coordinator {
     }
 
     /// Whom a question goes to that f+1 replicas of a shard answer together: to the f+1 closest, or to all of them
-    /// where these have disagreed lately, so that no second round trip is needed.
-    fn first_asked(&self, shard: u16, disputed: bool, now: Instant) -> SmallVec<[usize; 8]> {
+    /// where these have disagreed lately, so that no second round trip is needed. One that has answered already is one
+    /// of them.
+    fn first_asked(
+        &self,
+        shard: u16,
+        answered: Option<usize>,
+        disputed: bool,
+        now: Instant,
+    ) -> SmallVec<[usize; 8]> {
         let mut members = self.by_distance(shard, now);
+        if let Some(place) = members.iter().position(|member| Some(*member) == answered) {
+            members[..=place].rotate_right(1);
+        }
         if !disputed && !self.options.mutants.has(Mutant::SingleReplicaReads) {
             members.truncate(quorum(members.len()));
         }

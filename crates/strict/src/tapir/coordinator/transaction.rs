@@ -41,6 +41,18 @@ pub struct QuorumRead {
     pub answers: BTreeMap<usize, (u64, Evaluation)>,
 }
 
+/// Everything that a transaction asked was answered by one replica in one step, which knew of nothing undecided
+/// against it. At that moment it was what the replica would have said to a check.
+#[derive(Clone, Copy, Debug)]
+pub struct Glance {
+    pub shard: u16,
+    pub member: usize,
+    /// The replica's view then.
+    pub view: u64,
+    /// How many steps that were. The transaction may have asked for more since.
+    pub steps: usize,
+}
+
 /// An attempt to commit.
 #[derive(Debug)]
 pub struct Preparing {
