@@ -178,7 +178,13 @@ impl<S: Stamp> Store<S> {
         let deadlines = self.deadlines.len() * size_of::<(u64, CompactKey)>() * 3 / 2;
         let losses = self.losses.as_ref().map_or(0, Losses::memory);
         let due = self.due.memory() + self.released.capacity() * size_of::<Entry<S>>();
-        self.table.memory() + self.histories.memory() + self.histories.len() * size_of::<KeyHistory<S>>() + deadlines + due + losses + self.memory
+        self.table.memory()
+            + self.histories.memory()
+            + self.histories.len() * size_of::<KeyHistory<S>>()
+            + deadlines
+            + due
+            + losses
+            + self.memory
     }
 
     /// The hash of a key.

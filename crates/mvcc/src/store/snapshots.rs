@@ -2,8 +2,8 @@
 
 use super::agenda::Agenda;
 use super::{Counted, Record, Stamp, Store};
-use crate::{CompactKey, Keyed};
 use crate::history::{History, SightOf};
+use crate::{CompactKey, Keyed};
 use datatypes::merge::{Trace, lasting_kind};
 use datatypes::{Cell, Effect, Patch, apply, exchange};
 use types::{HashSeed, KeyHash};

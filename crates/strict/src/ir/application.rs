@@ -12,11 +12,17 @@ pub trait Operations: Clone + Debug + PartialEq + 'static {
     /// An inconsistent operation: executed at any time and in any order; the last of its group.
     type Inconsistent: Wire + Clone + Debug + PartialEq;
 
+    /// What an inconsistent operation says beyond the group's consensus operation.
+    type Rest: Wire + Clone + Debug + PartialEq;
+
     /// The result that promises never to have voted otherwise (IR-TAPIR's NO-VOTE).
     const NO_VOTE: Self::Result;
 
     /// The outcome of a group that can no longer succeed.
     const ABORT: Self::Inconsistent;
+
+    /// The inconsistent operation, put together again.
+    fn complete(rest: &Self::Rest, operation: &Self::Consensus) -> Self::Inconsistent;
 
     /// The result for a group that was born at or below what is being synchronized: refused for ever.
     fn late(floor: Timestamp) -> Self::Result;

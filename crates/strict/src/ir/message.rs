@@ -73,7 +73,7 @@ pub enum Message<O: Operations> {
         /// See `Propose`.
         born: Timestamp,
         /// The operation.
-        operation: O::Inconsistent,
+        operation: Ending<O>,
     },
     /// Replica to the sender of Execute: recorded and executed.
     Executed {
@@ -286,6 +286,39 @@ pub enum Message<O: Operations> {
         /// The view that it began after.
         after: u64,
     },
+}
+
+/// How Execute says what ends a group.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ending<O: Operations> {
+    /// All of the operation (Corrections 11).
+    Whole(O::Inconsistent),
+    /// What the group's consensus operation does not say, to a replica that has voted for that one. Should it have
+    /// forgotten it, it says nothing, and the sender repeats itself in full.
+    Rest(O::Rest),
+}
+
+impl<O: Operations> Wire for Ending<O> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Ending::Whole(operation) => {
+                out.push(0);
+                operation.encode(out);
+            }
+            Ending::Rest(rest) => {
+                out.push(1);
+                rest.encode(out);
+            }
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match input.byte()? {
+            0 => Ok(Ending::Whole(Wire::decode(input)?)),
+            1 => Ok(Ending::Rest(Wire::decode(input)?)),
+            _ => Err(Malformed("ending tag")),
+        }
+    }
 }
 
 /// A question after the outcomes of a bucket. Two that are equal may take each other's answers.

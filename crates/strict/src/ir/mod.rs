@@ -63,7 +63,7 @@ pub use client::Tally;
 pub use epoch::{Configuration, Membership, epoch_of, first_view};
 pub use log::{Digest, EndedGroup, Points, Summary};
 pub use merge::merge;
-pub use message::{Message, Part, Question};
+pub use message::{Ending, Message, Part, Question};
 pub use record::{CoordinatorView, Entry, Group, Groups, Held};
 pub use replica::{Change, Port, Replica, Status};
 pub use view_change::Recovering;

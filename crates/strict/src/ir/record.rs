@@ -88,6 +88,12 @@ impl<O: Operations> Default for Group<O> {
 }
 
 impl<O: Operations> Group<O> {
+    /// Its consensus operation, if it is here.
+    pub fn operation(&self) -> Option<&O::Consensus> {
+        let voted = self.entry.as_ref().and_then(|entry| entry.operation.as_ref());
+        voted.or(self.held.as_ref().map(|held| &held.operation))
+    }
+
     /// True while it may still commit because of this replica: it holds locks, or the vote that comes with them.
     pub fn is_held(&self) -> bool {
         self.held.is_some() || self.entry.as_ref().is_some_and(|entry| O::holds(entry.result))

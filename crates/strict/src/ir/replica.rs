@@ -6,8 +6,8 @@ use super::reconfigure::Changeover;
 use super::sync::Syncing;
 use super::view_change::Changing;
 use super::{
-    Application, Configuration, CoordinatorView, Entry, Group, Groups, Held, Membership, Message, Operations,
-    Points, epoch_of, first_view, quorum,
+    Application, Configuration, CoordinatorView, Ending, Entry, Group, Groups, Held, Membership, Message,
+    Operations, Points, epoch_of, first_view, quorum,
 };
 use crate::{Mutant, Mutants};
 use std::collections::BTreeMap;
@@ -192,8 +192,7 @@ impl<O: Operations> Replica<O> {
             }
             Message::Execute { group, born, operation } => {
                 if self.serves(0, port) {
-                    self.end(group, born, operation, app, port);
-                    port.send(to, Message::Executed { group, view: self.view });
+                    self.on_execute(to, (group, born), operation, app, port);
                 } else if self.status == Status::Outside {
                     // A decision is of no epoch.
                     self.turn_away(to, port);
@@ -395,6 +394,31 @@ impl<O: Operations> Replica<O> {
         }
         group.promised = group.promised.max(chosen.ballot);
         group.entry = Some(chosen);
+    }
+
+    fn on_execute(
+        &mut self,
+        to: Address,
+        (id, born): (TransactionId, Timestamp),
+        operation: Ending<O>,
+        app: &mut impl Application<O>,
+        port: &mut impl Port<O>,
+    ) {
+        let known = self.log.get(id);
+        let operation = match operation {
+            Ending::Whole(operation) => Some(operation),
+            Ending::Rest(rest) => known.and_then(|group| {
+                let proposed = || group.operation().map(|known| O::complete(&rest, known));
+                group.outcome.clone().or_else(proposed)
+            }),
+        };
+        match operation {
+            Some(operation) => self.end(id, born, operation, app, port),
+            None if born <= self.points.base => {}
+            // The vote that this relies on is forgotten here.
+            None => return,
+        }
+        port.send(to, Message::Executed { group: id, view: self.view });
     }
 
     /// Executes the operation that ends a group, unless it has ended. Nothing at or below the base is news.

@@ -112,8 +112,15 @@ impl ir::Operations for Transactions {
     type Result = Vote;
     type Inconsistent = Decision;
 
+    /// When to commit.
+    type Rest = Timestamp;
+
     const NO_VOTE: Vote = Vote::NoVote;
     const ABORT: Decision = Decision::Abort;
+
+    fn complete(at: &Timestamp, prepare: &Prepare) -> Decision {
+        Decision::Commit { at: *at, part: prepare.part.clone() }
+    }
 
     fn late(floor: Timestamp) -> Vote {
         Vote::Late { floor }

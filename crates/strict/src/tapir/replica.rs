@@ -552,6 +552,7 @@ impl Replica {
                 let born = recovery.born();
                 self.recoveries.remove(&group);
                 for (shard, operation) in decisions {
+                    let operation = ir::Ending::Whole(operation);
                     self.tell(shard, ir::Message::Execute { group, born, operation }, out);
                 }
             }

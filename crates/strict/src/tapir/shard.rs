@@ -278,7 +278,12 @@ impl Shard {
         let mut behind = None;
         self.prefetch(operation.part.invocations.iter().map(|invoked| &*invoked.key));
         let held = |key: &[u8]| self.keys.get(key).map_or(&[][..], KeyState::prepared);
-        if operation.part.invocations.iter().all(|invoked| held(&invoked.key).iter().all(|other| *other == id)) {
+        if operation
+            .part
+            .invocations
+            .iter()
+            .all(|invoked| held(&invoked.key).iter().all(|other| *other == id))
+        {
             return None;
         }
         for invoked in &operation.part.invocations {

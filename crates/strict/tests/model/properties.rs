@@ -4,7 +4,7 @@ use crate::explore::State;
 use crate::serial::{Fate, History};
 use crate::setup::MEMBERS;
 use crate::space::{Sent, Space, fingerprint};
-use anabranch_strict::ir::{CoordinatorView, Message as Ir, fast_quorum, quorum};
+use anabranch_strict::ir::{CoordinatorView, Ending, Message as Ir, fast_quorum, quorum};
 use anabranch_strict::tapir::{Decision, Message, Transactions, Vote};
 use commit::{Stamp, overwrites};
 use datatypes::Aspect;
@@ -245,16 +245,28 @@ fn transactions(known: &Known<'_>) -> Result<(), String> {
     }
     let mut parts: BTreeMap<(usize, TransactionId), (Timestamp, &anabranch_strict::tapir::Part)> =
         BTreeMap::new();
+    let mut proposals: BTreeMap<(usize, TransactionId), &anabranch_strict::tapir::Part> = BTreeMap::new();
+    for (id, _, message) in known.said() {
+        if let Ir::Propose { group, operation, .. } = message {
+            let to = known.space.messages[id as usize].to / MEMBERS;
+            proposals.insert((to, *group), &operation.part);
+        }
+    }
     for (id, _, message) in known.said() {
         let Ir::Execute { group, operation, .. } = message else { continue };
         let Some(index) = setup.request_of(*group) else { continue };
+        let to = known.space.messages[id as usize].to / MEMBERS;
         match operation {
-            Decision::Commit { at, part } => {
-                let to = known.space.messages[id as usize].to / MEMBERS;
+            Ending::Whole(Decision::Commit { at, part }) => {
                 history.end(index, Fate::Committed, Some(*at))?;
                 parts.insert((to, *group), (*at, part));
             }
-            Decision::Abort => history.end(index, Fate::Aborted, None)?,
+            Ending::Rest(at) => {
+                history.end(index, Fate::Committed, Some(*at))?;
+                let proposed = proposals.get(&(to, *group)).ok_or("it ended without a proposal")?;
+                parts.insert((to, *group), (*at, proposed));
+            }
+            Ending::Whole(Decision::Abort) => history.end(index, Fate::Aborted, None)?,
         }
     }
     history.check()?;

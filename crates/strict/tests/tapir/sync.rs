@@ -254,12 +254,16 @@ fn answered_too_early(mutants: Mutants) -> bool {
     // The last transaction is held by everybody that heard of it, and its end is told to nobody for a while.
     let told = std::rc::Rc::new(std::cell::Cell::new(false));
     let tell = std::rc::Rc::clone(&told);
+    let last = std::cell::Cell::new(None);
     network.filter = Some(Box::new(move |_, to, message| match (ir_of(message), message) {
-        (Some(Ir::Propose { .. } | Ir::Finalize { .. }), _) => to == third,
-        (Some(Ir::Execute { operation, .. }), _) => {
-            let late = format!("{operation:?}").contains(r"key: [108, 97, 115, 116]");
-            to == third || late && !tell.get()
+        (Some(Ir::Propose { group, operation, .. }), _) => {
+            if operation.part.invocations.iter().any(|invoked| *invoked.key == *b"last") {
+                last.set(Some(*group));
+            }
+            to == third
         }
+        (Some(Ir::Finalize { .. }), _) => to == third,
+        (Some(Ir::Execute { group, .. }), _) => to == third || last.get() == Some(*group) && !tell.get(),
         (Some(Ir::CoordinatorChange { .. }), _) | (_, Message::Suspect { .. }) => true,
         (Some(Ir::Ended { .. }), _) if to == third => {
             answers.borrow_mut().push(message.clone());

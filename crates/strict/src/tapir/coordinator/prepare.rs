@@ -8,6 +8,7 @@ use crate::Mutant;
 use crate::coordinator::Purpose;
 use crate::ir::{CoordinatorView, Tally, quorum};
 use commit::{Observed, Stamp};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -306,9 +307,10 @@ impl Coordinator {
             if forgetful && let Some(last) = Arc::make_mut(&mut part).invocations.last_mut() {
                 last.effect = None;
             }
-            Decision::Commit { at, part }
+            let hold = if forgetful { Default::default() } else { accepted(&votes.tally) };
+            (Decision::Commit { at, part }, hold)
         };
-        let decisions = preparing.shards.iter().map(|(shard, votes)| (*shard, decision(votes))).collect();
+        let decisions = preparing.shards.iter().map(|(shard, votes)| (*shard, decision(votes)));
         let attempt = (preparing.attempt, preparing.sent_at);
         self.settle((transaction.id, preparing.born), attempt, decisions, step);
         // Of one that nobody waits for any more, replicas tell how it ended.
@@ -322,7 +324,8 @@ impl Coordinator {
     pub(super) fn abort(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let phase = std::mem::replace(&mut transaction.phase, Phase::Executing);
         let Phase::Preparing(preparing) = phase else { return self.keep(transaction, step) };
-        let decisions = preparing.shards.keys().map(|shard| (*shard, Decision::Abort)).collect();
+        let nobody = Default::default;
+        let decisions = preparing.shards.keys().map(|shard| (*shard, (Decision::Abort, nobody())));
         let attempt = (preparing.attempt, preparing.sent_at);
         self.settle((transaction.id, preparing.born), attempt, decisions, step);
         let conflict = preparing.conflict.unwrap_or(Conflict { key: None, watch: false });
@@ -417,6 +420,12 @@ fn choose(tally: &Tally<super::super::operation::Transactions>, members: usize) 
         _ => None,
     });
     retry.max().map_or(Vote::Abstain, |above| Vote::Retry { above })
+}
+
+/// The replicas that hold the transaction prepared, and so have its part.
+fn accepted(tally: &Tally<super::super::operation::Transactions>) -> SmallVec<[usize; 4]> {
+    let accepted = tally.results().filter(|(_, vote, _)| *vote == Vote::PrepareOk);
+    accepted.map(|(member, _, _)| member).collect()
 }
 
 /// The greatest timestamp that f+1 of the replicas believe that have nothing else against the transaction; `None` if

@@ -2,15 +2,20 @@
 
 use super::super::message::{Message, Timer};
 use super::super::node::IrMessage;
-use super::super::operation::Decision;
+use super::super::operation::{Decision, Transactions};
 use super::transaction::Phase;
 use super::{Coordinator, Step};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::ir::Ending;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use types::{Error, ErrorCode, Instant, Timestamp, TransactionId};
 
 /// How often a decision is sent again. Replicas that were away longer learn it from a new view, and those that hold
 /// the transaction prepared from coordinator recovery.
 const TRIES: u32 = 8;
+
+/// Some of a shard's replicas.
+type Members = SmallVec<[usize; 4]>;
 
 /// A decision on its way.
 #[derive(Debug)]
@@ -19,10 +24,28 @@ pub(super) struct Settlement {
     born: Timestamp,
     /// The attempt that was decided, and when it was proposed.
     attempt: (u32, Instant),
-    decisions: BTreeMap<u16, Decision>,
-    /// By shard: the replicas that have not acknowledged.
-    waiting: BTreeMap<u16, BTreeSet<usize>>,
+    shards: BTreeMap<u16, Told>,
     tries: u32,
+}
+
+/// What the replicas of one shard are told.
+#[derive(Debug)]
+struct Told {
+    decision: Decision,
+    /// Those that have not acknowledged.
+    waiting: Members,
+    /// Those that have voted to commit, so that they have the part. They are told the rest, once; whoever does not
+    /// acknowledge is told everything (Corrections 11).
+    hold: Members,
+}
+
+impl Told {
+    fn ending(&self, member: usize) -> Ending<Transactions> {
+        match &self.decision {
+            Decision::Commit { at, .. } if self.hold.contains(&member) => Ending::Rest(*at),
+            whole => Ending::Whole(whole.clone()),
+        }
+    }
 }
 
 impl Coordinator {
@@ -31,22 +54,23 @@ impl Coordinator {
         &mut self,
         (id, born): (TransactionId, Timestamp),
         attempt: (u32, Instant),
-        decisions: BTreeMap<u16, Decision>,
+        decisions: impl Iterator<Item = (u16, (Decision, Members))>,
         step: &mut Step<'_, '_>,
     ) {
-        let members = |shard: &u16| (0..self.topology.replicas(*shard).len()).collect();
-        let waiting = decisions.keys().map(|shard| (*shard, members(shard))).collect();
-        let settlement = Settlement { id, born, attempt, decisions, waiting, tries: 0 };
+        let told = |(shard, (decision, hold))| {
+            let waiting = (0..self.topology.replicas(shard).len()).collect();
+            (shard, Told { decision, waiting, hold })
+        };
+        let settlement = Settlement { id, born, attempt, shards: decisions.map(told).collect(), tries: 0 };
         self.tell(&settlement, step);
         self.protocol.settlements.insert(id.number, settlement);
     }
 
     fn tell(&self, settlement: &Settlement, step: &mut Step<'_, '_>) {
-        for (shard, waiting) in &settlement.waiting {
-            let Some(decision) = settlement.decisions.get(shard) else { continue };
-            for member in waiting {
+        for (shard, told) in &settlement.shards {
+            for member in &told.waiting {
                 let (group, born) = (settlement.id, settlement.born);
-                let message = IrMessage::Execute { group, born, operation: decision.clone() };
+                let message = IrMessage::Execute { group, born, operation: told.ending(*member) };
                 step.out.send(self.topology.replicas(*shard)[*member], Message::Ir { message });
             }
         }
@@ -57,6 +81,7 @@ impl Coordinator {
     pub(super) fn on_settlement_timer(&mut self, number: u64, step: &mut Step<'_, '_>) {
         let Some(mut settlement) = self.protocol.settlements.remove(&number) else { return };
         settlement.tries += 1;
+        settlement.shards.values_mut().for_each(|told| told.hold.clear());
         if settlement.tries < TRIES {
             self.tell(&settlement, step);
             self.protocol.settlements.insert(number, settlement);
@@ -65,11 +90,11 @@ impl Coordinator {
 
     /// A shard has other replicas: all of them are told.
     pub(super) fn settle_anew(&mut self, shard: u16, step: &mut Step<'_, '_>) {
-        let members: BTreeSet<usize> = (0..self.topology.replicas(shard).len()).collect();
+        let members: Members = (0..self.topology.replicas(shard).len()).collect();
         let mut settlements = std::mem::take(&mut self.protocol.settlements);
         for settlement in settlements.values_mut() {
-            if let Some(waiting) = settlement.waiting.get_mut(&shard) {
-                waiting.clone_from(&members);
+            if let Some(told) = settlement.shards.get_mut(&shard) {
+                (told.waiting, told.hold) = (members.clone(), Members::new());
                 settlement.tries = 0;
                 self.tell(settlement, step);
             }
@@ -95,10 +120,10 @@ impl Coordinator {
 
     pub(super) fn on_executed(&mut self, shard: u16, member: usize, number: u64, step: &mut Step<'_, '_>) {
         let Some(settlement) = self.protocol.settlements.get_mut(&number) else { return };
-        if let Some(waiting) = settlement.waiting.get_mut(&shard) {
-            waiting.remove(&member);
+        if let Some(told) = settlement.shards.get_mut(&shard) {
+            told.waiting.retain(|waiting| *waiting != member);
         }
-        if settlement.waiting.values().all(BTreeSet::is_empty) {
+        if settlement.shards.values().all(|told| told.waiting.is_empty()) {
             self.protocol.settlements.remove(&number);
             step.out.disarm(Timer::Settlement { number });
         }
