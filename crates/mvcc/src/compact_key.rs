@@ -1,8 +1,10 @@
 //! An owned key in 24 bytes.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
+use types::{Malformed, Reader, Wire, put_bytes};
 
 /// The longest key that is stored without an allocation.
 const INLINE_BYTES: usize = 22;
@@ -54,6 +56,35 @@ impl Deref for CompactKey {
 impl From<&[u8]> for CompactKey {
     fn from(key: &[u8]) -> CompactKey {
         CompactKey::new(key)
+    }
+}
+
+impl From<Vec<u8>> for CompactKey {
+    /// A long one stays where it is.
+    fn from(key: Vec<u8>) -> CompactKey {
+        if key.len() > INLINE_BYTES { CompactKey(Repr::Heap(key.into())) } else { CompactKey::new(&key) }
+    }
+}
+
+impl Default for CompactKey {
+    fn default() -> CompactKey {
+        CompactKey::new(b"")
+    }
+}
+
+impl Borrow<[u8]> for CompactKey {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Wire for CompactKey {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(CompactKey::new(input.bytes()?))
     }
 }
 

@@ -16,6 +16,7 @@ mod mutants;
 mod node;
 mod part;
 pub mod qwstore;
+mod small_map;
 pub mod solo;
 pub mod tapir;
 mod topology;

@@ -3,16 +3,17 @@
 use crate::KeyedEffects;
 use commit::{Access, Observed, Stamp, Undecided, overwrites};
 use datatypes::{Effect, Invocation, Observation, Operation};
+use mvcc::CompactKey;
 use types::{Malformed, Reader, ReplyBuf, wire_struct};
 
 /// One evaluated operation of a transaction on one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Invoked {
     /// The key.
-    pub key: Box<[u8]>,
+    pub key: CompactKey,
     /// The operation in its binary form, for what it observes, or one that observes as much as its reply revealed;
     /// `None` if nobody sees its result (blind).
-    pub operation: Option<Box<[u8]>>,
+    pub operation: Option<CompactKey>,
     /// The effect in its binary form, if it changes anything.
     pub effect: Option<Box<[u8]>>,
     /// The exact effects that its evaluation saw; `None` if it was not evaluated on a replica's state.
@@ -103,7 +104,7 @@ impl Part {
             if flushed_after == Some(index as u32) {
                 effects.push(Default::default());
             }
-            effects.extend(invoked.effect.clone().map(|effect| (invoked.key.clone(), effect)));
+            effects.extend(invoked.effect.clone().map(|effect| ((*invoked.key).into(), effect)));
         }
         if flushed_after.is_some_and(|after| after as usize >= self.invocations.len()) {
             effects.push(Default::default());
@@ -123,7 +124,7 @@ pub(crate) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
 }
 
 /// The binary form of an operation that observes no more than the reply revealed, where that is less.
-pub(crate) fn narrowed(operation: &Operation<'_>, reply: &ReplyBuf) -> Option<Box<[u8]>> {
+pub(crate) fn narrowed(operation: &Operation<'_>, reply: &ReplyBuf) -> Option<CompactKey> {
     let mut bytes = Vec::new();
     operation.narrowed(reply)?.encode(&mut bytes);
     Some(bytes.into())

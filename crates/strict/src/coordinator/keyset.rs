@@ -5,6 +5,7 @@ use super::steps::{Call, CallStep, Done, Progress, Steps};
 use crate::Topology;
 use crate::part::{Invoked, KeysetAccess};
 use commit::Observed;
+use mvcc::CompactKey;
 use std::collections::BTreeMap;
 use types::{Reply, ReplyBuf, ReplySink, wire_enum, wire_struct};
 
@@ -79,9 +80,9 @@ pub struct KeysetCall {
 pub fn calls(topology: &Topology, step: &protocol::Step<'_>) -> Option<Vec<Call>> {
     let shards = topology.shards.len() as u16;
     let call = |shard, kind, last_of| Call {
-        key: Box::default(),
+        key: CompactKey::default(),
         shard,
-        operation: Box::default(),
+        operation: CompactKey::default(),
         blind: false,
         keyset: Some(KeysetCall { kind, last_of }),
     };
@@ -145,7 +146,7 @@ impl Steps {
         }
         // What comes after a deletion of everything depends on nothing that others do.
         let observed = (!question.flushed).then_some(look.observed);
-        let invoked = Invoked { key: Box::default(), operation: None, effect: None, observed };
+        let invoked = Invoked { key: CompactKey::default(), operation: None, effect: None, observed };
         step.progress = Progress::Done(Done { result, invoked, expires_at: 0 });
     }
 

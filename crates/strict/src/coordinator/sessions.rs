@@ -146,8 +146,8 @@ mod tests {
     const SESSION: SessionId = SessionId(7);
 
     fn queued(id: u64, deadline: u64) -> Queued {
-        let key = id.to_be_bytes().into();
-        let call = Call { key, shard: 0, operation: Box::default(), blind: true, keyset: None };
+        let key = mvcc::CompactKey::new(&id.to_be_bytes());
+        let call = Call { key, shard: 0, operation: mvcc::CompactKey::default(), blind: true, keyset: None };
         Queued { id: RequestId(id), call, deadline: Instant(deadline) }
     }
 

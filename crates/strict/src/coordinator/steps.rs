@@ -6,6 +6,7 @@ use crate::Topology;
 use crate::part::{Invoked, USUAL_BYTES, encoded, narrowed};
 use commit::{Observed, deadline_set, overwrites};
 use datatypes::{Cell, Context, Effect, Operation, key, prepare};
+use mvcc::CompactKey;
 use protocol::{KeyEffect, KeyedOperation};
 use std::collections::BTreeMap;
 use types::{Instant, Reader, ReplyBuf, ReplySink, Rng};
@@ -13,10 +14,10 @@ use types::{Instant, Reader, ReplyBuf, ReplySink, Rng};
 /// An operation, owned, with its shard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    pub key: Box<[u8]>,
+    pub key: CompactKey,
     pub shard: u16,
     /// The operation's binary form.
-    pub operation: Box<[u8]>,
+    pub operation: CompactKey,
     /// Nobody will see its result.
     pub blind: bool,
     /// For a call on the shard's keys as a whole: what it does. Then it has neither a key nor an operation.
@@ -146,7 +147,7 @@ pub struct CallStep {
 pub struct Steps {
     pub list: Vec<CallStep>,
     /// Deletions of keys that were found expired, with their shards; they come before everything else on their keys.
-    pub expiries: BTreeMap<Box<[u8]>, (u16, Invoked)>,
+    pub expiries: BTreeMap<CompactKey, (u16, Invoked)>,
 }
 
 impl Steps {
@@ -199,7 +200,7 @@ impl Steps {
     /// A deletion of everything needs no replica.
     fn flush_here(&mut self, index: usize) -> bool {
         let Some(step) = self.list.get_mut(index).filter(|step| step.call.is_flush()) else { return false };
-        let invoked = Invoked { key: Box::default(), operation: None, effect: None, observed: None };
+        let invoked = Invoked { key: CompactKey::default(), operation: None, effect: None, observed: None };
         step.progress = Progress::Done(Done { result: ReplyBuf::new(), invoked, expires_at: 0 });
         true
     }
@@ -222,7 +223,7 @@ impl Steps {
         let whole = || {
             let mut whole = Vec::new();
             observe_whole().encode(&mut whole);
-            whole.into_boxed_slice()
+            CompactKey::from(whole)
         };
         if answer.expired && !self.expiries.contains_key(key) {
             let deletion = Invoked {
@@ -317,7 +318,7 @@ impl Steps {
         let done = self.done().map(|(step, done)| (step.call.is_flush(), &done.invoked));
         let effect = |(is_flush, invoked): (bool, &Invoked)| match is_flush {
             true => Some(KeyEffect::default()),
-            false => Some((invoked.key.clone(), invoked.effect.clone()?)),
+            false => Some(((*invoked.key).into(), invoked.effect.clone()?)),
         };
         expiries.chain(done).filter_map(effect).collect()
     }

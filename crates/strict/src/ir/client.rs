@@ -1,7 +1,8 @@
 //! The client's side of one consensus operation at one shard: which results count, and when they suffice.
 
 use super::{Operations, fast_quorum, quorum};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::small_map::SmallMap;
+use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug)]
 struct Answer<O: Operations> {
@@ -23,7 +24,7 @@ struct Finalizing<O: Operations> {
 pub struct Tally<O: Operations> {
     members: usize,
     fast: usize,
-    answers: BTreeMap<usize, Answer<O>>,
+    answers: SmallMap<usize, Answer<O>, 3>,
     finalizing: Option<Finalizing<O>>,
     succeeded: Option<O::Result>,
 }
@@ -34,7 +35,7 @@ impl<O: Operations> Tally<O> {
         Tally {
             members,
             fast: fast_quorum(members),
-            answers: BTreeMap::new(),
+            answers: SmallMap::default(),
             finalizing: None,
             succeeded: None,
         }

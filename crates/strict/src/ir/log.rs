@@ -1,7 +1,7 @@
 //! The record as a container: groups by id, by the order of their changes and by birth, and digests of the outcomes.
 
 use super::{Group, Groups, Operations};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use types::{Malformed, Reader, Timestamp, TransactionId, Wire, wire_struct};
 
 /// The width of a bucket, as a power of two of timestamps: 65 ms.
@@ -124,6 +124,17 @@ fn hash(id: TransactionId) -> u64 {
     state
 }
 
+/// A group that had ended goes.
+fn uncount(digests: &mut BTreeMap<u64, Digest>, born: Timestamp, id: TransactionId) {
+    let of = bucket(born);
+    let Some(digest) = digests.get_mut(&of) else { return };
+    digest.count -= 1;
+    digest.sum = digest.sum.wrapping_sub(hash(id));
+    if digest.count == 0 {
+        digests.remove(&of);
+    }
+}
+
 impl<O: Operations> Log<O> {
     pub fn all(&self) -> &Groups<O> {
         &self.groups
@@ -137,35 +148,42 @@ impl<O: Operations> Log<O> {
         self.revision
     }
 
-    /// Puts a group as the latest change.
-    pub fn put(&mut self, id: TransactionId, mut group: Group<O>) {
+    /// Puts a group as the latest change, and returns it.
+    pub fn put(&mut self, id: TransactionId, mut group: Group<O>) -> &Group<O> {
         group.revision = self.revision + 1;
-        self.insert(id, group);
+        self.insert(id, group)
     }
 
-    /// Puts a group with the revision it has.
-    pub fn insert(&mut self, id: TransactionId, group: Group<O>) {
-        let known = self.groups.get_mut(&id);
-        // Most changes are of a group that has not ended, whose place among the births is the same.
-        let changed = known.filter(|known| known.born == group.born && known.outcome.is_none());
+    /// Puts a group with the revision it has, and returns it.
+    pub fn insert(&mut self, id: TransactionId, group: Group<O>) -> &Group<O> {
         let (born, revision, ended) = (group.born, group.revision, group.outcome.is_some());
-        match changed {
-            Some(known) => {
-                self.by_revision.remove(&known.revision);
-                if ended {
-                    self.undecided.remove(&id);
+        let put = match self.groups.entry(id) {
+            btree_map::Entry::Occupied(known) => {
+                let known = known.into_mut();
+                let old = std::mem::replace(known, group);
+                self.by_revision.remove(&old.revision);
+                if old.born != born {
+                    self.by_birth.remove(&(old.born, id));
+                    self.by_birth.insert((born, id));
                 }
-                *known = group;
+                match (old.outcome.is_some(), ended) {
+                    (true, _) => uncount(&mut self.digests, old.born, id),
+                    (false, true) => drop(self.undecided.remove(&id)),
+                    (false, false) => {}
+                }
+                if !ended && old.outcome.is_some() {
+                    self.undecided.insert(id);
+                }
+                known
             }
-            None => {
-                self.remove(id);
+            btree_map::Entry::Vacant(place) => {
                 self.by_birth.insert((born, id));
                 if !ended {
                     self.undecided.insert(id);
                 }
-                self.groups.insert(id, group);
+                place.insert(group)
             }
-        }
+        };
         self.revision = self.revision.max(revision);
         self.by_revision.insert(revision, id);
         if ended {
@@ -173,6 +191,7 @@ impl<O: Operations> Log<O> {
             digest.count += 1;
             digest.sum = digest.sum.wrapping_add(hash(id));
         }
+        put
     }
 
     pub fn remove(&mut self, id: TransactionId) {
@@ -180,13 +199,8 @@ impl<O: Operations> Log<O> {
         self.by_revision.remove(&old.revision);
         self.by_birth.remove(&(old.born, id));
         self.undecided.remove(&id);
-        let of = bucket(old.born);
-        if let Some(digest) = self.digests.get_mut(&of).filter(|_| old.outcome.is_some()) {
-            digest.count -= 1;
-            digest.sum = digest.sum.wrapping_sub(hash(id));
-            if digest.count == 0 {
-                self.digests.remove(&of);
-            }
+        if old.outcome.is_some() {
+            uncount(&mut self.digests, old.born, id);
         }
     }
 

@@ -262,8 +262,8 @@ impl<O: Operations> Replica<O> {
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
-        let ended = self.log.get(id).is_some_and(|group| group.outcome.is_some());
-        let no_tombstones = self.mutants.has(Mutant::NoTombstones) && ended;
+        let ended = || self.log.get(id).is_some_and(|group| group.outcome.is_some());
+        let no_tombstones = self.mutants.has(Mutant::NoTombstones) && ended();
         if !no_tombstones && self.ended_or_superseded(to, (id, born), CoordinatorView::ORIGINAL, port) {
             return;
         }
@@ -472,10 +472,8 @@ impl<O: Operations> Replica<O> {
 
     /// Records a group and writes it to the log.
     pub(super) fn put(&mut self, id: TransactionId, group: Group<O>, port: &mut impl Port<O>) {
-        self.log.put(id, group);
-        if let Some(group) = self.log.get(id) {
-            port.persist(&Change::Group { id, group });
-        }
+        let group = self.log.put(id, group);
+        port.persist(&Change::Group { id, group });
     }
 
     /// The groups whose revision is at least `from`, in the order of revisions.

@@ -133,7 +133,7 @@ impl Leader {
     /// The transaction goes on to this stage.
     pub(super) fn advance(&mut self, id: TransactionId, stage: Stage, now: Instant) {
         for invoked in stage.part().into_iter().flat_map(|part| &part.invocations) {
-            self.by_key.entry(invoked.key.clone()).or_default().insert(id);
+            self.by_key.entry((*invoked.key).into()).or_default().insert(id);
         }
         if let Some(open) = self.open.get_mut(&id) {
             (open.stage, open.since) = (stage, now);
@@ -145,10 +145,10 @@ impl Leader {
         self.locks.release(id);
         let open = self.open.remove(&id)?;
         for invoked in open.stage.part().into_iter().flat_map(|part| &part.invocations) {
-            if let Some(ids) = self.by_key.get_mut(&invoked.key) {
+            if let Some(ids) = self.by_key.get_mut(&*invoked.key) {
                 ids.remove(&id);
                 if ids.is_empty() {
-                    self.by_key.remove(&invoked.key);
+                    self.by_key.remove(&*invoked.key);
                 }
             }
         }
@@ -209,7 +209,7 @@ impl Leader {
     ) -> Option<Result<(), Box<[u8]>>> {
         for invoked in part.invocations.iter().filter(|invoked| invoked.observed.is_some()) {
             if !trusting && !modes(invoked).all(|mode| self.locks.protects(id, &invoked.key, mode)) {
-                return Some(Err(invoked.key.clone()));
+                return Some(Err((*invoked.key).into()));
             }
         }
         let mut granted = true;
@@ -242,7 +242,7 @@ impl Leader {
                 validate(above, &access, newest.into_iter(), prepared, &ModeStamps::default())
             });
             if verdict != Verdict::Ok {
-                return Err(invoked.key.clone());
+                return Err((*invoked.key).into());
             }
         }
         Ok(())

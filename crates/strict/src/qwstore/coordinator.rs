@@ -167,6 +167,7 @@ impl Coordinator {
             Phase::Reading { tries } => {
                 let member = (self.options.near + tries) % replicas.len().max(1);
                 let (key, operation) = (call.key.clone(), call.operation.clone());
+                let (key, operation) = ((*key).into(), (*operation).into());
                 let message = Message::Read { id, key, operation, now_millis: now.wall.as_millis() };
                 replicas.get(member).into_iter().for_each(|replica| out.send(*replica, message.clone()));
             }
@@ -191,7 +192,7 @@ impl Coordinator {
     ) {
         let Some(call) = pending.calls.get(pending.results.len()) else { return };
         let stamp = Stamp { at: self.clock.tick(now.wall), transaction: self.id(number) };
-        let write = Record { key: call.key.clone(), stamp, effects };
+        let write = Record { key: (*call.key).into(), stamp, effects };
         let missing = (0..self.topology.replicas(call.shard).len()).collect();
         pending.phase = Phase::Writing { write, missing, result };
         self.ask(now, number, pending, out);

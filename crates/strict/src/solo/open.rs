@@ -178,7 +178,7 @@ impl Open {
             let mut reply = ReplyBuf::new();
             let prepared = self.prepare(keyed, group, context, &mut reply);
             reply.replay(sink);
-            operation = narrowed(&keyed.operation, &reply).map_or(operation, Vec::from);
+            operation = narrowed(&keyed.operation, &reply).map_or(operation, |less| less.to_vec());
             prepared
         } else {
             self.prepare(keyed, group, context, sink)

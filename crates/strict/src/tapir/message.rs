@@ -5,6 +5,7 @@ use super::state::Place;
 use crate::coordinator::{Look, LookQuestion};
 use crate::ir;
 use commit::Observed;
+use mvcc::CompactKey;
 use std::sync::Arc;
 use types::{ProcessId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
 
@@ -32,9 +33,9 @@ pub struct Reading {
     /// Which of the transaction's steps.
     pub step: u32,
     /// The key.
-    pub key: Box<[u8]>,
+    pub key: CompactKey,
     /// The operation in its binary form.
-    pub operation: Box<[u8]>,
+    pub operation: CompactKey,
     /// The transaction's own effects on the key so far, in their binary form, in order.
     pub own: Vec<Box<[u8]>>,
 }

@@ -406,7 +406,7 @@ impl Shard {
                 (self.isolation, &invoked.operation, access.observed)
             {
                 state.reads.retain(|read| read.at > horizon);
-                let (operation, observed) = (operation.clone(), observed.clone());
+                let (operation, observed) = ((**operation).into(), observed.clone());
                 state.reads.push(CommittedRead { at: stamp, operation, observed });
             }
             if let Some(effect) = effect {

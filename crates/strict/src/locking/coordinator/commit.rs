@@ -213,7 +213,7 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         self.let_go(&transaction, step);
-        let key = key.or_else(|| transaction.steps.list.first().map(|step| step.call.key.clone()));
+        let key = key.or_else(|| transaction.steps.list.first().map(|step| (*step.call.key).into()));
         transaction.conflicted = key;
         let interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
         if interactive || transaction.is_unheard() || transaction.retries >= self.options.retries {

@@ -14,8 +14,8 @@ impl Coordinator {
             transaction: transaction.id,
             age: transaction.age,
             step: index as u32,
-            key: call.key.clone(),
-            operation: call.operation.clone(),
+            key: (*call.key).into(),
+            operation: (*call.operation).into(),
             blind: call.blind,
             alone: is_alone(transaction),
             own: transaction.steps.own_effects(&call.key, call.shard, index),
@@ -41,7 +41,7 @@ impl Coordinator {
         if *transaction.own.terms.entry(shard).or_insert(term) != term {
             // The locks of the earlier term are gone, and with them what was read under them.
             let key = transaction.steps.list[index as usize].call.key.clone();
-            return self.refused(transaction, Some(key), step);
+            return self.refused(transaction, Some((*key).into()), step);
         }
         let over = is_alone(&transaction) && !evaluation.expired && evaluation.effect.is_none();
         transaction.steps.take(index as usize, evaluation.into());

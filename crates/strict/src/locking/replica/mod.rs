@@ -110,7 +110,7 @@ impl Replica {
                     let effects: KeyedEffects = part
                         .invocations
                         .iter()
-                        .filter_map(|invoked| Some((invoked.key.clone(), invoked.effect.clone()?)))
+                        .filter_map(|invoked| Some(((*invoked.key).into(), invoked.effect.clone()?)))
                         .collect();
                     Decided::Committed { stamp: Stamp { at: *at, transaction: *id }, effects }
                 }

@@ -20,8 +20,8 @@ use super::{Coordinator, Step};
 use crate::Mutant;
 use crate::coordinator::Purpose;
 use crate::ir::{epoch_of, quorum};
+use crate::small_map::SmallMap;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::Instant;
 
@@ -34,11 +34,11 @@ pub struct Check {
     /// When replicas were asked last.
     since: Instant,
     /// By shard: what is to be checked.
-    parts: BTreeMap<u16, Arc<Part>>,
+    parts: SmallMap<u16, Arc<Part>, 1>,
     /// By shard: whom of its replicas it was asked of.
-    asked: BTreeMap<u16, SmallVec<[usize; 8]>>,
+    asked: SmallMap<u16, SmallVec<[usize; 8]>, 1>,
     /// By shard and replica: its view, and whether it objects.
-    answers: BTreeMap<u16, BTreeMap<usize, (u64, bool)>>,
+    answers: SmallMap<u16, SmallMap<usize, (u64, bool), 3>, 1>,
 }
 
 impl Check {
@@ -59,7 +59,7 @@ impl Coordinator {
             && transaction.retries < CHECKS
             && transaction.watches.is_empty()
             && transaction.steps.is_read_only();
-        let parts = if checks { parts(&transaction) } else { BTreeMap::new() };
+        let parts = if checks { parts(&transaction) } else { SmallMap::default() };
         if parts.is_empty() {
             return self.prepare(transaction, step);
         }
@@ -71,7 +71,7 @@ impl Coordinator {
         let answer = |seen: Glance| (seen.member, (seen.view, false));
         let answers = parts.keys().map(|shard| (*shard, seen.map(answer).into_iter().collect())).collect();
         let shared = |(shard, (part, _))| (shard, Arc::new(part));
-        let parts: BTreeMap<u16, Arc<Part>> = parts.into_iter().map(shared).collect();
+        let parts: SmallMap<u16, Arc<Part>, 1> = parts.into_entries().map(shared).collect();
         let hot = |part: &Part| {
             part.invocations.iter().any(|invoked| self.protocol.hot.is_hot(&invoked.key, step.now.instant))
         };
@@ -81,7 +81,7 @@ impl Coordinator {
         };
         let asked = parts.iter().map(first).collect();
         let check = Check { since: step.now.instant, parts, asked, answers };
-        for (shard, members) in &check.asked {
+        for (shard, members) in check.asked.iter() {
             // A replica that has seen all of it comes first.
             let members = &members[usize::from(seen.is_some())..];
             self.ask_check(&transaction, &check.parts[shard], *shard, members, step);
@@ -110,7 +110,7 @@ impl Coordinator {
         let phase = std::mem::take(&mut transaction.phase);
         let Phase::Checking(mut check) = phase else { return false };
         let mut any = false;
-        for (shard, asked) in &mut check.asked {
+        for (shard, asked) in check.asked.iter_mut() {
             let members = 0..self.topology.replicas(*shard).len();
             let others: SmallVec<[usize; 8]> = members.filter(|member| !asked.contains(member)).collect();
             self.ask_check(transaction, &check.parts[shard], *shard, &others, step);
@@ -129,7 +129,7 @@ impl Coordinator {
         let Phase::Checking(check) = &mut transaction.phase else { return };
         let Some(part) = check.parts.get(&shard).cloned() else { return };
         check.since = step.now.instant;
-        check.answers.insert(shard, BTreeMap::new());
+        check.answers.insert(shard, SmallMap::default());
         let members: SmallVec<[usize; 8]> = (0..self.topology.replicas(shard).len()).collect();
         check.asked.insert(shard, members.clone());
         self.ask_check(transaction, &part, shard, &members, step);
@@ -152,7 +152,7 @@ impl Coordinator {
             // Something was missed for good: Prepare would be refused too.
             let part = check.parts.get(&shard);
             let missed = hint.and_then(|index| part?.invocations.get(index as usize));
-            let conflict = Conflict { key: missed.map(|invoked| invoked.key.clone()), watch: false };
+            let conflict = Conflict { key: missed.map(|invoked| (*invoked.key).into()), watch: false };
             self.prefer(shard, member, step.now.instant);
             return self.refuse(transaction, &conflict, step);
         }
@@ -163,7 +163,7 @@ impl Coordinator {
         let Phase::Checking(check) = &transaction.phase else { return self.keep(transaction, step) };
         let believing = self.options.mutants.has(Mutant::SingleReplicaReads);
         let (mut current, mut disputed, mut hopeless) = (true, false, false);
-        for (shard, answers) in &check.answers {
+        for (shard, answers) in check.answers.iter() {
             let members = self.topology.replicas(*shard).len();
             let needed = if believing { 1 } else { quorum(members) };
             let agree = |of: u64| answers.values().filter(|(view, objects)| *view == of && !objects).count();
@@ -199,7 +199,7 @@ impl Coordinator {
     pub(super) fn check_until(&self, check: &Check) -> Instant {
         let latest = check.since + self.options.read_timeout;
         let mut expected = check.since;
-        for (shard, answers) in &check.answers {
+        for (shard, answers) in check.answers.iter() {
             let (members, asked) = (self.topology.replicas(*shard).len(), &check.asked[shard]);
             if answers.len() < quorum(members) && asked.len() == members {
                 return latest;

@@ -122,7 +122,7 @@ impl Coordinator {
         let calls = transaction.steps.list.iter().map(|step| &step.call);
         let hot =
             calls.filter(|call| self.protocol.hot.is_hot(&call.key, now) && (refused || !is_sociable(call)));
-        let keys: BTreeSet<Box<[u8]>> = hot.map(|call| call.key.clone()).collect();
+        let keys: BTreeSet<Box<[u8]>> = hot.map(|call| (*call.key).into()).collect();
         if keys.is_empty() {
             self.protocol.hot.leave(age(transaction));
             return true;

@@ -9,7 +9,6 @@ use crate::coordinator::Purpose;
 use crate::ir::{CoordinatorView, Tally, quorum};
 use commit::{Observed, Stamp};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{Instant, Timestamp, TransactionId, WallTime};
@@ -55,7 +54,7 @@ impl Coordinator {
             let part = Arc::new(part);
             (shard, ShardVotes { part, watches, tally: self.tally(shard), quorum_at: None, retry: None })
         };
-        let shards: BTreeMap<u16, ShardVotes> = parts.into_iter().map(votes).collect();
+        let shards = parts.into_entries().map(votes).collect();
         let now = step.now.instant;
         transaction.phase = Phase::Preparing(Preparing {
             attempt: 1,
@@ -96,7 +95,7 @@ impl Coordinator {
     /// repeated: it says that the coordinator lives.
     pub(super) fn propose(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return };
-        for (shard, votes) in &preparing.shards {
+        for (shard, votes) in preparing.shards.iter() {
             let message = IrMessage::Propose {
                 group: transaction.id,
                 born: preparing.born,
@@ -343,7 +342,7 @@ impl Coordinator {
             return self.watch_touched(transaction, step);
         }
         let mut on_keys = transaction.steps.list.iter().filter(|step| step.call.keyset.is_none());
-        let first = |_| on_keys.next().map(|step| step.call.key.clone());
+        let first = |_| on_keys.next().map(|step| (*step.call.key).into());
         let alone = (!transaction.steps.has_keyset()).then_some(());
         let key = conflict.key.clone().or_else(|| alone.and_then(first));
         if let Some(key) = &key {
@@ -453,7 +452,7 @@ fn may_be_believed(tally: &Tally<super::super::operation::Transactions>, members
 /// Which invocation a refusal names.
 fn conflict_of(votes: &ShardVotes, reply: &Reply) -> Option<Conflict> {
     let index = reply.hint.filter(|_| matches!(reply.result, Vote::Abort | Vote::Abstain))? as usize;
-    let key = votes.part.invocations.get(index).map(|invoked| invoked.key.clone());
+    let key = votes.part.invocations.get(index).map(|invoked| (*invoked.key).into());
     Some(Conflict { key, watch: reply.result == Vote::Abort && index < votes.watches })
 }
 

@@ -6,8 +6,8 @@ use super::super::operation::{Decision, Transactions};
 use super::transaction::Phase;
 use super::{Coordinator, Step};
 use crate::ir::Ending;
+use crate::small_map::SmallMap;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use types::{Error, ErrorCode, Instant, Timestamp, TransactionId};
 
 /// How often a decision is sent again. Replicas that were away longer learn it from a new view, and those that hold
@@ -24,7 +24,7 @@ pub(super) struct Settlement {
     born: Timestamp,
     /// The attempt that was decided, and when it was proposed.
     attempt: (u32, Instant),
-    shards: BTreeMap<u16, Told>,
+    shards: SmallMap<u16, Told, 1>,
     tries: u32,
 }
 
@@ -67,7 +67,7 @@ impl Coordinator {
     }
 
     fn tell(&self, settlement: &Settlement, step: &mut Step<'_, '_>) {
-        for (shard, told) in &settlement.shards {
+        for (shard, told) in settlement.shards.iter() {
             for member in &told.waiting {
                 let (group, born) = (settlement.id, settlement.born);
                 let message = IrMessage::Execute { group, born, operation: told.ending(*member) };

@@ -6,6 +6,7 @@ use super::Tapir;
 use super::check::Check;
 use crate::coordinator::Answer;
 use crate::ir::Tally;
+use crate::small_map::SmallMap;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ pub struct Preparing {
     /// The timestamp of the first attempt.
     pub born: Timestamp,
     pub at: Timestamp,
-    pub shards: BTreeMap<u16, ShardVotes>,
+    pub shards: SmallMap<u16, ShardVotes, 1>,
     /// When the attempt was first proposed.
     pub sent_at: Instant,
     /// When what was not answered is said again.
@@ -100,18 +101,18 @@ impl From<Evaluation> for Answer {
 }
 
 /// Every shard's part, its watches first, and how many of its invocations are watches.
-pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, (Part, usize)> {
-    let mut parts: BTreeMap<u16, (Part, usize)> = BTreeMap::new();
+pub(super) fn parts(transaction: &Transaction) -> SmallMap<u16, (Part, usize), 1> {
+    let mut parts: SmallMap<u16, (Part, usize), 1> = SmallMap::default();
     for watched in &transaction.watches {
-        let (part, watches) = parts.entry(watched.call.shard).or_default();
+        let (part, watches) = parts.or_default(watched.call.shard);
         part.invocations.push(watched.invoked());
         *watches += 1;
     }
     for (shard, invoked) in transaction.steps.invocations() {
-        parts.entry(shard).or_default().0.invocations.push(invoked.clone());
+        parts.or_default(shard).0.invocations.push(invoked.clone());
     }
     for (shard, mut keyset) in transaction.steps.keysets() {
-        let (part, watches) = parts.entry(shard).or_default();
+        let (part, watches) = parts.or_default(shard);
         keyset.flushed_after = keyset.flushed_after.map(|after| after + *watches as u32);
         part.keyset = Some(keyset);
     }

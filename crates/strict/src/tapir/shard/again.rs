@@ -35,7 +35,7 @@ impl Above {
     pub fn new(stamp: Stamp, part: &Part, ended: &[(TransactionId, &Decision)]) -> Self {
         let mut above = Above::default();
         for invoked in &part.invocations {
-            above.0.entry(invoked.key.clone()).or_default();
+            above.0.entry((*invoked.key).into()).or_default();
         }
         for (id, decision) in ended {
             let Decision::Commit { at, part: theirs } = decision else { continue };
@@ -49,7 +49,7 @@ impl Above {
 
     fn note(&mut self, stamp: Stamp, part: &Part, other: Stamp, theirs: &Part) {
         for invoked in &theirs.invocations {
-            let Some(on_key) = self.0.get_mut(&invoked.key) else { continue };
+            let Some(on_key) = self.0.get_mut(&*invoked.key) else { continue };
             on_key.stamps.insert(other);
             let Ok(access) = invoked.access() else { continue };
             let seen = access.observed.is_some_and(|observed| observed.contains(stamp));

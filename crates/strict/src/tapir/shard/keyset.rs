@@ -324,7 +324,7 @@ impl Shard {
             }
             for invoked in &prepared.part.invocations {
                 if invoked.effect().ok().flatten().is_some_and(|effect| changes_keyset(&effect)) {
-                    effects.push((invoked.key.clone(), stamp, invoked.effect.clone()));
+                    effects.push(((*invoked.key).into(), stamp, invoked.effect.clone()));
                 }
             }
         }
