@@ -314,19 +314,22 @@ impl<P: Protocol> Replica<P> {
             self.gate = Gate::OPEN;
         }
         let gate = self.effective_gate();
-        self.held.extend(self.fresh.drain(..).map(|outgoing| (gate, Held::Message(outgoing))));
-        self.held.extend(self.fresh_frames.drain(..).map(|(to, frame)| (gate, Held::Frame(to, frame))));
-        while self.held.front().is_some_and(|(gate, _)| gate.is_open(durable)) {
-            match self.held.pop_front() {
-                Some((_, Held::Message(Outgoing::Datagram { to, message }))) => {
-                    self.packets.push((to, Packet::Datagram(message)));
-                }
-                Some((_, Held::Message(Outgoing::Stream { to, message }))) => {
-                    self.streams.push::<P>(to, &message, now, &mut self.packets);
-                }
-                Some((_, Held::Frame(to, frame))) => self.packets.push((to, Packet::Frame(frame))),
-                None => {}
+        let messages = self.fresh.drain(..).map(Held::Message);
+        let fresh = messages.chain(self.fresh_frames.drain(..).map(|(to, frame)| Held::Frame(to, frame)));
+        let (streams, packets) = (&mut self.streams, &mut self.packets);
+        let mut leave = |held| match held {
+            Held::Message(Outgoing::Datagram { to, message }) => {
+                packets.push((to, Packet::Datagram(message)))
             }
+            Held::Message(Outgoing::Stream { to, message }) => streams.push::<P>(to, &message, now, packets),
+            Held::Frame(to, frame) => packets.push((to, Packet::Frame(frame))),
+        };
+        if self.held.is_empty() && gate.is_open(durable) {
+            return fresh.for_each(leave);
+        }
+        self.held.extend(fresh.map(|held| (gate, held)));
+        while let Some((_, held)) = self.held.pop_front_if(|(gate, _)| gate.is_open(durable)) {
+            leave(held);
         }
     }
 
