@@ -33,7 +33,7 @@ impl Undecided<'_> {
     /// stamp, and an effect that it has not seen must wait for it.
     pub fn is_in_the_way_of(&self, access: &Access<'_>) -> bool {
         let seen = access.observed.is_some_and(|observed| observed.contains(self.stamp));
-        !(seen && self.changes) && !commutes(&access.invocation, &self.access.invocation, None)
+        !(seen && self.changes || commutes(&access.invocation, &self.access.invocation, None))
     }
 }
 
