@@ -12,6 +12,10 @@ use crate::workspace::{PROFILE, Workspace, capture, run};
 /// What is simulated when nobody names a protocol.
 const PROTOCOLS: &[&str] =
     &["solo", "tapir", "tapir-serializable", "wren", "paris", "locking", "occ", "tardis", "tardis-forking"];
+/// Baselines for measurements: few seeds are enough, as they share most of their code with the others.
+const BASELINES: &[&str] = &["cure", "h-cure", "bpr", "nocc"];
+/// Seeds per protocol of these.
+const BASELINE_SEEDS: u32 = 10;
 /// Seeds per protocol of a quick run.
 const QUICK_SEEDS: u32 = 40;
 /// What `test` runs with more seeds: the protocols that users get unless they choose another.
@@ -65,6 +69,7 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
 pub fn smoke(workspace: &Workspace) -> Result<()> {
     let quick: Vec<&str> = PROTOCOLS.iter().copied().filter(|name| !THOROUGH.contains(name)).collect();
     simulate(workspace, &quick, QUICK_SEEDS)?;
+    simulate(workspace, BASELINES, BASELINE_SEEDS)?;
     simulate(workspace, THOROUGH, THOROUGH_SEEDS)
 }
 

@@ -3,6 +3,7 @@
 //! Every protocol here answers three questions: how a stamp is chosen, which stamps a reader may see, and what
 //! happens to effects that do not commute. No networking, no clock, no entropy, no hash-order iteration.
 
+pub mod baselines;
 pub mod paris;
 pub mod stable;
 pub mod wren;

@@ -6,7 +6,7 @@
 //! context that it took over; a transaction's place is above everything it saw; and nothing in a set began after it was used, which is the promise
 //! of stable times. Sets are bit sets over the committed transactions: memory grows with the square of the history.
 
-use crate::history::{Commit, Snapshot, Transaction};
+use crate::history::{Claim, Commit, Snapshot, Transaction};
 use crate::invocations::{Decoded, decode_all};
 use crate::merged::Merged;
 use crate::replay::{Cells, replay};
@@ -20,6 +20,20 @@ fn is_visible(commit: Commit, snapshot: Snapshot) -> bool {
     } else {
         commit.at <= snapshot.remote
     }
+}
+
+/// The same where there is a time for each region: what an effect depends on is shown with it.
+fn is_visible_by_region(writer: &Claim, commit: Commit, snapshot: &[u64]) -> bool {
+    let up_to = |region: usize| snapshot.get(region).copied().unwrap_or(0);
+    let depends_on = writer.vector.iter().flat_map(|vector| &vector.depends_on);
+    commit.at <= up_to(usize::from(commit.region))
+        && depends_on.enumerate().all(|(region, at)| *at <= up_to(region))
+}
+
+/// The snapshot of a transaction, region by region, if it has a time for each.
+fn by_region<'d>(transaction: &'d Decoded<'_>) -> Option<&'d [u64]> {
+    let vector = transaction.transaction.claim.as_ref()?.vector.as_ref()?;
+    Some(vector.snapshot.as_slice()).filter(|snapshot| !snapshot.is_empty())
 }
 
 /// A set of writers by their position in the order of places.
@@ -109,11 +123,13 @@ impl<'d, 'h> Visible<'d, 'h> {
         let snapshot = snapshot(&self.all[at])?;
         let mut seen = BitSet::new(self.writers.len());
         for (position, writer) in self.writers.iter().enumerate() {
-            let commit = self.all[*writer].transaction.claim.as_ref().and_then(|claim| claim.commit);
+            let Some(claim) = &self.all[*writer].transaction.claim else { continue };
             let lost = self.all[*writer].transaction.given_up;
-            let shows =
-                |commit: Commit| is_visible(commit, snapshot) && (!lost || commit.region == snapshot.region);
-            if *writer != at && commit.is_some_and(shows) {
+            let shows = |commit: Commit| match by_region(&self.all[at]) {
+                Some(regions) => is_visible_by_region(claim, commit, regions),
+                None => is_visible(commit, snapshot) && (!lost || commit.region == snapshot.region),
+            };
+            if *writer != at && claim.commit.is_some_and(shows) {
                 seen.insert(position);
             }
         }
@@ -142,7 +158,8 @@ impl<'d, 'h> Visible<'d, 'h> {
 
     fn check_stable_time(&self, findings: &mut Findings) {
         for (at, seen) in self.with_sets() {
-            let Some(end) = self.all[at].transaction.responded else { continue };
+            let fresh = by_region(&self.all[at]).is_some();
+            let Some(end) = self.all[at].transaction.responded.filter(|_| !fresh) else { continue };
             let late = |position: &usize| {
                 let writer = self.writer(*position);
                 !writer.steps.is_empty() && writer.transaction.invoked > end
@@ -252,9 +269,8 @@ impl<'d, 'h> Visible<'d, 'h> {
     fn replay_key(&self, at: usize, key: &[u8], seen: &BitSet, whence: &str) -> Result<(), (Check, String)> {
         let mut merged = Merged::default();
         for writer in seen.iter().map(|position| self.writer(position)) {
-            let Some(commit) = writer.transaction.claim.as_ref().and_then(|claim| claim.commit) else {
-                continue;
-            };
+            let claim = writer.transaction.claim.as_ref();
+            let Some(commit) = claim.and_then(|claim| claim.place_among_concurrent()) else { continue };
             let effects = writer.effects.iter().filter(|(on, _)| *on == key);
             effects.for_each(|(_, effect)| merged.add(commit, effect));
         }

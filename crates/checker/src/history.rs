@@ -69,6 +69,18 @@ pub struct Snapshot {
     pub remote: u64,
 }
 
+/// What a transaction says of every region, in order of their numbers. Its snapshot is as fresh as a clock: it is no promise
+/// that nothing of it is yet to come, where it has not been read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vector {
+    /// Up to where it could see each region's effects, if what these depend on is shown too.
+    #[serde(default)]
+    pub snapshot: Vec<u64>,
+    /// Up to where its own effects depend on each other region.
+    #[serde(default)]
+    pub depends_on: Vec<u64>,
+}
+
 /// What the protocol claims about a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
@@ -78,6 +90,9 @@ pub struct Claim {
     pub commit: Option<Commit>,
     /// What it could see, if that is not everything before its place.
     pub snapshot: Option<Snapshot>,
+    /// The same with a time for each region, where the snapshot's two do not say all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vector: Option<Vector>,
     /// Keys and the binary forms of the effects committed on them, in the order of application.
     pub effects: Vec<(Key, Bytes)>,
     /// Where it stands in the State DAG of a branch keyspace.
@@ -103,6 +118,13 @@ pub struct Branch {
 }
 
 impl Claim {
+    /// Its place for what is decided by who observed whom. With a time for each region, effects are performed in order of
+    /// place, as if all were of one region.
+    pub(crate) fn place_among_concurrent(&self) -> Option<Commit> {
+        let commit = self.commit?;
+        Some(if self.vector.is_some() { Commit { region: 0, ..commit } } else { commit })
+    }
+
     /// The place in the commit order, comparable: the timestamp, then the id.
     pub fn place(&self) -> Option<(u64, [u64; 3])> {
         Some((self.commit?.at, self.transaction))

@@ -83,7 +83,7 @@ mod touches;
 
 pub use export::{ExportError, Format, export};
 pub use history::{
-    Branch, Bytes, Claim, Commit, HistoryError, Key, Outcome, ROOT, Snapshot, Step, Transaction,
+    Branch, Bytes, Claim, Commit, HistoryError, Key, Outcome, ROOT, Snapshot, Step, Transaction, Vector,
     read_history, write_history,
 };
 pub use levels::{holds_by_claims, holds_by_definition, infer};

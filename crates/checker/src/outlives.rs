@@ -20,7 +20,8 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     writers.sort_by_key(|t| t.transaction.place());
     let mut keys: BTreeMap<&[u8], Deeds<'_, '_>> = BTreeMap::new();
     for writer in writers {
-        let Some(commit) = writer.transaction.claim.as_ref().and_then(|claim| claim.commit) else { continue };
+        let claim = writer.transaction.claim.as_ref();
+        let Some(commit) = claim.and_then(|claim| claim.place_among_concurrent()) else { continue };
         for (key, effect) in &writer.effects {
             keys.entry(key).or_default().push((commit, effect));
         }

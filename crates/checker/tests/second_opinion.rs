@@ -117,7 +117,14 @@ fn history(plan: &[PlannedTransaction]) -> Vec<Transaction> {
             depends_on: 0,
             region: 0,
         });
-        let claim = Claim { transaction: [1, 1, number], commit, snapshot: None, effects, branch: None };
+        let claim = Claim {
+            transaction: [1, 1, number],
+            commit,
+            snapshot: None,
+            effects,
+            vector: None,
+            branch: None,
+        };
         history.push(Transaction {
             number,
             session: planned.session,

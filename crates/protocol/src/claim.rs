@@ -14,10 +14,29 @@ pub struct Claim {
     pub commit: Option<CommitStamp>,
     /// What it could see; `None` for a strict one, which saw everything before its place.
     pub snapshot: Option<SnapshotClaim>,
+    /// The same, and what its effects depend on, region by region, where the two times of a snapshot do not say all.
+    pub vector: Option<VectorClaim>,
     /// Keys and the binary forms of the effects committed on them, in the order of application.
     pub effects: Vec<KeyEffect>,
     /// Where it stands in the State DAG of a branch keyspace.
     pub branch: Option<BranchClaim>,
+}
+
+/// What a transaction of a protocol with a time for each region says of them, in order of the regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VectorClaim {
+    /// It could see everything of each region up to here, if what that depends on is shown too; empty if that is not known.
+    pub snapshot: Vec<Timestamp>,
+    /// Its effects depend on each other region up to here.
+    pub depends_on: Vec<Timestamp>,
+}
+
+impl VectorClaim {
+    /// What is said, if anything is.
+    pub fn of(snapshot: Vec<Timestamp>, depends_on: Vec<Timestamp>) -> Option<Self> {
+        let says_something = !snapshot.is_empty() || !depends_on.is_empty();
+        says_something.then_some(VectorClaim { snapshot, depends_on })
+    }
 }
 
 /// What a transaction of a branch keyspace says of states, by their names.

@@ -39,7 +39,7 @@ mod request;
 mod stream;
 mod timers;
 
-pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim};
+pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim, VectorClaim};
 pub use conflict::{Conflict, ConflictingWrite};
 pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies};
 pub use gate::{Durable, Gate};

@@ -117,7 +117,13 @@ fn lags(process: &Process, out: &mut String) {
     for (name, lag) in lags {
         let regions = lag.regions.iter().map(|(region, ms)| format!(",lag_{region}_ms={ms}"));
         let regions: String = regions.collect();
-        line(out, format_args!("causal_{name}:snapshot_age_ms={}{regions}", lag.snapshot_ms));
+        let waits = match lag.waits.reads {
+            0 => String::new(),
+            reads => {
+                format!(",reads={reads},reads_waited={},read_wait_us={}", lag.waits.waited, lag.waits.micros)
+            }
+        };
+        line(out, format_args!("causal_{name}:snapshot_age_ms={}{regions}{waits}", lag.snapshot_ms));
     }
 }
 
@@ -286,6 +292,22 @@ fn lag_metrics(lags: &[(String, Lag)], metric: &mut Metric<'_>) {
         "gauge",
         "Age of what has arrived of a causal keyspace from another region.",
         &regions,
+    );
+    let waits = |value: fn(&Lag) -> u64| {
+        let values = lags.iter().filter(|(_, lag)| lag.waits.reads > 0);
+        values.map(|(name, lag)| (format!("{{keyspace=\"{name}\"}}"), value(lag))).collect::<Vec<_>>()
+    };
+    metric(
+        "reads_waited_total",
+        "counter",
+        "Reads of a keyspace kept by a baseline that waited for their snapshot.",
+        &waits(|lag| lag.waits.waited),
+    );
+    metric(
+        "read_wait_us_total",
+        "counter",
+        "For how long these waited, in microseconds, all together.",
+        &waits(|lag| lag.waits.micros),
     );
 }
 

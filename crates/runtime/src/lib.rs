@@ -36,7 +36,7 @@ mod worker;
 
 pub use cluster::{
     ClusterCatalog, ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel,
-    ClusterMove, ClusterOptions, ClusterProcess,
+    ClusterMove, ClusterOptions, ClusterProcess, ClusterProtocol,
 };
 pub use error::StartError;
 pub use health::Health;

@@ -156,10 +156,14 @@ pub struct ClusterLocalArguments {
     /// How a strict one keeps conflicting transactions apart
     #[arg(long, value_enum, default_value_t = ClusterConcurrency::Optimistic)]
     pub concurrency: ClusterConcurrency,
+    /// Which protocol keeps a causal one
+    #[arg(long, value_enum, default_value_t = ClusterProtocol::Usual)]
+    pub protocol: ClusterProtocol,
     /// How many partitions it has
     #[arg(long, value_name = "N", default_value = "2")]
     pub partitions: NonZeroU16,
-    /// How many processes keep each partition of a strict one: 1, 3, 5 ... [default: every process]
+    /// How many processes keep each partition of a strict one: 1, 3, 5 ...; how many regions each of a causal one [default:
+    /// every process, every region]
     #[arg(long, value_name = "N")]
     pub replicas: Option<NonZeroU16>,
     /// Clients connect at this port and the following ones; 0 takes any that are free
@@ -211,6 +215,33 @@ pub enum ClusterConcurrency {
     Locking,
     /// Two-phase commit over replicated logs, validation at the shards' leaders
     Occ,
+}
+
+/// Which protocol keeps a causal keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClusterProtocol {
+    /// Wren; with --replicas PaRiS
+    Usual,
+    /// Cure, a baseline for measurements as the following ones are
+    Cure,
+    /// Cure with hybrid clocks
+    HCure,
+    /// Blocking partial replication
+    Bpr,
+    /// Without causal consistency
+    Nocc,
+}
+
+impl From<ClusterProtocol> for runtime::ClusterProtocol {
+    fn from(protocol: ClusterProtocol) -> Self {
+        match protocol {
+            ClusterProtocol::Usual => runtime::ClusterProtocol::Usual,
+            ClusterProtocol::Cure => runtime::ClusterProtocol::Cure,
+            ClusterProtocol::HCure => runtime::ClusterProtocol::HCure,
+            ClusterProtocol::Bpr => runtime::ClusterProtocol::Bpr,
+            ClusterProtocol::Nocc => runtime::ClusterProtocol::Nocc,
+        }
+    }
 }
 
 impl From<ClusterConcurrency> for runtime::ClusterConcurrency {
@@ -363,6 +394,8 @@ pub enum BenchCommand {
     Retwis(BenchRetwisArguments),
     /// Transactions that read and write 1 to n keys.
     Rmw(BenchRmwArguments),
+    /// Transactions of 20 operations on a causal keyspace: the workload of Wren and PaRiS.
+    Tcc(BenchTccArguments),
 }
 
 #[derive(Debug, Args)]
@@ -389,6 +422,23 @@ pub struct BenchRmwArguments {
     /// The most keys of a transaction
     #[arg(long, value_name = "N", default_value = "1")]
     pub most_keys: NonZeroUsize,
+    #[command(flatten)]
+    pub load: TransactionLoad,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+20 reads and writes of different keys, all reads first, by TXN BEGIN and TXN COMMIT. The thesis's workloads have 1, 2 or 10
+writes, keys by Zipf's law with 0.99, and values of 8 bytes. All keys are loaded first, and tcc:* is overwritten. Where reads
+wait for their snapshot (PROTOCOL cure, h-cure, bpr), how many did and for how long is asked of the servers.
+
+Examples:
+  anabranch cluster local --regions 3 --processes 2 --model causal --protocol cure --delay a-b=40ms
+  anabranch bench tcc --url 127.0.0.1:7001 --url 127.0.0.1:7003 --url 127.0.0.1:7005 --writes 1 --zipf 0.99 --size 8")]
+pub struct BenchTccArguments {
+    /// How many of the 20 operations write
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(0..=20))]
+    pub writes: u8,
     #[command(flatten)]
     pub load: TransactionLoad,
 }

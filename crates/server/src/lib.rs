@@ -28,6 +28,7 @@ pub fn run() -> ExitCode {
         Command::Bench(BenchCommand::Redis(arguments)) => commands::bench::redis(arguments),
         Command::Bench(BenchCommand::Retwis(arguments)) => commands::bench::retwis(arguments),
         Command::Bench(BenchCommand::Rmw(arguments)) => commands::bench::rmw(arguments),
+        Command::Bench(BenchCommand::Tcc(arguments)) => commands::bench::tcc(arguments),
     };
     match result {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),

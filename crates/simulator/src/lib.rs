@@ -48,7 +48,8 @@ mod world;
 pub use checker::Violation;
 pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutants, Setting};
 pub use deployments::{
-    LockingDeployment, NAMES, ParisDeployment, SoloDeployment, TapirDeployment, TardisDeployment,
+    BlockingDeployment, CausalDeployment, Checked, CureDeployment, HybridCureDeployment, LockingDeployment,
+    NAMES, ParisDeployment, SoloDeployment, TapirDeployment, TardisDeployment, UncoordinatedDeployment,
     WrenDeployment,
 };
 pub use faults::{Feature, Swarm};

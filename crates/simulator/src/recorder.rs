@@ -2,7 +2,9 @@
 
 use crate::keyset::KnownKeys;
 use crate::workload::{Plan, Watching};
-use checker::{Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Violation};
+use checker::{
+    Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Vector, Violation,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::{PartitionId, RegionId, RequestId, SessionId, Timestamp};
 
@@ -281,6 +283,9 @@ impl Recorder {
             .collect();
         known.effects.extend(news);
         known.snapshot = known.snapshot.or(claim.snapshot);
+        if claim.vector.as_ref().is_some_and(|vector| !vector.snapshot.is_empty()) || known.vector.is_none() {
+            known.vector = claim.vector;
+        }
     }
 
     /// Something did not happen in time.
@@ -302,6 +307,10 @@ fn converted(claim: protocol::Claim) -> Claim {
             region: snapshot.region.0,
             local: snapshot.local.0,
             remote: snapshot.remote.0,
+        }),
+        vector: claim.vector.map(|vector| Vector {
+            snapshot: vector.snapshot.iter().map(|at| at.0).collect(),
+            depends_on: vector.depends_on.iter().map(|at| at.0).collect(),
         }),
         effects: (claim.effects.into_iter())
             .map(|(key, effect)| (Key(key.into_vec()), Bytes(effect.into_vec())))

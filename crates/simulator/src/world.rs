@@ -330,7 +330,18 @@ impl<D: Deployment> World<D> {
             let region = self.processes[process].host.region;
             let at = CommitStamp { at: Timestamp(self.served), depends_on: Timestamp::ZERO, region };
             let effects = effects.clone();
-            (place, Claim { session, transaction, commit: Some(at), snapshot: None, effects, branch: None })
+            (
+                place,
+                Claim {
+                    session,
+                    transaction,
+                    commit: Some(at),
+                    snapshot: None,
+                    effects,
+                    vector: None,
+                    branch: None,
+                },
+            )
         };
         served.into_iter().map(claim).collect()
     }

@@ -9,7 +9,7 @@ use support::{assert_keeps_its_promise, options};
 /// Tries one seed after the other until one shows the bug.
 fn assert_caught(seeds: u64, mutants: paris::Mutants) {
     let caught = (1..=seeds).any(|seed| {
-        let build = || ParisDeployment { options: paris::Options { mutants, ..paris::Options::default() } };
+        let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
         !run_seeds("paris", &options(seed, 1), build).failures.is_empty()
     });
     assert!(caught, "{mutants:?}: not caught in {seeds} seeds");

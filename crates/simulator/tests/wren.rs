@@ -14,7 +14,7 @@ fn assert_caught(seeds: u64, mutants: wren::Mutants) {
 
 fn assert_caught_with(with: &[Feature], seeds: u64, mutants: wren::Mutants) {
     let caught = (1..=seeds).any(|seed| {
-        let build = || WrenDeployment { options: wren::Options { mutants, ..wren::Options::default() } };
+        let build = || WrenDeployment::new(wren::Options { mutants, ..wren::Options::default() });
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("wren", &options, build).failures.is_empty()
     });
@@ -97,7 +97,7 @@ fn survivors_that_do_not_take_what_they_lack_are_caught() {
 /// Leases so short that replicas forget effects while clients write: what these have lost is listed for good.
 fn forgetful(mutants: wren::Mutants) -> WrenDeployment {
     let lease = Duration::from_millis(300);
-    WrenDeployment { options: wren::Options { mutants, lease, ..wren::Options::default() } }
+    WrenDeployment::new(wren::Options { mutants, lease, ..wren::Options::default() })
 }
 
 #[test]

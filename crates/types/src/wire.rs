@@ -119,8 +119,8 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Implements [`Wire`] for a struct: its fields in the order given.
 #[macro_export]
 macro_rules! wire_struct {
-    ($name:ident $(<$param:ident>)? { $($field:ident),* $(,)? }) => {
-        impl $(<$param: $crate::Wire>)? $crate::Wire for $name $(<$param>)? {
+    ($name:ident $(<$param:ident $(: $bound:path)?>)? { $($field:ident),* $(,)? }) => {
+        impl $(<$param: $crate::Wire $(+ $bound)?>)? $crate::Wire for $name $(<$param>)? {
             fn encode(&self, out: &mut Vec<u8>) { $( $crate::Wire::encode(&self.$field, out); )* let _ = out; }
             fn decode(input: &mut $crate::Reader<'_>) -> Result<Self, $crate::Malformed> {
                 let _ = &input;
@@ -141,10 +141,10 @@ macro_rules! wire_struct {
 /// Implements [`Wire`] for an enum whose variants have named fields (or none): a tag byte, then the fields.
 #[macro_export]
 macro_rules! wire_enum {
-    ($name:ident $(<$param:ident>)? {
+    ($name:ident $(<$param:ident $(: $bound:path)?>)? {
         $($tag:literal => $variant:ident $({ $($field:ident),* $(,)? })?),* $(,)?
     }) => {
-        impl $(<$param: $crate::Wire>)? $crate::Wire for $name $(<$param>)? {
+        impl $(<$param: $crate::Wire $(+ $bound)?>)? $crate::Wire for $name $(<$param>)? {
             fn encode(&self, out: &mut Vec<u8>) {
                 match self { $( $name::$variant $({ $($field),* })? => {
                     out.push($tag);

@@ -103,6 +103,8 @@ pub struct Totals {
     pub lost_connections: u64,
     /// Nanoseconds from the first try to the commit.
     pub latency: Histogram<u64>,
+    /// Reads of partitions that waited for their snapshot, and for how many microseconds all together, as the servers tell.
+    pub waits: (u64, u64),
     /// The keys that may have been written.
     pub(super) written: BTreeSet<u32>,
 }
@@ -112,7 +114,16 @@ impl Default for Totals {
         let latency = Histogram::new_with_bounds(1_000, LONGEST_NANOSECONDS, 3)
             .expect("the bounds are constants that hdrhistogram accepts");
         let (committed, written) = (BTreeMap::new(), BTreeSet::new());
-        Totals { committed, aborts: 0, unknown: 0, given_up: 0, lost_connections: 0, latency, written }
+        Totals {
+            committed,
+            aborts: 0,
+            unknown: 0,
+            given_up: 0,
+            lost_connections: 0,
+            latency,
+            waits: (0, 0),
+            written,
+        }
     }
 }
 
@@ -140,9 +151,12 @@ pub fn run(settings: &Settings) -> Result<(Totals, Duration), RunError> {
         load(settings, &mut loader)?;
     }
     drop(loader);
+    let before = waits(settings);
     let begun = Instant::now();
-    let totals = run_clients(settings, recorder.as_ref(), begun + settings.duration)?;
+    let mut totals = run_clients(settings, recorder.as_ref(), begun + settings.duration)?;
     let elapsed = begun.elapsed();
+    let after = waits(settings);
+    totals.waits = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
     if let Some(recorder) = recorder {
         read_back(settings, &totals.written, &recorder)?;
         recorder.finish().map_err(RunError::History)?;
@@ -173,6 +187,21 @@ fn run_clients(settings: &Settings, recorder: Option<&Recorder>, end: Instant) -
         }
     }
     Ok(shared.totals)
+}
+
+/// What all servers tell of reads that waited; nothing where that is not told.
+fn waits(settings: &Settings) -> (u64, u64) {
+    let told = settings.urls.iter().filter_map(|url| {
+        let replies =
+            Connection::open(url).ok()?.call(&[vec![b"INFO".to_vec(), b"cluster".to_vec()]]).ok()?;
+        let text = String::from_utf8_lossy(replies.first()?.as_bytes()?).into_owned();
+        let sum = |name: &str| -> u64 {
+            let values = text.split([',', ':', '\r', '\n']).filter_map(|word| word.strip_prefix(name));
+            values.filter_map(|value| value.parse::<u64>().ok()).sum()
+        };
+        Some((sum("reads_waited="), sum("read_wait_us=")))
+    });
+    told.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
 }
 
 fn open_history(path: &Path) -> Result<Recorder, RunError> {

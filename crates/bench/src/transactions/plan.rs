@@ -12,7 +12,16 @@ pub enum Workload {
         /// The most keys of one transaction.
         most_keys: usize,
     },
+    /// Twenty operations, reads first, then writes of other keys: the workload of Wren and PaRiS (the thesis, sections 4.5
+    /// and 5.5).
+    Tcc {
+        /// How many of them write.
+        writes: usize,
+    },
 }
+
+/// Operations of a transaction of [`Workload::Tcc`].
+const TCC_OPERATIONS: usize = 20;
 
 /// One transaction: the keys it reads and those it writes, by number. Keys that it reads and writes come first in both.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +43,18 @@ impl Workload {
         match self {
             Workload::Retwis => "retwis",
             Workload::ReadModifyWrite { .. } => "rmw",
+            Workload::Tcc { .. } => "tcc",
         }
     }
 
     /// Draws a transaction.
     pub fn draw(self, keys: &Keys, random: &mut fastrand::Rng) -> Planned {
         let (kind, gets, puts) = match self {
+            Workload::Tcc { writes } => {
+                let mut reads = keys.draw_distinct(TCC_OPERATIONS, random);
+                let writes = reads.split_off(reads.len().saturating_sub(writes));
+                return Planned { kind: "tcc", reads, writes };
+            }
             Workload::Retwis => match random.u8(..100) {
                 0..5 => ("add_user", 1, 3),
                 5..20 => ("follow", 2, 2),
@@ -159,6 +174,16 @@ mod tests {
         let rare: u32 = counts[500..].iter().sum();
         let expected: f64 = (501..=1000).map(|rank| f64::from(rank).powf(-0.75)).sum::<f64>() / sum;
         assert!((f64::from(rare) / f64::from(draws) - expected).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_transaction_of_the_thesis_has_twenty_operations_on_different_keys() {
+        let (keys, mut random) = (Keys::new(1000, Some(0.99)), fastrand::Rng::with_seed(4));
+        let planned = Workload::Tcc { writes: 2 }.draw(&keys, &mut random);
+        assert_eq!((planned.reads.len(), planned.writes.len()), (18, 2));
+        let all: std::collections::BTreeSet<u32> =
+            planned.reads.iter().chain(&planned.writes).copied().collect();
+        assert_eq!(all.len(), 20);
     }
 
     #[test]

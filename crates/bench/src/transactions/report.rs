@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What one run came to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// `retwis` or `rmw`.
+    /// `retwis`, `rmw` or `tcc`.
     pub workload: &'static str,
     /// `watch` or `txn`.
     pub by: &'static str,
@@ -24,6 +24,12 @@ pub struct Summary {
     pub throughput: f64,
     /// Microseconds from the first try to the commit, at some percentiles.
     pub latency_us: BTreeMap<&'static str, f64>,
+    /// Microseconds, on average.
+    pub mean_us: f64,
+    /// Reads of partitions that waited for their snapshot.
+    pub reads_waited: u64,
+    /// For how long these did, on average, in microseconds.
+    pub read_wait_us: f64,
     /// Committed transactions.
     pub committed: u64,
     /// The same by kind.
@@ -55,6 +61,9 @@ impl Summary {
             seconds: (seconds * 1000.0).round() / 1000.0,
             throughput: (committed as f64 / seconds * 10.0).round() / 10.0,
             latency_us: latencies.into_iter().chain([("p999", percentile(99.9)), ("max", max)]).collect(),
+            mean_us: (totals.latency.mean() / 100.0).round() / 10.0,
+            reads_waited: totals.waits.0,
+            read_wait_us: totals.waits.1 as f64 / totals.waits.0.max(1) as f64,
             committed,
             kinds: totals.committed.clone(),
             aborts: totals.aborts,
@@ -142,8 +151,17 @@ pub fn table(comparison: &Comparison) -> String {
         );
     };
     line("ours", &comparison.ours);
+    let (ours, waited) = (&comparison.ours, comparison.ours.reads_waited);
     if let Some(theirs) = &comparison.theirs {
         line("theirs", theirs);
+    }
+    if waited > 0 {
+        let each = waited as f64 / ours.committed.max(1) as f64;
+        let _ = writeln!(
+            text,
+            "mean {:.0} us; {each:.2} reads of a partition in each transaction waited, {:.0} us on average",
+            ours.mean_us, ours.read_wait_us
+        );
     }
     if let (Some(ratio), Some([low, high])) = (comparison.ratio, comparison.ratio_range) {
         let _ = writeln!(text, "ratio {ratio:.2} ({low:.2}-{high:.2}), {} rounds", comparison.rounds);

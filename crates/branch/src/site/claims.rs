@@ -76,6 +76,7 @@ impl Claims {
             commit: commit.map(at),
             snapshot: None,
             effects: commit.map(|commit| effects(commit, keyspace)).unwrap_or_default(),
+            vector: None,
             branch: Some(BranchClaim {
                 read: names(read),
                 state: commit.map(|commit| name(commit.id)),

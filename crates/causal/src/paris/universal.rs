@@ -1,6 +1,6 @@
 //! The one time of PaRiS.
 
-use crate::stable::{Stamp, Times};
+use crate::stable::{Stamp, Times, oldest_of};
 use types::{RegionId, Timestamp, wire_struct};
 
 /// A universal stable time, and the snapshot that it gives: all that every replica, in every region, has installed
@@ -10,12 +10,20 @@ pub struct Universal(pub Timestamp);
 wire_struct!(Universal(0));
 
 impl Times for Universal {
+    type Depends = Timestamp;
+
     const UNIVERSAL: bool = true;
+    const OBSERVES: bool = false;
+    const FOLLOWS: bool = true;
 
     /// The least entry of the partition's version vector (Algorithm 11, line 35; Corrections 29): its own one, and one
     /// for each other replica of the partition, which may be in few of the regions.
-    fn of_partition(own: Timestamp, received: Timestamp) -> Self {
-        Universal(own.min(received))
+    fn of_partition(
+        _: RegionId,
+        own: Timestamp,
+        received: impl Iterator<Item = (RegionId, Timestamp)>,
+    ) -> Self {
+        Universal(own.min(oldest_of(received)))
     }
 
     fn at(at: Timestamp) -> Self {
@@ -49,7 +57,11 @@ impl Times for Universal {
 
     /// An effect depends on nothing that is not below its own time, and nothing is shown before all below is there: it
     /// needs no other time.
-    fn depends_on(self) -> Timestamp {
+    fn depends_on(self, _: RegionId) -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    fn observed(_: Timestamp) -> Timestamp {
         Timestamp::ZERO
     }
 
@@ -79,13 +91,13 @@ mod tests {
 
     #[test]
     fn a_partition_vouches_for_the_least_that_it_holds() {
-        assert_eq!(Universal::of_partition(Timestamp(7), Timestamp(5)), Universal(Timestamp(5)));
-        assert_eq!(Universal::of_partition(Timestamp(7), Timestamp(9)), Universal(Timestamp(7)));
-        assert_eq!(
-            Universal::of_partition(Timestamp(7), Timestamp::MAX),
-            Universal(Timestamp(7)),
-            "one replica"
-        );
+        let of = |received: &[u64]| {
+            let received = received.iter().map(|at| (RegionId(1), Timestamp(*at)));
+            Universal::of_partition(RegionId(0), Timestamp(7), received)
+        };
+        assert_eq!(of(&[9, 5]), Universal(Timestamp(5)));
+        assert_eq!(of(&[9]), Universal(Timestamp(7)));
+        assert_eq!(of(&[]), Universal(Timestamp(7)), "one replica");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the nodes of a keyspace say to one another.
 
+use super::Times;
 use super::stamp::Stamp;
 use replication::transfer::{Ask, Piece};
 use types::{Address, Error, RegionId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
@@ -7,7 +8,7 @@ use types::{Address, Error, RegionId, ReplyBuf, Timestamp, TransactionId, wire_e
 /// The one message type. Coordinators and participants exchange datagrams and repeat them; what replicas tell one
 /// another about time and effects goes through the one stream to the peer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Message<S> {
+pub enum Message<S: Times> {
     /// Coordinator to one partition of its region, regularly: "which snapshot may I read?" In the paper each
     /// transaction asks; here a coordinator asks for all that it will start until the next answer. It also leases the
     /// oldest snapshot that the coordinator still reads.
@@ -106,8 +107,8 @@ pub enum Message<S> {
         id: TransactionId,
         /// Its place.
         at: Timestamp,
-        /// Its remote dependency time.
-        depends_on: Timestamp,
+        /// What it depends on of the other regions: Wren's remote dependency time.
+        depends_on: S::Depends,
         /// Keys and effects.
         effects: Vec<KeyEffects>,
     },
@@ -220,7 +221,7 @@ pub enum Message<S> {
         over: bool,
     },
 }
-wire_enum!(Message<S> {
+wire_enum!(Message<S: Times> {
     0 => StartTx { stable, oldest },
     1 => StartTxResp { stable },
     2 => SliceReq { id, round, snapshot, now_millis, parts, whole },
@@ -251,11 +252,11 @@ wire_enum!(Message<S> {
 
 /// A transaction's work on one key.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part<S> {
+pub struct Part<S: Times> {
     /// The key.
     pub key: Box<[u8]>,
     /// In a slice: the effects of the session that the snapshot does not show, in order of place (Corrections 37).
-    pub cached: Vec<CachedEffect>,
+    pub cached: Vec<CachedEffect<S::Depends>>,
     /// In a slice: the effects of the transaction so far; the work is done on top.
     pub overlay: Vec<Box<[u8]>>,
     /// The session's own transactions among what the snapshot does not show.
@@ -263,17 +264,17 @@ pub struct Part<S> {
     /// What to do, in order.
     pub work: Vec<Work<S>>,
 }
-wire_struct!(Part<S> { key, cached, overlay, own, work });
+wire_struct!(Part<S: Times> { key, cached, overlay, own, work });
 
 /// An effect of the session with its place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CachedEffect {
+pub struct CachedEffect<D = Timestamp> {
     /// Its place, and what it observed.
-    pub stamp: Stamp,
+    pub stamp: Stamp<D>,
     /// The binary form of the effect.
     pub effect: Box<[u8]>,
 }
-wire_struct!(CachedEffect { stamp, effect });
+wire_struct!(CachedEffect<D> { stamp, effect });
 
 /// One thing to do to a key. Operations and effects are in their binary forms.
 #[derive(Clone, Debug, PartialEq)]

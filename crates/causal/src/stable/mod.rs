@@ -23,12 +23,13 @@ mod token;
 
 pub use coordinator::Coordinator;
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
-pub use partition::Partition;
+pub use partition::{Partition, Waits};
 pub use pledge::{Deed, Pledge};
 pub use record::{Effects, Record};
 pub use setup::{Mutants, Options, RegionTopology, Scope, Topology};
 pub use stamp::Stamp;
 pub use times::Times;
+pub(crate) use times::oldest_of;
 
 use protocol::{Claim, Input, Now, Outputs, Protocol};
 use types::{Incarnation, ProcessId, RegionId, Rng};
@@ -44,6 +45,8 @@ pub enum Timer {
     Doubt,
     /// A partition that takes its peers' state goes on with it.
     Refill,
+    /// A partition goes on with reads that waited for its clock.
+    Waiting,
     /// A coordinator asks for the stable times and renews its lease.
     StartTx,
     /// A coordinator asks again about its transaction with this number.
@@ -52,7 +55,7 @@ pub enum Timer {
 
 /// A node of a keyspace: a replica of a partition, or a coordinator in a gateway.
 #[derive(Debug)]
-pub enum Node<S> {
+pub enum Node<S: Times> {
     /// A replica of a partition.
     Partition(Box<Partition<S>>),
     /// A coordinator.
@@ -94,7 +97,7 @@ impl<S: Times> Node<S> {
 
     /// What a replica knows of its region's transactions that have committed since the last call: its part of their
     /// effects; see [`Options::claims`]. It is so once the log has what the steps since then have recorded.
-    pub fn take_decided(&mut self) -> Vec<(Stamp, Vec<KeyEffects>)> {
+    pub fn take_decided(&mut self) -> Vec<(Stamp<S::Depends>, Vec<KeyEffects>)> {
         match self {
             Node::Partition(partition) => partition.take_decided(),
             Node::Coordinator(_) => Vec::new(),
@@ -121,7 +124,7 @@ impl<S: Times> Node<S> {
 impl<S: Times> Protocol for Node<S> {
     type Message = Message<S>;
     type Timer = Timer;
-    type Record<'a> = Record<'a>;
+    type Record<'a> = Record<'a, S::Depends>;
 
     fn step(
         &mut self,

@@ -1,5 +1,6 @@
 //! What a partition writes to its log and to checkpoints.
 
+use super::Times;
 use super::message::{Gained, KeyEffects};
 use super::pledge::Pledge;
 use super::stamp::Stamp;
@@ -11,7 +12,7 @@ use types::{Address, Malformed, Reader, RegionId, Timestamp, TransactionId, Wire
 
 /// One record. Borrowed where it is written, owned where it is read.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Record<'a> {
+pub enum Record<'a, D: Copy = Timestamp> {
     /// A commit timestamp was proposed and the participant is bound by it.
     Prepared {
         /// The transaction.
@@ -19,7 +20,7 @@ pub enum Record<'a> {
         /// The proposal.
         at: Timestamp,
         /// The remote dependency time of its effects.
-        depends_on: Timestamp,
+        depends_on: D,
         /// The participant that records the decision.
         decider: Address,
         /// What it holds on the keys.
@@ -42,12 +43,12 @@ pub enum Record<'a> {
     /// A transaction committed whose only participant this is.
     Alone {
         /// Its effects.
-        effects: Effects<'a>,
+        effects: Effects<'a, D>,
         /// What a repeated `Prepare` is answered.
         gained: Cow<'a, Gained>,
     },
     /// A transaction of another region arrived.
-    Replicated(Effects<'a>),
+    Replicated(Effects<'a, D>),
     /// Nothing at or below has been or will be stamped after a restart: what is published stays below (Corrections
     /// 21 and 22).
     Promise {
@@ -82,7 +83,7 @@ pub enum Record<'a> {
         gained: Cow<'a, Gained>,
     },
     /// Of a checkpoint: a transaction of this region that another one may lack; its effects are in the cells.
-    Outgoing(Effects<'a>),
+    Outgoing(Effects<'a, D>),
     /// Of a checkpoint: a key as the horizon shows it.
     State {
         /// The key.
@@ -95,7 +96,7 @@ pub enum Record<'a> {
         /// The key.
         key: Cow<'a, [u8]>,
         /// Its place.
-        stamp: Stamp,
+        stamp: Stamp<D>,
         /// The binary form of the effect.
         effect: Cow<'a, [u8]>,
     },
@@ -104,7 +105,7 @@ pub enum Record<'a> {
         /// The key.
         key: Cow<'a, [u8]>,
         /// Its place.
-        stamp: Stamp,
+        stamp: Stamp<D>,
         /// The binary form of the effect.
         effect: Cow<'a, [u8]>,
         /// What it did to a list.
@@ -116,7 +117,7 @@ pub enum Record<'a> {
         filled: bool,
     },
     /// Of a checkpoint: a write that is lost to a concurrent one, and nothing that comes can change that.
-    Lost(Cow<'a, LostWrite<Stamp>>),
+    Lost(Cow<'a, LostWrite<Stamp<D>>>),
     /// Of a checkpoint: so many of these were dropped from the list.
     LossesDropped {
         /// How many.
@@ -140,20 +141,20 @@ pub enum Record<'a> {
 
 /// A transaction's effects on this partition, with their place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Effects<'a> {
+pub struct Effects<'a, D: Copy = Timestamp> {
     /// Their place.
-    pub stamp: Stamp,
+    pub stamp: Stamp<D>,
     /// Keys and effects.
     pub effects: Cow<'a, [KeyEffects]>,
 }
 
-impl Effects<'_> {
+impl<D: Wire + Copy> Effects<'_, D> {
     fn encode(&self, out: &mut Vec<u8>) {
         self.stamp.encode(out);
         put_all(out, &self.effects);
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Effects<'static>, Malformed> {
+    fn decode(input: &mut Reader<'_>) -> Result<Effects<'static, D>, Malformed> {
         Ok(Effects { stamp: Stamp::decode(input)?, effects: Cow::Owned(Wire::decode(input)?) })
     }
 }
@@ -167,7 +168,7 @@ fn put_all<T: Wire>(out: &mut Vec<u8>, items: &[T]) {
     items.iter().for_each(|item| item.encode(out));
 }
 
-impl protocol::Encode for Record<'_> {
+impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Record::Prepared { id, at, depends_on, decider, pledges, gained } => {
@@ -260,7 +261,7 @@ impl protocol::Encode for Record<'_> {
     }
 }
 
-impl Record<'static> {
+impl<D: Wire + Copy> Record<'static, D> {
     /// Reads a record back.
     pub fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let owned = |bytes: &[u8]| Cow::Owned(bytes.to_vec());
@@ -322,15 +323,15 @@ impl Record<'static> {
             _ => return Err(Malformed("record tag")),
         })
     }
+}
 
-    /// The cell of a `State`.
-    pub(super) fn cell(bytes: &[u8]) -> Result<Cell, Malformed> {
-        Cell::decode(&mut Reader::new(bytes))
-    }
+/// The cell of a `State`.
+pub(super) fn cell(bytes: &[u8]) -> Result<Cell, Malformed> {
+    Cell::decode(&mut Reader::new(bytes))
 }
 
 /// Appends a record behind its length, as checkpoints hold them.
-pub(super) fn put(out: &mut Vec<u8>, record: &Record<'_>) {
+pub(super) fn put<S: Times>(out: &mut Vec<u8>, record: &Record<'_, S::Depends>) {
     let mut bytes = Vec::new();
     protocol::Encode::encode(record, &mut bytes);
     put_bytes(out, &bytes);

@@ -235,6 +235,10 @@ pub struct Mutants {
     pub forgotten_for_lost: bool,
     /// A survivor keeps what it holds of an evicted region above the cut.
     pub kept_above_cut: bool,
+    /// Reads do not wait until their snapshot is installed.
+    pub read_not_installed: bool,
+    /// What effects depend on is not looked at: a snapshot shows them by their place alone.
+    pub depends_on_nothing: bool,
 }
 
 #[cfg(test)]

@@ -1,37 +1,32 @@
 //! What orders an effect.
 
+use super::Times;
 use mvcc::Sight;
 use types::{RegionId, Timestamp, TransactionId, Wire, wire_struct};
 
 /// The place of an effect: all of one transaction share it. Ordered by update time, then by the transaction's id,
 /// which is unique, so that every region orders alike (Corrections 31).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stamp {
+pub struct Stamp<D = Timestamp> {
     /// The commit timestamp: the paper's `ut`.
     pub at: Timestamp,
     /// The transaction: the paper's `id_T`.
     pub transaction: TransactionId,
     /// Where it committed: the paper's `sr`.
     pub region: RegionId,
-    /// Up to where it may depend on other regions: the paper's `rdt`.
-    pub depends_on: Timestamp,
+    /// Up to where it may depend on other regions: the paper's `rdt`, or what a protocol has in its place
+    /// ([`Times::Depends`]).
+    pub depends_on: D,
 }
 
-wire_struct!(Stamp { at, transaction, region, depends_on });
+wire_struct!(Stamp<D> { at, transaction, region, depends_on });
 
-impl Stamp {
+impl<D: Copy + Default> Stamp<D> {
     /// Names it for operators: the same in every region, and shorter than all of it.
     pub(super) fn name(&self) -> Vec<u8> {
         let mut name = Vec::new();
         (self.at, self.transaction).encode(&mut name);
         name
-    }
-
-    /// What the effect observed of those before it: everything of its region, whose primary put it after them, and of
-    /// the others what its snapshot showed. It is a little more than its client saw where another client of the region
-    /// was ahead, never less.
-    pub(super) fn sight(&self) -> Sight<Stamp> {
-        Sight { group: self.region.0, upto: Stamp::last_at(self.depends_on) }
     }
 
     /// Above every stamp with this time and below every later one.
@@ -41,6 +36,13 @@ impl Stamp {
             incarnation: types::Incarnation(u32::MAX),
             number: u64::MAX,
         };
-        Stamp { at, transaction, region: RegionId(u16::MAX), depends_on: Timestamp::MAX }
+        Stamp { at, transaction, region: RegionId(u16::MAX), depends_on: D::default() }
     }
+}
+
+/// What the effect observed of those before it: everything of its region, whose primary put it after them, and of the
+/// others what its snapshot showed. It is a little more than its client saw where another client of the region was
+/// ahead, never less.
+pub(super) fn sight<S: Times>(stamp: &Stamp<S::Depends>) -> Sight<Stamp<S::Depends>> {
+    Sight { group: stamp.region.0, upto: Stamp::last_at(S::observed(stamp.depends_on)) }
 }

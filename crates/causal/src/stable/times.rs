@@ -1,19 +1,41 @@
-//! What tells the protocols here apart: the times by which they say what is stable and what a snapshot shows.
+//! What tells the protocols here apart: the times by which they say what is stable, what a snapshot made of them shows,
+//! and whether a read of it may have to wait.
 
 use super::stamp::Stamp;
 use std::fmt::Debug;
 use types::{RegionId, Timestamp, Wire};
 
-/// Stable times, and the snapshots that are made of them: Wren has two, the local and the remote one, PaRiS one.
-/// [`Times::newest`] and [`Times::oldest`] are the bounds of two, time by time; the default is below all others.
+/// Stable times, and the snapshots that are made of them: Wren has two, the local and the remote one, PaRiS one, Cure one
+/// for each region. [`Times::newest`] and [`Times::oldest`] are the bounds of two, time by time; the default is below
+/// all others.
 pub trait Times: Wire + Clone + Copy + Debug + Default + PartialEq + 'static {
+    /// What a stamp says of what its effects depend on, beside their place.
+    type Depends: Wire + Copy + Ord + Debug + Default + 'static;
+
     /// True if what is stable is so in all regions, which any of them may then be asked about: transactions have parts
     /// in several regions. Otherwise what is stable is so in a region, which holds every partition.
     const UNIVERSAL: bool;
 
-    /// What a partition can vouch for that has installed everything of its own up to `own`, and has received
-    /// everything of its peers up to `received`; `MAX` if it has none.
-    fn of_partition(own: Timestamp, received: Timestamp) -> Self;
+    /// True if stamps tell what their effects observed of the other regions (Corrections 75): effects reset only that, the
+    /// writes that concurrent ones cost are listed, what observes and writes sees its primaries' newest state, and a
+    /// region can be evicted. Otherwise effects are performed in order of place, and what observes and writes is evaluated
+    /// on its snapshot and validated where it is written.
+    const OBSERVES: bool;
+
+    /// True if a partition's clock follows whatever faster time it hears of. Otherwise it only stamps above it.
+    const FOLLOWS: bool;
+
+    /// How many times less often than others it asks for what is stable. More than once where no snapshot is made of it, and
+    /// it is only to know what may be forgotten.
+    const GOSSIP_RARER: u32 = 1;
+
+    /// What a partition of `region` can vouch for that has installed everything of its own up to `own`, and has received
+    /// everything of its peers up to these times.
+    fn of_partition(
+        region: RegionId,
+        own: Timestamp,
+        received: impl Iterator<Item = (RegionId, Timestamp)>,
+    ) -> Self;
 
     /// The snapshot that shows everything up to `at`, and nothing above.
     fn at(at: Timestamp) -> Self;
@@ -21,14 +43,40 @@ pub trait Times: Wire + Clone + Copy + Debug + Default + PartialEq + 'static {
     /// The least stable times of which a snapshot can be read that shows everything up to `at`.
     fn from_whole(at: Timestamp) -> Self;
 
-    /// The snapshot that may be read when these are the stable times.
+    /// The snapshot that may be read without waiting when these are the stable times.
     fn readable(self) -> Self;
+
+    /// The snapshot of a transaction that begins in `region` when these are the stable times. `newest` is the latest time
+    /// that its coordinator knows: its clock, what its session wrote, and the snapshots that it has given.
+    fn begin(self, region: RegionId, newest: Timestamp) -> Self {
+        let _ = (region, newest);
+        self.readable()
+    }
+
+    /// What is stable if somebody in `region` reads this snapshot.
+    fn known_stable(self, region: RegionId) -> Self {
+        let _ = region;
+        self
+    }
+
+    /// What a partition of `region` must have installed before the snapshot can be read there: see [`Times::installed`].
+    /// Zero if a read never waits.
+    fn needed(self, region: RegionId) -> Timestamp {
+        let _ = region;
+        Timestamp::ZERO
+    }
+
+    /// What counts as installed for [`Times::needed`] where everything of the region itself is up to `own`, and of its
+    /// peers up to `received`.
+    fn installed(own: Timestamp, received: Timestamp) -> Timestamp {
+        own.min(received)
+    }
 
     /// These, but reaching `floor` at least.
     fn reaching(self, floor: Timestamp) -> Self;
 
     /// The whole isolation rule: true when the effect with this stamp is part of the snapshot in `region`.
-    fn shows(self, stamp: &Stamp, region: RegionId) -> bool;
+    fn shows(self, stamp: &Stamp<Self::Depends>, region: RegionId) -> bool;
 
     /// The snapshot shows everything that is placed up to here, wherever it is from. So a store may forget what it
     /// looked like below.
@@ -37,12 +85,33 @@ pub trait Times: Wire + Clone + Copy + Debug + Default + PartialEq + 'static {
     /// The snapshot shows nothing above, and all that its region's sessions wrote up to here: they need no cache of it.
     fn reach(self) -> Timestamp;
 
-    /// What a stamp says of the effects that were chosen on the snapshot: [`Stamp::depends_on`].
-    fn depends_on(self) -> Timestamp;
+    /// What a stamp says of the effects that were chosen on the snapshot in `region`: [`Stamp::depends_on`].
+    fn depends_on(self, region: RegionId) -> Self::Depends;
+
+    /// Who chose effects that say this of themselves had observed everything of the other regions up to here; zero if it
+    /// tells nothing of the kind.
+    fn observed(depends_on: Self::Depends) -> Timestamp;
+
+    /// The snapshot for checkers, and what an effect depends on, region by region; nothing where two times say all.
+    fn by_region(self, regions: usize) -> Vec<Timestamp> {
+        let _ = regions;
+        Vec::new()
+    }
+
+    /// The same of what a stamp says.
+    fn depends_by_region(depends_on: Self::Depends, regions: usize) -> Vec<Timestamp> {
+        let _ = (depends_on, regions);
+        Vec::new()
+    }
 
     /// The newer of the two, time by time.
     fn newest(self, other: Self) -> Self;
 
     /// The older of the two, time by time.
     fn oldest(self, other: Self) -> Self;
+}
+
+/// The oldest time of what has been received; `MAX` if there is nobody to receive anything of.
+pub(crate) fn oldest_of(received: impl Iterator<Item = (RegionId, Timestamp)>) -> Timestamp {
+    received.map(|(_, at)| at).min().unwrap_or(Timestamp::MAX)
 }

@@ -24,7 +24,7 @@ impl Token {
     /// True if a snapshot in `region` shows all of it. In another region only what is received from everywhere counts:
     /// the local time there says nothing about effects of the session's region.
     pub(super) fn is_shown_by<S: Times>(&self, snapshot: S, region: RegionId) -> bool {
-        match region == self.region && !S::UNIVERSAL {
+        match region == self.region && S::OBSERVES {
             true => self.is_shown_at_home(snapshot),
             false => snapshot.whole() >= self.own.max(self.whole),
         }

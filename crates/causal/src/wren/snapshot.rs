@@ -1,6 +1,6 @@
 //! What a snapshot of Wren shows.
 
-use crate::stable::{Stamp, Times};
+use crate::stable::{Stamp, Times, oldest_of};
 use types::{RegionId, Timestamp, wire_struct};
 
 /// A causal snapshot of one region: everything of its own up to `local`, everything of the others up to `remote`,
@@ -23,10 +23,18 @@ impl Snapshot {
 }
 
 impl Times for Snapshot {
-    const UNIVERSAL: bool = false;
+    type Depends = Timestamp;
 
-    fn of_partition(own: Timestamp, received: Timestamp) -> Self {
-        Snapshot { local: own, remote: received }
+    const UNIVERSAL: bool = false;
+    const OBSERVES: bool = true;
+    const FOLLOWS: bool = true;
+
+    fn of_partition(
+        _: RegionId,
+        own: Timestamp,
+        received: impl Iterator<Item = (RegionId, Timestamp)>,
+    ) -> Self {
+        Snapshot { local: own, remote: oldest_of(received) }
     }
 
     fn at(at: Timestamp) -> Self {
@@ -66,8 +74,12 @@ impl Times for Snapshot {
         self.local
     }
 
-    fn depends_on(self) -> Timestamp {
+    fn depends_on(self, _: RegionId) -> Timestamp {
         self.remote
+    }
+
+    fn observed(depends_on: Timestamp) -> Timestamp {
+        depends_on
     }
 
     fn newest(self, other: Self) -> Self {

@@ -502,6 +502,7 @@ fn claimed(claim: &Claim) -> checker::Claim {
         commit,
         snapshot,
         effects: effects.collect(),
+        vector: None,
         branch: None,
     }
 }
@@ -551,6 +552,8 @@ const OFF: Mutants = Mutants {
     cut_not_reached: false,
     forgotten_for_lost: false,
     kept_above_cut: false,
+    read_not_installed: false,
+    depends_on_nothing: false,
 };
 
 #[test]

@@ -435,6 +435,7 @@ fn replicated(packet: &Packet<Node>) -> Option<Claim> {
         commit: Some(CommitStamp { at, depends_on, region: origin }),
         snapshot: None,
         effects: effects.collect(),
+        vector: None,
         branch: None,
     })
 }

@@ -60,6 +60,7 @@ impl History {
                 commit: None,
                 snapshot: None,
                 effects: Vec::new(),
+                vector: None,
                 branch: None,
             }),
             follows: None,

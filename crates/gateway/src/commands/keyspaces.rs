@@ -95,13 +95,14 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
 }
 
 /// The names of options; a list of regions ends before one.
-const OPTIONS: [&str; 10] = [
+const OPTIONS: [&str; 11] = [
     "MODEL",
     "DURABILITY",
     "PARTITIONS",
     "REPLICAS",
     "REGIONS",
     "CONCURRENCY",
+    "PROTOCOL",
     "CONFLICTS",
     "ISOLATION",
     "CLOCKBOUND",

@@ -4,9 +4,10 @@
 
 use super::config::{
     ClusterBranching, ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel,
-    ClusterMove,
+    ClusterMove, ClusterProtocol,
 };
 use crate::files;
+use causal::baselines::MAX_REGIONS;
 use gateway::{KeyspaceOptions, Model};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -110,9 +111,30 @@ impl ClusterKeyspace {
                     "keyspace '{name}': MERGE, EVERY, LOCAL, UNRESOLVED, KEEP and QUEUE are for MODEL branch"
                 ))
             }
-            ClusterModel::Causal => self.check_regions(cluster),
+            ClusterModel::Strict | ClusterModel::Branch if self.protocol != ClusterProtocol::Usual => {
+                Err(format!("keyspace '{name}' is not causal: PROTOCOL is for MODEL causal"))
+            }
+            ClusterModel::Causal => self.check_protocol(cluster).and_then(|()| self.check_regions(cluster)),
             ClusterModel::Strict | ClusterModel::Branch => Ok(()),
         }
+    }
+
+    /// Cure's snapshots need all partitions in every region, and have a place for so many regions.
+    fn check_protocol(&self, cluster: &ClusterFile) -> Result<(), String> {
+        let (name, protocol) = (&self.name, self.protocol.as_str());
+        let is_cure = matches!(self.protocol, ClusterProtocol::Cure | ClusterProtocol::HCure);
+        if is_cure && self.is_partial() {
+            return Err(format!(
+                "keyspace '{name}': PROTOCOL {protocol} keeps every partition in every region; leave REPLICAS and REGIONS \
+                 out, or take PROTOCOL bpr"
+            ));
+        }
+        if is_cure && usize::from(cluster.regions()) > MAX_REGIONS {
+            return Err(format!(
+                "keyspace '{name}': PROTOCOL {protocol} is for at most {MAX_REGIONS} regions"
+            ));
+        }
+        Ok(())
     }
 
     fn is_optimistic(&self) -> bool {
@@ -145,6 +167,7 @@ impl ClusterKeyspace {
                 b"CONCURRENCY" => {
                     "CONCURRENCY stays: transactions that are under way would not know of each other"
                 }
+                b"PROTOCOL" => "PROTOCOL stays: another one keeps its data in another way",
                 b"CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded",
                 b"ISOLATION" => {
                     "ISOLATION stays: what was promised when it was created holds for what is under way"
@@ -181,7 +204,7 @@ impl ClusterKeyspace {
             _ => {
                 return Err(Error::err(format!(
                     "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, REGIONS, CONCURRENCY, \
-                     CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, EVERY, LOCAL, UNRESOLVED \
+                     PROTOCOL, CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, EVERY, LOCAL, UNRESOLVED \
                      and KEEP",
                     String::from_utf8_lossy(option)
                 )));
@@ -218,6 +241,11 @@ impl ClusterKeyspace {
                     if wanted.model != ClusterModel::Causal {
                         return Err(Error::err(STRICT_LOSES_NOTHING));
                     }
+                }
+                b"PROTOCOL" => {
+                    wanted.protocol = ClusterProtocol::from_name(&text).ok_or_else(|| {
+                        Error::err(format!("PROTOCOL is usual, cure, h-cure, bpr or nocc, not '{text}'"))
+                    })?;
                 }
                 b"ISOLATION" => {
                     wanted.isolation = ClusterIsolation::from_name(&text).ok_or_else(|| {

@@ -75,6 +75,54 @@ pub enum ClusterConcurrency {
     Occ,
 }
 
+/// Which protocol keeps a causal keyspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClusterProtocol {
+    /// Wren, or PaRiS where partitions are in some of the regions only.
+    #[default]
+    Usual,
+    /// Cure: a baseline for measurements, as the following ones are.
+    Cure,
+    /// Cure with hybrid clocks.
+    HCure,
+    /// Blocking partial replication.
+    Bpr,
+    /// Without causal consistency.
+    Nocc,
+}
+
+impl ClusterProtocol {
+    /// All of them.
+    const ALL: [ClusterProtocol; 5] = [
+        ClusterProtocol::Usual,
+        ClusterProtocol::Cure,
+        ClusterProtocol::HCure,
+        ClusterProtocol::Bpr,
+        ClusterProtocol::Nocc,
+    ];
+
+    /// The protocol of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.as_str().eq_ignore_ascii_case(name))
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ClusterProtocol::Usual => "usual",
+            ClusterProtocol::Cure => "cure",
+            ClusterProtocol::HCure => "h-cure",
+            ClusterProtocol::Bpr => "bpr",
+            ClusterProtocol::Nocc => "nocc",
+        }
+    }
+
+    fn is_usual(&self) -> bool {
+        *self == ClusterProtocol::Usual
+    }
+}
+
 /// One keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,6 +146,9 @@ pub struct ClusterKeyspace {
     /// Of a causal keyspace whose partitions are in every region: writes that are lost to concurrent ones are not listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_conflicts: bool,
+    /// Of a causal keyspace: which protocol keeps it.
+    #[serde(default, skip_serializing_if = "ClusterProtocol::is_usual")]
+    pub protocol: ClusterProtocol,
     /// Of an optimistic strict keyspace: what it promises about the order of transactions.
     #[serde(default, skip_serializing_if = "ClusterIsolation::is_strict")]
     pub isolation: ClusterIsolation,
@@ -211,6 +262,7 @@ impl ClusterKeyspace {
             replicas: None,
             regions: Vec::new(),
             concurrency: ClusterConcurrency::default(),
+            protocol: ClusterProtocol::default(),
             isolation: ClusterIsolation::default(),
             clock_bound_ms: None,
             skew_wait_ms: None,
@@ -329,6 +381,12 @@ impl ClusterKeyspace {
             return Err(format!(
                 "keyspace '{name}' is strict: it goes on without a region while it has a majority of each partition; \
                  KEYSPACE PLACE replaces replicas that are lost"
+            ));
+        }
+        if !self.protocol.is_usual() {
+            return Err(format!(
+                "keyspace '{name}' is kept by a baseline for measurements: a region cannot be evicted from it; restore its \
+                 processes, or copy the keys to another keyspace"
             ));
         }
         if self.is_partial() {

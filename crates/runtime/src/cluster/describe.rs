@@ -1,6 +1,6 @@
 //! What a process of a cluster says about it: a section of INFO, KEYSPACE INFO.
 
-use crate::cluster::config::{ClusterConcurrency, ClusterKeyspace, ClusterModel};
+use crate::cluster::config::{ClusterConcurrency, ClusterKeyspace, ClusterModel, ClusterProtocol};
 use crate::cluster::{Cluster, ClusterView, placement};
 use crate::keyspace::class_of;
 use crate::process::Process;
@@ -43,10 +43,21 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
     };
     let optimistic =
         entry.model == ClusterModel::Strict && entry.concurrency == ClusterConcurrency::Optimistic;
-    sink.map(pairs.len() + 2 + if optimistic { 3 } else { 0 } + usize::from(!placed_in.is_empty()));
+    let baseline = entry.protocol != ClusterProtocol::Usual;
+    sink.map(
+        pairs.len()
+            + 2
+            + usize::from(baseline)
+            + if optimistic { 3 } else { 0 }
+            + usize::from(!placed_in.is_empty()),
+    );
     for (name, value) in pairs {
         sink.bulk(name);
         sink.bulk(value);
+    }
+    if baseline {
+        sink.bulk(b"protocol");
+        sink.bulk(entry.protocol.as_str().as_bytes());
     }
     if optimistic {
         let clocks = placement::clocks(entry);

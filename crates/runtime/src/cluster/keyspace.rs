@@ -4,7 +4,8 @@ use crate::cluster::config::{ClusterFile, ClusterKeyspace};
 use crate::cluster::nodes::{Context, Nodes, Turn};
 use crate::cluster::placement;
 use branch::site;
-use causal::stable::{self, Times};
+use causal::baselines::{Blocking, Cure, HybridCure, Uncoordinated};
+use causal::stable::{self, Times, Waits};
 use causal::{paris, wren};
 use protocol::{Gate, Now, Request};
 use std::collections::BTreeMap;
@@ -21,6 +22,11 @@ pub(crate) enum ReplicatedKeyspace {
     Causal(Nodes<wren::Node>),
     /// Causal, with partitions in some of the regions only.
     Partial(Nodes<paris::Node>),
+    /// Causal, with the baselines of the two.
+    Cure(Nodes<stable::Node<Cure>>),
+    HybridCure(Nodes<stable::Node<HybridCure>>),
+    Blocking(Nodes<stable::Node<Blocking>>),
+    Uncoordinated(Nodes<stable::Node<Uncoordinated>>),
     Branch(Nodes<branch::Instance>),
     /// There is nothing of it any more; only its number is taken.
     Dropped,
@@ -46,19 +52,21 @@ pub(crate) struct Backlog {
     pub(crate) conflicts_dropped: u64,
 }
 
-/// How old is what this process knows of a causal keyspace, in milliseconds by its wall clock.
+/// How old is what this process knows of a causal keyspace, in milliseconds by its wall clock, and what reads waited.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lag {
     /// The newest snapshot that its clients read: what other regions wrote since is not in it.
     pub(crate) snapshot_ms: u64,
     /// By region: what has arrived here of its partitions, the one most behind.
     pub(crate) regions: BTreeMap<String, u64>,
+    /// How much reads waited here for their snapshots, in protocols where they do.
+    pub(crate) waits: Waits,
 }
 
 impl Lag {
     fn of<S: Times>(nodes: &Nodes<stable::Node<S>>, wall: WallTime) -> Lag {
         let age = |at: Timestamp| wall.0.saturating_sub(at.wall().0) / 1000;
-        let mut lag = Lag::default();
+        let mut lag = Lag { waits: causal_waits(nodes), ..Lag::default() };
         for coordinator in nodes.protocols().filter_map(stable::Node::as_coordinator) {
             lag.snapshot_ms = age(coordinator.stable().readable().whole());
         }
@@ -77,8 +85,30 @@ macro_rules! each {
             ReplicatedKeyspace::Locking($nodes) => $call,
             ReplicatedKeyspace::Causal($nodes) => $call,
             ReplicatedKeyspace::Partial($nodes) => $call,
+            ReplicatedKeyspace::Cure($nodes) => $call,
+            ReplicatedKeyspace::HybridCure($nodes) => $call,
+            ReplicatedKeyspace::Blocking($nodes) => $call,
+            ReplicatedKeyspace::Uncoordinated($nodes) => $call,
             ReplicatedKeyspace::Branch($nodes) => $call,
             ReplicatedKeyspace::Dropped => $dropped,
+        }
+    };
+}
+
+/// The same for keyspaces of model causal.
+macro_rules! each_causal {
+    ($keyspace:expr, $nodes:ident => $call:expr, $other:expr) => {
+        match $keyspace {
+            ReplicatedKeyspace::Causal($nodes) => $call,
+            ReplicatedKeyspace::Partial($nodes) => $call,
+            ReplicatedKeyspace::Cure($nodes) => $call,
+            ReplicatedKeyspace::HybridCure($nodes) => $call,
+            ReplicatedKeyspace::Blocking($nodes) => $call,
+            ReplicatedKeyspace::Uncoordinated($nodes) => $call,
+            ReplicatedKeyspace::Strict(_)
+            | ReplicatedKeyspace::Locking(_)
+            | ReplicatedKeyspace::Branch(_)
+            | ReplicatedKeyspace::Dropped => $other,
         }
     };
 }
@@ -136,10 +166,8 @@ impl ReplicatedKeyspace {
                 locking::Node::Replica(replica) => !replica.is_forgetful(),
                 locking::Node::Coordinator(_) => true,
             }),
-            ReplicatedKeyspace::Causal(nodes) => is_serving(nodes),
-            ReplicatedKeyspace::Partial(nodes) => is_serving(nodes),
             // A site that has nothing yet holds what it is asked, and says so after a while.
-            ReplicatedKeyspace::Branch(_) | ReplicatedKeyspace::Dropped => true,
+            _ => each_causal!(self, nodes => is_serving(nodes), true),
         }
     }
 
@@ -156,23 +184,11 @@ impl ReplicatedKeyspace {
                     .sum(),
                 ..Backlog::default()
             },
-            ReplicatedKeyspace::Locking(_) | ReplicatedKeyspace::Dropped => Backlog::default(),
-            ReplicatedKeyspace::Causal(nodes) => {
-                let lists = || causal_partitions(nodes).map(stable::Partition::listed_conflicts);
-                Backlog {
-                    queued_bytes: queued_bytes(nodes),
-                    conflicts: lists().map(|(listed, _)| listed).sum(),
-                    conflicts_dropped: lists().map(|(_, dropped)| dropped).sum(),
-                    ..Backlog::default()
-                }
-            }
-            ReplicatedKeyspace::Partial(nodes) => {
-                Backlog { queued_bytes: queued_bytes(nodes), ..Backlog::default() }
-            }
             ReplicatedKeyspace::Branch(nodes) => Backlog {
                 queued_bytes: sites(nodes).map(site::Site::queued_bytes).sum(),
                 ..Backlog::default()
             },
+            _ => each_causal!(self, nodes => causal_backlog(nodes), Backlog::default()),
         }
     }
 
@@ -202,10 +218,10 @@ impl ReplicatedKeyspace {
         match self {
             ReplicatedKeyspace::Strict(nodes) => nodes.protocols().filter_map(strict).collect(),
             ReplicatedKeyspace::Locking(nodes) => nodes.protocols().filter_map(led).collect(),
-            ReplicatedKeyspace::Causal(nodes) => causal_partitions(nodes).map(causal_state).collect(),
-            ReplicatedKeyspace::Partial(nodes) => causal_partitions(nodes).map(causal_state).collect(),
             ReplicatedKeyspace::Branch(nodes) => sites(nodes).map(branch_state).collect(),
-            ReplicatedKeyspace::Dropped => Vec::new(),
+            _ => {
+                each_causal!(self, nodes => causal_partitions(nodes).map(causal_state).collect(), Vec::new())
+            }
         }
     }
 
@@ -225,14 +241,7 @@ impl ReplicatedKeyspace {
 
     /// How old is what is known here, if the keyspace is causal.
     pub(crate) fn lag(&self, wall: WallTime) -> Option<Lag> {
-        match self {
-            ReplicatedKeyspace::Causal(nodes) => Some(Lag::of(nodes, wall)),
-            ReplicatedKeyspace::Partial(nodes) => Some(Lag::of(nodes, wall)),
-            ReplicatedKeyspace::Strict(_)
-            | ReplicatedKeyspace::Locking(_)
-            | ReplicatedKeyspace::Branch(_)
-            | ReplicatedKeyspace::Dropped => None,
-        }
+        each_causal!(self, nodes => Some(Lag::of(nodes, wall)), None)
     }
 
     /// Tells the replicas here which regions are gone for good. True if that was news.
@@ -278,10 +287,7 @@ impl ReplicatedKeyspace {
                 let sites = nodes.protocols_mut().filter_map(branch::Instance::as_site_mut);
                 sites.for_each(|site| site.alter(&options));
             }
-            ReplicatedKeyspace::Locking(_)
-            | ReplicatedKeyspace::Causal(_)
-            | ReplicatedKeyspace::Partial(_)
-            | ReplicatedKeyspace::Dropped => {}
+            _ => {}
         }
     }
 }
@@ -327,6 +333,24 @@ fn causal_partitions<S: Times>(
 
 fn is_serving<S: Times>(nodes: &Nodes<stable::Node<S>>) -> bool {
     causal_partitions(nodes).all(stable::Partition::is_serving)
+}
+
+fn causal_backlog<S: Times>(nodes: &Nodes<stable::Node<S>>) -> Backlog {
+    let lists = || causal_partitions(nodes).map(stable::Partition::listed_conflicts);
+    Backlog {
+        queued_bytes: queued_bytes(nodes),
+        conflicts: lists().map(|(listed, _)| listed).sum(),
+        conflicts_dropped: lists().map(|(_, dropped)| dropped).sum(),
+        ..Backlog::default()
+    }
+}
+
+fn causal_waits<S: Times>(nodes: &Nodes<stable::Node<S>>) -> Waits {
+    causal_partitions(nodes).map(stable::Partition::waits).fold(Waits::default(), |all, one| Waits {
+        reads: all.reads + one.reads,
+        waited: all.waited + one.waited,
+        micros: all.micros + one.micros,
+    })
 }
 
 fn queued_bytes<S: Times>(nodes: &Nodes<stable::Node<S>>) -> usize {

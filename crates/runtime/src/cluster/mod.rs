@@ -30,7 +30,7 @@ mod recovery;
 pub use catalog::ClusterCatalog;
 pub use config::{
     ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterMove,
-    ClusterOptions, ClusterProcess,
+    ClusterOptions, ClusterProcess, ClusterProtocol,
 };
 pub(crate) use describe::{describe, section};
 pub(crate) use keyspace::{Backlog, Lag, dropped};

@@ -7,13 +7,13 @@
 
 use crate::cluster::config::{
     ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterMove,
+    ClusterProtocol,
 };
 use crate::cluster::keyspace::ReplicatedKeyspace;
 use crate::cluster::nodes::Nodes;
 use crate::recovery::NoReplies;
 use branch::{Policy, site};
-use causal::stable::{RegionTopology, Times, Topology};
-use causal::{paris, stable, wren};
+use causal::stable::{self, RegionTopology, Times, Topology};
 use protocol::{Durability, Input, Now, Protocol, Replica};
 use std::time::Duration;
 use strict::ir::Configuration;
@@ -84,9 +84,17 @@ pub(crate) fn build(
         ClusterModel::Strict => strict_keyspace(strict_topology(file, id, entry), entry, life),
         ClusterModel::Causal => {
             let topology = causal_topology(file, id, entry);
-            match entry.is_partial() {
-                false => ReplicatedKeyspace::Causal(causal_nodes::<wren::Snapshot>(topology, entry, life)),
-                true => ReplicatedKeyspace::Partial(causal_nodes::<paris::Universal>(topology, entry, life)),
+            match entry.protocol {
+                ClusterProtocol::Usual if entry.is_partial() => {
+                    ReplicatedKeyspace::Partial(causal_nodes(topology, entry, life))
+                }
+                ClusterProtocol::Usual => ReplicatedKeyspace::Causal(causal_nodes(topology, entry, life)),
+                ClusterProtocol::Cure => ReplicatedKeyspace::Cure(causal_nodes(topology, entry, life)),
+                ClusterProtocol::HCure => ReplicatedKeyspace::HybridCure(causal_nodes(topology, entry, life)),
+                ClusterProtocol::Bpr => ReplicatedKeyspace::Blocking(causal_nodes(topology, entry, life)),
+                ClusterProtocol::Nocc => {
+                    ReplicatedKeyspace::Uncoordinated(causal_nodes(topology, entry, life))
+                }
             }
         }
         ClusterModel::Branch => {

@@ -1,7 +1,9 @@
 //! `bench`: load for servers.
 
 use super::Outcome;
-use crate::cli::{BenchRedisArguments, BenchRetwisArguments, BenchRmwArguments, TransactionLoad};
+use crate::cli::{
+    BenchRedisArguments, BenchRetwisArguments, BenchRmwArguments, BenchTccArguments, TransactionLoad,
+};
 use anyhow::Result;
 use bench::redis::{Server, Settings, json_line, run_all, table_head, table_line};
 use bench::transactions::{self, Keys, Workload, compare, table};
@@ -15,6 +17,12 @@ pub fn retwis(arguments: BenchRetwisArguments) -> Result<Outcome> {
 /// Runs read-modify-writes.
 pub fn rmw(arguments: BenchRmwArguments) -> Result<Outcome> {
     measure(Workload::ReadModifyWrite { most_keys: arguments.most_keys.get() }, arguments.load)
+}
+
+/// Runs transactions of 20 operations.
+pub fn tcc(arguments: BenchTccArguments) -> Result<Outcome> {
+    let load = TransactionLoad { txn: true, ..arguments.load };
+    measure(Workload::Tcc { writes: usize::from(arguments.writes) }, load)
 }
 
 fn measure(workload: Workload, load: TransactionLoad) -> Result<Outcome> {

@@ -1,24 +1,38 @@
 //! The protocols that can be simulated, each as a [`crate::Deployment`].
 
+mod causal;
 mod locking;
-mod paris;
 mod replicated;
 mod solo;
 mod tapir;
 mod tardis;
-mod wren;
 
 use crate::deployment::Deployment;
+pub use causal::{
+    BlockingDeployment, CausalDeployment, Checked, CureDeployment, HybridCureDeployment, ParisDeployment,
+    UncoordinatedDeployment, WrenDeployment,
+};
 pub use locking::LockingDeployment;
-pub use paris::ParisDeployment;
 pub use solo::SoloDeployment;
 pub use tapir::TapirDeployment;
 pub use tardis::TardisDeployment;
-pub use wren::WrenDeployment;
 
 /// The names that [`crate::run`] knows.
-pub const NAMES: &[&str] =
-    &["locking", "occ", "paris", "solo", "tapir", "tapir-serializable", "tardis", "tardis-forking", "wren"];
+pub const NAMES: &[&str] = &[
+    "bpr",
+    "cure",
+    "h-cure",
+    "locking",
+    "nocc",
+    "occ",
+    "paris",
+    "solo",
+    "tapir",
+    "tapir-serializable",
+    "tardis",
+    "tardis-forking",
+    "wren",
+];
 
 /// Something to do with a deployment, whatever its protocol.
 pub(crate) trait Task {
@@ -31,7 +45,11 @@ pub(crate) trait Task {
 /// Performs a task with the protocol of a name; `None` if there is none of that name.
 pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
     match name {
+        "bpr" => Some(task.perform(BlockingDeployment::default)),
+        "cure" => Some(task.perform(CureDeployment::default)),
+        "h-cure" => Some(task.perform(HybridCureDeployment::default)),
         "locking" => Some(task.perform(LockingDeployment::default)),
+        "nocc" => Some(task.perform(UncoordinatedDeployment::default)),
         "occ" => Some(task.perform(LockingDeployment::optimistic)),
         "paris" => Some(task.perform(ParisDeployment::default)),
         "solo" => Some(task.perform(|| SoloDeployment)),

@@ -89,6 +89,7 @@ pub(super) fn outcomes(decided: impl Iterator<Item = (TransactionId, Decided)>) 
             commit: Some(CommitStamp { at: stamp.at, depends_on: Timestamp::ZERO, region: RegionId(0) }),
             snapshot: None,
             effects,
+            vector: None,
             branch: None,
         }),
         Decided::Aborted => None,

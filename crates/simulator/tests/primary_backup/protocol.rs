@@ -254,6 +254,7 @@ impl Replica {
             commit: Some(CommitStamp { at, depends_on: Timestamp::ZERO, region: RegionId(0) }),
             snapshot: None,
             effects: entry.effects.clone(),
+            vector: None,
             branch: None,
         }
     }

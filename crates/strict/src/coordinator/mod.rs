@@ -357,6 +357,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             commit: at.map(|at| CommitStamp { at, depends_on: Timestamp::ZERO, region }),
             snapshot: None,
             effects: at.map(|_| transaction.steps.effects()).unwrap_or_default(),
+            vector: None,
             branch: None,
         });
     }

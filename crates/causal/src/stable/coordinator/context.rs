@@ -11,7 +11,7 @@ use types::{Error, RegionId, RequestId, SessionId};
 impl<S: Times> Coordinator<S> {
     /// Everything that the session has seen and written, for another session.
     pub(super) fn tell_context(&mut self, session: SessionId, id: RequestId, out: &mut Outputs<'_, Node<S>>) {
-        let snapshot = self.stable.readable();
+        let snapshot = self.stable.begin(self.region, self.given);
         let own = snapshot.reach().max(self.thread(session).highest);
         let token = Token { region: self.region, own, whole: snapshot.whole() };
         let text = token.seal(self.topology.seed, self.topology.keyspace);

@@ -6,7 +6,7 @@ use super::running::{Kind, Phase, Preparing, Running};
 use crate::stable::message::KeyEffects;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Timer, Times};
-use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim};
+use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim, VectorClaim};
 use types::{Error, ErrorCode, Timestamp};
 
 impl<S: Times> Coordinator<S> {
@@ -63,8 +63,12 @@ impl<S: Times> Coordinator<S> {
         running.snapshot = running.snapshot.reaching(floor);
         if !effects.is_empty() {
             let id = self.id(number);
-            let stamp =
-                Stamp { at, transaction: id, region: self.region, depends_on: running.snapshot.depends_on() };
+            let stamp = Stamp {
+                at,
+                transaction: id,
+                region: self.region,
+                depends_on: running.snapshot.depends_on(self.region),
+            };
             self.thread(running.session).insert(stamp, &effects);
         }
         self.claim(number, &running, Some(at), &effects);
@@ -82,10 +86,11 @@ impl<S: Times> Coordinator<S> {
         if !self.options.claims {
             return;
         }
-        let snapshot = running.snapshot;
+        let (snapshot, regions) = (running.snapshot, self.topology.regions.len());
+        let depends_on = snapshot.depends_on(self.region);
         let place = at.filter(|_| !effects.is_empty());
         let commit =
-            place.map(|at| CommitStamp { at, depends_on: snapshot.depends_on(), region: self.region });
+            place.map(|at| CommitStamp { at, depends_on: S::observed(depends_on), region: self.region });
         let effects = effects
             .iter()
             .flat_map(|of_key| of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone())));
@@ -98,6 +103,7 @@ impl<S: Times> Coordinator<S> {
                 local: snapshot.reach(),
                 remote: snapshot.whole(),
             }),
+            vector: VectorClaim::of(snapshot.by_region(regions), S::depends_by_region(depends_on, regions)),
             effects: effects.collect(),
             branch: None,
         });

@@ -41,7 +41,7 @@ const FAR_PATIENCE: u32 = 200;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Coordinator<S> {
+pub struct Coordinator<S: Times> {
     topology: Topology,
     region: RegionId,
     process: ProcessId,
@@ -59,7 +59,7 @@ pub struct Coordinator<S> {
     home: usize,
     routes: Routes,
     unanswered: u32,
-    threads: BTreeMap<Option<SessionId>, Thread>,
+    threads: BTreeMap<Option<SessionId>, Thread<S::Depends>>,
     /// Sessions with a thread of their own where the others share one.
     private: BTreeSet<SessionId>,
     sessions: BTreeMap<SessionId, Session<S>>,
@@ -72,6 +72,8 @@ pub struct Coordinator<S> {
     /// Sessions whose transaction has ended in this step and that may go on.
     free: VecDeque<SessionId>,
     claims: Vec<Claim>,
+    /// The latest time of a snapshot that it has given.
+    given: Timestamp,
 }
 
 impl<S: Times> Coordinator<S> {
@@ -108,6 +110,7 @@ impl<S: Times> Coordinator<S> {
             lives: BTreeMap::new(),
             free: VecDeque::new(),
             claims: Vec::new(),
+            given: Timestamp::ZERO,
         }
     }
 
@@ -208,7 +211,7 @@ impl<S: Times> Coordinator<S> {
         self.probe(now, oldest, out);
         self.threads.values_mut().for_each(|thread| thread.prune(oldest.reach()));
         self.give_up_waiting(now, out);
-        out.arm(Timer::StartTx, now.instant + self.options.gossip_every);
+        out.arm(Timer::StartTx, now.instant + self.options.gossip_every * S::GOSSIP_RARER);
     }
 
     fn on_start_tx_resp(&mut self, now: Now, from: Address, stable: S, out: &mut Outputs<'_, Node<S>>) {
@@ -234,11 +237,15 @@ impl<S: Times> Coordinator<S> {
     }
 
     /// The snapshot of a transaction that begins now.
-    fn snapshot(&self, now: Now) -> S {
-        match self.options.mutants.read_above_stable {
-            true => self.stable.reaching(Timestamp::from_wall(now.wall)).readable(),
-            false => self.stable.readable(),
+    fn snapshot(&mut self, now: Now, session: SessionId) -> S {
+        let clock = Timestamp::from_wall(now.wall);
+        if self.options.mutants.read_above_stable {
+            return self.stable.reaching(clock).readable();
         }
+        let newest = clock.max(self.thread(session).highest).max(self.given);
+        let snapshot = self.stable.begin(self.region, newest);
+        self.given = self.given.max(snapshot.reach());
+        snapshot
     }
 
     /// The oldest snapshot that something still reads, or else the one that would be given now.
@@ -262,7 +269,7 @@ impl<S: Times> Coordinator<S> {
         }
     }
 
-    fn thread(&mut self, session: SessionId) -> &mut Thread {
+    fn thread(&mut self, session: SessionId) -> &mut Thread<S::Depends> {
         let key = self.thread_key(session);
         self.threads.entry(key).or_default()
     }
@@ -367,7 +374,7 @@ impl<S: Times> Coordinator<S> {
     }
 
     fn watch(&mut self, now: Now, session: SessionId, keys: Vec<(Box<[u8]>, u16)>) {
-        let (since, deadline) = (self.snapshot(now), now.instant + self.options.open_for);
+        let (since, deadline) = (self.snapshot(now, session), now.instant + self.options.open_for);
         for (key, partition) in keys {
             let thread = self.thread(session);
             let (_, own) = thread.overlay(&key, since.reach(), thread.epoch);
@@ -385,7 +392,7 @@ impl<S: Times> Coordinator<S> {
         watched: bool,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let snapshot = self.snapshot(now);
+        let snapshot = self.snapshot(now, session);
         let (epoch, highest) = (self.thread(session).epoch, self.thread(session).highest);
         let now_millis = millis(now, highest);
         let deadline = now.instant + self.options.open_for;

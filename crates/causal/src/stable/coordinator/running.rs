@@ -10,7 +10,7 @@ use types::{Address, Incarnation, Instant, ReplyBuf, RequestId, SessionId, Times
 
 /// A transaction, or a step of an interactive one, from its request to its reply.
 #[derive(Debug)]
-pub(super) struct Running<S> {
+pub(super) struct Running<S: Times> {
     pub(super) session: SessionId,
     /// To whom the reply goes; `None` once it had to be answered with UNKNOWNOUTCOME: its outcome is still sought,
     /// because the session's next transaction must know it (Corrections 34).
@@ -46,7 +46,7 @@ pub(super) enum Kind<S> {
 
 /// How far it is.
 #[derive(Debug)]
-pub(super) enum Phase<S> {
+pub(super) enum Phase<S: Times> {
     /// Reads are out.
     Slices {
         /// Which question it is.
@@ -84,7 +84,7 @@ pub(super) enum Phase<S> {
 
 /// A two-phase commit.
 #[derive(Debug)]
-pub(super) struct Preparing<S> {
+pub(super) struct Preparing<S: Times> {
     pub(super) votes: Votes<u16>,
     pub(super) messages: BTreeMap<u16, Message<S>>,
     /// Each partition's replica that was asked: the decision goes to the same (Corrections 30).

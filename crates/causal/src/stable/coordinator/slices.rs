@@ -16,11 +16,14 @@ use types::{
 /// How many bits of a scan cursor belong to the partition's own cursor; the partition's number is above them.
 const CURSOR_BITS: u32 = 48;
 
+/// What a transaction sees of a key beyond its snapshot: of its thread's cache, and its own effects.
+type Seen<S> = (Vec<CachedEffect<<S as Times>::Depends>>, Vec<Box<[u8]>>);
+
 /// Work on keys, by partition and in the order of the keys' first mention.
 type Parts<S> = BTreeMap<u16, Vec<Part<S>>>;
 
 /// The work on a key, made if there is none.
-pub(super) fn part_of<'p, S>(parts: &'p mut Parts<S>, partition: u16, key: &[u8]) -> &'p mut Part<S> {
+pub(super) fn part_of<'p, S: Times>(parts: &'p mut Parts<S>, partition: u16, key: &[u8]) -> &'p mut Part<S> {
     let of_partition = parts.entry(partition).or_default();
     let place = of_partition.iter().position(|part| *part.key == *key).unwrap_or_else(|| {
         of_partition.push(Part {
@@ -36,7 +39,7 @@ pub(super) fn part_of<'p, S>(parts: &'p mut Parts<S>, partition: u16, key: &[u8]
 }
 
 /// The work of all steps on keys. A flush deletes, in its place, every key that the transaction mentions.
-pub(super) fn work_of<S>(steps: &[Planned]) -> Parts<S> {
+pub(super) fn work_of<S: Times>(steps: &[Planned]) -> Parts<S> {
     let mut parts = Parts::new();
     for step in steps {
         if let Planned::Key { key, partition, .. } = step {
@@ -116,7 +119,7 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let of_losses = |step: &Planned| matches!(step, Planned::Losses(_));
-        if (S::UNIVERSAL || self.options.conflict_bytes == 0) && steps.iter().any(of_losses) {
+        if (!S::OBSERVES || self.options.conflict_bytes == 0) && steps.iter().any(of_losses) {
             return out.reply(id).error(&Losses::none());
         }
         let mut running = Running::new(session, id, Kind::OneShot, steps);
@@ -134,7 +137,7 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn attempt(&mut self, now: Now, mut running: Running<S>, out: &mut Outputs<'_, Node<S>>) {
         let number = self.new_number();
         if let Kind::OneShot = running.kind {
-            running.snapshot = self.snapshot(now);
+            running.snapshot = self.snapshot(now, running.session);
             let thread = self.thread(running.session);
             running.epoch = thread.epoch;
             running.now_millis = millis(now, thread.highest);
@@ -214,7 +217,7 @@ impl<S: Times> Coordinator<S> {
     /// primaries, when it prepares: one snapshot could not show what they observe. Where parts may be in several
     /// regions, the newest states there would not belong together: it reads its snapshot, and has that validated.
     fn questions(&self, number: u64, running: &Running<S>) -> BTreeMap<u16, Message<S>> {
-        let at_primaries = !S::UNIVERSAL
+        let at_primaries = S::OBSERVES
             && matches!(running.kind, Kind::OneShot)
             && running.steps.iter().any(Planned::is_observing);
         let mut parts = if at_primaries { Parts::new() } else { work_of(&running.steps) };
@@ -270,7 +273,7 @@ impl<S: Times> Coordinator<S> {
     }
 
     /// What a transaction sees of a key beyond its snapshot: its thread's cache, then its own writes.
-    fn overlay(&self, running: &Running<S>, key: &[u8]) -> (Vec<CachedEffect>, Vec<Box<[u8]>>) {
+    fn overlay(&self, running: &Running<S>, key: &[u8]) -> Seen<S> {
         let thread = self.threads.get(&self.thread_key(running.session));
         let cached = thread.map(|thread| thread.overlay(key, running.snapshot.reach(), running.epoch).0);
         let open = self.sessions.get(&running.session).and_then(|state| state.open.as_ref());

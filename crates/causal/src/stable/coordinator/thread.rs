@@ -7,8 +7,8 @@ use types::{Timestamp, TransactionId};
 
 /// A write that is not stable everywhere in the region.
 #[derive(Clone, Debug)]
-struct Cached {
-    stamp: Stamp,
+struct Cached<D> {
+    stamp: Stamp<D>,
     epoch: u64,
     effects: Vec<Box<[u8]>>,
 }
@@ -16,18 +16,24 @@ struct Cached {
 /// The paper's client: highest write time and cache. The cache is versioned (Corrections 72): a transaction sees what
 /// was in it when it began, so that what several connections write meanwhile does not tear its snapshot. It holds
 /// effects, not values: they are performed on what the snapshot shows (Corrections 37).
-#[derive(Clone, Debug, Default)]
-pub(super) struct Thread {
+#[derive(Clone, Debug)]
+pub(super) struct Thread<D> {
     /// The commit timestamp of the thread's last write: the paper's `hwt`.
     pub(super) highest: Timestamp,
     /// Counts the transactions that went into the cache.
     pub(super) epoch: u64,
     /// In order of place for each key.
-    cache: BTreeMap<Box<[u8]>, Vec<Cached>>,
+    cache: BTreeMap<Box<[u8]>, Vec<Cached<D>>>,
     places: BTreeMap<(Timestamp, TransactionId), Vec<Box<[u8]>>>,
 }
 
-impl Thread {
+impl<D> Default for Thread<D> {
+    fn default() -> Self {
+        Thread { highest: Timestamp::ZERO, epoch: 0, cache: BTreeMap::new(), places: BTreeMap::new() }
+    }
+}
+
+impl<D: Copy + Ord> Thread<D> {
     /// The effects on a key that a transaction sees beyond its snapshot, which shows what
     /// its thread wrote up to `shown`: in order of place, and whose they are.
     pub(super) fn overlay(
@@ -35,7 +41,7 @@ impl Thread {
         key: &[u8],
         shown: Timestamp,
         epoch: u64,
-    ) -> (Vec<CachedEffect>, Vec<TransactionId>) {
+    ) -> (Vec<CachedEffect<D>>, Vec<TransactionId>) {
         let cached = self.cache.get(key).into_iter().flatten();
         let seen = cached.filter(|cached| cached.stamp.at > shown && cached.epoch <= epoch);
         let (mut effects, mut own) = (Vec::new(), Vec::new());
@@ -53,7 +59,7 @@ impl Thread {
     }
 
     /// A transaction of the thread has committed.
-    pub(super) fn insert(&mut self, stamp: Stamp, effects: &[KeyEffects]) {
+    pub(super) fn insert(&mut self, stamp: Stamp<D>, effects: &[KeyEffects]) {
         let (at, id) = (stamp.at, stamp.transaction);
         self.highest = self.highest.max(at);
         self.epoch += 1;
@@ -67,7 +73,7 @@ impl Thread {
     }
 
     /// What another thread wrote is this one's from now on.
-    pub(super) fn join(&mut self, other: Thread) {
+    pub(super) fn join(&mut self, other: Thread<D>) {
         self.highest = self.highest.max(other.highest);
         self.epoch += 1;
         let epoch = self.epoch;
@@ -124,14 +130,14 @@ mod tests {
         vec![KeyEffects { key: key.into(), effects: vec![vec![effect].into()] }]
     }
 
-    fn seen(thread: &Thread, local: u64, epoch: u64) -> Vec<u8> {
+    fn seen(thread: &Thread<Timestamp>, local: u64, epoch: u64) -> Vec<u8> {
         thread.overlay(b"k", Timestamp(local), epoch).0.iter().map(|cached| cached.effect[0]).collect()
     }
 
     /// Corrections 72: a transaction that began before a write of another connection does not meet half of it.
     #[test]
     fn a_transaction_sees_the_cache_as_it_was_when_it_began() {
-        let mut thread = Thread::default();
+        let mut thread: Thread<Timestamp> = Thread::default();
         thread.insert(at(8, 1), &write(b"k", 1));
         let began = thread.epoch;
         thread.insert(at(6, 2), &write(b"k", 2));
@@ -143,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_every_snapshot_shows_is_forgotten() {
-        let mut thread = Thread::default();
+        let mut thread: Thread<Timestamp> = Thread::default();
         thread.insert(at(6, 1), &write(b"k", 1));
         thread.insert(at(8, 2), &write(b"k", 2));
         thread.prune(Timestamp(7));

@@ -118,7 +118,7 @@ impl<S: Times> Coordinator<S> {
                 }
                 parts
             }
-            Kind::OneShot if S::UNIVERSAL && running.steps.iter().any(Planned::is_observing) => {
+            Kind::OneShot if !S::OBSERVES && running.steps.iter().any(Planned::is_observing) => {
                 running.chosen_parts()
             }
             Kind::OneShot | Kind::Operate => {

@@ -18,7 +18,7 @@ impl<S: Times> Partition<S> {
         at: Timestamp,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let awaits = |pending: &Pending| !pending.fenced || from == pending.decider;
+        let awaits = |pending: &Pending<S::Depends>| !pending.fenced || from == pending.decider;
         if self.participant.prepared(id).is_some_and(|(_, pending)| !awaits(pending)) {
             return;
         }
@@ -46,8 +46,10 @@ impl<S: Times> Partition<S> {
     }
 
     /// The effects of a transaction that was prepared here take their place.
-    pub(super) fn commit_pending(&mut self, id: TransactionId, at: Timestamp, pending: Pending) {
-        self.clock.recover(at);
+    pub(super) fn commit_pending(&mut self, id: TransactionId, at: Timestamp, pending: Pending<S::Depends>) {
+        if S::FOLLOWS {
+            self.clock.recover(at);
+        }
         self.let_go(id, &pending.pledges);
         self.commit_effects(self.stamp(id, at, pending.depends_on), effects_of(&pending.pledges));
         let outlives = pending.decider == self.address();
@@ -86,7 +88,7 @@ impl<S: Times> Partition<S> {
     /// Asks about what has waited too long, and aborts it where the decision is this partition's own.
     pub(super) fn on_doubt(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let limit = self.options.doubt_after;
-        let overdue = |pending: &Pending| now.instant - pending.since >= limit;
+        let overdue = |pending: &Pending<S::Depends>| now.instant - pending.since >= limit;
         let doubtful: Vec<(TransactionId, Address)> = (self.participant.undecided())
             .filter(|(_, _, pending)| overdue(pending))
             .map(|(id, _, pending)| (id, pending.decider))
@@ -99,6 +101,7 @@ impl<S: Times> Partition<S> {
             }
         }
         self.inquire_again(out);
+        self.drop_waiting(now);
         self.tend_evictions(now, out);
         out.arm(Timer::Doubt, now.instant + limit / 4);
     }

@@ -104,8 +104,9 @@ impl Evictions {
     }
 
     /// What of a region counts as received, while its eviction is under way.
-    pub(super) fn received(&self) -> Option<Timestamp> {
-        self.lost.values().map(|lost| lost.kept()).min().filter(|_| !self.is_over)
+    pub(super) fn received(&self) -> impl Iterator<Item = (RegionId, Timestamp)> {
+        let is_over = self.is_over;
+        self.lost.iter().filter(move |_| !is_over).map(|(region, lost)| (*region, lost.kept()))
     }
 
     /// True if nothing that comes from this region counts any more.
@@ -119,12 +120,12 @@ impl Evictions {
     }
 
     /// These effects, without what is above the cuts.
-    pub(super) fn without_given_up(&self, kept: &KeptEffects) -> KeptEffects {
+    pub(super) fn without_given_up<D: Copy>(&self, kept: &KeptEffects<D>) -> KeptEffects<D> {
         let effects = kept.effects.iter().filter(|(stamp, _)| !self.gives_up(stamp));
         KeptEffects { key: kept.key.clone(), effects: effects.cloned().collect() }
     }
 
-    fn gives_up(&self, stamp: &Stamp) -> bool {
+    fn gives_up<D>(&self, stamp: &Stamp<D>) -> bool {
         self.lost.get(&stamp.region).and_then(|lost| lost.cut).is_some_and(|cut| stamp.at > cut)
     }
 
@@ -158,7 +159,7 @@ impl<S: Times> Partition<S> {
             !self.evictions.has(*region) && usize::from(region.0) < self.topology.regions.len()
         };
         let news: BTreeSet<RegionId> = regions.filter(is_new).collect();
-        if S::UNIVERSAL || self.evictions.of_own || news.is_empty() {
+        if !S::OBSERVES || self.evictions.of_own || news.is_empty() {
             return;
         }
         if news.contains(&self.region) {
@@ -313,7 +314,7 @@ impl<S: Times> Partition<S> {
         let Message::Gone { held, shown, asks } = message else { return };
         self.on_evict(now, held.iter().map(|(region, _)| *region), random, out);
         let Some((region, index)) = self.topology.locate(from) else { return };
-        if S::UNIVERSAL || self.evictions.of_own {
+        if !S::OBSERVES || self.evictions.of_own {
             return;
         }
         let is_news = !self.evictions.is_about(&held);
@@ -428,7 +429,8 @@ impl<S: Times> Partition<S> {
             for key in &keys {
                 let hash = self.store.hash(key);
                 let effects = self.store.effects(hash, key).map(|(stamp, _)| stamp);
-                let above: BTreeSet<Stamp> = effects.filter(|stamp| self.evictions.gives_up(stamp)).collect();
+                let above: BTreeSet<Stamp<S::Depends>> =
+                    effects.filter(|stamp| self.evictions.gives_up(stamp)).collect();
                 for stamp in above.into_iter().filter(|_| !self.options.mutants.kept_above_cut) {
                     self.store.retract(hash, key, stamp);
                 }

@@ -31,8 +31,8 @@ impl<S: Times> Partition<S> {
         self.store.listed_losses()
     }
 
-    fn conflict(&self, loss: &LostWrite<Stamp>) -> Conflict {
-        let write = |stamp: &Stamp, value: &[u8]| {
+    fn conflict(&self, loss: &LostWrite<Stamp<S::Depends>>) -> Conflict {
+        let write = |stamp: &Stamp<S::Depends>, value: &[u8]| {
             let region = self.topology.regions.get(usize::from(stamp.region.0));
             ConflictingWrite {
                 value: value.into(),
@@ -60,7 +60,7 @@ impl<S: Times> Partition<S> {
     /// A piece of the list; those of which effects to come may still tell something else are in the first.
     pub(super) fn list_losses(&self, step: u32, cursor: u64, count: u32) -> Answer {
         let mut reply = ReplyBuf::new();
-        let mut tell = |loss: &LostWrite<Stamp>| {
+        let mut tell = |loss: &LostWrite<Stamp<S::Depends>>| {
             let mut bytes = Vec::new();
             self.conflict(loss).encode(&mut bytes);
             reply.bulk(&bytes);
@@ -82,14 +82,14 @@ impl<S: Times> Partition<S> {
     pub(super) fn settle(
         &mut self,
         step: u32,
-        evaluation: &Evaluation<'_>,
+        evaluation: &Evaluation<'_, S::Depends>,
         gained: &mut Gained,
     ) -> Option<Deed> {
         let operation = Operation::decode(&mut Reader::new(evaluation.operation)).ok()?;
         let Operation::Key(key::Operation::Resolve { losses: wanted }) = operation else { return None };
         let mut reply = ReplyBuf::new();
         let mut effects = Vec::new();
-        if S::UNIVERSAL || self.options.conflict_bytes == 0 {
+        if !S::OBSERVES || self.options.conflict_bytes == 0 {
             reply.error(&Losses::none());
         } else {
             let mut known = self.store.losses_of(evaluation.hash, evaluation.key);

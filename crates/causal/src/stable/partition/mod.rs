@@ -4,7 +4,7 @@
 //! exchanges effects and heartbeats with the other regions, `stabilize` finds the stable times and the horizon,
 //! `recover` is the log and the checkpoint, `refill` takes from the peers what is missing and gives what they miss,
 //! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good,
-//! `losses` tells what concurrent writes cost others.
+//! `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed.
 
 mod decide;
 mod evict;
@@ -16,13 +16,14 @@ mod refill;
 mod replicate;
 mod slices;
 mod stabilize;
+mod wait;
 
 use super::message::{Gained, KeyEffects, Message};
 use super::pledge::Pledge;
 use super::record::{Effects, Record};
 use super::setup::{Options, Topology};
 use super::stamp::Stamp;
-use super::{Node, Timer, Times, pledge};
+use super::{Node, Timer, Times, pledge, stamp};
 use clock::HybridClock;
 use commit::{Decisions, Participant};
 use datatypes::{Effect, key};
@@ -38,6 +39,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use types::{Address, Error, Instant, NodeId, RegionId, Rng, Timestamp, TransactionId};
+use wait::Waiting;
+pub use wait::Waits;
 
 /// Whether it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +56,8 @@ enum Life {
 
 /// What is kept of a transaction that is prepared here.
 #[derive(Debug)]
-struct Pending {
-    depends_on: Timestamp,
+struct Pending<D> {
+    depends_on: D,
     decider: Address,
     pledges: Vec<Pledge>,
     /// What evaluating it gave, to answer a repeated `Prepare`.
@@ -87,27 +90,27 @@ struct Origin {
 
 /// A transaction of this region on its way to the others.
 #[derive(Debug)]
-struct Outgoing {
-    depends_on: Timestamp,
+struct Outgoing<D> {
+    depends_on: D,
     effects: Vec<KeyEffects>,
 }
 
 /// See the module.
-pub struct Partition<S> {
+pub struct Partition<S: Times> {
     topology: Topology,
     region: RegionId,
     index: u16,
     options: Options,
     life: Life,
     clock: HybridClock,
-    store: Store<Stamp>,
-    participant: Participant<Pending, Outgoing>,
+    store: Store<Stamp<S::Depends>>,
+    participant: Participant<Pending<S::Depends>, Outgoing<S::Depends>>,
     /// Which undecided transactions hold a key.
     held: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
     decisions: Decisions<Decided>,
     origins: BTreeMap<RegionId, Origin>,
     links: BTreeMap<RegionId, Link>,
-    outbox: Outbox<Outgoing>,
+    outbox: Outbox<Outgoing<S::Depends>>,
     /// Everything of this region up to here is applied: the paper's own entry of the version vector.
     installed: Timestamp,
     promised: Timestamp,
@@ -132,7 +135,7 @@ pub struct Partition<S> {
     /// And while peers take the state.
     giver: Giver<NodeId>,
     /// What is being taken from peers.
-    refill: Option<Box<Refill>>,
+    refill: Option<Box<Refill<S::Depends>>>,
     /// Peers that lost records too: they are answered once this one knows what its region has heard of it.
     recalls: Vec<NodeId>,
     /// The log tells of gaps, and no checkpoint of what filled them.
@@ -146,14 +149,15 @@ pub struct Partition<S> {
     /// Regions that are gone for good.
     evictions: Evictions,
     /// What has committed since somebody asked; see [`super::Options::claims`].
-    decided: Vec<(Stamp, Vec<KeyEffects>)>,
+    decided: Vec<(Stamp<S::Depends>, Vec<KeyEffects>)>,
     /// Who was not asked in this life, because a loss was accepted.
     without: Vec<String>,
+    waiting: Waiting<S>,
     /// A store that was replaced, to be freed in pieces.
-    remains: Option<Remains<Stamp>>,
+    remains: Option<Remains<Stamp<S::Depends>>>,
 }
 
-impl<S: fmt::Debug> fmt::Debug for Partition<S> {
+impl<S: Times> fmt::Debug for Partition<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Partition")
             .field("region", &self.region)
@@ -217,6 +221,7 @@ impl<S: Times> Partition<S> {
             evictions: Evictions::default(),
             decided: Vec::new(),
             without: Vec::new(),
+            waiting: Waiting::default(),
             remains: None,
             topology,
         }
@@ -275,7 +280,7 @@ impl<S: Times> Partition<S> {
             || !self.outbox.is_empty()
     }
 
-    pub(super) fn take_decided(&mut self) -> Vec<(Stamp, Vec<KeyEffects>)> {
+    pub(super) fn take_decided(&mut self) -> Vec<(Stamp<S::Depends>, Vec<KeyEffects>)> {
         std::mem::take(&mut self.decided)
     }
 
@@ -315,8 +320,9 @@ impl<S: Times> Partition<S> {
             Input::Timer(Timer::Gossip) => self.on_gossip(now, out),
             Input::Timer(Timer::Doubt) => self.on_doubt(now, out),
             Input::Timer(Timer::Refill) => self.on_refill(now, random, out),
-            Input::Timer(Timer::StartTx | Timer::Retry(_)) => {}
+            Input::Timer(Timer::StartTx | Timer::Retry(_) | Timer::Waiting) => {}
         }
+        self.go_on_waiting(now, random, out);
     }
 
     fn on_message(
@@ -400,7 +406,7 @@ impl<S: Times> Partition<S> {
 
     /// Makes a transaction's effects known to readers whose snapshot shows them. What the cells hold already, from a
     /// checkpoint or from a peer, is left out.
-    fn store_effects(&mut self, stamp: Stamp, effects: &[KeyEffects]) {
+    fn store_effects(&mut self, stamp: Stamp<S::Depends>, effects: &[KeyEffects]) {
         self.stage_effects(stamp, effects);
         if stamp <= Stamp::last_at(self.horizon.whole()) {
             return;
@@ -420,13 +426,13 @@ impl<S: Times> Partition<S> {
         }
     }
 
-    fn stamp(&self, id: TransactionId, at: Timestamp, depends_on: Timestamp) -> Stamp {
+    fn stamp(&self, id: TransactionId, at: Timestamp, depends_on: S::Depends) -> Stamp<S::Depends> {
         Stamp { at, transaction: id, region: self.region, depends_on }
     }
 
     /// Commits a transaction of this region that is in no queue: makes its effects known and queues it for the other
     /// regions.
-    fn commit_effects(&mut self, stamp: Stamp, effects: Vec<KeyEffects>) {
+    fn commit_effects(&mut self, stamp: Stamp<S::Depends>, effects: Vec<KeyEffects>) {
         self.store_effects(stamp, &effects);
         if self.options.claims && !effects.is_empty() {
             self.decided.push((stamp, effects.clone()));
@@ -442,10 +448,12 @@ impl<S: Times> Partition<S> {
     /// them.
     fn follow(&mut self, now: Now, faster: Timestamp) {
         // A clock too far ahead is left alone: it slows down what its own partition makes visible, nothing else.
-        let _too_far = self.clock.observe(faster, now.wall);
+        if S::FOLLOWS {
+            let _too_far = self.clock.observe(faster, now.wall);
+        }
     }
 
-    fn persist(&self, record: &Record<'_>, out: &mut Outputs<'_, Node<S>>) {
+    fn persist(&self, record: &Record<'_, S::Depends>, out: &mut Outputs<'_, Node<S>>) {
         out.persist(record, self.options.durability);
     }
 
@@ -468,10 +476,10 @@ impl<S: Times> Partition<S> {
 }
 
 /// A store in which effects reset only what they observed, if stamps tell what that is.
-fn new_store<S: Times>(topology: &Topology, options: &Options) -> Store<Stamp> {
+fn new_store<S: Times>(topology: &Topology, options: &Options) -> Store<Stamp<S::Depends>> {
     let mut store = Store::new(topology.seed, Stamp::default());
-    if !S::UNIVERSAL && !options.mutants.reset_unobserved {
-        store.merge_by(Stamp::sight);
+    if S::OBSERVES && !options.mutants.reset_unobserved {
+        store.merge_by(stamp::sight::<S>);
         if options.conflict_bytes > 0 {
             store.list_losses_by(LossOptions { name: Stamp::name, bytes: options.conflict_bytes });
         }
@@ -487,6 +495,6 @@ fn effects_of(pledges: &[Pledge]) -> Vec<KeyEffects> {
     by_key.filter(|of_key| !of_key.effects.is_empty()).collect()
 }
 
-fn borrowed(stamp: Stamp, effects: &[KeyEffects]) -> Effects<'_> {
+fn borrowed<D: Copy>(stamp: Stamp<D>, effects: &[KeyEffects]) -> Effects<'_, D> {
     Effects { stamp, effects: Cow::Borrowed(effects) }
 }

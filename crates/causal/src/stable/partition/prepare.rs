@@ -37,6 +37,7 @@ impl<S: Times> Partition<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
+        let Some(message) = self.when_clock_passes(now, from, message, out) else { return };
         let Message::Prepare { id, settled, snapshot, highest, now_millis, decider, alone, parts, whole } =
             message
         else {
@@ -97,7 +98,7 @@ impl<S: Times> Partition<S> {
             return Err(Vote::TooOld);
         }
         self.learn_stable(now, terms.snapshot);
-        if terms.snapshot.depends_on() < self.promised_sight {
+        if S::observed(terms.snapshot.depends_on(self.region)) < self.promised_sight {
             // Peers were told that what follows has observed more. The coordinator's lease is long over.
             let key = parts.first().map(|part| part.key.clone()).unwrap_or_default();
             return Err(Vote::Conflict { key, raise: self.promised_sight });
@@ -223,7 +224,7 @@ impl<S: Times> Partition<S> {
         }
         let (region, remote) = (self.region, terms.snapshot.whole());
         let before: Vec<Effect<'_>> = before.iter().filter_map(|bytes| pledge::effect(bytes)).collect();
-        let visible = |stamp: &Stamp| stamp.region == region || stamp.at <= remote;
+        let visible = |stamp: &Stamp<S::Depends>| stamp.region == region || stamp.at <= remote;
         let seen = self.store.with_state(hash, key, visible, &before, |cell| cell.kind());
         seen.is_some_and(|seen| seen != kind)
     }
@@ -243,8 +244,9 @@ impl<S: Times> Partition<S> {
         let newest = self.store.effects(hash, &part.key).map(|(stamp, _)| stamp);
         let mut raise = Timestamp::ZERO;
         for stamp in newest.filter(|stamp| stamp.region == self.region) {
-            if stamp.depends_on > terms.snapshot.whole() {
-                raise = raise.max(stamp.depends_on);
+            let depends_on = S::observed(stamp.depends_on);
+            if depends_on > terms.snapshot.whole() {
+                raise = raise.max(depends_on);
             }
             let place = (stamp.at, stamp.transaction);
             let shown = terms.snapshot.shows(&stamp, self.region) || part.own.contains(&stamp.transaction);
@@ -262,7 +264,7 @@ impl<S: Times> Partition<S> {
         &mut self,
         terms: &Terms<S>,
         step: u32,
-        evaluation: &Evaluation<'_>,
+        evaluation: &Evaluation<'_, S::Depends>,
         random: &mut Rng,
         gained: &mut Gained,
     ) -> Result<Deed, Vote> {
@@ -271,7 +273,7 @@ impl<S: Times> Partition<S> {
         }
         let mut reply = ReplyBuf::new();
         let (region, remote) = (self.region, terms.snapshot.whole());
-        let visible = |stamp: &Stamp| stamp.region == region || stamp.at <= remote;
+        let visible = |stamp: &Stamp<S::Depends>| stamp.region == region || stamp.at <= remote;
         let effects = evaluation.run(&mut self.store, visible, random, &mut reply).map_err(|malformed| {
             Vote::Refused { error: Error::err(format!("a transaction holds a {malformed}")) }
         })?;
@@ -308,7 +310,7 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) -> Vote {
         let (id, at) = (terms.id, self.clock.tick(now.wall));
-        let depends_on = terms.snapshot.depends_on();
+        let depends_on = terms.snapshot.depends_on(self.region);
         let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
         let gained = Cow::Borrowed(&worked.gained);
         let record =
@@ -333,7 +335,7 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) -> Vote {
         let at = self.clock.tick(now.wall);
-        let stamp = self.stamp(terms.id, at, terms.snapshot.depends_on());
+        let stamp = self.stamp(terms.id, at, terms.snapshot.depends_on(self.region));
         let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
         let effects = effects_of(&pledges);
         let gained = Cow::Borrowed(&worked.gained);

@@ -19,6 +19,7 @@ use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use types::{Instant, Malformed, Reader, Rng, Timestamp};
 
 /// Where a checkpoint's keys begin, among its cursors.
@@ -33,7 +34,7 @@ impl<S: Times> Partition<S> {
         let (mut kept, mut context) = (KeptEffects::default(), KeptContext::default());
         while !reader.is_empty() {
             let bytes = reader.bytes()?;
-            match Record::decode(&mut Reader::new(bytes))? {
+            match Record::<S::Depends>::decode(&mut Reader::new(bytes))? {
                 Record::Kept { key, stamp, effect } => {
                     if let Some(full) = kept.add(&key, stamp, &effect) {
                         full.put_into(&mut self.store);
@@ -50,7 +51,7 @@ impl<S: Times> Partition<S> {
     }
 
     pub(super) fn recover(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
-        match Record::decode(&mut Reader::new(bytes))? {
+        match Record::<S::Depends>::decode(&mut Reader::new(bytes))? {
             Record::Prepared { id, at, depends_on, decider, pledges, gained } => {
                 self.clock.recover(at);
                 if self.decisions.get(id).is_none() && self.participant.prepared(id).is_none() {
@@ -102,7 +103,7 @@ impl<S: Times> Partition<S> {
             }
             Record::State { key, cell } => {
                 let place = Stamp::last_at(self.horizon.whole());
-                self.store.restore(&key, place, Record::cell(&cell)?);
+                self.store.restore(&key, place, record::cell(&cell)?);
             }
             // A key's effects stand together in a chunk.
             Record::Kept { .. } | Record::Context { .. } => {}
@@ -187,31 +188,31 @@ impl<S: Times> Partition<S> {
     }
 
     fn checkpoint_queues(&self, chunk: &mut Vec<u8>) {
-        record::put(chunk, &Record::Horizon { at: self.horizon.whole() });
+        record::put::<S>(chunk, &Record::Horizon { at: self.horizon.whole() });
         let until = self.promised.max(self.clock.last());
-        record::put(chunk, &Record::Promise { until, observed: self.promised_sight });
+        record::put::<S>(chunk, &Record::Promise { until, observed: self.promised_sight });
         for (origin, received) in &self.origins {
             let above = Cow::Owned(received.above.iter().copied().collect());
-            record::put(chunk, &Record::Received { origin: *origin, up_to: received.up_to, above });
+            record::put::<S>(chunk, &Record::Received { origin: *origin, up_to: received.up_to, above });
         }
         for (region, held, cut) in self.evictions.recorded() {
-            record::put(chunk, &Record::Evicted { region, held, cut });
+            record::put::<S>(chunk, &Record::Evicted { region, held, cut });
         }
         for (id, decided) in self.decisions.iter() {
             let gained = Cow::Borrowed(&decided.gained);
             let (at, outlives) = (decided.at, decided.outlives);
-            record::put(chunk, &Record::Decided { id, at, outlives, gained });
+            record::put::<S>(chunk, &Record::Decided { id, at, outlives, gained });
         }
         for (id, at, pending) in self.participant.undecided() {
             let (depends_on, decider) = (pending.depends_on, pending.decider);
             let pledges = Cow::Borrowed(pending.pledges.as_slice());
             let gained = Cow::Borrowed(&pending.gained);
-            record::put(chunk, &Record::Prepared { id, at, depends_on, decider, pledges, gained });
+            record::put::<S>(chunk, &Record::Prepared { id, at, depends_on, decider, pledges, gained });
         }
         if self.life == Life::Refilling || self.forgetful {
-            record::put(chunk, &Record::Gaps { filled: self.life == Life::Serving });
+            record::put::<S>(chunk, &Record::Gaps { filled: self.life == Life::Serving });
         }
-        record::put(chunk, &Record::Dropped { until: self.outbox.dropped() });
+        record::put::<S>(chunk, &Record::Dropped { until: self.outbox.dropped() });
     }
 
     /// The transactions of this region placed after `told` that some region may lack. A cursor is half the place up
@@ -224,7 +225,7 @@ impl<S: Times> Partition<S> {
                 return last.0 >> 1;
             }
             let stamp = self.stamp(id, at, outgoing.depends_on);
-            record::put(chunk, &Record::Outgoing(super::borrowed(stamp, &outgoing.effects)));
+            record::put::<S>(chunk, &Record::Outgoing(super::borrowed(stamp, &outgoing.effects)));
             last = at;
         }
         KEYS
@@ -262,13 +263,16 @@ impl<S: Times> Partition<S> {
                 );
             }
             if !cell.is_empty() {
-                record::put(chunk, &Record::State { key: Cow::Borrowed(key), cell: Cow::Borrowed(&cell) });
+                record::put::<S>(
+                    chunk,
+                    &Record::State { key: Cow::Borrowed(key), cell: Cow::Borrowed(&cell) },
+                );
             }
             if above.is_none() {
                 for (stamp, effect, trace) in self.store.context(hash, key) {
                     let (key, effect) =
                         (Cow::Borrowed(&**key), Cow::Owned(pledge::encoded(&effect).into_vec()));
-                    record::put(chunk, &Record::Context { key, stamp, effect, trace: trace.cloned() });
+                    record::put::<S>(chunk, &Record::Context { key, stamp, effect, trace: trace.cloned() });
                 }
             }
             let effects = self.store.effects(hash, key);
@@ -276,7 +280,7 @@ impl<S: Times> Partition<S> {
                 let mut bytes = Vec::new();
                 effect.encode(&mut bytes);
                 let (key, effect) = (Cow::Borrowed(&**key), Cow::Borrowed(bytes.as_slice()));
-                record::put(chunk, &Record::Kept { key, stamp, effect });
+                record::put::<S>(chunk, &Record::Kept { key, stamp, effect });
             }
         }
         match next {
@@ -291,10 +295,10 @@ impl<S: Times> Partition<S> {
             return 0;
         }
         if number == 0 {
-            record::put(chunk, &Record::LossesDropped { count: self.store.listed_losses().1 });
+            record::put::<S>(chunk, &Record::LossesDropped { count: self.store.listed_losses().1 });
         }
         for (number, loss) in self.store.losses_after(number) {
-            record::put(chunk, &Record::Lost(Cow::Borrowed(loss)));
+            record::put::<S>(chunk, &Record::Lost(Cow::Borrowed(loss)));
             if chunk.len() >= CHUNK_BYTES {
                 return LOSSES | number;
             }
@@ -305,19 +309,25 @@ impl<S: Times> Partition<S> {
 
 /// Takes what a checkpoint or a peer tells of effects that are in the cells, key by key. A key may be told twice, and the
 /// effects of a transaction on it share a stamp.
-#[derive(Debug, Default)]
-pub(super) struct KeptContext {
+#[derive(Debug)]
+pub(super) struct KeptContext<D> {
     key: Box<[u8]>,
     /// The last one taken of the key.
-    taken: Option<Stamp>,
+    taken: Option<Stamp<D>>,
 }
 
-impl KeptContext {
+impl<D> Default for KeptContext<D> {
+    fn default() -> Self {
+        KeptContext { key: Box::default(), taken: None }
+    }
+}
+
+impl<D: Copy + Ord + Debug> KeptContext<D> {
     pub(super) fn add(
         &mut self,
-        store: &mut Store<Stamp>,
+        store: &mut Store<Stamp<D>>,
         key: &[u8],
-        stamp: Stamp,
+        stamp: Stamp<D>,
         effect: &[u8],
         trace: Option<Trace>,
     ) {
@@ -335,15 +345,21 @@ impl KeptContext {
 }
 
 /// The effects of one key as a checkpoint or a piece tells them, one after the other.
-#[derive(Debug, Default)]
-pub(super) struct KeptEffects {
+#[derive(Debug)]
+pub(super) struct KeptEffects<D> {
     pub(super) key: Box<[u8]>,
-    pub(super) effects: Vec<(Stamp, Box<[u8]>)>,
+    pub(super) effects: Vec<(Stamp<D>, Box<[u8]>)>,
 }
 
-impl KeptEffects {
+impl<D> Default for KeptEffects<D> {
+    fn default() -> Self {
+        KeptEffects { key: Box::default(), effects: Vec::new() }
+    }
+}
+
+impl<D: Copy + Ord + Debug> KeptEffects<D> {
     /// Adds an effect; returns those of the key before, which are complete, if it is of another key.
-    pub(super) fn add(&mut self, key: &[u8], stamp: Stamp, effect: &[u8]) -> Option<KeptEffects> {
+    pub(super) fn add(&mut self, key: &[u8], stamp: Stamp<D>, effect: &[u8]) -> Option<KeptEffects<D>> {
         let full = (*self.key != *key).then(|| std::mem::take(self));
         if full.is_some() {
             self.key = key.into();
@@ -353,9 +369,9 @@ impl KeptEffects {
     }
 
     /// Commits what is not there yet: a key may be told twice, and by several peers.
-    pub(super) fn put_into(&self, store: &mut Store<Stamp>) {
+    pub(super) fn put_into(&self, store: &mut Store<Stamp<D>>) {
         let hash = store.hash(&self.key);
-        let known: BTreeSet<Stamp> = (self.effects.iter().map(|(stamp, _)| *stamp))
+        let known: BTreeSet<Stamp<D>> = (self.effects.iter().map(|(stamp, _)| *stamp))
             .filter(|stamp| Some(*stamp) <= store.horizon() || store.has_effect(hash, &self.key, *stamp))
             .collect();
         for (stamp, bytes) in self.effects.iter().filter(|(stamp, _)| !known.contains(stamp)) {

@@ -19,7 +19,7 @@
 use super::recover::{CHUNK_BYTES, KeptContext, KeptEffects};
 use super::{Decided, Life, Outgoing, Partition, new_store};
 use crate::stable::message::{Gained, KeyEffects, Message, Outcome, Vote};
-use crate::stable::record::Record;
+use crate::stable::record::{self, Record};
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Timer, Times, pledge};
 use mvcc::{CompactKey, Store};
@@ -66,21 +66,21 @@ enum Stage {
 }
 
 /// See the module.
-pub(super) struct Refill {
+pub(super) struct Refill<D> {
     /// Since when answers are awaited.
     since: Instant,
     unanswered: BTreeSet<Address>,
     told: BTreeMap<Address, Told>,
     stage: Stage,
     /// The store being built, if a peer's horizon is above the own; else effects go into the store that is there.
-    staged: Option<Store<Stamp>>,
+    staged: Option<Store<Stamp<D>>>,
     /// The highest horizon.
     horizon: Timestamp,
     /// This region's transactions that peers hold, above the horizon.
-    found: BTreeMap<(Timestamp, TransactionId), Outgoing>,
+    found: BTreeMap<(Timestamp, TransactionId), Outgoing<D>>,
 }
 
-impl Refill {
+impl<D> Refill<D> {
     fn of(now: Now, unanswered: BTreeSet<Address>) -> Box<Self> {
         Box::new(Refill {
             since: now.instant,
@@ -94,7 +94,7 @@ impl Refill {
     }
 }
 
-impl std::fmt::Debug for Refill {
+impl<D> std::fmt::Debug for Refill<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Refill").field("unanswered", &self.unanswered).finish_non_exhaustive()
     }
@@ -371,12 +371,12 @@ impl<S: Times> Partition<S> {
         let mut reader = Reader::new(content);
         let (mut kept, mut context) = (KeptEffects::default(), KeptContext::default());
         while !reader.is_empty() {
-            match Record::decode(&mut Reader::new(reader.bytes()?))? {
+            match Record::<S::Depends>::decode(&mut Reader::new(reader.bytes()?))? {
                 Record::State { key, cell } => {
                     if let Some(refill) = &mut self.refill
                         && let Some(staged) = &mut refill.staged
                     {
-                        staged.restore(&key, Stamp::last_at(refill.horizon), Record::cell(&cell)?);
+                        staged.restore(&key, Stamp::last_at(refill.horizon), record::cell(&cell)?);
                     }
                 }
                 Record::Context { key, stamp, effect, trace } => {
@@ -409,12 +409,12 @@ impl<S: Times> Partition<S> {
     }
 
     /// Effects of one key that a peer holds.
-    fn install_effects(&mut self, kept: &KeptEffects) {
+    fn install_effects(&mut self, kept: &KeptEffects<S::Depends>) {
         let (region, amnesia) = (self.region, self.life == Life::Refilling);
         let kept = &self.evictions.without_given_up(kept);
         let Some(refill) = &mut self.refill else { return };
         kept.put_into(refill.staged.as_mut().unwrap_or(&mut self.store));
-        let mut own: BTreeMap<Stamp, KeyEffects> = BTreeMap::new();
+        let mut own: BTreeMap<Stamp<S::Depends>, KeyEffects> = BTreeMap::new();
         for (stamp, effect) in &kept.effects {
             if amnesia && stamp.region == region && stamp.at > refill.horizon {
                 let of_key = || KeyEffects { key: kept.key.clone(), effects: Vec::new() };
@@ -431,7 +431,7 @@ impl<S: Times> Partition<S> {
     }
 
     /// What is committed while the stores are merged goes into both.
-    pub(super) fn stage_effects(&mut self, stamp: Stamp, effects: &[KeyEffects]) {
+    pub(super) fn stage_effects(&mut self, stamp: Stamp<S::Depends>, effects: &[KeyEffects]) {
         let Some(refill) = &mut self.refill else { return };
         let (Stage::Merging { .. } | Stage::Ready, Some(staged)) = (&refill.stage, &mut refill.staged) else {
             return;
@@ -506,7 +506,7 @@ impl<S: Times> Partition<S> {
         &mut self,
         peers: &[(Address, Told)],
         horizon: Timestamp,
-        found: BTreeMap<(Timestamp, TransactionId), Outgoing>,
+        found: BTreeMap<(Timestamp, TransactionId), Outgoing<S::Depends>>,
     ) {
         self.outbox.drop_through(horizon);
         for (address, told) in peers {

@@ -49,8 +49,8 @@ impl<S: Times> Partition<S> {
 
     /// Every transaction of this region that is not applied yet has observed the others up to here.
     fn observed_from_now_on(&self) -> Timestamp {
-        let undecided = self.participant.undecided().map(|(_, _, pending)| pending.depends_on);
-        let waiting = self.participant.waiting().map(|(_, _, outgoing)| outgoing.depends_on);
+        let undecided = self.participant.undecided().map(|(_, _, pending)| S::observed(pending.depends_on));
+        let waiting = self.participant.waiting().map(|(_, _, outgoing)| S::observed(outgoing.depends_on));
         undecided.chain(waiting).fold(self.promised_sight, Timestamp::min)
     }
 
@@ -70,7 +70,7 @@ impl<S: Times> Partition<S> {
     }
 
     /// Nothing will be placed at or below it any more. The clock remembers it (Corrections 21).
-    fn publishable(&mut self, now: Now) -> Timestamp {
+    pub(super) fn publishable(&mut self, now: Now) -> Timestamp {
         let clock = if self.options.mutants.bound_not_remembered {
             self.clock.last().max(Timestamp::from_wall(now.wall))
         } else {
@@ -80,7 +80,7 @@ impl<S: Times> Partition<S> {
     }
 
     /// What is published is below what the log promises: a restart stamps above it.
-    fn promise(&mut self, bound: Timestamp, out: &mut Outputs<'_, Node<S>>) {
+    pub(super) fn promise(&mut self, bound: Timestamp, out: &mut Outputs<'_, Node<S>>) {
         if bound >= self.promised {
             let ahead = self.options.promise.as_micros() as u64;
             let until = Timestamp::from_wall(types::WallTime(bound.wall().0 + ahead)).max(bound);
@@ -136,7 +136,7 @@ impl<S: Times> Partition<S> {
         origin: RegionId,
         id: TransactionId,
         at: Timestamp,
-        depends_on: Timestamp,
+        depends_on: S::Depends,
         effects: Vec<KeyEffects>,
         out: &mut Outputs<'_, Node<S>>,
     ) {
@@ -215,7 +215,7 @@ impl<S: Times> Partition<S> {
     }
 }
 
-impl Outgoing {
+impl<D> Outgoing<D> {
     /// About how much memory it occupies.
     fn bytes(&self) -> usize {
         let of_key = |of_key: &KeyEffects| {

@@ -1,4 +1,4 @@
-//! Reads: operations evaluated on a snapshot, without waiting (Wren, Algorithm 6, lines 1 to 12).
+//! Reads: operations evaluated on a snapshot, which is installed; where it may not be, `wait` sees to it (Wren, Algorithm 6, lines 1 to 12).
 
 use super::Partition;
 use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole, Work};
@@ -8,17 +8,18 @@ use crate::stable::{Node, Times};
 use datatypes::{Cell, Context, Effect, Operation, merge, prepare};
 use mvcc::Store;
 use protocol::{Now, Outputs};
+use std::fmt::Debug;
 use types::{Address, Error, KeyHash, Malformed, Reader, ReplyBuf, ReplySink, Rng};
 
 /// About how many places of the index a scan visits at most for each key that was asked for.
 const SCAN_EFFORT: u32 = 10;
 
 /// An operation to be evaluated on a state.
-pub(super) struct Evaluation<'e> {
+pub(super) struct Evaluation<'e, D> {
     pub(super) hash: KeyHash,
     pub(super) key: &'e [u8],
     /// What the session did that is not in the store, in order of place.
-    pub(super) cached: &'e [CachedEffect],
+    pub(super) cached: &'e [CachedEffect<D>],
     /// What the transaction did so far: it is done on top of the state first.
     pub(super) before: &'e [Box<[u8]>],
     pub(super) operation: &'e [u8],
@@ -26,12 +27,12 @@ pub(super) struct Evaluation<'e> {
     pub(super) now_millis: u64,
 }
 
-impl Evaluation<'_> {
+impl<D: Copy + Ord + Debug> Evaluation<'_, D> {
     /// Writes the result into `reply` and returns the effects to commit: the deletion of an expired key first.
     pub(super) fn run(
         &self,
-        store: &mut Store<Stamp>,
-        visible: impl Fn(&Stamp) -> bool,
+        store: &mut Store<Stamp<D>>,
+        visible: impl Fn(&Stamp<D>) -> bool,
         random: &mut Rng,
         reply: &mut ReplyBuf,
     ) -> Result<Vec<Box<[u8]>>, Malformed> {
@@ -39,7 +40,7 @@ impl Evaluation<'_> {
         let before: Result<Vec<Effect<'_>>, Malformed> =
             self.before.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes))).collect();
         let cached = self.cached.iter();
-        let cached: Result<Vec<(Stamp, Effect<'_>)>, Malformed> = cached
+        let cached: Result<Vec<(Stamp<D>, Effect<'_>)>, Malformed> = cached
             .map(|cached| Ok((cached.stamp, Effect::decode(&mut Reader::new(&cached.effect))?)))
             .collect();
         let effects = store.with_later(self.hash, self.key, visible, &cached?, &before?, |cell| {
@@ -69,8 +70,22 @@ impl<S: Times> Partition<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let Message::SliceReq { id, round, snapshot, now_millis, parts, whole } = request else { return };
+        let Message::SliceReq { snapshot, .. } = &request else { return };
+        let snapshot = *snapshot;
         self.learn_stable(now, snapshot);
+        if let Some(request) = self.when_installed(now, from, request, snapshot, out) {
+            self.answer_slice(from, request, random, out);
+        }
+    }
+
+    pub(super) fn answer_slice(
+        &mut self,
+        from: Address,
+        request: Message<S>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let Message::SliceReq { id, round, snapshot, now_millis, parts, whole } = request else { return };
         let outcome = if snapshot.whole() < self.horizon.whole() {
             Outcome::TooOld
         } else {
@@ -112,7 +127,10 @@ impl<S: Times> Partition<S> {
                 let evaluation =
                     Evaluation { hash, key, cached, before: &before, operation, blind, now_millis };
                 let mut reply = ReplyBuf::new();
-                let visible = |stamp: &Stamp| snapshot.shows(stamp, region);
+                let visible = |stamp: &Stamp<S::Depends>| match self.options.mutants.depends_on_nothing {
+                    true => snapshot.shows(&Stamp { depends_on: Default::default(), ..*stamp }, region),
+                    false => snapshot.shows(stamp, region),
+                };
                 let effects = evaluation.run(&mut self.store, visible, random, &mut reply)?;
                 before.extend(effects.iter().cloned());
                 answers.push(Answer { effects, ..Answer::new(step, reply) });

@@ -154,11 +154,11 @@ impl<S: Times> Partition<S> {
     /// Nothing is stamped at or below: a partition that lost records may have told so before.
     pub(super) fn learn_stable(&mut self, now: Now, snapshot: S) {
         self.follow(now, snapshot.reach());
-        self.stable = self.stable.newest(snapshot);
+        self.stable = self.stable.newest(snapshot.known_stable(self.region));
     }
 
     pub(super) fn on_gossip(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
-        let installed = S::of_partition(self.installed, self.received());
+        let installed = S::of_partition(self.region, self.installed, self.received());
         let oldest = self.leases.oldest(self.stable.readable(), now.instant, self.options.lease);
         let own = self.address();
         if let Some(root) = &mut self.root {
@@ -177,16 +177,15 @@ impl<S: Times> Partition<S> {
             self.tell_neighbours(&report, &report, out);
         }
         self.free_some();
-        out.arm(Timer::Gossip, now.instant + self.options.gossip_every);
+        out.arm(Timer::Gossip, now.instant + self.options.gossip_every * S::GOSSIP_RARER);
     }
 
-    /// The oldest time of what has been received of the other replicas; `MAX` without any.
-    fn received(&self) -> Timestamp {
-        if self.options.mutants.own_entry_only {
-            return Timestamp::MAX;
-        }
-        let received = self.origins.values().map(|origin| origin.up_to);
-        received.chain(self.evictions.received()).min().unwrap_or(Timestamp::MAX)
+    /// What has been received of the other replicas, or stays of those that are being evicted.
+    pub(super) fn received(&self) -> impl Iterator<Item = (RegionId, Timestamp)> {
+        let is_left_out = self.options.mutants.own_entry_only;
+        let received = self.origins.iter().map(|(region, origin)| (*region, origin.up_to));
+        let all = received.chain(self.evictions.received());
+        all.map(move |(region, at)| (region, if is_left_out { Timestamp::MAX } else { at }))
     }
 
     fn tell_neighbours(&mut self, inside: &Message<S>, outside: &Message<S>, out: &mut Outputs<'_, Node<S>>) {
@@ -221,7 +220,7 @@ impl<S: Times> Partition<S> {
         } else {
             self.stable = self.stable.newest(stable);
         }
-        self.oldest = self.oldest.max(oldest.depends_on());
+        self.oldest = self.oldest.max(S::observed(oldest.depends_on(self.region)));
         if !self.checkpointing && !self.giver.is_giving(now.instant, self.options.lease) {
             self.raise_horizon(oldest);
         }

@@ -153,6 +153,7 @@ fn default_keyspace(arguments: &ClusterLocalArguments) -> ClusterKeyspace {
     ClusterKeyspace {
         replicas: arguments.replicas.map(NonZeroU16::get),
         concurrency: arguments.concurrency.into(),
+        protocol: arguments.protocol.into(),
         ..ClusterKeyspace::new("default".to_owned(), arguments.model.into(), partitions)
     }
 }
@@ -175,7 +176,7 @@ fn settle(directory: &Path, wanted: ClusterFile, keyspace: &ClusterKeyspace) -> 
         first.map(|first| ClusterKeyspace { moved: BTreeMap::new(), evicted: Vec::new(), ..first.clone() });
     if found.processes != wanted.processes || first.as_ref() != Some(keyspace) {
         bail!(
-            "{} holds a cluster of other regions, processes, partitions, model or concurrency; see {}",
+            "{} holds a cluster of other regions, processes, partitions, model, concurrency or protocol; see {}",
             directory.display(),
             path.display()
         );

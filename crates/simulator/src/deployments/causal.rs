@@ -1,0 +1,289 @@
+//! The protocols of `causal`: Wren, PaRiS and their baselines. Two to four regions and one to four partitions, each
+//! replica on a process of its own, with gateways beside replicas and alone. Where transactions may have parts in several
+//! regions, each partition is in two regions at least and not always in all of them, so that a region may hold nothing.
+
+use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
+use crate::faults::Feature;
+use causal::baselines::{Blocking, Cure, HybridCure, Uncoordinated};
+use causal::stable::{KeyEffects, Message, Node, Options, RegionTopology, Scope, Stamp, Times, Topology};
+use causal::{paris, wren};
+use checker::{Level, ListedLoss};
+use protocol::{Claim, CommitStamp, Conflict, SnapshotClaim, VectorClaim};
+use std::marker::PhantomData;
+use std::time::Duration;
+use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot, Timestamp};
+
+/// Short, so that horizons rise and what is below them is folded within a run.
+const LEASE: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CausalDeployment<S> {
+    options: Options,
+    times: PhantomData<S>,
+}
+
+/// Wren, in regions that hold everything.
+pub type WrenDeployment = CausalDeployment<wren::Snapshot>;
+/// PaRiS.
+pub type ParisDeployment = CausalDeployment<paris::Universal>;
+/// Cure, in regions that hold everything.
+pub type CureDeployment = CausalDeployment<Cure>;
+/// Cure with hybrid clocks.
+pub type HybridCureDeployment = CausalDeployment<HybridCure>;
+/// Blocking partial replication.
+pub type BlockingDeployment = CausalDeployment<Blocking>;
+/// Without causal consistency.
+pub type UncoordinatedDeployment = CausalDeployment<Uncoordinated>;
+
+/// What histories of a protocol are checked for, and how its claims are to be read.
+pub trait Checked: Times {
+    /// Its promise.
+    const LEVEL: Level;
+    /// All regions' snapshots are the same, so the rule for a region's own effects must not apply to any.
+    const OF_NO_REGION: bool = false;
+}
+
+impl Checked for wren::Snapshot {
+    const LEVEL: Level = Level::TransactionalCausal;
+}
+
+impl Checked for paris::Universal {
+    const LEVEL: Level = Level::TransactionalCausal;
+    const OF_NO_REGION: bool = true;
+}
+
+impl Checked for Cure {
+    const LEVEL: Level = Level::TransactionalCausal;
+}
+
+impl Checked for HybridCure {
+    const LEVEL: Level = Level::TransactionalCausal;
+}
+
+impl Checked for Blocking {
+    const LEVEL: Level = Level::TransactionalCausal;
+}
+
+/// Replicas agree at rest, and no increment is lost.
+impl Checked for Uncoordinated {
+    const LEVEL: Level = Level::Convergence;
+    const OF_NO_REGION: bool = true;
+}
+
+impl<S: Times> CausalDeployment<S> {
+    /// One whose instances have these options, but for what the simulation decides.
+    pub fn new(options: Options) -> Self {
+        CausalDeployment { options, times: PhantomData }
+    }
+
+    /// A region and a partition for each process with a replica, region by region: a partition that is not everywhere is
+    /// in the regions p, p + 1 and so on, as many as it has replicas.
+    fn placed(layout: Layout) -> Vec<(u16, u16)> {
+        let Layout { regions, partitions, replicas, .. } = layout;
+        let holds = |region: u16, partition: u16| {
+            !S::UNIVERSAL || (region + regions - partition % regions) % regions < replicas
+        };
+        let of_region = |region| {
+            (0..partitions).filter(move |partition| holds(region, *partition)).map(move |p| (region, p))
+        };
+        (0..regions).flat_map(of_region).collect()
+    }
+
+    fn topology(setting: Setting) -> Topology {
+        let placed = Self::placed(setting.layout);
+        let region = |region: u16| {
+            let held = (0u16..).zip(&placed).filter(|(_, (of, _))| *of == region);
+            let replica = |(process, (_, partition)): (u16, &(u16, u16))| {
+                let slot = Slot::replica(KEYSPACE, PartitionId(*partition));
+                (*partition, Address { process: ProcessId(process), slot })
+            };
+            RegionTopology { name: region.to_string(), partitions: held.map(replica).collect() }
+        };
+        let regions = (0..setting.layout.regions).map(region).collect();
+        Topology { regions, keyspace: KEYSPACE, seed: setting.hash_seed }
+    }
+
+    /// Processes with replicas come first; then gateways, one region after the other: where a region may hold nothing,
+    /// from the last one on.
+    fn region_of(layout: Layout, process: ProcessId) -> RegionId {
+        let placed = Self::placed(layout);
+        let gateway = || (process.0 - placed.len() as u16) % layout.regions;
+        RegionId(match placed.get(usize::from(process.0)) {
+            Some((region, _)) => *region,
+            None if S::UNIVERSAL => layout.regions - 1 - gateway(),
+            None => gateway(),
+        })
+    }
+
+    /// A committed transaction of nobody knows which session, and a part of its effects.
+    fn outcome(stamp: Stamp<S::Depends>, regions: usize, effects: &[KeyEffects]) -> Claim
+    where
+        S: Checked,
+    {
+        let of_key = |key: &KeyEffects| {
+            let name = key.key.clone();
+            key.effects.iter().map(move |effect| (name.clone(), effect.clone())).collect::<Vec<_>>()
+        };
+        let Stamp { at, transaction, region, depends_on } = stamp;
+        let region = if S::OF_NO_REGION { RegionId(0) } else { region };
+        Claim {
+            session: SessionId(0),
+            transaction,
+            commit: Some(CommitStamp { at, depends_on: S::observed(depends_on), region }),
+            snapshot: None,
+            effects: effects.iter().flat_map(of_key).collect(),
+            vector: VectorClaim::of(Vec::new(), S::depends_by_region(depends_on, regions)),
+            branch: None,
+        }
+    }
+}
+
+/// How many regions a message may speak of, as a deployment has at most.
+const MOST_REGIONS: u16 = 4;
+
+impl<S: Checked> Deployment for CausalDeployment<S> {
+    type Protocol = Node<S>;
+
+    fn layout(&self, random: &mut Rng) -> Layout {
+        let (most_regions, most_partitions) = if S::UNIVERSAL { (MOST_REGIONS, 4) } else { (3, 3) };
+        let regions = random.u16(2..=most_regions);
+        let beside = random.u32(..4) > 0;
+        Layout {
+            regions,
+            partitions: random.u16(1..=most_partitions),
+            replicas: if S::UNIVERSAL { random.u16(2..=regions) } else { 1 },
+            apart: true,
+            beside,
+            gateways: if beside { random.u16(..3) } else { regions },
+            spares: 0,
+        }
+    }
+
+    fn hosts(&self, layout: Layout) -> Vec<Host> {
+        let placed = Self::placed(layout);
+        let host = |process: u16| {
+            let stores = placed.get(usize::from(process));
+            Host {
+                process: ProcessId(process),
+                region: Self::region_of(layout, ProcessId(process)),
+                partitions: stores.map(|(_, partition)| PartitionId(*partition)).into_iter().collect(),
+                gateway: layout.beside || stores.is_none(),
+            }
+        };
+        (0..placed.len() as u16 + layout.gateways).map(host).collect()
+    }
+
+    fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node<S> {
+        let NodeId { process, incarnation, slot } = node;
+        let (durability, scope) = (setting.durability, Scope::Session);
+        let lease = if S::UNIVERSAL { self.options.lease } else { LEASE };
+        let options = Options { durability, scope, claims: true, lease, ..self.options };
+        let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));
+        match slot.partition {
+            Some(partition) => Node::partition(topology, region, partition.0, options),
+            None => Node::coordinator(topology, region, process, incarnation, options),
+        }
+    }
+
+    fn claims(&self, instance: &mut Node<S>) -> Vec<Claim> {
+        let mut claims = instance.take_claims();
+        for claim in claims.iter_mut().filter(|_| S::OF_NO_REGION) {
+            if S::LEVEL == Level::Convergence {
+                claim.snapshot = None;
+            }
+            if let Some(commit) = &mut claim.commit {
+                commit.region = RegionId(0);
+            }
+            if let Some(snapshot) = &mut claim.snapshot {
+                *snapshot = SnapshotClaim { region: RegionId(u16::MAX), ..*snapshot };
+            }
+        }
+        claims
+    }
+
+    /// What is replicated has committed, whether its coordinator lived to claim it or not.
+    fn claims_of_message(&self, message: &Message<S>) -> Vec<Claim> {
+        let Message::Replicate { origin, id, at, depends_on, effects } = message else { return Vec::new() };
+        let stamp = Stamp { at: *at, transaction: *id, region: *origin, depends_on: *depends_on };
+        vec![Self::outcome(stamp, usize::from(MOST_REGIONS), effects)]
+    }
+
+    /// Where no other region is left, nothing is replicated.
+    fn decided(&self, instance: &mut Node<S>) -> Vec<Claim> {
+        if !S::OBSERVES {
+            return Vec::new();
+        }
+        let decided = instance.take_decided().into_iter();
+        decided.map(|(stamp, effects)| Self::outcome(stamp, usize::from(MOST_REGIONS), &effects)).collect()
+    }
+
+    fn lists_losses(&self) -> bool {
+        S::OBSERVES
+    }
+
+    fn losses(&self, instance: &Node<S>) -> Vec<ListedLoss> {
+        let told = |conflict: Conflict| ListedLoss {
+            key: conflict.key.into(),
+            name: conflict.name.into(),
+            value: conflict.lost.value.into(),
+            instead: conflict.kept.value.into(),
+        };
+        let partition = instance.as_partition().into_iter();
+        partition.flat_map(|partition| partition.conflicts()).map(told).collect()
+    }
+
+    fn undecided(&self, instance: &Node<S>) -> usize {
+        match instance {
+            Node::Partition(partition) => {
+                partition.undecided() + partition.unreceived() + usize::from(partition.is_evicting())
+            }
+            // A coordinator of an evicted region asks for ever.
+            Node::Coordinator(_) if S::OBSERVES => 0,
+            Node::Coordinator(coordinator) => coordinator.unsettled(),
+        }
+    }
+
+    fn evict(&self, region: RegionId) -> Option<Message<S>> {
+        S::OBSERVES.then(|| Message::Evict { regions: vec![region] })
+    }
+
+    fn cut_of(&self, instance: &Node<S>, region: RegionId) -> Option<Timestamp> {
+        instance.as_partition()?.cut_of(region)
+    }
+
+    fn level(&self) -> Level {
+        S::LEVEL
+    }
+
+    /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet.
+    fn lacks(&self) -> &[Feature] {
+        use Feature::{BlindExpiry, EverySecond, Eviction, Expiry, Keyset, LostDisks, Reconfiguration};
+        const LACKS: &[Feature] =
+            &[Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration, Eviction];
+        match S::OBSERVES {
+            true => &LACKS[..LACKS.len() - 1],
+            false => LACKS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_partition_is_in_as_many_regions_as_it_has_replicas() {
+        let layout = Layout { regions: 3, partitions: 2, replicas: 2, ..Layout::default() };
+        assert_eq!(ParisDeployment::placed(layout), [(0, 0), (1, 0), (1, 1), (2, 1)]);
+        assert_eq!(WrenDeployment::placed(layout), [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]);
+        let layout = Layout { regions: 4, partitions: 1, replicas: 2, gateways: 2, ..layout };
+        assert_eq!(ParisDeployment::placed(layout), [(0, 0), (1, 0)]);
+        let region_of = |process| ParisDeployment::region_of(layout, ProcessId(process)).0;
+        assert_eq!(
+            (0..4).map(region_of).collect::<Vec<_>>(),
+            [0, 1, 3, 2],
+            "gateways stand where nothing is held"
+        );
+    }
+}
