@@ -3,7 +3,7 @@
 //! `docs/decisions/0028`.
 
 use crate::history::{Commit, Transaction};
-use crate::invocations::decode_all;
+use crate::invocations::{Decoded, decode_all};
 use crate::report::{Check, Findings, Violation};
 use datatypes::merge::{LostPart, lasting_kind};
 use datatypes::{Effect, dict, key, register, scored_set};
@@ -35,7 +35,9 @@ pub fn check_losses(history: &[Transaction], listed: &BTreeMap<u16, Vec<ListedLo
     let mut findings = Findings::default();
     let decoded = decode_all(history, &mut findings);
     let mut findings = Findings::default();
-    let mut writers: Vec<_> = decoded.iter().filter(|t| t.transaction.place().is_some()).collect();
+    // What is given up nobody has lost, and nothing is lost to it.
+    let counts = |t: &&Decoded<'_>| t.transaction.place().is_some() && !t.transaction.given_up;
+    let mut writers: Vec<_> = decoded.iter().filter(counts).collect();
     writers.sort_by_key(|t| t.transaction.place());
     let mut keys: BTreeMap<&[u8], Vec<Deed<'_>>> = BTreeMap::new();
     for writer in writers {

@@ -1,9 +1,17 @@
 //! The history of one key above the horizon: effects with their stamps, in stamp order, each with the patch that
 //! takes it back (Corrections 68). The newest value lives in the record; a history only rewinds it.
+//!
+//! Where effects need not have observed all before them, one that arrives below many others waits: the record's value is
+//! then what the effects make that are *done*, some view of the key. A read brings it to what it shall see, from the first
+//! effect on that differs, and leaves it there if that was long; [`History::refresh`] brings it to the newest. So where two
+//! halves of a history meet, what arrives costs its place, and doing it once whoever looks.
+
+mod losing;
+mod replaying;
 
 use crate::CompactKey;
 use crate::losses::LostWrite;
-use datatypes::merge::{Among, Performed, Trace, lost, perform, perform_plainly, stands_alone};
+use datatypes::merge::{Performed, Trace, perform_plainly};
 use datatypes::{Cell, Effect, Kind, Patch, apply, exchange, key};
 use std::collections::VecDeque;
 use types::Reader;
@@ -24,6 +32,9 @@ impl<S: Ord> Sight<S> {
     }
 }
 
+/// An effect that arrives below at most so many is done at once; so many are taken back for a read and done again.
+pub(crate) const FEW: usize = 32;
+
 /// Tells what an effect observed by its stamp.
 pub type SightOf<S> = fn(&S) -> Sight<S>;
 
@@ -35,6 +46,8 @@ struct Entry<S> {
     effect: CompactKey,
     /// The type that the effect says the key has.
     kind: Option<Kind>,
+    /// The state holds it.
+    done: bool,
     /// Exchanged with the state after the effect, it gives the state before; and back.
     patch: Patch,
     /// What it did to a list, where later effects may not have observed it.
@@ -53,16 +66,30 @@ impl<S> Entry<S> {
     }
 }
 
-/// See the module. Entries are in ascending order of stamps; the state passed in is always the newest one.
+/// What effects that are forgotten leave to be told.
+pub(crate) struct Folded<S> {
+    /// What they have lost.
+    pub(crate) losses: Vec<LostWrite<S>>,
+    /// The names of the losses that they settled.
+    pub(crate) settled: Vec<Vec<u8>>,
+}
+
+/// See the module. Entries are in ascending order of stamps; the state passed in is always what those make that are done.
 #[derive(Debug)]
 pub(crate) struct History<S> {
     entries: VecDeque<Entry<S>>,
     /// The sum of the entries' `heap_bytes`.
     heap_bytes: usize,
+    /// How many effects are not done.
+    waiting: usize,
+    /// What merging took since somebody asked.
+    steps: u64,
     /// How effects tell what they observed; without it, each observed all before it.
     sight: Option<SightOf<S>>,
     /// The greatest stamp that each group ever had here.
     greatest: Vec<(u16, S)>,
+    /// See [`FEW`].
+    few: usize,
     /// True if somebody wants to know what effects cost concurrent ones.
     tells_losses: bool,
     /// Some effect here may not have observed an earlier one; only noted if losses are told.
@@ -74,12 +101,15 @@ pub(crate) struct History<S> {
 
 impl<S: Copy + Ord> History<S> {
     /// An empty one with room for a single effect: most keys change once while a snapshot is open.
-    pub(crate) fn new(sight: Option<SightOf<S>>, tells_losses: bool) -> Self {
+    pub(crate) fn new(sight: Option<SightOf<S>>, few: usize, tells_losses: bool) -> Self {
         History {
             entries: VecDeque::with_capacity(1),
             heap_bytes: 0,
+            waiting: 0,
+            steps: 0,
             sight,
             greatest: Vec::new(),
+            few,
             tells_losses,
             contested: false,
             #[cfg(feature = "mutants")]
@@ -113,75 +143,99 @@ impl<S: Copy + Ord> History<S> {
         }
     }
 
+    /// Some effects wait to be done: the state is not the newest one.
+    pub(crate) fn waits(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// How many steps merging took since this was asked last: effects, elements and pieces of lists that were looked at.
+    pub(crate) fn take_steps(&mut self) -> u64 {
+        std::mem::take(&mut self.steps)
+    }
+
     /// Undoes the effects from this place on, latest first.
     fn undo_from(&mut self, place: usize, cell: &mut Cell) {
         for entry in self.entries.range_mut(place..).rev() {
             self.heap_bytes -= entry.heap_bytes();
-            exchange(cell, &mut entry.patch);
+            if entry.done {
+                exchange(cell, &mut entry.patch);
+            }
         }
     }
 
     /// Redoes the effects from this place on; the state is the one they were performed on.
     fn redo_from(&mut self, place: usize, cell: &mut Cell) {
         for entry in self.entries.range_mut(place..) {
-            exchange(cell, &mut entry.patch);
+            if entry.done {
+                exchange(cell, &mut entry.patch);
+            }
             self.heap_bytes += entry.heap_bytes();
         }
     }
 
-    /// Performs the effects from this place on; the state is another one than before.
-    fn apply_from(&mut self, place: usize, cell: &mut Cell) {
-        for place in place..self.entries.len() {
-            self.apply_at(place, cell);
+    /// Performs the effects from this place on, which are undone, as far as they are to be shown; the state is another
+    /// one than before.
+    fn apply_from(&mut self, place: usize, cell: &mut Cell, shown: impl Fn(&S) -> bool) {
+        let mut place = place;
+        while place < self.entries.len() {
+            let stamp = self.entries[place].stamp;
+            let done = self.sight.is_none() || shown(&stamp);
+            let performed = match self.sight {
+                _ if !done => Performed { patch: Patch::Nothing, trace: None },
+                Some(sight) if self.may_hide_some(sight(&stamp)) => break,
+                _ => self.perform_alone(cell, &effect_of(&self.entries[place])),
+            };
+            self.put_done(place, done.then_some(performed));
+            place += 1;
+        }
+        if let Some(sight) = self.sight.filter(|_| place < self.entries.len()) {
+            let (performed, steps) = self.replay(sight, place, cell, &shown, &[]);
+            self.steps += steps;
+            let mut performed = performed.into_iter();
+            for place in place..self.entries.len() {
+                let done = shown(&self.entries[place].stamp);
+                self.put_done(place, if done { performed.next() } else { None });
+            }
         }
     }
 
-    /// Performs the effect at this place on the state that those before it made.
-    fn apply_at(&mut self, place: usize, cell: &mut Cell) {
-        let Performed { patch, trace } = self.perform_at(place, cell);
+    /// Notes that an effect was performed, or that it waits.
+    fn put_done(&mut self, place: usize, performed: Option<Performed>) {
         let entry = &mut self.entries[place];
-        (entry.patch, entry.trace) = (patch, trace.map(Box::new));
+        self.waiting = self.waiting + usize::from(entry.done) - usize::from(performed.is_some());
+        entry.done = performed.is_some();
+        let performed = performed.unwrap_or(Performed { patch: Patch::Nothing, trace: None });
+        (entry.patch, entry.trace) = (performed.patch, performed.trace.map(Box::new));
         self.heap_bytes += entry.heap_bytes();
     }
 
-    fn perform_at(&self, place: usize, cell: &mut Cell) -> Performed {
-        let entry = &self.entries[place];
-        let Some(effect) = entry.effect() else { return Performed { patch: Patch::Nothing, trace: None } };
-        let Some(sight) = self.sight else {
-            return Performed { patch: apply::<true>(cell, &effect), trace: None };
-        };
-        let seen = sight(&entry.stamp);
-        if stands_alone(cell, &effect) || !self.hides_some(sight, seen, place, |_| true) {
-            return perform_plainly(cell, &effect);
+    /// Does all effects that wait.
+    pub(crate) fn refresh(&mut self, cell: &mut Cell) {
+        if self.waits() {
+            self.show(cell, |_| true);
         }
-        let effects: Vec<Effect<'_>> = self.entries.range(..=place).map(effect_of).collect();
-        let traces: Vec<Option<&Trace>> = self.entries.range(..=place).map(|e| e.trace.as_deref()).collect();
-        let sees = |later: usize, earlier: usize| {
-            let earlier = self.entries[earlier].stamp;
-            sight(&self.entries[later].stamp).shows(sight(&earlier).group, &earlier)
-        };
-        perform(cell, &Among { effects: &effects, traces: &traces, sees: &sees })
+    }
+
+    /// Brings the state to what some effects make.
+    fn show(&mut self, cell: &mut Cell, shown: impl Fn(&S) -> bool) {
+        let first = self.entries.iter().position(|entry| entry.done != shown(&entry.stamp));
+        if let Some(first) = first {
+            self.undo_from(first, cell);
+            self.apply_from(first, cell, shown);
+        }
     }
 
     /// Performs an effect that has observed all that it meets.
-    fn perform_alone(&self, cell: &mut Cell, effect: &Effect<'_>) -> Patch {
+    fn perform_alone(&self, cell: &mut Cell, effect: &Effect<'_>) -> Performed {
         match self.sight {
-            None => apply::<true>(cell, effect),
-            Some(_) => perform_plainly(cell, effect).patch,
+            None => Performed { patch: apply::<true>(cell, effect), trace: None },
+            Some(_) => perform_plainly(cell, effect),
         }
     }
 
-    /// True if some effect before this place, among those that count, was not observed.
-    fn hides_some(
-        &self,
-        sight: SightOf<S>,
-        seen: Sight<S>,
-        place: usize,
-        counts: impl Fn(&S) -> bool,
-    ) -> bool {
-        let may = self.greatest.iter().any(|(group, stamp)| !seen.shows(*group, stamp));
-        let mut unseen = self.entries.range(..place).rev().take_while(|entry| entry.stamp > seen.upto);
-        may && unseen.any(|entry| sight(&entry.stamp).group != seen.group && counts(&entry.stamp))
+    /// True if an effect that observed so much may not have observed all others.
+    fn may_hide_some(&self, seen: Sight<S>) -> bool {
+        self.greatest.iter().any(|(group, stamp)| !seen.shows(*group, stamp))
     }
 
     fn note_greatest(&mut self, stamp: S) {
@@ -193,52 +247,29 @@ impl<S: Copy + Ord> History<S> {
         }
     }
 
-    /// Puts an effect into its place: what is later is undone, and performed again on top. Several effects of one
-    /// transaction share a stamp and keep their order of arrival. `encoded` is the effect's binary form, `kind` the type
-    /// that it says the key has.
+    /// Puts an effect into its place. Below few others it is done at once: what is later is undone, and performed again on
+    /// top; below many it waits. Several effects of one transaction share a stamp and keep their order of arrival.
+    /// `encoded` is the effect's binary form, `kind` the type that it says the key has.
     pub(crate) fn insert(&mut self, cell: &mut Cell, stamp: S, encoded: &[u8], kind: Option<Kind>) {
         let place = self.above(stamp);
-        self.undo_from(place, cell);
         self.note_greatest(stamp);
         let effect = CompactKey::new(encoded);
-        let entry = Entry { stamp, effect, kind, patch: Patch::Nothing, trace: None };
+        let entry = Entry { stamp, effect, kind, done: false, patch: Patch::Nothing, trace: None };
+        let at_once = self.sight.is_none_or(|sight| {
+            let is_short = self.entries.len() <= self.few || !self.may_hide_some(sight(&stamp));
+            !self.waits() && self.entries.len() - place <= self.few && is_short
+        });
+        if at_once {
+            self.undo_from(place, cell);
+        } else {
+            self.heap_bytes += entry.heap_bytes();
+        }
+        self.waiting += 1;
         self.entries.insert(place, entry);
-        self.apply_from(place, cell);
+        if at_once {
+            self.apply_from(place, cell, |_| true);
+        }
         self.note_contest(place);
-    }
-
-    /// Something has come to this place.
-    fn note_contest(&mut self, place: usize) {
-        let Some(sight) = self.sight.filter(|_| self.tells_losses && !self.contested) else { return };
-        let hides = |at: usize| self.hides_some(sight, sight(&self.entries[at].stamp), at, |_| true);
-        self.contested = (place..self.entries.len()).any(hides);
-    }
-
-    /// True if some effect here may not have observed an earlier one, so that one of them may be lost.
-    pub(crate) fn is_contested(&self) -> bool {
-        self.contested
-    }
-
-    /// What the effects here have lost, of the first `count` of them; as far as it is known, and whether it was settled
-    /// or not.
-    pub(crate) fn losses(&self, key: &[u8], count: usize) -> Vec<LostWrite<S>> {
-        let Some(sight) = self.sight.filter(|_| self.contested) else { return Vec::new() };
-        let effects: Vec<Effect<'_>> = self.entries.iter().map(effect_of).collect();
-        let sees = |later: usize, earlier: usize| {
-            let earlier = self.entries[earlier].stamp;
-            sight(&self.entries[later].stamp).shows(sight(&earlier).group, &earlier)
-        };
-        let of = |place: usize| {
-            lost(&effects, &sees, place).into_iter().map(move |loss| LostWrite {
-                key: key.into(),
-                part: loss.part,
-                stamp: self.entries[place].stamp,
-                value: loss.value.into(),
-                winner: self.entries[loss.to].stamp,
-                instead: loss.instead.into(),
-            })
-        };
-        (0..count).flat_map(of).collect()
     }
 
     /// How many effects there are.
@@ -246,23 +277,12 @@ impl<S: Copy + Ord> History<S> {
         self.entries.len()
     }
 
-    /// The names of the losses that effects here settle.
-    pub(crate) fn settled(&self) -> Vec<Vec<u8>> {
-        let mut settled = Vec::new();
-        for effect in self.entries.iter().filter(|_| self.contested).map(effect_of) {
-            if let Effect::Key(key::Effect::Resolve { losses }) = effect {
-                settled.extend(losses.iter().map(<[u8]>::to_vec));
-            }
-        }
-        settled
-    }
-
     /// Keeps an effect that the state holds already, for those that have not observed it.
     pub(crate) fn keep(&mut self, stamp: S, encoded: &[u8], kind: Option<Kind>, trace: Option<Trace>) {
         let place = self.above(stamp);
         self.note_greatest(stamp);
         let (effect, trace) = (CompactKey::new(encoded), trace.map(Box::new));
-        let entry = Entry { stamp, effect, kind, patch: Patch::Nothing, trace };
+        let entry = Entry { stamp, effect, kind, done: true, patch: Patch::Nothing, trace };
         self.heap_bytes += entry.heap_bytes();
         self.entries.insert(place, entry);
         self.note_contest(place);
@@ -273,7 +293,7 @@ impl<S: Copy + Ord> History<S> {
         let place = self.above(horizon);
         self.undo_from(place, cell);
         apply::<false>(cell, effect);
-        self.apply_from(place, cell);
+        self.apply_from(place, cell, |_| true);
     }
 
     /// Takes every effect with this stamp back, as if it had never been. False if there is none.
@@ -284,19 +304,23 @@ impl<S: Copy + Ord> History<S> {
             return false;
         }
         self.undo_from(first, cell);
-        self.entries.drain(first..end);
-        self.apply_from(first, cell);
+        self.waiting -= self.entries.drain(first..end).filter(|entry| !entry.done).count();
+        self.apply_from(first, cell, |_| true);
         true
     }
 
     /// Forgets how to undo what is at or below the horizon: it is part of every snapshot now. Who did what is kept
     /// while an effect that has not observed it is here, or may come: what is at or below `watershed` all that come have
-    /// observed. Returns what the effects that are forgotten have lost: nothing that comes can change it.
-    pub(crate) fn fold(&mut self, key: &[u8], horizon: S, watershed: S) -> Vec<LostWrite<S>> {
+    /// observed. Returns what the effects that are forgotten have lost, which nothing that comes can change, and settled.
+    /// Nothing waits any more.
+    pub(crate) fn fold(&mut self, key: &[u8], horizon: S, watershed: S) -> Folded<S> {
+        debug_assert!(!self.waits(), "what is forgotten is part of the state");
         // What is to be forgotten lies in front, and is looked at anyway.
         let above = self.entries.iter().take_while(|entry| entry.stamp <= horizon).count();
         let needed = if self.sight.is_some() { self.needed(horizon, watershed) } else { above };
-        let losses = self.losses(key, needed);
+        let (losses, steps) = self.losses(key, needed);
+        self.steps += steps;
+        let settled = self.settled(needed);
         self.heap_bytes -= self.entries.range(..needed).map(Entry::heap_bytes).sum::<usize>();
         self.entries.drain(..needed);
         for entry in self.entries.range_mut(..above - needed) {
@@ -307,39 +331,10 @@ impl<S: Copy + Ord> History<S> {
         if self.entries.len() < self.entries.capacity() / 4 {
             self.entries.shrink_to(2 * self.entries.len());
         }
-        if std::mem::take(&mut self.contested) {
-            self.note_contest(0);
+        if self.contested {
+            self.find_contest();
         }
-        losses
-    }
-
-    /// The first place, at most that above the horizon, from which on effects are needed by ones that have not observed
-    /// them.
-    fn needed(&self, horizon: S, watershed: S) -> usize {
-        let above = self.above(horizon);
-        let Some(sight) = self.sight else { return above };
-        let mut needed = self.above(watershed).min(above);
-        // What an effect has lost is known when all that come have observed it and those that had not observed it.
-        let mut from = if self.contested { needed } else { above };
-        loop {
-            let before = needed;
-            for later in self.entries.range(from..).map(|entry| sight(&entry.stamp)) {
-                let unseen = |entry: &Entry<S>| !later.shows(sight(&entry.stamp).group, &entry.stamp);
-                let from = self.above(later.upto).min(needed);
-                needed = (from..needed).find(|place| unseen(&self.entries[*place])).unwrap_or(needed);
-            }
-            // Where types meet, an effect may bring forth what one that is kept put out of sight without observing it.
-            if (from, before) == (needed, needed) || !self.mixes_types() {
-                return needed;
-            }
-            from = needed;
-        }
-    }
-
-    /// True if effects say different types.
-    fn mixes_types(&self) -> bool {
-        let mut kinds = self.entries.iter().filter_map(|entry| entry.kind);
-        kinds.next().is_some_and(|first| kinds.any(|kind| kind != first))
+        Folded { losses, settled }
     }
 
     /// The effects at or below the horizon that are still needed, in stamp order; all that are here, if what they have
@@ -364,80 +359,71 @@ impl<S: Copy + Ord> History<S> {
         own: &[Effect<'_>],
         read: impl FnOnce(&Cell) -> R,
     ) -> R {
-        let hidden = self.entries.iter().position(|entry| !visible(&entry.stamp));
+        let hidden = self.entries.iter().position(|entry| entry.done != visible(&entry.stamp));
         let hidden = hidden.unwrap_or(self.entries.len());
+        if self.sight.is_some() && (self.waits() || self.entries.len() - hidden > self.few) {
+            self.undo_from(hidden, cell);
+            self.apply_from(hidden, cell, &visible);
+            return self.with_on_top(self.entries.len(), cell, &visible, stamped, own, read);
+        }
         #[cfg(feature = "mutants")]
         let hidden = self.entries.len().min(hidden + usize::from(self.leave_out_undo));
         self.undo_from(hidden, cell);
-        let unseen = self.sight.filter(|sight| self.meets_unseen(*sight, hidden, &visible, stamped));
-        let mut patches = match unseen {
-            Some(sight) => self.perform_visible(sight, hidden, cell, &visible, stamped),
-            None => {
-                let shown = self.entries.range(hidden..).filter(|entry| visible(&entry.stamp));
-                let shown = shown.filter_map(Entry::effect);
-                let mut patches: Vec<Patch> = shown.map(|effect| self.perform_alone(cell, &effect)).collect();
-                patches.extend(stamped.iter().map(|(_, effect)| self.perform_alone(cell, effect)));
-                patches
-            }
-        };
-        patches.extend(own.iter().map(|effect| self.perform_alone(cell, effect)));
-        let answer = read(cell);
-        patches.iter_mut().rev().for_each(|patch| exchange(cell, patch));
+        let answer = self.with_on_top(hidden, cell, &visible, stamped, own, read);
         self.redo_from(hidden, cell);
         answer
     }
 
-    /// True if an effect that is to be performed for a reader has not observed one that the reader sees.
-    fn meets_unseen(
-        &self,
-        sight: SightOf<S>,
-        hidden: usize,
-        visible: &impl Fn(&S) -> bool,
-        stamped: &[(S, Effect<'_>)],
-    ) -> bool {
-        let shown = (hidden..self.entries.len()).filter(|place| visible(&self.entries[*place].stamp));
-        let mut shown = shown.map(|place| (place, self.entries[place].stamp));
-        let len = self.entries.len();
-        shown.any(|(place, stamp)| self.hides_some(sight, sight(&stamp), place, visible))
-            || stamped.iter().any(|(stamp, _)| self.hides_some(sight, sight(stamp), len, visible))
-    }
-
-    /// Performs the visible effects from a place on and the stamped ones; returns how to take them back.
-    fn perform_visible(
-        &self,
-        sight: SightOf<S>,
+    /// Calls `read` with the state, which the effects before a place make, and on top the visible ones from there on, the
+    /// stamped ones, and then `own`.
+    fn with_on_top<R>(
+        &mut self,
         from: usize,
         cell: &mut Cell,
         visible: &impl Fn(&S) -> bool,
         stamped: &[(S, Effect<'_>)],
-    ) -> Vec<Patch> {
-        let (mut stamps, mut effects, mut traces) = (Vec::new(), Vec::new(), Vec::new());
-        for entry in self.entries.range(..from) {
-            stamps.push(entry.stamp);
-            effects.push(effect_of(entry));
-            traces.push(entry.trace.as_deref().cloned());
-        }
-        let shown = self.entries.range(from..).filter(|entry| visible(&entry.stamp));
-        let shown = shown.map(|entry| (entry.stamp, effect_of(entry)));
-        let mut patches = Vec::new();
-        for (stamp, effect) in shown.chain(stamped.iter().cloned()) {
-            stamps.push(stamp);
-            effects.push(effect);
-            let known: Vec<Option<&Trace>> = traces.iter().map(Option::as_ref).chain([None]).collect();
-            let sees = |later: usize, earlier: usize| {
-                sight(&stamps[later]).shows(sight(&stamps[earlier]).group, &stamps[earlier])
-            };
-            let performed = perform(cell, &Among { effects: &effects, traces: &known, sees: &sees });
-            patches.push(performed.patch);
-            traces.push(performed.trace);
-        }
-        patches
+        own: &[Effect<'_>],
+        read: impl FnOnce(&Cell) -> R,
+    ) -> R {
+        let mut patches: Vec<Patch> = match self.sight {
+            Some(sight) => {
+                let (performed, steps) = self.replay(sight, from, cell, visible, stamped);
+                self.steps += steps;
+                performed.into_iter().map(|performed| performed.patch).collect()
+            }
+            None => {
+                let shown = self.entries.range(from..).filter(|entry| visible(&entry.stamp));
+                let shown = shown.filter_map(Entry::effect);
+                let mut patches: Vec<Patch> = shown.map(|effect| apply::<true>(cell, &effect)).collect();
+                patches.extend(stamped.iter().map(|(_, effect)| apply::<true>(cell, effect)));
+                patches
+            }
+        };
+        patches.extend(own.iter().map(|effect| self.perform_alone(cell, effect).patch));
+        let answer = read(cell);
+        patches.iter_mut().rev().for_each(|patch| exchange(cell, patch));
+        answer
     }
 
     /// The stamps and effects above the horizon, in stamp order.
     pub(crate) fn effects(&self, horizon: S) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
         let above = self.entries.range(self.above(horizon)..);
         above.filter_map(|entry| Some((entry.stamp, entry.effect()?)))
+    }
+
+    /// Those of them whose stamps count.
+    pub(crate) fn effects_that(
+        &self,
+        horizon: S,
+        count: impl Fn(&S) -> bool,
+    ) -> impl Iterator<Item = (S, Effect<'_>)> {
+        let above = self.entries.range(self.above(horizon)..).filter(move |entry| count(&entry.stamp));
+        above.filter_map(|entry| Some((entry.stamp, entry.effect()?)))
+    }
+
+    /// The stamps above the horizon, in order.
+    pub(crate) fn stamps(&self, horizon: S) -> impl DoubleEndedIterator<Item = S> {
+        self.entries.range(self.above(horizon)..).map(|entry| entry.stamp)
     }
 
     /// The bytes it occupies beyond its own size.
@@ -450,6 +436,8 @@ impl<S: Copy + Ord> History<S> {
         assert!(self.entries.iter().is_sorted_by_key(|entry| entry.stamp), "a history is in stamp order");
         let heap_bytes = self.entries.iter().map(Entry::heap_bytes).sum::<usize>();
         assert_eq!(self.heap_bytes, heap_bytes, "a history knows what its effects occupy");
+        let waiting = self.entries.iter().filter(|entry| !entry.done).count();
+        assert_eq!(self.waiting, waiting, "a history knows which effects wait");
     }
 }
 

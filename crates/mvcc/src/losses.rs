@@ -46,6 +46,8 @@ pub(crate) struct Losses<S> {
     listed: BTreeMap<u64, LostWrite<S>>,
     by_name: BTreeMap<(CompactKey, Vec<u8>), u64>,
     by_age: BTreeSet<(S, u64)>,
+    /// Losses that effects settle which may still be taken back, by name; with the effects' stamps.
+    hidden: BTreeMap<(CompactKey, Vec<u8>), BTreeSet<S>>,
     next: u64,
     bytes: usize,
     dropped: u64,
@@ -58,6 +60,7 @@ impl<S: Copy + Ord> Losses<S> {
             listed: BTreeMap::new(),
             by_name: BTreeMap::new(),
             by_age: BTreeSet::new(),
+            hidden: BTreeMap::new(),
             next: 1,
             bytes: 0,
             dropped: 0,
@@ -76,8 +79,9 @@ impl<S: Copy + Ord> Losses<S> {
         self.by_name.contains_key(&(CompactKey::new(&loss.key), self.name(loss)))
     }
 
+    /// How many are shown.
     pub fn len(&self) -> usize {
-        self.listed.len()
+        self.listed.len() - self.hidden.keys().filter(|name| self.by_name.contains_key(name)).count()
     }
 
     pub fn dropped(&self) -> u64 {
@@ -120,22 +124,55 @@ impl<S: Copy + Ord> Losses<S> {
         self.by_name.remove(&name);
     }
 
-    /// Takes a key's loss off the list.
+    /// Lists what effects on a key that are forgotten have lost, and takes off for good what they settled: whoever settles
+    /// a loss stands behind it.
+    pub fn list(&mut self, key: &[u8], found: Vec<LostWrite<S>>, settled: &[Vec<u8>]) {
+        found.into_iter().for_each(|loss| self.add(loss));
+        settled.iter().for_each(|name| self.resolve(key, name));
+    }
+
+    /// Takes a key's loss off the list, for good.
     pub fn resolve(&mut self, key: &[u8], name: &[u8]) {
-        if let Some(number) = self.by_name.get(&(CompactKey::new(key), name.to_vec())) {
+        let name = (CompactKey::new(key), name.to_vec());
+        self.hidden.remove(&name);
+        if let Some(number) = self.by_name.get(&name) {
             self.remove(*number);
         }
+    }
+
+    /// An effect settles a key's loss: it is not shown, as long as the effect is not taken back.
+    pub fn hide(&mut self, key: &[u8], name: &[u8], by: S) {
+        self.hidden.entry((CompactKey::new(key), name.to_vec())).or_default().insert(by);
+    }
+
+    /// The effect on a key was taken back.
+    pub fn show(&mut self, key: &[u8], by: S) {
+        let of_key = self.hidden.range_mut((CompactKey::new(key), Vec::new())..);
+        for ((_, _), hiders) in of_key.take_while(|((other, _), _)| **other == *key) {
+            hiders.remove(&by);
+        }
+        self.hidden.retain(|_, hiders| !hiders.is_empty());
     }
 
     /// Those of a key.
     pub fn of_key(&self, key: &[u8]) -> impl Iterator<Item = &LostWrite<S>> {
         let from = (CompactKey::new(key), Vec::new());
         let named = self.by_name.range(from..).take_while(move |((other, _), _)| **other == *key);
-        named.filter_map(|(_, number)| self.listed.get(number))
+        let shown = named.filter(|(name, _)| !self.hidden.contains_key(name));
+        shown.filter_map(|(_, number)| self.listed.get(number))
     }
 
     /// Those after a number, with theirs, in ascending order.
     pub fn after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
+        let is_shown = |loss: &LostWrite<S>| {
+            self.hidden.is_empty()
+                || !self.hidden.contains_key(&(CompactKey::new(&loss.key), self.name(loss)))
+        };
+        self.all_after(number).filter(move |(_, loss)| is_shown(loss))
+    }
+
+    /// The same with those that are not shown.
+    pub fn all_after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
         self.listed.range(number + 1..).map(|(number, loss)| (*number, loss))
     }
 }

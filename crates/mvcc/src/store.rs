@@ -16,6 +16,9 @@
 //! # Invariants
 //! - A key with a history has a record. A record without a value (a *tombstone*) has a history, or had one that is
 //!   not folded yet. [`Store::assert_consistent`] checks these and every count kept beside the records.
+//! - A key's newest state is what all its effects make, unless [`Store::waits`]: where effects need not have observed all
+//!   before them, one that arrives below many waits until somebody reads the key or its owner has time
+//!   ([`Store::refresh_some`]). Meanwhile the record holds a view of the key.
 //! - Histories are folded a few at a time, at commits and when the owner asks ([`Store::fold_some`]), because the
 //!   end of a long snapshot may leave millions behind (Corrections 87). Nothing but the memory in use tells folded
 //!   from due: what is due is part of every snapshot.
@@ -26,13 +29,13 @@ mod lost;
 mod remains;
 mod snapshots;
 
-use crate::history::SightOf;
+use crate::history::{FEW, SightOf};
 use crate::losses::Losses;
 use crate::{CompactKey, Drained, Keyed, Table};
 use agenda::{Agenda, Entry};
 use datatypes::{Cell, Value};
 use snapshots::KeyHistory;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 use types::{HashSeed, KeyHash, Rng};
 
@@ -109,12 +112,18 @@ pub struct Store<S> {
     era: u64,
     /// How effects tell what they observed, where they need not have observed all before them.
     sight: Option<SightOf<S>>,
+    /// With `sight`: an effect that arrives below more than so many waits.
+    few: usize,
     /// With `sight`: every effect that is yet to come has observed what is at or below.
     watershed: S,
     /// With `sight`: the writes that concurrent ones cost others, if they are listed.
     losses: Option<Losses<S>>,
     /// Keys among whose effects some may not have observed an earlier one; only noted if losses are listed.
     contested: BTreeSet<CompactKey>,
+    /// Histories in which effects wait to be done, by the hashes of their keys.
+    waiting: VecDeque<KeyHash>,
+    /// What merging took so far.
+    steps: u64,
     /// The greatest stamp of a key that was forgotten because it is absent.
     watermark: S,
     deadlines: BTreeSet<(u64, CompactKey)>,
@@ -141,9 +150,12 @@ impl<S: Stamp> Store<S> {
             horizon: None,
             era: 0,
             sight: None,
+            few: FEW,
             watershed: lowest,
             losses: None,
             contested: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            steps: 0,
             watermark: lowest,
             deadlines: BTreeSet::new(),
             tombstones: 0,
@@ -377,7 +389,9 @@ impl<S: Stamp> Store<S> {
     /// present during a whole iteration is visited at least once.
     pub fn scan(&self, cursor: u64, mut visit: impl FnMut(&[u8], &Record<S>)) -> u64 {
         self.table.scan(cursor, |record| {
-            if record.cell.value.is_some() {
+            // A value may be among what waits to be done.
+            let waits = || !self.waiting.is_empty() && self.waits(self.hash(&record.key), &record.key);
+            if record.cell.value.is_some() || waits() {
                 visit(&record.key, record);
             }
         })
@@ -412,7 +426,7 @@ impl<S: Stamp> Store<S> {
     pub fn take(&mut self, stamp: S) -> Store<S> {
         let mut empty = Store::new(self.seed, self.watermark.max(stamp));
         (empty.horizon, empty.era) = (self.horizon, self.era);
-        (empty.sight, empty.watershed) = (self.sight, self.watershed);
+        (empty.sight, empty.watershed, empty.few) = (self.sight, self.watershed, self.few);
         #[cfg(feature = "mutants")]
         {
             empty.leave_out_undo = self.leave_out_undo;

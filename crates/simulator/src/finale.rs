@@ -179,9 +179,7 @@ impl<D: Deployment> World<D> {
 
     fn into_run(mut self, script: &Script) -> Run {
         std::mem::take(&mut self.decided).into_iter().for_each(|claim| self.recorder.outcome(claim, None));
-        // What an evicted region wrote above the cut is given up, and with it what was lost to it: not judged.
-        let judged = self.deployment.lists_losses() && !self.swarm.has(Feature::Eviction);
-        let listed = judged.then(|| self.losses());
+        let listed = self.deployment.lists_losses().then(|| self.losses());
         self.recorder.expand_keysets();
         self.take_cut();
         self.recorder.check_strays();

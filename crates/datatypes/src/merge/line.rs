@@ -78,44 +78,58 @@ impl Run {
 }
 
 /// All elements that ever were in the list since the first effect.
-struct Line {
+#[derive(Default)]
+pub(super) struct Line {
     runs: Vec<Run>,
+    /// What was there before the first effect stands in it.
+    begun: bool,
 }
 
 impl Line {
     /// What the effects before the last one made.
     fn of(among: &Among<'_, '_>) -> Line {
         let last = among.effects.len() - 1;
-        let before = among.traces.iter().flatten().next().map_or(0, |trace| trace.before);
-        let mut line = Line { runs: Vec::new() };
-        line.insert(0, None, before);
+        let mut line = Line::default();
         for (at, trace) in among.traces[..last].iter().enumerate() {
-            let Some(trace) = trace else { continue };
-            let mut removed = 0;
-            for step in &trace.steps {
-                line.split_there(step.at);
-                line.split_there(step.at + step.removed);
-                let (mut place, mut left) = (line.place_there(step.at), step.removed);
-                while left > 0 && place < line.runs.len() {
-                    if line.runs[place].is_there() {
-                        left -= line.runs[place].len.min(left);
-                        line.runs[place].removed_by.push((at, removed));
-                        removed += line.runs[place].len;
-                    }
-                    place += 1;
-                }
-                if step.inserted > 0 {
-                    let place = line.place_to_insert(&among.effects[at], at, trace, step);
-                    line.insert(place, Some(at), step.inserted);
-                }
-            }
-            for (back, first, len) in &trace.also {
-                if let Some(other) = at.checked_sub(*back as usize) {
-                    removed = line.mark_also(at, other, *first, *len, removed);
-                }
-            }
+            line.pass(at, &among.effects[at], *trace);
         }
         line
+    }
+
+    /// How many pieces it has: what looking for a place costs.
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Does what the effect at this place, the next one, did.
+    pub(super) fn pass(&mut self, at: usize, effect: &crate::Effect<'_>, trace: Option<&Trace>) {
+        let Some(trace) = trace else { return };
+        if !std::mem::replace(&mut self.begun, true) {
+            self.insert(0, None, trace.before);
+        }
+        let mut removed = 0;
+        for step in &trace.steps {
+            self.split_there(step.at);
+            self.split_there(step.at + step.removed);
+            let (mut place, mut left) = (self.place_there(step.at), step.removed);
+            while left > 0 && place < self.runs.len() {
+                if self.runs[place].is_there() {
+                    left -= self.runs[place].len.min(left);
+                    self.runs[place].removed_by.push((at, removed));
+                    removed += self.runs[place].len;
+                }
+                place += 1;
+            }
+            if step.inserted > 0 {
+                let place = self.place_to_insert(effect, at, trace, step);
+                self.insert(place, Some(at), step.inserted);
+            }
+        }
+        for (back, first, len) in &trace.also {
+            if let Some(other) = at.checked_sub(*back as usize) {
+                removed = self.mark_also(at, other, *first, *len, removed);
+            }
+        }
     }
 
     /// Pushed elements go to the ends also of what is not there any more; others stand behind the element that their
@@ -239,9 +253,18 @@ impl Line {
 /// it was done already.
 pub(super) fn resolve<'e>(among: &Among<'_, 'e>) -> Resolved<'e> {
     let last = among.effects.len() - 1;
-    let crate::Effect::List(effect) = &among.effects[last] else { return Resolved::default() };
-    let mut line = Line::of(among);
-    let sees = |run: &Run| run.is_seen(|other| among.observed(last, other));
+    resolve_on(&mut Line::of(among), &among.effects[last], last, &|other| among.observed(last, other))
+}
+
+/// The same of an effect at place `last` behind a line, which observed some of those before it.
+pub(super) fn resolve_on<'e>(
+    line: &mut Line,
+    effect: &crate::Effect<'e>,
+    last: usize,
+    observed: &dyn Fn(usize) -> bool,
+) -> Resolved<'e> {
+    let crate::Effect::List(effect) = effect else { return Resolved::default() };
+    let sees = |run: &Run| run.is_seen(observed);
     let seen: u64 = line.runs.iter().filter(|run| sees(run)).map(|run| run.len).sum();
     let range = |from: u64, to: u64| (from.min(seen), to.min(seen));
     let gone: Vec<(u64, u64)> = match effect {
@@ -258,20 +281,20 @@ pub(super) fn resolve<'e>(among: &Among<'_, 'e>) -> Resolved<'e> {
             line.split(*index + 1, sees);
             let place = line.place_of(*index, sees);
             let there = line.runs.get(place).is_some_and(|run| run.is_there() && sees(run));
-            let index = position(&line, place);
+            let index = position(line, place);
             return Resolved::to(there.then_some(Effect::Put { index, value }));
         }
         Effect::InsertAt { index, value } => {
             line.split(*index, sees);
-            let place = behind(&line, *index, sees);
+            let place = behind(line, *index, sees);
             let before = place.checked_sub(1).map(|before| &line.runs[before]);
             let gone = before.and_then(|run| Some((run.removed_by.first()?, run.len)));
             let anchor = gone.map(|((by, first), len)| ((last - by) as u64, first + len - 1));
-            let insertion = Effect::InsertAt { index: position(&line, place), value };
+            let insertion = Effect::InsertAt { index: position(line, place), value };
             return Resolved { anchor, ..Resolved::to(Some(insertion)) };
         }
     };
-    remove(&mut line, &gone, sees, last)
+    remove(line, &gone, sees, last)
 }
 
 /// Directly behind so many seen elements.
@@ -331,7 +354,14 @@ fn remove<'e>(
 /// A deletion of everything that was observed, as effects on the list that is there.
 pub(super) fn resolve_deletion<'e>(among: &Among<'_, 'e>) -> Resolved<'e> {
     let last = among.effects.len() - 1;
-    let mut line = Line::of(among);
-    let sees = |run: &Run| run.is_seen(|other| among.observed(last, other));
-    remove(&mut line, &[(0, u64::MAX)], sees, last)
+    resolve_deletion_on(&mut Line::of(among), last, &|other| among.observed(last, other))
+}
+
+/// The same of a deletion at place `last` behind a line.
+pub(super) fn resolve_deletion_on<'e>(
+    line: &mut Line,
+    last: usize,
+    observed: &dyn Fn(usize) -> bool,
+) -> Resolved<'e> {
+    remove(line, &[(0, u64::MAX)], |run: &Run| run.is_seen(observed), last)
 }

@@ -59,7 +59,7 @@ pub struct Loss {
 
 /// Something that a write says, and that other effects may contradict.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Item<'e> {
+pub(super) enum Item<'e> {
     Value,
     Field(&'e [u8]),
     Score(&'e [u8]),
@@ -71,39 +71,50 @@ enum Item<'e> {
 /// What of the effect at place `of` is lost. `effects` are those on the key, in order, of which the ones before `of` do
 /// not matter; `sees` tells whether the first of two effects observed the second, which is earlier.
 pub fn lost(effects: &[Effect<'_>], sees: &dyn Fn(usize, usize) -> bool, of: usize) -> Vec<Loss> {
-    let items = items(&effects[of]);
     let rivals: Vec<usize> = (of + 1..effects.len()).filter(|later| !sees(*later, of)).collect();
-    if items.is_empty() || rivals.is_empty() {
-        return Vec::new();
-    }
-    let base = Base { effects, sees, of, rivals };
-    let mut losses: Vec<Loss> = Vec::new();
-    for item in items {
-        let Some(to) = base.hider_of(item) else { continue };
-        let part = match item {
-            Item::Value => LostPart::Value,
-            Item::Field(field) => LostPart::Field { field: field.to_vec() },
-            Item::Score(member) => LostPart::Score { member: member.to_vec() },
-            Item::Member(_) | Item::Added => LostPart::Contents,
-        };
-        if losses.iter().all(|loss| loss.part != part) {
-            let (value, instead) = (said(&effects[of], item), said(&effects[to], item));
-            losses.push(Loss { part, to, value, instead });
-        }
-    }
-    losses
+    let base = Base { effects, sees, of, rivals, mixed: true };
+    base.losses(|_| of + 1..effects.len())
 }
 
 /// The effects after one that decide what becomes of it.
-struct Base<'a, 'e> {
-    effects: &'a [Effect<'e>],
-    sees: &'a dyn Fn(usize, usize) -> bool,
-    of: usize,
-    /// Those that did not observe it.
-    rivals: Vec<usize>,
+pub(super) struct Base<'a, 'e> {
+    pub(super) effects: &'a [Effect<'e>],
+    pub(super) sees: &'a dyn Fn(usize, usize) -> bool,
+    pub(super) of: usize,
+    /// Those that did not observe it; of each group at least the last.
+    pub(super) rivals: Vec<usize>,
+    /// Effects of several types, or whole values, may be among them.
+    pub(super) mixed: bool,
 }
 
 impl Base<'_, '_> {
+    /// What is lost of the effect. `places` tells which of those after it may matter to an item.
+    pub(super) fn losses<P: Iterator<Item = usize>>(&self, places: impl Fn(Item<'_>) -> P) -> Vec<Loss> {
+        let mut losses: Vec<Loss> = Vec::new();
+        if self.rivals.is_empty() {
+            return losses;
+        }
+        for item in items(&self.effects[self.of]) {
+            // What is added is only lost to another type.
+            let merges = matches!(item, Item::Member(_) | Item::Added);
+            if merges && !self.mixed {
+                continue;
+            }
+            let Some(to) = self.hider_of(item, places(item)) else { continue };
+            let part = match item {
+                Item::Value => LostPart::Value,
+                Item::Field(field) => LostPart::Field { field: field.to_vec() },
+                Item::Score(member) => LostPart::Score { member: member.to_vec() },
+                Item::Member(_) | Item::Added => LostPart::Contents,
+            };
+            if losses.iter().all(|loss| loss.part != part) {
+                let (value, instead) = (said(&self.effects[self.of], item), said(&self.effects[to], item));
+                losses.push(Loss { part, to, value, instead });
+            }
+        }
+        losses
+    }
+
     /// True if the effect decides: it has not observed the one in question, or not all of its rivals.
     fn decides(&self, place: usize) -> bool {
         let observed = |rival: &usize| *rival < place && (self.sees)(place, *rival);
@@ -115,24 +126,25 @@ impl Base<'_, '_> {
     }
 
     /// The write that puts an item out of sight for good, if one does.
-    fn hider_of(&self, item: Item<'_>) -> Option<usize> {
-        let after = self.of + 1..self.effects.len();
+    fn hider_of(&self, item: Item<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
+        let (mut passed, mut killers) = (Vec::new(), Vec::new());
         let mut unseen = None;
-        let mut killed = false;
-        for killer in after.clone().filter(|place| self.kills(*place, item) && self.decides(*place)) {
-            let view: Vec<usize> =
-                (self.of + 1..killer).filter(|b| (self.sees)(killer, *b) && self.decides(*b)).collect();
-            if view.iter().any(|place| self.kills(*place, item)) {
-                continue;
+        for place in places.filter(|place| self.decides(*place)) {
+            if self.kills(place, item) {
+                // Whoever sees a killer does not decide as one: there was nothing left to kill.
+                if !killers.iter().any(|killer| (self.sees)(place, *killer)) {
+                    let seen = passed.iter().copied().filter(|before| (self.sees)(place, *before));
+                    // Who sees it settles it.
+                    let hider = self.hider(&seen.collect::<Vec<_>>(), item)?;
+                    unseen = unseen.or(Some(hider));
+                    killers.push(place);
+                }
             }
-            killed = true;
-            // Who sees it settles it.
-            let hider = self.hider(&view, item)?;
-            unseen = unseen.or(Some(hider));
+            passed.push(place);
         }
-        match killed {
-            true => unseen,
-            false => self.hider(&after.filter(|place| self.decides(*place)).collect::<Vec<_>>(), item),
+        match killers.is_empty() {
+            true => self.hider(&passed, item),
+            false => unseen,
         }
     }
 
@@ -141,7 +153,8 @@ impl Base<'_, '_> {
     fn hider(&self, view: &[usize], item: Item<'_>) -> Option<usize> {
         let own = lasting_kind(&self.effects[self.of]);
         let kind = |place: &usize| lasting_kind(&self.effects[*place]);
-        let types = view.iter().rev().find(|place| kind(place).is_some() && self.is_alive(view, **place));
+        let says_kind = |place: &&usize| kind(place).is_some() && self.is_alive(view, **place);
+        let types = view.iter().rev().find(|place| self.mixed && says_kind(place));
         if let Some(last) = types
             && kind(last) != own
         {

@@ -15,12 +15,17 @@
 //! An effect that observed all before it is performed as [`apply`] does. Nothing is kept in the state for any of this:
 //! who performed what lives in the sequence, as long as something that has not observed it may come.
 
+mod contest;
+mod elements;
 mod line;
 mod lost;
+mod replay;
 mod typed;
 
+pub use contest::Contest;
 pub use line::{Step, Trace};
 pub use lost::{Loss, LostPart, lost};
+pub use replay::{Origin, Replay};
 use typed::{live_part, perform_typed};
 
 use crate::cell::Elements;
@@ -142,13 +147,19 @@ pub fn perform(cell: &mut Cell, among: &Among<'_, '_>) -> Performed {
             _ => patch,
         }
     };
+    let trace = note_trace(before, cell, &patch, noted);
+    Performed { patch, trace }
+}
+
+/// What an effect did to a list, with what was noted beside.
+fn note_trace(before: Option<u64>, cell: &Cell, patch: &Patch, noted: Trace) -> Option<Trace> {
     // What it meant to remove may be gone with the whole list.
     let meant = || (!noted.also.is_empty()).then(Trace::default);
-    let mut trace = trace(before, cell, &patch).or_else(meant);
+    let mut trace = trace(before, cell, patch).or_else(meant);
     if let Some(trace) = &mut trace {
         (trace.also, trace.anchor) = (noted.also, noted.anchor);
     }
-    Performed { patch, trace }
+    trace
 }
 
 fn replace(cell: &mut Cell, new: Cell) -> Patch {

@@ -5,5 +5,6 @@ extern crate anabranch_datatypes as datatypes;
 
 mod losses;
 mod random;
+mod replayed;
 mod script;
 mod table;

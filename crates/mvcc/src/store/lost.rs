@@ -30,6 +30,11 @@ impl<S: Stamp> Store<S> {
         self.losses.iter().flat_map(move |losses| losses.after(number))
     }
 
+    /// The same with those that an effect settles which may still be taken back: what a checkpoint holds.
+    pub fn kept_losses_after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
+        self.losses.iter().flat_map(move |losses| losses.all_after(number))
+    }
+
     /// The losses that are known and that an effect to come may still settle. Looks at every key that was written by
     /// several who had not seen one another lately.
     pub fn pending_losses(&self) -> Vec<LostWrite<S>> {
@@ -41,8 +46,8 @@ impl<S: Stamp> Store<S> {
         let Some((losses, kept)) = self.losses.as_ref().zip(self.find_history(hash, key)) else {
             return Vec::new();
         };
-        let settled = kept.history.settled();
-        let mut found = kept.history.losses(key, kept.history.len());
+        let settled = kept.history.settled(kept.history.len());
+        let (mut found, _) = kept.history.losses(key, kept.history.len());
         found.retain(|loss| !losses.contains(loss) && !settled.contains(&losses.name(loss)));
         found
     }
@@ -73,22 +78,12 @@ impl<S: Stamp> Store<S> {
         }
     }
 
-    /// Lists what effects that are forgotten have lost, but for what is settled.
-    pub(super) fn list_losses(&mut self, found: Vec<LostWrite<S>>, settled: &[Vec<u8>]) {
-        let Some(losses) = &mut self.losses else { return };
-        for loss in found {
-            if !settled.contains(&losses.name(&loss)) {
-                losses.add(loss);
-            }
-        }
-    }
-
-    /// Takes off the list what an effect settles.
-    pub(super) fn take_off(&mut self, key: &[u8], effect: &Effect<'_>) {
+    /// Takes off the list what an effect settles, as long as it is not taken back.
+    pub(super) fn take_off(&mut self, key: &[u8], stamp: S, effect: &Effect<'_>) {
         if let (Some(losses), Effect::Key(key::Effect::Resolve { losses: names })) =
             (&mut self.losses, effect)
         {
-            names.iter().for_each(|name| losses.resolve(key, name));
+            names.iter().for_each(|name| losses.hide(key, name, stamp));
         }
     }
 }

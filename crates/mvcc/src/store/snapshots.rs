@@ -2,10 +2,11 @@
 
 use super::agenda::Agenda;
 use super::{Counted, Record, Stamp, Store};
-use crate::history::{History, SightOf};
+use crate::history::{FEW, History, SightOf};
 use crate::{CompactKey, Keyed};
 use datatypes::merge::{Trace, lasting_kind};
 use datatypes::{Cell, Effect, Patch, apply, exchange};
+use std::collections::VecDeque;
 use types::{HashSeed, KeyHash};
 
 /// How many due histories a commit folds: more than the one that it may add, so that the backlog shrinks.
@@ -13,6 +14,9 @@ const FOLDED_PER_COMMIT: usize = 2;
 
 /// How many due histories a move of the horizon folds: some tenths of a millisecond.
 const FOLDED_PER_MOVE: usize = 500;
+
+/// So many effects of a history are folded in about the time that a short history takes.
+const EFFECTS_PER_FOLD: usize = 8;
 
 /// The most memory that is kept to encode the next effect.
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -26,10 +30,21 @@ pub(super) struct KeyHistory<S> {
     /// effects, not once an effect.
     pub(super) due: S,
     pub(super) era: u64,
+    /// It is among the store's `waiting`.
+    pub(super) is_queued: bool,
     pub(super) history: History<S>,
 }
 
 impl<S: Stamp> KeyHistory<S> {
+    /// Something was done with it: if effects wait, it stands in the queue. Returns how many steps that was.
+    fn queue(&mut self, waiting: &mut VecDeque<KeyHash>) -> u64 {
+        if self.history.waits() && !self.is_queued {
+            self.is_queued = true;
+            waiting.push_back(self.hash);
+        }
+        self.history.take_steps()
+    }
+
     pub(super) fn heap_bytes(&self) -> usize {
         self.key.heap_bytes() + self.history.heap_bytes()
     }
@@ -76,16 +91,18 @@ impl<S: Stamp> Store<S> {
         self.fold_some(FOLDED_PER_MOVE);
     }
 
-    /// Folds at most `limit` of the histories that no snapshot needs any more, which frees their memory and their
-    /// tombstones. Says whether any are left.
+    /// Folds some of the histories that no snapshot needs any more, which frees their memory and their tombstones: at most
+    /// `limit`, and fewer where they are long. Says whether any are left.
     pub fn fold_some(&mut self, limit: usize) -> bool {
-        for _ in 0..limit {
+        let mut spent = 0;
+        while spent < limit {
+            spent += 1;
             if let Some((_, hash)) = self.released.pop() {
                 self.release(hash);
             } else if self.is_due()
                 && let Some((stamp, hash)) = self.due.pop()
             {
-                self.fold(stamp, hash);
+                spent += self.fold(stamp, hash) / EFFECTS_PER_FOLD;
             } else {
                 break;
             }
@@ -111,6 +128,12 @@ impl<S: Stamp> Store<S> {
         self.sight = Some(sight);
     }
 
+    /// In a store that merges, an effect that arrives below more than so many waits until somebody looks; and a read that
+    /// takes back more leaves the key as it saw it. By default 32.
+    pub fn wait_beyond(&mut self, few: usize) {
+        self.few = few;
+    }
+
     /// Every effect that is yet to come has observed what is at or below. It only rises. What is above is kept for
     /// merging beyond the horizon.
     pub fn set_watershed(&mut self, watershed: S) {
@@ -131,6 +154,7 @@ impl<S: Stamp> Store<S> {
         effect.encode(&mut encoded);
         let kind = lasting_kind(effect);
         self.change_or_create(hash, key, stamp, |history, _| history.keep(stamp, &encoded, kind, trace));
+        self.take_off(key, stamp, effect);
     }
 
     /// True if an effect with this stamp is kept of the key.
@@ -174,15 +198,24 @@ impl<S: Stamp> Store<S> {
         }
     }
 
-    /// Folds one history whose turn has come.
-    fn fold(&mut self, stamp: S, hash: KeyHash) {
-        let (Some(horizon), era, watershed) = (self.horizon, self.era, self.watershed) else { return };
+    /// Folds one history whose turn has come. Returns how many effects it had.
+    fn fold(&mut self, stamp: S, hash: KeyHash) -> usize {
+        let (Some(horizon), era, watershed) = (self.horizon, self.era, self.watershed) else { return 0 };
         let turn =
             |history: &KeyHistory<S>| history.hash == hash && history.due == stamp && history.era == era;
-        let Some(kept) = self.histories.find_mut(hash, turn) else { return };
-        let (before, settled) = (kept.heap_bytes(), kept.history.settled());
-        let losses = kept.history.fold(&kept.key, horizon, watershed);
+        let Some(kept) = self.histories.find_mut(hash, turn) else { return 0 };
+        if kept.history.waits() {
+            let key = kept.key.clone();
+            self.change_kept(hash, &key, |history, cell| history.refresh(cell));
+        }
+        let Some(kept) = self.histories.find_mut(hash, turn) else { return 0 };
+        let (before, len) = (kept.heap_bytes(), kept.history.len());
+        let folded = kept.history.fold(&kept.key, horizon, watershed);
         self.memory = self.memory + kept.heap_bytes() - before;
+        self.steps += kept.history.take_steps();
+        if let Some(losses) = &mut self.losses {
+            losses.list(&kept.key, folded.losses, &folded.settled);
+        }
         if !kept.history.is_contested() {
             self.contested.remove(&kept.key);
         }
@@ -193,7 +226,35 @@ impl<S: Stamp> Store<S> {
             let key = kept.key.clone();
             self.drop_history(hash, &key);
         }
-        self.list_losses(losses, &settled);
+        len
+    }
+
+    /// Brings the newest states up to date where effects wait that arrived below many others: key by key, as long as that
+    /// has taken fewer than so many steps. Says whether any are left.
+    pub fn refresh_some(&mut self, steps: u64) -> bool {
+        let until = self.steps.saturating_add(steps);
+        while self.steps < until
+            && let Some(hash) = self.waiting.pop_front()
+        {
+            let queued = |history: &KeyHistory<S>| history.hash == hash && history.is_queued;
+            let Some(kept) = self.histories.find_mut(hash, queued) else { continue };
+            kept.is_queued = false;
+            if kept.history.waits() {
+                let key = kept.key.clone();
+                self.change_kept(hash, &key, |history, cell| history.refresh(cell));
+            }
+        }
+        !self.waiting.is_empty()
+    }
+
+    /// True if the key's newest state is not up to date: some effects wait to be done.
+    pub fn waits(&self, hash: KeyHash, key: &[u8]) -> bool {
+        self.find_history(hash, key).is_some_and(|kept| kept.history.waits())
+    }
+
+    /// How many steps merging took so far: effects, elements and pieces of lists that were looked at.
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Takes a history out: its memory is free, and a tombstone is not needed without it.
@@ -211,7 +272,10 @@ impl<S: Stamp> Store<S> {
     /// snapshots while there are any. A stamp may come several times: the effects of one transaction on one key.
     pub fn commit(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>) {
         if !self.released.is_empty() || self.is_due() {
-            self.fold_some(FOLDED_PER_COMMIT);
+            // Long histories of stores that merge are folded when their owner has time.
+            if self.sight.is_none() {
+                self.fold_some(FOLDED_PER_COMMIT);
+            }
             self.forget_released(hash, key);
         }
         match self.horizon {
@@ -240,14 +304,14 @@ impl<S: Stamp> Store<S> {
             return self.commit_last(hash, key, stamp, effect);
         }
         let watershed = self.watershed;
-        let told = self.change_kept(hash, key, |history, cell| {
-            let settled = history.settled();
-            let losses = history.fold(key, horizon, watershed);
+        let folded = self.change_kept(hash, key, |history, cell| {
+            history.refresh(cell);
+            let folded = history.fold(key, horizon, watershed);
             history.insert_below(cell, horizon, effect);
-            (losses, settled)
+            folded
         });
-        if let Some((losses, settled)) = told {
-            self.list_losses(losses, &settled);
+        if let Some((folded, losses)) = folded.zip(self.losses.as_mut()) {
+            losses.list(key, folded.losses, &folded.settled);
         }
     }
 
@@ -258,7 +322,7 @@ impl<S: Stamp> Store<S> {
         effect.encode(&mut encoded);
         let kind = self.sight.and_then(|_| lasting_kind(effect));
         self.change_or_create(hash, key, stamp, |history, cell| history.insert(cell, stamp, &encoded, kind));
-        self.take_off(key, effect);
+        self.take_off(key, stamp, effect);
         if encoded.capacity() <= SCRATCH_BYTES {
             self.scratch = encoded;
         }
@@ -281,12 +345,13 @@ impl<S: Stamp> Store<S> {
                 self.table.insert_absent(hash, Box::new(record))
             }
         };
-        let (era, sight, tells_losses) = (self.era, self.sight, self.losses.is_some());
+        let (era, sight, few, tells_losses) = (self.era, self.sight, self.few, self.losses.is_some());
         let (due, memory) = (&mut self.due, &mut self.memory);
         let kept = self.histories.get_or_insert_with(hash, key, || {
             due.push((stamp, hash));
-            let history = History::new(sight, tells_losses);
-            let kept = KeyHistory { key: CompactKey::new(key), hash, due: stamp, era, history };
+            let history = History::new(sight, few, tells_losses);
+            let key = CompactKey::new(key);
+            let kept = KeyHistory { key, hash, due: stamp, era, is_queued: false, history };
             *memory += kept.heap_bytes();
             kept
         });
@@ -296,9 +361,10 @@ impl<S: Stamp> Store<S> {
         }
         let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
         change(&mut kept.history, &mut record.cell);
-        if kept.history.is_contested() {
+        if kept.history.is_contested() && !self.contested.contains(&kept.key) {
             self.contested.insert(kept.key.clone());
         }
+        self.steps += kept.queue(&mut self.waiting);
         record.stamp = record.stamp.max(stamp);
         let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
         self.count_kept(key, before, after, bytes_before, bytes_after);
@@ -328,6 +394,7 @@ impl<S: Stamp> Store<S> {
         let record = self.table.get_mut(hash, key)?;
         let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
         let answer = change(&mut kept.history, &mut record.cell);
+        self.steps += kept.queue(&mut self.waiting);
         let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
         self.count_kept(key, before, after, bytes_before, bytes_after);
         Some(answer)
@@ -339,6 +406,9 @@ impl<S: Stamp> Store<S> {
             return false;
         }
         self.change_kept(hash, key, |history, cell| history.remove(cell, stamp));
+        if let Some(losses) = &mut self.losses {
+            losses.show(key, stamp);
+        }
         let Some(kept) = self.histories.get_mut(hash, key) else { return true };
         match kept.history.last() {
             None => self.drop_history(hash, key),
@@ -391,21 +461,30 @@ impl<S: Stamp> Store<S> {
         let horizon = self.horizon;
         let visible = |stamp: &S| Some(*stamp) <= horizon || visible(stamp);
         let Some(record) = self.table.get_mut(hash, key) else {
-            return History::new(None, false).with_state(&mut Cell::default(), visible, later, own, read);
+            return History::new(None, FEW, false).with_state(
+                &mut Cell::default(),
+                visible,
+                later,
+                own,
+                read,
+            );
         };
-        let before = Counted::of(&record.cell).memory;
+        let before = Counted::of(&record.cell);
         let answer = match self.histories.get_mut(hash, key) {
             None if later.is_empty() && own.is_empty() => return read(&record.cell),
-            None => History::new(None, false).with_state(&mut record.cell, visible, later, own, read),
+            None => History::new(None, FEW, false).with_state(&mut record.cell, visible, later, own, read),
             Some(kept) => {
                 let bytes_before = kept.heap_bytes();
                 let answer = kept.history.with_state(&mut record.cell, visible, later, own, read);
+                self.steps += kept.queue(&mut self.waiting);
                 self.memory = self.memory + kept.heap_bytes() - bytes_before;
                 answer
             }
         };
-        // Undone and redone, a collection may occupy more or less than before.
-        self.memory = self.memory + Counted::of(&record.cell).memory - before;
+        // Undone and redone, a collection may occupy more or less than before; what waits to be done may be all there is.
+        let after = Counted::of(&record.cell);
+        self.tombstones = self.tombstones + usize::from(after.absent) - usize::from(before.absent);
+        self.recount(key, before, after);
         answer
     }
 
@@ -417,6 +496,24 @@ impl<S: Stamp> Store<S> {
     pub fn effects(&self, hash: KeyHash, key: &[u8]) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
         let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
         kept.into_iter().flat_map(|(horizon, kept)| kept.history.effects(horizon))
+    }
+
+    /// Those of them whose stamps count, in stamp order; no other is looked at.
+    pub fn effects_that(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        count: impl Fn(&S) -> bool,
+    ) -> impl Iterator<Item = (S, Effect<'_>)> {
+        let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
+        let effects = kept.map(|(horizon, kept)| kept.history.effects_that(horizon, count));
+        effects.into_iter().flatten()
+    }
+
+    /// The stamps of these, in order.
+    pub fn stamps(&self, hash: KeyHash, key: &[u8]) -> impl DoubleEndedIterator<Item = S> {
+        let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
+        kept.into_iter().flat_map(|(horizon, kept)| kept.history.stamps(horizon))
     }
 
     /// True if the key has an effect with this stamp above the horizon.

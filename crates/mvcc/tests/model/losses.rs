@@ -103,7 +103,7 @@ impl Replica {
             store.commit(hash, KEY, stamp, &effect);
         }
         while self.store.fold_some(1) {}
-        for (_, loss) in self.store.losses_after(0) {
+        for (_, loss) in self.store.kept_losses_after(0) {
             store.put_loss(loss.clone());
         }
         self.store = store;
@@ -296,4 +296,34 @@ fn a_transaction_is_kept_as_a_whole() {
     replica.write_down();
     assert_eq!(replica.store.context(hash, KEY).count(), 3);
     assert!(replica.at_rest().is_empty(), "what was written was deleted in the same transaction");
+}
+
+/// Who settled a loss may be given up with all that their region did: then the loss is listed again, also if the store was
+/// written down meanwhile.
+#[test]
+fn what_was_settled_by_somebody_who_is_given_up_is_listed_again() {
+    for restarts in [false, true] {
+        let settled = Stamp { at: 3, group: 2, upto: 2 };
+        let losses = name(Stamp { at: 1, group: 0, upto: 0 }, &LostPart::Value);
+        let resolve = encoded(&Effect::Key(key::Effect::Resolve { losses: Items::one(&losses) }));
+        let done = [set(1, 0, 0, "a"), set(2, 1, 0, "b")];
+        let mut replica = Replica::new(&done);
+        let hash = replica.store.hash(KEY);
+        (0..2).for_each(|group| replica.arrive(group));
+        replica.store.set_horizon(Some(Stamp::last_at(2)));
+        replica.store.set_watershed(Stamp::last_at(2));
+        (replica.horizon, replica.watershed) = (2, 2);
+        while replica.store.fold_some(10) {}
+        assert_eq!(replica.listed(), wanted(&done));
+        replica.store.commit(hash, KEY, settled, &effect(&resolve));
+        assert!(replica.listed().is_empty() && replica.store.loss_count() == (0, 0));
+        if restarts {
+            replica.write_down();
+            assert!(replica.listed().is_empty());
+        }
+        assert!(replica.store.retract(hash, KEY, settled));
+        assert_eq!(replica.listed(), wanted(&done));
+        assert_eq!(replica.store.loss_count(), (1, 0));
+        replica.store.assert_consistent();
+    }
 }

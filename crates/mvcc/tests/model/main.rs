@@ -15,6 +15,7 @@ mod scan;
 mod space;
 #[path = "../../../datatypes/tests/properties/strategies.rs"]
 mod strategies;
+mod work;
 
 use actions::actions;
 use checker::Checker;

@@ -137,21 +137,38 @@ struct Replica {
     watershed: u32,
     /// The horizon stays at or below.
     limit: u32,
+    /// Below more than so many an effect waits.
+    few: usize,
 }
 
 impl Replica {
-    fn new(done: &[Done]) -> Self {
+    fn new(done: &[Done], few: usize) -> Self {
         let of = |group: usize| {
             done.iter().filter(|(s, _)| usize::from(s.group) == group).rev().cloned().collect()
         };
         Replica {
-            store: empty(),
+            store: empty(few),
             waiting: (0..GROUPS).map(of).collect(),
             arrived: Vec::new(),
             horizon: 0,
             watershed: 0,
             limit: u32::MAX,
+            few,
         }
+    }
+
+    /// The state that all effects make; in one way or the other.
+    fn newest(&mut self, random: &mut Rng) -> Cell {
+        let hash = self.store.hash(KEY);
+        match random.u32(..4) {
+            0 => while self.store.refresh_some(1) {},
+            1 => return self.store.with_state(hash, KEY, |_| true, &[], Cell::clone),
+            _ if self.store.waits(hash, KEY) => {
+                return made_by(self.arrived.iter());
+            }
+            _ => {}
+        }
+        self.store.cell(hash, KEY, 0).clone()
     }
 
     /// Nothing is yet to come at or below the first, and all that is has observed the second.
@@ -190,7 +207,7 @@ impl Replica {
         let hash = self.store.hash(KEY);
         let horizon = Stamp::last_at(self.horizon);
         let cell = self.store.with_state(hash, KEY, |stamp| *stamp <= horizon, &[], Cell::clone);
-        let mut store = empty();
+        let mut store = empty(self.few);
         store.set_horizon(Some(horizon));
         if cell.value.is_some() {
             store.restore(KEY, horizon, cell);
@@ -234,8 +251,9 @@ impl Replica {
     }
 }
 
-fn empty() -> Store<Stamp> {
+fn empty(few: usize) -> Store<Stamp> {
     let mut store = Store::new(HashSeed(11), Stamp::default());
+    store.wait_beyond(few);
     store.merge_by(Stamp::sight);
     store.set_horizon(Some(Stamp::default()));
     store
@@ -248,13 +266,14 @@ fn replicas_agree_whatever_the_order_of_arrival() {
         let mut random = Rng::with_seed(seed);
         let done = history(&mut random);
         let wanted = made_by(done.iter());
-        for _ in 0..3 {
-            let mut replica = Replica::new(&done);
+        for few in [0, 3, 32] {
+            let mut replica = Replica::new(&done, few);
             while replica.waiting.iter().any(|waiting| !waiting.is_empty()) {
                 replica.step(&mut random);
-                let newest = replica.store.cell(replica.store.hash(KEY), KEY, 0).clone();
+                let newest = replica.newest(&mut random);
                 assert_eq!(newest, made_by(replica.arrived.iter()), "seed {seed}: {:?}", replica.told());
             }
+            while replica.store.refresh_some(1) {}
             let found = replica.store.cell(replica.store.hash(KEY), KEY, 0);
             assert_eq!(*found, wanted, "seed {seed}: {:?}", replica.told());
         }
@@ -274,7 +293,7 @@ fn what_is_given_up_has_never_been() {
         let mut done = history(&mut random);
         // Nobody else saw anything above the cut, which is below what any snapshot elsewhere showed of the group.
         done.retain(|(stamp, _)| stamp.group == lost || stamp.upto <= cut);
-        let mut replica = Replica::new(&done);
+        let mut replica = Replica::new(&done, random.usize(..6));
         replica.limit = cut;
         (0..random.u32(1..80)).for_each(|_| replica.step(&mut random));
         let hash = replica.store.hash(KEY);
@@ -290,7 +309,7 @@ fn what_is_given_up_has_never_been() {
         replica.waiting.iter_mut().for_each(|waiting| waiting.retain(|(stamp, _)| !is_above(stamp)));
         replica.limit = u32::MAX;
         loop {
-            let newest = replica.store.cell(hash, KEY, 0).clone();
+            let newest = replica.newest(&mut random);
             assert_eq!(newest, made_by(replica.arrived.iter()), "seed {seed}: {:?}", replica.told());
             if replica.waiting.iter().all(Vec::is_empty) {
                 break;
@@ -306,7 +325,7 @@ fn what_is_given_up_has_never_been() {
 fn what_everybody_observed_is_forgotten() {
     let mut random = Rng::with_seed(3);
     let done = history(&mut random);
-    let mut replica = Replica::new(&done);
+    let mut replica = Replica::new(&done, 32);
     let hash = replica.store.hash(KEY);
     for (stamp, bytes) in &done {
         replica.store.commit(hash, KEY, *stamp, &effect(bytes));

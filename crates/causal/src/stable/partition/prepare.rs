@@ -219,7 +219,8 @@ impl<S: Times> Partition<S> {
     ) -> bool {
         let Some(kind) = pledge::effect(effect).and_then(|effect| effect.kind()) else { return false };
         let newest = self.store.record(hash, key).and_then(|record| record.cell().kind());
-        if before.is_empty() && newest.is_none_or(|newest| newest == kind) {
+        let fits = newest.is_none_or(|newest| newest == kind) && !self.store.waits(hash, key);
+        if before.is_empty() && fits {
             return false;
         }
         let (region, remote) = (self.region, terms.snapshot.whole());
@@ -241,7 +242,7 @@ impl<S: Times> Partition<S> {
         if terms.snapshot.whole() < self.horizon.whole() {
             return Err(Vote::TooOld);
         }
-        let newest = self.store.effects(hash, &part.key).map(|(stamp, _)| stamp);
+        let newest = self.store.stamps(hash, &part.key);
         let mut raise = Timestamp::ZERO;
         for stamp in newest.filter(|stamp| stamp.region == self.region) {
             let depends_on = S::observed(stamp.depends_on);
@@ -286,7 +287,7 @@ impl<S: Times> Partition<S> {
         if since.whole() < self.horizon.whole() {
             return Err(if deed.whole { Vote::Touched } else { Vote::TooOld });
         }
-        let mut later = self.store.effects(hash, &part.key).filter(|(stamp, _)| {
+        let mut later = self.store.effects_that(hash, &part.key, |stamp| {
             stamp.region == self.region
                 && !since.shows(stamp, self.region)
                 && !part.own.contains(&stamp.transaction)

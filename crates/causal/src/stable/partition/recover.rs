@@ -297,7 +297,7 @@ impl<S: Times> Partition<S> {
         if number == 0 {
             record::put::<S>(chunk, &Record::LossesDropped { count: self.store.listed_losses().1 });
         }
-        for (number, loss) in self.store.losses_after(number) {
+        for (number, loss) in self.store.kept_losses_after(number) {
             record::put::<S>(chunk, &Record::Lost(Cow::Borrowed(loss)));
             if chunk.len() >= CHUNK_BYTES {
                 return LOSSES | number;

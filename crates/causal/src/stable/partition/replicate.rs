@@ -17,12 +17,15 @@ use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
 
 /// How much may be on its way to a region that has not said that it holds it.
 const WINDOW: Window = Window { items: 4096, bytes: 4 << 20 };
+/// How many steps a tick spends at most on keys whose newest state is behind, the last key apart: about a millisecond.
+const REFRESHED: u64 = 2000;
 /// About what a transaction occupies in a queue beside its effects, in bytes.
 const OVERHEAD: usize = 128;
 
 impl<S: Times> Partition<S> {
     pub(super) fn on_apply(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         self.give_up_some();
+        self.store.refresh_some(REFRESHED);
         let bound = self.publishable(now);
         self.promise(bound, out);
         self.installed = self.installed.max(bound);

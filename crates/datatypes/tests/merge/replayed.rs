@@ -1,0 +1,165 @@
+//! A run of effects, performed by an index of what came before, comes to what each does that looks at all before it; and
+//! costs about as much as there are effects.
+
+use crate::script::History;
+use datatypes::merge::{Among, Contest, Origin, Performed, Replay, Trace, lost, perform};
+use datatypes::{Cell, Effect, exchange};
+use std::borrow::Cow;
+use types::Rng;
+
+/// An effect's group, its place, and up to where it observed the others.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    group: u16,
+    place: usize,
+    upto: usize,
+}
+
+impl Origin for Seen {
+    fn group(&self) -> u16 {
+        self.group
+    }
+
+    fn observed(&self, earlier: &Self) -> bool {
+        self.group == earlier.group || earlier.place < self.upto
+    }
+}
+
+fn seen(history: &History, place: usize) -> Seen {
+    Seen { group: history.0[place].group, place, upto: history.0[place].upto }
+}
+
+const KINDS: &[&[&str]] = &[
+    &[
+        "SET ?",
+        "SET 7 3000",
+        "INCRBY 1",
+        "INCRBY 5",
+        "APPEND 3",
+        "DEL",
+        "EXPIREAT 5000",
+        "PERSIST",
+        "MOVEAWAY",
+    ],
+    &["SET word", "INCRBY 2", "APPEND x", "DEL"],
+    &["SADD a", "SADD b c", "SADD ?", "SREM a", "SREM b c", "SPOP", "DEL", "EXPIREAT 5000", "PERSIST"],
+    &["HSET f ?", "HSET f x g 6", "HINCRBY f 1", "HINCRBY g 3", "HDEL f", "HDEL g f", "DEL", "EXPIREAT 5000"],
+    &["ZADD ? a", "ZADD 2 b", "ZINCRBY 3 a", "ZINCRBY 1 b", "ZREM a", "ZREM b a", "DEL", "EXPIREAT 5000"],
+    &[
+        "RPUSH ?",
+        "LPUSH ?",
+        "LPOP",
+        "RPOP",
+        "LSET 0 ?",
+        "LTRIM 0 2",
+        "LTRIM 1 -1",
+        "LINSERT AFTER o ?",
+        "RPUSH o",
+        "DEL",
+    ],
+    &["COUNT 1", "COUNT 5", "DEL", "EXPIREAT 5000"],
+    &[
+        "SET ?",
+        "INCRBY 1",
+        "SADD a",
+        "SREM a",
+        "RPUSH ?",
+        "LPOP",
+        "DEL",
+        "MOVEHERE",
+        "ZADD 1 a",
+        "EXPIREAT 5000",
+        "HSET f 1",
+    ],
+];
+
+/// Three groups. What stands before `base` everybody has observed from `from` on.
+fn history(random: &mut Rng, commands: &[&str], base: usize, from: usize) -> History {
+    let mut history = History::default();
+    let rises = random.bool();
+    let mut upto = [0; 3];
+    for number in 0..random.usize(5..35) {
+        let group = random.u16(..3);
+        let known = &mut upto[usize::from(group)];
+        let least = if rises { *known } else { 0 };
+        if random.u32(..3) == 0 {
+            *known = random.usize(least..=history.0.len().max(least));
+        }
+        if history.0.len() >= from {
+            *known = base.max(*known);
+        }
+        let command = commands[random.usize(..commands.len())].replace('?', &number.to_string());
+        history.tell(group, *known, &command);
+    }
+    history
+}
+
+/// What effects come to, each with a look at all before it: the states, and what they did to lists.
+fn one_by_one(history: &History) -> Vec<(Cell, Option<Trace>)> {
+    let (mut cell, mut effects) = (Cell::default(), Vec::new());
+    let mut done: Vec<(Cell, Option<Trace>)> = Vec::new();
+    for place in 0..history.0.len() {
+        effects.push(history.effect(place));
+        let known: Vec<Option<&Trace>> = done.iter().map(|(_, trace)| trace.as_ref()).chain([None]).collect();
+        let sees = |later: usize, earlier: usize| history.observed(later, earlier);
+        let performed = perform(&mut cell, &Among { effects: &effects, traces: &known, sees: &sees });
+        done.push((cell.clone(), performed.trace));
+    }
+    done
+}
+
+#[test]
+fn a_run_comes_to_what_its_effects_come_to() {
+    let mut compared = 0;
+    for seed in 0..8000 {
+        let mut random = Rng::with_seed(seed);
+        let kind = seed as usize % KINDS.len();
+        // What everybody to come has observed may be forgotten; of the rest some was performed earlier. Where types meet,
+        // what is kept has observed it, too.
+        let base = if random.bool() { 0 } else { random.usize(..8) };
+        let from = base + random.usize(..20);
+        let mixed = kind == KINDS.len() - 1;
+        let history = history(&mut random, KINDS[kind], base, if mixed { base } else { from });
+        let wanted = one_by_one(&history);
+        let (base, from) = (base.min(history.0.len()), from.min(history.0.len()));
+        let mut replay = Replay::default();
+        for (place, (_, trace)) in wanted.iter().enumerate().take(from).skip(base) {
+            replay.pass(seen(&history, place), history.effect(place), trace.as_ref().map(Cow::Borrowed));
+        }
+        let mut cell = from.checked_sub(1).map_or_else(Cell::default, |last| wanted[last].0.clone());
+        for (place, (after, _)) in wanted.iter().enumerate().skip(from) {
+            let before = cell.clone();
+            let Performed { mut patch, .. } =
+                replay.perform(&mut cell, seen(&history, place), history.effect(place));
+            let told = || -> Vec<(Seen, Effect<'_>)> {
+                (0..=place).map(|place| (seen(&history, place), history.effect(place))).collect()
+            };
+            assert_eq!(cell, *after, "seed {seed}, from {base} and {from}: {:?}", told());
+            exchange(&mut cell, &mut patch);
+            assert_eq!(cell, before, "seed {seed}: what was performed can be taken back: {:?}", told());
+            exchange(&mut cell, &mut patch);
+            assert_eq!(cell, *after, "seed {seed}: and done again: {:?}", told());
+            compared += 1;
+        }
+    }
+    assert!(compared > 20_000, "{compared}");
+}
+
+#[test]
+fn an_index_tells_the_losses_that_a_look_at_everything_tells() {
+    let mut found = 0;
+    for seed in 0..12_000 {
+        let mut random = Rng::with_seed(seed);
+        let history = history(&mut random, KINDS[seed as usize % KINDS.len()], 0, 0);
+        let effects: Vec<Effect<'_>> = (0..history.0.len()).map(|place| history.effect(place)).collect();
+        let sees = |later: usize, earlier: usize| history.observed(later, earlier);
+        let origins = (0..effects.len()).map(|place| seen(&history, place));
+        let contest = Contest::new(origins.zip(effects.iter().cloned()).collect());
+        for place in 0..effects.len() {
+            let wanted = lost(&effects, &sees, place);
+            found += wanted.len();
+            assert_eq!(contest.lost(place), wanted, "seed {seed}, the effect at {place}: {effects:?}");
+        }
+    }
+    assert!(found > 2500, "{found}");
+}

@@ -1,0 +1,101 @@
+//! Doing a run of effects of which some have not observed all before them.
+
+use super::{Entry, History, Sight, SightOf, effect_of};
+use datatypes::merge::{Origin, Performed, Replay, perform_plainly, stands_alone};
+use datatypes::{Cell, Effect};
+use std::borrow::Cow;
+
+/// Where an effect stands, and what it observed.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<S> {
+    pub(super) stamp: S,
+    pub(super) sight: Sight<S>,
+}
+
+impl<S: Copy + Ord> Origin for Seen<S> {
+    fn group(&self) -> u16 {
+        self.sight.group
+    }
+
+    fn observed(&self, earlier: &Self) -> bool {
+        self.sight.shows(earlier.sight.group, &earlier.stamp)
+    }
+}
+
+/// The latest effect of each group.
+struct Latest<S>(Vec<(u16, S)>);
+
+impl<S: Copy + Ord> Latest<S> {
+    fn note(&mut self, group: u16, stamp: S) {
+        match self.0.iter_mut().find(|(known, _)| *known == group) {
+            Some((_, latest)) => *latest = stamp.max(*latest),
+            None => self.0.push((group, stamp)),
+        }
+    }
+
+    /// True if who observed so much did not observe all.
+    fn hides_some(&self, sight: Sight<S>) -> bool {
+        self.0.iter().any(|(group, latest)| !sight.shows(*group, latest))
+    }
+}
+
+impl<S: Copy + Ord> History<S> {
+    /// Performs the effects from a place on that are shown, and then the stamped ones, on the state that the effects before
+    /// the place make that are done. Returns what each changed, and how many steps it took.
+    pub(super) fn replay<'e>(
+        &'e self,
+        sight: SightOf<S>,
+        from: usize,
+        cell: &mut Cell,
+        shown: &impl Fn(&S) -> bool,
+        stamped: &[(S, Effect<'e>)],
+    ) -> (Vec<Performed>, u64) {
+        let of_run = self.entries.range(from..).filter(|entry| shown(&entry.stamp));
+        let of_run = of_run.map(|entry| (entry.stamp, effect_of(entry)));
+        let run: Vec<(S, Effect<'e>)> = of_run.chain(stamped.iter().cloned()).collect();
+        let mut performed: Vec<Performed> = Vec::with_capacity(run.len());
+        if run.is_empty() {
+            return (performed, 0);
+        }
+        let mut latest = Latest(Vec::new());
+        let may_hide = run.iter().any(|(stamp, _)| self.may_hide_some(sight(stamp)));
+        for entry in self.before(from).filter(|_| may_hide) {
+            latest.note(sight(&entry.stamp).group, entry.stamp);
+        }
+        let mut replay: Option<Replay<'e, Seen<S>>> = None;
+        for (stamp, effect) in &run {
+            let seen = Seen { stamp: *stamp, sight: sight(stamp) };
+            let alone = stands_alone(cell, effect) || !latest.hides_some(seen.sight);
+            let done = match &mut replay {
+                Some(replay) => replay.perform(cell, seen, effect.clone()),
+                None if alone => perform_plainly(cell, effect),
+                None => {
+                    let replay = replay.insert(self.replayed(sight, from));
+                    for ((stamp, effect), done) in run.iter().zip(&performed) {
+                        let seen = Seen { stamp: *stamp, sight: sight(stamp) };
+                        replay.pass(seen, effect.clone(), done.trace.clone().map(Cow::Owned));
+                    }
+                    replay.perform(cell, seen, effect.clone())
+                }
+            };
+            latest.note(seen.sight.group, *stamp);
+            performed.push(done);
+        }
+        let steps = run.len() as u64 + replay.map_or(0, |replay| replay.steps());
+        (performed, steps)
+    }
+
+    /// The effects before a place that are done.
+    fn before(&self, from: usize) -> impl Iterator<Item = &Entry<S>> {
+        self.entries.range(..from).filter(|entry| entry.done)
+    }
+
+    fn replayed(&self, sight: SightOf<S>, from: usize) -> Replay<'_, Seen<S>> {
+        let mut replay = Replay::default();
+        for entry in self.before(from) {
+            let seen = Seen { stamp: entry.stamp, sight: sight(&entry.stamp) };
+            replay.pass(seen, effect_of(entry), entry.trace.as_deref().map(Cow::Borrowed));
+        }
+        replay
+    }
+}
