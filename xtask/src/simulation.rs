@@ -10,8 +10,18 @@ use crate::suite;
 use crate::workspace::{PROFILE, Workspace, capture, run};
 
 /// What is simulated when nobody names a protocol.
-const PROTOCOLS: &[&str] =
-    &["solo", "tapir", "tapir-serializable", "wren", "paris", "locking", "occ", "tardis", "tardis-forking"];
+const PROTOCOLS: &[&str] = &[
+    "solo",
+    "tapir",
+    "tapir-serializable",
+    "wren",
+    "paris",
+    "locking",
+    "occ",
+    "tardis",
+    "tardis-forking",
+    "wren-copies",
+];
 /// Baselines for measurements: few seeds are enough, as they share most of their code with the others.
 const BASELINES: &[&str] = &["cure", "h-cure", "bpr", "nocc"];
 /// Seeds per protocol of these.

@@ -61,6 +61,17 @@ impl<O> Decisions<O> {
         self.decided.iter().map(|(id, outcome)| (*id, outcome))
     }
 
+    /// By life of a coordinator the number below which all of its transactions have ended everywhere, as the id of that
+    /// transaction.
+    pub fn settled(&self) -> impl Iterator<Item = TransactionId> + '_ {
+        let known = self.coordinators.iter();
+        known.map(|(process, (incarnation, number))| TransactionId {
+            process: *process,
+            incarnation: *incarnation,
+            number: *number,
+        })
+    }
+
     /// How many decisions are remembered.
     pub fn len(&self) -> usize {
         self.decided.len()

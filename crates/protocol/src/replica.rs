@@ -109,6 +109,11 @@ impl<P: Protocol> Replica<P> {
         self.node
     }
 
+    /// The protocol, without everything that was around it.
+    pub fn into_protocol(self) -> P {
+        self.protocol
+    }
+
     /// The protocol, to look at.
     pub fn protocol(&self) -> &P {
         &self.protocol

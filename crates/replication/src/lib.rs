@@ -1,9 +1,12 @@
 //! Blocks of replication shared by the protocols: minimum aggregation, what peers still lack, the state of the link
-//! to a peer, and state transfer. The sequenced streams themselves are the contract's (`protocol::Outputs::stream`).
+//! to a peer, state transfer, the replicated log, and copies of an instance
+//! kept by it. The sequenced streams themselves are the contract's (`protocol::Outputs::stream`).
 //!
 //! Blocks return decisions and the protocols send. No networking, no clock, no entropy, no hash-order iteration.
 
+pub mod copies;
 mod link;
+pub mod log;
 mod minimum;
 mod outbox;
 pub mod transfer;

@@ -132,6 +132,11 @@ impl<T> Outbox<T> {
         self.peers.get(&peer).map_or(Timestamp::ZERO, |peer| peer.sent)
     }
 
+    /// Everything up to here is held by the peer, durably.
+    pub fn held_by(&self, peer: RegionId) -> Timestamp {
+        self.peers.get(&peer).map_or(Timestamp::ZERO, |peer| peer.received)
+    }
+
     /// True if the peer needs something that has been dropped.
     pub fn lacks(&self, peer: RegionId) -> bool {
         self.peers.get(&peer).is_some_and(|peer| peer.sent < self.dropped)

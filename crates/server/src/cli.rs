@@ -166,6 +166,9 @@ pub struct ClusterLocalArguments {
     /// every process, every region]
     #[arg(long, value_name = "N")]
     pub replicas: Option<NonZeroU16>,
+    /// How many processes of a region keep each partition of a causal one: 1 or 3 [default: 1]
+    #[arg(long, value_name = "N")]
+    pub copies: Option<NonZeroU16>,
     /// Clients connect at this port and the following ones; 0 takes any that are free
     #[arg(long, value_name = "N", default_value_t = 7001)]
     pub base_port: u16,

@@ -50,7 +50,7 @@ pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutants, Setting};
 pub use deployments::{
     BlockingDeployment, CausalDeployment, Checked, CureDeployment, HybridCureDeployment, LockingDeployment,
     NAMES, ParisDeployment, SoloDeployment, TapirDeployment, TardisDeployment, UncoordinatedDeployment,
-    WrenDeployment,
+    WrenCopiesDeployment, WrenDeployment,
 };
 pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};

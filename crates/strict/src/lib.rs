@@ -2,7 +2,7 @@
 //!
 //! - [`solo`]: one replica, the product's embedded default; all quorums are one and a command is a local step.
 //! - `ir` and `tapir`: leaderless replication over 2f+1 replicas and any number of shards.
-//! - `log` and `locking`: the same with a leader in every shard, two-phase commit over replicated logs.
+//! - `locking`: the same with a leader in every shard, two-phase commit over replicated logs.
 //! - `qwstore`: a weakly consistent baseline for measurements, without transactions.
 //! - `coordinator`: what coordinators of both have in common, for the commit protocol to build on.
 //!
@@ -11,7 +11,6 @@
 mod coordinator;
 pub mod ir;
 pub mod locking;
-pub mod log;
 mod mutants;
 mod node;
 mod part;

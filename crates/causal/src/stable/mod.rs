@@ -12,6 +12,7 @@
 //! Line numbers of Wren's algorithms stand in the comments; PaRiS's are the same but where its module says otherwise.
 
 mod coordinator;
+mod copied;
 mod message;
 mod partition;
 mod pledge;
@@ -25,7 +26,7 @@ pub use coordinator::Coordinator;
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
 pub use partition::{Partition, Waits};
 pub use pledge::{Deed, Pledge};
-pub use record::{Effects, Record};
+pub use record::{Effects, Progress, Record};
 pub use setup::{Mutants, Options, RegionTopology, Scope, Topology};
 pub use stamp::Stamp;
 pub use times::Times;

@@ -128,6 +128,9 @@ pub enum Record<'a, D: Copy = Timestamp> {
         /// Up to where.
         until: Timestamp,
     },
+    /// Of a partition that has copies: how far its leader is with what no other record says, so that who follows keeps no
+    /// more than the leader does.
+    Progress(Cow<'a, Progress>),
     /// A region is gone for good (Corrections 36).
     Evicted {
         /// The region.
@@ -138,6 +141,24 @@ pub enum Record<'a, D: Copy = Timestamp> {
         cut: Option<Timestamp>,
     },
 }
+
+/// How far the leader of a partition's copies is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Everything of this region up to here is applied.
+    pub installed: Timestamp,
+    /// Effects at or below are in the cells.
+    pub horizon: Timestamp,
+    /// Every effect to come has observed what is at or below.
+    pub watershed: Timestamp,
+    /// By region: everything of it up to here has been received.
+    pub received: Vec<(RegionId, Timestamp)>,
+    /// By region: up to here it holds what is of this one.
+    pub held: Vec<(RegionId, Timestamp)>,
+    /// By life of a coordinator: its transactions below have ended everywhere.
+    pub settled: Vec<TransactionId>,
+}
+types::wire_struct!(Progress { installed, horizon, watershed, received, held, settled });
 
 /// A transaction's effects on this partition, with their place.
 #[derive(Clone, Debug, PartialEq)]
@@ -257,6 +278,10 @@ impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
                 out.push(17);
                 wire(out, count);
             }
+            Record::Progress(progress) => {
+                out.push(18);
+                wire(out, &**progress);
+            }
         }
     }
 }
@@ -320,6 +345,7 @@ impl<D: Wire + Copy> Record<'static, D> {
                 Record::Lost(Cow::Owned(LostWrite { key, part, stamp, value, winner, instead }))
             }
             17 => Record::LossesDropped { count: Wire::decode(input)? },
+            18 => Record::Progress(Cow::Owned(Wire::decode(input)?)),
             _ => return Err(Malformed("record tag")),
         })
     }
@@ -398,6 +424,14 @@ mod tests {
                 instead: b"w".to_vec().into(),
             })),
             Record::LossesDropped { count: 3 },
+            Record::Progress(Cow::Owned(Progress {
+                installed: Timestamp(9),
+                horizon: Timestamp(3),
+                watershed: Timestamp(2),
+                received: vec![(RegionId(1), Timestamp(8))],
+                held: vec![(RegionId(1), Timestamp(7))],
+                settled: vec![id],
+            })),
             Record::Context {
                 key: Cow::Borrowed(b"k"),
                 stamp,

@@ -152,6 +152,9 @@ pub struct Options {
     pub queue_bytes: usize,
     /// How much memory a partition's list of writes that were lost to concurrent ones may occupy, in bytes; 0 for no list.
     pub conflict_bytes: usize,
+    /// True if every partition is a group of copies in its region (`replication::copies`): whoever is spoken to may have been
+    /// deposed, and some follow.
+    pub copied: bool,
     /// True if a partition that lost records serves with what the peers that answer know, and without peers with
     /// what is left (Corrections 84). Otherwise it waits for all of them.
     pub accept_loss: bool,
@@ -180,6 +183,7 @@ impl Default for Options {
             clock_bound: Duration::from_secs(60),
             queue_bytes: 32 << 20,
             conflict_bytes: 4 << 20,
+            copied: false,
             accept_loss: false,
             scope: Scope::Process,
             claims: false,
@@ -239,6 +243,10 @@ pub struct Mutants {
     pub read_not_installed: bool,
     /// What effects depend on is not looked at: a snapshot shows them by their place alone.
     pub depends_on_nothing: bool,
+    /// Who takes a partition over begins below what was promised before (Corrections 22).
+    pub promise_forgotten: bool,
+    /// A leader that was deposed answers reads of snapshots that it knows nothing of.
+    pub unconfirmed_slices: bool,
 }
 
 #[cfg(test)]

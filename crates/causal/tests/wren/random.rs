@@ -554,6 +554,8 @@ const OFF: Mutants = Mutants {
     kept_above_cut: false,
     read_not_installed: false,
     depends_on_nothing: false,
+    promise_forgotten: false,
+    unconfirmed_slices: false,
 };
 
 #[test]

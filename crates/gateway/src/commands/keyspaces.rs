@@ -95,11 +95,12 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
 }
 
 /// The names of options; a list of regions ends before one.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "MODEL",
     "DURABILITY",
     "PARTITIONS",
     "REPLICAS",
+    "COPIES",
     "REGIONS",
     "CONCURRENCY",
     "PROTOCOL",

@@ -76,6 +76,7 @@ impl ClusterKeyspace {
         if !(1..=MAX_PARTITIONS).contains(&self.partitions) {
             return Err(format!("keyspace '{name}' needs 1 to {MAX_PARTITIONS} partitions"));
         }
+        self.check_copies(cluster)?;
         let replicas = usize::from(self.replicas.unwrap_or(processes as u16));
         match self.model {
             ClusterModel::Strict if replicas.is_multiple_of(2) || replicas > processes => Err(format!(
@@ -203,7 +204,7 @@ impl ClusterKeyspace {
             b"SKEWWAIT" => self.skew_wait_ms = Some(number(option, value)?),
             _ => {
                 return Err(Error::err(format!(
-                    "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, REGIONS, CONCURRENCY, \
+                    "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, COPIES, REGIONS, CONCURRENCY, \
                      PROTOCOL, CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, EVERY, LOCAL, UNRESOLVED \
                      and KEEP",
                     String::from_utf8_lossy(option)
@@ -232,6 +233,7 @@ impl ClusterKeyspace {
             match option.to_ascii_uppercase().as_slice() {
                 b"PARTITIONS" => wanted.partitions = number(option, value)?,
                 b"REPLICAS" => wanted.replicas = Some(number(option, value)?),
+                b"COPIES" => wanted.copies = Some(number(option, value)?),
                 b"CONFLICTS" => {
                     wanted.ignore_conflicts = match &*text.to_ascii_lowercase() {
                         "record" => false,

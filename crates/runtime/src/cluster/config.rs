@@ -137,6 +137,9 @@ pub struct ClusterKeyspace {
     /// partition. All of them if it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u16>,
+    /// Of a causal keyspace: how many processes of a region keep each partition, 1 or 3; one if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<u16>,
     /// Of a causal keyspace: the names of the regions that keep partitions; all of them if it does not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<String>,
@@ -260,6 +263,7 @@ impl ClusterKeyspace {
             model,
             partitions,
             replicas: None,
+            copies: None,
             regions: Vec::new(),
             concurrency: ClusterConcurrency::default(),
             protocol: ClusterProtocol::default(),
@@ -354,6 +358,33 @@ impl ClusterKeyspace {
         self.model == ClusterModel::Causal && (self.replicas.is_some() || !self.regions.is_empty())
     }
 
+    /// True if several processes of a region keep each partition.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.copies.is_some_and(|copies| copies > 1)
+    }
+
+    /// What is wrong with the copies of its partitions.
+    pub(crate) fn check_copies(&self, file: &ClusterFile) -> Result<(), String> {
+        let (name, Some(copies)) = (&self.name, self.copies) else { return Ok(()) };
+        if self.model != ClusterModel::Causal || self.is_partial() {
+            return Err(format!(
+                "keyspace '{name}': COPIES is for MODEL causal without REPLICAS and REGIONS; a strict one says how many \
+                 processes keep a shard by REPLICAS"
+            ));
+        }
+        if copies != 1 && copies != 3 {
+            return Err(format!("keyspace '{name}': COPIES is 1 or 3, not {copies}"));
+        }
+        let few = (0..file.regions()).find(|region| file.processes_of(*region).len() < usize::from(copies));
+        few.map_or(Ok(()), |region| {
+            Err(format!(
+                "keyspace '{name}': {copies} copies need as many processes in every region; region '{}' has {}",
+                file.region_name(region),
+                file.processes_of(region).len()
+            ))
+        })
+    }
+
     /// The regions that a causal keyspace is in.
     fn regions(&self, file: &ClusterFile) -> Vec<u16> {
         match self.regions.as_slice() {
@@ -387,6 +418,12 @@ impl ClusterKeyspace {
             return Err(format!(
                 "keyspace '{name}' is kept by a baseline for measurements: a region cannot be evicted from it; restore its \
                  processes, or copy the keys to another keyspace"
+            ));
+        }
+        if self.is_copied() {
+            return Err(format!(
+                "partitions of keyspace '{name}' have copies: a region cannot be evicted from it yet; restore two of three \
+                 processes of each of its partitions, or copy the keys to another keyspace"
             ));
         }
         if self.is_partial() {

@@ -8,6 +8,7 @@ use causal::baselines::{Blocking, Cure, HybridCure, Uncoordinated};
 use causal::stable::{self, Times, Waits};
 use causal::{paris, wren};
 use protocol::{Gate, Now, Request};
+use replication::copies::{self, Member};
 use std::collections::BTreeMap;
 use strict::ir::Status;
 use strict::{locking, tapir};
@@ -20,6 +21,8 @@ pub(crate) enum ReplicatedKeyspace {
     Strict(Nodes<tapir::Node>),
     Locking(Nodes<locking::Node>),
     Causal(Nodes<wren::Node>),
+    /// Causal, with several copies of each partition in a region.
+    Copied(Nodes<copies::Node<wren::Node>>),
     /// Causal, with partitions in some of the regions only.
     Partial(Nodes<paris::Node>),
     /// Causal, with the baselines of the two.
@@ -52,6 +55,20 @@ pub(crate) struct Backlog {
     pub(crate) conflicts_dropped: u64,
 }
 
+impl Backlog {
+    fn of<'n, S: Times>(partitions: impl Iterator<Item = &'n stable::Partition<S>>) -> Backlog {
+        partitions.fold(Backlog::default(), |backlog, partition| {
+            let (listed, dropped) = partition.listed_conflicts();
+            Backlog {
+                queued_bytes: backlog.queued_bytes + partition.queued_bytes(),
+                conflicts: backlog.conflicts + listed,
+                conflicts_dropped: backlog.conflicts_dropped + dropped,
+                ..backlog
+            }
+        })
+    }
+}
+
 /// How old is what this process knows of a causal keyspace, in milliseconds by its wall clock, and what reads waited.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lag {
@@ -64,13 +81,20 @@ pub(crate) struct Lag {
 }
 
 impl Lag {
-    fn of<S: Times>(nodes: &Nodes<stable::Node<S>>, wall: WallTime) -> Lag {
+    fn of<'n, S: Times>(nodes: impl Iterator<Item = &'n stable::Node<S>> + Clone, wall: WallTime) -> Lag {
         let age = |at: Timestamp| wall.0.saturating_sub(at.wall().0) / 1000;
-        let mut lag = Lag { waits: causal_waits(nodes), ..Lag::default() };
-        for coordinator in nodes.protocols().filter_map(stable::Node::as_coordinator) {
+        let waits = nodes.clone().filter_map(stable::Node::as_partition).map(stable::Partition::waits);
+        let waits = waits.fold(Waits::default(), |all, one| Waits {
+            reads: all.reads + one.reads,
+            waited: all.waited + one.waited,
+            micros: all.micros + one.micros,
+        });
+        let mut lag = Lag { waits, ..Lag::default() };
+        for coordinator in nodes.clone().filter_map(stable::Node::as_coordinator) {
             lag.snapshot_ms = age(coordinator.stable().readable().whole());
         }
-        for (region, at) in causal_partitions(nodes).flat_map(stable::Partition::received_of_regions) {
+        let partitions = nodes.filter_map(stable::Node::as_partition);
+        for (region, at) in partitions.flat_map(stable::Partition::received_of_regions) {
             let behind = lag.regions.entry(region.to_owned()).or_default();
             *behind = age(at).max(*behind);
         }
@@ -84,6 +108,7 @@ macro_rules! each {
             ReplicatedKeyspace::Strict($nodes) => $call,
             ReplicatedKeyspace::Locking($nodes) => $call,
             ReplicatedKeyspace::Causal($nodes) => $call,
+            ReplicatedKeyspace::Copied($nodes) => $call,
             ReplicatedKeyspace::Partial($nodes) => $call,
             ReplicatedKeyspace::Cure($nodes) => $call,
             ReplicatedKeyspace::HybridCure($nodes) => $call,
@@ -107,6 +132,7 @@ macro_rules! each_causal {
             ReplicatedKeyspace::Uncoordinated($nodes) => $call,
             ReplicatedKeyspace::Strict(_)
             | ReplicatedKeyspace::Locking(_)
+            | ReplicatedKeyspace::Copied(_)
             | ReplicatedKeyspace::Branch(_)
             | ReplicatedKeyspace::Dropped => $other,
         }
@@ -166,6 +192,7 @@ impl ReplicatedKeyspace {
                 locking::Node::Replica(replica) => !replica.is_forgetful(),
                 locking::Node::Coordinator(_) => true,
             }),
+            ReplicatedKeyspace::Copied(nodes) => members(nodes).all(|member| !member.is_lacking()),
             // A site that has nothing yet holds what it is asked, and says so after a while.
             _ => each_causal!(self, nodes => is_serving(nodes), true),
         }
@@ -184,11 +211,14 @@ impl ReplicatedKeyspace {
                     .sum(),
                 ..Backlog::default()
             },
+            ReplicatedKeyspace::Copied(nodes) => {
+                Backlog::of(led(nodes).filter_map(stable::Node::as_partition))
+            }
             ReplicatedKeyspace::Branch(nodes) => Backlog {
                 queued_bytes: sites(nodes).map(site::Site::queued_bytes).sum(),
                 ..Backlog::default()
             },
-            _ => each_causal!(self, nodes => causal_backlog(nodes), Backlog::default()),
+            _ => each_causal!(self, nodes => Backlog::of(causal_partitions(nodes)), Backlog::default()),
         }
     }
 
@@ -218,6 +248,7 @@ impl ReplicatedKeyspace {
         match self {
             ReplicatedKeyspace::Strict(nodes) => nodes.protocols().filter_map(strict).collect(),
             ReplicatedKeyspace::Locking(nodes) => nodes.protocols().filter_map(led).collect(),
+            ReplicatedKeyspace::Copied(nodes) => members(nodes).map(copy_state).collect(),
             ReplicatedKeyspace::Branch(nodes) => sites(nodes).map(branch_state).collect(),
             _ => {
                 each_causal!(self, nodes => causal_partitions(nodes).map(causal_state).collect(), Vec::new())
@@ -241,7 +272,10 @@ impl ReplicatedKeyspace {
 
     /// How old is what is known here, if the keyspace is causal.
     pub(crate) fn lag(&self, wall: WallTime) -> Option<Lag> {
-        each_causal!(self, nodes => Some(Lag::of(nodes, wall)), None)
+        match self {
+            ReplicatedKeyspace::Copied(nodes) => Some(Lag::of(led(nodes), wall)),
+            _ => each_causal!(self, nodes => Some(Lag::of(nodes.protocols(), wall)), None),
+        }
     }
 
     /// Tells the replicas here which regions are gone for good. True if that was news.
@@ -335,26 +369,30 @@ fn is_serving<S: Times>(nodes: &Nodes<stable::Node<S>>) -> bool {
     causal_partitions(nodes).all(stable::Partition::is_serving)
 }
 
-fn causal_backlog<S: Times>(nodes: &Nodes<stable::Node<S>>) -> Backlog {
-    let lists = || causal_partitions(nodes).map(stable::Partition::listed_conflicts);
-    Backlog {
-        queued_bytes: queued_bytes(nodes),
-        conflicts: lists().map(|(listed, _)| listed).sum(),
-        conflicts_dropped: lists().map(|(_, dropped)| dropped).sum(),
-        ..Backlog::default()
+fn members(nodes: &Nodes<copies::Node<wren::Node>>) -> impl Iterator<Item = &Member<wren::Node>> {
+    nodes.protocols().filter_map(copies::Node::as_member)
+}
+
+/// The instances that serve here: the coordinator, and the partitions whose groups are led here.
+fn led(nodes: &Nodes<copies::Node<wren::Node>>) -> impl Iterator<Item = &wren::Node> + Clone {
+    let serves = |node: &&copies::Node<wren::Node>| node.as_member().is_none_or(Member::is_leader);
+    nodes.protocols().filter(serves).map(copies::Node::protocol)
+}
+
+/// A copy of a partition in words.
+fn copy_state(member: &Member<wren::Node>) -> String {
+    let Some(partition) = member.protocol().as_partition() else { return String::new() };
+    let ((own, all), index) = (member.number(), partition.index());
+    let copy = own + 1;
+    if member.is_leader() {
+        return format!("{}; copy {copy} of {all} leads", causal_state(partition));
     }
-}
-
-fn causal_waits<S: Times>(nodes: &Nodes<stable::Node<S>>) -> Waits {
-    causal_partitions(nodes).map(stable::Partition::waits).fold(Waits::default(), |all, one| Waits {
-        reads: all.reads + one.reads,
-        waited: all.waited + one.waited,
-        micros: all.micros + one.micros,
-    })
-}
-
-fn queued_bytes<S: Times>(nodes: &Nodes<stable::Node<S>>) -> usize {
-    causal_partitions(nodes).map(stable::Partition::queued_bytes).sum()
+    let what = match (member.is_lacking(), member.leader()) {
+        (true, _) => "takes the state of another one".to_owned(),
+        (false, Some(leader)) => format!("follows copy {}", leader + 1),
+        (false, None) => "knows no leader; two of three copies choose one".to_owned(),
+    };
+    format!("{index}: copy {copy} of {all} {what}")
 }
 
 /// A replica of a partition in words.

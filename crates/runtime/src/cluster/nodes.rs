@@ -205,7 +205,7 @@ impl<P: Protocol> Nodes<P> {
     }
 
     /// The protocols, to look at.
-    pub(crate) fn protocols(&self) -> impl Iterator<Item = &P> {
+    pub(crate) fn protocols(&self) -> impl Iterator<Item = &P> + Clone {
         self.replicas.iter().map(Replica::protocol)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A strict keyspace has 2f+1 replicas of every shard over all regions: on every process, or on as many as it says,
 //! shard s from process number s modulo the processes on. A causal one has every partition once in every region:
-//! partition p on the process number p modulo the region's processes. One that says how many replicas it has, has
+//! partition p on the process number p modulo the region's processes; with copies, on as many from that one on. One that says how many replicas it has, has
 //! partition p in as many regions, from region number p modulo its regions on.
 
 use crate::cluster::config::{
@@ -14,7 +14,9 @@ use crate::cluster::nodes::Nodes;
 use crate::recovery::NoReplies;
 use branch::{Policy, site};
 use causal::stable::{self, RegionTopology, Times, Topology};
+use causal::wren;
 use protocol::{Durability, Input, Now, Protocol, Replica};
+use replication::copies::{self, Groups};
 use std::time::Duration;
 use strict::ir::Configuration;
 use strict::{locking, tapir};
@@ -84,6 +86,14 @@ pub(crate) fn build(
         ClusterModel::Strict => strict_keyspace(strict_topology(file, id, entry), entry, life),
         ClusterModel::Causal => {
             let topology = causal_topology(file, id, entry);
+            if entry.is_copied() {
+                return ReplicatedKeyspace::Copied(copied_nodes(
+                    topology,
+                    groups(file, id, entry),
+                    entry,
+                    life,
+                ));
+            }
             match entry.protocol {
                 ClusterProtocol::Usual if entry.is_partial() => {
                     ReplicatedKeyspace::Partial(causal_nodes(topology, entry, life))
@@ -227,7 +237,48 @@ fn shard_nodes<P: Protocol>(
     Nodes::new(life.process, topology.keyspace, replicas)
 }
 
-fn causal_nodes<S: Times>(topology: Topology, entry: &ClusterKeyspace, life: Life) -> Nodes<stable::Node<S>> {
+/// The groups of a causal keyspace whose partitions have copies, each named by the address that its topology has.
+fn groups(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeyspace) -> Groups {
+    let copies = usize::from(entry.copies.unwrap_or(1));
+    let of_region = |region| {
+        let processes = file.processes_of(region);
+        let group = move |partition: u16| {
+            let from = processes.iter().cycle().skip(usize::from(partition) % processes.len()).take(copies);
+            from.map(|process| address(*process, keyspace, partition)).collect()
+        };
+        (0..entry.partitions).map(group).collect::<Vec<Vec<Address>>>()
+    };
+    Groups::new((0..file.regions()).flat_map(of_region))
+}
+
+fn copied_nodes(
+    topology: Topology,
+    groups: Groups,
+    entry: &ClusterKeyspace,
+    life: Life,
+) -> Nodes<copies::Node<wren::Node>> {
+    let of_group = copies::Options { durability: life.durability, ..copies::Options::default() };
+    // What a copy says waits for the group's log, however durable that is at each of them.
+    let options =
+        stable::Options { durability: Durability::Written, copied: true, ..causal_options(entry, life) };
+    let keyspace = topology.keyspace;
+    let at = |slot| Address { process: life.process, slot }.at(life.incarnation);
+    let coordinator =
+        wren::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);
+    let place = at(Slot::coordinator(keyspace));
+    let mut replicas = vec![Replica::new(place, copies::Node::guest(place, coordinator, groups.clone()))];
+    for (partition, group) in topology.held(life.region) {
+        let members = groups.members(group).iter();
+        for _ in members.filter(|member| member.process == life.process) {
+            let place = at(group.slot);
+            let node = wren::Node::partition(topology.clone(), life.region, partition, options);
+            replicas.push(Replica::new(place, copies::Node::member(place, node, groups.clone(), of_group)));
+        }
+    }
+    Nodes::new(life.process, keyspace, replicas)
+}
+
+fn causal_options(entry: &ClusterKeyspace, life: Life) -> stable::Options {
     let options = stable::Options {
         durability: life.durability,
         accept_loss: life.accept_loss,
@@ -235,7 +286,11 @@ fn causal_nodes<S: Times>(topology: Topology, entry: &ClusterKeyspace, life: Lif
         ..stable::Options::default()
     };
     let conflict_bytes = if entry.ignore_conflicts { 0 } else { options.conflict_bytes };
-    let options = stable::Options { conflict_bytes, ..options };
+    stable::Options { conflict_bytes, ..options }
+}
+
+fn causal_nodes<S: Times>(topology: Topology, entry: &ClusterKeyspace, life: Life) -> Nodes<stable::Node<S>> {
+    let options = causal_options(entry, life);
     let keyspace = topology.keyspace;
     let coordinator =
         stable::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);
@@ -365,5 +420,9 @@ mod tests {
         assert_eq!(partitions(ClusterModel::Strict, None), [0, 1, 2]);
         assert_eq!(partitions(ClusterModel::Strict, Some(3)), [0, 1]);
         assert_eq!(partitions(ClusterModel::Causal, None), [1]);
+        let copied = ClusterKeyspace { copies: Some(3), ..entry(ClusterModel::Causal, None) };
+        assert_eq!(copied.check_copies(&file(3, 3)), Ok(()));
+        assert_eq!(build(&file(3, 3), KeyspaceId(4), &copied, life).partitions(), [0, 1, 2]);
+        assert!(copied.check_copies(&file(3, 2)).is_err_and(|why| why.contains("region 'a' has 2")));
     }
 }

@@ -117,7 +117,7 @@ impl<S: Times> CausalDeployment<S> {
     }
 
     /// A committed transaction of nobody knows which session, and a part of its effects.
-    fn outcome(stamp: Stamp<S::Depends>, regions: usize, effects: &[KeyEffects]) -> Claim
+    pub(super) fn outcome(stamp: Stamp<S::Depends>, regions: usize, effects: &[KeyEffects]) -> Claim
     where
         S: Checked,
     {
@@ -136,6 +136,16 @@ impl<S: Times> CausalDeployment<S> {
             vector: VectorClaim::of(Vec::new(), S::depends_by_region(depends_on, regions)),
             branch: None,
         }
+    }
+}
+
+/// A lost write as the checker wants it.
+pub(super) fn told(conflict: Conflict) -> ListedLoss {
+    ListedLoss {
+        key: conflict.key.into(),
+        name: conflict.name.into(),
+        value: conflict.lost.value.into(),
+        instead: conflict.kept.value.into(),
     }
 }
 
@@ -223,12 +233,6 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     }
 
     fn losses(&self, instance: &Node<S>) -> Vec<ListedLoss> {
-        let told = |conflict: Conflict| ListedLoss {
-            key: conflict.key.into(),
-            name: conflict.name.into(),
-            value: conflict.lost.value.into(),
-            instead: conflict.kept.value.into(),
-        };
         let partition = instance.as_partition().into_iter();
         partition.flat_map(|partition| partition.conflicts()).map(told).collect()
     }

@@ -1,6 +1,7 @@
 //! The protocols that can be simulated, each as a [`crate::Deployment`].
 
 mod causal;
+mod copies;
 mod locking;
 mod replicated;
 mod solo;
@@ -12,6 +13,7 @@ pub use causal::{
     BlockingDeployment, CausalDeployment, Checked, CureDeployment, HybridCureDeployment, ParisDeployment,
     UncoordinatedDeployment, WrenDeployment,
 };
+pub use copies::WrenCopiesDeployment;
 pub use locking::LockingDeployment;
 pub use solo::SoloDeployment;
 pub use tapir::TapirDeployment;
@@ -32,6 +34,7 @@ pub const NAMES: &[&str] = &[
     "tardis",
     "tardis-forking",
     "wren",
+    "wren-copies",
 ];
 
 /// Something to do with a deployment, whatever its protocol.
@@ -58,6 +61,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
         "tardis" => Some(task.perform(TardisDeployment::default)),
         "tardis-forking" => Some(task.perform(TardisDeployment::forking)),
         "wren" => Some(task.perform(WrenDeployment::default)),
+        "wren-copies" => Some(task.perform(WrenCopiesDeployment::default)),
         _ => None,
     }
 }

@@ -1,10 +1,10 @@
 //! What the log's entries build at every replica: the store, the prepared transactions, the outcomes.
 
 use super::absent::Absent;
-use crate::log::Application;
 use crate::part::{Part, encoded};
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use mvcc::Store;
+use replication::log::Application;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{
@@ -339,7 +339,7 @@ impl Application for Machine {
     }
 
     /// The tables first, all of them at one moment; then the store, as it is when it is visited.
-    fn save(&self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+    fn save(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         if cursor == 0 {
             chunk.push(0);
             self.save_tables(chunk);

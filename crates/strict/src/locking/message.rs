@@ -1,8 +1,9 @@
 //! What coordinators and replicas say to one another.
 
 use super::machine::Evaluation;
-use crate::{Part, log};
+use crate::Part;
 use commit::Stamp;
+use replication::log;
 use types::{Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// A message between a coordinator and a replica, or two replicas. Only a shard's leader answers what is for it;

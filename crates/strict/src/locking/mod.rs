@@ -1,5 +1,5 @@
 //! Strictly serializable transactions with a leader in every shard: two-phase commit over replicated logs
-//! ([`crate::log`]), with locks or with optimistic validation at the leaders.
+//! ([`replication::log`]), with locks or with optimistic validation at the leaders.
 //!
 //! This is what TAPIR's paper compares with (section 7, "conventional" systems, Spanner's shape), over the same types,
 //! requests and checks. The whole essay is `docs/protocols/replicated-log.md`; its short form:

@@ -1,7 +1,7 @@
 //! What a replica writes to the journal: changes of its log.
 
-use crate::log::Change;
 use protocol::Encode;
+use replication::log::Change;
 
 /// One record; borrowed where the replica has it.
 #[derive(Debug)]

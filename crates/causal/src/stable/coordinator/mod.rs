@@ -114,6 +114,11 @@ impl<S: Times> Coordinator<S> {
         }
     }
 
+    /// One like this that nobody has asked for anything.
+    pub(in crate::stable) fn fresh(&self) -> Self {
+        Coordinator::new(self.topology.clone(), self.region, self.process, self.incarnation, self.options)
+    }
+
     /// The stable times that it knows.
     pub fn stable(&self) -> S {
         self.stable

@@ -4,8 +4,10 @@
 //! exchanges effects and heartbeats with the other regions, `stabilize` finds the stable times and the horizon,
 //! `recover` is the log and the checkpoint, `refill` takes from the peers what is missing and gives what they miss,
 //! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good,
+//! `copies` is what a partition does that is kept by several processes of its region,
 //! `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed.
 
+mod copies;
 mod decide;
 mod evict;
 mod inquire;
@@ -122,6 +124,8 @@ pub struct Partition<S: Times> {
     oldest: Timestamp,
     /// The log promises that what is prepared from now on has observed the other regions up to here.
     promised_sight: Timestamp,
+    /// Every effect to come has observed everything up to here.
+    watershed: Timestamp,
     /// What each other region said that its effects to come have observed.
     observed_by: BTreeMap<RegionId, Timestamp>,
     leases: Leases<S>,
@@ -132,6 +136,8 @@ pub struct Partition<S: Times> {
     last_heartbeat: Instant,
     /// The horizon stays while a checkpoint is taken.
     checkpointing: bool,
+    /// And while another copy takes the state.
+    lent: bool,
     /// And while peers take the state.
     giver: Giver<NodeId>,
     /// What is being taken from peers.
@@ -148,6 +154,8 @@ pub struct Partition<S: Times> {
     inquiries: BTreeMap<TransactionId, Inquiry>,
     /// Regions that are gone for good.
     evictions: Evictions,
+    /// Snapshots up to here have been read since the log confirmed that this copy leads.
+    vouched: S,
     /// What has committed since somebody asked; see [`super::Options::claims`].
     decided: Vec<(Stamp<S::Depends>, Vec<KeyEffects>)>,
     /// Who was not asked in this life, because a loss was accepted.
@@ -205,12 +213,15 @@ impl<S: Times> Partition<S> {
             horizon: S::default(),
             oldest: Timestamp::ZERO,
             promised_sight: Timestamp::ZERO,
+            watershed: Timestamp::ZERO,
             observed_by: BTreeMap::new(),
             leases: Leases::default(),
             root,
             neighbours: neighbours.into_iter().map(|address| (address, Link::default())).collect(),
             last_heartbeat: Instant::default(),
             checkpointing: false,
+            lent: false,
+            vouched: S::default(),
             giver: Giver::default(),
             refill: None,
             recalls: Vec::new(),
@@ -339,6 +350,7 @@ impl<S: Times> Partition<S> {
         if self.is_of_lost(from.address()) {
             return out.send(from.address(), self.told_lost());
         }
+        self.confirm(&message, out);
         match message {
             Message::Recall => self.on_recall(now, from, out),
             Message::Recalled { horizon, held, highest, observed } => {

@@ -51,6 +51,7 @@ impl<S: Times> Partition<S> {
     }
 
     pub(super) fn recover(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        self.fold_behind();
         match Record::<S::Depends>::decode(&mut Reader::new(bytes))? {
             Record::Prepared { id, at, depends_on, decider, pledges, gained } => {
                 self.clock.recover(at);
@@ -82,6 +83,7 @@ impl<S: Times> Partition<S> {
                 }
                 self.store_effects(stamp, &effects);
             }
+            Record::Promise { .. } if self.options.mutants.promise_forgotten => {}
             Record::Promise { until, observed } => {
                 self.promised = self.promised.max(until);
                 self.promised_sight = self.promised_sight.max(observed);
@@ -115,6 +117,7 @@ impl<S: Times> Partition<S> {
                     self.gaps = true;
                 }
             }
+            Record::Progress(progress) => self.follow_progress(&progress),
             Record::Dropped { until } => self.outbox.drop_through(until),
             Record::Evicted { region, held, cut } => self.recover_eviction(region, held, cut),
             Record::Lost(loss) => self.store.put_loss(loss.into_owned()),
@@ -166,8 +169,15 @@ impl<S: Times> Partition<S> {
     }
 
     pub(in crate::stable) fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        self.checkpointing = true;
+        let next = self.tell(cursor, chunk);
+        self.checkpointing = next.is_some();
+        next
+    }
+
+    /// The next piece of everything; the horizon stays meanwhile.
+    pub(super) fn tell(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         if cursor == 0 {
-            self.checkpointing = true;
             self.checkpoint_queues(chunk);
             return Some(self.checkpoint_outgoing(Timestamp::ZERO, chunk));
         }
@@ -178,7 +188,6 @@ impl<S: Times> Partition<S> {
         loop {
             cursor = self.checkpoint_keys(cursor, None, chunk);
             if cursor == 0 {
-                self.checkpointing = false;
                 return None;
             }
             if chunk.len() >= CHUNK_BYTES {

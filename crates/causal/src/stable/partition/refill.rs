@@ -314,7 +314,7 @@ impl<S: Times> Partition<S> {
                 pause = PAUSE;
             }
             // A checkpoint under way is one of the store that is there.
-            Stage::Ready if self.checkpointing => {}
+            Stage::Ready if self.checkpointing || self.lent => {}
             Stage::Ready => return self.finish_refill(now, out),
         }
         out.arm(Timer::Refill, now.instant + pause);

@@ -69,6 +69,7 @@ impl<S: Times> Partition<S> {
             true => Timestamp::MAX,
             false => least,
         };
+        self.watershed = watershed;
         self.store.set_watershed(Stamp::last_at(watershed));
     }
 
@@ -90,6 +91,7 @@ impl<S: Times> Partition<S> {
             self.promised_sight = self.promised_sight.max(self.oldest);
             self.persist(&Record::Promise { until, observed: self.promised_sight }, out);
             self.promised = until;
+            self.tell_progress(out);
         }
     }
 
@@ -220,7 +222,7 @@ impl<S: Times> Partition<S> {
 
 impl<D> Outgoing<D> {
     /// About how much memory it occupies.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let of_key = |of_key: &KeyEffects| {
             let effects = of_key.effects.iter().map(|effect| effect.len() + size_of::<Box<[u8]>>());
             size_of::<KeyEffects>() + of_key.key.len() + effects.sum::<usize>()

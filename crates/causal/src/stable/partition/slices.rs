@@ -72,6 +72,7 @@ impl<S: Times> Partition<S> {
     ) {
         let Message::SliceReq { snapshot, .. } = &request else { return };
         let snapshot = *snapshot;
+        self.vouch(snapshot, out);
         self.learn_stable(now, snapshot);
         if let Some(request) = self.when_installed(now, from, request, snapshot, out) {
             self.answer_slice(from, request, random, out);

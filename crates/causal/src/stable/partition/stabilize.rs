@@ -221,7 +221,7 @@ impl<S: Times> Partition<S> {
             self.stable = self.stable.newest(stable);
         }
         self.oldest = self.oldest.max(S::observed(oldest.depends_on(self.region)));
-        if !self.checkpointing && !self.giver.is_giving(now.instant, self.options.lease) {
+        if !self.checkpointing && !self.lent && !self.giver.is_giving(now.instant, self.options.lease) {
             self.raise_horizon(oldest);
         }
     }

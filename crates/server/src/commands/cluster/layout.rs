@@ -152,6 +152,7 @@ fn default_keyspace(arguments: &ClusterLocalArguments) -> ClusterKeyspace {
     let partitions = if is_branch { 1 } else { arguments.partitions.get() };
     ClusterKeyspace {
         replicas: arguments.replicas.map(NonZeroU16::get),
+        copies: arguments.copies.map(NonZeroU16::get),
         concurrency: arguments.concurrency.into(),
         protocol: arguments.protocol.into(),
         ..ClusterKeyspace::new("default".to_owned(), arguments.model.into(), partitions)

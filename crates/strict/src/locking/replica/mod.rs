@@ -9,11 +9,11 @@ use super::message::{Message, Timer};
 use super::node::Node;
 use super::options::Options;
 use super::record::Record;
-use crate::log::{self, Change, Log, Port, Recovering};
-use crate::{Decided, KeyedEffects, Topology};
+use crate::{Decided, KeyedEffects, Mutant, Topology};
 use commit::Stamp;
 use decide::Ballot;
 use protocol::{Durability, Input, Now, Outputs};
+use replication::log::{self, Change, Log, Port, Recovering};
 use std::time::Duration;
 use types::{Address, Incarnation, Instant, Malformed, Reader, Rng, TransactionId};
 
@@ -65,8 +65,12 @@ impl Replica {
         incarnation: Incarnation,
         options: Options,
     ) -> Self {
+        let mut log = Log::new(index, topology.replicas(shard).len());
+        if options.mutants.has(Mutant::ForgetRecovery) {
+            log.trust_memory();
+        }
         Replica {
-            log: Log::new(index, topology.replicas(shard).len(), options.mutants),
+            log,
             machine: Machine::new(topology.seed, options.claims),
             topology,
             shard,
@@ -343,7 +347,7 @@ impl Replica {
             piece.clear();
         }
         piece.push(1);
-        let next = log::Application::save(&self.machine, cursor, &mut piece);
+        let next = log::Application::save(&mut self.machine, cursor, &mut piece);
         types::put_bytes(chunk, &piece);
         next
     }

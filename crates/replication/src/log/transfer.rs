@@ -3,8 +3,8 @@
 use super::message::{Message, Raft};
 use super::record::Change;
 use super::{Application, Log, Port, id};
+use crate::transfer::{Ask, Giver, Piece, Taken, Taker};
 use raft::SnapshotStatus;
-use replication::transfer::{Ask, Giver, Piece, Taken, Taker};
 use std::time::Duration;
 use types::Instant;
 
@@ -103,17 +103,18 @@ impl Log {
         now: Instant,
         from: usize,
         ask: Ask,
-        app: &A,
+        app: &mut A,
         port: &mut impl Port,
     ) {
         self.transfer.giver.asked(from, now);
         let Some(raw) = self.raw() else { return };
-        let applied = raw.raft.raft_log.applied;
-        let Some(term) = raw.store().term_at(applied) else { return };
+        let all = self.gives_all && self.is_leading();
+        let index = if all { raw.raft.raft_log.last_index() } else { raw.raft.raft_log.applied };
+        let Some(term) = raw.store().term_at(index) else { return };
         let mut content = Vec::new();
         let next = app.save(ask.cursor, &mut content);
         let piece = Piece { transfer: ask.transfer, cursor: ask.cursor, next, content: content.into() };
-        port.send(from, Message::Piece { piece, base: (applied, term) });
+        port.send(from, Message::Piece { piece, base: (index, term) });
     }
 
     pub(super) fn on_piece<A: Application>(

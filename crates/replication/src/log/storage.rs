@@ -96,6 +96,12 @@ impl Memory {
         self.entries.iter().filter(|entry| entry.index > index).cloned().collect()
     }
 
+    /// The newest entry that is not empty.
+    pub(super) fn newest(&self) -> Option<&[u8]> {
+        let mut entries = self.entries.iter().rev();
+        entries.find(|entry| !entry.data.is_empty()).map(|entry| &*entry.data)
+    }
+
     /// Drops entries up to `index`, once there are more than `at_once`.
     pub(super) fn drop_below(&mut self, index: u64, at_once: u64) {
         if index <= self.dropped.0 + at_once {

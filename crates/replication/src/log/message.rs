@@ -1,8 +1,8 @@
 //! What members say to one another. The library's own messages are written field by field: its generated decoder
 //! would recurse on hostile input (RUSTSEC-2024-0437).
 
+use crate::transfer::{Ask, Piece};
 use raft::eraftpb::{Entry, Message as RaftMessage, MessageType};
-use replication::transfer::{Ask, Piece};
 use types::{Incarnation, Malformed, Reader, Wire, put_bytes, wire_enum};
 
 /// A message from member to member.

@@ -1,6 +1,6 @@
 //! The replicated log: a Raft group whose entries every member applies in the same order.
 //!
-//! The consensus is the field's library, `raft` (decision 0008). This block drives it by the contract: time is a
+//! The consensus is the field's library, `raft` (decision 0009). This block drives it by the contract: time is a
 //! tick that its owner arms, what must survive goes through [`Port::persist`], and messages leave behind the gate.
 //!
 //! ```text
@@ -37,7 +37,6 @@ mod transfer;
 pub use message::{Message, Raft};
 pub use record::{Change, Recovering};
 
-use crate::{Mutant, Mutants};
 use protocol::Durability;
 use raft::{Config, RawNode, StateRole};
 use standing::Standing;
@@ -78,7 +77,7 @@ pub trait Application {
     fn apply(&mut self, index: u64, entry: &[u8]);
     /// Appends the next piece of the state, some tens of kilobytes; returns where to go on, or `None` at the end.
     /// The first piece, at 0, holds everything that `apply` decides by.
-    fn save(&self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64>;
+    fn save(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64>;
     /// Forgets everything, to be restored.
     fn clear(&mut self);
     /// Takes a piece that `save` made.
@@ -113,12 +112,17 @@ pub struct Log {
     leaderless: u64,
     /// The term in which this member leads and has applied an entry of its own.
     serving: Option<u64>,
-    mutants: Mutants,
+    /// False while this member may not lead.
+    electable: bool,
+    /// See [`Log::give_all`].
+    gives_all: bool,
+    /// A mistake: see [`Log::trust_memory`].
+    trusts_memory: bool,
 }
 
 impl Log {
     /// Member `me` of a group of so many. Feed it its records, then call [`Log::recovered`].
-    pub fn new(me: usize, members: usize, mutants: Mutants) -> Self {
+    pub fn new(me: usize, members: usize) -> Self {
         Log {
             me,
             members,
@@ -129,8 +133,15 @@ impl Log {
             pace: (0, 100),
             leaderless: 0,
             serving: None,
-            mutants,
+            electable: true,
+            gives_all: false,
+            trusts_memory: false,
         }
+    }
+
+    /// A deliberate mistake, to validate tests with: a member that lost what it acknowledged votes at once.
+    pub fn trust_memory(&mut self) {
+        self.trusts_memory = true;
     }
 
     /// Takes a record of the journal; `app` gets the pieces of a state that was transferred.
@@ -159,7 +170,7 @@ impl Log {
         let State::Recovering(memory) = &mut self.state else { return };
         let mut memory = std::mem::replace(memory, Memory::new(self.members));
         memory.settle();
-        if !complete && self.members > 1 && !self.mutants.has(Mutant::ForgetRecovery) {
+        if !complete && self.members > 1 && !self.trusts_memory {
             self.standing.forget(self.me, incarnation);
             let change = Change::Life { life: incarnation, regained: false };
             port.persist(&change, Some(Durability::Synced));
@@ -208,6 +219,42 @@ impl Log {
         (leader != raft::INVALID_ID).then(|| member(leader))
     }
 
+    /// True once recovery is over.
+    pub fn is_running(&self) -> bool {
+        self.raw().is_some()
+    }
+
+    /// A member that may not lead votes, and never stands for election.
+    pub fn set_electable(&mut self, electable: bool) {
+        self.electable = electable;
+    }
+
+    /// It leads and should not: the others choose another one.
+    pub fn resign(&mut self) {
+        if let Some(raw) = self.raw_mut().filter(|raw| raw.raft.state == StateRole::Leader) {
+            let term = raw.raft.term;
+            raw.raft.become_follower(term, raft::INVALID_ID);
+        }
+        self.serving = None;
+    }
+
+    /// True while it leads, also before it serves.
+    pub fn is_leading(&self) -> bool {
+        self.raw().is_some_and(|raw| raw.raft.state == StateRole::Leader)
+    }
+
+    /// The newest entry that somebody proposed, of those that this member keeps; committed or not.
+    pub fn newest(&self) -> Option<&[u8]> {
+        self.raw()?.store().newest()
+    }
+
+    /// What the application gives while this is true is built by all entries of the leader's log, committed or not: in a group
+    /// of three, that and the member that takes it are a majority, so taking it commits them. Without this a leader
+    /// whose followers all lack its state could commit nothing, and give nothing.
+    pub fn give_all(&mut self, all: bool) {
+        self.gives_all = all && self.members == 3;
+    }
+
     /// The highest term it has seen.
     pub fn term(&self) -> u64 {
         self.raw().map_or(0, |raw| raw.raft.term)
@@ -239,8 +286,14 @@ impl Log {
     /// A tick of time.
     pub fn tick(&mut self, now: Instant, port: &mut impl Port) {
         if self.standing.regained() {
-            if let Some(raw) = self.raw_mut() {
-                raw.tick();
+            let electable = self.electable;
+            match self.raw_mut() {
+                Some(raw) if electable || raw.raft.state == StateRole::Leader => {
+                    raw.tick();
+                }
+                // So that it misses a leader and votes for another.
+                Some(raw) => raw.raft.election_elapsed += 1,
+                None => {}
             }
         } else {
             self.standing.ask(self.me, port);

@@ -1,7 +1,6 @@
 //! A group of members whose messages wait until the test lets them pass.
 
-use anabranch_strict::Mutants;
-use anabranch_strict::log::{Application, Change, Log, Message, Port, Recovering};
+use anabranch_replication::log::{Application, Change, Log, Message, Port, Recovering};
 use protocol::Durability;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,7 +16,7 @@ impl Application for Applied {
     }
 
     /// Seven entries a piece.
-    fn save(&self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+    fn save(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         let mut rest = self.0.range(cursor..);
         for (index, entry) in rest.by_ref().take(7) {
             index.encode(chunk);
@@ -65,7 +64,15 @@ pub struct Member {
     /// Every record, and whether it is synced at once.
     records: Vec<(Vec<u8>, bool)>,
     life: u32,
-    mutants: Mutants,
+    trusting: bool,
+}
+
+fn new_log(me: usize, members: usize, trusting: bool) -> Log {
+    let mut log = Log::new(me, members);
+    if trusting {
+        log.trust_memory();
+    }
+    log
 }
 
 pub struct Group {
@@ -77,13 +84,14 @@ pub struct Group {
 }
 
 impl Group {
-    pub fn new(members: usize, mutants: Mutants) -> Self {
+    /// With `trusting`, members make the mistake to vote after they have forgotten.
+    pub fn new(members: usize, trusting: bool) -> Self {
         let member = |me| Member {
-            log: Log::new(me, members, mutants),
+            log: new_log(me, members, trusting),
             applied: Applied::default(),
             records: Vec::new(),
             life: 1,
-            mutants,
+            trusting,
         };
         let mut group = Group {
             members: (0..members).map(member).collect(),
@@ -172,7 +180,7 @@ impl Group {
             let synced = member.records.iter().rposition(|(_, synced)| *synced).map_or(0, |last| last + 1);
             member.records.truncate(synced);
         }
-        member.log = Log::new(me, count, member.mutants);
+        member.log = new_log(me, count, member.trusting);
         member.applied = Applied::default();
         member.life += 1;
         for (record, _) in &member.records {

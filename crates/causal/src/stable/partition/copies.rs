@@ -1,0 +1,146 @@
+//! A partition that is kept by several processes of its region (`replication::copies`; Corrections 22; decision 0032).
+//!
+//! One copy leads; the others apply its records, as a recovery does. What no record says, because it is learnt again
+//! after a restart, the leader tells them now and then, so that they keep no more than it does.
+//!
+//! A leader may have been deposed without knowing it. What it says without a record is right nevertheless: what it calls
+//! installed is at or below what the log promises, and below every proposal that the log has; whoever leads after it
+//! places everything above, and decides those proposals above. What it is asked about others may know more of: it writes a
+//! record first, which the log takes of the present leader only. So it does before it shows a snapshot beyond what
+//! it has installed and received itself.
+
+use super::{Life, Partition};
+use crate::stable::message::Message;
+use crate::stable::record::{Progress, Record};
+use crate::stable::stamp::Stamp;
+use crate::stable::{Node, Times};
+use protocol::Outputs;
+use std::borrow::Cow;
+use types::RegionId;
+
+/// How many histories that nobody needs any more are folded with each record that is applied.
+const FOLDED: usize = 8;
+
+impl<S: Times> Partition<S> {
+    /// One like this before its recovery.
+    pub(in crate::stable) fn fresh(&self) -> Self {
+        Partition::new(self.topology.clone(), self.region, self.index, self.options)
+    }
+
+    /// It leads no more: what lasted for its life is forgotten.
+    pub(in crate::stable) fn demote(&mut self) {
+        let fresh = self.fresh();
+        let led = std::mem::replace(self, fresh);
+        self.clock = led.clock;
+        self.store = led.store;
+        self.participant = led.participant;
+        self.held = led.held;
+        self.decisions = led.decisions;
+        self.origins = led.origins;
+        self.outbox = led.outbox;
+        (self.installed, self.promised) = (led.installed, led.promised);
+        (self.stable, self.horizon) = (led.stable, led.horizon);
+        (self.promised_sight, self.watershed) = (led.promised_sight, led.watershed);
+        (self.checkpointing, self.lent) = (led.checkpointing, led.lent);
+        (self.gaps, self.forgetful, self.fence) = (led.gaps, led.forgetful, led.fence);
+        self.evictions = led.evictions;
+        self.links.retain(|region, _| !self.evictions.has(*region));
+        self.remains = led.remains;
+        // What led has taken beyond its records counts: what they say of gaps is made good here.
+        self.gaps &= led.life != Life::Serving;
+    }
+
+    /// The next piece of everything, for another copy.
+    pub(in crate::stable) fn piece(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        self.tell(cursor, chunk)
+    }
+
+    /// While another copy takes the state, the horizon stays.
+    pub(in crate::stable) fn lend(&mut self, lent: bool) {
+        self.lent = lent;
+    }
+
+    /// The leader took something from its peers that is in no record.
+    pub(in crate::stable) fn is_outdated(&self) -> bool {
+        self.life == Life::Recovering && self.gaps
+    }
+
+    /// Tells the copies that follow how far this one is.
+    pub(super) fn tell_progress(&mut self, out: &mut Outputs<'_, Node<S>>) {
+        if !self.options.copied {
+            return;
+        }
+        let held = self.links.keys().map(|peer| (*peer, self.outbox.held_by(*peer)));
+        let progress = Progress {
+            installed: self.installed,
+            horizon: self.horizon.whole(),
+            watershed: self.watershed,
+            received: self.origins.iter().map(|(origin, received)| (*origin, received.up_to)).collect(),
+            held: held.collect(),
+            settled: self.decisions.settled().collect(),
+        };
+        self.persist(&Record::Progress(Cow::Owned(progress)), out);
+    }
+
+    /// What the leader told.
+    pub(super) fn follow_progress(&mut self, progress: &Progress) {
+        self.installed = self.installed.max(progress.installed);
+        for (at, id, outgoing) in self.participant.apply_through(self.installed) {
+            self.outbox.push(at, id, outgoing.bytes(), outgoing);
+        }
+        for (region, at) in &progress.received {
+            if let Some(origin) = self.origins.get_mut(region) {
+                origin.up_to = origin.up_to.max(*at);
+                let up_to = origin.up_to;
+                origin.above.retain(|(at, _)| *at > up_to);
+            }
+        }
+        progress.held.iter().for_each(|(region, at): &(RegionId, _)| self.outbox.received(*region, *at));
+        for settled in &progress.settled {
+            let _: bool = self.decisions.admit(*settled, settled.number, |decided| decided.outlives);
+        }
+        if !self.checkpointing && !self.lent {
+            self.raise_horizon(S::at(progress.horizon));
+        }
+        self.watershed = self.watershed.max(progress.watershed);
+        self.store.set_watershed(Stamp::last_at(self.watershed));
+    }
+
+    /// Frees some of what is behind the horizon, with each record that a following copy applies.
+    pub(super) fn fold_behind(&mut self) {
+        if self.options.copied {
+            self.store.fold_some(FOLDED);
+        }
+    }
+
+    /// Who asks this may be told something out of date by a copy that leads no more: the log says first that it does.
+    pub(super) fn confirm(&mut self, message: &Message<S>, out: &mut Outputs<'_, Node<S>>) {
+        use Message::{Ask, Gone, Inquire, Query, Recall, Survives};
+        let asks = matches!(
+            message,
+            Recall | Ask { .. } | Inquire { .. } | Query { .. } | Gone { .. } | Survives { .. }
+        );
+        if asks && self.options.copied && self.life != Life::Recovering {
+            self.write_promise(out);
+        }
+    }
+
+    /// The log has everything that may have been told before of this snapshot; asked again for what is beyond it.
+    pub(super) fn vouch(&mut self, snapshot: S, out: &mut Outputs<'_, Node<S>>) {
+        if !self.options.copied || self.options.mutants.unconfirmed_slices {
+            return;
+        }
+        let known = snapshot.reach() <= self.installed
+            && snapshot.whole() <= crate::stable::oldest_of(self.received());
+        if !known && self.vouched.newest(snapshot) != self.vouched {
+            self.vouched = self.vouched.newest(snapshot);
+            self.write_promise(out);
+        }
+    }
+
+    /// Says nothing new: that the log takes it is what counts.
+    fn write_promise(&self, out: &mut Outputs<'_, Node<S>>) {
+        let promise = Record::Promise { until: self.promised, observed: self.promised_sight };
+        self.persist(&promise, out);
+    }
+}

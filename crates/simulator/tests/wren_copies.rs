@@ -1,0 +1,64 @@
+//! Wren with copies of its partitions in the simulator: it keeps its promise, and its known bugs are caught.
+
+mod support;
+
+use anabranch_simulator::{Feature, Options, WrenCopiesDeployment, run, run_seeds};
+use causal::wren;
+use replication::copies;
+use support::{assert_keeps_its_promise, options};
+
+/// Tries one seed after the other until one shows the bug.
+fn assert_caught(with: &[Feature], seeds: u64, wren: wren::Mutants, copies: copies::Mutants) {
+    let caught = (1..=seeds).any(|seed| {
+        let build = || WrenCopiesDeployment {
+            options: wren::Options { mutants: wren, ..wren::Options::default() },
+            copies: copies::Options { mutants: copies, ..copies::Options::default() },
+        };
+        let options = Options { with: with.to_vec(), ..options(seed, 1) };
+        !run_seeds("wren-copies", &options, build).failures.is_empty()
+    });
+    assert!(caught, "{wren:?} {copies:?}: not caught in {seeds} seeds");
+}
+
+#[test]
+fn copies_are_transactionally_causal() {
+    assert_keeps_its_promise("wren-copies", &options(1, 30));
+}
+
+#[test]
+fn a_minority_loses_its_disks_and_nothing_is_lost() {
+    let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 20) };
+    let summary = run("wren-copies", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// Corrections 22: what was promised, published or proposed is below what the next leader stamps.
+#[test]
+fn a_leader_that_begins_below_a_promise_is_caught() {
+    let mutants = wren::Mutants { promise_forgotten: true, ..Default::default() };
+    assert_caught(&[Feature::Kills], 60, mutants, copies::Mutants::default());
+}
+
+#[test]
+fn effects_that_leave_before_their_entry_is_committed_are_caught() {
+    let mutants = copies::Mutants { said_before_committed: true, ..Default::default() };
+    assert_caught(&[Feature::Kills, Feature::Partitions], 60, wren::Mutants::default(), mutants);
+}
+
+#[test]
+fn a_deposed_leaders_state_that_is_kept_is_caught() {
+    let mutants = copies::Mutants { state_kept: true, ..Default::default() };
+    assert_caught(&[Feature::Partitions], 60, wren::Mutants::default(), mutants);
+}
+
+#[test]
+fn a_deposed_leader_that_answers_reads_is_caught() {
+    let mutants = wren::Mutants { unconfirmed_slices: true, ..Default::default() };
+    assert_caught(&[Feature::Partitions], 60, mutants, copies::Mutants::default());
+}
+
+#[test]
+fn a_member_that_forgot_and_votes_is_caught() {
+    let mutants = copies::Mutants { trusting: true, ..Default::default() };
+    assert_caught(&[Feature::LostDisks], 60, wren::Mutants::default(), mutants);
+}

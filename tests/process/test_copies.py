@@ -1,0 +1,206 @@
+"""Causal keyspaces whose partitions have copies inside a region: processes die, and the partitions go on."""
+
+import threading
+import time
+
+import pytest
+import redis
+
+from cluster import Cluster
+from harness import wait_until
+from test_causal_recovery import lose, partitions
+from test_histories import bench, check, finish
+
+# How long the copies that are left may take to serve again.
+SERVES_AGAIN = 3.0
+
+
+def copies(cluster: Cluster, name: str) -> list[str]:
+    with cluster[name].client() as client:
+        return partitions(client)
+
+
+def leader(cluster: Cluster, partition: int, region: str = "a", without: tuple = ()) -> str:
+    """The process that leads a partition, once there is one."""
+    found = []
+
+    def leads() -> bool:
+        names = [f"{region}/{process}" for process in (1, 2, 3)]
+        alive = [name for name in names if name not in without]
+        states = {name: copies(cluster, name) for name in alive}
+        found[:] = [
+            name
+            for name, of in states.items()
+            if any(state.startswith(f"{partition}:") and "leads" in state for state in of)
+        ]
+        return len(found) == 1
+
+    wait_until(leads)
+    return found[0]
+
+
+class Writer(threading.Thread):
+    """Writes key after key and counter after counter; remembers what was acknowledged, and when."""
+
+    def __init__(self, cluster: Cluster, name: str, number: int):
+        super().__init__(daemon=True)
+        self.node, self.number = cluster[name], number
+        self.acknowledged: list[str] = []
+        self.sums = {f"sum:{number}:{place}": 0 for place in range(8)}
+        self.unknown = {key: 0 for key in self.sums}
+        self.times: list[float] = []
+        self.stopping = threading.Event()
+        self.failed: list[str] = []
+
+    def run(self) -> None:
+        count = 0
+        with self.node.client() as client:
+            while not self.stopping.is_set():
+                count += 1
+                key, total = f"kept:{self.number}:{count}", f"sum:{self.number}:{count % 8}"
+                try:
+                    client.set(key, str(count))
+                    self.acknowledged.append(key)
+                    self.unknown[total] += 1
+                    client.incr(total)
+                    self.unknown[total] -= 1
+                    self.sums[total] += 1
+                    self.times.append(time.monotonic())
+                except redis.exceptions.ResponseError as error:
+                    self.failed.append(str(error))
+                    time.sleep(0.01)
+                except redis.exceptions.ConnectionError:
+                    return
+
+    def end(self) -> None:
+        self.stopping.set()
+        self.join(60)
+
+    def gap(self) -> float:
+        """The longest time without an acknowledgement."""
+        return max((after - before for before, after in zip(self.times, self.times[1:])), default=0.0)
+
+
+def has_everything(client: redis.Redis, writers: list[Writer]) -> bool:
+    for writer in writers:
+        for key in writer.acknowledged:
+            if client.get(key) != key.rsplit(":", 1)[1]:
+                return False
+        for key, least in writer.sums.items():
+            if not least <= int(client.get(key) or 0) <= least + writer.unknown[key]:
+                return False
+    return True
+
+
+def test_a_partition_goes_on_when_its_leader_is_killed_under_load():
+    with Cluster(2, 3, "--model", "causal", "--copies", "3") as cluster:
+        first = leader(cluster, 0)
+        others = [f"a/{process}" for process in (1, 2, 3) if f"a/{process}" != first]
+        writers = [Writer(cluster, name, number) for number, name in enumerate([*others, "b/1", "b/2"])]
+        for writer in writers:
+            writer.start()
+        time.sleep(2)
+        cluster.do(f"kill {first}")
+        time.sleep(5)
+        for writer in writers:
+            writer.end()
+        for writer in writers:
+            assert len(writer.times) > 20, writer.failed[:3]
+            assert writer.gap() < SERVES_AGAIN, (writer.node.name, writer.gap())
+        second = leader(cluster, 0, without=(first,))
+        assert second != first
+        for name in (others[0], "b/1"):
+            with cluster[name].client() as client:
+                wait_until(lambda: has_everything(client, writers), timeout=30)
+        cluster.do(f"restart {first}")
+        with cluster[first].client() as back:
+            wait_until(lambda: has_everything(back, writers), timeout=30)
+            wait_until(lambda: all("follows" in state or "leads" in state for state in partitions(back)))
+
+
+def test_a_copy_that_lost_its_disk_takes_the_state_and_two_others_may_die_in_turn():
+    with Cluster(1, 3, "--model", "causal", "--copies", "3", "--durability", "always") as cluster:
+        keys = {f"copied:{number}": f"value {number}" for number in range(300)}
+        with cluster["a/1"].client() as client:
+            client.mset(keys)
+        for name in ("a/1", "a/2", "a/3"):
+            lose(cluster, name)
+            other = "a/2" if name != "a/2" else "a/3"
+            with cluster[other].client() as client:
+                wait_until(lambda: takes(client, f"without:{name}"), timeout=30)
+                keys[f"without:{name}"] = "taken"
+            cluster.do(f"restart {name}")
+            with cluster[name].client() as back:
+                wait_until(lambda: reads_all(back, keys), timeout=30)
+                wait_until(lambda: all("follows" in s or "leads" in s for s in partitions(back)), timeout=30)
+
+
+def test_a_paused_leader_comes_back_and_follows():
+    with Cluster(1, 3, "--model", "causal", "--copies", "3") as cluster:
+        first = leader(cluster, 0)
+        others = [f"a/{process}" for process in (1, 2, 3) if f"a/{process}" != first]
+        writers = [Writer(cluster, name, number) for number, name in enumerate(others)]
+        for writer in writers:
+            writer.start()
+        for _ in range(2):
+            time.sleep(1)
+            cluster.do(f"pause {first}")
+            time.sleep(3)
+            cluster.do(f"resume {first}")
+        time.sleep(1)
+        for writer in writers:
+            writer.end()
+            assert writer.gap() < SERVES_AGAIN, (writer.node.name, writer.gap())
+        for name in (first, *others):
+            with cluster[name].client() as client:
+                wait_until(lambda: has_everything(client, writers), timeout=30)
+
+
+def test_a_history_with_killed_leaders_is_transactionally_causal(tmp_path):
+    history = tmp_path / "history.jsonl"
+    with Cluster(2, 3, "--model", "causal", "--copies", "3") as cluster:
+        arguments = ["--clients", "6", "--keys", "300", "--zipf", "0.75", "--seconds", "12"]
+        running = bench(cluster, "retwis", history, *arguments)
+        for region in ("a", "b"):
+            time.sleep(2)
+            victim = leader(cluster, 0, region)
+            cluster.do(f"kill {victim}")
+            time.sleep(1.5)
+            cluster.do(f"restart {victim}")
+        summary = finish(running, 12)
+        assert summary["committed"] > 24 and summary["lost_connections"] >= 2, summary
+    assert check(history, "transactional-causal")["transactions"] > 24
+
+
+def test_copies_are_chosen_with_the_keyspace():
+    with Cluster(1, 3) as cluster, cluster["a/1"].client() as client:
+        create = ("KEYSPACE", "CREATE")
+        for options, why in (
+            (("MODEL", "causal", "COPIES", "2"), "COPIES is 1 or 3, not 2"),
+            (("MODEL", "strict", "COPIES", "3"), "COPIES is for MODEL causal"),
+            (("MODEL", "causal", "COPIES", "3", "REPLICAS", "1"), "without REPLICAS and REGIONS"),
+        ):
+            with pytest.raises(redis.exceptions.ResponseError, match=why):
+                client.execute_command(*create, "refused", *options)
+        assert client.execute_command(*create, "copied", "MODEL", "causal", "COPIES", "3") == "OK"
+        client.execute_command("KEYSPACE", "USE", "copied")
+        wait_until(lambda: takes(client, "first"))
+        with pytest.raises(redis.exceptions.ResponseError, match="have copies"):
+            client.execute_command("KEYSPACE", "EVICT", "copied", "a", "ACCEPT-LOSS")
+        about = client.execute_command("KEYSPACE", "INFO", "copied")
+        about = dict(zip(about[::2], about[1::2])) if isinstance(about, list) else about
+        assert all("copy " in state and " of 3 " in state for state in about["partitions_here"]), about
+
+
+def takes(client: redis.Redis, key: str) -> bool:
+    try:
+        return client.set(key, "taken")
+    except redis.exceptions.ResponseError:
+        return False
+
+
+def reads_all(client: redis.Redis, keys: dict) -> bool:
+    try:
+        return client.mget(list(keys)) == list(keys.values())
+    except redis.exceptions.ResponseError:
+        return False
