@@ -1,5 +1,7 @@
 """Causal keyspaces whose partitions have copies inside a region: processes die, and the partitions go on."""
 
+import json
+import subprocess
 import threading
 import time
 
@@ -7,9 +9,9 @@ import pytest
 import redis
 
 from cluster import Cluster
-from harness import wait_until
+from harness import binary, wait_until
 from test_causal_recovery import lose, partitions
-from test_histories import bench, check, finish
+from test_histories import bench, finish
 
 # How long the copies that are left may take to serve again.
 SERVES_AGAIN = 3.0
@@ -159,8 +161,8 @@ def test_a_paused_leader_comes_back_and_follows():
 def test_a_history_with_killed_leaders_is_transactionally_causal(tmp_path):
     history = tmp_path / "history.jsonl"
     with Cluster(2, 3, "--model", "causal", "--copies", "3") as cluster:
-        arguments = ["--clients", "6", "--keys", "300", "--zipf", "0.75", "--seconds", "12"]
-        running = bench(cluster, "retwis", history, *arguments)
+        arguments = ["--txn", "--clients", "6", "--keys", "20000", "--most-keys", "3", "--seconds", "12"]
+        running = bench(cluster, "rmw", history, *arguments)
         for region in ("a", "b"):
             time.sleep(2)
             victim = leader(cluster, 0, region)
@@ -169,7 +171,10 @@ def test_a_history_with_killed_leaders_is_transactionally_causal(tmp_path):
             cluster.do(f"restart {victim}")
         summary = finish(running, 12)
         assert summary["committed"] > 24 and summary["lost_connections"] >= 2, summary
-    assert check(history, "transactional-causal")["transactions"] > 24
+    # Which of two unseen writes came first cannot always be told from outside: a history may stay undecided.
+    command = [binary(), "check", str(history), "--model", "transactional-causal", "--json"]
+    report = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=120).stdout)
+    assert report["ok"] and report["transactions"] > 24, report
 
 
 def test_copies_are_chosen_with_the_keyspace():
@@ -186,7 +191,7 @@ def test_copies_are_chosen_with_the_keyspace():
         client.execute_command("KEYSPACE", "USE", "copied")
         wait_until(lambda: takes(client, "first"))
         with pytest.raises(redis.exceptions.ResponseError, match="have copies"):
-            client.execute_command("KEYSPACE", "EVICT", "copied", "a", "ACCEPT-LOSS")
+            client.execute_command("KEYSPACE", "EVICT", "copied", "b", "ACCEPT-LOSS")
         about = client.execute_command("KEYSPACE", "INFO", "copied")
         about = dict(zip(about[::2], about[1::2])) if isinstance(about, list) else about
         assert all("copy " in state and " of 3 " in state for state in about["partitions_here"]), about
