@@ -189,6 +189,12 @@ fn put_all<T: Wire>(out: &mut Vec<u8>, items: &[T]) {
     items.iter().for_each(|item| item.encode(out));
 }
 
+/// A record whose fields are one value.
+fn tagged<T: Wire>(out: &mut Vec<u8>, tag: u8, fields: &T) {
+    out.push(tag);
+    wire(out, fields);
+}
+
 impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -198,14 +204,8 @@ impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
                 put_all(out, pledges);
                 wire(out, &**gained);
             }
-            Record::Committed { id, at } => {
-                out.push(1);
-                wire(out, &(*id, *at));
-            }
-            Record::Aborted { id } => {
-                out.push(2);
-                wire(out, id);
-            }
+            Record::Committed { id, at } => tagged(out, 1, &(*id, *at)),
+            Record::Aborted { id } => tagged(out, 2, id),
             Record::Alone { effects, gained } => {
                 out.push(3);
                 effects.encode(out);
@@ -215,14 +215,8 @@ impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
                 out.push(4);
                 effects.encode(out);
             }
-            Record::Promise { until, observed } => {
-                out.push(5);
-                wire(out, &(*until, *observed));
-            }
-            Record::Horizon { at } => {
-                out.push(6);
-                wire(out, at);
-            }
+            Record::Promise { until, observed } => tagged(out, 5, &(*until, *observed)),
+            Record::Horizon { at } => tagged(out, 6, at),
             Record::Received { origin, up_to, above } => {
                 out.push(7);
                 wire(out, &(*origin, *up_to));
@@ -248,14 +242,8 @@ impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
                 wire(out, stamp);
                 put_bytes(out, effect);
             }
-            Record::Gaps { filled } => {
-                out.push(12);
-                wire(out, filled);
-            }
-            Record::Dropped { until } => {
-                out.push(13);
-                wire(out, until);
-            }
+            Record::Gaps { filled } => tagged(out, 12, filled),
+            Record::Dropped { until } => tagged(out, 13, until),
             Record::Context { key, stamp, effect, trace } => {
                 out.push(14);
                 put_bytes(out, key);
@@ -263,10 +251,7 @@ impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
                 put_bytes(out, effect);
                 wire(out, trace);
             }
-            Record::Evicted { region, held, cut } => {
-                out.push(15);
-                wire(out, &(*region, *held, *cut));
-            }
+            Record::Evicted { region, held, cut } => tagged(out, 15, &(*region, *held, *cut)),
             Record::Lost(loss) => {
                 out.push(16);
                 put_bytes(out, &loss.key);
@@ -274,14 +259,8 @@ impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
                 put_bytes(out, &loss.value);
                 put_bytes(out, &loss.instead);
             }
-            Record::LossesDropped { count } => {
-                out.push(17);
-                wire(out, count);
-            }
-            Record::Progress(progress) => {
-                out.push(18);
-                wire(out, &**progress);
-            }
+            Record::LossesDropped { count } => tagged(out, 17, count),
+            Record::Progress(progress) => tagged(out, 18, &**progress),
         }
     }
 }
