@@ -245,8 +245,6 @@ pub struct Mutants {
     pub depends_on_nothing: bool,
     /// Who takes a partition over begins below what was promised before (Corrections 22).
     pub promise_forgotten: bool,
-    /// A leader that was deposed answers reads of snapshots that it knows nothing of.
-    pub unconfirmed_slices: bool,
 }
 
 #[cfg(test)]

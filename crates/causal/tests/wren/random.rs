@@ -555,7 +555,6 @@ const OFF: Mutants = Mutants {
     read_not_installed: false,
     depends_on_nothing: false,
     promise_forgotten: false,
-    unconfirmed_slices: false,
 };
 
 #[test]

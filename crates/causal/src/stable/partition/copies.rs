@@ -127,7 +127,7 @@ impl<S: Times> Partition<S> {
 
     /// The log has everything that may have been told before of this snapshot; asked again for what is beyond it.
     pub(super) fn vouch(&mut self, snapshot: S, out: &mut Outputs<'_, Node<S>>) {
-        if !self.options.copied || self.options.mutants.unconfirmed_slices {
+        if !self.options.copied {
             return;
         }
         let known = snapshot.reach() <= self.installed

@@ -160,6 +160,9 @@ impl<S: Times> Partition<S> {
     /// Nothing is missing: it serves, and its peers go on from what it holds.
     pub(super) fn begin_serving(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         self.life = Life::Serving;
+        if self.options.mutants.promise_forgotten {
+            self.clock = clock::HybridClock::new(self.options.clock_bound);
+        }
         self.participant.undecided_mut().for_each(|pending| pending.since = now.instant);
         self.leases.begin(now.instant, self.options.lease);
         self.greet_all(out);
