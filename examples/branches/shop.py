@@ -10,13 +10,14 @@ The keyspace has to exist and to be merged by hand: KEYSPACE CREATE shop MODEL b
 
 What is stored, one line per key:
 
+    received     hash: item -> how many there ever were
     stock        hash: item -> how many are left           needs      hash: item -> the item that it is of no use without
     orders       hash: order -> JSON {customer, items}     apologies  hash: order -> JSON {customer, items, reason}
 
 Each branch is sequential storage: on it nothing is sold that is not there. What several branches sold together may be
 more than there was; only whoever merges sees that, and it knows what was sold on which side (TARDiS, section 5.2 and figure
 4). The merge cancels what cannot be delivered, puts it back and apologises: all of that is one state, so nobody ever sees
-half of it.
+half of it. shop.lua does the same by itself, as the keyspace's merge handler.
 """
 
 import argparse
@@ -40,6 +41,7 @@ class Shop:
     def add_stock(self, items: dict[str, int]) -> None:
         for item, count in items.items():
             self.redis.hincrby("stock", item, count)
+            self.redis.hincrby("received", item, count)
 
     def require(self, item: str, needed: str) -> None:
         """An item is of no use without another one."""

@@ -129,7 +129,7 @@ class Retwis:
         if not 0 < len(text) <= MAX_TEXT_LENGTH:
             raise Refused(f"a post has 1 to {MAX_TEXT_LENGTH} characters")
         user_id = self._user_of(token)
-        post_id = self.redis.incr("next:post")
+        post_id = self.new_post_id()
         post = {"author": user_id, "text": text, "time": int(self.now())}
 
         def publish(pipe):
@@ -144,6 +144,10 @@ class Retwis:
 
         self.redis.transaction(publish, f"followers:{user_id}")
         return post_id
+
+    def new_post_id(self) -> int:
+        """A number that no other post has."""
+        return self.redis.incr("next:post")
 
     def timeline(self, token: str, page: int = 0, page_size: int = 10) -> tuple[list[Post], bool]:
         """A page of what the followed users posted, newest first, and whether there is a further page."""

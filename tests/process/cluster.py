@@ -31,6 +31,16 @@ class Node:
         options.setdefault("decode_responses", True)
         return redis.Redis(host="127.0.0.1", port=self.port, **options)
 
+    def using(self, keyspace: str, **options) -> redis.Redis:
+        """A client of one connection, of which every further one, such as a pipeline's, uses the keyspace too."""
+
+        def use(connection):
+            connection.on_connect()
+            connection.send_command("KEYSPACE", "USE", keyspace)
+            assert connection.read_response() in ("OK", b"OK")
+
+        return self.client(single_connection_client=True, redis_connect_func=use, **options)
+
     def raw(self, timeout: float = 20.0) -> Raw:
         return Raw(self.port, timeout)
 

@@ -7,7 +7,7 @@ import pytest
 
 from harness import Anabranch, Redis
 
-for example in ("retwis", "branches"):
+for example in ("retwis", "branches", "mergeable"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / example))
 
 

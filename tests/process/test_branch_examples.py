@@ -9,6 +9,8 @@ from pathlib import Path
 import counter
 import pytest
 import shop
+import social
+import wiki
 
 from cluster import Cluster
 from harness import wait_until
@@ -20,17 +22,17 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "branches"
 def sites():
     with Cluster(3, 1, "--model", "branch") as cluster:
         with cluster["a/1"].client() as client:
-            for name in ("counters", "shop"):
+            for name in ("counters", "shop", "wiki"):
                 client.execute_command("KEYSPACE", "CREATE", name, "MODEL", "branch", "MERGE", "manual")
+            client.execute_command("KEYSPACE", "CREATE", "social", "MODEL", "branch")
         yield cluster
 
 
 def connected(sites, keyspace: str) -> list:
-    clients = [node.client(single_connection_client=True) for node in sites]
-    for client in clients:
-        wait_until(lambda: keyspace in client.execute_command("KEYSPACE", "LIST"), 10)
-        client.execute_command("KEYSPACE", "USE", keyspace)
-    return clients
+    for node in sites:
+        with node.client() as client:
+            wait_until(lambda: keyspace in client.execute_command("KEYSPACE", "LIST"), 10)
+    return [node.using(keyspace) for node in sites]
 
 
 def heads(client) -> tuple:
@@ -102,6 +104,62 @@ def test_no_order_is_lost_and_every_apology_is_accounted_for(sites):
             assert customers[order] not in happy, (order, reason)
     assert shops[0].settle() is None
     shops[1].order("after", "customer 0.0", ["dice"])
+
+
+def test_the_parts_of_a_page_are_merged_together(sites):
+    """Figure 2 of the paper: each reference and picture goes with the text that it was made for."""
+    clients = connected(sites, "wiki")
+    pages = [wiki.Page(client, "controversial politician") for client in clients]
+    pages[0].edit(text="is a politician", references="", picture="none.png")
+    all_see(clients, 1)
+    cut(sites)
+    pages[0].edit(text="is a good politician")
+    pages[0].edit(references="the party's newspaper")
+    pages[1].edit(text="is a bad politician")
+    pages[1].edit(picture="frowning.png")
+    clients[2].set("beside", "another page")
+    sites.do("heal")
+    all_see(clients, 3)
+    seen = []
+
+    def choose(fork: dict, versions: list[dict]) -> dict:
+        seen.append((fork, versions))
+        return max(versions, key=lambda version: version["text"])
+
+    assert pages[2].merge(choose)
+    ((fork, versions),) = seen
+    assert fork["text"] == "is a politician"
+    good = {"text": "is a good politician", "references": "the party's newspaper", "picture": "none.png"}
+    bad = {"text": "is a bad politician", "references": "", "picture": "frowning.png"}
+    assert sorted(versions, key=str) == sorted([good, bad], key=str), "whole pages, never half of one and half of another"
+    all_see(clients, 1)
+    assert [page.read() for page in pages] == [good] * 3
+    assert clients[0].get("beside") == "another page"
+    assert not pages[0].merge(choose), "there is one branch"
+
+
+def test_posts_of_sites_that_are_cut_off_come_together(sites):
+    clients = connected(sites, "social")
+    apps = [social.Social(client, site) for site, client in enumerate(clients)]
+    names = ["ada", "bob", "cid"]
+    for name in names:
+        apps[0].sign_up(name, "secret")
+    tokens = [apps[0].log_in(name, "secret") for name in names]
+    for name in names[1:]:
+        apps[0].follow(tokens[0], name)
+    all_see(clients, 1)
+    cut(sites)
+    posted = {}
+    for number in range(20):
+        for app, token, name in zip(apps, tokens, names, strict=True):
+            posted[app.post(token, f"{name} says {number}")] = f"{name} says {number}"
+    sites.do("heal")
+    all_see(clients, 1)
+    assert len(posted) == 60, "every post has a number of its own"
+    for app in apps:
+        for posts, more in (app.timeline(tokens[0], 0, 100), app.everybody(0, 100)):
+            assert {post.id: post.text for post in posts} == posted and len(posts) == 60 and not more
+        assert [app.profile(name)["posts"] for name in names] == [20] * 3
 
 
 def test_the_examples_are_programs(sites):

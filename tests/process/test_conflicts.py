@@ -40,13 +40,15 @@ def do(client, key: str, commands: list[str]) -> None:
 
 
 def conflicts(client, *arguments: str) -> list[dict]:
-    """Everything that is listed, piece by piece."""
-    cursor, found = "0", []
+    """Everything that is listed, piece by piece. What becomes final meanwhile may be told twice, under one id."""
+    cursor, found = "0", {}
     while True:
         cursor, piece = client.execute_command("CONFLICTS", "LIST", "CURSOR", cursor, *arguments)
-        found += piece
+        for entry in piece:
+            known = found.setdefault(entry["id"], entry)
+            assert known == entry, (known, entry)
         if cursor == "0":
-            return sorted(found, key=lambda entry: entry["id"])
+            return sorted(found.values(), key=lambda entry: entry["id"])
 
 
 def count(client) -> list[int]:

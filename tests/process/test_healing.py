@@ -174,7 +174,8 @@ def test_regions_that_were_cut_apart_come_together_with_every_change(regions, tm
         wanted = lost(*sides)
         wait_until(lambda: told(conflicts(here, "MATCH", "heal:*")) == wanted, timeout=CONVERGED_WITHIN)
         listed = [conflicts(client, "MATCH", "heal:*") for client in clients]
-        assert all(one == listed[0] for one in listed)
+        for one in listed:
+            assert one == listed[0], [entry for entry in one + listed[0] if (entry in one) != (entry in listed[0])][:4]
         assert told(listed[0]) == wanted and all(client.execute_command("CONFLICTS", "COUNT")[1] == 0 for client in clients)
         merged = state(here)
         for side in sides:

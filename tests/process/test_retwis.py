@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import retwis
 
+from cluster import Cluster
 from harness import Anabranch
 
 NAMES = ["ada", "bob", "cid", "dan"]
@@ -64,6 +65,14 @@ def test_a_session_has_the_same_outcome_on_redis(server, peer):
     pages_of_bob, pages_of_cid = ours[-13:-9], ours[-9:-5]
     assert [len(page) for page, _ in pages_of_bob] == [10, 10, 6, 0]
     assert pages_of_bob[0][0][0].text == "without cid" and pages_of_cid[0][0][0].text == "number 24"
+
+
+def test_a_session_has_the_same_outcome_on_a_branch_keyspace(peer):
+    """An application that knows nothing of branches never sees one at its own site."""
+    with peer.raw() as connection:
+        connection.call("FLUSHALL")
+    with Cluster(1, 1, "--model", "branch") as cluster:
+        assert play(application(cluster["a/1"])) == play(application(peer))
 
 
 @pytest.mark.parametrize("durability", ["always", "everysec"])

@@ -20,6 +20,7 @@ const PROTOCOLS: &[&str] = &[
     "occ",
     "tardis",
     "tardis-forking",
+    "tardis-handler",
     "wren-copies",
 ];
 /// Baselines for measurements: few seeds are enough, as they share most of their code with the others.
@@ -69,7 +70,7 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
         properties(workspace)?;
         models(workspace)?;
         fuzzing::fuzz(workspace, SOAK_FUZZ_SECONDS)?;
-        run_process_tests(workspace, Some("kill or random_sequences"))?;
+        run_process_tests(workspace, Some("kill or random_sequences or cut_apart"))?;
     }
     println!("soak: {round} rounds passed");
     Ok(())

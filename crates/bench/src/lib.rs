@@ -9,8 +9,11 @@
 //! [`transactions`] drives such servers with transactions of several keys, and records what clients saw for the
 //! checker.
 //!
+//! [`tcc`] has causal keyspaces run the workload of Wren and PaRiS, one protocol after the other.
+//!
 //! This crate measures over sockets only: it never links a protocol or the runtime, so that nothing it measures runs
 //! in its process. Of the checker it uses the format of histories.
 
 pub mod redis;
+pub mod tcc;
 pub mod transactions;

@@ -141,7 +141,22 @@ fn settings(urls: Vec<Target>, workload: Workload, history: Option<&str>) -> Set
     let history = history.map(|name| folder.join(format!("anabranch-bench-{}-{name}", std::process::id())));
     let keys = Keys::new(20, Some(0.75));
     let duration = Duration::from_millis(400);
-    Settings { urls, workload, keys, clients: 4, duration, txn: false, value_bytes: 64, history, run: 7 }
+    Settings {
+        urls,
+        workload,
+        keys,
+        clients: 4,
+        warm_up: Duration::ZERO,
+        duration,
+        txn: false,
+        branch: false,
+        steps: false,
+        value_bytes: 64,
+        history,
+        run: 7,
+        keyspace: None,
+        prologue: Vec::new(),
+    }
 }
 
 fn recorded(settings: &Settings) -> Vec<checker::Transaction> {

@@ -30,10 +30,19 @@ impl StateId {
     }
 
     /// The state that merging these states by these writes makes, wherever it is made: equal merges coincide
-    /// (Corrections 53). `parents` and `writes` are in ascending order; a write is a key with its effects.
-    pub fn of_merge<'w>(parents: &[StateId], writes: impl Iterator<Item = (&'w [u8], &'w [u8])>) -> Self {
+    /// (Corrections 53). `parents` and `writes` are in ascending order; a write is a key with its effects. Merges by
+    /// another version of the keyspace's `handler` are others.
+    pub fn of_merge<'w>(
+        parents: &[StateId],
+        handler: Option<u64>,
+        writes: impl Iterator<Item = (&'w [u8], &'w [u8])>,
+    ) -> Self {
         debug_assert!(parents.is_sorted());
         let mut hash = Xxh3::new();
+        if let Some(version) = handler {
+            hash.update(b"handler");
+            hash.update(&version.to_le_bytes());
+        }
         for parent in parents {
             hash.update(&parent.number.to_le_bytes());
             hash.update(&parent.maker.to_le_bytes());
@@ -144,7 +153,7 @@ mod tests {
     #[test]
     fn ids_are_read_as_they_are_written() {
         let made = StateId::made_by(12, ProcessId(3), Incarnation(1));
-        let merged = StateId::of_merge(&[StateId::ROOT, made], std::iter::empty());
+        let merged = StateId::of_merge(&[StateId::ROOT, made], None, std::iter::empty());
         for id in [StateId::ROOT, made, merged] {
             assert_eq!(id.to_string().parse(), Ok(id));
         }
@@ -159,8 +168,12 @@ mod tests {
     fn equal_merges_coincide_and_others_do_not() {
         let [a, b] = [1, 2].map(|number| StateId::made_by(number, ProcessId(1), Incarnation(1)));
         let of = |parents: &[StateId], writes: &[(&[u8], &[u8])]| {
-            StateId::of_merge(parents, writes.iter().copied())
+            StateId::of_merge(parents, None, writes.iter().copied())
         };
+        let by =
+            |handler: Option<u64>| StateId::of_merge(&[a, b], handler, [(&b"k"[..], &b"1"[..])].into_iter());
+        assert_eq!(by(Some(7)), by(Some(7)));
+        assert!(by(Some(7)) != by(Some(8)) && by(Some(7)) != by(None));
         assert_eq!(of(&[a, b], &[(b"k", b"1")]), of(&[a, b], &[(b"k", b"1")]));
         assert_ne!(of(&[a, b], &[(b"k", b"1")]), of(&[a, b], &[(b"k", b"2")]));
         assert_ne!(of(&[a, b], &[(b"k", b"1")]), of(&[a, b], &[(b"k1", b"")]));

@@ -5,9 +5,11 @@
 
 mod by_value;
 mod checkpoint;
+mod handled;
 
 pub use by_value::ByValue;
 pub use checkpoint::Piece;
+pub use handled::Handled;
 
 use crate::collect::{Census, Collector, Owner};
 use crate::constraint::{Begin, End, Intact};
@@ -154,6 +156,7 @@ impl Keyspace {
             session,
             from,
             conflicting: BTreeSet::new(),
+            handler: None,
             reads: BTreeSet::new(),
             reads_all: false,
             writes: std::collections::BTreeMap::new(),
@@ -335,8 +338,16 @@ impl Keyspace {
         }
     }
 
-    /// What refuses a merge, as it is now, for the keys that it leaves open; no policy resolves them (Corrections 55).
-    pub fn check_resolved(&self, transaction: &Transaction) -> Result<(), Refusal> {
+    /// What refuses a merge as it is now: an end constraint that its read states do not satisfy, or keys that it leaves
+    /// open and no policy resolves (Corrections 55). A transaction on one branch is not looked at.
+    pub fn check_merge(&self, transaction: &Transaction, end: &End) -> Result<(), Refusal> {
+        if !transaction.is_merge() {
+            return Ok(());
+        }
+        let standing = self.sessions.standing(&self.dag, transaction.session);
+        if !transaction.from.iter().all(|node| end.admits(&self.dag, &standing, *node, Intact::ALL)) {
+            return Err(Refusal::NotAdmitted);
+        }
         if self.options.policy != Policy::Refuse || self.options.mutants.has(Mutant::LeaveConflicts) {
             return Ok(());
         }
@@ -399,7 +410,11 @@ impl Keyspace {
                     (key, bytes)
                 })
                 .collect();
-            StateId::of_merge(&parents, encoded.iter().map(|(key, effects)| (&***key, &effects[..])))
+            StateId::of_merge(
+                &parents,
+                transaction.handler,
+                encoded.iter().map(|(key, effects)| (&***key, &effects[..])),
+            )
         };
         Ok(Some(Commit { id, parents, writes }))
     }

@@ -1,6 +1,6 @@
 //! Why a transaction did not begin or did not commit.
 
-use crate::StateId;
+use crate::{Failure, StateId};
 use mvcc::CompactKey;
 use types::{Error, ErrorCode};
 
@@ -23,6 +23,17 @@ pub enum Refusal {
     /// A merge needs at least two heads.
     #[error("fewer than two heads satisfy the constraint: there is nothing to merge")]
     NothingToMerge,
+    /// A merge commits below the states that it read, and the end constraint does not admit all of them.
+    #[error(
+        "the end constraint does not admit all states that the merge reads; commit with another one: the merge stays open"
+    )]
+    NotAdmitted,
+    /// The merge handler did not answer.
+    #[error("the merge handler failed, and nothing was merged: {0}")]
+    Handler(Failure),
+    /// No handler is kept with the keyspace.
+    #[error("the keyspace has no merge handler; KEYSPACE ALTER name HANDLER script gives it one")]
+    NoHandler,
     /// A merge leaves a key that several heads changed unwritten (Corrections 55).
     #[error(
         "`{key:?}` was changed on several branches and is not resolved, like {more} other keys; write it, or let MERGE RESOLVE do so, and commit then: the merge stays open"
@@ -38,9 +49,9 @@ pub enum Refusal {
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
         let code = match refusal {
-            Refusal::NoReadState | Refusal::NothingToMerge => ErrorCode::Err,
+            Refusal::NoReadState | Refusal::NothingToMerge | Refusal::NoHandler => ErrorCode::Err,
             Refusal::NoCommitState => ErrorCode::Conflict,
-            Refusal::Unresolved { .. } => ErrorCode::Unresolved,
+            Refusal::Unresolved { .. } | Refusal::NotAdmitted | Refusal::Handler(_) => ErrorCode::Unresolved,
             Refusal::UnknownState(_) => ErrorCode::SnapshotTooOld,
         };
         Error::new(code, refusal.to_string())

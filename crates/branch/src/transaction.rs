@@ -18,6 +18,8 @@ pub struct Transaction {
     pub(crate) from: SmallVec<[Node; 1]>,
     /// Keys that the read states changed independently; only for a merge.
     pub(crate) conflicting: BTreeSet<CompactKey>,
+    /// The version of the handler that resolved some of them.
+    pub(crate) handler: Option<u64>,
     pub(crate) reads: BTreeSet<CompactKey>,
     /// It looked at the whole keyspace.
     pub(crate) reads_all: bool,

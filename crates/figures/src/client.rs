@@ -24,9 +24,9 @@ pub enum Load {
 impl Load {
     fn draw(&self, shard_of: &dyn Fn(u32) -> u16, random: &mut Rng) -> Planned {
         match self {
-            Load::Mix(workload, keys) => workload.draw(keys, random),
+            Load::Mix(workload, keys) => workload.draw(keys, 0, random),
             Load::Only(kind, workload, keys) => loop {
-                let planned = workload.draw(keys, random);
+                let planned = workload.draw(keys, 0, random);
                 if planned.kind == *kind {
                     return planned;
                 }

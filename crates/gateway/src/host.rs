@@ -110,6 +110,13 @@ pub enum Administration<'a> {
         /// Its name.
         name: &'a [u8],
     },
+    /// Which partition each key lies in, whether it exists or not: an array of numbers.
+    Locate {
+        /// The keyspace's name.
+        name: &'a [u8],
+        /// The keys.
+        keys: Vec<&'a [u8]>,
+    },
 }
 
 /// The options of a keyspace that a command names; the host refuses what it does not support.

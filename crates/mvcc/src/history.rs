@@ -1,16 +1,18 @@
 //! The history of one key above the horizon: effects with their stamps, in stamp order, each with the patch that
 //! takes it back (Corrections 68). The newest value lives in the record; a history only rewinds it.
 //!
-//! Where effects need not have observed all before them, one that arrives below many others waits: the record's value is
-//! then what the effects make that are *done*, some view of the key. A read brings it to what it shall see, from the first
-//! effect on that differs, and leaves it there if that was long; [`History::refresh`] brings it to the newest. So where two
-//! halves of a history meet, what arrives costs its place, and doing it once whoever looks.
+//! Where effects need not have observed all before them, one that arrives below many others waits, apart from those that
+//! are done: the record's value is what the effects make that are *done*. What waits is put among them, all at once, when
+//! a read must show it, or when [`History::bring`] is told to. It never goes back: a read of less than what is done takes
+//! back and does again. So where two halves of a history meet, what arrives costs its place, and doing it once.
 
+mod coming;
 mod losing;
 mod replaying;
 
 use crate::CompactKey;
 use crate::losses::LostWrite;
+use coming::{Coming, InOrder};
 use datatypes::merge::{Performed, Trace, perform_plainly};
 use datatypes::{Cell, Effect, Kind, Patch, apply, exchange, key};
 use std::collections::VecDeque;
@@ -32,6 +34,19 @@ impl<S: Ord> Sight<S> {
     }
 }
 
+/// What a reader sees, in a few words, so that not every effect must be asked: everything of all groups at or below
+/// `others`; above it nothing of any group but its own; and of that one everything at or below `own` that observed no more
+/// than `others` of the other groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds<S> {
+    /// The reader's own group.
+    pub group: u16,
+    /// Up to where it sees its own group; at least `others`.
+    pub own: S,
+    /// Up to where it sees the other groups.
+    pub others: S,
+}
+
 /// An effect that arrives below at most so many is done at once; so many are taken back for a read and done again.
 pub(crate) const FEW: usize = 32;
 
@@ -46,8 +61,6 @@ struct Entry<S> {
     effect: CompactKey,
     /// The type that the effect says the key has.
     kind: Option<Kind>,
-    /// The state holds it.
-    done: bool,
     /// Exchanged with the state after the effect, it gives the state before; and back.
     patch: Patch,
     /// What it did to a list, where later effects may not have observed it.
@@ -55,6 +68,11 @@ struct Entry<S> {
 }
 
 impl<S> Entry<S> {
+    /// An effect that is not done.
+    fn new(stamp: S, encoded: &[u8], kind: Option<Kind>) -> Self {
+        Entry { stamp, effect: CompactKey::new(encoded), kind, patch: Patch::Nothing, trace: None }
+    }
+
     fn effect(&self) -> Option<Effect<'_>> {
         Effect::decode(&mut Reader::new(&self.effect)).ok()
     }
@@ -74,20 +92,26 @@ pub(crate) struct Folded<S> {
     pub(crate) settled: Vec<Vec<u8>>,
 }
 
-/// See the module. Entries are in ascending order of stamps; the state passed in is always what those make that are done.
+/// See the module. Entries are in ascending order of stamps; the state passed in is always what they make.
 #[derive(Debug)]
 pub(crate) struct History<S> {
+    /// What is done.
     entries: VecDeque<Entry<S>>,
-    /// The sum of the entries' `heap_bytes`.
+    /// What waits.
+    coming: Coming<S>,
+    /// The sum of the `heap_bytes` of all that is here.
     heap_bytes: usize,
-    /// How many effects are not done.
-    waiting: usize,
     /// What merging took since somebody asked.
     steps: u64,
     /// How effects tell what they observed; without it, each observed all before it.
     sight: Option<SightOf<S>>,
-    /// The greatest stamp that each group ever had here.
+    /// The greatest stamp of each group that was ever done here.
     greatest: Vec<(u16, S)>,
+    /// The most that an effect of each group that was ever here observed of the others.
+    observed: Vec<(u16, S)>,
+    /// A type that effects say, and whether others say another one.
+    kind: Option<Kind>,
+    mixes_types: bool,
     /// See [`FEW`].
     few: usize,
     /// True if somebody wants to know what effects cost concurrent ones.
@@ -104,11 +128,14 @@ impl<S: Copy + Ord> History<S> {
     pub(crate) fn new(sight: Option<SightOf<S>>, few: usize, tells_losses: bool) -> Self {
         History {
             entries: VecDeque::with_capacity(1),
+            coming: Coming::default(),
             heap_bytes: 0,
-            waiting: 0,
             steps: 0,
             sight,
             greatest: Vec::new(),
+            observed: Vec::new(),
+            kind: None,
+            mixes_types: false,
             few,
             tells_losses,
             contested: false,
@@ -119,11 +146,21 @@ impl<S: Copy + Ord> History<S> {
 
     /// The greatest stamp, if there is an effect.
     pub(crate) fn last(&self) -> Option<S> {
-        self.entries.back().map(|entry| entry.stamp)
+        self.entries.back().map(|entry| entry.stamp).max(self.coming.last())
     }
 
     pub(crate) fn contains(&self, stamp: S) -> bool {
-        self.entries.binary_search_by(|entry| entry.stamp.cmp(&stamp)).is_ok()
+        self.coming.contains(stamp) || self.entries.binary_search_by(|entry| entry.stamp.cmp(&stamp)).is_ok()
+    }
+
+    /// Everything that is here, in order.
+    fn all(&self) -> InOrder<'_, S> {
+        InOrder::new(self.entries.iter(), self.coming.iter())
+    }
+
+    /// Everything that is here above a stamp, in order.
+    fn all_above(&self, stamp: S) -> InOrder<'_, S> {
+        InOrder::new(self.entries.range(self.above(stamp)..), self.coming.iter_above(stamp))
     }
 
     /// The place of the first effect above a stamp. Most effects come last, and most horizons are below all effects:
@@ -145,7 +182,7 @@ impl<S: Copy + Ord> History<S> {
 
     /// Some effects wait to be done: the state is not the newest one.
     pub(crate) fn waits(&self) -> bool {
-        self.waiting > 0
+        !self.coming.is_empty()
     }
 
     /// How many steps merging took since this was asked last: effects, elements and pieces of lists that were looked at.
@@ -157,72 +194,70 @@ impl<S: Copy + Ord> History<S> {
     fn undo_from(&mut self, place: usize, cell: &mut Cell) {
         for entry in self.entries.range_mut(place..).rev() {
             self.heap_bytes -= entry.heap_bytes();
-            if entry.done {
-                exchange(cell, &mut entry.patch);
-            }
+            exchange(cell, &mut entry.patch);
         }
     }
 
     /// Redoes the effects from this place on; the state is the one they were performed on.
     fn redo_from(&mut self, place: usize, cell: &mut Cell) {
         for entry in self.entries.range_mut(place..) {
-            if entry.done {
-                exchange(cell, &mut entry.patch);
-            }
+            exchange(cell, &mut entry.patch);
             self.heap_bytes += entry.heap_bytes();
         }
     }
 
-    /// Performs the effects from this place on, which are undone, as far as they are to be shown; the state is another
-    /// one than before.
-    fn apply_from(&mut self, place: usize, cell: &mut Cell, shown: impl Fn(&S) -> bool) {
+    /// Performs the effects from this place on, which are undone; the state is another one than before.
+    fn apply_from(&mut self, place: usize, cell: &mut Cell) {
         let mut place = place;
         while place < self.entries.len() {
             let stamp = self.entries[place].stamp;
-            let done = self.sight.is_none() || shown(&stamp);
-            let performed = match self.sight {
-                _ if !done => Performed { patch: Patch::Nothing, trace: None },
-                Some(sight) if self.may_hide_some(sight(&stamp)) => break,
-                _ => self.perform_alone(cell, &effect_of(&self.entries[place])),
-            };
-            self.put_done(place, done.then_some(performed));
+            if self.sight.is_some_and(|sight| self.may_hide_some(sight(&stamp))) {
+                break;
+            }
+            let performed = self.perform_alone(cell, &effect_of(&self.entries[place]));
+            self.put_done(place, performed);
             place += 1;
         }
         if let Some(sight) = self.sight.filter(|_| place < self.entries.len()) {
-            let (performed, steps) = self.replay(sight, place, cell, &shown, &[]);
+            let (performed, steps) = self.replay(sight, place, cell, &|_| true, &[]);
             self.steps += steps;
-            let mut performed = performed.into_iter();
-            for place in place..self.entries.len() {
-                let done = shown(&self.entries[place].stamp);
-                self.put_done(place, if done { performed.next() } else { None });
+            for (place, performed) in (place..).zip(performed) {
+                self.put_done(place, performed);
             }
         }
     }
 
-    /// Notes that an effect was performed, or that it waits.
-    fn put_done(&mut self, place: usize, performed: Option<Performed>) {
+    /// Notes that an effect was performed.
+    fn put_done(&mut self, place: usize, performed: Performed) {
         let entry = &mut self.entries[place];
-        self.waiting = self.waiting + usize::from(entry.done) - usize::from(performed.is_some());
-        entry.done = performed.is_some();
-        let performed = performed.unwrap_or(Performed { patch: Patch::Nothing, trace: None });
         (entry.patch, entry.trace) = (performed.patch, performed.trace.map(Box::new));
         self.heap_bytes += entry.heap_bytes();
     }
 
-    /// Does all effects that wait.
-    pub(crate) fn refresh(&mut self, cell: &mut Cell) {
-        if self.waits() {
-            self.show(cell, |_| true);
-        }
+    /// Does what waits at or below a stamp; without one, all that waits.
+    pub(crate) fn bring(&mut self, cell: &mut Cell, upto: Option<S>) {
+        self.bring_first(cell, upto.map_or(self.coming.len(), |upto| self.coming.count(upto)));
     }
 
-    /// Brings the state to what some effects make.
-    fn show(&mut self, cell: &mut Cell, shown: impl Fn(&S) -> bool) {
-        let first = self.entries.iter().position(|entry| entry.done != shown(&entry.stamp));
-        if let Some(first) = first {
-            self.undo_from(first, cell);
-            self.apply_from(first, cell, shown);
+    /// Does the first few effects that wait, and those of `group` whatever their place.
+    pub(crate) fn bring_shown(&mut self, cell: &mut Cell, group: u16, upto: S) {
+        let Some(sight) = self.sight else { return };
+        self.bring_first(cell, self.coming.due(upto, group, |stamp| sight(stamp).group == group));
+    }
+
+    /// Does the first `count` effects that wait: all above the first of them is undone, and performed again.
+    fn bring_first(&mut self, cell: &mut Cell, count: usize) {
+        let Some(first) = self.coming.first().filter(|_| count > 0) else { return };
+        let place = self.above(first);
+        self.undo_from(place, cell);
+        let brought = self.coming.take(count);
+        for entry in &brought {
+            self.heap_bytes -= entry.heap_bytes();
+            self.note_done(entry.stamp);
         }
+        self.steps += (self.entries.len() - place + brought.len()) as u64;
+        coming::put_among(&mut self.entries, place, brought);
+        self.apply_from(place, cell);
     }
 
     /// Performs an effect that has observed all that it meets.
@@ -233,59 +268,77 @@ impl<S: Copy + Ord> History<S> {
         }
     }
 
-    /// True if an effect that observed so much may not have observed all others.
+    /// True if an effect that observed so much may not have observed all others that are done.
     fn may_hide_some(&self, seen: Sight<S>) -> bool {
         self.greatest.iter().any(|(group, stamp)| !seen.shows(*group, stamp))
     }
 
-    fn note_greatest(&mut self, stamp: S) {
-        let Some(sight) = self.sight else { return };
-        let group = sight(&stamp).group;
-        match self.greatest.iter_mut().find(|(known, _)| *known == group) {
-            Some((_, greatest)) => *greatest = stamp.max(*greatest),
-            None => self.greatest.push((group, stamp)),
+    /// Notes that an effect is done.
+    fn note_done(&mut self, stamp: S) {
+        if let Some(sight) = self.sight {
+            note_most(&mut self.greatest, sight(&stamp).group, stamp);
         }
+    }
+
+    /// Notes that an effect is here, which says that the key has this type.
+    fn note_come(&mut self, stamp: S, kind: Option<Kind>) {
+        if let Some(sight) = self.sight {
+            let Sight { group, upto } = sight(&stamp);
+            note_most(&mut self.observed, group, upto);
+        }
+        self.mixes_types |= kind.is_some() && self.kind.is_some_and(|known| Some(known) != kind);
+        self.kind = self.kind.or(kind);
     }
 
     /// Puts an effect into its place. Below few others it is done at once: what is later is undone, and performed again on
     /// top; below many it waits. Several effects of one transaction share a stamp and keep their order of arrival.
-    /// `encoded` is the effect's binary form, `kind` the type that it says the key has.
-    pub(crate) fn insert(&mut self, cell: &mut Cell, stamp: S, encoded: &[u8], kind: Option<Kind>) {
+    /// `encoded` is the effect's binary form, `kind` the type that it says the key has. Of `shown`, a group and a place, the
+    /// group's readers need next what it did last, and nothing of others above the place.
+    pub(crate) fn insert(
+        &mut self,
+        cell: &mut Cell,
+        stamp: S,
+        encoded: &[u8],
+        kind: Option<Kind>,
+        shown: Option<(u16, S)>,
+    ) {
         let place = self.above(stamp);
-        self.note_greatest(stamp);
-        let effect = CompactKey::new(encoded);
-        let entry = Entry { stamp, effect, kind, done: false, patch: Patch::Nothing, trace: None };
+        let entry = Entry::new(stamp, encoded, kind);
+        self.note_come(stamp, kind);
         let at_once = self.sight.is_none_or(|sight| {
-            let is_short = self.entries.len() <= self.few || !self.may_hide_some(sight(&stamp));
-            !self.waits() && self.entries.len() - place <= self.few && is_short
+            let seen = sight(&stamp);
+            let is_needed = shown.is_none_or(|(_, upto)| stamp <= upto);
+            let is_own = shown.is_some_and(|(group, _)| seen.group == group);
+            let is_light = is_own || (is_needed && !self.may_hide_some(seen));
+            let is_near = self.entries.len() - place <= self.few && !self.coming.contains(stamp);
+            is_near && (is_light || self.entries.len() <= self.few)
         });
         if at_once {
+            self.note_done(stamp);
             self.undo_from(place, cell);
+            self.entries.insert(place, entry);
+            self.apply_from(place, cell);
         } else {
             self.heap_bytes += entry.heap_bytes();
+            self.coming.insert(entry, self.sight.map_or(0, |sight| sight(&stamp).group));
         }
-        self.waiting += 1;
-        self.entries.insert(place, entry);
-        if at_once {
-            self.apply_from(place, cell, |_| true);
-        }
-        self.note_contest(place);
+        self.note_contest(stamp);
     }
 
     /// How many effects there are.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.coming.len()
     }
 
     /// Keeps an effect that the state holds already, for those that have not observed it.
     pub(crate) fn keep(&mut self, stamp: S, encoded: &[u8], kind: Option<Kind>, trace: Option<Trace>) {
         let place = self.above(stamp);
-        self.note_greatest(stamp);
-        let (effect, trace) = (CompactKey::new(encoded), trace.map(Box::new));
-        let entry = Entry { stamp, effect, kind, done: true, patch: Patch::Nothing, trace };
+        self.note_done(stamp);
+        self.note_come(stamp, kind);
+        let entry = Entry { trace: trace.map(Box::new), ..Entry::new(stamp, encoded, kind) };
         self.heap_bytes += entry.heap_bytes();
         self.entries.insert(place, entry);
-        self.note_contest(place);
+        self.note_contest(stamp);
     }
 
     /// Performs an effect below all that are above the horizon, for good.
@@ -293,28 +346,32 @@ impl<S: Copy + Ord> History<S> {
         let place = self.above(horizon);
         self.undo_from(place, cell);
         apply::<false>(cell, effect);
-        self.apply_from(place, cell, |_| true);
+        self.apply_from(place, cell);
     }
 
     /// Takes every effect with this stamp back, as if it had never been. False if there is none.
     pub(crate) fn remove(&mut self, cell: &mut Cell, stamp: S) -> bool {
+        let before = self.len();
+        self.heap_bytes -= self.coming.remove(stamp);
         let first = self.entries.partition_point(|entry| entry.stamp < stamp);
         let end = self.above(stamp);
-        if first == end {
-            return false;
+        if first < end {
+            self.undo_from(first, cell);
+            self.entries.drain(first..end);
+            self.apply_from(first, cell);
         }
-        self.undo_from(first, cell);
-        self.waiting -= self.entries.drain(first..end).filter(|entry| !entry.done).count();
-        self.apply_from(first, cell, |_| true);
-        true
+        self.len() < before
     }
 
     /// Forgets how to undo what is at or below the horizon: it is part of every snapshot now. Who did what is kept
     /// while an effect that has not observed it is here, or may come: what is at or below `watershed` all that come have
     /// observed. Returns what the effects that are forgotten have lost, which nothing that comes can change, and settled.
-    /// Nothing waits any more.
+    /// Nothing waits at or below the horizon any more.
     pub(crate) fn fold(&mut self, key: &[u8], horizon: S, watershed: S) -> Folded<S> {
-        debug_assert!(!self.waits(), "what is forgotten is part of the state");
+        debug_assert!(
+            self.coming.first() > Some(horizon) || !self.waits(),
+            "what is forgotten is part of the state"
+        );
         // What is to be forgotten lies in front, and is looked at anyway.
         let above = self.entries.iter().take_while(|entry| entry.stamp <= horizon).count();
         let needed = if self.sight.is_some() { self.needed(horizon, watershed) } else { above };
@@ -331,6 +388,7 @@ impl<S: Copy + Ord> History<S> {
         if self.entries.len() < self.entries.capacity() / 4 {
             self.entries.shrink_to(2 * self.entries.len());
         }
+        self.find_kinds();
         if self.contested {
             self.find_contest();
         }
@@ -344,34 +402,56 @@ impl<S: Copy + Ord> History<S> {
         horizon: S,
         watershed: S,
     ) -> impl Iterator<Item = (S, Effect<'_>, Option<&Trace>)> {
-        let needed = if self.contested { 0 } else { self.needed(horizon, watershed) };
-        let kept = self.entries.range(needed..self.above(horizon));
+        let from = if self.contested { 0 } else { self.needed(horizon, watershed) };
+        let all = InOrder::new(self.entries.range(from..), self.coming.iter());
+        let kept = all.take_while(move |entry| entry.stamp <= horizon);
         kept.filter_map(|entry| Some((entry.stamp, entry.effect()?, entry.trace.as_deref())))
     }
 
     /// Calls `read` with the state that consists of the visible effects, in stamp order, then of some with later
-    /// `stamped` ones, and then `own`.
+    /// `stamped` ones, and then `own`. What is visible is part of what is done from then on. `bounds` may tell the same as
+    /// `visible` in a few words.
     pub(crate) fn with_state<R>(
         &mut self,
         cell: &mut Cell,
         visible: impl Fn(&S) -> bool,
+        bounds: Option<Bounds<S>>,
         stamped: &[(S, Effect<'_>)],
         own: &[Effect<'_>],
         read: impl FnOnce(&Cell) -> R,
     ) -> R {
-        let hidden = self.entries.iter().position(|entry| entry.done != visible(&entry.stamp));
-        let hidden = hidden.unwrap_or(self.entries.len());
-        if self.sight.is_some() && (self.waits() || self.entries.len() - hidden > self.few) {
-            self.undo_from(hidden, cell);
-            self.apply_from(hidden, cell, &visible);
-            return self.with_on_top(self.entries.len(), cell, &visible, stamped, own, read);
+        if self.waits() {
+            let due = match bounds {
+                Some(bounds) => self.coming.due(bounds.others, bounds.group, &visible),
+                None => self.coming.due_by(&visible),
+            };
+            self.bring_first(cell, due);
         }
+        let hidden = self.first_hidden(&visible, bounds);
         #[cfg(feature = "mutants")]
         let hidden = self.entries.len().min(hidden + usize::from(self.leave_out_undo));
         self.undo_from(hidden, cell);
         let answer = self.with_on_top(hidden, cell, &visible, stamped, own, read);
         self.redo_from(hidden, cell);
         answer
+    }
+
+    /// The place of the first effect that is not visible.
+    fn first_hidden(&mut self, visible: &impl Fn(&S) -> bool, bounds: Option<Bounds<S>>) -> usize {
+        let from = bounds.and_then(|bounds| self.shown_by(bounds)).map_or(0, |shown| self.above(shown));
+        let hidden = self.entries.range(from..).position(|entry| !visible(&entry.stamp));
+        let hidden = hidden.map_or(self.entries.len(), |hidden| from + hidden);
+        self.steps += (hidden - from) as u64;
+        hidden
+    }
+
+    /// A place up to which a reader sees everything that is done.
+    fn shown_by(&self, bounds: Bounds<S>) -> Option<S> {
+        self.sight?;
+        let is_seen = |(group, stamp): &(u16, S)| *group == bounds.group || *stamp <= bounds.others;
+        let has_seen = |(group, upto): &(u16, S)| *group != bounds.group || *upto <= bounds.others;
+        let all = self.greatest.iter().all(is_seen) && self.observed.iter().all(has_seen);
+        Some(if all { bounds.own } else { bounds.others })
     }
 
     /// Calls `read` with the state, which the effects before a place make, and on top the visible ones from there on, the
@@ -407,37 +487,48 @@ impl<S: Copy + Ord> History<S> {
 
     /// The stamps and effects above the horizon, in stamp order.
     pub(crate) fn effects(&self, horizon: S) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
-        let above = self.entries.range(self.above(horizon)..);
-        above.filter_map(|entry| Some((entry.stamp, entry.effect()?)))
+        self.all_above(horizon).filter_map(|entry| Some((entry.stamp, entry.effect()?)))
     }
 
-    /// Those of them whose stamps count.
-    pub(crate) fn effects_that(
+    /// The same, but for some of which a reader sees those of its own group.
+    pub(crate) fn effects_beyond(
         &self,
         horizon: S,
-        count: impl Fn(&S) -> bool,
-    ) -> impl Iterator<Item = (S, Effect<'_>)> {
-        let above = self.entries.range(self.above(horizon)..).filter(move |entry| count(&entry.stamp));
-        above.filter_map(|entry| Some((entry.stamp, entry.effect()?)))
+        bounds: Option<Bounds<S>>,
+    ) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
+        let shown = bounds.and_then(|bounds| self.shown_by(bounds));
+        let beyond = self.all_above(horizon.max(shown.unwrap_or(horizon)));
+        beyond.filter_map(|entry| Some((entry.stamp, entry.effect()?)))
     }
 
-    /// The stamps above the horizon, in order.
-    pub(crate) fn stamps(&self, horizon: S) -> impl DoubleEndedIterator<Item = S> {
-        self.entries.range(self.above(horizon)..).map(|entry| entry.stamp)
+    /// The stamps of these, in order.
+    pub(crate) fn stamps_beyond(
+        &self,
+        horizon: S,
+        bounds: Option<Bounds<S>>,
+    ) -> impl DoubleEndedIterator<Item = S> {
+        let shown = bounds.and_then(|bounds| self.shown_by(bounds));
+        self.all_above(horizon.max(shown.unwrap_or(horizon))).map(|entry| entry.stamp)
     }
 
     /// The bytes it occupies beyond its own size.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry<S>>() + self.heap_bytes
+        (self.entries.capacity() + self.coming.capacity()) * size_of::<Entry<S>>() + self.heap_bytes
     }
 
     /// Panics unless the entries are in order and their sum is right.
     pub(crate) fn assert_consistent(&self) {
         assert!(self.entries.iter().is_sorted_by_key(|entry| entry.stamp), "a history is in stamp order");
-        let heap_bytes = self.entries.iter().map(Entry::heap_bytes).sum::<usize>();
+        let heap_bytes = self.all().map(Entry::heap_bytes).sum::<usize>();
         assert_eq!(self.heap_bytes, heap_bytes, "a history knows what its effects occupy");
-        let waiting = self.entries.iter().filter(|entry| !entry.done).count();
-        assert_eq!(self.waiting, waiting, "a history knows which effects wait");
+        self.coming.assert_consistent();
+    }
+}
+
+fn note_most<S: Copy + Ord>(most: &mut Vec<(u16, S)>, group: u16, stamp: S) {
+    match most.iter_mut().find(|(known, _)| *known == group) {
+        Some((_, greatest)) => *greatest = stamp.max(*greatest),
+        None => most.push((group, stamp)),
     }
 }
 

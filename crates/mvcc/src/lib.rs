@@ -12,7 +12,7 @@ mod store;
 mod table;
 
 pub use compact_key::CompactKey;
-pub use history::{Sight, SightOf};
+pub use history::{Bounds, Sight, SightOf};
 pub use losses::{LossOptions, LostWrite};
 pub use store::{Record, Remains, Stamp, Store};
 pub use table::{Drained, Keyed, Table};

@@ -17,8 +17,8 @@
 //! - A key with a history has a record. A record without a value (a *tombstone*) has a history, or had one that is
 //!   not folded yet. [`Store::assert_consistent`] checks these and every count kept beside the records.
 //! - A key's newest state is what all its effects make, unless [`Store::waits`]: where effects need not have observed all
-//!   before them, one that arrives below many waits until somebody reads the key or its owner has time
-//!   ([`Store::refresh_some`]). Meanwhile the record holds a view of the key.
+//!   before them, one that arrives below many waits until somebody reads it or its owner has time
+//!   ([`Store::refresh_some`]). Meanwhile the record holds what the others make.
 //! - Histories are folded a few at a time, at commits and when the owner asks ([`Store::fold_some`]), because the
 //!   end of a long snapshot may leave millions behind (Corrections 87). Nothing but the memory in use tells folded
 //!   from due: what is due is part of every snapshot.
@@ -119,9 +119,13 @@ pub struct Store<S> {
     /// With `sight`: the writes that concurrent ones cost others, if they are listed.
     losses: Option<Losses<S>>,
     /// Keys among whose effects some may not have observed an earlier one; only noted if losses are listed.
-    contested: BTreeSet<CompactKey>,
+    contested: BTreeSet<(KeyHash, CompactKey)>,
     /// Histories in which effects wait to be done, by the hashes of their keys.
     waiting: VecDeque<KeyHash>,
+    /// With `sight`: a group and a place. Nobody is shown anything of another group above it.
+    shown: Option<(u16, S)>,
+    /// How many more steps [`Store::refresh_some`] took than it was allowed.
+    owed: u64,
     /// What merging took so far.
     steps: u64,
     /// The greatest stamp of a key that was forgotten because it is absent.
@@ -155,6 +159,8 @@ impl<S: Stamp> Store<S> {
             losses: None,
             contested: BTreeSet::new(),
             waiting: VecDeque::new(),
+            shown: None,
+            owed: 0,
             steps: 0,
             watermark: lowest,
             deadlines: BTreeSet::new(),
@@ -427,6 +433,7 @@ impl<S: Stamp> Store<S> {
         let mut empty = Store::new(self.seed, self.watermark.max(stamp));
         (empty.horizon, empty.era) = (self.horizon, self.era);
         (empty.sight, empty.watershed, empty.few) = (self.sight, self.watershed, self.few);
+        empty.shown = self.shown;
         #[cfg(feature = "mutants")]
         {
             empty.leave_out_undo = self.leave_out_undo;

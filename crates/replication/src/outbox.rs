@@ -10,6 +10,8 @@ struct Peer {
     received: Timestamp,
     /// Everything up to here is on its way to it.
     sent: Timestamp,
+    /// The window is full until it has received more.
+    is_full: bool,
 }
 
 /// How much may be on its way to a peer that has not said that it holds it.
@@ -69,7 +71,7 @@ impl<T> Outbox<T> {
     /// The peer begins to be sent what is placed after `received`, which it holds.
     pub fn resume(&mut self, peer: RegionId, received: Timestamp) {
         if let Some(known) = self.peers.get_mut(&peer) {
-            known.sent = received;
+            (known.sent, known.is_full) = (received, false);
         }
         self.received(peer, received);
     }
@@ -77,6 +79,7 @@ impl<T> Outbox<T> {
     /// The peer holds everything up to `received` durably; what every peer holds is forgotten.
     pub fn received(&mut self, peer: RegionId, received: Timestamp) {
         let Some(known) = self.peers.get_mut(&peer) else { return };
+        known.is_full &= received <= known.received;
         known.received = received.max(known.received);
         self.forget_received();
     }
@@ -109,6 +112,9 @@ impl<T> Outbox<T> {
         }
         let Some(known) = self.peers.get_mut(&peer) else { return (Vec::new(), Timestamp::ZERO) };
         let (mut due, mut bytes, mut count) = (Vec::new(), 0, 0);
+        if known.is_full {
+            return (due, known.sent);
+        }
         let (sent, mut position) = (known.sent, until.max(known.sent));
         let beyond = (known.received.min(sent).next(), TransactionId::default());
         let mut last = known.received;
@@ -116,6 +122,7 @@ impl<T> Outbox<T> {
             // Items of one place go together: a peer's times say nothing of a part of them.
             if (count >= window.items || bytes > window.bytes) && *at > last {
                 position = last.max(sent);
+                known.is_full = due.is_empty();
                 break;
             }
             (count, bytes, last) = (count + 1, bytes + item.bytes, *at);

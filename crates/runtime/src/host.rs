@@ -51,7 +51,7 @@ impl WorkerHost {
         if let Some(cluster) = &mut self.cluster {
             return match command {
                 Administration::Create { name, options } => cluster.create(text(name), options, self.now),
-                Administration::List | Administration::Info { .. } => {
+                Administration::List | Administration::Info { .. } | Administration::Locate { .. } => {
                     cluster.refresh(self.now);
                     Ok(())
                 }
@@ -80,7 +80,7 @@ impl WorkerHost {
             Administration::Place { .. } | Administration::Recover { .. } | Administration::Evict { .. } => {
                 return Err(Error::err("a single process keeps everything itself; clusters have places"));
             }
-            Administration::List | Administration::Info { .. } => {}
+            Administration::List | Administration::Info { .. } | Administration::Locate { .. } => {}
         }
         self.keyspaces = self.process.keyspaces();
         Ok(())
@@ -95,6 +95,18 @@ impl WorkerHost {
         self.keyspaces.iter().for_each(|keyspace| sink.bulk(keyspace.name.as_bytes()));
     }
 
+    fn locate(&self, name: &[u8], keys: &[&[u8]], sink: &mut dyn ReplySink) {
+        let solo = self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name);
+        let replicated = || {
+            let cluster = self.cluster.as_ref()?;
+            Some((cluster.entry(cluster.keyspace_of_name(name)?).partitions, cluster.seed()))
+        };
+        let found = solo.map(|keyspace| (keyspace.partitions.len() as u16, self.process.seed));
+        let Some((partitions, seed)) = found.or_else(replicated) else { return sink.error(&missing(name)) };
+        sink.array(keys.len());
+        keys.iter().for_each(|key| sink.integer(i64::from(seed.hash(key).share(partitions))));
+    }
+
     fn describe(&self, name: &[u8], sink: &mut dyn ReplySink) {
         let solo = self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name);
         let replicated =
@@ -102,11 +114,13 @@ impl WorkerHost {
         match (solo, replicated) {
             (Some(keyspace), _) => info::describe(keyspace, sink),
             (None, Some((cluster, id))) => cluster::describe(&self.process, cluster, id, sink),
-            (None, None) => {
-                sink.error(&Error::err(format!("no such keyspace '{}'", String::from_utf8_lossy(name))));
-            }
+            (None, None) => sink.error(&missing(name)),
         }
     }
+}
+
+fn missing(name: &[u8]) -> Error {
+    Error::err(format!("no such keyspace '{}'", String::from_utf8_lossy(name)))
 }
 
 /// The gateway has checked the names of new keyspaces.
@@ -166,6 +180,7 @@ impl Host for WorkerHost {
             (Err(error), _) => sink.error(&error),
             (Ok(()), Administration::List) => self.list(sink),
             (Ok(()), Administration::Info { name }) => self.describe(name, sink),
+            (Ok(()), Administration::Locate { name, keys }) => self.locate(name, &keys, sink),
             (Ok(()), Administration::Recover { name, partition }) => {
                 let report =
                     self.cluster.as_mut().map(|cluster| cluster.accept_loss(name, partition, self.now));

@@ -123,7 +123,9 @@ fn lags(process: &Process, out: &mut String) {
                 format!(",reads={reads},reads_waited={},read_wait_us={}", lag.waits.waited, lag.waits.micros)
             }
         };
-        line(out, format_args!("causal_{name}:snapshot_age_ms={}{regions}{waits}", lag.snapshot_ms));
+        let sent: String =
+            lag.sent.iter().map(|(region, bytes)| format!(",sent_{region}_bytes={bytes}")).collect();
+        line(out, format_args!("causal_{name}:snapshot_age_ms={}{regions}{sent}{waits}", lag.snapshot_ms));
     }
 }
 
@@ -292,6 +294,17 @@ fn lag_metrics(lags: &[(String, Lag)], metric: &mut Metric<'_>) {
         "gauge",
         "Age of what has arrived of a causal keyspace from another region.",
         &regions,
+    );
+    let sent = lags.iter().flat_map(|(name, lag)| {
+        let labels = move |region: &String| format!("{{keyspace=\"{name}\",to=\"{region}\"}}");
+        lag.sent.iter().map(move |(region, bytes)| (labels(region), *bytes))
+    });
+    let sent: Vec<(String, u64)> = sent.collect();
+    metric(
+        "sent_bytes_total",
+        "counter",
+        "Bytes of a causal keyspace for processes of a region, this one's included.",
+        &sent,
     );
     let waits = |value: fn(&Lag) -> u64| {
         let values = lags.iter().filter(|(_, lag)| lag.waits.reads > 0);

@@ -3,6 +3,7 @@
 use crate::commands::cluster::{Delay, Skew};
 use crate::config::{Durability, HostPort, LogLevel};
 use bench::redis::{Target, Test};
+use bench::tcc::Protocol;
 use checker::Level;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use simulator::Feature;
@@ -187,8 +188,9 @@ pub struct ClusterLocalArguments {
     /// What passes between two places takes so long, each way; may be given several times
     #[arg(long, value_name = "A-B=80ms")]
     pub delay: Vec<Delay>,
-    /// Processes reach each other without the relays that delay and cut: for measurements of speed
-    #[arg(long, conflicts_with = "delay")]
+    /// Processes reach each other without the relays that delay and cut, but where there is a --delay: for measurements of
+    /// speed
+    #[arg(long)]
     pub direct: bool,
     /// How far a process's clock is off, such as a/1=-200ms; may be given several times
     #[arg(long, value_name = "A/1=200ms", allow_hyphen_values = true)]
@@ -399,6 +401,8 @@ pub enum BenchCommand {
     Rmw(BenchRmwArguments),
     /// Transactions of 20 operations on a causal keyspace: the workload of Wren and PaRiS.
     Tcc(BenchTccArguments),
+    /// Transactions of six operations, each a round trip: the workload of TARDiS.
+    Tardis(BenchTardisArguments),
 }
 
 #[derive(Debug, Args)]
@@ -432,16 +436,65 @@ pub struct BenchRmwArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 20 reads and writes of different keys, all reads first, by TXN BEGIN and TXN COMMIT. The thesis's workloads have 1, 2 or 10
-writes, keys by Zipf's law with 0.99, and values of 8 bytes. All keys are loaded first, and tcc:* is overwritten. Where reads
-wait for their snapshot (PROTOCOL cure, h-cure, bpr), how many did and for how long is asked of the servers.
+writes, 2, 4 or 8 partitions, keys of each by Zipf's law with 0.99, and values of 8 bytes. All keys are loaded first, and
+tcc:* is overwritten. How many reads waited for their snapshot, for how long, and how many bytes went to other regions, is
+asked of the servers; their processor time, of the kernel, if they run here.
+
+With --protocols a keyspace tcc-NAME is created for every measurement and dropped after it, and protocols are measured in
+turn; ratios are of one round. Give all processes of the cluster by --url. cpu us: processor time of all servers together for
+a transaction; reads p50: until its reads were answered; far B/tx: bytes to other regions for it.
 
 Examples:
-  anabranch cluster local --regions 3 --processes 2 --model causal --protocol cure --delay a-b=40ms
-  anabranch bench tcc --url 127.0.0.1:7001 --url 127.0.0.1:7003 --url 127.0.0.1:7005 --writes 1 --zipf 0.99 --size 8")]
+  anabranch cluster local --regions 3 --processes 2 --model causal --memory --delay a-b=43ms --skew a/1=1ms --skew a/2=-1ms
+  anabranch bench tcc --url 127.0.0.1:7001 --url 127.0.0.1:7002 --url 127.0.0.1:7003 --url 127.0.0.1:7004 \
+    --url 127.0.0.1:7005 --url 127.0.0.1:7006 --protocols wren,cure,nocc --rounds 3 --zipf 0.99 --size 8 --keys 20000
+  anabranch bench tcc --url 127.0.0.1:7001 --writes 10")]
 pub struct BenchTccArguments {
     /// How many of the 20 operations write
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(0..=20))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(0..=19))]
     pub writes: u8,
+    /// How many partitions a transaction touches, if there are so many
+    #[arg(long, value_name = "N", default_value = "4")]
+    pub touched: NonZeroU16,
+    /// Of a hundred transactions, how many touch only partitions that the client's region holds
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub local: u8,
+    /// Of a hundred transactions, how many only read
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub read_only: u8,
+    /// Measure these in turn, each on a keyspace of its own: wren, cure, h-cure, bpr, nocc, paris; the first is compared with
+    /// the others
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["against", "history"])]
+    pub protocols: Vec<Protocol>,
+    /// How many partitions these keyspaces have
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub partitions: NonZeroU16,
+    /// How many regions hold each partition with bpr, nocc and paris [default: all]
+    #[arg(long, value_name = "N", requires = "protocols")]
+    pub replicas: Option<NonZeroU16>,
+    /// Seconds of the same load before each measurement
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub warm_up: u32,
+    #[command(flatten)]
+    pub load: TransactionLoad,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Six reads, or three reads and then three writes of other keys; begin, commit and every operation are a round trip. The paper's
+mixes have 25 (read-heavy), 75 and 100 (write-heavy) writers in a hundred, keys all alike or by Zipf's law with 0.99. All keys
+are loaded first, and tardis:* is overwritten. --against is another keyspace, always by TXN BEGIN and TXN COMMIT.
+
+Examples:
+  anabranch bench tardis --url redis://127.0.0.1:7001/forks --branch --against redis://127.0.0.1:7001/locks --zipf 0.99
+  anabranch bench tardis --url redis://127.0.0.1:7001/plain --against redis://127.0.0.1:7001/occ --writers 25 --rounds 3")]
+pub struct BenchTardisArguments {
+    /// How many of a hundred transactions write
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub writers: u8,
+    /// Use BRANCH BEGIN and BRANCH COMMIT instead of TXN: what conflicts forks
+    #[arg(long)]
+    pub branch: bool,
     #[command(flatten)]
     pub load: TransactionLoad,
 }
@@ -449,7 +502,7 @@ pub struct BenchTccArguments {
 /// What the transactional workloads share.
 #[derive(Debug, Args)]
 pub struct TransactionLoad {
-    /// Our server: HOST:PORT or `redis://[:PASSWORD@]HOST:PORT`; several times for the processes of one cluster
+    /// Our server: HOST:PORT or `redis://[:PASSWORD@]HOST:PORT[/KEYSPACE]`; several times for the processes of one cluster
     #[arg(long, value_name = "URL", default_value = "127.0.0.1:6379")]
     pub url: Vec<Target>,
     /// A server to compare it with, always by WATCH, MULTI and EXEC
@@ -621,6 +674,19 @@ mod tests {
         );
         assert!(parse("anabranch history export h --format dbcop").is_ok());
         assert!(refusal("anabranch history export h --format elle").contains("porcupine"));
+    }
+
+    #[test]
+    fn protocols_of_bench_tcc_are_a_list() {
+        let line = "anabranch bench tcc --protocols wren,h-cure --touched 2 --local 95 --read-only 50";
+        let Some(Command::Bench(BenchCommand::Tcc(tcc))) = parse(line).unwrap().command else {
+            unreachable!("tcc was asked")
+        };
+        assert_eq!(tcc.protocols, [Protocol::Wren, Protocol::HybridCure]);
+        assert!(refusal("anabranch bench tcc --protocols wren --against 127.0.0.1:1").contains("cannot be"));
+        assert!(refusal("anabranch bench tcc --protocols occ").contains("h-cure"));
+        assert!(refusal("anabranch bench tcc --writes 20").contains("--writes"));
+        assert!(refusal("anabranch bench tcc --local 101").contains("--local"));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub fn run() -> ExitCode {
         Command::Bench(BenchCommand::Retwis(arguments)) => commands::bench::retwis(arguments),
         Command::Bench(BenchCommand::Rmw(arguments)) => commands::bench::rmw(arguments),
         Command::Bench(BenchCommand::Tcc(arguments)) => commands::bench::tcc(arguments),
+        Command::Bench(BenchCommand::Tardis(arguments)) => commands::bench::tardis(arguments),
     };
     match result {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),

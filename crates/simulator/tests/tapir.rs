@@ -59,6 +59,14 @@ fn an_undecided_look_below_an_observed_base_is_waited_for() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
+/// A blind write began after a transaction with KEYS had ended, and was told by one replica alone that it may commit below it.
+/// The leader of the next view judged that vote as if it might have succeeded.
+#[test]
+fn a_vote_that_cannot_have_succeeded_is_judged_as_a_first_one() {
+    let summary = run("tapir", &options(951, 1)).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
 #[test]
 fn transactions_on_the_whole_keyspace_are_strictly_serializable() {
     let options = Options { with: vec![Feature::Keyset], ..options(1, 30) };

@@ -12,7 +12,7 @@ use support::{assert_keeps_its_promise, options};
 fn assert_caught(seeds: u64, mutant: Mutant) {
     let is_caught = (1..=seeds).any(|seed| {
         let options_of_sites = branch::site::Options { mutants: mutant.into(), ..Default::default() };
-        let build = || TardisDeployment { options: options_of_sites };
+        let build = || TardisDeployment { options: options_of_sites, ..Default::default() };
         !run_seeds("tardis", &options(seed, 1), build).failures.is_empty()
     });
     assert!(is_caught, "{mutant:?}: not caught in {seeds} seeds");
@@ -26,6 +26,12 @@ fn tardis_shows_every_session_sequential_storage() {
 #[test]
 fn a_site_that_forks_by_itself_does_so_too() {
     let summary = run("tardis-forking", &options(1, 20)).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[test]
+fn a_handler_that_sometimes_fails_loses_nothing() {
+    let summary = run("tardis-handler", &options(1, 20)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 

@@ -69,6 +69,8 @@ pub enum Mutant {
     ForgetFloor,
     /// Outcomes are forgotten while another shard may still ask for them.
     ForgetAlone,
+    /// Outcomes are forgotten that a vote must be judged by when it is judged again.
+    ForgetBelowVotes,
     /// What is unknown and older than what was forgotten is taken for aborted.
     ForgottenIsAborted,
     /// A state is taken without executing again what the record knows beyond it.

@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("ground", &["types", "clock", "datatypes", "protocol"]),
     ("blocks", &["journal", "mvcc", "commit", "replication"]),
     ("models", &["strict", "causal", "branch"]),
+    ("engines", &["scripts"]),
     ("front", &["resp", "gateway"]),
     ("checking", &["checker"]),
     ("drivers", &["simulator", "runtime"]),

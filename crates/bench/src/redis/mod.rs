@@ -29,4 +29,6 @@ pub use load::{LoadError, Measurement, Plan, run};
 pub use report::{Report, json_line, run_all, table_head, table_line};
 pub use scanner::{Malformed, Scanned, Scanner};
 pub use target::Target;
+
+pub(crate) use target::processor_seconds;
 pub use template::{Numbers, Template};

@@ -11,24 +11,29 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Clock ticks per second in `/proc/PID/stat`: fixed for user space on the architectures that we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Where a server is: `HOST:PORT` or `redis://[:PASSWORD@]HOST[:PORT]`.
+/// Where a server is: `HOST:PORT` or `redis://[:PASSWORD@]HOST[:PORT][/KEYSPACE]`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     /// Host and port.
     address: String,
     /// What AUTH is given.
     password: Option<String>,
+    /// What KEYSPACE USE is given; of our servers only.
+    keyspace: Option<String>,
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.address)
+        match &self.keyspace {
+            None => f.write_str(&self.address),
+            Some(keyspace) => write!(f, "{}/{keyspace}", self.address),
+        }
     }
 }
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Target({})", self.address)
+        write!(f, "Target({self})")
     }
 }
 
@@ -40,6 +45,12 @@ impl FromStr for Target {
             Some(rest) => (rest.strip_suffix('/').unwrap_or(rest), true),
             None => (text, false),
         };
+        let (rest, keyspace) = match rest.rsplit_once('/') {
+            Some((rest, keyspace)) if is_url && !keyspace.is_empty() && !keyspace.contains('@') => {
+                (rest, Some(keyspace.to_owned()))
+            }
+            _ => (rest, None),
+        };
         let (password, address) = match rest.rsplit_once('@') {
             Some((user, address)) if is_url => {
                 let password =
@@ -50,17 +61,23 @@ impl FromStr for Target {
         };
         let has_port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         match (has_port, is_url) {
-            (true, _) => Ok(Target { address: address.to_owned(), password }),
+            (true, _) => Ok(Target { address: address.to_owned(), password, keyspace }),
             (false, true) if !address.is_empty() && !address.contains(['/', ':']) => {
-                Ok(Target { address: format!("{address}:6379"), password })
+                Ok(Target { address: format!("{address}:6379"), password, keyspace })
             }
-            _ => Err(format!("`{text}` is neither HOST:PORT nor redis://[:PASSWORD@]HOST[:PORT]")),
+            _ => Err(format!("`{text}` is neither HOST:PORT nor redis://[:PASSWORD@]HOST[:PORT][/KEYSPACE]")),
         }
     }
 }
 
 impl Target {
-    /// A new connection that has said its password and does not block.
+    /// True if the server is on this machine.
+    pub(crate) fn is_this_machine(&self) -> bool {
+        let local = |address: SocketAddr| address.ip().is_loopback();
+        self.address.to_socket_addrs().is_ok_and(|mut addresses| addresses.any(local))
+    }
+
+    /// A new connection that has said its password, has chosen its keyspace, and does not block.
     pub(crate) fn connect(&self) -> io::Result<TcpStream> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in self.address.to_socket_addrs()? {
@@ -76,22 +93,31 @@ impl Target {
         let mut stream = TcpStream::connect_timeout(&address, GREETING_TIMEOUT)?;
         stream.set_nodelay(true)?;
         if let Some(password) = &self.password {
-            stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
-            let mut request = Vec::new();
-            resp::encode_command(&mut request, &["AUTH", password]);
-            stream.write_all(&request)?;
-            let mut reply = Vec::new();
-            while !reply.ends_with(b"\r\n") {
-                let mut byte = [0];
-                stream.read_exact(&mut byte)?;
-                reply.push(byte[0]);
-            }
-            if reply != b"+OK\r\n" {
-                return Err(io::Error::other(String::from_utf8_lossy(&reply).trim_end().to_owned()));
-            }
+            say(&mut stream, &["AUTH", password])?;
+        }
+        if let Some(keyspace) = &self.keyspace {
+            say(&mut stream, &["KEYSPACE", "USE", keyspace])?;
         }
         stream.set_nonblocking(true)?;
         Ok(stream)
+    }
+}
+
+/// Gives a command that has to be answered with OK.
+fn say(stream: &mut TcpStream, command: &[&str]) -> io::Result<()> {
+    stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
+    let mut request = Vec::new();
+    resp::encode_command(&mut request, command);
+    stream.write_all(&request)?;
+    let mut reply = Vec::new();
+    while !reply.ends_with(b"\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        reply.push(byte[0]);
+    }
+    match &reply[..] {
+        b"+OK\r\n" => Ok(()),
+        _ => Err(io::Error::other(String::from_utf8_lossy(&reply).trim_end().to_owned())),
     }
 }
 
@@ -125,9 +151,10 @@ mod tests {
         let secret = target("redis://:a@b@host:7/").unwrap();
         assert_eq!((secret.address.as_str(), secret.password.as_deref()), ("host:7", Some("a@b")));
         assert!(!format!("{secret:?} {secret}").contains("a@b"));
-        for bad in
-            ["", "localhost", "localhost:x", "redis://", "redis://h/1", "redis://user:x@h:1", "a:99999"]
-        {
+        let other = target("redis://localhost:7/other").unwrap();
+        assert_eq!((other.address.as_str(), other.keyspace.as_deref()), ("localhost:7", Some("other")));
+        assert_eq!(other.to_string(), "localhost:7/other");
+        for bad in ["", "localhost", "localhost:x", "redis://", "redis://user:x@h:1", "a:99999"] {
             assert!(target(bad).is_err(), "{bad}");
         }
     }

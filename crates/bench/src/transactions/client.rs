@@ -52,6 +52,8 @@ enum State {
     Reading,
     /// What it writes is.
     Writing,
+    /// One command after the other: this one is.
+    Stepping(usize),
     /// Whatever failed, the connection must not stay inside the transaction: the end of that is under way.
     Aborting(Trouble),
     /// Nothing any more.
@@ -127,7 +129,9 @@ impl Client {
     pub fn due(&self) -> Option<Instant> {
         match self.state {
             State::Resting(until) => Some(until),
-            State::Reading | State::Writing | State::Aborting(_) => Some(self.attempt.asked + SILENCE),
+            State::Reading | State::Writing | State::Stepping(_) | State::Aborting(_) => {
+                Some(self.attempt.asked + SILENCE)
+            }
             State::Done => None,
         }
     }
@@ -158,6 +162,7 @@ impl Client {
         let (result, in_transaction) = match std::mem::replace(&mut self.state, State::Done) {
             State::Reading => (self.read(&replies, shared), !self.planned.writes.is_empty()),
             State::Writing => (self.written(&replies, shared), true),
+            State::Stepping(step) => (self.stepped(step, &replies, shared), true),
             State::Aborting(trouble) => (Err(trouble), false),
             resting @ (State::Resting(_) | State::Done) => {
                 self.state = resting;
@@ -171,7 +176,9 @@ impl Client {
                 Ok(())
             }
             Err(Trouble::Lost) => self.finish(Err(Trouble::Lost), shared),
-            Err(trouble) if shared.settings.txn && in_transaction => self.abort(trouble, shared),
+            Err(trouble) if (shared.settings.txn || shared.settings.branch) && in_transaction => {
+                self.abort(trouble, shared)
+            }
             Err(trouble) => self.finish(Err(trouble), shared),
         }
     }
@@ -186,7 +193,9 @@ impl Client {
             self.state = State::Done;
             return Ok(());
         }
-        self.planned = shared.settings.workload.draw(&shared.settings.keys, &mut self.random);
+        let settings = shared.settings;
+        let server = (self.index + self.connections.saturating_sub(1) as usize) % settings.urls.len();
+        self.planned = settings.workload.draw(&settings.keys, server, &mut self.random);
         (self.begun, self.failures) = (now, 0);
         self.attempt(now, shared)
     }
@@ -199,20 +208,60 @@ impl Client {
             let url = &urls[(self.index + self.connections as usize) % urls.len()];
             self.connections += 1;
             match Link::open(url, shared.registry, Token(self.index)) {
-                Ok(link) => self.link = Some(link),
+                Ok(mut link) => {
+                    shared.settings.prologue.iter().for_each(|command| link.put(command));
+                    self.link = Some(link);
+                }
                 Err(_) => {
                     self.failed(RECONNECT_WAIT, shared);
                     return Ok(());
                 }
             }
         }
-        match self.ask_reads(shared.settings) {
-            Ok(()) => {
-                self.state = State::Reading;
+        let asked = match shared.settings.steps {
+            true => self.ask_step(0, shared.settings),
+            false => self.ask_reads(shared.settings).map(|()| State::Reading),
+        };
+        match asked {
+            Ok(state) => {
+                self.state = state;
                 Ok(())
             }
             Err(trouble) => self.finish(Err(trouble), shared),
         }
+    }
+
+    /// Asks for one step of the transaction: its begin, its reads, its writes, its commit. What it asked for is the next
+    /// state.
+    fn ask_step(&mut self, step: usize, settings: &Settings) -> Result<State, Trouble> {
+        let Some(link) = &mut self.link else { return Err(Trouble::Lost) };
+        let family = if settings.branch { "BRANCH" } else { "TXN" };
+        let reads = self.planned.reads.len();
+        match step.checked_sub(1) {
+            None => link.put(&[family, "BEGIN"]),
+            Some(read) if read < reads => link.put(&[b"GET", &settings.key(self.planned.reads[read])[..]]),
+            Some(at) => match self.planned.writes.get(at - reads) {
+                Some(key) => {
+                    self.values += 1;
+                    let (key, value) = (settings.key(*key), settings.value(self.index, self.values));
+                    link.put(&[b"SET", &key[..], &value]);
+                }
+                None => {
+                    link.put(&[family, "COMMIT"]);
+                    self.attempt.may_have_happened = true;
+                }
+            },
+        }
+        self.attempt.asked = Instant::now();
+        link.send()?;
+        Ok(State::Stepping(step))
+    }
+
+    /// A step was answered: the next one, if there is one.
+    fn stepped(&mut self, step: usize, replies: &[Value], shared: &Shared<'_>) -> Result<State, Trouble> {
+        replies.iter().try_for_each(refusal)?;
+        let commit = 1 + self.planned.reads.len() + self.planned.writes.len();
+        if step == commit { Ok(State::Done) } else { self.ask_step(step + 1, shared.settings) }
     }
 
     /// The try is over.
@@ -285,7 +334,7 @@ impl Client {
     }
 
     /// What was read has come: asks for what the transaction writes.
-    fn read(&mut self, replies: &[Value], shared: &Shared<'_>) -> Result<State, Trouble> {
+    fn read(&mut self, replies: &[Value], shared: &mut Shared<'_>) -> Result<State, Trouble> {
         replies.iter().try_for_each(refusal)?;
         let seen = replies.last().and_then(Value::as_elements).unwrap_or_default();
         if seen.len() != self.attempt.keys.len() {
@@ -298,6 +347,7 @@ impl Client {
         if self.planned.writes.is_empty() {
             return Ok(State::Done);
         }
+        shared.totals.note_reads(self.begun.elapsed());
         self.ask_writes(shared)?;
         Ok(State::Writing)
     }
@@ -350,7 +400,7 @@ impl Client {
     /// Takes the connection out of the transaction; the try ends with this trouble.
     fn abort(&mut self, trouble: Trouble, shared: &mut Shared<'_>) -> Result<(), RunError> {
         let Some(link) = &mut self.link else { return self.finish(Err(Trouble::Lost), shared) };
-        link.put(&["TXN", "ABORT"]);
+        link.put(&[if shared.settings.branch { "BRANCH" } else { "TXN" }, "ABORT"]);
         self.attempt.asked = Instant::now();
         if link.send().is_err() {
             return self.finish(Err(Trouble::Lost), shared);

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A server that answers nothing for so long is given up. Longer than a strict transaction waits for a dead process.
 const SILENCE: Duration = Duration::from_secs(5);
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     parser: ReplyParser,
     received: Vec<u8>,

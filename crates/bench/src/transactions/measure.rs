@@ -4,6 +4,7 @@ use super::client::{Client, Shared};
 use super::connection::Connection;
 use super::history::{Recorder, Try};
 use super::plan::{Keys, Workload};
+use super::servers::{self, Told};
 use crate::redis::Target;
 use checker::{Outcome, Step};
 use hdrhistogram::Histogram;
@@ -36,21 +37,31 @@ pub struct Settings {
     pub keys: Keys,
     /// Connections, each with a transaction under way.
     pub clients: usize,
+    /// How long the same is run before, unmeasured.
+    pub warm_up: Duration,
     /// How long.
     pub duration: Duration,
     /// `TXN BEGIN` and `TXN COMMIT` instead of `WATCH`, `MULTI` and `EXEC`.
     pub txn: bool,
+    /// `BRANCH BEGIN` and `BRANCH COMMIT` instead: what conflicts forks.
+    pub branch: bool,
+    /// A round trip for every operation, for the begin and for the commit, of transactions that only read too.
+    pub steps: bool,
     /// Bytes of a value, at least; a recorded run has short ones.
     pub value_bytes: usize,
     /// Where what clients saw is written.
     pub history: Option<PathBuf>,
     /// What tells the keys and values of this run from those of others.
     pub run: u64,
+    /// The keyspace that servers of ours are asked about; `default` if none is named.
+    pub keyspace: Option<String>,
+    /// What every connection sends first, and is to be answered without an error.
+    pub prologue: Vec<Vec<Vec<u8>>>,
 }
 
 impl Settings {
     /// A key by number. A recorded run has keys of its own, which nobody has written before.
-    pub(super) fn key(&self, number: u32) -> Vec<u8> {
+    pub(crate) fn key(&self, number: u32) -> Vec<u8> {
         match self.history {
             Some(_) => format!("{}:{:x}:{number}", self.workload.name(), self.run),
             None => format!("{}:{number}", self.workload.name()),
@@ -103,16 +114,27 @@ pub struct Totals {
     pub lost_connections: u64,
     /// Nanoseconds from the first try to the commit.
     pub latency: Histogram<u64>,
-    /// Reads of partitions that waited for their snapshot, and for how many microseconds all together, as the servers tell.
-    pub waits: (u64, u64),
+    /// The same by kind.
+    pub by_kind: BTreeMap<&'static str, Histogram<u64>>,
+    /// Nanoseconds from the first try of a transaction that writes to the answer to its reads.
+    pub reads: Histogram<u64>,
+    /// What the servers tell of the run.
+    pub servers: Told,
     /// The keys that may have been written.
     pub(super) written: BTreeSet<u32>,
 }
 
+fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1_000, LONGEST_NANOSECONDS, 3)
+        .expect("the bounds are constants that hdrhistogram accepts")
+}
+
+fn nanoseconds(latency: Duration) -> u64 {
+    latency.as_nanos().min(u128::from(LONGEST_NANOSECONDS)) as u64
+}
+
 impl Default for Totals {
     fn default() -> Self {
-        let latency = Histogram::new_with_bounds(1_000, LONGEST_NANOSECONDS, 3)
-            .expect("the bounds are constants that hdrhistogram accepts");
         let (committed, written) = (BTreeMap::new(), BTreeSet::new());
         Totals {
             committed,
@@ -120,8 +142,10 @@ impl Default for Totals {
             unknown: 0,
             given_up: 0,
             lost_connections: 0,
-            latency,
-            waits: (0, 0),
+            latency: latencies(),
+            by_kind: BTreeMap::new(),
+            reads: latencies(),
+            servers: Told::default(),
             written,
         }
     }
@@ -130,7 +154,13 @@ impl Default for Totals {
 impl Totals {
     pub(super) fn note_commit(&mut self, kind: &'static str, latency: Duration) {
         *self.committed.entry(kind).or_default() += 1;
-        self.latency.saturating_record(latency.as_nanos().min(u128::from(LONGEST_NANOSECONDS)) as u64);
+        let latency = nanoseconds(latency);
+        self.latency.saturating_record(latency);
+        self.by_kind.entry(kind).or_insert_with(latencies).saturating_record(latency);
+    }
+
+    pub(super) fn note_reads(&mut self, latency: Duration) {
+        self.reads.saturating_record(nanoseconds(latency));
     }
 
     /// Committed transactions of all kinds.
@@ -151,12 +181,17 @@ pub fn run(settings: &Settings) -> Result<(Totals, Duration), RunError> {
         load(settings, &mut loader)?;
     }
     drop(loader);
-    let before = waits(settings);
+    if recorder.is_none() && matches!(settings.workload, Workload::Tcc(_)) {
+        await_loaded(settings)?;
+    }
+    if !settings.warm_up.is_zero() {
+        run_clients(settings, None, Instant::now() + settings.warm_up)?;
+    }
+    let before = servers::ask(settings);
     let begun = Instant::now();
     let mut totals = run_clients(settings, recorder.as_ref(), begun + settings.duration)?;
     let elapsed = begun.elapsed();
-    let after = waits(settings);
-    totals.waits = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+    totals.servers = servers::ask(settings).since(before);
     if let Some(recorder) = recorder {
         read_back(settings, &totals.written, &recorder)?;
         recorder.finish().map_err(RunError::History)?;
@@ -189,38 +224,52 @@ fn run_clients(settings: &Settings, recorder: Option<&Recorder>, end: Instant) -
     Ok(shared.totals)
 }
 
-/// What all servers tell of reads that waited; nothing where that is not told.
-fn waits(settings: &Settings) -> (u64, u64) {
-    let told = settings.urls.iter().filter_map(|url| {
-        let replies =
-            Connection::open(url).ok()?.call(&[vec![b"INFO".to_vec(), b"cluster".to_vec()]]).ok()?;
-        let text = String::from_utf8_lossy(replies.first()?.as_bytes()?).into_owned();
-        let sum = |name: &str| -> u64 {
-            let values = text.split([',', ':', '\r', '\n']).filter_map(|word| word.strip_prefix(name));
-            values.filter_map(|value| value.parse::<u64>().ok()).sum()
-        };
-        Some((sum("reads_waited="), sum("read_wait_us=")))
-    });
-    told.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
-}
-
 fn open_history(path: &Path) -> Result<Recorder, RunError> {
     Recorder::create(path).map_err(RunError::History)
 }
 
 /// Gives every key a value.
 fn load(settings: &Settings, connection: &mut Connection) -> Result<(), RunError> {
+    settings.prologue.iter().try_for_each(|command| order(connection, command.clone()))?;
     let numbers: Vec<u32> = (0..settings.keys.count()).collect();
     for chunk in numbers.chunks(KEYS_AT_ONCE) {
         let pairs =
             chunk.iter().flat_map(|key| [settings.key(*key), settings.value(usize::MAX, u64::from(*key))]);
         let command: Vec<Vec<u8>> = std::iter::once(b"MSET".to_vec()).chain(pairs).collect();
-        let replies = connection.call(&[command]).map_err(|error| RunError::Refused(error.to_string()))?;
-        if let Some(error) = replies.first().and_then(Value::as_error) {
-            return Err(RunError::Refused(error.into_owned()));
+        order(connection, command)?;
+    }
+    Ok(())
+}
+
+/// Waits until every server shows every key.
+fn await_loaded(settings: &Settings) -> Result<(), RunError> {
+    let keys: Vec<Vec<u8>> = (0..settings.keys.count()).map(|key| settings.key(key)).collect();
+    let end = Instant::now() + LONGEST_SETTLING;
+    for url in &settings.urls {
+        loop {
+            let asked = read_all(url, settings, &keys);
+            let missing =
+                |answers: &Answers| answers.iter().flat_map(|(_, values)| values).any(Option::is_none);
+            match asked {
+                Ok(answers) if !missing(&answers) => break,
+                Ok(_) if Instant::now() > end => {
+                    return Err(RunError::ReadBack(url.clone(), "some keys are still missing".into()));
+                }
+                Err(error) if Instant::now() > end => return Err(error),
+                _ => std::thread::sleep(Duration::from_millis(50)),
+            }
         }
     }
     Ok(())
+}
+
+/// Has a command done that must not fail.
+pub(crate) fn order(connection: &mut Connection, command: Vec<Vec<u8>>) -> Result<(), RunError> {
+    let replies = connection.call(&[command]).map_err(|error| RunError::Refused(error.to_string()))?;
+    match replies.first().and_then(Value::as_error) {
+        Some(error) => Err(RunError::Refused(error.into_owned())),
+        None => Ok(()),
+    }
 }
 
 /// What a server answered, and since when it was asked: one entry for every command.
@@ -232,7 +281,7 @@ fn read_back(settings: &Settings, written: &BTreeSet<u32>, recorder: &Recorder) 
     let begun = Instant::now();
     loop {
         let asked: Result<Vec<Answers>, RunError> =
-            settings.urls.iter().map(|url| read_all(url, &keys)).collect();
+            settings.urls.iter().map(|url| read_all(url, settings, &keys)).collect();
         let is_late = begun.elapsed() > LONGEST_SETTLING;
         let answers = match asked {
             Err(error) if is_late => return Err(error),
@@ -263,9 +312,10 @@ fn read_back(settings: &Settings, written: &BTreeSet<u32>, recorder: &Recorder) 
     }
 }
 
-fn read_all(url: &Target, keys: &[Vec<u8>]) -> Result<Answers, RunError> {
+fn read_all(url: &Target, settings: &Settings, keys: &[Vec<u8>]) -> Result<Answers, RunError> {
     let failed = |text: String| RunError::ReadBack(url.clone(), text);
     let mut connection = Connection::open(url).map_err(|error| failed(error.to_string()))?;
+    settings.prologue.iter().try_for_each(|command| order(&mut connection, command.clone()))?;
     let mut answers = Answers::new();
     for chunk in keys.chunks(KEYS_AT_ONCE) {
         let invoked = Instant::now();

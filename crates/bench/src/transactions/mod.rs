@@ -3,7 +3,8 @@
 //! # What is run
 //! *Retwis* is the mix of the TAPIR paper (table 2): 5 percent add a user (1 get, 3 puts), 15 follow (2 gets, 2 puts),
 //! 30 post (3 gets, 5 puts), 50 read a timeline (1 to 10 gets). What is got is put as well, the other puts are blind.
-//! *Rmw* reads and writes 1 to n keys. Keys are drawn evenly, or by Zipf's law.
+//! *Rmw* reads and writes 1 to n keys. *Tardis* has six reads, or three reads and three writes, each a round trip of its own,
+//! between a begin and a commit. Keys are drawn evenly, or by Zipf's law.
 //!
 //! # How
 //! Reads alone are one `MGET`. Whatever writes takes two round trips: `WATCH` and `MGET`, then `MULTI`, the writes and
@@ -26,7 +27,13 @@ mod link;
 mod measure;
 mod plan;
 mod report;
+mod servers;
 
 pub use measure::{RunError, Settings, Totals, run};
 pub use plan::{Keys, Planned, Workload};
 pub use report::{Comparison, Summary, compare, table};
+pub use servers::Told;
+
+pub(crate) use connection::Connection;
+pub(crate) use measure::order;
+pub(crate) use servers::info;

@@ -1,9 +1,10 @@
 //! Which transactions are run, on which keys.
 
+use crate::tcc;
 use std::sync::Arc;
 
 /// A mix of transactions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Workload {
     /// Add a user, follow, post, read a timeline.
     Retwis,
@@ -12,16 +13,17 @@ pub enum Workload {
         /// The most keys of one transaction.
         most_keys: usize,
     },
-    /// Twenty operations, reads first, then writes of other keys: the workload of Wren and PaRiS (the thesis, sections 4.5
-    /// and 5.5).
-    Tcc {
-        /// How many of them write.
-        writes: usize,
+    /// The workload of Wren and PaRiS, with its keys.
+    Tcc(Arc<tcc::Plan>),
+    /// Six operations: six reads, or three reads and then three writes, in the mixes of TARDiS (section 7.1).
+    Tardis {
+        /// How many of a hundred transactions write.
+        writers: u8,
     },
 }
 
-/// Operations of a transaction of [`Workload::Tcc`].
-const TCC_OPERATIONS: usize = 20;
+/// Operations of a transaction of [`Workload::Tardis`], half of which write where some do.
+const TARDIS_OPERATIONS: usize = 6;
 
 /// One transaction: the keys it reads and those it writes, by number. Keys that it reads and writes come first in both.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,22 +41,25 @@ const TIMELINE_KEYS: usize = 10;
 
 impl Workload {
     /// What it is called.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Workload::Retwis => "retwis",
             Workload::ReadModifyWrite { .. } => "rmw",
-            Workload::Tcc { .. } => "tcc",
+            Workload::Tcc(_) => "tcc",
+            Workload::Tardis { .. } => "tardis",
         }
     }
 
-    /// Draws a transaction.
-    pub fn draw(self, keys: &Keys, random: &mut fastrand::Rng) -> Planned {
+    /// Draws a transaction of a client of this server.
+    pub fn draw(&self, keys: &Keys, server: usize, random: &mut fastrand::Rng) -> Planned {
         let (kind, gets, puts) = match self {
-            Workload::Tcc { writes } => {
-                let mut reads = keys.draw_distinct(TCC_OPERATIONS, random);
-                let writes = reads.split_off(reads.len().saturating_sub(writes));
-                return Planned { kind: "tcc", reads, writes };
+            Workload::Tcc(plan) => return plan.draw(server, random),
+            Workload::Tardis { writers } if random.u8(..100) < *writers => {
+                let mut reads = keys.draw_distinct(TARDIS_OPERATIONS, random);
+                let writes = reads.split_off(reads.len().div_ceil(2));
+                return Planned { kind: "update", reads, writes };
             }
+            Workload::Tardis { .. } => ("read", TARDIS_OPERATIONS, 0),
             Workload::Retwis => match random.u8(..100) {
                 0..5 => ("add_user", 1, 3),
                 5..20 => ("follow", 2, 2),
@@ -62,7 +67,7 @@ impl Workload {
                 _ => ("timeline", random.usize(1..=TIMELINE_KEYS), 0),
             },
             Workload::ReadModifyWrite { most_keys } => {
-                let count = random.usize(1..=most_keys.max(1));
+                let count = random.usize(1..=(*most_keys).max(1));
                 ("rmw", count, count)
             }
         };
@@ -138,7 +143,7 @@ mod tests {
         let (keys, mut random) = (Keys::new(10_000, None), fastrand::Rng::with_seed(1));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for _ in 0..20_000 {
-            let planned = Workload::Retwis.draw(&keys, &mut random);
+            let planned = Workload::Retwis.draw(&keys, 0, &mut random);
             *counts.entry(planned.kind).or_default() += 1;
             let (gets, puts) = (planned.reads.len(), planned.writes.len());
             match planned.kind {
@@ -177,19 +182,22 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_of_the_thesis_has_twenty_operations_on_different_keys() {
-        let (keys, mut random) = (Keys::new(1000, Some(0.99)), fastrand::Rng::with_seed(4));
-        let planned = Workload::Tcc { writes: 2 }.draw(&keys, &mut random);
-        assert_eq!((planned.reads.len(), planned.writes.len()), (18, 2));
-        let all: std::collections::BTreeSet<u32> =
-            planned.reads.iter().chain(&planned.writes).copied().collect();
-        assert_eq!(all.len(), 20);
+    fn a_transaction_of_tardis_has_six_operations() {
+        let (keys, mut random) = (Keys::new(1000, None), fastrand::Rng::with_seed(5));
+        let mut updates = 0;
+        for _ in 0..10_000 {
+            let planned = Workload::Tardis { writers: 25 }.draw(&keys, 0, &mut random);
+            let counts = (planned.reads.len(), planned.writes.len());
+            updates += usize::from(counts == (3, 3));
+            assert!(counts == (3, 3) || counts == (6, 0), "{counts:?}");
+        }
+        assert!((2_250..2_750).contains(&updates), "{updates}");
     }
 
     #[test]
     fn few_keys_are_enough() {
         let (keys, mut random) = (Keys::new(2, Some(0.75)), fastrand::Rng::with_seed(3));
-        let planned = Workload::ReadModifyWrite { most_keys: 5 }.draw(&keys, &mut random);
+        let planned = Workload::ReadModifyWrite { most_keys: 5 }.draw(&keys, 0, &mut random);
         assert!((1..=2).contains(&planned.reads.len()) && planned.reads == planned.writes);
         assert_eq!(Keys::new(0, None).count(), 1);
     }

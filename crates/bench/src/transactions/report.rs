@@ -2,6 +2,7 @@
 
 use super::measure::{RunError, Settings, Totals, run};
 use crate::redis::Target;
+use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,9 +11,9 @@ use std::time::Duration;
 /// What one run came to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// `retwis`, `rmw` or `tcc`.
+    /// `retwis`, `rmw`, `tcc` or `tardis`.
     pub workload: &'static str,
-    /// `watch` or `txn`.
+    /// `watch`, `txn` or `branch`.
     pub by: &'static str,
     /// Connections.
     pub clients: usize,
@@ -26,10 +27,19 @@ pub struct Summary {
     pub latency_us: BTreeMap<&'static str, f64>,
     /// Microseconds, on average.
     pub mean_us: f64,
+    /// The percentiles by kind; and, as `reads`, until the reads of a transaction that writes were answered.
+    pub latency_us_by_kind: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
     /// Reads of partitions that waited for their snapshot.
     pub reads_waited: u64,
     /// For how long these did, on average, in microseconds.
     pub read_wait_us: f64,
+    /// Bytes that our servers queued for other regions, for each committed transaction.
+    pub far_bytes: f64,
+    /// The same for other processes of the same region.
+    pub near_bytes: f64,
+    /// Processor time of our servers for each committed transaction, in microseconds, if they run on this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor_us: Option<f64>,
     /// Committed transactions.
     pub committed: u64,
     /// The same by kind.
@@ -50,20 +60,31 @@ impl Summary {
     /// Sums up a run.
     pub fn of(settings: &Settings, totals: &Totals, elapsed: Duration) -> Self {
         let (seconds, committed) = (elapsed.as_secs_f64().max(1e-9), totals.commits());
-        let percentile = |p: f64| totals.latency.value_at_percentile(p) as f64 / 1000.0;
-        let max = totals.latency.max() as f64 / 1000.0;
-        let latencies = [("p50", percentile(50.0)), ("p90", percentile(90.0)), ("p99", percentile(99.0))];
+        let (told, each) = (totals.servers, committed.max(1) as f64);
+        let mut kinds: BTreeMap<_, _> =
+            totals.by_kind.iter().map(|(kind, latencies)| (*kind, percentiles(latencies))).collect();
+        if !totals.reads.is_empty() {
+            kinds.insert("reads", percentiles(&totals.reads));
+        }
         Summary {
             workload: settings.workload.name(),
-            by: if settings.txn { "txn" } else { "watch" },
+            by: match (settings.branch, settings.txn) {
+                (true, _) => "branch",
+                (_, true) => "txn",
+                _ => "watch",
+            },
             clients: settings.clients,
             keys: settings.keys.count(),
             seconds: (seconds * 1000.0).round() / 1000.0,
             throughput: (committed as f64 / seconds * 10.0).round() / 10.0,
-            latency_us: latencies.into_iter().chain([("p999", percentile(99.9)), ("max", max)]).collect(),
+            latency_us: percentiles(&totals.latency),
+            latency_us_by_kind: kinds,
             mean_us: (totals.latency.mean() / 100.0).round() / 10.0,
-            reads_waited: totals.waits.0,
-            read_wait_us: totals.waits.1 as f64 / totals.waits.0.max(1) as f64,
+            reads_waited: told.waited,
+            read_wait_us: told.wait_us as f64 / told.waited.max(1) as f64,
+            far_bytes: (told.far_bytes as f64 / each).round(),
+            near_bytes: (told.near_bytes as f64 / each).round(),
+            processor_us: told.processor_seconds.map(|seconds| (seconds * 1e7 / each).round() / 10.0),
             committed,
             kinds: totals.committed.clone(),
             aborts: totals.aborts,
@@ -73,6 +94,13 @@ impl Summary {
             lost_connections: totals.lost_connections,
         }
     }
+}
+
+/// Microseconds at some percentiles.
+fn percentiles(latencies: &Histogram<u64>) -> BTreeMap<&'static str, f64> {
+    let at = |p: f64| latencies.value_at_percentile(p) as f64 / 1000.0;
+    let max = latencies.max() as f64 / 1000.0;
+    [("p50", at(50.0)), ("p90", at(90.0)), ("p99", at(99.0)), ("p999", at(99.9)), ("max", max)].into()
 }
 
 /// A server, or two measured in turn.
@@ -103,7 +131,13 @@ pub fn compare(settings: &Settings, against: Option<&Target>, rounds: usize) -> 
         let (totals, elapsed) = run(settings)?;
         Ok(Summary::of(settings, &totals, elapsed))
     };
-    let peer = against.map(|url| Settings { urls: vec![url.clone()], txn: false, ..settings.clone() });
+    let peer = against.map(|url| Settings {
+        urls: vec![url.clone()],
+        // One that is asked step by step is one of ours: another server has no transactions that read on the way.
+        txn: settings.steps,
+        branch: false,
+        ..settings.clone()
+    });
     let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds.max(1) {
         let mine = once(settings)?;

@@ -77,13 +77,19 @@ impl Planner<'_> {
         let mut changes = Changes::new();
         for state in self.dag.beyond(of, but) {
             let writes = self.dag.writes(state);
-            for key in self.keys {
-                if let Some(change) = writes.get(key) {
-                    changes
-                        .entry(key.clone())
-                        .and_modify(|before| *before = before.and(change))
-                        .or_insert(change);
-                }
+            let mut note = |key: &CompactKey, change: Change| {
+                changes
+                    .entry(key.clone())
+                    .and_modify(|before| *before = before.and(change))
+                    .or_insert(change);
+            };
+            // Whichever are fewer: a root's class has written all keys, a single transaction some few.
+            if writes.len() < self.keys.len() {
+                let wanted = writes.iter().filter(|(key, _)| self.keys.contains(*key));
+                wanted.for_each(|(key, change)| note(key, change));
+            } else {
+                let written = self.keys.iter().filter_map(|key| Some((key, writes.get(key)?)));
+                written.for_each(|(key, change)| note(key, change));
             }
         }
         changes

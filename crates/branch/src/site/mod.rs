@@ -12,7 +12,7 @@
 //! # Rooms
 //! `requests` transactions and single commands · `words` BRANCH, MERGE and AT · `names` names for states · `join` a site without
 //! anything · `clients` what is remembered of a session ·
-//! `gossip` the other sites · `record` log and checkpoints · `message` what nodes say · `setup` who takes part.
+//! `handling` the merge handler · `gossip` the other sites · `record` log and checkpoints · `message` what nodes say · `setup` who takes part.
 //!
 //! # State and invariants
 //! - What a reply or a message reveals is in the log before it leaves.
@@ -25,6 +25,7 @@
 mod claims;
 mod clients;
 mod gossip;
+mod handling;
 mod join;
 mod message;
 mod names;
@@ -39,7 +40,7 @@ pub use setup::{Local, Merging, Options, Topology};
 
 use crate::instance::Instance;
 use crate::keyspace::{self, Keyspace};
-use crate::{Commit, Policy, Refusal, StateId};
+use crate::{Commit, Refusal, StateId};
 use claims::Claims;
 use clients::Clients;
 use gossip::Gossip;
@@ -94,6 +95,7 @@ pub struct Site {
     checkpoint: record::Progress,
     claims: Claims,
     names: names::Names,
+    handling: handling::Handling,
     /// True once the site has something of its own, or what the others have; the log says so.
     has_begun: bool,
     joining: join::Joining,
@@ -120,6 +122,7 @@ impl Site {
             gossip,
             checkpoint: record::Progress::default(),
             names: names::Names::default(),
+            handling: handling::Handling::default(),
             has_begun: false,
             joining: join::Joining::default(),
             written: None,
@@ -178,9 +181,9 @@ impl Site {
         self.free_orphans_of(commit.id, now, out);
     }
 
-    /// Merges heads (T15). What no rule joins goes to the newer side: the keyspace says so.
+    /// Merges heads (T15): by the types' rules, and what no rule joins goes to the newer side; or by the handler.
     fn merge(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
-        let Merging::Auto { every } = self.options.merging else {
+        let (Merging::Auto { every } | Merging::Handler { every }) = self.options.merging else {
             return out.arm(Timer::Merge, now.instant + SWEEP_EVERY);
         };
         out.arm(Timer::Merge, now.instant + every);
@@ -196,12 +199,15 @@ impl Site {
         }
         if meant.len() > 1 {
             self.passed_over = 0;
-            match self.keyspace.merge_of(MERGER, &meant, Policy::Newest) {
+            match self.merge_heads(&meant, now) {
                 Ok(commit) => {
                     self.claims.merged(&commit, &mut self.keyspace);
                     self.made(&commit, false, now, out);
                 }
-                Err(refusal) => debug_assert!(refusal == Refusal::NothingToMerge, "{refusal}"),
+                Err(refusal) => {
+                    let may_be = matches!(self.options.merging, Merging::Handler { .. });
+                    debug_assert!(may_be || refusal == Refusal::NothingToMerge, "{refusal}");
+                }
             }
         }
     }

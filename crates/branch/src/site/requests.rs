@@ -243,7 +243,8 @@ impl Site {
         })
     }
 
-    /// Commits the session's transaction. A merge that leaves keys open goes on, so that nothing of it is lost.
+    /// Commits the session's transaction. A merge that is refused goes on, so that nothing of it
+    /// is lost.
     pub(super) fn commit(
         &mut self,
         session: SessionId,
@@ -252,7 +253,8 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<Committed, Error> {
         let mut open = self.take_open(session)?;
-        if let Err(refusal) = self.keyspace.check_resolved(&open.transaction) {
+        let end = end.unwrap_or_else(|| open.end.clone());
+        if let Err(refusal) = self.keyspace.check_merge(&open.transaction, &end) {
             self.clients.of(session).open = Some(open);
             return Err(refusal.into());
         }
@@ -266,7 +268,6 @@ impl Site {
                 return Ok(Committed::Stopped);
             }
         }
-        let end = end.unwrap_or(open.end);
         let committed = self.finish(open.transaction, &end, now, out)?;
         if let (Some(name), Committed::State(state)) = (open.on, committed) {
             self.name(&name, state, out)?;

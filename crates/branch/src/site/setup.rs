@@ -24,6 +24,12 @@ pub enum Merging {
         /// Between two looks.
         every: Duration,
     },
+    /// Every site by itself, by the keyspace's handler. What it leaves open goes to the types' rules, and what these leave
+    /// open, or a failure of the handler, to the policy: one that refuses leaves the branches as they are.
+    Handler {
+        /// Between two looks.
+        every: Duration,
+    },
 }
 
 /// What updates that meet at one site do, of sessions that never chose a branch.
@@ -53,7 +59,7 @@ pub struct Options {
     pub durability: Durability,
     /// Who merges.
     pub merging: Merging,
-    /// What a merge of an application does with conflicting keys that it does not write.
+    /// What a merge of an application, or of a handler, does with conflicting keys that it does not write.
     pub policy: Policy,
     /// What updates that meet here do.
     pub local: Local,

@@ -63,6 +63,11 @@ impl Site {
             "MERGE BEGIN" => self.merge_begin(session, words, now, reply),
             "MERGE FORKS" => self.merge_forks(session, words, reply),
             "MERGE CONFLICTS" => self.merge_conflicts(session, words, reply),
+            "MERGE HANDLER" => {
+                words.end()?;
+                self.show_handler(reply);
+                Ok(())
+            }
             "MERGE GET" => self.merge_get(words, now, reply),
             "MERGE RESOLVE" => self.merge_resolve(session, words, reply),
             _ => Err(super::not_here(&command)),
@@ -343,7 +348,8 @@ impl Site {
         Ok(())
     }
 
-    /// MERGE RESOLVE key|ALL [NEWEST]: by the types' own rules; what they leave open goes to the newest state, or stays.
+    /// MERGE RESOLVE key|ALL [HANDLER] [NEWEST]: by the keyspace's handler, and by the types' own rules; what they leave open
+    /// goes to the newest state, or stays.
     fn merge_resolve(
         &mut self,
         session: SessionId,
@@ -352,11 +358,20 @@ impl Site {
     ) -> Result<(), Error> {
         self.merging(session)?;
         let key = words.word()?;
+        let by_handler = words.take("HANDLER");
         let policy = if words.take("NEWEST") { Policy::Newest } else { Policy::Refuse };
         words.end()?;
         let mut open = self.take_open(session)?;
         let before = open.transaction.unresolved().count();
-        if key.eq_ignore_ascii_case(b"ALL") {
+        let is_all = key.eq_ignore_ascii_case(b"ALL");
+        if by_handler {
+            let only = (!is_all).then(|| CompactKey::new(key));
+            if let Err(refusal) = self.resolve_by_handler(&mut open.transaction, only.as_ref()) {
+                self.clients.of(session).open = Some(open);
+                return Err(refusal.into());
+            }
+        }
+        if is_all {
             self.keyspace.resolve_all(&mut open.transaction, policy);
         } else {
             // A clash leaves the key unresolved: the count says so.

@@ -4,6 +4,7 @@
 
 mod collecting;
 mod exhaustive;
+mod handling;
 mod labelling;
 mod merging;
 mod model;

@@ -30,7 +30,7 @@ impl<D: Copy + Default> Stamp<D> {
     }
 
     /// Above every stamp with this time and below every later one.
-    pub(super) fn last_at(at: Timestamp) -> Self {
+    pub(crate) fn last_at(at: Timestamp) -> Self {
         let transaction = TransactionId {
             process: types::ProcessId(u16::MAX),
             incarnation: types::Incarnation(u32::MAX),

@@ -2,6 +2,7 @@
 //! and whether a read of it may have to wait.
 
 use super::stamp::Stamp;
+use mvcc::Bounds;
 use std::fmt::Debug;
 use types::{RegionId, Timestamp, Wire};
 
@@ -77,6 +78,13 @@ pub trait Times: Wire + Clone + Copy + Debug + Default + PartialEq + 'static {
 
     /// The whole isolation rule: true when the effect with this stamp is part of the snapshot in `region`.
     fn shows(self, stamp: &Stamp<Self::Depends>, region: RegionId) -> bool;
+
+    /// What the snapshot shows in `region` in a few words, where stamps tell what effects observed: then reads need not ask
+    /// of every effect.
+    fn bounds(self, region: RegionId) -> Option<Bounds<Stamp<Self::Depends>>> {
+        let _ = region;
+        None
+    }
 
     /// The snapshot shows everything that is placed up to here, wherever it is from. So a store may forget what it
     /// looked like below.

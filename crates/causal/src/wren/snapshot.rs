@@ -1,6 +1,7 @@
 //! What a snapshot of Wren shows.
 
 use crate::stable::{Stamp, Times, oldest_of};
+use mvcc::Bounds;
 use types::{RegionId, Timestamp, wire_struct};
 
 /// A causal snapshot of one region: everything of its own up to `local`, everything of the others up to `remote`,
@@ -62,6 +63,11 @@ impl Times for Snapshot {
         } else {
             stamp.at <= self.remote
         }
+    }
+
+    fn bounds(self, region: RegionId) -> Option<Bounds<Stamp>> {
+        let (own, others) = (Stamp::last_at(self.local), Stamp::last_at(self.remote));
+        Some(Bounds { group: region.0, own, others })
     }
 
     /// What is of another region by the remote rule, and what is of this one because its remote dependency time is

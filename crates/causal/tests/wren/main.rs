@@ -4,6 +4,7 @@ mod client;
 mod contexts;
 mod evict;
 mod faults;
+mod heal;
 mod mutants;
 mod promises;
 mod random;

@@ -243,6 +243,23 @@ fn a_touched_watch_stops_the_transaction() {
     assert_eq!(one.one(&mut world, "k", GET), "\"3\"");
 }
 
+/// Also when somebody of another region did, as soon as the transaction would see it: what was read before and what it reads
+/// would belong to two snapshots.
+#[test]
+fn a_watch_is_touched_by_what_comes_to_be_seen_of_another_region() {
+    let mut world = world();
+    let (one, far) = (Client::new(coordinator(0, 0), 1), Client::new(coordinator(1, 0), 2));
+    one.one(&mut world, "k", write("1"));
+    world.run_ms(200);
+    one.watch(&mut world, "k");
+    far.one(&mut world, "k", write("2"));
+    assert_eq!(one.one(&mut world, "k", GET), "\"1\"", "it is on its way");
+    world.run_ms(200);
+    assert_eq!(one.watched(&mut world, &[step("k", write("3"))]), "(nil array)");
+    one.watch(&mut world, "k");
+    assert_eq!(one.watched(&mut world, &[step("k", write("3"))]), "OK");
+}
+
 #[test]
 fn the_whole_keyspace_is_counted_scanned_and_flushed() {
     let mut world = world();

@@ -11,7 +11,7 @@ use types::{
 pub const KEYSPACE: KeyspaceId = KeyspaceId(3);
 pub const SEED: HashSeed = HashSeed(7);
 /// The wall time at which every run begins: 2026, in microseconds.
-const EPOCH: u64 = 1_790_000_000_000_000;
+pub const EPOCH: u64 = 1_790_000_000_000_000;
 
 /// What the network and the disks do to what passes them.
 #[derive(Clone, Copy, Debug)]

@@ -30,6 +30,7 @@ static KEYSPACE: &[Command] = &[
     Command::new("keyspace|evict", 5, OPERATOR, "anabranch 0.1.0", "Lets a causal keyspace go on without a region that is gone for good: KEYSPACE EVICT name region ACCEPT-LOSS", Steer(Flow::Administer)),
     Command::new("keyspace|list", 2, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keyspaces", Steer(Flow::Administer)),
     Command::new("keyspace|info", 3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Describes a keyspace: KEYSPACE INFO name", Steer(Flow::Administer)),
+    Command::new("keyspace|locate", -4, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Returns which partition of a keyspace each key lies in: KEYSPACE LOCATE name key [key ...]", Steer(Flow::Administer)),
     Command::new("keyspace|use", 3, NOSCRIPT | FAST, "anabranch 0.1.0", "Chooses the keyspace for the connection: KEYSPACE USE name", Local(use_keyspace)),
     Command::new("keyspace|help", 2, LOADING | STALE, "anabranch 0.1.0", "Lists the subcommands", Local(describe::help)),
 ];
@@ -60,6 +61,10 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
         "list" => Administration::List,
         "info" => Administration::Info { name: call.bytes(2) },
         "drop" => Administration::Drop { name: call.bytes(2) },
+        "locate" => Administration::Locate {
+            name: call.bytes(2),
+            keys: (3..call.len()).map(|at| call.bytes(at)).collect(),
+        },
         "place" => Administration::Place {
             name: call.bytes(2),
             partition: number(call.bytes(3), "a partition")?,

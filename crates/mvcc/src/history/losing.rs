@@ -1,39 +1,42 @@
 //! What the effects of a history cost one another, and how long they must be known for it.
 
 use super::replaying::Seen;
-use super::{Entry, History, effect_of};
+use super::{Entry, History, Sight, effect_of};
 use crate::losses::LostWrite;
 use datatypes::Effect;
 use datatypes::key;
 use datatypes::merge::Contest;
 
 impl<S: Copy + Ord> History<S> {
-    /// Something has come to this place.
-    pub(super) fn note_contest(&mut self, place: usize) {
+    /// Something with this stamp has come.
+    pub(super) fn note_contest(&mut self, stamp: S) {
         let Some(sight) = self.sight.filter(|_| self.tells_losses && !self.contested) else { return };
-        let stamp = self.entries[place].stamp;
         let seen = sight(&stamp);
-        let is_foreign = |entry: &Entry<S>| sight(&entry.stamp).group != seen.group;
-        let mut unseen = self.entries.range(..place).rev().take_while(|entry| entry.stamp > seen.upto);
-        let hides = self.may_hide_some(seen) && unseen.any(is_foreign);
-        let later = self.entries.range(place + 1..);
-        let is_hidden = |entry: &Entry<S>| !sight(&entry.stamp).shows(seen.group, &stamp);
-        self.contested = hides || later.into_iter().any(is_hidden);
+        let is_foreign = |entry: &&Entry<S>| sight(&entry.stamp).group != seen.group;
+        if !self.coming.has_others(seen.group) && !self.may_hide_some(seen) {
+            // It has observed all others, and stands above them.
+            return;
+        }
+        let is_contested = |entry: &Entry<S>| match entry.stamp < stamp {
+            true => !seen.shows(sight(&entry.stamp).group, &entry.stamp),
+            false => !sight(&entry.stamp).shows(seen.group, &stamp),
+        };
+        self.contested = self.all_above(seen.upto.min(stamp)).filter(is_foreign).any(is_contested);
     }
 
     /// Whether some effect may not have observed an earlier one, found anew.
     pub(super) fn find_contest(&mut self) {
-        self.contested = false;
         let Some(sight) = self.sight.filter(|_| self.tells_losses) else { return };
-        let mut latest: Vec<(u16, S)> = Vec::new();
-        for entry in &self.entries {
+        let (mut contested, mut latest): (bool, Vec<(u16, S)>) = (false, Vec::new());
+        for entry in self.all() {
             let seen = sight(&entry.stamp);
-            self.contested |= latest.iter().any(|(group, stamp)| !seen.shows(*group, stamp));
+            contested |= latest.iter().any(|(group, stamp)| !seen.shows(*group, stamp));
             match latest.iter_mut().find(|(group, _)| *group == seen.group) {
                 Some((_, stamp)) => *stamp = entry.stamp,
                 None => latest.push((seen.group, entry.stamp)),
             }
         }
+        self.contested = contested;
     }
 
     /// True if some effect here may not have observed an earlier one, so that one of them may be lost.
@@ -46,15 +49,16 @@ impl<S: Copy + Ord> History<S> {
     pub(crate) fn losses(&self, key: &[u8], count: usize) -> (Vec<LostWrite<S>>, u64) {
         let Some(sight) = self.sight.filter(|_| self.contested && count > 0) else { return (Vec::new(), 0) };
         let seen = |entry: &Entry<S>| Seen { stamp: entry.stamp, sight: sight(&entry.stamp) };
-        let contest =
-            Contest::new(self.entries.iter().map(|entry| (seen(entry), effect_of(entry))).collect());
+        let all: Vec<&Entry<S>> = self.all().collect();
+        let contest = Contest::new(all.iter().map(|entry| (seen(entry), effect_of(entry))).collect());
         let of = |place: usize| {
+            let (contest, all) = (&contest, &all);
             contest.lost(place).into_iter().map(move |loss| LostWrite {
                 key: key.into(),
                 part: loss.part,
-                stamp: self.entries[place].stamp,
+                stamp: all[place].stamp,
                 value: loss.value.into(),
-                winner: self.entries[loss.to].stamp,
+                winner: all[loss.to].stamp,
                 instead: loss.instead.into(),
             })
         };
@@ -64,7 +68,7 @@ impl<S: Copy + Ord> History<S> {
     /// The names of the losses that the first `count` effects here settle.
     pub(crate) fn settled(&self, count: usize) -> Vec<Vec<u8>> {
         let mut settled = Vec::new();
-        let others = self.entries.range(..count).filter(|entry| self.tells_losses && entry.kind.is_none());
+        let others = self.all().take(count).filter(|entry| self.tells_losses && entry.kind.is_none());
         for effect in others.map(effect_of) {
             if let Effect::Key(key::Effect::Resolve { losses }) = effect {
                 settled.extend(losses.iter().map(<[u8]>::to_vec));
@@ -77,39 +81,66 @@ impl<S: Copy + Ord> History<S> {
     /// them.
     pub(super) fn needed(&self, horizon: S, watershed: S) -> usize {
         let above = self.above(horizon);
-        let Some(sight) = self.sight else { return above };
-        let mut needed = self.above(watershed).min(above);
+        if self.sight.is_none() {
+            return above;
+        }
+        let needed = self.above(watershed).min(above);
         // What an effect has lost is known when all that come have observed it and those that had not observed it.
-        let mut from = if self.contested { needed } else { above };
+        let from = if self.contested { needed } else { above };
+        self.needed_by(needed, from, self.coming_sights())
+    }
+
+    /// The first place, at most `needed`, from which on effects are needed by those from another place on, or by others that
+    /// observed so much.
+    pub(super) fn needed_by(
+        &self,
+        needed: usize,
+        from: usize,
+        others: impl Iterator<Item = Sight<S>>,
+    ) -> usize {
+        let Some(sight) = self.sight else { return needed };
+        let (mut needed, mut from, mut looked) = (needed, from, self.entries.len());
+        let mut least: Vec<(u16, S)> = Vec::new();
+        others.for_each(|seen| note_least(&mut least, seen));
         loop {
             let before = needed;
-            for (group, upto) in self.least_sights(from) {
-                let unseen = |place: &usize| sight(&self.entries[*place].stamp).group != group;
-                needed = (self.above(upto).min(needed)..needed).find(unseen).unwrap_or(needed);
+            self.entries.range(from..looked).for_each(|entry| note_least(&mut least, sight(&entry.stamp)));
+            looked = from;
+            for (group, upto) in &least {
+                if self.may_hide_some(Sight { group: *group, upto: *upto }) {
+                    let unseen = |place: &usize| sight(&self.entries[*place].stamp).group != *group;
+                    needed = (self.above(*upto).min(needed)..needed).find(unseen).unwrap_or(needed);
+                }
             }
             // Where types meet, an effect may bring forth what one that is kept put out of sight without observing it.
-            if (from, before) == (needed, needed) || !self.mixes_types() {
+            if (from, before) == (needed, needed) || !self.mixes_types {
                 return needed;
             }
-            from = needed;
+            from = needed.min(from);
         }
     }
 
-    /// Of each group the least that an effect from a place on observed of the others.
-    fn least_sights(&self, from: usize) -> Vec<(u16, S)> {
-        let mut least: Vec<(u16, S)> = Vec::new();
-        for seen in self.sight.iter().flat_map(|sight| self.entries.range(from..).map(|e| sight(&e.stamp))) {
-            match least.iter_mut().find(|(group, _)| *group == seen.group) {
-                Some((_, upto)) => *upto = seen.upto.min(*upto),
-                None => least.push((seen.group, seen.upto)),
-            }
-        }
-        least
+    fn coming_sights(&self) -> impl Iterator<Item = Sight<S>> {
+        let sights = self.sight.into_iter();
+        sights.flat_map(|sight| self.coming.iter().map(move |entry| sight(&entry.stamp)))
     }
 
-    /// True if effects say different types.
-    fn mixes_types(&self) -> bool {
-        let mut kinds = self.entries.iter().filter_map(|entry| entry.kind);
-        kinds.next().is_some_and(|first| kinds.any(|kind| kind != first))
+    /// Finds anew whether effects say different types.
+    pub(super) fn find_kinds(&mut self) {
+        if !self.mixes_types {
+            return;
+        }
+        let mut kinds = self.all().filter_map(|entry| entry.kind);
+        let first = kinds.next();
+        let mixes_types = kinds.any(|kind| Some(kind) != first);
+        (self.kind, self.mixes_types) = (first, mixes_types);
+    }
+}
+
+/// Of each group the least that an effect observed of the others.
+fn note_least<S: Copy + Ord>(least: &mut Vec<(u16, S)>, seen: Sight<S>) {
+    match least.iter_mut().find(|(group, _)| *group == seen.group) {
+        Some((_, upto)) => *upto = seen.upto.min(*upto),
+        None => least.push((seen.group, seen.upto)),
     }
 }

@@ -1,6 +1,6 @@
 //! Doing a run of effects of which some have not observed all before them.
 
-use super::{Entry, History, Sight, SightOf, effect_of};
+use super::{History, Sight, SightOf, effect_of};
 use datatypes::merge::{Origin, Performed, Replay, perform_plainly, stands_alone};
 use datatypes::{Cell, Effect};
 use std::borrow::Cow;
@@ -41,7 +41,7 @@ impl<S: Copy + Ord> Latest<S> {
 
 impl<S: Copy + Ord> History<S> {
     /// Performs the effects from a place on that are shown, and then the stamped ones, on the state that the effects before
-    /// the place make that are done. Returns what each changed, and how many steps it took.
+    /// the place make. Returns what each changed, and how many steps it took.
     pub(super) fn replay<'e>(
         &'e self,
         sight: SightOf<S>,
@@ -58,9 +58,16 @@ impl<S: Copy + Ord> History<S> {
             return (performed, 0);
         }
         let mut latest = Latest(Vec::new());
-        let may_hide = run.iter().any(|(stamp, _)| self.may_hide_some(sight(stamp)));
-        for entry in self.before(from).filter(|_| may_hide) {
-            latest.note(sight(&entry.stamp).group, entry.stamp);
+        let mut begin = from;
+        if run.iter().any(|(stamp, _)| self.may_hide_some(sight(stamp))) {
+            // What all of the run observed is to them like what is forgotten; but where types meet it may come forth.
+            begin = match self.mixes_types || cell.kind().is_some_and(|kind| Some(kind) != self.kind) {
+                true => 0,
+                false => self.needed_by(from, from, run.iter().map(|(stamp, _)| sight(stamp))),
+            };
+            for entry in self.entries.range(begin..from) {
+                latest.note(sight(&entry.stamp).group, entry.stamp);
+            }
         }
         let mut replay: Option<Replay<'e, Seen<S>>> = None;
         for (stamp, effect) in &run {
@@ -70,7 +77,7 @@ impl<S: Copy + Ord> History<S> {
                 Some(replay) => replay.perform(cell, seen, effect.clone()),
                 None if alone => perform_plainly(cell, effect),
                 None => {
-                    let replay = replay.insert(self.replayed(sight, from));
+                    let replay = replay.insert(self.replayed(sight, begin, from));
                     for ((stamp, effect), done) in run.iter().zip(&performed) {
                         let seen = Seen { stamp: *stamp, sight: sight(stamp) };
                         replay.pass(seen, effect.clone(), done.trace.clone().map(Cow::Owned));
@@ -81,18 +88,14 @@ impl<S: Copy + Ord> History<S> {
             latest.note(seen.sight.group, *stamp);
             performed.push(done);
         }
-        let steps = run.len() as u64 + replay.map_or(0, |replay| replay.steps());
+        let steps = (from - begin + run.len()) as u64 + replay.map_or(0, |replay| replay.steps());
         (performed, steps)
     }
 
-    /// The effects before a place that are done.
-    fn before(&self, from: usize) -> impl Iterator<Item = &Entry<S>> {
-        self.entries.range(..from).filter(|entry| entry.done)
-    }
-
-    fn replayed(&self, sight: SightOf<S>, from: usize) -> Replay<'_, Seen<S>> {
+    /// The effects from one place up to another, as ones that the state holds.
+    fn replayed(&self, sight: SightOf<S>, from: usize, to: usize) -> Replay<'_, Seen<S>> {
         let mut replay = Replay::default();
-        for entry in self.before(from) {
+        for entry in self.entries.range(from..to) {
             let seen = Seen { stamp: entry.stamp, sight: sight(&entry.stamp) };
             replay.pass(seen, effect_of(entry), entry.trace.as_deref().map(Cow::Borrowed));
         }

@@ -1,9 +1,13 @@
 //! The part of the store that lists what concurrent writes cost others.
 
 use super::{Stamp, Store};
+use crate::CompactKey;
 use crate::losses::{LossOptions, Losses, LostWrite};
 use datatypes::{Effect, key};
 use types::KeyHash;
+
+/// Which bits of a key's hash tell nothing of its place among those whose losses are told.
+const PLACE_SHIFT: u32 = 18;
 
 impl<S: Stamp> Store<S> {
     /// From now on the writes that concurrent ones cost others are listed (Corrections 75). Only for a store that merges
@@ -38,8 +42,24 @@ impl<S: Stamp> Store<S> {
     /// The losses that are known and that an effect to come may still settle. Looks at every key that was written by
     /// several who had not seen one another lately.
     pub fn pending_losses(&self) -> Vec<LostWrite<S>> {
-        let keys = self.contested.iter();
-        keys.flat_map(|key| self.pending_losses_of(self.hash(key), key)).collect()
+        self.contested.iter().flat_map(|(hash, key)| self.pending_losses_of(*hash, key)).collect()
+    }
+
+    /// Those of some keys, from a place on, which is a number of 46 bits; 0 is the first. Of as many keys as have about so
+    /// many effects together, and one at least. And the place of the next key; `None` when all have been told. A key that has
+    /// any during all calls is told.
+    pub fn pending_losses_from(&self, from: u64, effects: usize) -> (Vec<LostWrite<S>>, Option<u64>) {
+        let (mut found, mut looked, mut last) = (Vec::new(), 0, None);
+        for (hash, key) in self.contested.range((KeyHash(from << PLACE_SHIFT), CompactKey::new(b""))..) {
+            let place = hash.0 >> PLACE_SHIFT;
+            if looked >= effects && last != Some(place) {
+                return (found, Some(place));
+            }
+            last = Some(place);
+            looked += self.find_history(*hash, key).map_or(1, |kept| kept.history.len());
+            found.extend(self.pending_losses_of(*hash, key));
+        }
+        (found, None)
     }
 
     fn pending_losses_of(&self, hash: KeyHash, key: &[u8]) -> Vec<LostWrite<S>> {

@@ -2,7 +2,7 @@
 
 use super::agenda::Agenda;
 use super::{Counted, Record, Stamp, Store};
-use crate::history::{FEW, History, SightOf};
+use crate::history::{Bounds, FEW, History, SightOf};
 use crate::{CompactKey, Keyed};
 use datatypes::merge::{Trace, lasting_kind};
 use datatypes::{Cell, Effect, Patch, apply, exchange};
@@ -128,10 +128,16 @@ impl<S: Stamp> Store<S> {
         self.sight = Some(sight);
     }
 
-    /// In a store that merges, an effect that arrives below more than so many waits until somebody looks; and a read that
-    /// takes back more leaves the key as it saw it. By default 32.
+    /// In a store that merges, an effect that arrives below more than so many waits until somebody looks. By default 32.
     pub fn wait_beyond(&mut self, few: usize) {
         self.few = few;
+    }
+
+    /// In a store that merges: from now on readers are shown every effect of this group that they may see, and of the other
+    /// groups nothing above a place, which only rises. What waits above it goes on waiting.
+    pub fn show_to(&mut self, group: u16, upto: S) {
+        let upto = self.shown.map_or(upto, |(_, shown)| shown.max(upto));
+        self.shown = Some((group, upto));
     }
 
     /// Every effect that is yet to come has observed what is at or below. It only rises. What is above is kept for
@@ -206,7 +212,7 @@ impl<S: Stamp> Store<S> {
         let Some(kept) = self.histories.find_mut(hash, turn) else { return 0 };
         if kept.history.waits() {
             let key = kept.key.clone();
-            self.change_kept(hash, &key, |history, cell| history.refresh(cell));
+            self.change_kept(hash, &key, |history, cell| history.bring(cell, Some(horizon)));
         }
         let Some(kept) = self.histories.find_mut(hash, turn) else { return 0 };
         let (before, len) = (kept.heap_bytes(), kept.history.len());
@@ -217,7 +223,7 @@ impl<S: Stamp> Store<S> {
             losses.list(&kept.key, folded.losses, &folded.settled);
         }
         if !kept.history.is_contested() {
-            self.contested.remove(&kept.key);
+            self.contested.remove(&(hash, kept.key.clone()));
         }
         if let Some(last) = kept.history.last() {
             kept.due = last;
@@ -229,22 +235,31 @@ impl<S: Stamp> Store<S> {
         len
     }
 
-    /// Brings the newest states up to date where effects wait that arrived below many others: key by key, as long as that
-    /// has taken fewer than so many steps. Says whether any are left.
+    /// Does what waits and may be shown ([`Store::show_to`]), key by key, so that all calls together take about as many
+    /// steps as they allow; a long key is owed by the next ones. Says whether any keys are left to be looked at.
     pub fn refresh_some(&mut self, steps: u64) -> bool {
-        let until = self.steps.saturating_add(steps);
+        let repaid = steps.min(self.owed);
+        self.owed -= repaid;
+        let until = self.steps.saturating_add(steps - repaid);
+        let mut left = self.waiting.len();
         while self.steps < until
+            && left > 0
             && let Some(hash) = self.waiting.pop_front()
         {
+            (left, self.steps) = (left - 1, self.steps + 1);
             let queued = |history: &KeyHistory<S>| history.hash == hash && history.is_queued;
             let Some(kept) = self.histories.find_mut(hash, queued) else { continue };
             kept.is_queued = false;
             if kept.history.waits() {
-                let key = kept.key.clone();
-                self.change_kept(hash, &key, |history, cell| history.refresh(cell));
+                let (key, shown) = (kept.key.clone(), self.shown);
+                self.change_kept(hash, &key, |history, cell| match shown {
+                    Some((group, upto)) => history.bring_shown(cell, group, upto),
+                    None => history.bring(cell, None),
+                });
             }
         }
-        !self.waiting.is_empty()
+        self.owed += self.steps.saturating_sub(until);
+        left > 0
     }
 
     /// True if the key's newest state is not up to date: some effects wait to be done.
@@ -261,7 +276,7 @@ impl<S: Stamp> Store<S> {
     fn drop_history(&mut self, hash: KeyHash, key: &[u8]) {
         let Some(history) = self.histories.remove(hash, key) else { return };
         self.memory -= history.heap_bytes();
-        self.contested.remove(&history.key);
+        self.contested.remove(&(hash, history.key.clone()));
         if self.table.get(history.hash, &history.key).is_some_and(|record| record.cell.value.is_none()) {
             self.tombstones -= 1;
             self.forget(history.hash, &history.key);
@@ -305,7 +320,7 @@ impl<S: Stamp> Store<S> {
         }
         let watershed = self.watershed;
         let folded = self.change_kept(hash, key, |history, cell| {
-            history.refresh(cell);
+            history.bring(cell, Some(horizon));
             let folded = history.fold(key, horizon, watershed);
             history.insert_below(cell, horizon, effect);
             folded
@@ -321,7 +336,10 @@ impl<S: Stamp> Store<S> {
         encoded.clear();
         effect.encode(&mut encoded);
         let kind = self.sight.and_then(|_| lasting_kind(effect));
-        self.change_or_create(hash, key, stamp, |history, cell| history.insert(cell, stamp, &encoded, kind));
+        let shown = self.shown;
+        self.change_or_create(hash, key, stamp, |history, cell| {
+            history.insert(cell, stamp, &encoded, kind, shown);
+        });
         self.take_off(key, stamp, effect);
         if encoded.capacity() <= SCRATCH_BYTES {
             self.scratch = encoded;
@@ -360,9 +378,10 @@ impl<S: Stamp> Store<S> {
             kept.history.leave_out_undo = self.leave_out_undo;
         }
         let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
+        let contested = kept.history.is_contested();
         change(&mut kept.history, &mut record.cell);
-        if kept.history.is_contested() && !self.contested.contains(&kept.key) {
-            self.contested.insert(kept.key.clone());
+        if kept.history.is_contested() && !contested {
+            self.contested.insert((hash, kept.key.clone()));
         }
         self.steps += kept.queue(&mut self.waiting);
         record.stamp = record.stamp.max(stamp);
@@ -443,16 +462,18 @@ impl<S: Stamp> Store<S> {
         own: &[Effect<'_>],
         read: impl FnOnce(&Cell) -> R,
     ) -> R {
-        self.with_later(hash, key, visible, &[], own, read)
+        self.with_later(hash, key, visible, None, &[], own, read)
     }
 
     /// Like [`Store::with_state`], with effects between: `later` ones that are not here, in stamp order and above all
-    /// that are visible. They merge with what they have not observed.
+    /// that are visible. They merge with what they have not observed. With `bounds`, which say the same as `visible`, a long
+    /// history costs no look at all of it.
     pub fn with_later<R>(
         &mut self,
         hash: KeyHash,
         key: &[u8],
         visible: impl Fn(&S) -> bool,
+        bounds: Option<Bounds<S>>,
         later: &[(S, Effect<'_>)],
         own: &[Effect<'_>],
         read: impl FnOnce(&Cell) -> R,
@@ -460,10 +481,14 @@ impl<S: Stamp> Store<S> {
         self.forget_released(hash, key);
         let horizon = self.horizon;
         let visible = |stamp: &S| Some(*stamp) <= horizon || visible(stamp);
+        let raised = |stamp: S| horizon.map_or(stamp, |horizon| stamp.max(horizon));
+        let bounds =
+            bounds.map(|bounds| Bounds { own: raised(bounds.own), others: raised(bounds.others), ..bounds });
         let Some(record) = self.table.get_mut(hash, key) else {
             return History::new(None, FEW, false).with_state(
                 &mut Cell::default(),
                 visible,
+                bounds,
                 later,
                 own,
                 read,
@@ -472,10 +497,12 @@ impl<S: Stamp> Store<S> {
         let before = Counted::of(&record.cell);
         let answer = match self.histories.get_mut(hash, key) {
             None if later.is_empty() && own.is_empty() => return read(&record.cell),
-            None => History::new(None, FEW, false).with_state(&mut record.cell, visible, later, own, read),
+            None => {
+                History::new(None, FEW, false).with_state(&mut record.cell, visible, bounds, later, own, read)
+            }
             Some(kept) => {
                 let bytes_before = kept.heap_bytes();
-                let answer = kept.history.with_state(&mut record.cell, visible, later, own, read);
+                let answer = kept.history.with_state(&mut record.cell, visible, bounds, later, own, read);
                 self.steps += kept.queue(&mut self.waiting);
                 self.memory = self.memory + kept.heap_bytes() - bytes_before;
                 answer
@@ -498,22 +525,27 @@ impl<S: Stamp> Store<S> {
         kept.into_iter().flat_map(|(horizon, kept)| kept.history.effects(horizon))
     }
 
-    /// Those of them whose stamps count, in stamp order; no other is looked at.
-    pub fn effects_that(
+    /// Those of them that a reader may not see, and maybe others; those of its own group that it sees up to its bounds are
+    /// not looked at. Without bounds all of them.
+    pub fn effects_beyond(
         &self,
         hash: KeyHash,
         key: &[u8],
-        count: impl Fn(&S) -> bool,
-    ) -> impl Iterator<Item = (S, Effect<'_>)> {
+        bounds: Option<Bounds<S>>,
+    ) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
         let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
-        let effects = kept.map(|(horizon, kept)| kept.history.effects_that(horizon, count));
-        effects.into_iter().flatten()
+        kept.into_iter().flat_map(move |(horizon, kept)| kept.history.effects_beyond(horizon, bounds))
     }
 
-    /// The stamps of these, in order.
-    pub fn stamps(&self, hash: KeyHash, key: &[u8]) -> impl DoubleEndedIterator<Item = S> {
+    /// The stamps of these, in order; the effects are not looked at.
+    pub fn stamps_beyond(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        bounds: Option<Bounds<S>>,
+    ) -> impl DoubleEndedIterator<Item = S> {
         let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
-        kept.into_iter().flat_map(|(horizon, kept)| kept.history.stamps(horizon))
+        kept.into_iter().flat_map(move |(horizon, kept)| kept.history.stamps_beyond(horizon, bounds))
     }
 
     /// True if the key has an effect with this stamp above the horizon.

@@ -327,3 +327,39 @@ fn what_was_settled_by_somebody_who_is_given_up_is_listed_again() {
         replica.store.assert_consistent();
     }
 }
+
+/// Piece by piece, in the order of the keys' hashes, it is the same; also where a key is no longer contested meanwhile.
+#[test]
+fn losses_that_are_not_final_are_told_in_pieces() {
+    let mut store = empty();
+    let keys: Vec<String> = (0..40).map(|number| format!("key {number}")).collect();
+    for (number, key) in (0u32..).zip(&keys) {
+        for (stamp, bytes) in [set(3 * number + 1, 0, 0, "a"), set(3 * number + 2, 1, 0, "b")] {
+            store.commit(store.hash(key.as_bytes()), key.as_bytes(), stamp, &effect(&bytes));
+        }
+    }
+    for (most, folded) in [(1, false), (7, false), (1000, false), (5, true)] {
+        let all = store.pending_losses();
+        assert_eq!(all.len(), keys.len());
+        let (mut told, mut pieces, mut next) = (Vec::new(), 0, Some(0));
+        while let Some(from) = next {
+            let piece;
+            (piece, next) = store.pending_losses_from(from, most);
+            assert!((folded || !piece.is_empty()) && piece.len() <= most.div_ceil(2));
+            told.extend(piece);
+            pieces += 1;
+            if folded && pieces == 3 {
+                // What is told already becomes final.
+                let stamp = told[0].stamp.max(told[0].winner);
+                store.set_horizon(Some(stamp));
+                store.set_watershed(stamp);
+                while store.fold_some(10) {}
+            }
+        }
+        let listed: Vec<_> = store.losses_after(0).map(|(_, loss)| loss.clone()).collect();
+        assert_eq!(folded, !listed.is_empty());
+        for loss in all {
+            assert!(told.contains(&loss) || listed.contains(&loss), "{loss:?}");
+        }
+    }
+}

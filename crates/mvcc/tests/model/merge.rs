@@ -2,7 +2,7 @@
 //! and watershed are when they do, and however often the store is written down and read back, the state is what the same
 //! effects make one after the other.
 
-use crate::mvcc::{Sight, Store};
+use crate::mvcc::{Bounds, Sight, Store};
 use datatypes::merge::{Among, Trace, assertion, perform};
 use datatypes::{
     Cell, Context, Effect, Items, Operation, dict, key, list, prepare, register, scored_set, set,
@@ -47,7 +47,7 @@ pub fn encoded(effect: &Effect<'_>) -> Vec<u8> {
 }
 
 /// What effects make, performed one after the other.
-fn made_by<'d>(done: impl Iterator<Item = &'d Done>) -> Cell {
+pub fn made_by<'d>(done: impl Iterator<Item = &'d Done>) -> Cell {
     let (mut cell, mut stamps, mut effects) = (Cell::default(), Vec::new(), Vec::new());
     let mut traces: Vec<Option<Trace>> = Vec::new();
     for (stamp, bytes) in done {
@@ -160,8 +160,9 @@ impl Replica {
     /// The state that all effects make; in one way or the other.
     fn newest(&mut self, random: &mut Rng) -> Cell {
         let hash = self.store.hash(KEY);
-        match random.u32(..4) {
-            0 => while self.store.refresh_some(1) {},
+        let choice = random.u32(..4);
+        while choice == 0 && self.store.refresh_some(1) {}
+        match choice {
             1 => return self.store.with_state(hash, KEY, |_| true, &[], Cell::clone),
             _ if self.store.waits(hash, KEY) => {
                 return made_by(self.arrived.iter());
@@ -235,7 +236,16 @@ impl Replica {
             made_by(self.arrived.iter().filter(|(s, _)| s.at <= self.horizon || visible(s)).chain(&later));
         let later: Vec<(Stamp, Effect<'_>)> =
             later.iter().map(|(stamp, bytes)| (*stamp, effect(bytes))).collect();
-        let found = self.store.with_later(hash, KEY, visible, &later, &[], Cell::clone);
+        let found = self.store.with_later(hash, KEY, visible, None, &later, &[], Cell::clone);
+        assert_eq!(
+            found,
+            wanted,
+            "shown up to {shown:?} and the horizon {}: {:?}",
+            self.horizon,
+            self.told()
+        );
+        self.read_as_group(random);
+        let found = self.store.with_later(hash, KEY, visible, None, &later, &[], Cell::clone);
         assert_eq!(
             found,
             wanted,
@@ -244,6 +254,28 @@ impl Replica {
             self.told()
         );
         self.store.assert_consistent();
+    }
+
+    /// A reader of one group, who says in a few words what he sees.
+    fn read_as_group(&mut self, random: &mut Rng) {
+        let hash = self.store.hash(KEY);
+        let others = random.u32(self.horizon..1 + self.horizon + 30);
+        let (group, own) = (random.u16(..GROUPS as u16), random.u32(others..others + 20));
+        let sees = |stamp: &Stamp| match stamp.group == group {
+            true => stamp.at <= own && stamp.upto <= others,
+            false => stamp.at <= others,
+        };
+        let bounds = Bounds { group, own: Stamp::last_at(own), others: Stamp::last_at(others) };
+        let wanted = made_by(self.arrived.iter().filter(|(s, _)| s.at <= self.horizon || sees(s)));
+        if random.bool() {
+            self.store.show_to(group, Stamp::last_at(others.min(self.horizon + 5)));
+        }
+        let found = self.store.with_later(hash, KEY, sees, Some(bounds), &[], &[], Cell::clone);
+        assert_eq!(found, wanted, "{group} up to {own}, others to {others}: {:?}", self.told());
+        let beyond: Vec<Stamp> = self.store.stamps_beyond(hash, KEY, Some(bounds)).collect();
+        let hidden = self.store.effects(hash, KEY).map(|(stamp, _)| stamp);
+        let mut hidden = hidden.filter(|stamp| stamp.group == group && !sees(stamp));
+        assert!(hidden.all(|stamp| beyond.contains(&stamp)));
     }
 
     fn told(&self) -> Vec<(Stamp, Effect<'_>)> {
@@ -273,6 +305,7 @@ fn replicas_agree_whatever_the_order_of_arrival() {
                 let newest = replica.newest(&mut random);
                 assert_eq!(newest, made_by(replica.arrived.iter()), "seed {seed}: {:?}", replica.told());
             }
+            replica.store.show_to(0, Stamp::last_at(u32::MAX));
             while replica.store.refresh_some(1) {}
             let found = replica.store.cell(replica.store.hash(KEY), KEY, 0);
             assert_eq!(*found, wanted, "seed {seed}: {:?}", replica.told());

@@ -1,7 +1,7 @@
 //! What it costs to bring two halves of a history together: about as much for each effect, however many there are.
 
-use crate::merge::{KEY, Stamp};
-use crate::mvcc::{LossOptions, Store};
+use crate::merge::{KEY, Stamp, encoded, made_by};
+use crate::mvcc::{Bounds, LossOptions, Store};
 use datatypes::{Cell, Effect, Items, counter, dict, key, list, register, scored_set, set};
 use types::HashSeed;
 
@@ -112,4 +112,107 @@ fn halves_come_together_the_same_way() {
         let (_, often) = steps(*script, 200, 100);
         assert_eq!(seldom, often, "{name}");
     }
+}
+
+/// What healing a cut took.
+struct Healing {
+    /// All steps.
+    steps: u64,
+    /// The most that a read took while nothing more was shown of the other side.
+    read: u64,
+    state: Cell,
+}
+
+/// Two regions did so much each while they were cut apart. Now the effects of the second arrive in the first, in their order,
+/// `batch` at a time; the first goes on writing and reads each time what it shows: of the second what arrived in steps, each
+/// at least half of what is missing. Then everybody has observed everything.
+fn heal(script: Script, each: u32, batch: u32) -> Healing {
+    let mut store = new_store();
+    let hash = store.hash(KEY);
+    let mut read = 0;
+    let text = |number: u32, group: u16| format!("{number} by {group}");
+    let commit = |store: &mut Store<Stamp>, number: u32, group: u16, upto: u32| {
+        let stamp = Stamp { at: 2 * number + u32::from(group) + 1, group, upto };
+        let text = text(number, group);
+        store.commit(hash, KEY, stamp, &script(number + u32::from(group), text.as_bytes()));
+    };
+    store.show_to(0, Stamp::last_at(0));
+    (0..each).for_each(|number| commit(&mut store, number, 0, 0));
+    let (mut shown, mut own) = (0, each);
+    for number in 0..each {
+        commit(&mut store, number, 1, 0);
+        if (number + 1) % batch != 0 {
+            continue;
+        }
+        let (arrived, end) = (2 * number + 2, 2 * own + 1);
+        let rises = end - arrived < 10 || 2 * (end - arrived) <= end - shown;
+        shown = if rises { arrived } else { shown };
+        let (own_stamp, others) = (Stamp::last_at(end), Stamp::last_at(shown));
+        store.show_to(0, others);
+        let before = store.steps();
+        let bounds = Bounds { group: 0, own: own_stamp, others };
+        let visible = |stamp: &Stamp| if stamp.group == 0 { stamp.upto <= shown } else { *stamp <= others };
+        store.with_later(hash, KEY, visible, Some(bounds), &[], &[], |_| ());
+        read = if rises { read } else { read.max(store.steps() - before) };
+        commit(&mut store, own, 0, shown);
+        own += 1;
+        store.refresh_some(100);
+    }
+    store.show_to(0, Stamp::last_at(u32::MAX));
+    while store.refresh_some(u64::MAX) {}
+    store.set_watershed(Stamp::last_at(u32::MAX));
+    store.set_horizon(Some(Stamp::last_at(u32::MAX)));
+    while store.fold_some(100) {}
+    store.assert_consistent();
+    Healing { steps: store.steps(), read, state: store.cell(hash, KEY, 0).clone() }
+}
+
+#[test]
+fn a_cut_of_twice_the_length_takes_about_twice_the_steps_to_heal() {
+    for (name, script) in SCRIPTS {
+        let (few, many) = (heal(*script, 500, 10), heal(*script, 4000, 10));
+        assert!(
+            many.steps < 11 * few.steps,
+            "{name}: {} steps for 1000 effects, {} for 8000",
+            few.steps,
+            many.steps
+        );
+        assert!(many.steps < 60 * 8000, "{name}: {} steps for 8000 effects", many.steps);
+        assert!(many.read < 100, "{name}: {} steps for a read that sees nothing new", many.read);
+    }
+}
+
+/// However often it is read, it comes to the same.
+#[test]
+fn a_healed_cut_is_the_same_however_it_arrives() {
+    for (name, script) in SCRIPTS {
+        // As many writes of the first region beside it.
+        let (often, seldom) = (heal(*script, 200, 4), heal_unread(*script, 200, 4));
+        assert_eq!(often.state, seldom, "{name}");
+    }
+}
+
+/// What the same effects make, in their order.
+fn heal_unread(script: Script, each: u32, batch: u32) -> Cell {
+    let mut shown = 0;
+    let mut all: Vec<(Stamp, Vec<u8>)> = Vec::new();
+    let mut note = |number: u32, group: u16, upto: u32| {
+        let text = format!("{number} by {group}");
+        let stamp = Stamp { at: 2 * number + u32::from(group) + 1, group, upto };
+        all.push((stamp, encoded(&script(number + u32::from(group), text.as_bytes()))));
+    };
+    (0..each).for_each(|number| note(number, 0, 0));
+    let mut own = each;
+    for number in 0..each {
+        note(number, 1, 0);
+        if (number + 1) % batch == 0 {
+            let (arrived, end) = (2 * number + 2, 2 * own + 1);
+            let rises = end - arrived < 10 || 2 * (end - arrived) <= end - shown;
+            shown = if rises { arrived } else { shown };
+            note(own, 0, shown);
+            own += 1;
+        }
+    }
+    all.sort_by_key(|(stamp, _)| *stamp);
+    made_by(all.iter())
 }

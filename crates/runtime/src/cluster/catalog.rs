@@ -107,9 +107,15 @@ impl ClusterKeyspace {
                      REPLICAS and REGIONS out"
                 ))
             }
+            ClusterModel::Branch if self.branching.merges_by_handler && self.branching.handler.is_none() => {
+                Err(format!(
+                    "keyspace '{name}': MERGE handler needs HANDLER, a program in Lua that defines resolve(key, conflict) or \
+                     merge(keys)"
+                ))
+            }
             ClusterModel::Strict | ClusterModel::Causal if self.branching != ClusterBranching::default() => {
                 Err(format!(
-                    "keyspace '{name}': MERGE, EVERY, LOCAL, UNRESOLVED, KEEP and QUEUE are for MODEL branch"
+                    "keyspace '{name}': MERGE, HANDLER, EVERY, LOCAL, UNRESOLVED, KEEP and QUEUE are for MODEL branch"
                 ))
             }
             ClusterModel::Strict | ClusterModel::Branch if self.protocol != ClusterProtocol::Usual => {
@@ -187,13 +193,21 @@ impl ClusterKeyspace {
         let branching = &mut self.branching;
         match option.to_ascii_uppercase().as_slice() {
             b"MERGE" => {
+                let how = one_of(option, value, ["manual", "auto", "handler"])?;
                 let usual = ClusterBranching::default().merge_every_ms;
                 let every = match branching.merge_every_ms {
                     0 => usual,
                     every => every,
                 };
-                branching.merge_every_ms =
-                    if one_of(option, value, ["manual", "auto"])? == 0 { 0 } else { every };
+                branching.merge_every_ms = if how == 0 { 0 } else { every };
+                branching.merges_by_handler = how == 2;
+            }
+            b"HANDLER" if value.is_empty() => branching.handler = None,
+            b"HANDLER" => {
+                let source =
+                    str::from_utf8(value).map_err(|_| Error::err("HANDLER is a program in UTF-8"))?;
+                scripts::Program::new(source).map_err(|reason| Error::err(format!("HANDLER: {reason}")))?;
+                branching.handler = Some(source.to_owned());
             }
             b"EVERY" => branching.merge_every_ms = number(option, value)?,
             b"LOCAL" => branching.forks_locally = one_of(option, value, ["serialize", "branch"])? == 1,
@@ -205,8 +219,8 @@ impl ClusterKeyspace {
             _ => {
                 return Err(Error::err(format!(
                     "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, COPIES, REGIONS, CONCURRENCY, \
-                     PROTOCOL, CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, EVERY, LOCAL, UNRESOLVED \
-                     and KEEP",
+                     PROTOCOL, CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, HANDLER, EVERY, LOCAL, \
+                     UNRESOLVED, KEEP and QUEUE",
                     String::from_utf8_lossy(option)
                 )));
             }
@@ -275,11 +289,11 @@ const ONE_DURABILITY: &str = "in a cluster every process has one durability, sai
                               share a log, and what a process has forgotten counts for all of them";
 
 /// Which of the two words an option is.
-fn one_of(option: &[u8], value: &[u8], words: [&str; 2]) -> Result<usize, Error> {
+fn one_of<const N: usize>(option: &[u8], value: &[u8], words: [&str; N]) -> Result<usize, Error> {
     let found = words.iter().position(|word| value.eq_ignore_ascii_case(word.as_bytes()));
     found.ok_or_else(|| {
         let (option, value) = (String::from_utf8_lossy(option), String::from_utf8_lossy(value));
-        Error::err(format!("{option} is {} or {}, not '{value}'", words[0], words[1]))
+        Error::err(format!("{option} is {}, not '{value}'", words.join(" or ")))
     })
 }
 

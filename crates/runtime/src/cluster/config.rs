@@ -178,14 +178,20 @@ pub struct ClusterKeyspace {
 }
 
 /// How a branch keyspace forks and merges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterBranching {
-    /// How often, in milliseconds, each site merges all heads by the types' own rules; 0 for never: the application does.
+    /// How often, in milliseconds, each site merges all heads; 0 for never: the application does.
     pub merge_every_ms: u64,
+    /// True if sites merge by the handler; else by the types' own rules.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merges_by_handler: bool,
+    /// The merge handler, a program in Lua.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handler: Option<String>,
     /// True if updates that meet at one site fork; else one of them gets CONFLICT.
     pub forks_locally: bool,
-    /// True if a merge of the application gives conflicting keys that it leaves to the newest state; else it is refused.
+    /// True if a merge of the application or of the handler gives conflicting keys that it leaves to the newest state; else it is refused.
     pub newest_wins: bool,
     /// How many states stay above every head, to be read by their id.
     pub keep: usize,
@@ -197,6 +203,8 @@ impl Default for ClusterBranching {
     fn default() -> Self {
         ClusterBranching {
             merge_every_ms: 50,
+            merges_by_handler: false,
+            handler: None,
             forks_locally: false,
             newest_wins: false,
             keep: 100,
@@ -280,7 +288,8 @@ impl ClusterKeyspace {
 
     /// This entry with what may change in it as in another one.
     pub(crate) fn altered_to(&self, other: &Self) -> Self {
-        let Self { clock_bound_ms, skew_wait_ms, branching, dropped, .. } = *other;
+        let Self { clock_bound_ms, skew_wait_ms, dropped, .. } = *other;
+        let branching = other.branching.clone();
         let (dropped, moved) = (self.dropped || dropped, other.moved.clone());
         let evicted = match other.evicted.starts_with(&self.evicted) {
             true => other.evicted.clone(),

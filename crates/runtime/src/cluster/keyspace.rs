@@ -76,6 +76,8 @@ pub(crate) struct Lag {
     pub(crate) snapshot_ms: u64,
     /// By region: what has arrived here of its partitions, the one most behind.
     pub(crate) regions: BTreeMap<String, u64>,
+    /// By region: how many bytes this process has queued for its processes since it started.
+    pub(crate) sent: BTreeMap<String, u64>,
     /// How much reads waited here for their snapshots, in protocols where they do.
     pub(crate) waits: Waits,
 }
@@ -319,7 +321,12 @@ impl ReplicatedKeyspace {
             ReplicatedKeyspace::Branch(nodes) => {
                 let options = placement::branching(entry);
                 let sites = nodes.protocols_mut().filter_map(branch::Instance::as_site_mut);
-                sites.for_each(|site| site.alter(&options));
+                sites.for_each(|site| {
+                    site.alter(&options);
+                    if site.handler_source() != entry.branching.handler.as_deref() {
+                        site.set_handler(placement::handler(entry));
+                    }
+                });
             }
             _ => {}
         }
@@ -333,9 +340,10 @@ fn sites(nodes: &Nodes<branch::Instance>) -> impl Iterator<Item = &site::Site> {
 fn branch_state(site: &site::Site) -> String {
     let census = site.keyspace().census();
     let joining = if site.is_joining() { "waits to hear from the other sites; " } else { "" };
+    let handler = site.handler_state().map(|handler| format!(", {handler}")).unwrap_or_default();
     format!(
         "site: {joining}{} states, {} heads, {} keys, {} versions, {} states ({} bytes) queued for other sites, {} waiting for \
-         a parent",
+         a parent{handler}",
         census.states,
         census.heads,
         census.keys,

@@ -51,9 +51,10 @@ use parking_lot::Mutex;
 use peers::{Arrivals, Peers};
 use placement::Life;
 use protocol::{Gate, Now, Request};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use types::{Error, Instant, KeyspaceId, RequestId};
+use types::{Error, HashSeed, Instant, KeyspaceId, RequestId};
 
 /// What other threads may know of the cluster.
 pub(crate) struct ClusterView {
@@ -306,7 +307,12 @@ impl Cluster {
     pub(crate) fn note_backlogs(&self, now: Now, view: &ClusterView) {
         let served = self.served().filter_map(|(id, entry)| {
             let lag = self.keyspaces[usize::from(id.0)].lag(now.wall)?;
-            Some((entry.name.clone(), lag))
+            let sent = self.peers.sent(id).fold(BTreeMap::new(), |mut sent, (to, bytes)| {
+                let region = self.file.process(to.0).map_or("", |process| process.region_name.as_str());
+                *sent.entry(region.to_owned()).or_default() += bytes;
+                sent
+            });
+            Some((entry.name.clone(), Lag { sent, ..lag }))
         });
         *view.lags.lock() = served.collect();
         let each = self.catalog.keyspaces().iter().zip(&self.keyspaces).filter(|(entry, _)| !entry.dropped);
@@ -364,6 +370,11 @@ impl Cluster {
     pub(crate) fn served(&self) -> impl Iterator<Item = (KeyspaceId, &ClusterKeyspace)> {
         let entries = (0..).map(KeyspaceId).zip(self.catalog.keyspaces());
         entries.filter(|(_, entry)| !entry.dropped)
+    }
+
+    /// What hashes keys into partitions.
+    pub(crate) fn seed(&self) -> HashSeed {
+        HashSeed(self.file.seed)
     }
 
     /// How many numbers are taken.

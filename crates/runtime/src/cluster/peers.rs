@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use types::{NodeId, ProcessId, Reader, Slot, Wire};
+use types::{KeyspaceId, NodeId, ProcessId, Reader, Slot, Wire};
 
 /// Tokens from here on belong to peers; clients have smaller ones.
 pub(crate) const FIRST_TOKEN: usize = 1 << 40;
@@ -85,6 +85,8 @@ struct Outgoing {
     sent: usize,
     /// Until when what is queued can wait; `None` if it cannot.
     linger_until: Option<types::Instant>,
+    /// How many bytes have been queued since the start, by keyspace.
+    bytes: BTreeMap<KeyspaceId, u64>,
 }
 
 struct Incoming {
@@ -111,8 +113,8 @@ impl Peers {
         peers: impl Iterator<Item = (ProcessId, SocketAddr)>,
     ) -> Self {
         let down = |address| {
-            let (link, queue, sent, linger_until) = (Link::Down { since: None }, Vec::new(), 0, None);
-            Outgoing { address, link, queue, sent, linger_until }
+            let (link, bytes) = (Link::Down { since: None }, BTreeMap::new());
+            Outgoing { address, link, queue: Vec::new(), sent: 0, linger_until: None, bytes }
         };
         Peers {
             seed,
@@ -160,6 +162,13 @@ impl Peers {
             return peer.queue.truncate(start);
         }
         peer.queue[start..start + 4].copy_from_slice(&(len as u32).to_le_bytes());
+        *peer.bytes.entry(slot.keyspace).or_default() += (len + 4) as u64;
+    }
+
+    /// How many bytes of a keyspace have been queued for each peer since the start.
+    pub(crate) fn sent(&self, keyspace: KeyspaceId) -> impl Iterator<Item = (ProcessId, u64)> {
+        let of = move |(to, peer): (&ProcessId, &Outgoing)| Some((*to, *peer.bytes.get(&keyspace)?));
+        self.outgoing.iter().filter_map(of)
     }
 
     /// Connects what is down and sends what is queued and cannot wait any more.
@@ -370,7 +379,7 @@ impl Incoming {
 mod tests {
     use super::*;
     use mio::{Events, Poll};
-    use types::{Incarnation, KeyspaceId, PartitionId, ReplyBuf, ReplySink};
+    use types::{Incarnation, PartitionId, ReplyBuf, ReplySink};
 
     struct End {
         poll: Poll,

@@ -317,10 +317,12 @@ fn branch_topology(file: &ClusterFile, keyspace: KeyspaceId) -> site::Topology {
 
 /// What may be altered of a branch keyspace.
 pub(crate) fn branching(entry: &ClusterKeyspace) -> site::Options {
-    let branching = entry.branching;
-    let merging = match branching.merge_every_ms {
-        0 => site::Merging::Manual,
-        every => site::Merging::Auto { every: Duration::from_millis(every) },
+    let branching = &entry.branching;
+    let every = Duration::from_millis(branching.merge_every_ms);
+    let merging = match branching.merges_by_handler {
+        _ if every.is_zero() => site::Merging::Manual,
+        true => site::Merging::Handler { every },
+        false => site::Merging::Auto { every },
     };
     let local = if branching.forks_locally { site::Local::Branch } else { site::Local::Serialize };
     let policy = if branching.newest_wins { Policy::Newest } else { Policy::Refuse };
@@ -328,12 +330,28 @@ pub(crate) fn branching(entry: &ClusterKeyspace) -> site::Options {
     site::Options { merging, local, policy, keep, queue, ..site::Options::default() }
 }
 
+/// The merge handler of a branch keyspace. It was read when it was given: one that is not read now comes from another
+/// version of the program, and is as good as none: nothing is merged by it.
+pub(crate) fn handler(entry: &ClusterKeyspace) -> Option<Box<dyn branch::Handler>> {
+    let source = entry.branching.handler.as_deref()?;
+    match scripts::Program::new(source) {
+        Ok(program) => Some(Box::new(program)),
+        Err(reason) => {
+            tracing::error!(keyspace = entry.name, %reason, "the merge handler cannot be used");
+            None
+        }
+    }
+}
+
 fn branch_nodes(topology: site::Topology, entry: &ClusterKeyspace, life: Life) -> Nodes<branch::Instance> {
     let options = site::Options { durability: life.durability, ..branching(entry) };
     let (keyspace, region) = (topology.keyspace, usize::from(life.region.0));
     let site = topology.sites[region];
     let instance = if site.process == life.process {
-        let instance = branch::Instance::site(topology, region, life.incarnation, options);
+        let mut instance = branch::Instance::site(topology, region, life.incarnation, options);
+        if let Some(site) = instance.as_site_mut() {
+            site.set_handler(handler(entry));
+        }
         Replica::new(site.at(life.incarnation), instance)
     } else {
         let address = Address { process: life.process, slot: Slot::coordinator(keyspace) };

@@ -2,43 +2,108 @@
 
 use super::Outcome;
 use crate::cli::{
-    BenchRedisArguments, BenchRetwisArguments, BenchRmwArguments, BenchTccArguments, TransactionLoad,
+    BenchRedisArguments, BenchRetwisArguments, BenchRmwArguments, BenchTardisArguments, BenchTccArguments,
+    TransactionLoad,
 };
 use anyhow::Result;
 use bench::redis::{Server, Settings, json_line, run_all, table_head, table_line};
+use bench::tcc::{self, Mix};
 use bench::transactions::{self, Keys, Workload, compare, table};
+use std::num::NonZeroU16;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Runs the Retwis mix.
 pub fn retwis(arguments: BenchRetwisArguments) -> Result<Outcome> {
-    measure(Workload::Retwis, arguments.load)
+    measure(Workload::Retwis, &arguments.load)
 }
 
 /// Runs read-modify-writes.
 pub fn rmw(arguments: BenchRmwArguments) -> Result<Outcome> {
-    measure(Workload::ReadModifyWrite { most_keys: arguments.most_keys.get() }, arguments.load)
+    measure(Workload::ReadModifyWrite { most_keys: arguments.most_keys.get() }, &arguments.load)
 }
 
-/// Runs transactions of 20 operations.
+/// Runs transactions of 20 operations, on one keyspace or on one for each protocol.
 pub fn tcc(arguments: BenchTccArguments) -> Result<Outcome> {
+    let mix = Mix {
+        writes: u16::from(arguments.writes),
+        partitions: arguments.touched.get(),
+        local: arguments.local,
+        read_only: arguments.read_only,
+    };
     let load = TransactionLoad { txn: true, ..arguments.load };
-    measure(Workload::Tcc { writes: usize::from(arguments.writes) }, load)
+    let warm_up = Duration::from_secs(u64::from(arguments.warm_up));
+    if arguments.protocols.is_empty() {
+        let exponent = load.zipf;
+        let settings = settings_of(Workload::Retwis, &load);
+        let settings = transactions::Settings { warm_up, ..settings };
+        return report(&tcc::locate(settings, mix, exponent)?, &load);
+    }
+    let settings = tcc::Settings {
+        urls: load.url,
+        protocols: arguments.protocols,
+        partitions: arguments.partitions.get(),
+        replicas: arguments.replicas.map(NonZeroU16::get),
+        mix,
+        keys: load.keys.get(),
+        exponent: load.zipf,
+        value_bytes: load.size,
+        clients: load.clients.get(),
+        warm_up,
+        duration: Duration::from_secs(u64::from(load.seconds.get())),
+        rounds: load.rounds.get(),
+        run: run_number(),
+    };
+    let comparison = tcc::compare(&settings, |measured| {
+        eprintln!("{} {:.0} transactions a second", measured.protocol, measured.summary.throughput);
+    })?;
+    if load.json {
+        println!("{}", serde_json::to_string(&comparison)?);
+    } else {
+        print!("{}", tcc::table(&comparison));
+    }
+    Ok(Outcome::Good)
 }
 
-fn measure(workload: Workload, load: TransactionLoad) -> Result<Outcome> {
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let settings = transactions::Settings {
-        urls: load.url,
+/// Runs transactions of six operations, step by step.
+pub fn tardis(arguments: BenchTardisArguments) -> Result<Outcome> {
+    if arguments.load.history.is_some() {
+        anyhow::bail!("--history is not for `bench tardis`: its steps are not recorded");
+    }
+    let load = TransactionLoad { txn: true, ..arguments.load };
+    let settings = settings_of(Workload::Tardis { writers: arguments.writers }, &load);
+    report(&transactions::Settings { branch: arguments.branch, steps: true, ..settings }, &load)
+}
+
+fn measure(workload: Workload, load: &TransactionLoad) -> Result<Outcome> {
+    report(&settings_of(workload, load), load)
+}
+
+/// What tells a run from others.
+fn run_number() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
+fn settings_of(workload: Workload, load: &TransactionLoad) -> transactions::Settings {
+    transactions::Settings {
+        urls: load.url.clone(),
         workload,
         keys: Keys::new(load.keys.get(), load.zipf),
         clients: load.clients.get(),
+        warm_up: Duration::ZERO,
         duration: Duration::from_secs(u64::from(load.seconds.get())),
         txn: load.txn,
+        branch: false,
+        steps: false,
         value_bytes: load.size,
-        history: load.history,
-        run: started.as_micros() as u64,
-    };
-    let comparison = compare(&settings, load.against.as_ref(), load.rounds.get())?;
+        history: load.history.clone(),
+        run: run_number(),
+        keyspace: None,
+        prologue: Vec::new(),
+    }
+}
+
+fn report(settings: &transactions::Settings, load: &TransactionLoad) -> Result<Outcome> {
+    let comparison = compare(settings, load.against.as_ref(), load.rounds.get())?;
     if load.json {
         println!("{}", serde_json::to_string(&comparison)?);
     } else {

@@ -33,6 +33,7 @@ pub const NAMES: &[&str] = &[
     "tapir-serializable",
     "tardis",
     "tardis-forking",
+    "tardis-handler",
     "wren",
     "wren-copies",
 ];
@@ -60,6 +61,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
         "tapir-serializable" => Some(task.perform(TapirDeployment::serializable)),
         "tardis" => Some(task.perform(TardisDeployment::default)),
         "tardis-forking" => Some(task.perform(TardisDeployment::forking)),
+        "tardis-handler" => Some(task.perform(TardisDeployment::handling)),
         "wren" => Some(task.perform(WrenDeployment::default)),
         "wren-copies" => Some(task.perform(WrenCopiesDeployment::default)),
         _ => None,

@@ -2,10 +2,14 @@
 
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
-use branch::Instance;
-use branch::site::{Local, Options, Topology};
+use branch::site::{Local, Merging, Options, Topology};
+use branch::{Conflict, Conflicts, Failure, Handler, Instance, Policy};
 use checker::Level;
+use datatypes::register::Register;
+use datatypes::{Cell, Value};
+use mvcc::CompactKey;
 use protocol::Claim;
+use std::time::Duration;
 use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, Slot};
 
 /// See the module.
@@ -13,12 +17,65 @@ use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, Slot};
 pub struct TardisDeployment {
     /// The options of every site, but for what the simulation decides.
     pub options: Options,
+    /// True if sites merge by a handler.
+    pub by_handler: bool,
 }
 
 impl TardisDeployment {
     /// Updates that meet at one site fork.
     pub fn forking() -> Self {
-        TardisDeployment { options: Options { local: Local::Branch, ..Options::default() } }
+        let options = Options { local: Local::Branch, ..Options::default() };
+        TardisDeployment { options, ..TardisDeployment::default() }
+    }
+
+    /// Sites merge by a handler, which is a pure function and now and then fails.
+    pub fn handling() -> Self {
+        let merging = Merging::Handler { every: Duration::from_millis(50) };
+        let options = Options { merging, policy: Policy::Newest, ..Options::default() };
+        TardisDeployment { options, by_handler: true }
+    }
+}
+
+/// Of registers that are texts the one that comes last wins; all others are left to the types' rules. It fails on some
+/// merges, the same ones at every site.
+#[derive(Clone, Copy, Debug)]
+struct LastText;
+
+impl LastText {
+    fn answer(conflict: &Conflict) -> Option<Cell> {
+        let text = |cell: &Cell| match &cell.value {
+            Some(Value::Register(Register::Bytes(bytes))) => Some(bytes.to_vec()),
+            _ => None,
+        };
+        let changed = || conflict.branches.iter().filter(|branch| **branch != conflict.fork);
+        if conflict.merged.is_some() || !changed().all(|branch| text(branch).is_some()) {
+            return None;
+        }
+        changed().max_by_key(|branch| text(branch)).cloned()
+    }
+}
+
+impl Handler for LastText {
+    fn version(&self) -> u64 {
+        1
+    }
+
+    fn source(&self) -> &str {
+        "the text that comes last"
+    }
+
+    fn handle(&mut self, conflicts: &mut dyn Conflicts) -> Result<Vec<(CompactKey, Cell)>, Failure> {
+        let mut answers = Vec::new();
+        for key in conflicts.keys().to_vec() {
+            let Some(conflict) = conflicts.conflict(&key) else { continue };
+            let mut bytes = Vec::new();
+            conflict.branches.iter().for_each(|branch| branch.encode(&mut bytes));
+            if bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>().is_multiple_of(7) {
+                return Err(Failure("not these".to_owned()));
+            }
+            answers.extend(Self::answer(&conflict).map(|cell| (key, cell)));
+        }
+        Ok(answers)
     }
 }
 
@@ -67,7 +124,13 @@ impl Deployment for TardisDeployment {
         let options = Options { durability: setting.durability, claims: true, ..self.options };
         let (topology, region) = (topology(setting.layout), region_of(setting.layout, node.process));
         match node.slot.partition {
-            Some(_) => Instance::site(topology, usize::from(region), node.incarnation, options),
+            Some(_) => {
+                let mut instance = Instance::site(topology, usize::from(region), node.incarnation, options);
+                if let (Some(site), true) = (instance.as_site_mut(), self.by_handler) {
+                    site.set_handler(Some(Box::new(LastText)));
+                }
+                instance
+            }
             None => Instance::forward(topology.sites[usize::from(region)]),
         }
     }

@@ -45,9 +45,13 @@ pub fn merge<O: Operations>(
         }
     }
     // One fixed order for all of d, then u (Corrections 8).
-    for (id, mut group) in d.into_iter().chain(u) {
+    let again = d.into_iter().map(|group| (group, true)).chain(u.into_iter().map(|group| (group, false)));
+    for ((id, mut group), may_have_succeeded) in again {
         if let Some(Entry { attempt, operation: Some(operation), result, finalized, .. }) = &mut group.entry {
-            *result = app.execute_again(id, operation, ended);
+            *result = match may_have_succeeded {
+                true => app.execute_again(id, operation, ended),
+                false => app.execute_consensus(id, operation).0,
+            };
             *finalized = true;
             if O::holds(*result) {
                 app.hold(id, operation);

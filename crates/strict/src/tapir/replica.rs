@@ -522,7 +522,7 @@ impl Replica {
         }
         let forgettable = others.map(told).min().unwrap_or(Timestamp::MAX).min(self.aged);
         let alone = self.options.mutants.has(Mutant::ForgetAlone);
-        let forgettable = if alone { self.aged } else { forgettable };
+        let forgettable = if alone { self.aged } else { forgettable }.min(self.state.forgettable());
         let still = self.stands_still(now.instant);
         let mut port = Wires { out, options: &self.options, now: now.instant };
         if self.ir.on_sync_timer(limit, self.options.sync_patience, &mut self.state, &mut port) {

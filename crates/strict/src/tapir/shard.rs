@@ -32,13 +32,29 @@ pub(super) struct Shard {
     closed: Stamp,
     /// The greatest timestamp that is believed.
     latest: Timestamp,
-    prepared: BTreeMap<TransactionId, Prepare>,
+    prepared: BTreeMap<TransactionId, Held>,
     /// Which keys there are, as an object of its own.
     keyset: Keyset,
     isolation: Isolation,
     /// While a vote is judged again: what stands in its way by its stamp, on its keys.
     again: Option<again::Above>,
     mutants: Mutants,
+}
+
+/// A transaction that is prepared here.
+#[derive(Debug)]
+pub(super) struct Held {
+    prepare: Prepare,
+    /// The base when it was: every other one born at or below it had ended.
+    base: Timestamp,
+}
+
+impl std::ops::Deref for Held {
+    type Target = Prepare;
+
+    fn deref(&self) -> &Prepare {
+        &self.prepare
+    }
 }
 
 /// A read to evaluate.
@@ -180,8 +196,20 @@ impl Shard {
     }
 
     /// The transactions prepared here and undecided.
-    pub(super) fn prepared(&self) -> &BTreeMap<TransactionId, Prepare> {
+    pub(super) fn prepared(&self) -> &BTreeMap<TransactionId, Held> {
         &self.prepared
+    }
+
+    /// What may be forgotten while what is prepared here may be judged again. Of those born at or below it none ended
+    /// after a vote was given, and no vote rests on a look at less.
+    pub(super) fn forgettable(&self) -> Timestamp {
+        let of_vote = |held: &Held| {
+            let accesses = held.part.invocations.iter().filter_map(|invoked| invoked.access().ok());
+            let bases = accesses.filter_map(|access| access.observed.map(Observed::base));
+            bases.map(before).fold(held.base, Timestamp::min)
+        };
+        let all = self.prepared.values().map(of_vote).min().unwrap_or(Timestamp::MAX);
+        if self.mutants.has(Mutant::ForgetBelowVotes) { Timestamp::MAX } else { all }
     }
 
     /// Evaluates an operation on the newest state and the asker's own effects.
@@ -508,7 +536,7 @@ impl Application<Transactions> for Shard {
             self.keys.hold(&invoked.key, group);
         }
         self.hold_keyset(group, &operation.part);
-        self.prepared.insert(group, operation.clone());
+        self.prepared.insert(group, Held { prepare: operation.clone(), base: self.closed.at });
     }
 
     fn release(&mut self, group: TransactionId) {
@@ -538,6 +566,11 @@ impl Application<Transactions> for Shard {
         self.keys.trim(horizon.at);
         self.keyset.trim(horizon);
     }
+}
+
+/// The greatest timestamp all of whose stamps are at or below this one.
+fn before(stamp: Stamp) -> Timestamp {
+    if stamp == last_at(stamp.at) { stamp.at } else { Timestamp(stamp.at.0.saturating_sub(1)) }
 }
 
 /// The last stamp of a timestamp.

@@ -17,8 +17,8 @@
 
 use super::message::Timer;
 use super::node::{IrMessage, Node};
-use super::operation::Prepare;
 use super::replica::{Replica, Wires};
+use super::shard::Held;
 use crate::ir::{self, Status};
 use commit::Stamp;
 use protocol::{Now, Outputs};
@@ -80,7 +80,7 @@ impl Waiting {
     }
 
     /// Takes the oldest whose younger transaction has ended.
-    fn take_free(&mut self, prepared: &BTreeMap<TransactionId, Prepare>) -> Option<(NodeId, IrMessage)> {
+    fn take_free(&mut self, prepared: &BTreeMap<TransactionId, Held>) -> Option<(NodeId, IrMessage)> {
         let free = self.0.iter().filter(|(_, proposal)| match proposal.until {
             Until::Due(_) => false,
             Until::Ended(behind) => !prepared.contains_key(&behind),

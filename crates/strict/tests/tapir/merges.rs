@@ -131,6 +131,52 @@ fn what_commuted_with_a_vote_of_the_fast_path_does_not_undo_it_in_a_new_view() {
     }
 }
 
+/// A field is written on the fast path, which the client hears before the coordinator dies, and nobody takes over for
+/// longer than outcomes are remembered. Another field of the key was proposed before, and commits after, and above.
+/// Whether the first field is there after a new view.
+fn field_after_a_long_time(mutants: Mutants) -> String {
+    let mut network = Network::new(13, 1, 3, 4, &Options { mutants, ..crate::sync::options() });
+    let before = put(&network, b"before", b"1");
+    network.set_skew(address(3, None), 100_000);
+    assert_eq!(text(&network.one(3, &before)), "OK");
+    network.run_for(Duration::from_millis(50));
+    // Proposed below what is there, so that its vote is RETRY, of which its coordinator does not hear.
+    network.filter = Some(Box::new(|from, to, message| match ir_of(message) {
+        Some(Ir::Execute { .. }) => from.process.0 == 1,
+        Some(Ir::Reply { .. }) => to.process.0 == 4,
+        _ => false,
+    }));
+    let other = [put(&network, b"other", b"1")];
+    let id = network.many(4, 4, &other);
+    network.run_for(Duration::from_millis(20));
+    network.set_skew(address(1, None), 150_000);
+    let answered = put(&network, b"field", b"answered");
+    assert_eq!(text(&network.one(1, &answered)), "OK");
+    network.down.insert(address(1, None));
+    // Now it hears, and commits above.
+    network.filter =
+        Some(Box::new(|_, _, message| matches!(ir_of(message), Some(Ir::CoordinatorChange { .. }))));
+    network.set_skew(address(4, None), 400_000);
+    assert_eq!(text(&network.answer(id)), "OK");
+    crate::sync::pass(&mut network, "b", 3000);
+    let prepared = network.replicas().map(|(_, replica)| replica.prepared());
+    assert!(prepared.eq([1, 1, 1]), "it is undecided");
+    change_view(&mut network);
+    network.run_for(Duration::from_millis(200));
+    network.filter = None;
+    network.run_for(Duration::from_secs(8));
+    assert_settled(&network);
+    let get = on_dict(&network, dict::Operation::Get { field: b"field" });
+    text(&network.one(3, &get))
+}
+
+#[test]
+fn a_vote_of_the_fast_path_is_not_undone_by_what_nobody_remembers() {
+    assert_eq!(field_after_a_long_time(Mutants::default()), "answered");
+    let field = field_after_a_long_time(Mutant::ForgetBelowVotes.into());
+    assert_eq!(field, "null", "the mutant loses what it answered");
+}
+
 /// The leader's clock has fallen behind by more than it believes others to be ahead, since a vote that succeeded.
 #[test]
 fn a_leader_whose_clock_is_behind_does_not_undo_what_succeeded_on_the_fast_path() {

@@ -12,6 +12,12 @@ use mvcc::LostWrite;
 use protocol::{Conflict, ConflictingWrite, Losses};
 use types::{Reader, ReplyBuf, ReplySink, Wire};
 
+/// About how many effects are looked at for a piece of the list.
+const EFFECTS: usize = 4000;
+/// Cursors from here on are places among keys whose losses effects to come may still change; others are in the list. A
+/// partition's cursors have 48 bits.
+const PENDING: u64 = 1 << 47;
+
 impl<S: Times> Partition<S> {
     /// Every write that is known to be lost here: first those of which effects to come may still tell that they are not,
     /// then the list.
@@ -57,7 +63,7 @@ impl<S: Times> Partition<S> {
         Answer::new(step, reply)
     }
 
-    /// A piece of the list; those of which effects to come may still tell something else are in the first.
+    /// A piece of the list; those of which effects to come may still tell something else are in the first ones.
     pub(super) fn list_losses(&self, step: u32, cursor: u64, count: u32) -> Answer {
         let mut reply = ReplyBuf::new();
         let mut tell = |loss: &LostWrite<Stamp<S::Depends>>| {
@@ -65,10 +71,15 @@ impl<S: Times> Partition<S> {
             self.conflict(loss).encode(&mut bytes);
             reply.bulk(&bytes);
         };
-        if cursor == 0 {
-            self.store.pending_losses().iter().for_each(&mut tell);
+        if cursor == 0 || cursor & PENDING != 0 {
+            let (pending, next) = self.store.pending_losses_from(cursor & !PENDING, EFFECTS);
+            pending.iter().for_each(&mut tell);
+            if let Some(next) = next {
+                return Answer { cursor: PENDING | next, ..Answer::new(step, reply) };
+            }
         }
-        let (mut listed, mut last) = (self.store.losses_after(cursor), 0);
+        let from = if cursor & PENDING == 0 { cursor } else { 0 };
+        let (mut listed, mut last) = (self.store.losses_after(from), 0);
         for (number, loss) in listed.by_ref().take(count.max(1) as usize) {
             tell(loss);
             last = number;

@@ -88,6 +88,8 @@ struct Origin {
     up_to: Timestamp,
     /// And these transactions above.
     above: BTreeSet<(Timestamp, TransactionId)>,
+    /// What is vouched for to the region: as much, but in long steps while that is far behind.
+    vouched: Timestamp,
 }
 
 /// A transaction of this region on its way to the others.

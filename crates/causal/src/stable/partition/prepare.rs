@@ -9,6 +9,7 @@ use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Times};
 use datatypes::Effect;
+use mvcc::Bounds;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -178,14 +179,15 @@ impl<S: Times> Partition<S> {
                 Work::Observed { operation, effects } => {
                     let deed =
                         Deed { operation: Some(operation.clone()), whole: false, effects: effects.clone() };
-                    if !self.is_unchanged(terms.snapshot, hash, part, &deed)? {
+                    if !self.is_unchanged(terms.snapshot, Timestamp::ZERO, hash, part, &deed)? {
                         return Err(Vote::Changed { key: part.key.clone() });
                     }
                     deed
                 }
                 Work::Watched { since } => {
                     let deed = Deed { whole: true, ..Deed::default() };
-                    if !self.is_unchanged(*since, hash, part, &deed)? {
+                    // What has come to be seen of other regions meanwhile would be seen beside what was seen before.
+                    if !self.is_unchanged(*since, terms.snapshot.whole(), hash, part, &deed)? {
                         return Err(Vote::Touched);
                     }
                     deed
@@ -226,7 +228,11 @@ impl<S: Times> Partition<S> {
         let (region, remote) = (self.region, terms.snapshot.whole());
         let before: Vec<Effect<'_>> = before.iter().filter_map(|bytes| pledge::effect(bytes)).collect();
         let visible = |stamp: &Stamp<S::Depends>| stamp.region == region || stamp.at <= remote;
-        let seen = self.store.with_state(hash, key, visible, &before, |cell| cell.kind());
+        let bounds = terms
+            .snapshot
+            .bounds(region)
+            .map(|bounds| Bounds { own: Stamp::last_at(Timestamp::MAX), ..bounds });
+        let seen = self.store.with_later(hash, key, visible, bounds, &[], &before, |cell| cell.kind());
         seen.is_some_and(|seen| seen != kind)
     }
 
@@ -242,7 +248,7 @@ impl<S: Times> Partition<S> {
         if terms.snapshot.whole() < self.horizon.whole() {
             return Err(Vote::TooOld);
         }
-        let newest = self.store.stamps(hash, &part.key);
+        let newest = self.store.stamps_beyond(hash, &part.key, terms.snapshot.bounds(self.region));
         let mut raise = Timestamp::ZERO;
         for stamp in newest.filter(|stamp| stamp.region == self.region) {
             let depends_on = S::observed(stamp.depends_on);
@@ -275,24 +281,39 @@ impl<S: Times> Partition<S> {
         let mut reply = ReplyBuf::new();
         let (region, remote) = (self.region, terms.snapshot.whole());
         let visible = |stamp: &Stamp<S::Depends>| stamp.region == region || stamp.at <= remote;
-        let effects = evaluation.run(&mut self.store, visible, random, &mut reply).map_err(|malformed| {
-            Vote::Refused { error: Error::err(format!("a transaction holds a {malformed}")) }
-        })?;
+        let bounds = terms
+            .snapshot
+            .bounds(region)
+            .map(|bounds| Bounds { own: Stamp::last_at(Timestamp::MAX), ..bounds });
+        let effects =
+            evaluation.run(&mut self.store, visible, bounds, random, &mut reply).map_err(|malformed| {
+                Vote::Refused { error: Error::err(format!("a transaction holds a {malformed}")) }
+            })?;
         gained.answers.push(Answer::new(step, reply));
         Ok(Deed { operation: Some(evaluation.operation.into()), whole: false, effects })
     }
 
-    /// True if nothing of this region that `since` does not show matters to the deed, the session's own apart.
-    fn is_unchanged(&self, since: S, hash: KeyHash, part: &Part<S>, deed: &Deed) -> Result<bool, Vote> {
+    /// True if nothing of this region that `since` does not show matters to the deed, nor of another region up to `others`;
+    /// the session's own apart.
+    fn is_unchanged(
+        &self,
+        since: S,
+        others: Timestamp,
+        hash: KeyHash,
+        part: &Part<S>,
+        deed: &Deed,
+    ) -> Result<bool, Vote> {
         if since.whole() < self.horizon.whole() {
             return Err(if deed.whole { Vote::Touched } else { Vote::TooOld });
         }
-        let mut later = self.store.effects_that(hash, &part.key, |stamp| {
-            stamp.region == self.region
+        let bounds = since.bounds(self.region).filter(|_| others <= since.whole());
+        let later = self.store.effects_beyond(hash, &part.key, bounds);
+        let mut foreign = later.filter(|(stamp, _)| {
+            (stamp.region == self.region || stamp.at <= others)
                 && !since.shows(stamp, self.region)
                 && !part.own.contains(&stamp.transaction)
         });
-        Ok(later.all(|(_, foreign)| deed.withstands(&foreign)))
+        Ok(foreign.all(|(_, foreign)| deed.withstands(&foreign)))
     }
 
     fn is_blocked(&self, pledge: &Pledge) -> bool {

@@ -92,7 +92,7 @@ impl<S: Times> Partition<S> {
             Record::Horizon { at } => self.raise_horizon(S::at(at)),
             Record::Received { origin, up_to, above } => {
                 let above = above.iter().copied().collect();
-                self.origins.insert(origin, Origin { up_to, above });
+                self.origins.insert(origin, Origin { up_to, above, vouched: Timestamp::ZERO });
             }
             Record::Decided { id, at, outlives, gained } => {
                 self.decisions.decide(id, Decided { at, outlives, gained: gained.into_owned() });

@@ -33,6 +33,8 @@ use types::{
 
 /// How many places of an index are visited in a step at most.
 const VISITS: usize = 1000;
+/// About how many effects are put into the store that was taken in a step: some milliseconds.
+const MERGED: usize = 5000;
 /// How many records of a replaced store are freed in a step.
 const FREED: usize = 1000;
 /// Between two steps of the merge.
@@ -448,16 +450,22 @@ impl<S: Times> Partition<S> {
         let (Stage::Merging { cursor }, Some(staged)) = (&mut refill.stage, &mut refill.staged) else {
             return;
         };
+        let mut merged = 0;
         for _ in 0..VISITS {
             let mut keys: Vec<CompactKey> = Vec::new();
             *cursor = self.store.scan_all(*cursor, |key| keys.push(CompactKey::new(key)));
             for key in &keys {
                 let effects = self.store.effects(self.store.hash(key), key);
-                let effects = effects.map(|(stamp, effect)| (stamp, pledge::encoded(&effect))).collect();
+                let effects: Vec<_> =
+                    effects.map(|(stamp, effect)| (stamp, pledge::encoded(&effect))).collect();
+                merged += effects.len();
                 KeptEffects { key: (**key).into(), effects }.put_into(staged);
             }
             if *cursor == 0 {
                 refill.stage = Stage::Ready;
+                return;
+            }
+            if merged >= MERGED {
                 return;
             }
         }

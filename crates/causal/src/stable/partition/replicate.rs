@@ -17,14 +17,16 @@ use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
 
 /// How much may be on its way to a region that has not said that it holds it.
 const WINDOW: Window = Window { items: 4096, bytes: 4 << 20 };
-/// How many steps a tick spends at most on keys whose newest state is behind, the last key apart: about a millisecond.
-const REFRESHED: u64 = 2000;
+/// How many steps a tick spends at most on keys in which effects wait, on average: about a millisecond.
+const REFRESHED: u64 = 5000;
 /// About what a transaction occupies in a queue beside its effects, in bytes.
 const OVERHEAD: usize = 128;
 
 impl<S: Times> Partition<S> {
     pub(super) fn on_apply(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         self.give_up_some();
+        // Whoever reads less than what is done takes back and does again.
+        self.store.show_to(self.region.0, Stamp::last_at(self.oldest));
         self.store.refresh_some(REFRESHED);
         let bound = self.publishable(now);
         self.promise(bound, out);

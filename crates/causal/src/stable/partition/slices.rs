@@ -6,7 +6,7 @@ use crate::stable::pledge::encoded;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Times};
 use datatypes::{Cell, Context, Effect, Operation, merge, prepare};
-use mvcc::Store;
+use mvcc::{Bounds, Store};
 use protocol::{Now, Outputs};
 use std::fmt::Debug;
 use types::{Address, Error, KeyHash, Malformed, Reader, ReplyBuf, ReplySink, Rng};
@@ -28,11 +28,13 @@ pub(super) struct Evaluation<'e, D> {
 }
 
 impl<D: Copy + Ord + Debug> Evaluation<'_, D> {
-    /// Writes the result into `reply` and returns the effects to commit: the deletion of an expired key first.
+    /// Writes the result into `reply` and returns the effects to commit: the deletion of an expired key first. `bounds` say
+    /// what is visible in a few words, if that is possible.
     pub(super) fn run(
         &self,
         store: &mut Store<Stamp<D>>,
         visible: impl Fn(&Stamp<D>) -> bool,
+        bounds: Option<Bounds<Stamp<D>>>,
         random: &mut Rng,
         reply: &mut ReplyBuf,
     ) -> Result<Vec<Box<[u8]>>, Malformed> {
@@ -43,7 +45,7 @@ impl<D: Copy + Ord + Debug> Evaluation<'_, D> {
         let cached: Result<Vec<(Stamp<D>, Effect<'_>)>, Malformed> = cached
             .map(|cached| Ok((cached.stamp, Effect::decode(&mut Reader::new(&cached.effect))?)))
             .collect();
-        let effects = store.with_later(self.hash, self.key, visible, &cached?, &before?, |cell| {
+        let effects = store.with_later(self.hash, self.key, visible, bounds, &cached?, &before?, |cell| {
             let expired = cell.is_expired(self.now_millis);
             let cell = if expired { &Cell::ABSENT } else { cell };
             let mut context = Context { now_millis: self.now_millis, random };
@@ -128,11 +130,13 @@ impl<S: Times> Partition<S> {
                 let evaluation =
                     Evaluation { hash, key, cached, before: &before, operation, blind, now_millis };
                 let mut reply = ReplyBuf::new();
-                let visible = |stamp: &Stamp<S::Depends>| match self.options.mutants.depends_on_nothing {
+                let without_dependencies = self.options.mutants.depends_on_nothing;
+                let visible = |stamp: &Stamp<S::Depends>| match without_dependencies {
                     true => snapshot.shows(&Stamp { depends_on: Default::default(), ..*stamp }, region),
                     false => snapshot.shows(stamp, region),
                 };
-                let effects = evaluation.run(&mut self.store, visible, random, &mut reply)?;
+                let bounds = snapshot.bounds(region).filter(|_| !without_dependencies);
+                let effects = evaluation.run(&mut self.store, visible, bounds, random, &mut reply)?;
                 before.extend(effects.iter().cloned());
                 answers.push(Answer { effects, ..Answer::new(step, reply) });
             }

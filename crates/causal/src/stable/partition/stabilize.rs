@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Address, Instant, RegionId, Timestamp};
 
+/// What arrives of a region that is further behind than this is vouched for in long steps.
+const CLOSE: Duration = Duration::from_secs(1);
+
 /// What the root of the tree aggregates.
 #[derive(Debug)]
 pub(super) struct Root<S> {
@@ -158,6 +161,7 @@ impl<S: Times> Partition<S> {
     }
 
     pub(super) fn on_gossip(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
+        self.vouch_for_received();
         let installed = S::of_partition(self.region, self.installed, self.received());
         let oldest = self.leases.oldest(self.stable.readable(), now.instant, self.options.lease);
         let own = self.address();
@@ -180,10 +184,25 @@ impl<S: Times> Partition<S> {
         out.arm(Timer::Gossip, now.instant + self.options.gossip_every * S::GOSSIP_RARER);
     }
 
-    /// What has been received of the other replicas, or stays of those that are being evicted.
+    /// Every place at which a snapshot of a long cut is read is one at which two halves of histories are brought together, as
+    /// far as it shows them. So while what arrives is far behind, the remote time does not rise with it, but when half of what
+    /// was missing has come.
+    fn vouch_for_received(&mut self) {
+        let now = self.installed.wall().0;
+        let behind = |at: Timestamp| now.saturating_sub(at.wall().0);
+        let close = CLOSE.as_micros() as u64;
+        for origin in self.origins.values_mut() {
+            let left = behind(origin.up_to);
+            if !S::OBSERVES || left <= close || left <= behind(origin.vouched) / 2 {
+                origin.vouched = origin.vouched.max(origin.up_to);
+            }
+        }
+    }
+
+    /// What is vouched for of the other replicas, or stays of those that are being evicted.
     pub(super) fn received(&self) -> impl Iterator<Item = (RegionId, Timestamp)> {
         let is_left_out = self.options.mutants.own_entry_only;
-        let received = self.origins.iter().map(|(region, origin)| (*region, origin.up_to));
+        let received = self.origins.iter().map(|(region, origin)| (*region, origin.vouched));
         let all = received.chain(self.evictions.received());
         all.map(move |(region, at)| (region, if is_left_out { Timestamp::MAX } else { at }))
     }

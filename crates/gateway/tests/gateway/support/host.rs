@@ -119,6 +119,14 @@ impl Host for TestHost {
                 self.keyspaces.values().for_each(|(name, _)| reply.bulk(name.as_bytes()));
                 Ok(())
             }
+            Administration::Locate { name, keys } => match self.find(name) {
+                Some(_) => {
+                    reply.array(keys.len());
+                    keys.iter().for_each(|_| reply.integer(0));
+                    Ok(())
+                }
+                None => Err(missing()),
+            },
             Administration::Info { name } => match self.find(name) {
                 Some(_) => {
                     reply.map(1);

@@ -128,7 +128,11 @@ pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result
         ensure!(known, "there is no process {}", skew.process);
     }
     let layout = Layout { processes, directory, temporary, fresh };
-    connect(&layout, &file, &mut ports, (!arguments.direct).then_some(&mut *relays))?;
+    let relayed = |from: Place, to: Place| {
+        let delays = || arguments.delay.iter().any(|delay| delay.is_between(from, to));
+        from != to && (!arguments.direct || delays())
+    };
+    connect(&layout, &file, &mut ports, relays, relayed)?;
     for delay in &arguments.delay {
         relays.delay(delay.from, delay.to, delay.delay).map_err(anyhow::Error::msg)?;
     }
@@ -185,21 +189,22 @@ fn settle(directory: &Path, wanted: ClusterFile, keyspace: &ClusterKeyspace) -> 
     Ok((ClusterFile { catalog: wanted.catalog, ..found }, false))
 }
 
-/// Gives every process a port for its peers, and each of these a relay to come through, if there are relays.
+/// Gives every process a port for its peers, and each of those that are to be relayed a relay to come through.
 fn connect(
     layout: &Layout,
     file: &ClusterFile,
     ports: &mut Ports,
-    mut relays: Option<&mut Relays>,
+    relays: &mut Relays,
+    relayed: impl Fn(Place, Place) -> bool,
 ) -> Result<()> {
     let peers: Vec<SocketAddr> =
         layout.processes.iter().map(|_| ports.free().map(local)).collect::<Result<_>>()?;
     for from in &layout.processes {
         let mut mine = file.clone();
         for ((to, peer), entry) in layout.processes.iter().zip(&peers).zip(&mut mine.processes) {
-            entry.peer_address = match relays.as_mut().filter(|_| from.id != to.id) {
-                None => *peer,
-                Some(relays) => relays.add(from.place, to.place, *peer).context("cannot relay")?,
+            entry.peer_address = match relayed(from.place, to.place) {
+                false => *peer,
+                true => relays.add(from.place, to.place, *peer).context("cannot relay")?,
             };
         }
         std::fs::write(from.cluster_file(), serde_json::to_vec_pretty(&mine)?)?;

@@ -70,6 +70,14 @@ pub struct Delay {
     pub delay: Duration,
 }
 
+impl Delay {
+    /// True if it delays what passes between these processes, in either direction.
+    pub fn is_between(&self, a: Place, b: Place) -> bool {
+        let passes = |from, to| self.from.contains(from) && self.to.contains(to);
+        passes(a, b) || passes(b, a)
+    }
+}
+
 impl FromStr for Delay {
     type Err = String;
 
@@ -150,6 +158,8 @@ mod tests {
         let delay: Delay = "a-b/2=80ms".parse().unwrap();
         assert_eq!((delay.from.to_string(), delay.to.to_string()), ("a".to_owned(), "b/2".to_owned()));
         assert_eq!(delay.delay, Duration::from_millis(80));
+        let [a, b, other] = ["a/1", "b/2", "b/1"].map(|name| name.parse::<Place>().unwrap());
+        assert!(delay.is_between(a, b) && delay.is_between(b, a) && !delay.is_between(a, other));
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         for wrong in ["80", "ms", "-1ms", "NaNms", "2h", "infs", "9999999s"] {
             assert!(duration(wrong).is_err(), "{wrong}");

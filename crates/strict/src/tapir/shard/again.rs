@@ -8,8 +8,8 @@
 //! that do not commute with its own.
 //!
 //! If the greatest stamp of a mode is of a transaction that the record has forgotten, the modes count as ever: nobody
-//! can tell what that one observed. A vote stays undecided for that long only if no backup coordinator came through for
-//! as long as outcomes are remembered.
+//! can tell what that one observed. A replica that has voted forgets nothing that ended after its vote
+//! ([`Shard::forgettable`](super::Shard::forgettable)), so that takes a leader that missed the proposal.
 
 use crate::part::Part;
 use crate::tapir::operation::Decision;
