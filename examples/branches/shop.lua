@@ -17,7 +17,9 @@ function merge(keys)
   end
 
   -- Where two merges cancelled one order for different reasons, the first by its text is given.
+  local has_joined = false
   local function joined(fork, branches)
+    has_joined = true
     local all, before = {}, fields(fork)
     for _, branch in ipairs(branches) do
       for field, text in pairs(fields(branch)) do
@@ -112,7 +114,7 @@ function merge(keys)
     end
   end
   write("stock", { type = "hash", value = stock })
-  if not has_cancelled then
+  if not (has_cancelled or has_joined) then
     return
   end
   -- As it was: a text that changes beside a removal on another branch would come back.

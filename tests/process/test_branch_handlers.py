@@ -197,6 +197,19 @@ def test_sites_that_sell_while_they_are_cut_off_settle_by_themselves(sites):
     wait_until(lambda: all(states(client) <= 3 for client in clients), 30)
 
 
+def test_two_reasons_for_one_apology_are_settled(sites):
+    """A key that the types' rules leave open is answered also where nothing has to be cancelled."""
+    clients = create(sites, "reasons", "MERGE", "handler", "HANDLER", SHOP)
+    all_see(clients, 1)
+    sites.do("cut a b", "cut a c", "cut b c")
+    for client, reason in zip(clients, ("game", "dice", "extension"), strict=True):
+        client.hset("apologies", "00000-0-game", json.dumps({"reason": f"{reason} was sold out"}))
+    sites.do("heal")
+    all_see(clients, 1)
+    for client in clients:
+        assert client.hgetall("apologies") == {"00000-0-game": json.dumps({"reason": "dice was sold out"})}
+
+
 def test_a_handler_settles_some_thousand_orders(sites):
     """What an example needs stays far below the limits."""
     clients = create(sites, "many", "MERGE", "handler", "HANDLER", SHOP)
