@@ -4,6 +4,8 @@
 //! [`tapir`] is the evaluation of TAPIR (its section 7): latency and throughput in three environments, beside two-phase
 //! commit over replicated logs and a weakly consistent store, with the paper's claims.
 //!
+//! [`tcc`] is those of Wren and PaRiS (the thesis, sections 4.5 and 5.5), beside their baselines.
+//!
 //! No socket, file, thread or clock: a seed is a run. What depends on real time is measured by the `bench` crate.
 
 mod client;
@@ -13,6 +15,7 @@ mod plot;
 mod system;
 mod table;
 pub mod tapir;
+pub mod tcc;
 mod world;
 
 pub use client::Load;

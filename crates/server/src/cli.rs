@@ -355,20 +355,39 @@ pub struct HistoryExportArguments {
 #[derive(Debug, Subcommand)]
 pub enum FiguresCommand {
     /// TAPIR beside two-phase commit over replicated logs and a weakly consistent store.
-    Tapir(FiguresTapirArguments),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
+    #[command(after_help = "\
 Latency and throughput of tapir, locking, occ and qwstore in one rack, one data center and over the wide area, beside the
-paper's claims. Equal seeds give equal output. What is run and assumed: docs/figures.md.
+paper's claims. Equal seeds give equal output. What is run and assumed: docs/figures.md. A run measures --seconds; four
+times as long over the wide area.
 
 Examples:
   anabranch figures tapir --quick
   anabranch figures tapir --seconds 2 --out figures
   anabranch figures tapir --only rmw-latency --only touched")]
-pub struct FiguresTapirArguments {
-    /// Virtual seconds that each run measures; four times as long over the wide area
+    Tapir(FiguresArguments),
+    /// Wren beside Cure, Cure with hybrid clocks, and no causal consistency.
+    #[command(after_help = "\
+Latency, throughput, how long reads wait, bytes and visibility of wren, cure, h-cure and nocc, beside the thesis's claims.
+Equal seeds give equal output. What is run and assumed: docs/figures.md. A run measures a fifth of --seconds.
+
+Examples:
+  anabranch figures wren --quick
+  anabranch figures wren --only small --only mix-95-5 --out figures")]
+    Wren(FiguresArguments),
+    /// PaRiS beside blocking partial replication, and no causal consistency.
+    #[command(after_help = "\
+Latency, throughput, how long reads wait, bytes and visibility of paris, bpr and nocc, beside the thesis's claims. Equal
+seeds give equal output. What is run and assumed: docs/figures.md. A run measures --seconds.
+
+Examples:
+  anabranch figures paris --quick
+  anabranch figures paris --only locality")]
+    Paris(FiguresArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct FiguresArguments {
+    /// Virtual seconds: see below
     #[arg(long, value_name = "N", default_value = "1")]
     pub seconds: NonZeroU64,
     /// Fewer points

@@ -22,6 +22,8 @@ pub fn run() -> ExitCode {
         Command::Serve(arguments) => commands::serve::run(&arguments),
         Command::Cluster(ClusterCommand::Local(arguments)) => commands::cluster::local::run(&arguments),
         Command::Figures(FiguresCommand::Tapir(arguments)) => commands::figures::tapir(&arguments),
+        Command::Figures(FiguresCommand::Wren(arguments)) => commands::figures::wren(&arguments),
+        Command::Figures(FiguresCommand::Paris(arguments)) => commands::figures::paris(&arguments),
         Command::Sim(arguments) => commands::sim::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::History(HistoryCommand::Export(arguments)) => commands::history::export(&arguments),

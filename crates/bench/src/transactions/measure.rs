@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Keys that one command loads or reads back.
-const KEYS_AT_ONCE: usize = 200;
+const KEYS_AT_ONCE: usize = 1000;
 /// The bytes read at once.
 const INPUT_BYTES: usize = 64 << 10;
 /// How long servers may take to agree about what was written, once nobody writes.

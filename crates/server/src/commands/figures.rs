@@ -3,83 +3,164 @@
 //! Runs are independent: they are spread over threads, and the output does not depend on how many.
 
 use super::Outcome;
-use crate::cli::FiguresTapirArguments;
+use crate::cli::FiguresArguments;
 use anyhow::{Context, Result, anyhow};
-use figures::tapir::{Experiment, Scale, claims, experiments};
-use figures::{COST, Measured, Setup, System, claims_table, table};
+use figures::tapir::{Claim, Scale};
+use figures::{COST, Plot, claims_table, tapir, tcc};
+use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs TAPIR's evaluation.
-pub fn tapir(arguments: &FiguresTapirArguments) -> Result<Outcome> {
-    let scale = Scale { seconds: arguments.seconds.get(), quick: arguments.quick, seed: arguments.seed };
-    let mut chosen = experiments(scale);
-    if !arguments.only.is_empty() {
-        chosen.retain(|experiment| arguments.only.iter().any(|id| experiment.id.starts_with(id.as_str())));
+pub fn tapir(arguments: &FiguresArguments) -> Result<Outcome> {
+    let assumed = format!(
+        "A process does one thing at a time: {} us for every message it receives or sends, {} us for every record it \
+         writes (assumed; nothing waits for a disk). Every client is a machine of its own. Messages, records and round \
+         trips (trips: wide-area ones where there are several regions) are those of a committed transaction, failed tries \
+         included; busy is the busiest replica.",
+        COST.message, COST.record
+    );
+    let evaluation = Evaluation { arguments, assumed, table: figures::table, claims: tapir::claims };
+    let experiments = tapir::experiments(scale(arguments)).into_iter();
+    let all = experiments.map(|experiment| {
+        let plot = experiment.clone();
+        let named = (experiment.id, experiment.title);
+        (named, experiment.runs, move |points: &[figures::Measured]| plot.plot(points))
+    });
+    evaluation.run(all, |(system, setup)| figures::run(*system, setup))
+}
+
+/// Runs Wren's evaluation.
+pub fn wren(arguments: &FiguresArguments) -> Result<Outcome> {
+    causal(arguments, tcc::wren_experiments(scale(arguments)), tcc::wren_claims)
+}
+
+/// Runs PaRiS's evaluation.
+pub fn paris(arguments: &FiguresArguments) -> Result<Outcome> {
+    causal(arguments, tcc::paris_experiments(scale(arguments)), tcc::paris_claims)
+}
+
+fn causal(
+    arguments: &FiguresArguments,
+    experiments: Vec<tcc::Experiment>,
+    claims: ClaimsOf<tcc::Measured>,
+) -> Result<Outcome> {
+    let costs = tcc::COSTS;
+    let assumed = format!(
+        "A machine (a replica of a partition, a coordinator, and clients beside it) does one thing at a time: {} us for every \
+         message to or from another one and {} us for each KB of it, {} us for a message inside, {} us for a record that it \
+         writes, {} us for a client's request. Clocks are off by up to {} ms. waited%: reads of a partition that waited for their snapshot, and for how \
+         long on average; repl B: bytes of effects between regions for a transaction; far and near KB/s: bytes that only \
+         tell of time, between regions and inside; age: of the snapshot when a transaction begins; here and away: when a \
+         write is visible in its own and in another region.",
+        costs.message / 1000,
+        costs.byte,
+        costs.local_message / 1000,
+        costs.record / 1000,
+        costs.request / 1000,
+        tcc::SKEW / 1000
+    );
+    let evaluation = Evaluation { arguments, assumed, table: tcc::table, claims };
+    let all = experiments.into_iter().map(|experiment| {
+        let plot = experiment.clone();
+        let named = (experiment.id, experiment.title);
+        (named, experiment.runs, move |points: &[tcc::Measured]| plot.plot(points))
+    });
+    evaluation.run(all, |(system, setup)| tcc::run(*system, setup))
+}
+
+fn scale(arguments: &FiguresArguments) -> Scale {
+    Scale { seconds: arguments.seconds.get(), quick: arguments.quick, seed: arguments.seed }
+}
+
+/// Puts the points of all experiments, by name, beside what a paper says.
+type ClaimsOf<P> = fn(&[(&str, &[P])]) -> Vec<Claim>;
+
+/// The evaluation of a paper, whose points are of type `P`.
+struct Evaluation<'a, P> {
+    arguments: &'a FiguresArguments,
+    /// What is assumed, in words.
+    assumed: String,
+    table: fn(&[P]) -> String,
+    claims: ClaimsOf<P>,
+}
+
+impl<P: Serialize + Clone + Send> Evaluation<'_, P> {
+    /// Runs experiments: each has a name and a title, runs, and a way to draw their points.
+    fn run<R: Sync, D: Fn(&[P]) -> Option<Plot>>(
+        &self,
+        experiments: impl Iterator<Item = ((String, String), Vec<R>, D)>,
+        measure: impl Fn(&R) -> P + Sync,
+    ) -> Result<Outcome> {
+        let only = &self.arguments.only;
+        if let Some(folder) = &self.arguments.out {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        if !self.arguments.json {
+            println!("Virtual time, seed {}. {}\n", self.arguments.seed, self.assumed);
+        }
+        let threads = match self.arguments.threads {
+            Some(threads) => threads.get(),
+            None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
+        };
+        let mut results: Vec<(String, Vec<P>)> = Vec::new();
+        for ((id, title), runs, draw) in experiments {
+            if only.is_empty() || only.iter().any(|name| id.starts_with(name.as_str())) {
+                let points = run_all(&runs, threads, &measure)?;
+                self.print(&id, &title, &points, draw(&points))?;
+                results.push((id, points));
+            }
+        }
+        if only.is_empty() {
+            let points: Vec<(&str, &[P])> =
+                results.iter().map(|(id, points)| (id.as_str(), points.as_slice())).collect();
+            self.print_claims(&(self.claims)(&points))?;
+        }
+        Ok(Outcome::Good)
     }
-    if let Some(folder) = &arguments.out {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+
+    fn print(&self, id: &str, title: &str, points: &[P], plot: Option<Plot>) -> Result<()> {
+        if self.arguments.json {
+            for point in points {
+                println!("{}", json!({ "experiment": id, "point": point }));
+            }
+        } else {
+            println!("{id}: {title}\n{}", (self.table)(points));
+        }
+        if let (Some(folder), Some(plot)) = (&self.arguments.out, plot) {
+            let file = Path::new(folder).join(format!("{id}.svg"));
+            std::fs::write(&file, plot.svg()).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(())
     }
-    if !arguments.json {
-        println!(
-            "Virtual time, seed {}. A process does one thing at a time: {} us for every message it receives or sends, \
-             {} us for every record it writes (assumed; nothing waits for a disk). Every client is a machine of its \
-             own. Messages, records and round trips (trips: wide-area ones where there are several regions) are those \
-             of a committed transaction, failed tries included; busy is the busiest replica.\n",
-            scale.seed, COST.message, COST.record
-        );
-    }
-    let threads = match arguments.threads {
-        Some(threads) => threads.get(),
-        None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
-    };
-    let mut results: Vec<(String, Vec<Measured>)> = Vec::new();
-    for experiment in chosen {
-        let points = run_all(&experiment.runs, threads)?;
-        print(&experiment, &points, arguments)?;
-        results.push((experiment.id, points));
-    }
-    if arguments.only.is_empty() {
-        let points: Vec<(&str, &[Measured])> =
-            results.iter().map(|(id, points)| (id.as_str(), points.as_slice())).collect();
-        let claims = claims(&points);
-        if arguments.json {
-            for claim in &claims {
+
+    fn print_claims(&self, claims: &[Claim]) -> Result<()> {
+        if self.arguments.json {
+            for claim in claims {
                 println!("{}", serde_json::to_string(claim)?);
             }
         } else {
-            print!("The paper's claims\n{}", claims_table(&claims));
+            print!("The paper's claims\n{}", claims_table(claims));
         }
+        Ok(())
     }
-    Ok(Outcome::Good)
-}
-
-fn print(experiment: &Experiment, points: &[Measured], arguments: &FiguresTapirArguments) -> Result<()> {
-    if arguments.json {
-        for point in points {
-            println!("{}", json!({ "experiment": experiment.id, "point": point }));
-        }
-    } else {
-        println!("{}: {}\n{}", experiment.id, experiment.title, table(points));
-    }
-    if let (Some(folder), Some(plot)) = (&arguments.out, experiment.plot(points)) {
-        let file = Path::new(folder).join(format!("{}.svg", experiment.id));
-        std::fs::write(&file, plot.svg()).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    Ok(())
 }
 
 /// The points of all runs, in their order.
-fn run_all(runs: &[(System, Setup)], threads: usize) -> Result<Vec<Measured>> {
+fn run_all<R: Sync, P: Clone + Send>(
+    runs: &[R],
+    threads: usize,
+    measure: &(impl Fn(&R) -> P + Sync),
+) -> Result<Vec<P>> {
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<Option<Measured>>> = Mutex::new(vec![None; runs.len()]);
+    let done: Mutex<Vec<Option<P>>> = Mutex::new(vec![None; runs.len()]);
     let work = || {
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some((system, setup)) = runs.get(place) else { return };
-            let point = figures::run(*system, setup);
+            let Some(run) = runs.get(place) else { return };
+            let point = measure(run);
             done.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[place] = Some(point);
         }
     };
