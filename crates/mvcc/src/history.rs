@@ -9,11 +9,12 @@
 mod coming;
 mod losing;
 mod replaying;
+mod whole;
 
 use crate::CompactKey;
 use crate::losses::LostWrite;
 use coming::{Coming, InOrder};
-use datatypes::merge::{Performed, Trace, perform_plainly};
+use datatypes::merge::{Performed, Trace, is_whole_write, lasting_kind, perform_plainly};
 use datatypes::{Cell, Effect, Kind, Patch, apply, exchange, key};
 use std::collections::VecDeque;
 use types::Reader;
@@ -61,6 +62,8 @@ struct Entry<S> {
     effect: CompactKey,
     /// The type that the effect says the key has.
     kind: Option<Kind>,
+    /// See [`is_whole_write`].
+    whole: bool,
     /// Exchanged with the state after the effect, it gives the state before; and back.
     patch: Patch,
     /// What it did to a list, where later effects may not have observed it.
@@ -69,8 +72,9 @@ struct Entry<S> {
 
 impl<S> Entry<S> {
     /// An effect that is not done.
-    fn new(stamp: S, encoded: &[u8], kind: Option<Kind>) -> Self {
-        Entry { stamp, effect: CompactKey::new(encoded), kind, patch: Patch::Nothing, trace: None }
+    fn new(stamp: S, coded: &Coded<'_>) -> Self {
+        let (effect, kind, whole) = (CompactKey::new(coded.bytes), coded.kind, coded.whole);
+        Entry { stamp, effect, kind, whole, patch: Patch::Nothing, trace: None }
     }
 
     fn effect(&self) -> Option<Effect<'_>> {
@@ -81,6 +85,22 @@ impl<S> Entry<S> {
     fn heap_bytes(&self) -> usize {
         let of_trace = |trace: &Trace| size_of::<Trace>() + trace.steps.len() * size_of::<(u64, u64, u64)>();
         self.effect.heap_bytes() + self.patch.memory() + self.trace.as_deref().map_or(0, of_trace)
+    }
+}
+
+/// An effect in its binary form, and what need not be decoded to be known of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Coded<'e> {
+    pub(crate) bytes: &'e [u8],
+    /// The type that it says the key has.
+    kind: Option<Kind>,
+    /// See [`is_whole_write`].
+    whole: bool,
+}
+
+impl<'e> Coded<'e> {
+    pub(crate) fn new(effect: &Effect<'_>, bytes: &'e [u8]) -> Self {
+        Coded { bytes, kind: lasting_kind(effect), whole: is_whole_write(effect) }
     }
 }
 
@@ -112,6 +132,8 @@ pub(crate) struct History<S> {
     /// A type that effects say, and whether others say another one.
     kind: Option<Kind>,
     mixes_types: bool,
+    /// All effects here are whole writes: see `whole`.
+    whole: bool,
     /// See [`FEW`].
     few: usize,
     /// True if somebody wants to know what effects cost concurrent ones.
@@ -136,6 +158,7 @@ impl<S: Copy + Ord> History<S> {
             observed: Vec::new(),
             kind: None,
             mixes_types: false,
+            whole: true,
             few,
             tells_losses,
             contested: false,
@@ -211,7 +234,7 @@ impl<S: Copy + Ord> History<S> {
         let mut place = place;
         while place < self.entries.len() {
             let stamp = self.entries[place].stamp;
-            if self.sight.is_some_and(|sight| self.may_hide_some(sight(&stamp))) {
+            if !self.whole && self.sight.is_some_and(|sight| self.may_hide_some(sight(&stamp))) {
                 break;
             }
             let performed = self.perform_alone(cell, &effect_of(&self.entries[place]));
@@ -280,8 +303,10 @@ impl<S: Copy + Ord> History<S> {
         }
     }
 
-    /// Notes that an effect is here, which says that the key has this type.
-    fn note_come(&mut self, stamp: S, kind: Option<Kind>) {
+    /// Notes that an effect is here.
+    fn note_come(&mut self, stamp: S, coded: &Coded<'_>) {
+        self.whole &= coded.whole;
+        let kind = coded.kind.filter(|_| self.sight.is_some());
         if let Some(sight) = self.sight {
             let Sight { group, upto } = sight(&stamp);
             note_most(&mut self.observed, group, upto);
@@ -292,28 +317,15 @@ impl<S: Copy + Ord> History<S> {
 
     /// Puts an effect into its place. Below few others it is done at once: what is later is undone, and performed again on
     /// top; below many it waits. Several effects of one transaction share a stamp and keep their order of arrival.
-    /// `encoded` is the effect's binary form, `kind` the type that it says the key has. Of `shown`, a group and a place, the
-    /// group's readers need next what it did last, and nothing of others above the place.
-    pub(crate) fn insert(
-        &mut self,
-        cell: &mut Cell,
-        stamp: S,
-        encoded: &[u8],
-        kind: Option<Kind>,
-        shown: Option<(u16, S)>,
-    ) {
+    /// Of `shown`, a group and a place, the group's readers need next what it did last, and nothing of others above the place.
+    pub(crate) fn insert(&mut self, cell: &mut Cell, stamp: S, coded: &Coded<'_>, shown: Option<(u16, S)>) {
         let place = self.above(stamp);
-        let entry = Entry::new(stamp, encoded, kind);
-        self.note_come(stamp, kind);
-        let at_once = self.sight.is_none_or(|sight| {
-            let seen = sight(&stamp);
-            let is_needed = shown.is_none_or(|(_, upto)| stamp <= upto);
-            let is_own = shown.is_some_and(|(group, _)| seen.group == group);
-            let is_light = is_own || (is_needed && !self.may_hide_some(seen));
-            let is_near = self.entries.len() - place <= self.few && !self.coming.contains(stamp);
-            is_near && (is_light || self.entries.len() <= self.few)
-        });
-        if at_once {
+        let entry = Entry::new(stamp, coded);
+        self.note_come(stamp, coded);
+        if self.takes_whole(place) {
+            self.note_done(stamp);
+            self.insert_whole(cell, place, entry);
+        } else if self.is_done_at_once(place, stamp, shown) {
             self.note_done(stamp);
             self.undo_from(place, cell);
             self.entries.insert(place, entry);
@@ -325,17 +337,29 @@ impl<S: Copy + Ord> History<S> {
         self.note_contest(stamp);
     }
 
+    /// True if an effect that belongs to this place is done as it arrives.
+    fn is_done_at_once(&self, place: usize, stamp: S, shown: Option<(u16, S)>) -> bool {
+        self.sight.is_none_or(|sight| {
+            let seen = sight(&stamp);
+            let is_needed = shown.is_none_or(|(_, upto)| stamp <= upto);
+            let is_own = shown.is_some_and(|(group, _)| seen.group == group);
+            let is_light = is_own || (is_needed && !self.may_hide_some(seen));
+            let is_near = self.entries.len() - place <= self.few && !self.coming.contains(stamp);
+            is_near && (is_light || self.entries.len() <= self.few)
+        })
+    }
+
     /// How many effects there are.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() + self.coming.len()
     }
 
     /// Keeps an effect that the state holds already, for those that have not observed it.
-    pub(crate) fn keep(&mut self, stamp: S, encoded: &[u8], kind: Option<Kind>, trace: Option<Trace>) {
+    pub(crate) fn keep(&mut self, stamp: S, coded: &Coded<'_>, trace: Option<Trace>) {
         let place = self.above(stamp);
         self.note_done(stamp);
-        self.note_come(stamp, kind);
-        let entry = Entry { trace: trace.map(Box::new), ..Entry::new(stamp, encoded, kind) };
+        self.note_come(stamp, coded);
+        let entry = Entry { trace: trace.map(Box::new), ..Entry::new(stamp, coded) };
         self.heap_bytes += entry.heap_bytes();
         self.entries.insert(place, entry);
         self.note_contest(stamp);
@@ -389,6 +413,7 @@ impl<S: Copy + Ord> History<S> {
             self.entries.shrink_to(2 * self.entries.len());
         }
         self.find_kinds();
+        self.whole = self.whole || self.all().all(|entry| entry.whole);
         if self.contested {
             self.find_contest();
         }
@@ -426,6 +451,11 @@ impl<S: Copy + Ord> History<S> {
                 None => self.coming.due_by(&visible),
             };
             self.bring_first(cell, due);
+        }
+        if self.whole
+            && let Some(seen) = self.see_whole(cell, &visible, stamped, own)
+        {
+            return read(&seen);
         }
         let hidden = self.first_hidden(&visible, bounds);
         #[cfg(feature = "mutants")]

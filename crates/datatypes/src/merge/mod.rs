@@ -204,6 +204,13 @@ fn is_reset(effect: &Effect<'_>) -> bool {
     )
 }
 
+/// True for an effect after which the state is what it says, whatever the state was and whatever it observed of it, among effects
+/// that are all of this kind.
+pub fn is_whole_write(effect: &Effect<'_>) -> bool {
+    let Effect::Register(register::Effect::Set { deadline, .. }) = effect else { return false };
+    !matches!(deadline, register::Deadline::Keep)
+}
+
 /// True if nothing before the last effect that observed this one reset the key, or did something to it as to a key of
 /// another type.
 fn is_live(among: &Among<'_, '_>, place: usize) -> bool {

@@ -2,9 +2,9 @@
 
 use super::agenda::Agenda;
 use super::{Counted, Record, Stamp, Store};
-use crate::history::{Bounds, FEW, History, SightOf};
+use crate::history::{Bounds, Coded, FEW, History, SightOf};
 use crate::{CompactKey, Keyed};
-use datatypes::merge::{Trace, lasting_kind};
+use datatypes::merge::Trace;
 use datatypes::{Cell, Effect, Patch, apply, exchange};
 use std::collections::VecDeque;
 use types::{HashSeed, KeyHash};
@@ -158,8 +158,8 @@ impl<S: Stamp> Store<S> {
         }
         let mut encoded = Vec::new();
         effect.encode(&mut encoded);
-        let kind = lasting_kind(effect);
-        self.change_or_create(hash, key, stamp, |history, _| history.keep(stamp, &encoded, kind, trace));
+        let coded = Coded::new(effect, &encoded);
+        self.change_or_create(hash, key, stamp, |history, _| history.keep(stamp, &coded, trace));
         self.take_off(key, stamp, effect);
     }
 
@@ -335,11 +335,8 @@ impl<S: Stamp> Store<S> {
         let mut encoded = std::mem::take(&mut self.scratch);
         encoded.clear();
         effect.encode(&mut encoded);
-        let kind = self.sight.and_then(|_| lasting_kind(effect));
-        let shown = self.shown;
-        self.change_or_create(hash, key, stamp, |history, cell| {
-            history.insert(cell, stamp, &encoded, kind, shown);
-        });
+        let (coded, shown) = (Coded::new(effect, &encoded), self.shown);
+        self.change_or_create(hash, key, stamp, |history, cell| history.insert(cell, stamp, &coded, shown));
         self.take_off(key, stamp, effect);
         if encoded.capacity() <= SCRATCH_BYTES {
             self.scratch = encoded;

@@ -61,6 +61,23 @@ pub fn made_by<'d>(done: impl Iterator<Item = &'d Done>) -> Cell {
     cell
 }
 
+/// Mostly writes of the whole value.
+fn writes(number: &[u8], random: &mut Rng) -> Vec<u8> {
+    let others = random.u32(..20);
+    if others == 0 {
+        return operations(number, random);
+    }
+    let deadline = match others {
+        1 => register::Deadline::At { millis: 8000 },
+        _ => register::Deadline::Clear,
+    };
+    let (condition, reply) = (register::Condition::Always, register::SetReply::Status);
+    let mut bytes = Vec::new();
+    Operation::Register(register::Operation::Set { value: number, deadline, condition, reply })
+        .encode(&mut bytes);
+    bytes
+}
+
 fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
     let one = Items::one(number);
     let end = if random.bool() { list::End::Front } else { list::End::Back };
@@ -106,6 +123,10 @@ fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
 
 /// Effects of all groups in the order of time, each chosen on what its group had observed.
 pub fn history(random: &mut Rng) -> Vec<Done> {
+    history_of(random, operations)
+}
+
+fn history_of(random: &mut Rng, operations: fn(&[u8], &mut Rng) -> Vec<u8>) -> Vec<Done> {
     let mut done: Vec<Done> = Vec::new();
     let mut upto = [0u32; GROUPS];
     for at in 1..=random.u32(10..30) {
@@ -229,7 +250,11 @@ impl Replica {
         let shown: Vec<u32> = (0..GROUPS).map(|_| random.u32(self.horizon..1 + self.horizon + 30)).collect();
         let visible = |stamp: &Stamp| stamp.at <= shown[usize::from(stamp.group)];
         let own = Stamp { at: 900, group: 0, upto: random.u32(self.watershed..self.watershed + 30) };
-        let later = encoded(&Effect::Set(set::Effect::Remove { members: Items::one(b"m") }));
+        let deadline = register::Deadline::Clear;
+        let later = encoded(&match own.upto % 2 {
+            0 => Effect::Set(set::Effect::Remove { members: Items::one(b"m") }),
+            _ => Effect::Register(register::Effect::Set { value: b"w", deadline }),
+        });
         let with_own = random.bool();
         let later: Vec<Done> = with_own.then_some((own, later)).into_iter().collect();
         let wanted =
@@ -294,9 +319,18 @@ fn empty(few: usize) -> Store<Stamp> {
 #[test]
 fn replicas_agree_whatever_the_order_of_arrival() {
     // Those beyond the first found that types that meet were forgotten too early, or merged otherwise than by who saw what.
-    for seed in (0..1500).chain([14_665, 53_852, 117_411]) {
+    replicas_agree((0..1500).chain([14_665, 53_852, 117_411]), operations);
+}
+
+#[test]
+fn replicas_agree_on_writes_of_the_whole_value() {
+    replicas_agree(0..2500, writes);
+}
+
+fn replicas_agree(seeds: impl Iterator<Item = u64>, operations: fn(&[u8], &mut Rng) -> Vec<u8>) {
+    for seed in seeds {
         let mut random = Rng::with_seed(seed);
-        let done = history(&mut random);
+        let done = history_of(&mut random, operations);
         let wanted = made_by(done.iter());
         for few in [0, 3, 32] {
             let mut replica = Replica::new(&done, few);
