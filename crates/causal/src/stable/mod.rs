@@ -134,11 +134,11 @@ impl<S: Times> Protocol for Node<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Self>,
     ) {
-        for input in batch.drain(..) {
-            match self {
-                Node::Partition(partition) => partition.step_one(now, input, random, out),
-                Node::Coordinator(coordinator) => coordinator.step_one(now, input, random, out),
+        match self {
+            Node::Partition(partition) => {
+                batch.drain(..).for_each(|input| partition.step_one(now, input, random, out));
             }
+            Node::Coordinator(coordinator) => coordinator.step(now, batch.drain(..), random, out),
         }
     }
 

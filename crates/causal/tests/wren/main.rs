@@ -6,6 +6,7 @@ mod evict;
 mod faults;
 mod heal;
 mod mutants;
+mod pipelines;
 mod promises;
 mod random;
 mod refill;

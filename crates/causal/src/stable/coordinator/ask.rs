@@ -77,12 +77,38 @@ impl Planned {
     }
 }
 
+/// With which others a single command may run as one transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Company {
+    /// The partition of all of them, if it is one.
+    partition: Option<u16>,
+    /// One of them observes and writes.
+    observes: bool,
+}
+
+impl Company {
+    /// What observes and writes is decided by one participant, so that nothing undecided is ever in the way of others.
+    pub(super) fn join(self, other: Company) -> Option<Company> {
+        let partition = self.partition.filter(|partition| other.partition == Some(*partition));
+        let observes = self.observes || other.observes;
+        (partition.is_some() || !observes).then_some(Company { partition, observes })
+    }
+}
+
 /// The deletion of a key.
 pub(super) fn deletion() -> Box<[u8]> {
     encoded(&Effect::DELETE)
 }
 
 impl Ask {
+    /// With whom it may run, if it is a single command on a key. Observing writes only where they are evaluated at primaries.
+    pub(super) fn company(&self, at_primaries: bool) -> Option<Company> {
+        let Ask::Steps { steps, watched: false } = self else { return None };
+        let [Planned::Key { partition, what, .. }] = steps.as_slice() else { return None };
+        let observes = matches!(what, What::Observing { .. });
+        (at_primaries || !observes).then_some(Company { partition: Some(*partition), observes })
+    }
+
     /// Copies what the request borrows.
     pub(super) fn new(request: &Request<'_>, topology: &Topology) -> Self {
         let plan = |steps: &[Step<'_>]| steps.iter().map(|step| planned(step, topology)).collect();
@@ -161,6 +187,17 @@ fn classify(operation: &Operation<'_>, blind: bool) -> What {
 mod tests {
     use super::*;
     use datatypes::register::{self, Condition, Deadline, SetReply};
+
+    #[test]
+    fn what_observes_and_writes_runs_with_commands_of_its_partition_only() {
+        let of = |partition, observes| Company { partition: Some(partition), observes };
+        assert_eq!(of(1, true).join(of(1, false)), Some(of(1, true)));
+        assert_eq!(of(1, true).join(of(2, false)), None);
+        let several = of(1, false).join(of(2, false)).unwrap();
+        assert_eq!(several, Company { partition: None, observes: false });
+        assert_eq!(several.join(of(1, true)), None);
+        assert_eq!(several.join(of(1, false)), Some(several));
+    }
 
     #[test]
     fn only_writes_that_observe_something_need_the_primary() {

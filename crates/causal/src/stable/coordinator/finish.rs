@@ -117,7 +117,11 @@ impl<S: Times> Coordinator<S> {
         running: Running<S>,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        if let Some(request) = running.request {
+        if !running.riders.is_empty() {
+            for (request, reply) in running.requests().zip(&running.replies) {
+                reply.replay(out.reply(request));
+            }
+        } else if let Some(request) = running.request {
             let sink = out.reply(request);
             match running.kind {
                 Kind::Commit(_) => sink.simple("OK"),
@@ -130,9 +134,7 @@ impl<S: Times> Coordinator<S> {
     /// Replies an error: nothing happened.
     pub(super) fn fail(&mut self, now: Now, number: u64, error: Error, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.remove(&number) else { return };
-        if let Some(request) = running.request {
-            out.reply(request).error(&error);
-        }
+        running.requests().for_each(|request| out.reply(request).error(&error));
         match running.kind {
             // Without this step the rest must not commit.
             Kind::Operate => {
@@ -167,13 +169,12 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn end_in_doubt(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.remove(&number) else { return };
         let (Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) = &running.phase else { return };
-        if let Some(request) = running.request {
-            let text = format!(
-                "{} lost its memory before it said whether the transaction took effect; read before you repeat it",
-                self.whereabouts(prepared.decider)
-            );
-            out.reply(request).error(&Error::new(ErrorCode::UnknownOutcome, text));
-        }
+        let text = format!(
+            "{} lost its memory before it said whether the transaction took effect; read before you repeat it",
+            self.whereabouts(prepared.decider)
+        );
+        let error = Error::new(ErrorCode::UnknownOutcome, text);
+        running.requests().for_each(|request| out.reply(request).error(&error));
         self.end(now, number, &running, out);
     }
 
@@ -215,8 +216,9 @@ impl<S: Times> Coordinator<S> {
             self.abort_all(number, out);
             return self.fail(now, number, error, out);
         }
-        if let Some(request) = self.running.get_mut(&number).and_then(|running| running.request.take()) {
-            out.reply(request).error(&error);
+        if let Some(running) = self.running.get_mut(&number) {
+            running.requests().for_each(|request| out.reply(request).error(&error));
+            running.request = None;
         }
         out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
     }

@@ -38,6 +38,8 @@ use types::{
 const PATIENCE: u32 = 20;
 /// The same for one in another region, from where the first answer takes its time.
 const FAR_PATIENCE: u32 = 200;
+/// How many single commands of a session's pipeline run as one transaction.
+const PIPELINED: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -148,7 +150,31 @@ impl<S: Times> Coordinator<S> {
         std::mem::take(&mut self.claims)
     }
 
-    pub(super) fn step_one(
+    /// Requests that come together are all queued before one of them begins: those of a session may run as one.
+    pub(super) fn step<'i>(
+        &mut self,
+        now: Now,
+        inputs: impl Iterator<Item = Input<'i, Node<S>>>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        for input in inputs {
+            let may_wait = matches!(input, Input::Request { .. });
+            self.step_one(now, input, random, out);
+            if !may_wait {
+                self.go_on_all(now, out);
+            }
+        }
+        self.go_on_all(now, out);
+    }
+
+    fn go_on_all(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
+        while let Some(session) = self.free.pop_front() {
+            self.go_on(now, session, out);
+        }
+    }
+
+    fn step_one(
         &mut self,
         now: Now,
         input: Input<'_, Node<S>>,
@@ -171,9 +197,6 @@ impl<S: Times> Coordinator<S> {
                 self.on_message(now, from, message, random, out);
             }
             Input::Snapshot(_) | Input::Recover(_) | Input::PeerStarted { .. } | Input::Timer(_) => {}
-        }
-        while let Some(session) = self.free.pop_front() {
-            self.go_on(now, session, out);
         }
     }
 
@@ -324,14 +347,17 @@ impl<S: Times> Coordinator<S> {
             if waits && state.queue.front().is_some_and(ahead) {
                 return;
             }
-            let Some(Waiting { id, ask, .. }) = state.queue.pop_front() else { break };
+            let Some(Waiting { id, mut ask, .. }) = state.queue.pop_front() else { break };
             if self.is_evicted && !matches!(ask, Ask::Close) {
                 let error = Error::new(ErrorCode::Unavailable, self.topology.why_evicted(self.region));
                 out.reply(id).error(&error);
                 state.fail_open(error);
                 continue;
             }
-            self.start(now, session, id, ask, out);
+            // Checkers are told of every request what it saw.
+            let most = if self.options.claims { 0 } else { PIPELINED };
+            let riders = state.join_riders(&mut ask, S::OBSERVES, most);
+            self.start(now, session, id, riders, ask, out);
         }
         if self.sessions.get(&session).is_some_and(Session::is_idle) {
             self.sessions.remove(&session);
@@ -343,11 +369,14 @@ impl<S: Times> Coordinator<S> {
         now: Now,
         session: SessionId,
         id: RequestId,
+        riders: Vec<RequestId>,
         ask: Ask,
         out: &mut Outputs<'_, Node<S>>,
     ) {
         match ask {
-            Ask::Steps { steps, watched } => self.start_steps(now, session, id, steps, watched, out),
+            Ask::Steps { steps, watched } => {
+                self.start_steps(now, session, id, riders, steps, watched, out);
+            }
             Ask::Refused(error) => out.reply(id).error(&error),
             Ask::Watch { keys } => {
                 self.watch(now, session, keys);

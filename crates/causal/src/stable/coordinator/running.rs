@@ -15,6 +15,8 @@ pub(super) struct Running<S: Times> {
     /// To whom the reply goes; `None` once it had to be answered with UNKNOWNOUTCOME: its outcome is still sought,
     /// because the session's next transaction must know it (Corrections 34).
     pub(super) request: Option<RequestId>,
+    /// Of commands of a pipeline that run as one: the requests of its further steps.
+    pub(super) riders: Vec<RequestId>,
     pub(super) kind: Kind<S>,
     pub(super) deadline: Instant,
     pub(super) snapshot: S,
@@ -31,6 +33,13 @@ pub(super) struct Running<S: Times> {
     /// How often it had to begin again.
     pub(super) attempts: u32,
     pub(super) phase: Phase<S>,
+}
+
+impl<S: Times> Running<S> {
+    /// Everybody who waits for a reply.
+    pub(super) fn requests(&self) -> impl Iterator<Item = RequestId> + '_ {
+        self.request.into_iter().chain(self.riders.iter().copied().filter(|_| self.request.is_some()))
+    }
 }
 
 /// What is under way.
@@ -51,8 +60,8 @@ pub(super) enum Phase<S: Times> {
     Slices {
         /// Which question it is.
         round: u32,
-        /// By partition: what was asked, of which replica, and is not answered.
-        awaited: BTreeMap<u16, (Address, Message<S>)>,
+        /// By partition: the replica that was asked and has not answered.
+        awaited: BTreeMap<u16, Address>,
     },
     /// Votes are out.
     Preparing(Preparing<S>),

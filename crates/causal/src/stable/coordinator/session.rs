@@ -69,6 +69,24 @@ pub(super) struct Watch<S> {
 }
 
 impl<S: Times> Session<S> {
+    /// Single commands that wait behind this one run as one transaction with it: their steps are added to its own. Returns
+    /// their requests.
+    pub(super) fn join_riders(&mut self, first: &mut Ask, at_primaries: bool, most: usize) -> Vec<RequestId> {
+        let mut riders = Vec::new();
+        let Some(mut company) = first.company(at_primaries) else { return riders };
+        let Ask::Steps { steps, .. } = first else { return riders };
+        while steps.len() < most
+            && let Some(next) = self.queue.front()
+            && let Some(joined) = next.ask.company(at_primaries).and_then(|other| company.join(other))
+            && let Some(Waiting { id, ask: Ask::Steps { steps: more, .. }, .. }) = self.queue.pop_front()
+        {
+            company = joined;
+            steps.extend(more);
+            riders.push(id);
+        }
+        riders
+    }
+
     /// Its open transaction, if there is one, has ended: nothing of it may commit.
     pub(super) fn fail_open(&mut self, error: Error) {
         if self.open.take().is_some() {

@@ -81,6 +81,7 @@ impl<S: Times> Running<S> {
         Running {
             session,
             request: Some(request),
+            riders: Vec::new(),
             kind,
             deadline: types::Instant::default(),
             snapshot: Default::default(),
@@ -114,6 +115,7 @@ impl<S: Times> Coordinator<S> {
         now: Now,
         session: SessionId,
         id: RequestId,
+        riders: Vec<RequestId>,
         steps: Vec<Planned>,
         watched: bool,
         out: &mut Outputs<'_, Node<S>>,
@@ -122,7 +124,7 @@ impl<S: Times> Coordinator<S> {
         if (!S::OBSERVES || self.options.conflict_bytes == 0) && steps.iter().any(of_losses) {
             return out.reply(id).error(&Losses::none());
         }
-        let mut running = Running::new(session, id, Kind::OneShot, steps);
+        let mut running = Running { riders, ..Running::new(session, id, Kind::OneShot, steps) };
         running.deadline = now.instant + self.options.give_up_after;
         if watched {
             running.watches = std::mem::take(&mut self.sessions.entry(session).or_default().watches);
@@ -157,14 +159,10 @@ impl<S: Times> Coordinator<S> {
             Ok(targets) => targets,
             Err(error) => return self.fail_early(now, number, running, error, out),
         };
-        let awaited: BTreeMap<u16, (Address, Message<S>)> = questions
-            .into_iter()
-            .map(|(partition, question)| (partition, (targets[&partition], question)))
-            .collect();
-        for (replica, message) in awaited.values() {
-            out.send(*replica, message.clone());
+        for (partition, question) in questions {
+            out.send(targets[&partition], question);
         }
-        running.phase = Phase::Slices { round: 0, awaited };
+        running.phase = Phase::Slices { round: 0, awaited: targets };
         self.running.insert(number, running);
     }
 
@@ -203,14 +201,16 @@ impl<S: Times> Coordinator<S> {
     /// Asks again what has not been answered, the next replica where there is one. False if that is in vain, because
     /// all replicas of a partition are silent.
     pub(super) fn ask_again(&mut self, number: u64, out: &mut Outputs<'_, Node<S>>) -> bool {
+        let Some(running) = self.running.get(&number) else { return true };
+        let mut questions = self.questions(number, running);
         let Some(Running { phase: Phase::Slices { awaited, .. }, .. }) = self.running.get_mut(&number) else {
             return true;
         };
-        for (partition, (replica, message)) in &mut *awaited {
+        for (partition, replica) in &mut *awaited {
             *replica = self.routes.next(*partition, *replica);
-            out.send(*replica, message.clone());
+            questions.remove(partition).into_iter().for_each(|question| out.send(*replica, question));
         }
-        awaited.values().all(|(replica, _)| !self.routes.is_silent(*replica))
+        awaited.values().all(|replica| !self.routes.is_silent(*replica))
     }
 
     /// What is asked of each partition. In one region, a transaction with an observing write reads its keys at the
