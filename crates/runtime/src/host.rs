@@ -156,7 +156,7 @@ impl Host for WorkerHost {
             return cluster.submit(keyspace, requests, &mut turn);
         }
         let Some(keyspace) = self.keyspace(keyspace).cloned() else {
-            let gone = Error::err("the keyspace was dropped; choose another with KEYSPACE USE or SELECT");
+            let gone = Error::refused("the keyspace was dropped; choose another with KEYSPACE USE or SELECT");
             return requests.drain(..).for_each(|(id, request)| {
                 if !matches!(request, Request::Close { .. }) {
                     replies.reply(id).error(&gone);

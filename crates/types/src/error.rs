@@ -55,6 +55,8 @@ codes! {
     Loading = 14 "LOADING",
     /// A merge leaves keys open that its branches changed independently; it goes on.
     Unresolved = 15 "UNRESOLVED",
+    /// The request was refused as a whole, whatever it held. Clients read the same word as for one bad operation.
+    Refused = 16 "ERR",
 }
 
 /// An error reply: `CODE message`.
@@ -75,6 +77,11 @@ impl Error {
     /// A plain `ERR`.
     pub fn err(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorCode::Err, message)
+    }
+
+    /// An `ERR` in place of all replies to a request, of which nothing happened.
+    pub fn refused(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorCode::Refused, message)
     }
 
     /// Redis's reply to an operation on a key of another type.

@@ -24,6 +24,19 @@ fn exec_is_one_request_when_no_command_needs_another_result() {
 }
 
 #[test]
+fn exec_of_one_command_tells_an_error_of_the_command_from_a_refusal_of_all() {
+    let mut harness = harness();
+    harness.send("a", b"KEYSPACE CREATE x MODEL strict\r\nKEYSPACE USE x\r\nSET a b\r\n");
+    let output = harness.send("a", b"MULTI\r\nINCR a\r\nEXEC\r\n");
+    assert_eq!(render(&output)[2], "[-ERR value is not an integer or out of range]");
+    harness.send("a", b"MULTI\r\nINCR a\r\n");
+    harness.send("b", b"KEYSPACE DROP x\r\n");
+    assert_eq!(render(&harness.send("a", b"EXEC\r\n")), ["-ERR the keyspace was dropped"]);
+    harness.send("a", b"MULTI\r\nGET a\r\nINCR a\r\n");
+    assert_eq!(render(&harness.send("a", b"EXEC\r\n")), ["-ERR the keyspace was dropped"]);
+}
+
+#[test]
 fn exec_with_a_dialogue_is_a_transaction_of_several_requests() {
     let mut harness = harness();
     harness.send("a", b"MULTI\r\nSET a 1\r\nRENAME a b\r\nEXEC\r\n");

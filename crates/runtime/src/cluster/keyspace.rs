@@ -356,7 +356,7 @@ fn branch_state(site: &site::Site) -> String {
 
 /// What a client of a dropped keyspace is told.
 pub(crate) fn dropped() -> Error {
-    Error::err("the keyspace was dropped with everything in it; choose another with KEYSPACE USE or SELECT")
+    Error::refused("the keyspace was dropped with everything in it; choose another with KEYSPACE USE or SELECT")
 }
 
 fn refuse(requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {

@@ -264,7 +264,7 @@ impl Cluster {
             Some(keyspace) => keyspace.submit(requests, turn),
             None => requests.drain(..).for_each(|(id, request)| {
                 if !matches!(request, Request::Close { .. }) {
-                    turn.replies.reply(id).error(&Error::err("the cluster has no such keyspace"));
+                    turn.replies.reply(id).error(&Error::refused("the cluster has no such keyspace"));
                 }
             }),
         }

@@ -112,7 +112,7 @@ impl<P: CommitProtocol> Coordinator<P> {
                 protocol::Step::Key(keyed) => calls.push(Call::new(&self.topology, keyed)),
                 protocol::Step::Losses(_) => return Err(protocol::Losses::none()),
                 _ if !P::HAS_KEYSETS => {
-                    return Err(Error::err(
+                    return Err(Error::refused(
                         "commands on the whole keyspace cannot take part in a transaction of a keyspace with \
                          CONCURRENCY locking or occ; run them by themselves",
                     ));
@@ -167,10 +167,10 @@ impl<P: CommitProtocol> Coordinator<P> {
             return Err(error);
         }
         let open = self.sessions.opened(session);
-        let number = open.ok_or_else(|| Error::err("no transaction is open: begin one first"))?;
+        let number = open.ok_or_else(|| Error::refused("no transaction is open: begin one first"))?;
         let idle = self.transactions.get(&number).is_some_and(|transaction| transaction.request.is_none());
         let transaction = if idle { self.transactions.remove(&number) } else { None };
-        transaction.ok_or_else(|| Error::err("the transaction is busy with an earlier request"))
+        transaction.ok_or_else(|| Error::refused("the transaction is busy with an earlier request"))
     }
 
     /// Takes the open transaction out for a request.

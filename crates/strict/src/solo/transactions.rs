@@ -168,7 +168,7 @@ impl Transactions {
                 "the transaction was open for more than 60 seconds and was given up; begin it again",
             ));
         }
-        self.open.get_mut(&session).ok_or_else(|| Error::err("no transaction is open in this session"))
+        self.open.get_mut(&session).ok_or_else(|| Error::refused("no transaction is open in this session"))
     }
 
     /// Tells the partitions how far back snapshots reach.

@@ -45,8 +45,18 @@ pub(super) struct Shard {
 #[derive(Debug)]
 pub(super) struct Held {
     prepare: Prepare,
-    /// The base when it was: every other one born at or below it had ended.
-    base: Timestamp,
+    /// What may be forgotten while it may be judged again. Every other one born at or below it had ended when the vote
+    /// was given, and none of its looks saw less.
+    forgettable: Timestamp,
+}
+
+impl Held {
+    /// What is prepared while everything up to `base` has ended.
+    fn new(prepare: Prepare, base: Timestamp) -> Self {
+        let looks = prepare.part.invocations.iter().filter_map(|invoked| invoked.observed.as_ref());
+        let forgettable = looks.map(|observed| before(observed.base())).fold(base, Timestamp::min);
+        Held { prepare, forgettable }
+    }
 }
 
 impl std::ops::Deref for Held {
@@ -200,15 +210,9 @@ impl Shard {
         &self.prepared
     }
 
-    /// What may be forgotten while what is prepared here may be judged again. Of those born at or below it none ended
-    /// after a vote was given, and no vote rests on a look at less.
+    /// What may be forgotten while what is prepared here may be judged again.
     pub(super) fn forgettable(&self) -> Timestamp {
-        let of_vote = |held: &Held| {
-            let accesses = held.part.invocations.iter().filter_map(|invoked| invoked.access().ok());
-            let bases = accesses.filter_map(|access| access.observed.map(Observed::base));
-            bases.map(before).fold(held.base, Timestamp::min)
-        };
-        let all = self.prepared.values().map(of_vote).min().unwrap_or(Timestamp::MAX);
+        let all = self.prepared.values().map(|held| held.forgettable).min().unwrap_or(Timestamp::MAX);
         if self.mutants.has(Mutant::ForgetBelowVotes) { Timestamp::MAX } else { all }
     }
 
@@ -536,7 +540,7 @@ impl Application<Transactions> for Shard {
             self.keys.hold(&invoked.key, group);
         }
         self.hold_keyset(group, &operation.part);
-        self.prepared.insert(group, Held { prepare: operation.clone(), base: self.closed.at });
+        self.prepared.insert(group, Held::new(operation.clone(), self.closed.at));
     }
 
     fn release(&mut self, group: TransactionId) {

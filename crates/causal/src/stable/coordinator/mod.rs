@@ -444,7 +444,7 @@ impl<S: Times> Coordinator<S> {
     /// Why the session has no open transaction.
     fn missing(&self, session: SessionId) -> Error {
         let failed = self.sessions.get(&session).and_then(|state| state.failed.clone());
-        failed.unwrap_or_else(|| Error::err("no transaction is open in this session"))
+        failed.unwrap_or_else(|| Error::refused("no transaction is open in this session"))
     }
 
     /// Gives up what has waited too long for its turn, and what has been open for too long.

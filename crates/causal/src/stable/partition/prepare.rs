@@ -92,7 +92,7 @@ impl<S: Times> Partition<S> {
                 "the session's time is too far ahead of the clock of partition {}; nothing was done",
                 self.index
             );
-            return Err(Vote::Refused { error: Error::err(text) });
+            return Err(Vote::Refused { error: Error::refused(text) });
         }
         if terms.snapshot.reach() <= self.fence {
             // It may be a repetition of what was committed, aborted or refused and is forgotten.
@@ -287,7 +287,7 @@ impl<S: Times> Partition<S> {
             .map(|bounds| Bounds { own: Stamp::last_at(Timestamp::MAX), ..bounds });
         let effects =
             evaluation.run(&mut self.store, visible, bounds, random, &mut reply).map_err(|malformed| {
-                Vote::Refused { error: Error::err(format!("a transaction holds a {malformed}")) }
+                Vote::Refused { error: Error::refused(format!("a transaction holds a {malformed}")) }
             })?;
         gained.answers.push(Answer::new(step, reply));
         Ok(Deed { operation: Some(evaluation.operation.into()), whole: false, effects })

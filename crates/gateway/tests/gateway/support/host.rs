@@ -88,7 +88,7 @@ impl Host for TestHost {
                 Some((_, memory)) => memory.execute(&request, now_millis),
                 None => {
                     let mut reply = ReplyBuf::new();
-                    reply.error(&Error::err("the keyspace was dropped"));
+                    reply.error(&Error::refused("the keyspace was dropped"));
                     reply
                 }
             };
