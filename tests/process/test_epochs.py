@@ -57,6 +57,7 @@ def test_replicas_of_a_dead_process_move_to_another_under_load(tmp_path):
         await_place(spare, 0, [1, 3, 4])
         assert client.execute_command("KEYSPACE", "PLACE", "default", "1", "1", "3", "4") in ("OK", True)
         await_place(cluster["a/1"], 1, [1, 3, 4])
+        wait_until(lambda: client.info("cluster")["strict_default"].get("epoch_0") == 1)
         time.sleep(1)
         # The dead one was replaced: a second failure is survived.
         cluster.do("kill c/1")

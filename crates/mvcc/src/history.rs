@@ -203,6 +203,13 @@ impl<S: Copy + Ord> History<S> {
         }
     }
 
+    /// Asks for what is forgotten first.
+    pub(crate) fn prefetch_first(&self) {
+        if let Some(first) = self.entries.front() {
+            crate::table::prefetch_value(first);
+        }
+    }
+
     /// Some effects wait to be done: the state is not the newest one.
     pub(crate) fn waits(&self) -> bool {
         !self.coming.is_empty()

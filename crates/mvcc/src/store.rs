@@ -33,6 +33,7 @@ use crate::history::{FEW, SightOf};
 use crate::losses::Losses;
 use crate::{CompactKey, Drained, Keyed, Table};
 use agenda::{Agenda, Entry};
+use datatypes::register::Register;
 use datatypes::{Cell, Value};
 use snapshots::KeyHistory;
 use std::collections::{BTreeSet, VecDeque};
@@ -220,6 +221,15 @@ impl<S: Stamp> Store<S> {
     #[inline]
     pub fn prefetch_record(&self, hash: KeyHash) {
         self.table.prefetch_record(hash);
+    }
+
+    /// Brings the beginning of a key's value into the cache, if it is bytes; after `prefetch_record`.
+    #[inline]
+    pub fn prefetch_value(&self, hash: KeyHash, key: &[u8]) {
+        let value = self.table.get(hash, key).and_then(|record| record.cell.value.as_ref());
+        if let Some(Value::Register(Register::Bytes(bytes))) = value {
+            crate::table::prefetch_bytes(bytes);
+        }
     }
 
     /// Brings a key's place in the index of histories into the cache, for a commit.

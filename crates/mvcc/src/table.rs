@@ -69,7 +69,7 @@ use types::{HashSeed, KeyHash, Rng};
 
 use bucket::{Bucket, Fingerprint, SLOTS};
 pub use drained::Drained;
-pub(crate) use prefetch::prefetch_value;
+pub(crate) use prefetch::{prefetch_bytes, prefetch_value};
 
 /// Buckets in one segment: 128 KiB.
 const SEGMENT_BUCKETS: usize = 1 << SEGMENT_BITS;
@@ -232,6 +232,11 @@ impl<R: Keyed> Table<R> {
     #[inline]
     pub fn prefetch_record(&self, hash: KeyHash) {
         self.bucket(self.home(hash)).prefetch_candidate(Fingerprint::of(hash));
+    }
+
+    /// The record that a lookup of `hash` looks at first, which is the right one most of the time: for hints.
+    pub fn candidate(&self, hash: KeyHash) -> Option<&R> {
+        self.bucket(self.home(hash)).candidate(Fingerprint::of(hash))
     }
 
     /// Visits the records of one or two home buckets and returns the cursor of the next call. An iteration

@@ -80,6 +80,11 @@ impl<S: Copy + Ord> Agenda<S> {
         [sorted, self.earliest].into_iter().flatten().min()
     }
 
+    /// About the entry that goes after so many others, for hints.
+    pub fn ahead(&self, others: usize) -> Option<Entry<S>> {
+        self.runs.peek()?.0.iter().rev().nth(others).copied()
+    }
+
     /// Takes the earliest entry.
     pub fn pop(&mut self) -> Option<Entry<S>> {
         if self.earliest.is_some() && self.earliest == self.peek() {

@@ -177,7 +177,7 @@ impl<R> Bucket<R> {
 
     /// The first record of this bucket alone whose fingerprint is equal; its key is not looked at.
     #[inline]
-    fn candidate(&self, fingerprint: Fingerprint) -> Option<&R> {
+    pub(super) fn candidate(&self, fingerprint: Fingerprint) -> Option<&R> {
         self.slots[self.matches(fingerprint.0).next()?].as_deref()
     }
 

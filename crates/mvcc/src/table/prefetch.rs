@@ -24,6 +24,13 @@ pub(super) fn prefetch<T>(address: *const T) {
 /// The most cache lines of a value that are asked for.
 const MOST_LINES: usize = 4;
 
+/// Asks for the first cache lines of `bytes`.
+#[inline(always)]
+pub(crate) fn prefetch_bytes(bytes: &[u8]) {
+    let lines = (0..bytes.len().min(2 * CACHE_LINE_BYTES)).step_by(CACHE_LINE_BYTES);
+    lines.for_each(|offset| prefetch(bytes.as_ptr().wrapping_add(offset)));
+}
+
 /// Asks for the cache lines of `value`, the first few if there are more.
 #[inline(always)]
 pub(crate) fn prefetch_value<T>(value: &T) {

@@ -1,7 +1,7 @@
 //! What a process of a cluster says about it: a section of INFO, KEYSPACE INFO.
 
 use crate::cluster::config::{ClusterConcurrency, ClusterKeyspace, ClusterModel, ClusterProtocol};
-use crate::cluster::{Cluster, ClusterView, placement};
+use crate::cluster::{Backlog, Cluster, ClusterView, placement};
 use crate::keyspace::class_of;
 use crate::process::Process;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,16 +15,24 @@ pub(crate) fn section(view: Option<&ClusterView>) -> String {
     let backlogs = view.backlogs.lock();
     let conflicts: Vec<String> =
         backlogs.iter().map(|(name, backlog)| format!("{name}={}", backlog.conflicts)).collect();
+    let strict = backlogs.iter().filter(|(_, backlog)| !backlog.epochs.is_empty());
+    let strict: String = strict.map(|(name, backlog)| strict_line(name, backlog)).collect();
     let region = options.file.process(options.process).map_or("", |process| process.region_name.as_str());
     format!(
         "cluster_enabled:0\r\ncluster_process:{}\r\ncluster_region:{region}\r\ncluster_processes:{}\r\n\
-         cluster_regions:{}\r\ncluster_peers_connected:{}\r\ncluster_conflicts:{}",
+         cluster_regions:{}\r\ncluster_peers_connected:{}\r\ncluster_conflicts:{}{strict}",
         options.process,
         options.file.processes.len(),
         options.file.regions(),
         view.peers_connected.load(Relaxed),
         conflicts.join(","),
     )
+}
+
+/// What a strict keyspace's replicas remember for each other, and in which epoch each partition's is.
+fn strict_line(name: &str, backlog: &Backlog) -> String {
+    let epochs = backlog.epochs.iter().map(|(partition, epoch)| format!(",epoch_{partition}={epoch}"));
+    format!("\r\nstrict_{name}:recorded_groups={}{}", backlog.recorded_groups, epochs.collect::<String>())
 }
 
 /// `KEYSPACE INFO`. The keyspace exists.

@@ -43,8 +43,10 @@ pub(crate) fn processes(configuration: &strict::ir::Configuration) -> String {
 }
 
 /// What the replicas of a keyspace keep for others; it shrinks as these take part.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Backlog {
+    /// Strict: the epochs of the partitions that have a replica here.
+    pub(crate) epochs: Vec<(u16, u32)>,
     /// Strict: transactions whose outcome another replica may still ask for.
     pub(crate) recorded_groups: usize,
     /// Causal: bytes of transactions that some region may lack.
@@ -203,16 +205,17 @@ impl ReplicatedKeyspace {
     /// What its replicas here keep for others.
     pub(crate) fn backlog(&self) -> Backlog {
         match self {
-            ReplicatedKeyspace::Strict(nodes) => Backlog {
-                recorded_groups: nodes
-                    .protocols()
-                    .map(|node| match node {
-                        tapir::Node::Replica(replica) => replica.recorded(),
-                        tapir::Node::Coordinator(_) => 0,
-                    })
-                    .sum(),
-                ..Backlog::default()
-            },
+            ReplicatedKeyspace::Strict(nodes) => {
+                let replicas = nodes.protocols().filter_map(|node| match node {
+                    tapir::Node::Replica(replica) => Some(replica),
+                    tapir::Node::Coordinator(_) => None,
+                });
+                Backlog {
+                    epochs: replicas.clone().map(|r| (r.shard(), r.membership().present.epoch)).collect(),
+                    recorded_groups: replicas.map(|replica| replica.recorded()).sum(),
+                    ..Backlog::default()
+                }
+            }
             ReplicatedKeyspace::Copied(nodes) => {
                 Backlog::of(led(nodes).filter_map(stable::Node::as_partition))
             }
@@ -356,7 +359,9 @@ fn branch_state(site: &site::Site) -> String {
 
 /// What a client of a dropped keyspace is told.
 pub(crate) fn dropped() -> Error {
-    Error::refused("the keyspace was dropped with everything in it; choose another with KEYSPACE USE or SELECT")
+    Error::refused(
+        "the keyspace was dropped with everything in it; choose another with KEYSPACE USE or SELECT",
+    )
 }
 
 fn refuse(requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {

@@ -277,6 +277,12 @@ impl Shard {
         }
     }
 
+    /// The same for reads, which copy values too.
+    pub(super) fn prefetch_for_reads<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
+        self.prefetch(keys.clone());
+        keys.for_each(|key| self.store.prefetch_value(self.store.hash(key), key));
+    }
+
     /// The same for a commit, which changes histories too.
     fn prefetch_for_commit(&self, part: &Part) {
         let keys = || part.invocations.iter().map(|invoked| (self.store.hash(&invoked.key), &*invoked.key));

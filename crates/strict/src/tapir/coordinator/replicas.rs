@@ -79,10 +79,13 @@ impl Replicas {
         self.quorums.entry(shard).and_modify(|known| known.add(took)).or_insert_with(|| Estimate::new(took));
     }
 
-    /// How long an answer may take: the usual time and some deviations, but not more than `longest` above it.
+    /// How long an answer may take: the usual time and some deviations, but not more than `longest` above it. Answers that
+    /// come together measure the same, so of a busy replica the deviation alone tells too little: twice the usual time at
+    /// least.
     fn patience(&self, shard: u16, member: usize, longest: Duration) -> Duration {
         let vote = self.replicas.get(&(shard, member)).and_then(|replica| replica.vote);
-        let usual = |vote: Estimate| vote.mean + (vote.deviation * 4).min(longest).max(LEAST_PATIENCE);
+        let usual =
+            |vote: Estimate| vote.mean + (vote.deviation * 4).max(vote.mean).min(longest).max(LEAST_PATIENCE);
         vote.map_or(longest, usual)
     }
 
@@ -99,8 +102,8 @@ impl Replicas {
     }
 
     /// Until when a missing vote is worth waiting for, f+1 votes having come at `quorum_at`: as long as it is
-    /// expected, and not at all if it usually comes later than the slow path would take from there, which is about
-    /// as long as f+1 votes take. With f = 1 a fast quorum is all replicas, so that a far or slow one would
+    /// expected, and not at all if it usually comes later, even by its deviation sooner, than the slow path would take
+    /// from there, which is about as long as f+1 votes take. With f = 1 a fast quorum is all replicas, so that a far or slow one would
     /// otherwise delay every transaction (Corrections 18).
     pub(super) fn vote_awaited_until(
         &self,
@@ -112,7 +115,7 @@ impl Replicas {
         let slow_path = self.quorums.get(&shard).map_or(longest, |quorum| quorum.mean + LEAST_PATIENCE);
         let vote = self.replicas.get(&(shard, member)).and_then(|replica| replica.vote);
         match vote {
-            Some(vote) if asked + vote.mean > quorum_at + slow_path => quorum_at,
+            Some(vote) if asked + vote.mean > quorum_at + slow_path + vote.deviation => quorum_at,
             _ => self.expected_until(shard, member, asked, longest),
         }
     }
@@ -127,5 +130,29 @@ impl Replicas {
     /// How long its votes usually take.
     pub(super) fn usual(&self, shard: u16, member: usize) -> Option<Duration> {
         Some(self.replicas.get(&(shard, member))?.vote?.mean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    /// Until when the vote of a replica is awaited whose votes took so long in turn, where f+1 votes take 2 ms and came
+    /// after 1 ms.
+    fn awaited(votes: [u64; 2]) -> Duration {
+        let (mut replicas, start) = (Replicas::default(), Instant(0));
+        for _ in 0..40 {
+            votes.iter().for_each(|vote| replicas.voted(0, 2, MS(*vote)));
+            replicas.quorum_voted(0, MS(2));
+        }
+        replicas.vote_awaited_until((0, 2), start, start + MS(1), MS(50)) - start
+    }
+
+    #[test]
+    fn a_vote_is_given_up_at_once_only_where_it_is_late_by_more_than_votes_scatter() {
+        assert_eq!(awaited([9, 9]), MS(1), "always later than the slow path");
+        assert!(awaited([1, 9]) > MS(9), "as often sooner: its usual time and some deviations");
     }
 }
