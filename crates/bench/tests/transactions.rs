@@ -151,6 +151,7 @@ fn settings(urls: Vec<Target>, workload: Workload, history: Option<&str>) -> Set
         txn: false,
         branch: false,
         steps: false,
+        round_trip: Duration::ZERO,
         value_bytes: 64,
         history,
         run: 7,

@@ -1,5 +1,6 @@
 //! What a state changed: its write set, and of every key in it how.
 
+use crate::records::place_of;
 use datatypes::{Effect, Mode};
 use mvcc::CompactKey;
 use std::collections::BTreeMap;
@@ -49,57 +50,100 @@ impl Wire for Change {
     }
 }
 
+/// A bit for every key, of few: keys without a common one have nothing in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sketch(u64);
+
+impl Sketch {
+    fn of(key: &CompactKey) -> Self {
+        Sketch(1 << (place_of(key) % 64))
+    }
+
+    fn and(self, other: Sketch) -> Self {
+        Sketch(self.0 | other.0)
+    }
+
+    fn may_meet(self, other: Sketch) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl<'k> FromIterator<&'k CompactKey> for Sketch {
+    fn from_iter<I: IntoIterator<Item = &'k CompactKey>>(keys: I) -> Self {
+        keys.into_iter().map(Sketch::of).fold(Sketch::default(), Sketch::and)
+    }
+}
+
 /// The keys that a state, or the class of states it stands for, wrote.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct WriteSet(BTreeMap<CompactKey, Change>);
+#[derive(Clone, Debug, Default)]
+pub struct WriteSet {
+    keys: BTreeMap<CompactKey, Change>,
+    /// Of these keys and perhaps of some that were taken out.
+    sketch: Sketch,
+}
+
+impl PartialEq for WriteSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.keys == other.keys
+    }
+}
 
 impl WriteSet {
     /// Notes a change.
     pub fn note(&mut self, key: CompactKey, change: Change) {
-        self.0.entry(key).and_modify(|before| *before = before.and(change)).or_insert(change);
+        self.sketch = self.sketch.and(Sketch::of(&key));
+        self.keys.entry(key).and_modify(|before| *before = before.and(change)).or_insert(change);
     }
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.keys.len()
     }
 
     /// True without keys.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.keys.is_empty()
     }
 
     /// How a key was changed, if it was.
     pub fn get(&self, key: &CompactKey) -> Option<Change> {
-        self.0.get(key).copied()
+        self.keys.get(key).copied()
     }
 
     /// The keys in ascending order, each with its change.
     pub fn iter(&self) -> impl Iterator<Item = (&CompactKey, Change)> {
-        self.0.iter().map(|(key, change)| (key, *change))
+        self.keys.iter().map(|(key, change)| (key, *change))
     }
 
     /// Takes the first key out.
     pub fn pop(&mut self) -> Option<(CompactKey, Change)> {
-        self.0.pop_first()
+        self.keys.pop_first()
     }
 
     /// True when a key is in both.
     pub fn meets(&self, other: &WriteSet) -> bool {
         let (few, many) = if self.len() < other.len() { (self, other) } else { (other, self) };
-        few.0.keys().any(|key| many.0.contains_key(key))
+        self.sketch.may_meet(other.sketch) && few.keys.keys().any(|key| many.keys.contains_key(key))
     }
 
-    /// True when one of these keys was written.
-    pub fn touches<'k>(&self, mut keys: impl Iterator<Item = &'k CompactKey>) -> bool {
-        !self.is_empty() && keys.any(|key| self.0.contains_key(key))
+    /// False when none of the keys that have this sketch was written.
+    pub(crate) fn may_touch(&self, sketch: Sketch) -> bool {
+        self.sketch.may_meet(sketch)
+    }
+
+    /// True when one of these keys, which have this sketch, was written.
+    pub(crate) fn touches<'k>(
+        &self,
+        (mut keys, sketch): (impl Iterator<Item = &'k CompactKey>, Sketch),
+    ) -> bool {
+        self.sketch.may_meet(sketch) && keys.any(|key| self.keys.contains_key(key))
     }
 }
 
 impl Wire for WriteSet {
     fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.0.len() as u64);
-        for (key, change) in &self.0 {
+        put_varint(out, self.keys.len() as u64);
+        for (key, change) in &self.keys {
             put_bytes(out, key);
             change.encode(out);
         }

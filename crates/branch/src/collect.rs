@@ -1,7 +1,7 @@
 //! Garbage collection (TARDiS 6.3): ceilings say where nobody begins any more, states above them join the class of
 //! their only child, and of the versions of a key in one class the newest stays. In steps of bounded work.
 
-use crate::dag::{Dag, Label, Node};
+use crate::dag::{Bounds, Dag, Label, Node};
 use crate::records::Records;
 use crate::session::Sessions;
 use crate::{Mutant, Mutants, StateId};
@@ -60,6 +60,8 @@ pub(crate) struct Collector {
     waiting: BTreeSet<StateId>,
     met: BTreeSet<StateId>,
     fold: Option<Fold>,
+    /// What is above the ceilings of the policy and of every owner, while they are as they are.
+    marks: Option<Vec<Bounds>>,
     /// States that went and that nobody has asked about.
     gone: Vec<StateId>,
     /// Something changed since the pass began.
@@ -76,6 +78,7 @@ impl Collector {
             waiting: BTreeSet::new(),
             met: BTreeSet::new(),
             fold: None,
+            marks: None,
             gone: Vec::new(),
             is_due: false,
             mutants,
@@ -102,13 +105,13 @@ impl Collector {
     /// heard of has the root for its ceiling: nothing goes.
     pub fn place(&mut self, owner: Owner, states: Vec<StateId>) {
         self.ceilings.insert(owner, states);
-        self.is_due = true;
+        (self.is_due, self.marks) = (true, None);
     }
 
     /// The owner is gone: its promises are not needed.
     pub fn lift(&mut self, owner: Owner) {
         self.ceilings.remove(&owner);
-        self.is_due = true;
+        (self.is_due, self.marks) = (true, None);
     }
 
     /// The states of an owner's ceiling.
@@ -156,20 +159,35 @@ impl Collector {
         self.met.clear();
         self.policy.clear();
         for head in dag.heads() {
-            let above = std::iter::successors(Some(head), |node| dag.parents(*node).first().copied());
-            self.policy.extend(above.take(self.keep + 1).last().map(|node| dag.id(node)));
+            // Whoever goes past a merge leaves as many branches behind.
+            let (mut last, mut left) = (head, self.keep);
+            while left > 0
+                && let Some(parent) = dag.parents(last).iter().max_by_key(|parent| dag.id(**parent))
+            {
+                left = left.saturating_sub(dag.parents(last).len());
+                last = *parent;
+            }
+            self.policy.push(dag.id(last));
         }
+        self.marks = None;
         self.waiting.insert(dag.id(dag.root()));
     }
 
     /// True when no owner begins at the state any more.
-    fn is_marked(&self, dag: &Dag, node: Node) -> bool {
-        let below = |ceiling: Node| ceiling != node && dag.sees(node, ceiling);
-        let is_above = |states: &[StateId]| states.iter().filter_map(|id| dag.node(*id)).any(below);
-        is_above(&self.policy)
-            && self.ceilings.iter().all(|(owner, states)| {
-                (matches!(owner, Owner::Site(_)) && self.mutants.has(Mutant::IgnoreSites)) || is_above(states)
-            })
+    fn is_marked(&mut self, dag: &Dag, node: Node) -> bool {
+        let marks = self.marks.get_or_insert_with(|| {
+            let is_meant =
+                |owner: &Owner| !matches!(owner, Owner::Site(_)) || !self.mutants.has(Mutant::IgnoreSites);
+            let owners = self.ceilings.iter().filter(|(owner, _)| is_meant(owner)).map(|(_, states)| states);
+            let above = |states: &Vec<StateId>| {
+                let ceilings = states.iter().filter_map(|id| dag.node(*id));
+                let parents: Vec<Node> =
+                    ceilings.flat_map(|node| dag.parents(node).iter().copied()).collect();
+                dag.seen_together(&parents)
+            };
+            std::iter::once(&self.policy).chain(owners).map(above).collect()
+        });
+        marks.iter().all(|seen| dag.is_among(node, seen))
     }
 
     fn consider(&mut self, dag: &mut Dag, id: StateId) {

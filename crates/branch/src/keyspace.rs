@@ -282,27 +282,34 @@ impl Keyspace {
         key: &CompactKey,
         policy: Policy,
     ) -> Result<(), Clash> {
-        let plan = self.plan(transaction);
-        self.resolve_by(&plan, transaction, key, policy)
+        self.resolve_each(transaction, std::slice::from_ref(key), policy)
     }
 
     fn plan(&self, transaction: &Transaction) -> Plan {
         Plan::new(&self.dag, &transaction.from, &transaction.conflicting, self.options.mutants)
     }
 
-    fn resolve_by(
+    /// An error if one of the keys clashes: that one stays, the others are resolved.
+    fn resolve_each(
         &mut self,
-        plan: &Plan,
         transaction: &mut Transaction,
-        key: &CompactKey,
+        keys: &[CompactKey],
         policy: Policy,
     ) -> Result<(), Clash> {
-        let resolved = plan.resolve(&self.dag, &mut self.records, key, policy)?;
-        let newest = self.records.cell(key, &self.dag.view(&transaction.from));
-        let change = resolved.change.unwrap_or(Change::Other);
-        let effects = effects_between(&newest, &resolved.cell, change);
-        transaction.writes.insert(key.clone(), (effects, change));
-        Ok(())
+        let (plan, view) = (self.plan(transaction), self.dag.view(&transaction.from).gathered());
+        let mut outcome = Ok(());
+        for key in keys {
+            match plan.resolve(&self.dag, &mut self.records, key, policy) {
+                Ok(resolved) => {
+                    let newest = self.records.cell(key, &view);
+                    let change = resolved.change.unwrap_or(Change::Other);
+                    let effects = effects_between(&newest, &resolved.cell, change);
+                    transaction.writes.insert(key.clone(), (effects, change));
+                }
+                Err(clash) => outcome = Err(clash),
+            }
+        }
+        outcome
     }
 
     /// Resolves every conflicting key that the merge has not written, by the types' own rules; those that clash stay.
@@ -311,11 +318,8 @@ impl Keyspace {
         if keys.is_empty() {
             return;
         }
-        let plan = self.plan(transaction);
-        for key in keys {
-            // A clash leaves the key unresolved: the commit says so.
-            let _ = self.resolve_by(&plan, transaction, &key, policy);
-        }
+        // A clash leaves the key unresolved: the commit says so.
+        let _ = self.resolve_each(transaction, &keys, policy);
     }
 
     /// Merges all heads by the types' own rules, and what they leave open by `policy`.
@@ -384,6 +388,7 @@ impl Keyspace {
                 end,
                 session: &standing,
                 reads: &transaction.reads,
+                read_sketch: transaction.reads.iter().collect(),
                 reads_all: transaction.reads_all,
                 writes: &transaction.write_set(),
                 mutants: self.options.mutants,
@@ -453,7 +458,7 @@ impl Keyspace {
         }
         let node = self.dag.insert(commit.id, &commit.parents, commit.write_set())?;
         let parents: SmallVec<[Node; 1]> = self.dag.parents(node).into();
-        let (view, label) = (self.dag.view(&parents), self.dag.versions(node));
+        let (view, label) = (self.dag.view(&parents).gathered(), self.dag.versions(node));
         for (key, effects) in &commit.writes {
             self.records.write(key, &view, label, commit.id, effects.iter().map(|effect| &**effect));
         }

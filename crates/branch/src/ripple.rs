@@ -1,5 +1,6 @@
 //! The selection of read states (TARDiS 6.1.1) and commit states (6.1.2).
 
+use crate::changes::Sketch;
 use crate::constraint::{Begin, End, Intact, Standing};
 use crate::dag::{Dag, Node};
 use crate::{Mutant, Mutants, WriteSet};
@@ -34,6 +35,7 @@ pub(crate) struct Ripple<'a> {
     pub end: &'a End,
     pub session: &'a Standing,
     pub reads: &'a BTreeSet<CompactKey>,
+    pub read_sketch: Sketch,
     /// It looked at the whole keyspace: any write changes that (Corrections 78).
     pub reads_all: bool,
     pub writes: &'a WriteSet,
@@ -77,32 +79,30 @@ impl Ripple<'_> {
         let asked = |parent: &Node| {
             !self.dag.sees(*parent, from) && (!own_writes_only || self.dag.sees(from, *parent))
         };
-        let mut waiting = vec![node];
-        while let Some(next) = waiting.last().copied() {
-            if known.contains_key(&next) {
-                waiting.pop();
-                continue;
+        let mut waiting = vec![(node, self.left_intact_by(node))];
+        while let Some((next, own)) = waiting.last().copied() {
+            let parents = self.dag.parents(next).iter().copied().filter(asked);
+            let above = parents.clone().filter_map(|parent| known.get(&parent));
+            let intact = above.fold(own, |intact, above| intact.and(*above));
+            // What is not admitted anyway needs no other parent: a merge is below many.
+            let unknown = parents.clone().find(|parent| !known.contains_key(parent));
+            match unknown.filter(|_| self.end.may_admit(intact)) {
+                Some(parent) => waiting.push((parent, self.left_intact_by(parent))),
+                None => {
+                    known.insert(next, intact);
+                    waiting.pop();
+                }
             }
-            let parents = self.dag.parents(next);
-            let unknown: Vec<Node> = parents
-                .iter()
-                .copied()
-                .filter(|parent| asked(parent) && !known.contains_key(parent))
-                .collect();
-            if !unknown.is_empty() {
-                waiting.extend(unknown);
-                continue;
-            }
-            let above = parents.iter().filter(|parent| asked(parent)).filter_map(|parent| known.get(parent));
-            let intact = above.fold(self.left_intact_by(next), |intact, above| intact.and(*above));
-            known.insert(next, intact);
         }
         known.get(&node).copied().unwrap_or(Intact::ALL)
     }
 
     fn left_intact_by(&self, node: Node) -> Intact {
         let written = self.dag.writes(node);
-        let reads = if self.reads_all { written.is_empty() } else { !written.touches(self.reads.iter()) };
+        let reads = match self.reads_all {
+            true => written.is_empty(),
+            false => !written.touches((self.reads.iter(), self.read_sketch)),
+        };
         Intact { reads, writes: !written.meets(self.writes) }
     }
 }

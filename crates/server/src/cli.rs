@@ -514,6 +514,9 @@ pub struct BenchTardisArguments {
     /// Use BRANCH BEGIN and BRANCH COMMIT instead of TXN: what conflicts forks
     #[arg(long)]
     pub branch: bool,
+    /// Milliseconds that a client waits before every command, as if the server were so far away
+    #[arg(long, value_name = "MS", default_value = "0")]
+    pub round_trip: u32,
     #[command(flatten)]
     pub load: TransactionLoad,
 }

@@ -157,6 +157,7 @@ fn one(settings: &Settings, protocol: Protocol) -> Result<Summary, RunError> {
         txn: true,
         branch: false,
         steps: false,
+        round_trip: Duration::ZERO,
         value_bytes: settings.value_bytes,
         history: None,
         run: settings.run,

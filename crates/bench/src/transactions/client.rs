@@ -54,6 +54,8 @@ enum State {
     Writing,
     /// One command after the other: this one is.
     Stepping(usize),
+    /// Until then the answer to the one before this one, and this one, are on their way.
+    Travelling(usize, Instant),
     /// Whatever failed, the connection must not stay inside the transaction: the end of that is under way.
     Aborting(Trouble),
     /// Nothing any more.
@@ -128,7 +130,7 @@ impl Client {
     /// When `wake` is due at the latest; never, if it has ended.
     pub fn due(&self) -> Option<Instant> {
         match self.state {
-            State::Resting(until) => Some(until),
+            State::Resting(until) | State::Travelling(_, until) => Some(until),
             State::Reading | State::Writing | State::Stepping(_) | State::Aborting(_) => {
                 Some(self.attempt.asked + SILENCE)
             }
@@ -142,6 +144,13 @@ impl Client {
             State::Done => Ok(()),
             State::Resting(_) if self.failures == 0 => self.begin(now, shared),
             State::Resting(_) => self.attempt(now, shared),
+            State::Travelling(step, _) => match self.ask_step(step, shared.settings) {
+                Ok(state) => {
+                    self.state = state;
+                    Ok(())
+                }
+                Err(trouble) => self.finish(Err(trouble), shared),
+            },
             _ => self.finish(Err(Trouble::Lost), shared),
         }
     }
@@ -164,7 +173,7 @@ impl Client {
             State::Writing => (self.written(&replies, shared), true),
             State::Stepping(step) => (self.stepped(step, &replies, shared), true),
             State::Aborting(trouble) => (Err(trouble), false),
-            resting @ (State::Resting(_) | State::Done) => {
+            resting @ (State::Resting(_) | State::Travelling(..) | State::Done) => {
                 self.state = resting;
                 return Ok(());
             }
@@ -219,7 +228,7 @@ impl Client {
             }
         }
         let asked = match shared.settings.steps {
-            true => self.ask_step(0, shared.settings),
+            true => self.travel(0, shared.settings),
             false => self.ask_reads(shared.settings).map(|()| State::Reading),
         };
         match asked {
@@ -261,7 +270,15 @@ impl Client {
     fn stepped(&mut self, step: usize, replies: &[Value], shared: &Shared<'_>) -> Result<State, Trouble> {
         replies.iter().try_for_each(refusal)?;
         let commit = 1 + self.planned.reads.len() + self.planned.writes.len();
-        if step == commit { Ok(State::Done) } else { self.ask_step(step + 1, shared.settings) }
+        if step == commit { Ok(State::Done) } else { self.travel(step + 1, shared.settings) }
+    }
+
+    /// Asks for a step, after a round trip where one is wanted.
+    fn travel(&mut self, step: usize, settings: &Settings) -> Result<State, Trouble> {
+        match settings.round_trip {
+            Duration::ZERO => self.ask_step(step, settings),
+            round_trip => Ok(State::Travelling(step, Instant::now() + round_trip)),
+        }
     }
 
     /// The try is over.

@@ -47,6 +47,8 @@ pub struct Settings {
     pub branch: bool,
     /// A round trip for every operation, for the begin and for the commit, of transactions that only read too.
     pub steps: bool,
+    /// With `steps`, how long a client waits before each: as far away would it be.
+    pub round_trip: Duration,
     /// Bytes of a value, at least; a recorded run has short ones.
     pub value_bytes: usize,
     /// Where what clients saw is written.

@@ -52,19 +52,15 @@ impl Branches {
             branch.tip += 1;
             return Label { branch: parent.branch, sequence: branch.tip };
         }
-        let mut base = BTreeMap::new();
-        for parent in parents {
-            let tip = self.branches.get(&parent.branch).map_or(0, |branch| branch.tip);
-            let bound = if sees_sibling { tip } else { parent.sequence };
-            for (branch, sequence) in self.bounds(*parent).chain([(parent.branch, bound)]) {
-                let seen = base.entry(branch).or_insert(sequence);
-                *seen = (*seen).max(sequence);
-            }
-        }
-        base.retain(|branch, _| self.branches.contains_key(branch));
+        let bound = |parent: &Label| match sees_sibling {
+            true => self.branches.get(&parent.branch).map_or(0, |branch| branch.tip),
+            false => parent.sequence,
+        };
+        let own = parents.iter().map(|parent| (parent.branch, bound(parent)));
+        let base = gathered(own.chain(parents.iter().flat_map(|parent| self.bounds(*parent))));
         let branch = self.next;
         self.next += 1;
-        self.branches.insert(branch, Branch { base: base.into_iter().collect(), tip: 0, labels: 0 });
+        self.branches.insert(branch, Branch { base, tip: 0, labels: 0 });
         Label { branch, sequence: 0 }
     }
 
@@ -89,6 +85,11 @@ impl Branches {
     pub fn bounds(&self, at: Label) -> impl Iterator<Item = (u64, u64)> {
         let base = self.branches.get(&at.branch).map_or(&[][..], |branch| &branch.base);
         std::iter::once((at.branch, at.sequence)).chain(base.iter().copied())
+    }
+
+    /// How far up states with these labels see together.
+    pub fn together(&self, at: &[Label]) -> Bounds {
+        Bounds(gathered(at.iter().flat_map(|at| self.bounds(*at))))
     }
 
     /// How many bounds there are.
@@ -145,31 +146,89 @@ impl Branches {
     }
 }
 
+/// Of some branches, in their order, how far up they are seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bounds(Vec<(u64, u64)>);
+
+impl Bounds {
+    fn bound(&self, branch: u64) -> Option<u64> {
+        let place = self.0.binary_search_by_key(&branch, |bound| bound.0).ok()?;
+        Some(self.0[place].1)
+    }
+
+    /// True when what has this label is seen.
+    pub fn show(&self, label: Label) -> bool {
+        self.bound(label.branch).is_some_and(|bound| label.sequence <= bound)
+    }
+}
+
+/// Of every branch the greatest bound, in the order of branches.
+fn gathered(bounds: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut bounds: Vec<(u64, u64)> = bounds.collect();
+    // Of bases that are in order each: a stable sort merges them.
+    bounds.sort();
+    bounds.dedup_by(|later, kept| {
+        let is_same = later.0 == kept.0;
+        if is_same {
+            kept.1 = later.1;
+        }
+        is_same
+    });
+    bounds.shrink_to_fit();
+    bounds
+}
+
 /// What one state sees, or several together.
 #[derive(Clone, Debug)]
 pub struct View<'d> {
     branches: &'d Branches,
     at: SmallVec<[Label; 1]>,
+    /// What all see together, where many keys are looked at.
+    gathered: Option<Bounds>,
 }
 
 impl<'d> View<'d> {
     pub(crate) fn new(branches: &'d Branches, at: SmallVec<[Label; 1]>) -> Self {
-        View { branches, at }
+        View { branches, at, gathered: None }
+    }
+
+    /// The same, made to look at many keys: of several states what they see is put together once.
+    pub(crate) fn gathered(mut self) -> Self {
+        if self.at.len() > 1 {
+            self.gathered = Some(self.branches.together(&self.at));
+        }
+        self
+    }
+
+    /// Where it is from, if from one state alone.
+    pub(crate) fn only(&self) -> Option<Label> {
+        if let [at] = &self.at[..] { Some(*at) } else { None }
     }
 
     /// How many bounds [`View::bounds`] gives.
     pub(crate) fn width(&self) -> usize {
-        self.at.iter().map(|at| self.branches.width(*at)).sum()
+        match &self.gathered {
+            Some(bounds) => bounds.0.len(),
+            None => self.at.iter().map(|at| self.branches.width(*at)).sum(),
+        }
     }
 
     /// Branches with how far up they are seen; one may come several times, then the greatest counts.
     pub(crate) fn bounds(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.at.iter().flat_map(|at| self.branches.bounds(*at))
+        let (gathered, apart) = match &self.gathered {
+            Some(bounds) => (&bounds.0[..], &[][..]),
+            None => (&[][..], &self.at[..]),
+        };
+        let apart = apart.iter().flat_map(|at| self.branches.bounds(*at));
+        gathered.iter().copied().chain(apart)
     }
 
     /// How far up a branch is seen, if at all.
     pub(crate) fn bound(&self, branch: u64) -> Option<u64> {
-        self.at.iter().filter_map(|at| self.branches.bound(*at, branch)).max()
+        match &self.gathered {
+            Some(bounds) => bounds.bound(branch),
+            None => self.at.iter().filter_map(|at| self.branches.bound(*at, branch)).max(),
+        }
     }
 
     /// True when what has this label is visible.

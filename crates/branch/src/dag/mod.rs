@@ -8,8 +8,9 @@ mod draw;
 mod labels;
 mod walk;
 
-pub(crate) use labels::Branches;
+pub(crate) use labels::{Bounds, Branches};
 pub use labels::{Label, View};
+pub(crate) use walk::{SeenBy, Spread};
 
 use crate::{Mutant, Mutants, StateId, WriteSet};
 use smallvec::{SmallVec, smallvec};
@@ -217,6 +218,17 @@ impl Dag {
     /// What these states see together.
     pub fn view(&self, of: &[Node]) -> View<'_> {
         View::new(&self.branches, of.iter().map(|node| self.state(*node).label).collect())
+    }
+
+    /// What one of these states sees, to be asked about again and again.
+    pub(crate) fn seen_together(&self, of: &[Node]) -> Bounds {
+        let labels: Vec<Label> = of.iter().map(|node| self.state(*node).label).collect();
+        self.branches.together(&labels)
+    }
+
+    /// True if the state is among them.
+    pub(crate) fn is_among(&self, node: Node, seen: &Bounds) -> bool {
+        seen.show(self.state(node).label)
     }
 
     /// Keeps a state from being collected, until as many [`Dag::release`].

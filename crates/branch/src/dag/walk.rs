@@ -2,9 +2,108 @@
 
 use super::{Dag, Node};
 use crate::StateId;
+use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeSet, BinaryHeap};
 
+/// Which of some heads see a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SeenBy(SmallVec<[u64; 2]>);
+
+impl SeenBy {
+    fn none(heads: usize) -> Self {
+        SeenBy(smallvec![0; heads.div_ceil(64)])
+    }
+
+    fn add(&mut self, head: usize) {
+        self.0[head / 64] |= 1 << (head % 64);
+    }
+
+    fn and(&mut self, other: &SeenBy) {
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine |= theirs);
+    }
+
+    /// True if this head does.
+    pub fn has(&self, head: usize) -> bool {
+        self.0[head / 64] >> (head % 64) & 1 == 1
+    }
+
+    /// The first head that does.
+    pub fn first(&self) -> usize {
+        let word = self.0.iter().position(|word| *word != 0).unwrap_or_default();
+        word * 64 + self.0[word].trailing_zeros() as usize
+    }
+
+    /// How many do.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// True if a head does that is not among the others.
+    pub fn exceeds(&self, other: &SeenBy) -> bool {
+        self.0.iter().zip(&other.0).any(|(mine, theirs)| mine & !theirs != 0)
+    }
+}
+
+/// What some heads see apart and what they see together.
+#[derive(Debug)]
+pub(crate) struct Spread {
+    /// The states that some heads see and others do not, the most recent first.
+    pub apart: Vec<(Node, SeenBy)>,
+    /// The greatest that all see, the most recent first.
+    pub together: Vec<Node>,
+}
+
 impl Dag {
+    /// What these heads see, down to what all of them see. Every state is looked at once, whatever the number of heads:
+    /// who sees a state sees its parents.
+    pub(crate) fn spread(&self, heads: &[Node]) -> Spread {
+        let mut spread = Spread { apart: Vec::new(), together: Vec::new() };
+        let all = heads.len();
+        let mut seen: Vec<Option<SeenBy>> = vec![None; self.states.len()];
+        let mut waiting: BinaryHeap<(StateId, Node)> = BinaryHeap::new();
+        // How many of those that wait are not seen by all.
+        let mut open = 0usize;
+        let mut meet =
+            |node: Node, by: &SeenBy, waiting: &mut BinaryHeap<(StateId, Node)>, open: &mut usize| {
+                match &mut seen[node.0 as usize] {
+                    Some(known) => {
+                        let was_open = known.count() < all;
+                        known.and(by);
+                        *open -= usize::from(was_open && known.count() == all);
+                    }
+                    unknown => {
+                        *unknown = Some(by.clone());
+                        *open += usize::from(by.count() < all);
+                        waiting.push((self.id(node), node));
+                    }
+                }
+                seen[node.0 as usize].clone()
+            };
+        for (place, head) in heads.iter().enumerate() {
+            let mut by = SeenBy::none(all);
+            by.add(place);
+            meet(*head, &by, &mut waiting, &mut open);
+        }
+        let none = SeenBy::none(all);
+        while open > 0
+            && let Some((_, node)) = waiting.pop()
+        {
+            let by = meet(node, &none, &mut waiting, &mut open).unwrap_or_else(|| none.clone());
+            for parent in self.parents(node) {
+                meet(*parent, &by, &mut waiting, &mut open);
+            }
+            if by.count() == all {
+                spread.together.push(node);
+            } else {
+                open -= 1;
+                spread.apart.push((node, by));
+            }
+        }
+        spread.together.extend(waiting.into_sorted_vec().into_iter().rev().map(|(_, node)| node));
+        spread.together = self.greatest(&spread.together).to_vec();
+        spread
+    }
+
     /// The states that one of `of` sees and none of `but`, the most recent first.
     pub fn beyond(&self, of: &[Node], but: &[Node]) -> Vec<Node> {
         let mut found = Vec::new();
@@ -62,6 +161,47 @@ impl Dag {
             if visit(node) {
                 self.parents(node).iter().for_each(|parent| meet(*parent, &mut waiting, &mut met));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test panics")]
+mod tests {
+    use super::*;
+    use crate::{Mutants, WriteSet};
+    use types::{Incarnation, ProcessId};
+
+    #[test]
+    fn a_spread_says_of_every_state_which_heads_see_it() {
+        for seed in 0..200 {
+            let (mut dag, mut random) = (Dag::new(Mutants::default()), fastrand::Rng::with_seed(seed));
+            for number in 1..40 {
+                let all: Vec<Node> = dag.states().collect();
+                let parents: Vec<Node> =
+                    (0..=random.usize(..3) / 2).map(|_| all[random.usize(..all.len())]).collect();
+                let ids: Vec<StateId> = dag.greatest(&parents).iter().map(|node| dag.id(*node)).collect();
+                let id = StateId::made_by(number, ProcessId(1), Incarnation(1));
+                dag.insert(id, &ids, WriteSet::default()).unwrap();
+            }
+            let heads: Vec<Node> = dag.heads().collect();
+            let spread = dag.spread(&heads);
+            let mut apart = spread.apart.iter();
+            for state in dag.states().rev() {
+                let by: Vec<bool> = heads.iter().map(|head| dag.sees(state, *head)).collect();
+                if by.contains(&true) && by.contains(&false) {
+                    let (node, seen) = apart.next().unwrap();
+                    assert_eq!(*node, state, "the most recent first, each once");
+                    assert_eq!(by, (0..heads.len()).map(|head| seen.has(head)).collect::<Vec<_>>());
+                    assert_eq!(Some(seen.first()), by.iter().position(|sees| *sees));
+                    assert_eq!(seen.count(), by.iter().filter(|sees| **sees).count());
+                }
+            }
+            assert!(apart.next().is_none());
+            let all_see = dag.states().filter(|state| heads.iter().all(|head| dag.sees(*state, *head)));
+            let mut together = dag.greatest(&all_see.collect::<Vec<_>>()).to_vec();
+            together.sort_by_key(|node| std::cmp::Reverse(dag.id(*node)));
+            assert_eq!(spread.together, together, "seed {seed}");
         }
     }
 }

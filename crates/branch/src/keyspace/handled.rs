@@ -121,6 +121,7 @@ impl Keyspace {
         let answers = handler.handle(&mut open)?;
         let (plan, heads) = (open.plan, open.heads);
         let answers: BTreeMap<CompactKey, Cell> = answers.into_iter().collect();
+        let view = self.dag.view(&heads).gathered();
         for (key, cell) in answers {
             if transaction.writes.contains_key(&key) {
                 continue;
@@ -134,7 +135,7 @@ impl Keyspace {
                 is_conflict.then(|| plan.resolve(&self.dag, &mut self.records, &key, Policy::Refuse));
             let change =
                 merged.and_then(Result::ok).and_then(|merged| merged.change).unwrap_or(Change::Other);
-            let newest = self.records.cell(&key, &self.dag.view(&heads));
+            let newest = self.records.cell(&key, &view);
             let effects = effects_between(&newest, &cell, change);
             if is_conflict || !effects.is_empty() {
                 transaction.writes.insert(key, (effects, change));

@@ -4,28 +4,36 @@
 //! the value of their greatest common ancestors, which may be several again. Where values are sums this is inclusion
 //! and exclusion: every addition counts once, however merges cross. States are taken in the order of their ids, so
 //! every site computes the same.
+//!
+//! A key is merged only with those states at which it was changed, so that what a merge costs grows with the changes and
+//! not with changes times branches.
 
 use super::value::{Clash, Policy, Side, three_way};
-use crate::dag::{Dag, Node};
+use crate::dag::{Dag, Node, SeenBy, Spread};
 use crate::records::Records;
 use crate::{Change, Mutant, Mutants, StateId};
 use datatypes::Cell;
 use mvcc::CompactKey;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a key was changed on each side of a merge, where it was.
-type Changes = BTreeMap<CompactKey, Change>;
-
+/// Some states together.
 #[derive(Debug)]
-enum Step {
-    State(Node),
-    Merge { left: usize, right: usize, base: usize, left_changes: Changes, right_changes: Changes },
+struct Layer {
+    /// In ascending order of ids.
+    states: Vec<Node>,
+    /// Of every state the layer of what it has in common with those before it, where a key needs that.
+    bases: Vec<Option<usize>>,
+    /// Of the keys that are asked for here: who sees the changes that not all see, and how they changed it.
+    changes: Changes,
 }
 
-/// Which states to read and to merge, in an order in which what is needed comes first.
+type Changes = BTreeMap<CompactKey, Vec<(SeenBy, Change)>>;
+
+/// Which states to read and to merge for the values of some keys.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    steps: Vec<Step>,
+    layers: Vec<Layer>,
+    top: usize,
 }
 
 /// A key's value at a set of states.
@@ -40,68 +48,173 @@ pub(crate) struct Resolved {
 
 struct Planner<'d> {
     dag: &'d Dag,
-    keys: &'d BTreeSet<CompactKey>,
     mutants: Mutants,
-    steps: Vec<Step>,
-    known: BTreeMap<Vec<StateId>, usize>,
+    layers: Vec<Layer>,
+    /// Layers of several states, with the keys they were made for.
+    known: BTreeMap<Vec<StateId>, (usize, BTreeSet<CompactKey>)>,
 }
 
 impl Planner<'_> {
-    fn step(&mut self, states: &[Node]) -> usize {
+    fn layer(&mut self, states: &[Node], keys: &BTreeSet<CompactKey>) -> usize {
         let mut states = self.dag.greatest(states).to_vec();
         states.sort_by_key(|node| self.dag.id(*node));
-        let ids: Vec<StateId> = states.iter().map(|node| self.dag.id(*node)).collect();
-        if let Some(step) = self.known.get(&ids) {
-            return *step;
+        if states.is_empty() {
+            states.push(self.dag.root());
         }
-        let step = match &states[..] {
-            [] => Step::State(self.dag.root()),
-            [state] => Step::State(*state),
-            [others @ .., last] => {
-                let mut common = self.dag.common(others, &[*last]);
-                if self.mutants.has(Mutant::SingleForkPoint) {
-                    common.truncate(1);
-                }
-                let (left, right, base) = (self.step(others), self.step(&[*last]), self.step(&common));
-                let left_changes = self.changes(others, &[*last]);
-                let right_changes = self.changes(&[*last], others);
-                Step::Merge { left, right, base, left_changes, right_changes }
+        let ids: Vec<StateId> = states.iter().map(|node| self.dag.id(*node)).collect();
+        if let Some((layer, made_for)) = self.known.get(&ids)
+            && (states.len() == 1 || keys.is_subset(made_for))
+        {
+            return *layer;
+        }
+        let place = self.layers.len();
+        self.known.insert(ids, (place, keys.clone()));
+        let bases = vec![None; states.len()];
+        self.layers.push(Layer { states, bases, changes: BTreeMap::new() });
+        if self.layers[place].states.len() > 1 {
+            let spread = self.dag.spread(&self.layers[place].states);
+            self.layers[place].changes = self.changes(&spread, keys);
+            for (state, keys) in met(&self.layers[place].changes) {
+                let common = self.common(&spread, state);
+                self.layers[place].bases[state] = Some(self.layer(&common, &keys));
             }
-        };
-        self.steps.push(step);
-        self.known.insert(ids, self.steps.len() - 1);
-        self.steps.len() - 1
+        }
+        place
     }
 
-    fn changes(&self, of: &[Node], but: &[Node]) -> Changes {
-        let mut changes = Changes::new();
-        for state in self.dag.beyond(of, but) {
-            let writes = self.dag.writes(state);
-            let mut note = |key: &CompactKey, change: Change| {
-                changes
-                    .entry(key.clone())
-                    .and_modify(|before| *before = before.and(change))
-                    .or_insert(change);
+    /// What a state and one before it both see: the greatest of it.
+    fn common(&self, spread: &Spread, state: usize) -> Vec<Node> {
+        let shared = spread.apart.iter().filter(|(_, seen)| seen.has(state) && seen.first() < state);
+        let mut common: Vec<Node> = Vec::new();
+        // A descendant of it was met before.
+        for node in shared.map(|(node, _)| *node).chain(spread.together.iter().copied()) {
+            if !self.dag.seen_by_any(node, &common) {
+                common.push(node);
+            }
+        }
+        common.sort_by_key(|node| std::cmp::Reverse(self.dag.id(*node)));
+        if self.mutants.has(Mutant::SingleForkPoint) {
+            common.truncate(1);
+        }
+        common
+    }
+
+    fn changes(&self, spread: &Spread, keys: &BTreeSet<CompactKey>) -> Changes {
+        let sketch = keys.iter().collect();
+        let mut changes: BTreeMap<&CompactKey, Vec<(SeenBy, Change)>> = BTreeMap::new();
+        for (state, seen) in &spread.apart {
+            let writes = self.dag.writes(*state);
+            if !writes.may_touch(sketch) {
+                continue;
+            }
+            let mut note = |key, change: Change| {
+                let known: &mut Vec<(SeenBy, Change)> = changes.entry(key).or_default();
+                match known.iter_mut().find(|(by, _)| by == seen) {
+                    Some((_, before)) => *before = before.and(change),
+                    None => known.push((seen.clone(), change)),
+                }
             };
             // Whichever are fewer: a root's class has written all keys, a single transaction some few.
-            if writes.len() < self.keys.len() {
-                let wanted = writes.iter().filter(|(key, _)| self.keys.contains(*key));
+            if writes.len() < keys.len() {
+                let wanted = writes.iter().filter(|(key, _)| keys.contains(*key));
                 wanted.for_each(|(key, change)| note(key, change));
             } else {
-                let written = self.keys.iter().filter_map(|key| Some((key, writes.get(key)?)));
+                let written = keys.iter().filter_map(|key| Some((key, writes.get(key)?)));
                 written.for_each(|(key, change)| note(key, change));
             }
         }
-        changes
+        changes.into_iter().map(|(key, changes)| (key.clone(), changes)).collect()
+    }
+}
+
+/// The states at which keys meet other changes of them, with these keys.
+fn met(changes: &Changes) -> BTreeMap<usize, BTreeSet<CompactKey>> {
+    let mut met: BTreeMap<usize, BTreeSet<CompactKey>> = BTreeMap::new();
+    for (key, changes) in changes {
+        for (seen, _) in changes {
+            let state = seen.first();
+            if matches!(sides(changes, state), (Some(_), Some(_))) {
+                met.entry(state).or_default().insert(key.clone());
+            }
+        }
+    }
+    met
+}
+
+/// How a key was changed by what a state does not see of those before it, and by what it alone sees.
+fn sides(changes: &[(SeenBy, Change)], state: usize) -> (Option<Change>, Option<Change>) {
+    let (mut left, mut right): (Option<Change>, Option<Change>) = (None, None);
+    for (seen, change) in changes {
+        let side = match (seen.first().cmp(&state), seen.has(state)) {
+            (std::cmp::Ordering::Less, false) => &mut left,
+            (std::cmp::Ordering::Equal, _) => &mut right,
+            _ => continue,
+        };
+        *side = Some(side.map_or(*change, |before| before.and(*change)));
+    }
+    (left, right)
+}
+
+/// One evaluation of a plan.
+struct Evaluation<'e> {
+    plan: &'e Plan,
+    dag: &'e Dag,
+    records: &'e mut Records,
+    key: &'e CompactKey,
+    policy: Policy,
+    /// By layer.
+    known: Vec<Option<Result<Resolved, Clash>>>,
+}
+
+impl Evaluation<'_> {
+    fn layer(&mut self, place: usize) -> Result<Resolved, Clash> {
+        if let Some(known) = &self.known[place] {
+            return known.clone();
+        }
+        let value = self.fold(place);
+        self.known[place] = Some(value.clone());
+        value
+    }
+
+    fn fold(&mut self, place: usize) -> Result<Resolved, Clash> {
+        let layer = &self.plan.layers[place];
+        let changes = layer.changes.get(self.key).map_or(&[][..], Vec::as_slice);
+        let mut value = self.at(layer.states[0]);
+        if changes.is_empty() {
+            return Ok(value);
+        }
+        let mut changed: Vec<usize> = changes.iter().map(|(seen, _)| seen.first()).collect();
+        changed.sort_unstable();
+        for state in 1..layer.states.len() {
+            if value.change.is_some() && changed.binary_search(&state).is_err() {
+                continue;
+            }
+            match sides(changes, state) {
+                (left, None) => value.change = value.change.or(left),
+                (None, right) => value = Resolved { change: right, ..self.at(layer.states[state]) },
+                (Some(left), Some(right)) => {
+                    let base = layer.bases[state].map(|base| self.layer(base)).transpose()?;
+                    let base = base.map_or(Cell::ABSENT, |base| base.cell);
+                    value =
+                        merged(&base, (&value, left), (&self.at(layer.states[state]), right), self.policy)?;
+                }
+            }
+        }
+        Ok(value)
+    }
+
+    fn at(&mut self, state: Node) -> Resolved {
+        let (cell, newest) = self.records.version(self.key, &self.dag.view(&[state]));
+        Resolved { cell, newest, change: None }
     }
 }
 
 impl Plan {
     /// For the values of these keys at these states together.
     pub fn new(dag: &Dag, states: &[Node], keys: &BTreeSet<CompactKey>, mutants: Mutants) -> Self {
-        let mut planner = Planner { dag, keys, mutants, steps: Vec::new(), known: BTreeMap::new() };
-        planner.step(states);
-        Plan { steps: planner.steps }
+        let mut planner = Planner { dag, mutants, layers: Vec::new(), known: BTreeMap::new() };
+        let top = planner.layer(states, keys);
+        Plan { layers: planner.layers, top }
     }
 
     /// The value of a key, which is one that the plan was made for.
@@ -112,43 +225,21 @@ impl Plan {
         key: &CompactKey,
         policy: Policy,
     ) -> Result<Resolved, Clash> {
-        let mut values: Vec<Result<Resolved, Clash>> = Vec::with_capacity(self.steps.len());
-        for step in &self.steps {
-            let value = match step {
-                Step::State(node) => {
-                    let view = dag.view(&[*node]);
-                    let (cell, newest) = (records.cell(key, &view), records.newest(key, &view));
-                    Ok(Resolved { cell, newest, change: None })
-                }
-                Step::Merge { left, right, base, left_changes, right_changes } => {
-                    let sides = (left_changes.get(key).copied(), right_changes.get(key).copied());
-                    merge_step(&values, [*base, *left, *right], sides, policy)
-                }
-            };
-            values.push(value);
-        }
-        values.pop().unwrap_or(Err(Clash))
+        let known = self.layers.iter().map(|_| None).collect();
+        Evaluation { plan: self, dag, records, key, policy, known }.layer(self.top)
     }
 }
 
-/// One side's value where the other did not change the key, else the merge of both. A base that clashes is no base
-/// that the policy allows.
-fn merge_step(
-    values: &[Result<Resolved, Clash>],
-    [base, left, right]: [usize; 3],
-    changes: (Option<Change>, Option<Change>),
+/// The merge of two sides that both changed the key, each with its change.
+fn merged(
+    base: &Cell,
+    (left, left_change): (&Resolved, Change),
+    (right, right_change): (&Resolved, Change),
     policy: Policy,
 ) -> Result<Resolved, Clash> {
-    let value = |step: usize| values[step].as_ref().map_err(|clash| *clash);
-    let (left, right) = (value(left)?, value(right)?);
-    let (left_change, right_change) = match changes {
-        (_, None) => return Ok(Resolved { change: left.change.or(changes.0), ..left.clone() }),
-        (None, Some(_)) => return Ok(Resolved { change: changes.1, ..right.clone() }),
-        (Some(left_change), Some(right_change)) => (left_change, right_change),
-    };
     let left_side = Side { cell: &left.cell, change: left_change, newest: left.newest };
     let right_side = Side { cell: &right.cell, change: right_change, newest: right.newest };
-    let cell = three_way(&value(base)?.cell, &left_side, &right_side, policy)?;
+    let cell = three_way(base, &left_side, &right_side, policy)?;
     let change = left_change.and(right_change);
     let change = left.change.map_or(change, |before| before.and(change));
     Ok(Resolved { cell, newest: left.newest.max(right.newest), change: Some(change) })

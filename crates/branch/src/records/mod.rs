@@ -49,6 +49,14 @@ impl Records {
         self.with(key, view, |cell| cell.clone())
     }
 
+    /// A copy of what a view sees of a key, and which state wrote it.
+    pub fn version(&mut self, key: &CompactKey, view: &View<'_>) -> (Cell, Option<StateId>) {
+        match self.keys.get_mut(&Placed::of(key)) {
+            Some(versions) => (versions.with(view, |cell| cell.clone()), versions.newest(view)),
+            None => (Cell::ABSENT, None),
+        }
+    }
+
     /// Which state wrote what a view sees of a key.
     pub fn newest(&self, key: &CompactKey, view: &View<'_>) -> Option<StateId> {
         self.keys.get(&Placed::of(key))?.newest(view)

@@ -37,6 +37,12 @@ impl Versions {
                 newest = Some(place);
             }
         };
+        if let Some(at) = view.only()
+            && let Some(own) = self.last_up_to(at.branch, at.sequence)
+        {
+            // What was written on the branch is above all that it began below.
+            return (Some(own), 1);
+        }
         let width = view.width();
         let mut lookups = 0;
         if self.places.len() <= width {

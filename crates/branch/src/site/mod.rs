@@ -78,6 +78,11 @@ const COLLECT_PAUSE: Duration = Duration::from_millis(1);
 /// How much a turn collects: keys and states.
 const COLLECTED_PER_TURN: usize = 500;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// What a merge takes for each of its heads and keys, about, and how many times that it leaves to others.
+const MERGED_EACH: Duration = Duration::from_micros(1);
+const MERGE_SHARE: u32 = 10;
+/// The longest that heads wait because merging takes so long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often heads are left for another site to merge.
 const PATIENCE: u32 = 40;
 
@@ -201,6 +206,7 @@ impl Site {
             self.passed_over = 0;
             match self.merge_heads(&meant, now) {
                 Ok(commit) => {
+                    out.arm(Timer::Merge, now.instant + every.max(pause_after(&commit)));
                     self.claims.merged(&commit, &mut self.keyspace);
                     self.made(&commit, false, now, out);
                 }
@@ -272,6 +278,14 @@ impl Site {
     }
 }
 
+/// Where many clients always have a transaction open, hardly any meets the others' work in what it reads next: heads stay
+/// many, and whoever merged all the time would do little else.
+fn pause_after(merge: &Commit) -> Duration {
+    let work = merge.parents.len().saturating_mul(merge.writes.len());
+    let took = MERGED_EACH.saturating_mul(u32::try_from(work).unwrap_or(u32::MAX));
+    took.saturating_mul(MERGE_SHARE).min(LONGEST_PAUSE)
+}
+
 /// The keyspace of a site that has nothing.
 fn empty(topology: &Topology, index: usize, incarnation: Incarnation, options: Options) -> Keyspace {
     Keyspace::new(keyspace::Options {
@@ -286,4 +300,22 @@ fn empty(topology: &Topology, index: usize, incarnation: Incarnation, options: O
 /// What a command of another model's keyspace gets here.
 fn not_here(what: &str) -> Error {
     Error::err(format!("{what} is not for keyspaces of the model branch"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mvcc::CompactKey;
+
+    #[test]
+    fn a_large_merge_is_followed_by_a_pause() {
+        let merge = |heads: usize, keys: usize| Commit {
+            id: StateId::ROOT,
+            parents: vec![StateId::ROOT; heads],
+            writes: vec![(CompactKey::new(b"k"), Vec::new()); keys],
+        };
+        assert!(pause_after(&merge(3, 100)) < Duration::from_millis(5));
+        assert_eq!(pause_after(&merge(64, 1_000)), Duration::from_millis(640));
+        assert_eq!(pause_after(&merge(64, 100_000)), LONGEST_PAUSE);
+    }
 }

@@ -71,7 +71,8 @@ pub fn tardis(arguments: BenchTardisArguments) -> Result<Outcome> {
     }
     let load = TransactionLoad { txn: true, ..arguments.load };
     let settings = settings_of(Workload::Tardis { writers: arguments.writers }, &load);
-    report(&transactions::Settings { branch: arguments.branch, steps: true, ..settings }, &load)
+    let round_trip = Duration::from_millis(u64::from(arguments.round_trip));
+    report(&transactions::Settings { branch: arguments.branch, steps: true, round_trip, ..settings }, &load)
 }
 
 fn measure(workload: Workload, load: &TransactionLoad) -> Result<Outcome> {
@@ -94,6 +95,7 @@ fn settings_of(workload: Workload, load: &TransactionLoad) -> transactions::Sett
         txn: load.txn,
         branch: false,
         steps: false,
+        round_trip: Duration::ZERO,
         value_bytes: load.size,
         history: load.history.clone(),
         run: run_number(),
