@@ -62,6 +62,8 @@ pub(crate) struct Collector {
     fold: Option<Fold>,
     /// What is above the ceilings of the policy and of every owner, while they are as they are.
     marks: Option<Vec<Bounds>>,
+    /// How many keys were moved and states taken out ever.
+    done: u64,
     /// States that went and that nobody has asked about.
     gone: Vec<StateId>,
     /// Something changed since the pass began.
@@ -79,6 +81,7 @@ impl Collector {
             met: BTreeSet::new(),
             fold: None,
             marks: None,
+            done: 0,
             gone: Vec::new(),
             is_due: false,
             mutants,
@@ -88,6 +91,11 @@ impl Collector {
     /// The states that went since the last call.
     pub fn take_gone(&mut self) -> Vec<StateId> {
         std::mem::take(&mut self.gone)
+    }
+
+    /// How many keys were moved and states taken out ever.
+    pub fn done(&self) -> u64 {
+        self.done
     }
 
     /// Keeps so many states above every head from now on.
@@ -217,6 +225,7 @@ impl Collector {
     /// Moves one key, or ends.
     fn continue_fold(&mut self, dag: &mut Dag, records: &mut Records, sessions: &mut Sessions) {
         let Some(fold) = &self.fold else { return };
+        self.done += 1;
         if let Some((key, change)) = dag.pop_write(fold.drained) {
             records.relabel(&key, fold.from, fold.to);
             // What the root wrote, all see: nobody asks for it.

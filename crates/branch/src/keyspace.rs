@@ -507,6 +507,11 @@ impl Keyspace {
         self.collector.step(&mut self.dag, &mut self.records, &mut self.sessions, budget)
     }
 
+    /// How much was collected ever, in keys and states: looking alone does not count.
+    pub fn collected(&self) -> u64 {
+        self.collector.done()
+    }
+
     /// The states that were collected since the last call.
     pub fn take_gone(&mut self) -> Vec<StateId> {
         self.collector.take_gone()

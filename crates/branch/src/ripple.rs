@@ -18,10 +18,14 @@ pub(crate) fn read_state(
     if let Begin::State(id) = begin {
         return dag.open(*id).filter(|node| allowed(*node));
     }
+    let is_meant = |node: &Node| begin.admits(dag, session, *node) && allowed(*node);
+    if let Some(head) = dag.heads().find(is_meant) {
+        return Some(head);
+    }
     let mut waiting: VecDeque<Node> = dag.heads().collect();
     let mut met: BTreeSet<Node> = waiting.iter().copied().collect();
     while let Some(node) = waiting.pop_front() {
-        if begin.admits(dag, session, node) && allowed(node) {
+        if is_meant(&node) {
             return Some(node);
         }
         waiting.extend(dag.parents(node).iter().filter(|parent| met.insert(**parent)));

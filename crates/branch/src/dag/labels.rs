@@ -83,7 +83,7 @@ impl Branches {
 
     /// How far a state sees up each branch; its own comes first.
     pub fn bounds(&self, at: Label) -> impl Iterator<Item = (u64, u64)> {
-        let base = self.branches.get(&at.branch).map_or(&[][..], |branch| &branch.base);
+        let base = self.base(at);
         std::iter::once((at.branch, at.sequence)).chain(base.iter().copied())
     }
 
@@ -92,19 +92,19 @@ impl Branches {
         Bounds(gathered(at.iter().flat_map(|at| self.bounds(*at))))
     }
 
+    fn base(&self, at: Label) -> &[(u64, u64)] {
+        self.branches.get(&at.branch).map_or(&[], |branch| &branch.base)
+    }
+
     /// How many bounds there are.
     pub fn width(&self, at: Label) -> usize {
-        1 + self.branches.get(&at.branch).map_or(0, |branch| branch.base.len())
+        1 + self.base(at).len()
     }
 
     /// How far a state sees up one branch.
     pub fn bound(&self, at: Label, branch: u64) -> Option<u64> {
-        if at.branch == branch {
-            return Some(at.sequence);
-        }
-        let base = &self.branches.get(&at.branch)?.base;
-        let place = base.binary_search_by_key(&branch, |entry| entry.0).ok()?;
-        Some(base[place].1)
+        // A branch's base does not name the branch itself.
+        if at.branch == branch { Some(at.sequence) } else { bound_of(at, self.base(at), branch) }
     }
 
     /// True when what has label `x` is visible at `y`.
@@ -146,6 +146,15 @@ impl Branches {
     }
 }
 
+/// How far up a branch is seen from a place whose branch has this base.
+fn bound_of(at: Label, base: &[(u64, u64)], branch: u64) -> Option<u64> {
+    if at.branch == branch {
+        return Some(at.sequence);
+    }
+    let place = base.binary_search_by_key(&branch, |entry| entry.0).ok()?;
+    Some(base[place].1)
+}
+
 /// Of some branches, in their order, how far up they are seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bounds(Vec<(u64, u64)>);
@@ -183,13 +192,16 @@ fn gathered(bounds: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
 pub struct View<'d> {
     branches: &'d Branches,
     at: SmallVec<[Label; 1]>,
+    /// What the first of them sees of other branches.
+    base: &'d [(u64, u64)],
     /// What all see together, where many keys are looked at.
     gathered: Option<Bounds>,
 }
 
 impl<'d> View<'d> {
     pub(crate) fn new(branches: &'d Branches, at: SmallVec<[Label; 1]>) -> Self {
-        View { branches, at, gathered: None }
+        let base = at.first().map_or(&[][..], |at| branches.base(*at));
+        View { branches, at, base, gathered: None }
     }
 
     /// The same, made to look at many keys: of several states what they see is put together once.
@@ -227,7 +239,11 @@ impl<'d> View<'d> {
     pub(crate) fn bound(&self, branch: u64) -> Option<u64> {
         match &self.gathered {
             Some(bounds) => bounds.bound(branch),
-            None => self.at.iter().filter_map(|at| self.branches.bound(*at, branch)).max(),
+            None => {
+                let (first, others) = self.at.split_first()?;
+                let first = bound_of(*first, self.base, branch);
+                first.max(others.iter().filter_map(|at| self.branches.bound(*at, branch)).max())
+            }
         }
     }
 

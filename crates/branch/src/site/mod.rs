@@ -219,9 +219,13 @@ impl Site {
     }
 
     fn collect(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        let before = self.keyspace.collected();
         let work = self.keyspace.collect(COLLECTED_PER_TURN);
         self.gossip.took_out(self.keyspace.take_gone());
-        let wait = if work >= COLLECTED_PER_TURN { COLLECT_PAUSE } else { COLLECT_EVERY };
+        // Many states may be where nothing can go yet: looking at them again and again is not urgent.
+        let done = self.keyspace.collected() - before;
+        let is_behind = work >= COLLECTED_PER_TURN && done > COLLECTED_PER_TURN as u64 / 8;
+        let wait = if is_behind { COLLECT_PAUSE } else { COLLECT_EVERY };
         out.arm(Timer::Collect, now.instant + wait);
     }
 
