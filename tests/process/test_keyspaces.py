@@ -93,6 +93,22 @@ def test_what_cannot_be_kept_is_refused_with_its_reason(cluster, options, reason
             use(client, "refused")
 
 
+@pytest.mark.parametrize("options", [(), ("CONCURRENCY", "locking")])
+def test_keys_of_one_tag_are_together(cluster, options):
+    name = f"tagged-{len(options)}"
+    with cluster["a/2"].client(single_connection_client=True) as client:
+        create(client, name, "MODEL", "strict", "PARTITIONS", 7, "REPLICAS", 3, *options)
+        use(client, name)
+        fields = [f"{{user:{number}}}.{field}" for number in range(20) for field in ("name", "mail", "seen")]
+        places = client.execute_command("KEYSPACE", "LOCATE", name, *fields)
+        assert all(len(set(places[first : first + 3])) == 1 for first in range(0, 60, 3))
+        assert len(set(places)) > 3, "different tags are in different partitions"
+        untagged = [f"{{}}{number}" for number in range(40)]
+        assert len(set(client.execute_command("KEYSPACE", "LOCATE", name, *untagged))) > 1
+        assert client.mset({field: field for field in fields}) and client.mget(fields) == fields
+        assert sorted(client.keys("{user:7}*")) == ["{user:7}.mail", "{user:7}.name", "{user:7}.seen"]
+
+
 def test_one_of_many_creators_of_a_name_wins():
     """Processes create at the same time: each name once, and nothing is lost."""
     with Cluster(1, 3) as cluster:

@@ -2,6 +2,7 @@
 
 use crate::history::{Outcome, Transaction};
 use crate::report::{Check, Findings};
+use crate::revealed::revealed;
 use datatypes::{Effect, Invocation, Observation, Operation, commutes, key};
 use std::collections::BTreeMap;
 use types::Reader;
@@ -57,7 +58,7 @@ impl<'h> Decoded<'h> {
         let mut keys: BTreeMap<&'h [u8], Vec<Invocation<'_>>> = BTreeMap::new();
         let idle = |step: &&DecodedStep<'_>| self.effects.iter().all(|(key, _)| *key != step.key);
         for step in self.steps.iter().filter(|step| step.observed.is_some() || idle(step)) {
-            let observation = step.operation.observation();
+            let observation = revealed(step);
             if observation != Observation::NOTHING {
                 keys.entry(step.key).or_default().push(Invocation { observation, effect: None });
             }

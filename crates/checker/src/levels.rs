@@ -16,7 +16,9 @@ use crate::accesses::{Accesses, decode};
 use crate::dependencies::Dependencies;
 use crate::history::Transaction;
 use crate::report::{Check, Findings, Level};
-use crate::{axioms, branch, causal, convergence, outlives, schedule, search, sessions, strict, totals};
+use crate::{
+    axioms, branch, causal, convergence, identifiers, outlives, schedule, search, sessions, strict, totals,
+};
 
 /// Checks a level. False if the history remained undecided.
 pub(crate) fn check(history: &[Transaction], level: Level, findings: &mut Findings) -> bool {
@@ -44,6 +46,7 @@ pub(crate) fn check(history: &[Transaction], level: Level, findings: &mut Findin
     }
     if !is_session_guarantee(level) {
         totals::check(history, findings);
+        identifiers::check(history, findings);
     }
     decided
 }

@@ -53,7 +53,8 @@
 //! # What is not covered
 //!
 //! Deadlines of keys compare with claimed commit timestamps; where nobody claims, and for causal consistency, keys must
-//! not expire. Random choices (SPOP) cannot be replayed yet: the choice is fixed.
+//! not expire. Random choices (SPOP) cannot be replayed yet: the choice is fixed. Identifiers (UID.NEXT) are replayed as
+//! others of the same form, and checked to be given once.
 //! This crate reads the files it is given and touches nothing else.
 
 mod accesses;
@@ -65,6 +66,7 @@ mod dependencies;
 mod export;
 mod graph;
 mod history;
+mod identifiers;
 mod invocations;
 mod levels;
 mod losses;
@@ -74,6 +76,7 @@ mod record;
 mod render;
 mod replay;
 mod report;
+mod revealed;
 mod schedule;
 mod search;
 mod sessions;

@@ -4,7 +4,7 @@
 use crate::history::{Key, Outcome, Transaction};
 use crate::report::{Check, Findings};
 use crate::touches::{elements, quoted};
-use datatypes::{Operation, key, list, register, set};
+use datatypes::{Operation, counter, key, list, register, set};
 use std::collections::{BTreeMap, BTreeSet};
 use types::Reader;
 
@@ -37,6 +37,7 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
                 Operation::Register(register::Operation::Get) if !total.is_collection() => {
                     total.wrong_sum(reply)
                 }
+                Operation::Counter(counter::Operation::Get) => total.wrong_count(reply),
                 Operation::Set(set::Operation::Members) => total.wrong_members(reply),
                 _ => None,
             };
@@ -61,6 +62,12 @@ fn totals(history: &[Transaction]) -> BTreeMap<&Key, Total> {
                 Ok(Operation::Register(register::Operation::Increment { by })) => {
                     total.increment(by, certain)
                 }
+                Ok(Operation::Counter(counter::Operation::Add { by })) => total.increment(by, certain),
+                Ok(Operation::Counter(counter::Operation::Take { by, .. })) => match step.reply.as_deref() {
+                    Some("(integer) 0") if certain => {}
+                    Some("(integer) 1") if certain => total.increment(-by, true),
+                    _ => total.increment(-by, false),
+                },
                 Ok(Operation::Set(set::Operation::Add { members })) => {
                     let set = if certain { &mut total.added } else { &mut total.perhaps_added };
                     set.extend(members.iter().map(quoted));
@@ -126,6 +133,11 @@ impl Total {
             true => format!("increments by {low} in all were committed"),
             false => format!("increments by between {low} and {high} in all were committed"),
         })
+    }
+
+    /// What is wrong with the sum of a counter that is added to unseen, if anything.
+    fn wrong_count(&self, reply: &str) -> Option<String> {
+        self.wrong_sum(reply.strip_prefix("(integer) ")?)
     }
 
     /// What is wrong with the members of a set that only grows, if anything.

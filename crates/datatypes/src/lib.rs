@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   Operation --prepare(&Cell)--> result + Effect --apply(&mut Cell)--> Patch --exchange(&mut Cell)--> Patch ...
-//!        \--observation()--> Observation   \--footprint()--> Footprint       (commutes, modes)
+//!        \--observation()--> Observation   \--footprint()--> Footprint       (commutes, modes, combine)
 //! ```
 //!
 //! A type is one module (`dict`, `set`, ...) with its `Operation`, `Effect`, `prepare`, `apply`, `exchange`,
@@ -18,6 +18,7 @@
 mod cell;
 mod codec;
 pub mod collections;
+pub mod combine;
 pub mod counter;
 pub mod dict;
 mod effect;

@@ -21,6 +21,11 @@ impl Numbers {
         let numbers: SmallVec<[f64; 2]> = numbers.map(|number| number + 0.0).collect();
         numbers.iter().all(|number| number.is_finite()).then_some(Numbers(numbers))
     }
+
+    /// The numbers.
+    pub fn iter(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().copied()
+    }
 }
 
 impl Wire for Numbers {

@@ -5,7 +5,7 @@ use crate::faults::{Feature, Swarm};
 use crate::keyset::KeysetStep;
 use checker::{Bytes, Key, Step, describe};
 use datatypes::register::{Condition, Deadline, SetReply};
-use datatypes::{Items, Operation, dict, key, list, register, scored_set, set};
+use datatypes::{Items, Operation, counter, dict, key, list, register, scored_set, set, summary, top, uid};
 use serde::{Deserialize, Serialize};
 use types::{Reader, Rng};
 
@@ -23,11 +23,18 @@ enum Kind {
     List,
     /// Registers with deadlines.
     Fleeting,
+    /// A counter: additions, bounded subtractions, reads of the sum and of bounds.
+    Tally,
+    Summary,
+    /// Few members, so that lower additions leave the list as it was.
+    Top,
+    /// Identifiers, each of which is given once.
+    Uid,
 }
 
 /// How many kinds are there whatever the features.
 const PLAIN_KINDS: usize = 7;
-const KINDS: [(Kind, &str); PLAIN_KINDS + 1] = [
+const KINDS: [(Kind, &str); PLAIN_KINDS + 5] = [
     (Kind::Counter, "counter"),
     (Kind::Register, "register"),
     (Kind::Growing, "growing"),
@@ -36,6 +43,10 @@ const KINDS: [(Kind, &str); PLAIN_KINDS + 1] = [
     (Kind::ScoredSet, "scored"),
     (Kind::List, "list"),
     (Kind::Fleeting, "fleeting"),
+    (Kind::Tally, "tally"),
+    (Kind::Summary, "summary"),
+    (Kind::Top, "top"),
+    (Kind::Uid, "uid"),
 ];
 
 /// How a transaction is asked for.
@@ -104,6 +115,11 @@ impl Workload {
     pub fn new(swarm: &Swarm) -> Self {
         let used = |index: usize| swarm.kinds >> index & 1 == 1;
         let mut kinds: Vec<_> = (0..PLAIN_KINDS).filter(|index| used(*index)).map(|i| KINDS[i]).collect();
+        if swarm.has(Feature::Types) {
+            // Each is to get its share of the transactions.
+            kinds.truncate(2);
+            kinds.extend(&KINDS[PLAIN_KINDS + 1..]);
+        }
         if kinds.is_empty() {
             kinds.push(KINDS[0]);
         }
@@ -189,6 +205,12 @@ impl Workload {
                 values: Items::one(value),
                 only_if_exists: false,
             }),
+            Kind::Tally => Operation::Counter(counter::Operation::Add { by: 1 }),
+            Kind::Summary => Operation::SummaryBag(summary::Operation::Add { numbers: numbers([1.0]) }),
+            Kind::Top => {
+                Operation::Top(top::Operation::Add { items: scored_set::ScoredItems::one(1.0, value) })
+            }
+            Kind::Uid => Operation::UidGenerator(uid::Operation::Next { count: None }),
         };
         let steps = vec![step(key, encode(&operation), false)];
         Plan::new(Shape::One, steps)
@@ -258,7 +280,16 @@ fn whole(kind: Kind) -> Operation<'static> {
             with_scores: true,
         }),
         Kind::List => Operation::List(list::Operation::Range { start: 0, stop: -1 }),
+        Kind::Tally => Operation::Counter(counter::Operation::Get),
+        Kind::Summary => Operation::SummaryBag(summary::Operation::ReadAll),
+        Kind::Top => Operation::Top(top::Operation::Range { start: 0, stop: -1, with_scores: true }),
+        // There is nothing more to see.
+        Kind::Uid => Operation::Key(key::Operation::Type),
     }
+}
+
+fn numbers<const N: usize>(numbers: [f64; N]) -> summary::Numbers {
+    summary::Numbers::new(numbers.into_iter()).unwrap_or_default()
 }
 
 /// An element of the small alphabet.
@@ -279,6 +310,19 @@ fn read_of(kind: Kind, random: &mut Rng) -> Vec<u8> {
         Kind::ScoredSet => Operation::ScoredSet(scored_set::Operation::Score { member }),
         Kind::List if random.bool() => Operation::List(list::Operation::Length),
         Kind::List => Operation::List(list::Operation::Index { index: random.i64(-2..2) }),
+        Kind::Tally => {
+            Operation::Counter(counter::Operation::AtLeast { bound: random.i64(-10..40), known: None })
+        }
+        Kind::Summary => {
+            let figure = summary::Figure::ALL[random.usize(..summary::Figure::ALL.len())];
+            Operation::SummaryBag(summary::Operation::Read { figure })
+        }
+        Kind::Top if random.bool() => {
+            let stop = random.i64(0..2);
+            Operation::Top(top::Operation::Range { start: 0, stop, with_scores: true })
+        }
+        Kind::Top => Operation::Top(top::Operation::Rank { member }),
+        Kind::Uid => Operation::Key(key::Operation::Exists),
     };
     encode(&if random.u32(..3) == 0 { partial } else { whole(kind) })
 }
@@ -288,6 +332,7 @@ fn write_of(kind: Kind, value: &[u8], random: &mut Rng) -> Vec<u8> {
     encode(&match kind {
         Kind::Counter => Operation::Register(register::Operation::Increment { by: random.i64(-3..10) }),
         Kind::Growing => Operation::Set(set::Operation::Add { members: Items::one(value) }),
+        Kind::Tally => Operation::Counter(counter_write(random)),
         _ if random.u32(..12) == 0 => Operation::Key(key::Operation::Delete),
         Kind::Register | Kind::Fleeting => Operation::Register(register_write(value, random)),
         Kind::Set if random.u32(..3) == 0 => {
@@ -297,7 +342,29 @@ fn write_of(kind: Kind, value: &[u8], random: &mut Rng) -> Vec<u8> {
         Kind::Dict => Operation::Dict(dict_write(member, value, random)),
         Kind::ScoredSet => Operation::ScoredSet(scored_write(member, random)),
         Kind::List => Operation::List(list_write(value, random)),
+        Kind::Summary => Operation::SummaryBag(summary::Operation::Add {
+            // Sums that floating-point addition would make depend on the order.
+            numbers: numbers([f64::from(random.u8(..20)) / 10.0, 1e17]),
+        }),
+        Kind::Top if random.u32(..10) == 0 => {
+            Operation::Top(top::Operation::Reserve { capacity: random.u64(1..4) })
+        }
+        Kind::Top => {
+            let items = scored_set::ScoredItems::one(f64::from(random.u8(..20)), member);
+            Operation::Top(top::Operation::Add { items })
+        }
+        Kind::Uid => {
+            let count = Some(random.u64(0..3)).filter(|count| *count != 0);
+            Operation::UidGenerator(uid::Operation::Next { count })
+        }
     })
+}
+
+fn counter_write(random: &mut Rng) -> counter::Operation {
+    match random.u32(..3) {
+        0 => counter::Operation::Take { by: random.i64(1..20), floor: random.i64(-5..10) },
+        _ => counter::Operation::Add { by: random.i64(-3..10) },
+    }
 }
 
 fn register_write<'a>(value: &'a [u8], random: &mut Rng) -> register::Operation<'a> {

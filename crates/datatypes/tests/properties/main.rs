@@ -6,6 +6,7 @@
 extern crate anabranch_datatypes as datatypes;
 
 mod codecs;
+mod combining;
 mod commutativity;
 mod models;
 mod strategies;

@@ -1,0 +1,126 @@
+//! Combining (Claret 4.3, 5.3): what an operation comes to right after one that holds its lock and has not committed
+//! yet, without asking whoever has the state.
+//!
+//! ```text
+//!   held:  HGETALL h  -> {a: 1, b: 2}        asked: HGET h b          -> 2
+//!   held:  ZRANGE z 0 9                      asked: ZRANGE z 2 4      -> a part of it
+//!   held:  INCR n     -> 7, adds 1           asked: INCRBY n 5        -> 12, both add 6
+//!   held:  SADD s x   -> 1, adds x           asked: SADD s x          -> 0, both add x
+//!   held:  BLIND INCR n                      asked: BLIND INCR n      -> OK, both add 2
+//! ```
+//!
+//! Reads share what another one has read, or part of it. Writes share a lock when the second one's result follows from
+//! the first one's; their effects become one. A read never joins a write, nor a write a read: that would need another
+//! lock. The rule is a pure function, checked by property tests: the shared result and the one effect are those of the
+//! two operations executed one after the other, the held one first. Whoever combines keeps the transactions together:
+//! they commit as one or not at all (Corrections 63). `UID.NEXT` needs new randomness, not a shared result: it combines
+//! only where it is blind.
+
+mod effects;
+mod reads;
+mod writes;
+
+pub use effects::then;
+
+use crate::{Effect, Operation};
+use types::{ErrorCode, Reply, ReplyBuf, ReplySink};
+
+/// An operation that was evaluated under its lock and has not committed yet.
+#[derive(Clone, Debug)]
+pub struct Outstanding<'a, 'r> {
+    /// What was asked; of several that were combined, the last.
+    pub operation: &'r Operation<'a>,
+    /// Nobody sees its result, and nothing is known of the state.
+    pub blind: bool,
+    /// Its result.
+    pub reply: &'r ReplyBuf,
+    /// Its effect; of several that were combined, that of all.
+    pub effect: Option<&'r Effect<'a>>,
+}
+
+/// Two operations as one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Combined<'a> {
+    /// The result of the second.
+    pub reply: ReplyBuf,
+    /// The effect of both.
+    pub effect: Option<Effect<'a>>,
+}
+
+/// What `asked` comes to right after `held`, on the same key and at the same time, if that can be told.
+pub fn combine<'a>(
+    held: &Outstanding<'a, '_>,
+    asked: &Operation<'a>,
+    asked_blind: bool,
+) -> Option<Combined<'a>> {
+    if asked.is_read() != held.operation.is_read() || (held.blind && !asked_blind) {
+        return None;
+    }
+    if asked.is_read() {
+        let reply = if asked_blind { ok() } else { reads::answer(held, asked)? };
+        return Some(Combined { reply, effect: None });
+    }
+    let (reply, own) = if asked_blind { blind(held, asked)? } else { writes::follow(held, asked)? };
+    let effect = match (held.effect, own) {
+        (None, own) => own,
+        (Some(first), None) => Some(first.clone()),
+        (Some(first), Some(second)) => Some(then(first, &second)?),
+    };
+    Some(Combined { reply, effect })
+}
+
+/// A blind write of the same type: it is refused if the held one was.
+fn blind<'a>(held: &Outstanding<'a, '_>, asked: &Operation<'a>) -> Option<(ReplyBuf, Option<Effect<'a>>)> {
+    let same_type = asked.kind() == held.operation.kind();
+    let known = if held.blind { same_type } else { same_type && held.reply.as_error().is_none() };
+    let effect = asked.blind_effect()?;
+    (known || effect.kind().is_none()).then(|| (ok(), Some(effect)))
+}
+
+/// The refusal of a type, which both get.
+fn refusal(held: &Outstanding<'_, '_>, asked: &Operation<'_>) -> Option<ReplyBuf> {
+    let (of, wanted) = (held.operation.observation().kind?, asked.observation().kind?);
+    let error = held.reply.as_error()?;
+    (of == wanted && error.code == ErrorCode::WrongType).then(|| held.reply.clone())
+}
+
+/// A reply of one element or more, as `write` makes it.
+fn reply(write: impl FnOnce(&mut ReplyBuf)) -> ReplyBuf {
+    let mut reply = ReplyBuf::new();
+    write(&mut reply);
+    reply
+}
+
+fn ok() -> ReplyBuf {
+    reply(|reply| reply.simple("OK"))
+}
+
+fn integer(value: i64) -> ReplyBuf {
+    reply(|reply| reply.integer(value))
+}
+
+fn flag(value: bool) -> ReplyBuf {
+    integer(value.into())
+}
+
+/// The byte strings of an array, a set or a map; `None` for anything else.
+fn strings(reply: &ReplyBuf) -> Option<Vec<&[u8]>> {
+    let mut elements = reply.elements();
+    match elements.next()? {
+        Reply::Array(_) | Reply::Set(_) | Reply::Map(_) => {}
+        _ => return None,
+    }
+    let bulk = |element| match element {
+        Reply::Bulk(bytes) => Some(bytes),
+        _ => None,
+    };
+    elements.map(bulk).collect()
+}
+
+/// The integer that a reply is.
+fn as_integer(reply: &ReplyBuf) -> Option<i64> {
+    match reply.first()? {
+        Reply::Integer(value) => Some(value),
+        _ => None,
+    }
+}
