@@ -129,13 +129,17 @@ impl SummaryBag {
         size_of::<Self>()
     }
 
-    /// What both sides added to `base` since, together: both came from it by additions alone.
+    /// What both sides added to `base` since, together. A side with fewer numbers than `base` was deleted and begun anew, so
+    /// that nothing of `base` is in it; of others that cannot be told.
     #[must_use]
     pub fn merged(base: &SummaryBag, left: &SummaryBag, right: &SummaryBag) -> SummaryBag {
         let mut sum = left.sum.clone();
         sum.add_sum(&right.sum);
-        sum.subtract_sum(&base.sum);
-        let count = (left.count + right.count).saturating_sub(base.count);
+        let mut count = left.count + right.count;
+        if left.count >= base.count || right.count >= base.count {
+            sum.subtract_sum(&base.sum);
+            count -= base.count;
+        }
         SummaryBag { count, sum, min: left.min.min(right.min), max: left.max.max(right.max) }
     }
 
@@ -269,4 +273,26 @@ pub fn decode_state(input: &mut Reader<'_>) -> Result<SummaryBag, Malformed> {
     let (min, max) = (f64::decode(input)?, f64::decode(input)?);
     let possible = i64::try_from(count).is_ok() && (count == 0 || min.is_finite() && max.is_finite());
     if possible { Ok(SummaryBag { count, sum, min, max }) } else { Err(Malformed("summary")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bag(numbers: &[f64]) -> SummaryBag {
+        let mut bag = SummaryBag::default();
+        apply::<false>(&mut bag, &Effect::Add { numbers: Numbers::new(numbers.iter().copied()).unwrap() });
+        bag
+    }
+
+    #[test]
+    fn what_both_sides_deleted_is_not_taken_out_of_what_they_added_since() {
+        let (base, one) = (bag(&[5.0, 6.0, 7.0]), bag(&[1.0]));
+        let merged = SummaryBag::merged(&base, &one, &bag(&[2.0, 3.0]));
+        assert_eq!((merged.count, merged.sum.rounded()), (3, 6.0));
+        let merged = SummaryBag::merged(&base, &one, &bag(&[5.0, 6.0, 7.0, 2.0]));
+        assert_eq!((merged.count, merged.sum.rounded()), (2, 3.0), "the other side's additions stay");
+        let merged = SummaryBag::merged(&base, &bag(&[5.0, 6.0, 7.0, 1.0]), &bag(&[5.0, 6.0, 7.0, 2.0]));
+        assert_eq!((merged.count, merged.sum.rounded()), (5, 21.0));
+    }
 }

@@ -73,8 +73,9 @@ features! {
     Resolutions = 0.3;
     /// A process dies when it has answered a client; what it would have told other processes at the same time is lost.
     LastReplies = 0.3;
-    /// Counters, summaries, tops and identifiers: types that Redis does not have.
-    Types = 0.25;
+    /// Counters, summaries, tops and identifiers: types that Redis does not have. Only where they are asked for, so that
+    /// seeds stay what they were.
+    Types = 0.0;
 }
 
 impl Feature {

@@ -3,7 +3,7 @@
 
 mod support;
 
-use anabranch_simulator::{LockingDeployment, run_seeds};
+use anabranch_simulator::{Feature, LockingDeployment, Options, run, run_seeds};
 use strict::locking::{self, Concurrency};
 use strict::{Mutant, Mutants};
 use support::{assert_keeps_its_promise, options};
@@ -42,4 +42,12 @@ fn a_vote_without_its_locks_is_caught() {
 #[test]
 fn a_vote_without_validation_is_caught() {
     assert_caught(Concurrency::Optimistic, 20, Mutant::SkipValidation);
+}
+
+/// Counters, summaries, tops and identifiers.
+#[test]
+fn types_of_our_own_keep_the_promise_too() {
+    let options = Options { with: vec![Feature::Types], ..options(1, 10) };
+    let summary = run("locking", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }

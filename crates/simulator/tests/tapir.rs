@@ -147,3 +147,11 @@ fn waits_for_skewed_clocks_break_no_promise() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     assert!(summary.committed > 10 * summary.seeds, "{} of {}", summary.committed, summary.transactions);
 }
+
+/// Counters, summaries, tops and identifiers.
+#[test]
+fn types_of_our_own_keep_the_promise_too() {
+    let options = Options { with: vec![Feature::Types], ..options(1, 15) };
+    let summary = run("tapir", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}

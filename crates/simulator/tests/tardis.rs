@@ -4,7 +4,7 @@
 
 mod support;
 
-use anabranch_simulator::{TardisDeployment, run, run_seeds};
+use anabranch_simulator::{Feature, Options, TardisDeployment, run, run_seeds};
 use branch::Mutant;
 use support::{assert_keeps_its_promise, options};
 
@@ -43,6 +43,15 @@ fn seeds_that_showed_bugs_pass() {
         let summary = run("tardis", &options(seed, 1)).unwrap();
         assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     }
+}
+
+/// Both branches deleted a summary and began it anew with fewer numbers: the merge made one without numbers, and the log's record
+/// of it could not be read again.
+#[test]
+fn types_of_our_own_are_merged_and_come_back_from_the_log() {
+    let with = vec![Feature::Types];
+    let summary = run("tardis", &Options { with, ..options(1, 10) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
 /// Corrections 51.

@@ -126,3 +126,11 @@ fn what_is_settled_in_one_region_only_is_caught() {
     let mutants = wren::Mutants { settled_here_only: true, ..Default::default() };
     assert_caught_forgetting(&[Feature::Resolutions], 20, mutants);
 }
+
+/// Counters, summaries, tops and identifiers.
+#[test]
+fn types_of_our_own_keep_the_promise_too() {
+    let options = Options { with: vec![Feature::Types], ..options(1, 10) };
+    let summary = run("wren", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}

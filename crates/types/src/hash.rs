@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn shares_are_equal() {
         let mut shares = [0; 3];
-        (0..30_000u32).for_each(|key| shares[usize::from(HashSeed(1).hash(&key.to_le_bytes()).share(3))] += 1);
+        (0..30_000u32)
+            .for_each(|key| shares[usize::from(HashSeed(1).hash(&key.to_le_bytes()).share(3))] += 1);
         assert!(shares.iter().all(|share| (9_600..10_400).contains(share)), "{shares:?}");
     }
 }

@@ -162,13 +162,13 @@ impl Site {
     /// program.
     pub(super) fn on_snapshot(&mut self, piece: &[u8]) {
         let outcome = split(piece).try_for_each(|record| self.recover(record?, Instant::default()));
-        debug_assert!(outcome.is_ok(), "checkpoints are checksummed");
+        debug_assert!(outcome.is_ok(), "checkpoints are checksummed: {outcome:?}");
     }
 
     /// A record of the log came; see `on_snapshot`.
     pub(super) fn on_recover(&mut self, record: &[u8], now: Instant) {
         let outcome = self.recover(record, now);
-        debug_assert!(outcome.is_ok(), "log records are checksummed");
+        debug_assert!(outcome.is_ok(), "log records are checksummed: {outcome:?}");
     }
 
     fn recover(&mut self, bytes: &[u8], now: Instant) -> Result<(), Malformed> {
