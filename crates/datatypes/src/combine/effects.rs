@@ -55,7 +55,7 @@ fn dicts<'a>(first: &dict::Effect<'a>, second: &dict::Effect<'a>) -> Option<dict
         (Put { pairs: a }, Put { pairs: b }) => Some(Put { pairs: joined(a, b) }),
         (Remove { fields: a }, Remove { fields: b }) => Some(Remove { fields: joined(a, b) }),
         (Add { field: a, by: x }, Add { field: b, by: y }) if a == b => {
-            Some(Add { field: *a, by: x.wrapping_add(*y) })
+            Some(Add { field: a, by: x.wrapping_add(*y) })
         }
         _ => None,
     }

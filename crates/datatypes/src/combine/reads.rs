@@ -61,7 +61,7 @@ fn field_value<'r>(held: &dict::Operation<'_>, seen: &'r ReplyBuf, field: &[u8])
         dict::Operation::GetAll => {
             let all = strings(seen)?;
             let found = all.as_chunks::<2>().0.iter().find(|[name, _]| *name == field);
-            Some(found.map_or(Reply::Null, |[_, value]| Reply::Bulk(*value)))
+            Some(found.map_or(Reply::Null, |[_, value]| Reply::Bulk(value)))
         }
         dict::Operation::GetMany { fields } => {
             let place = fields.iter().position(|name| name == field)?;
