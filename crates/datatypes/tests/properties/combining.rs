@@ -101,7 +101,7 @@ fn combined_operations_come_to_what_they_do_one_after_the_other() {
 fn one_effect_does_what_two_do() {
     for kind in KINDS {
         let joined = Counter::new(0);
-        for_all(2000, (cell_of(kind), effect_of(kind), effect_of(kind)), |(cell, first, second)| {
+        for_all(8000, (cell_of(kind), effect_of(kind), effect_of(kind)), |(cell, first, second)| {
             let Some(both) = then(&first, &second) else { return Ok(()) };
             joined.set(joined.get() + 1);
             let (mut apart, mut at_once) = (cell.clone(), cell);
