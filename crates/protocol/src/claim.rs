@@ -1,7 +1,7 @@
 //! What a coordinator claims about a transaction it decided, for checkers: which order it took, what it could see,
 //! what it changed. A white-box checker replays the claims and compares every result that clients saw.
 
-use types::{RegionId, SessionId, Timestamp, TransactionId};
+use types::{RegionId, RequestId, SessionId, Timestamp, TransactionId};
 
 /// The claim about one decided transaction. Collected only when a coordinator is asked to.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,9 @@ pub struct Claim {
     pub vector: Option<VectorClaim>,
     /// Keys and the binary forms of the effects committed on them, in the order of application.
     pub effects: Vec<KeyEffect>,
+    /// The requests that it served, one for each of its steps, where commands of a pipeline may run as one transaction;
+    /// otherwise it is the one that its session has under way.
+    pub requests: Vec<RequestId>,
     /// Where it stands in the State DAG of a branch keyspace.
     pub branch: Option<BranchClaim>,
 }

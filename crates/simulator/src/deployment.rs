@@ -52,6 +52,8 @@ pub struct Setting {
     pub durability: Durability,
     /// The seed of key hashes.
     pub hash_seed: HashSeed,
+    /// The commands of a pipeline may run as one transaction.
+    pub merged: bool,
 }
 
 /// A protocol and how it is laid out.

@@ -76,6 +76,8 @@ features! {
     /// Counters, summaries, tops and identifiers: types that Redis does not have. Only where they are asked for, so that
     /// seeds stay what they were.
     Types = 0.0;
+    /// The commands of pipelines, which are more frequent, run as one transaction where they may. Only where it is asked for.
+    MergedPipelines = 0.0;
 }
 
 impl Feature {

@@ -180,6 +180,7 @@ impl<D: Deployment> World<D> {
     fn into_run(mut self, script: &Script) -> Run {
         std::mem::take(&mut self.decided).into_iter().for_each(|claim| self.recorder.outcome(claim, None));
         let listed = self.deployment.lists_losses().then(|| self.losses());
+        self.recorder.merge_pipelines();
         self.recorder.expand_keysets();
         self.take_cut();
         self.recorder.check_strays();

@@ -22,17 +22,25 @@ pub(crate) struct Recorder {
     pipelined: BTreeMap<u64, VecDeque<usize>>,
     /// Those of the latter kind.
     in_doubt: BTreeSet<usize>,
-    /// The pipelined transactions by their requests.
+    /// The transactions under way by their requests.
     requests: BTreeMap<RequestId, usize>,
+    /// All that were asked for, by their requests.
+    asked: BTreeMap<RequestId, usize>,
+    /// What was asked for in pipelines whose commands may run as one transaction.
+    piped: BTreeSet<usize>,
+    /// What pipelines asked for in several requests and was done as one transaction.
+    merged: Vec<Vec<usize>>,
     /// Where each claim that took a place went.
     claimed: BTreeMap<[u64; 3], usize>,
     keys: KnownKeys,
+    /// Commands of pipelines may run as one transaction.
+    may_merge: bool,
 }
 
 impl Recorder {
-    /// A recorder of a run on these keys.
-    pub fn new(keys: KnownKeys) -> Self {
-        Recorder { keys, ..Recorder::default() }
+    /// A recorder of a run on these keys, in which commands of pipelines may run as one transaction.
+    pub fn new(keys: KnownKeys, may_merge: bool) -> Self {
+        Recorder { keys, may_merge, ..Recorder::default() }
     }
 
     /// Tells what was done to the whole keyspace key by key. Nothing is recorded after it.
@@ -46,6 +54,9 @@ impl Recorder {
     pub fn begin(&mut self, session: SessionId, plan: &Plan, pipelined: bool, now: u64) -> usize {
         let place = self.push(session.0, now, plan.steps.clone());
         self.newest.insert(session.0, place);
+        if pipelined && self.may_merge {
+            self.piped.insert(place);
+        }
         if pipelined {
             self.pipelined.entry(session.0).or_default().push_back(place);
         }
@@ -82,6 +93,7 @@ impl Recorder {
     /// A request of a transaction has reached its gateway.
     pub fn asked(&mut self, request: RequestId, place: usize) {
         self.requests.insert(request, place);
+        self.asked.insert(request, place);
     }
 
     /// A gateway has answered a request: a pipeline goes on to the next one; but where the outcome is in doubt, only
@@ -146,19 +158,28 @@ impl Recorder {
     /// An instance claims something. Claims of one transaction may come from several instances, each with its part
     /// of the effects; what they say about its place must agree.
     pub fn claim(&mut self, claim: protocol::Claim) {
-        let claimed = self.current(claim.session.0);
-        self.take_claim(claim);
-        if let Some(place) = claimed.filter(|place| self.in_doubt.remove(place)) {
-            self.leave_pipeline(place);
+        let mut claimed: Vec<usize> =
+            claim.requests.iter().filter_map(|request| self.asked.get(request).copied()).collect();
+        if claimed.is_empty() {
+            claimed.extend(self.current(claim.session.0));
+        }
+        self.take_claim(claimed.first().copied(), claim);
+        for place in &claimed {
+            if self.in_doubt.remove(place) {
+                self.leave_pipeline(*place);
+            }
+        }
+        if claimed.len() > 1 {
+            self.merged.push(claimed);
         }
     }
 
-    fn take_claim(&mut self, mut claim: protocol::Claim) {
+    /// `place` is what its session asked for.
+    fn take_claim(&mut self, place: Option<usize>, mut claim: protocol::Claim) {
         self.keys.expand_claim(&mut claim, None);
         let session = claim.session.0;
         let claim = converted(claim);
         if claim.commit.is_none() {
-            let place = self.current(session);
             if let Some(transaction) = place.map(|place| &mut self.history[place])
                 && transaction.claim.is_none()
             {
@@ -166,7 +187,7 @@ impl Recorder {
             }
             return;
         }
-        let own = self.current(session).filter(|place| self.history[*place].place().is_none());
+        let own = place.filter(|place| self.history[*place].place().is_none());
         match (self.claimed.get(&claim.transaction).copied(), own) {
             // An instance knew it before its coordinator claimed it.
             (Some(known), Some(own)) if self.history[known].steps.is_empty() => {
@@ -204,12 +225,46 @@ impl Recorder {
         }
     }
 
+    /// What ran as one transaction becomes one in the history, under its first command: asked for when its last command was,
+    /// and answered when the first was.
+    pub fn merge_pipelines(&mut self) {
+        for places in std::mem::take(&mut self.merged) {
+            let took_effect = self.history[places[0]].place().is_some();
+            let (mut steps, mut outcomes, mut answers, mut invoked) = (Vec::new(), Vec::new(), Vec::new(), 0);
+            for place in &places {
+                let one = &mut self.history[*place];
+                if one.outcome == Outcome::Aborted && took_effect {
+                    let message =
+                        format!("transaction {place} took effect, and its client was told the contrary");
+                    let transactions = vec![*place as u64];
+                    self.violations.push(Violation { check: Check::Claims, message, transactions });
+                    continue;
+                }
+                invoked = invoked.max(one.invoked);
+                answers.extend(one.responded.take());
+                outcomes.push(std::mem::replace(&mut one.outcome, Outcome::Aborted));
+                steps.append(&mut one.steps);
+            }
+            let whole = &mut self.history[places[0]];
+            let first = |wanted| outcomes.contains(&wanted).then_some(wanted);
+            let outcome = first(Outcome::Committed).or(first(Outcome::Unknown));
+            whole.outcome = outcome.unwrap_or(Outcome::Aborted);
+            (whole.steps, whole.invoked, whole.responded) = (steps, invoked, answers.into_iter().min());
+        }
+    }
+
     /// Every transaction that nobody claimed, but that took effect, must be one whose client is in doubt: one that
     /// was asked to write all the keys that it changed.
     pub fn check_strays(&mut self) {
         let unknown =
             |t: &&Transaction| t.outcome == Outcome::Unknown && !t.steps.is_empty() && t.claim.is_none();
         let doubts: Vec<&Transaction> = self.history.iter().filter(unknown).collect();
+        // Of a pipeline's commands nobody knows which ran as one.
+        let piped = |t: &&&Transaction| self.piped.contains(&(t.number as usize));
+        let mut pipelines: BTreeMap<u64, BTreeSet<&Key>> = BTreeMap::new();
+        for doubt in doubts.iter().filter(piped) {
+            pipelines.entry(doubt.session).or_default().extend(doubt.steps.iter().map(|step| &step.key));
+        }
         // A coordinator may give a read up with a definite answer, and a backup coordinator end it later: it changes
         // nothing, and nobody sees its results. A write is not to be ended without its effects.
         let given_up: BTreeSet<[u64; 3]> = (self.history.iter())
@@ -225,7 +280,8 @@ impl Recorder {
                 continue;
             }
             let wrote = |doubt: &Transaction, key: &Key| doubt.steps.iter().any(|step| step.key == *key);
-            let in_doubt = doubts.iter().any(|doubt| claim.effects.iter().all(|(key, _)| wrote(doubt, key)));
+            let in_doubt = doubts.iter().any(|doubt| claim.effects.iter().all(|(key, _)| wrote(doubt, key)))
+                || pipelines.values().any(|keys| claim.effects.iter().all(|(key, _)| keys.contains(key)));
             let explained = in_doubt || (claim.effects.is_empty() && given_up.contains(&claim.transaction));
             if !explained {
                 let keys: Vec<String> = claim.effects.iter().map(|(key, _)| key.to_string()).collect();

@@ -143,6 +143,7 @@ impl Workload {
         }
         let shape = match random.f64() < swarm.single {
             true => Shape::One,
+            false if swarm.has(Feature::MergedPipelines) && random.bool() => Shape::Pipeline,
             false if swarm.has(Feature::Pipelines) && random.u32(..4) == 0 => Shape::Pipeline,
             false if !swarm.has(Feature::Interactive) || random.bool() => Shape::Many,
             false => Shape::Interactive {

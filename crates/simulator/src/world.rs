@@ -5,7 +5,7 @@
 
 use crate::client::{Client, Context};
 use crate::deployment::{Deployment, Mutants, Setting};
-use crate::faults::{Swarm, exponential};
+use crate::faults::{Feature, Swarm, exponential};
 use crate::keyset::KnownKeys;
 use crate::network::Network;
 use crate::process::{Process, Served, Sink, StartError};
@@ -115,7 +115,8 @@ impl<D: Deployment> World<D> {
     pub fn new(deployment: D, script: &Script, mutants: Mutants, readable: bool) -> Self {
         let Script { seed, layout, ref swarm, .. } = *script;
         let hash_seed = HashSeed(stream(seed, "hash", 0).u64(..));
-        let setting = Setting { layout, durability: swarm.durability(), hash_seed };
+        let merged = swarm.has(Feature::MergedPipelines);
+        let setting = Setting { layout, durability: swarm.durability(), hash_seed, merged };
         let processes = (deployment.hosts(layout).into_iter())
             .map(|host| Process::new(host, seed, swarm.clock_skew, swarm.clock_tick))
             .collect();
@@ -136,7 +137,7 @@ impl<D: Deployment> World<D> {
             processes,
             network: Network::new(seed),
             trace,
-            recorder: Recorder::new(keys),
+            recorder: Recorder::new(keys, merged),
             clients: Vec::new(),
             began: Vec::new(),
             contexts: Vec::new(),
@@ -339,6 +340,7 @@ impl<D: Deployment> World<D> {
                     snapshot: None,
                     effects,
                     vector: None,
+                    requests: Vec::new(),
                     branch: None,
                 },
             )

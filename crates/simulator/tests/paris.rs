@@ -2,7 +2,7 @@
 
 mod support;
 
-use anabranch_simulator::{ParisDeployment, run, run_seeds};
+use anabranch_simulator::{Feature, Options, ParisDeployment, run, run_seeds};
 use causal::paris;
 use support::{assert_keeps_its_promise, options};
 
@@ -62,4 +62,12 @@ fn a_region_that_vouches_for_what_it_has_not_received_is_caught() {
 #[test]
 fn a_commit_to_another_replica_than_the_one_that_prepared_is_caught() {
     assert_caught(20, paris::Mutants { target_chosen_twice: true, ..Default::default() });
+}
+
+/// Commands of a pipeline that run as one transaction keep its promise, also where it fails.
+#[test]
+fn merged_pipelines_keep_the_promise_too() {
+    let options = Options { with: vec![Feature::MergedPipelines], ..options(1, 15) };
+    let summary = run("paris", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }

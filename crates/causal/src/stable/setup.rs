@@ -158,6 +158,8 @@ pub struct Options {
     /// True if a partition that lost records serves with what the peers that answer know, and without peers with
     /// what is left (Corrections 84). Otherwise it waits for all of them.
     pub accept_loss: bool,
+    /// How many single commands of a session's pipeline may run as one transaction.
+    pub pipelined: usize,
     /// The causal thread that sessions share.
     pub scope: Scope,
     /// True if coordinators shall claim what their transactions saw and did, for checkers.
@@ -185,6 +187,7 @@ impl Default for Options {
             conflict_bytes: 4 << 20,
             copied: false,
             accept_loss: false,
+            pipelined: 64,
             scope: Scope::Process,
             claims: false,
             mutants: Mutants::default(),

@@ -5,7 +5,7 @@ use crate::world::{World, coordinator, replica};
 use anabranch_causal::wren::Options;
 use checker::render;
 use datatypes::Operation;
-use protocol::Request;
+use protocol::{KeyedOperation, Request};
 use types::{RequestId, Rng};
 
 fn world(seed: u64) -> World {
@@ -93,18 +93,87 @@ fn a_pipeline_takes_as_many_transactions_as_a_command() {
     assert!(world.now - began < 2_000, "the first alone, then all others: {} us", world.now - began);
 }
 
-/// Whoever waits for a partition that is gone is told so.
+/// Sends commands at once, behind one that is under way, so that they run as one; waits for their replies.
+fn together(client: Client, world: &mut World, commands: &[KeyedOperation<'_>]) -> Vec<String> {
+    let ahead = key_in(0, 2, "ahead");
+    let ahead = on(&ahead, GET);
+    let asked: Vec<RequestId> = std::iter::once(&ahead)
+        .chain(commands)
+        .map(|operation| {
+            world.request(client.at, Request::One { session: client.session, operation: operation.clone() })
+        })
+        .collect();
+    asked[1..].iter().map(|id| render(&world.await_reply(*id))).collect()
+}
+
+fn count_up(key: &str) -> KeyedOperation<'_> {
+    KeyedOperation { blind: true, ..on(key, increment(1)) }
+}
+
+/// Only commands on a partition that is gone fail, and what was done is done once.
 #[test]
-fn every_command_is_answered_when_a_partition_is_down() {
+fn a_partition_that_is_down_fails_its_own_commands_only() {
     let mut world = world(5);
     let client = Client::new(coordinator(0, 0), 1);
+    let (up, down) = (key_in(0, 2, "up"), key_in(1, 2, "down"));
     world.crash(replica(0, 1));
-    let keys = [key_in(0, 2, "up"), key_in(1, 2, "down")];
-    let commands: Vec<(String, Operation<'static>)> =
-        (0..20).map(|number| (keys[number % 2].clone(), write("v"))).collect();
-    for reply in pipeline(client, &mut world, &commands) {
-        let (known, error) =
-            (reply == "OK", reply.contains("UNAVAILABLE") || reply.contains("UNKNOWNOUTCOME"));
-        assert!(known || error, "{reply}");
+    let commands: Vec<KeyedOperation<'_>> = (0..20)
+        .map(|number| count_up([&up, &down][number % 2]))
+        .chain([on(&up, GET), on(&down, GET)])
+        .collect();
+    let replies = together(client, &mut world, &commands);
+    let silent = "-UNAVAILABLE partition 1 of the region did not answer in time; nothing was done";
+    for (number, reply) in replies[..20].iter().enumerate() {
+        assert_eq!(reply, ["OK", silent][number % 2], "{number}");
     }
+    assert_eq!(replies[20..], ["\"10\"", silent]);
+    // What waits behind has not waited for its own turn.
+    let reads = [on(&down, GET), on(&up, write_if_absent("x")), on(&up, GET)];
+    assert_eq!(together(client, &mut world, &reads), [silent, "(nil)", "\"10\""]);
+    world.start(replica(0, 1));
+    world.run_ms(3_000);
+    assert_eq!(client.one(&mut world, &down, GET), "(nil)");
+    assert_eq!(client.one(&mut world, &up, GET), "\"10\"");
+}
+
+/// Where the only partition that is written is gone, it is in doubt what it did; what was read elsewhere is known.
+#[test]
+fn reads_are_told_although_writes_are_in_doubt() {
+    let mut world = world(6);
+    let client = Client::new(coordinator(0, 0), 1);
+    let (up, down) = (key_in(0, 2, "up"), key_in(1, 2, "down"));
+    client.one(&mut world, &up, write("v"));
+    world.crash(replica(0, 1));
+    let commands = [on(&up, GET), on(&down, write("1"))];
+    let replies = together(client, &mut world, &commands);
+    assert_eq!(replies[0], "\"v\"");
+    assert!(replies[1].starts_with("-UNKNOWNOUTCOME partition 1"), "{replies:?}");
+    world.start(replica(0, 1));
+    world.run_ms(3_000);
+    let other = Client::new(coordinator(0, 0), 2);
+    let seen = other.one(&mut world, &down, GET);
+    assert!(["\"1\"", "(nil)"].contains(&&*seen), "{seen}");
+    assert_eq!(client.one(&mut world, &down, write("2")), "OK", "the session goes on");
+    assert_eq!(client.one(&mut world, &down, GET), "\"2\"");
+}
+
+/// A command that cannot be done does not keep the others from being done: they have all failed, and run one by one.
+#[test]
+fn what_a_partition_refuses_runs_one_by_one() {
+    let mut world = world(7);
+    let client = Client::new(coordinator(0, 0), 1);
+    let keys = [key_in(0, 2, "up"), key_in(1, 2, "down")];
+    world.destroy(replica(0, 1));
+    world.cut(0, 1);
+    world.start_from(replica(0, 1), false);
+    world.run_ms(20);
+    let commands: Vec<KeyedOperation<'_>> = (0..8).map(|number| count_up(&keys[number % 2])).collect();
+    let replies = together(client, &mut world, &commands);
+    for (number, reply) in replies.iter().enumerate() {
+        match number % 2 {
+            0 => assert_eq!(reply, "OK"),
+            _ => assert!(reply.starts_with("-UNAVAILABLE"), "{reply}"),
+        }
+    }
+    assert_eq!(client.one(&mut world, &keys[0], GET), "\"4\"");
 }

@@ -87,6 +87,7 @@ pub fn play(seed: u64, plan: Plan) -> Report {
 fn history(seed: u64, plan: Plan) -> (Vec<Transaction>, BTreeMap<u16, Vec<ListedLoss>>) {
     let options = Options {
         claims: true,
+        pipelined: 1,
         durability: Durability::Synced,
         give_up_after: Duration::from_millis(1_500),
         doubt_after: Duration::from_millis(400),

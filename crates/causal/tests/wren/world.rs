@@ -436,6 +436,7 @@ fn replicated(packet: &Packet<Node>) -> Option<Claim> {
         snapshot: None,
         effects: effects.collect(),
         vector: None,
+        requests: Vec::new(),
         branch: None,
     })
 }

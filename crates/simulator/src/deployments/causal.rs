@@ -134,6 +134,7 @@ impl<S: Times> CausalDeployment<S> {
             snapshot: None,
             effects: effects.iter().flat_map(of_key).collect(),
             vector: VectorClaim::of(Vec::new(), S::depends_by_region(depends_on, regions)),
+            requests: Vec::new(),
             branch: None,
         }
     }
@@ -188,7 +189,8 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         let NodeId { process, incarnation, slot } = node;
         let (durability, scope) = (setting.durability, Scope::Session);
         let lease = if S::UNIVERSAL { self.options.lease } else { LEASE };
-        let options = Options { durability, scope, claims: true, lease, ..self.options };
+        let pipelined = if setting.merged { self.options.pipelined } else { 1 };
+        let options = Options { durability, scope, claims: true, pipelined, lease, ..self.options };
         let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));
         match slot.partition {
             Some(partition) => Node::partition(topology, region, partition.0, options),

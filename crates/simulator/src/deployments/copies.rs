@@ -115,6 +115,7 @@ impl Deployment for WrenCopiesDeployment {
             durability: protocol::Durability::Written,
             scope: Scope::Session,
             claims: true,
+            pipelined: if setting.merged { self.options.pipelined } else { 1 },
             lease: LEASE,
             copied: true,
             ..self.options

@@ -75,6 +75,12 @@ impl Deployment for LockingDeployment {
 
     /// Commands on the whole keyspace are refused in transactions.
     fn lacks(&self) -> &[Feature] {
-        &[Feature::Keyset, Feature::Reconfiguration, Feature::Contexts, Feature::Eviction]
+        &[
+            Feature::Keyset,
+            Feature::Reconfiguration,
+            Feature::Contexts,
+            Feature::Eviction,
+            Feature::MergedPipelines,
+        ]
     }
 }

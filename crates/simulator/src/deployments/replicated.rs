@@ -90,6 +90,7 @@ pub(super) fn outcomes(decided: impl Iterator<Item = (TransactionId, Decided)>) 
             snapshot: None,
             effects,
             vector: None,
+            requests: Vec::new(),
             branch: None,
         }),
         Decided::Aborted => None,

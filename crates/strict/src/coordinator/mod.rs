@@ -358,6 +358,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             snapshot: None,
             effects: at.map(|_| transaction.steps.effects()).unwrap_or_default(),
             vector: None,
+            requests: transaction.turn.clone(),
             branch: None,
         });
     }

@@ -3,6 +3,7 @@
 use super::sessions::Queued;
 use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Transaction, keyset, observe_whole};
 use protocol::{ContextAsk, KeyedOperation, Request};
+use std::collections::BTreeSet;
 use types::{Error, ErrorCode, KeyHash, RequestId, SessionId};
 
 impl<P: CommitProtocol> Coordinator<P> {
@@ -74,6 +75,46 @@ impl<P: CommitProtocol> Coordinator<P> {
         let rest = transaction.turn.split_off(kept).into_iter().zip(calls);
         let queued = rest.map(|(id, call)| Queued { id, call, deadline });
         self.sessions.put_back(transaction.session, queued);
+    }
+
+    /// Of a pipeline's commands that ran as one in vain, because shards did not answer, only some are told so when this
+    /// transaction ends: those of these shards; or where it is `in_doubt` whether it took effect, those that wrote. The
+    /// others go back to the queue, and what waits there has not waited for its own turn, if it is of other shards.
+    pub(crate) fn divide_turn(
+        &mut self,
+        transaction: &mut Transaction<P>,
+        silent: &BTreeSet<u16>,
+        in_doubt: bool,
+        step: &mut Step<'_, '_, P>,
+    ) {
+        let is_told = |call: &Call| if in_doubt { !call.is_read() } else { silent.contains(&call.shard) };
+        let calls = transaction.steps.list.iter().map(|step| &step.call);
+        if transaction.request.is_none()
+            || !transaction.turn.iter().zip(calls.clone()).any(|(_, call)| is_told(call))
+        {
+            return;
+        }
+        let deadline = step.now.instant + self.settings.request_timeout;
+        let (mut told, mut again) = (Vec::new(), Vec::new());
+        for (id, call) in transaction.turn.iter().copied().zip(calls) {
+            match is_told(call) {
+                true => told.push(id),
+                false => again.push(Queued { id, call: call.clone(), deadline }),
+            }
+        }
+        for queued in self.sessions.take_queue(transaction.session) {
+            if silent.contains(&queued.call.shard) {
+                let shard = queued.call.shard;
+                let text = format!(
+                    "shard {shard} did not answer an earlier command of the pipeline; nothing happened"
+                );
+                step.out.reply(queued.id).error(&Error::new(ErrorCode::Unavailable, text));
+            } else {
+                again.push(Queued { deadline, ..queued });
+            }
+        }
+        self.sessions.put_back(transaction.session, again.into_iter());
+        (transaction.request, transaction.turn) = (told.first().copied(), told);
     }
 
     fn on_many(

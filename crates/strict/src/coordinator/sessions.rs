@@ -84,6 +84,11 @@ impl Sessions {
         }
     }
 
+    /// Takes everything that waits for its turn.
+    pub fn take_queue(&mut self, session: SessionId) -> VecDeque<Queued> {
+        self.sessions.get_mut(&session).map(|state| std::mem::take(&mut state.queue)).unwrap_or_default()
+    }
+
     /// The session's turn is over.
     pub fn end_turn(&mut self, session: SessionId) {
         self.turns.push(session);

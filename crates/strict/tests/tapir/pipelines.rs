@@ -141,3 +141,20 @@ fn every_reply_fits_the_order_of_stamps_and_of_the_session() {
     let checked: usize = (1..=25).map(random).sum();
     assert!(checked > 800, "{checked} commands");
 }
+
+/// Commands of a shard that is gone fail; the others run, once.
+#[test]
+fn a_shard_that_is_down_fails_its_own_commands_only() {
+    let mut network = Network::new(4, 2, 3, 1, &Options::default());
+    let (down, up) = network.two_keys();
+    network.one(1, &network.set(up, "0"));
+    network.down.extend((1..=3).map(|process| address(process, Some(0))));
+    let round = || [network.increment(up, false), network.get(down), network.get(up)];
+    let steps = std::iter::repeat_with(round).take(5).flatten().collect();
+    let ids = network.pipeline(1, 1, steps);
+    let replies: Vec<String> = ids.into_iter().map(|id| text(&network.answer(id))).collect();
+    for (number, replies) in replies.chunks(3).enumerate() {
+        let (counted, refused) = ((number + 1).to_string(), replies[1].contains("UNAVAILABLE"));
+        assert!(replies[0] == counted && refused && replies[2] == counted, "{number}: {replies:?}");
+    }
+}

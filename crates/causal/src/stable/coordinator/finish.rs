@@ -2,11 +2,13 @@
 //! 32; Corrections 34 and 72).
 
 use super::Coordinator;
+use super::apart::Reason;
 use super::running::{Kind, Phase, Preparing, Running};
 use crate::stable::message::KeyEffects;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Timer, Times};
 use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim, VectorClaim};
+use std::collections::BTreeSet;
 use types::{Error, ErrorCode, Timestamp};
 
 impl<S: Times> Coordinator<S> {
@@ -105,6 +107,11 @@ impl<S: Times> Coordinator<S> {
             }),
             vector: VectorClaim::of(snapshot.by_region(regions), S::depends_by_region(depends_on, regions)),
             effects: effects.collect(),
+            requests: if running.request.is_some() {
+                running.requests().collect()
+            } else {
+                running.in_doubt.clone()
+            },
             branch: None,
         });
     }
@@ -131,9 +138,21 @@ impl<S: Times> Coordinator<S> {
         self.end(now, number, &running, out);
     }
 
-    /// Replies an error: nothing happened.
-    pub(super) fn fail(&mut self, now: Now, number: u64, error: Error, out: &mut Outputs<'_, Node<S>>) {
-        let Some(running) = self.running.remove(&number) else { return };
+    /// Replies an error: nothing happened. Commands of a pipeline that ran as one may still run by themselves.
+    pub(super) fn fail(
+        &mut self,
+        now: Now,
+        number: u64,
+        reason: Reason,
+        error: Error,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let Some(mut running) = self.running.remove(&number) else { return };
+        self.spare_queue(now, running.session, &reason, &error, out);
+        if running.request.is_some() && !running.riders.is_empty() {
+            self.run_apart(now, &mut running, &reason, &error, out);
+            return self.end(now, number, &running, out);
+        }
         running.requests().for_each(|request| out.reply(request).error(&error));
         match running.kind {
             // Without this step the rest must not commit.
@@ -167,14 +186,14 @@ impl<S: Times> Coordinator<S> {
 
     /// What became of it nobody knows any more, or only those who lack it will learn (Corrections 67).
     pub(super) fn end_in_doubt(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
-        let Some(running) = self.running.remove(&number) else { return };
+        let Some(mut running) = self.running.remove(&number) else { return };
         let (Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) = &running.phase else { return };
         let text = format!(
             "{} lost its memory before it said whether the transaction took effect; read before you repeat it",
             self.whereabouts(prepared.decider)
         );
         let error = Error::new(ErrorCode::UnknownOutcome, text);
-        running.requests().for_each(|request| out.reply(request).error(&error));
+        self.leave_in_doubt(number, &mut running, &error, out);
         self.end(now, number, &running, out);
     }
 
@@ -194,39 +213,41 @@ impl<S: Times> Coordinator<S> {
     /// The request's time is over. What may have happened is sought on, without the client.
     pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.get(&number) else { return };
-        let error = match &running.phase {
-            Phase::Slices { awaited, .. } => self.unavailable(awaited.keys().copied()),
+        let (reason, error) = match &running.phase {
+            Phase::Slices { awaited, .. } => self.unavailable(self.silent_of(awaited)),
             Phase::Preparing(preparing) if !preparing.is_alone() => {
-                self.unavailable(preparing.votes.missing())
+                self.unavailable(preparing.votes.missing().collect())
             }
             Phase::Backoff { key, .. } => {
-                let key = String::from_utf8_lossy(key).into_owned();
-                let text = format!("concurrent transactions kept key '{key}' busy; retry the transaction");
-                Error::new(ErrorCode::Conflict, text)
+                let text = format!(
+                    "concurrent transactions kept key '{}' busy; retry the transaction",
+                    String::from_utf8_lossy(key)
+                );
+                (Reason::Key(key.clone()), Error::new(ErrorCode::Conflict, text))
             }
-            Phase::Preparing(preparing) => self.unknown(preparing.decider),
-            Phase::Deciding { prepared, .. } => self.unknown(prepared.decider),
+            Phase::Preparing(preparing) => (Reason::Refused, self.unknown(preparing.decider)),
+            Phase::Deciding { prepared, .. } => (Reason::Refused, self.unknown(prepared.decider)),
             Phase::Holding { .. } => {
                 let text =
                     "the transaction took effect, but what it observed is not stable in the region yet";
-                Error::new(ErrorCode::UnknownOutcome, text)
+                (Reason::Refused, Error::new(ErrorCode::UnknownOutcome, text))
             }
         };
         if error.code != ErrorCode::UnknownOutcome {
             self.abort_all(number, out);
-            return self.fail(now, number, error, out);
+            return self.fail(now, number, reason, error, out);
         }
-        if let Some(running) = self.running.get_mut(&number) {
-            running.requests().for_each(|request| out.reply(request).error(&error));
-            running.request = None;
+        if let Some(mut running) = self.running.remove(&number) {
+            self.leave_in_doubt(number, &mut running, &error, out);
+            self.running.insert(number, running);
         }
         out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
     }
 
-    fn unavailable(&self, partitions: impl Iterator<Item = u16>) -> Error {
-        let silent: Vec<String> = partitions.map(|partition| self.whereabouts(partition)).collect();
+    fn unavailable(&self, partitions: BTreeSet<u16>) -> (Reason, Error) {
+        let silent: Vec<String> = partitions.iter().map(|partition| self.whereabouts(*partition)).collect();
         let text = format!("{} did not answer in time; nothing was done", silent.join(", "));
-        Error::new(ErrorCode::Unavailable, text)
+        (Reason::Silent(partitions), Error::new(ErrorCode::Unavailable, text))
     }
 
     fn unknown(&self, decider: u16) -> Error {

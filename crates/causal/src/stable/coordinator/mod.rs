@@ -3,11 +3,12 @@
 //!
 //! `ask` copies and classifies requests, `session` is what is kept of a client, `thread` a causal thread with its
 //! cache, `routes` the ways to partitions, `running` a transaction under way; `slices` reads, `votes` commits, `finish`
-//! answers and claims.
+//! answers and claims, `apart` what becomes of a pipeline's commands that ran as one in vain.
 //!
 //! Its snapshot is the last answer to `StartTx`, so that a transaction begins without a message. Requests of one
 //! session run one after another; sessions run beside one another.
 
+mod apart;
 mod ask;
 mod context;
 mod finish;
@@ -38,8 +39,6 @@ use types::{
 const PATIENCE: u32 = 20;
 /// The same for one in another region, from where the first answer takes its time.
 const FAR_PATIENCE: u32 = 200;
-/// How many single commands of a session's pipeline run as one transaction.
-const PIPELINED: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -187,7 +186,7 @@ impl<S: Times> Coordinator<S> {
             Input::Timer(Timer::Retry(number)) => self.on_retry(now, number, random, out),
             Input::Request { id, request } => {
                 let (session, ask) = (request.session(), Ask::new(&request, &self.topology));
-                let waiting = Waiting { id, ask, since: now.instant };
+                let waiting = Waiting { id, ask, since: now.instant, alone: false };
                 self.sessions.entry(session).or_default().queue.push_back(waiting);
                 self.free.push_back(session);
             }
@@ -347,15 +346,14 @@ impl<S: Times> Coordinator<S> {
             if waits && state.queue.front().is_some_and(ahead) {
                 return;
             }
-            let Some(Waiting { id, mut ask, .. }) = state.queue.pop_front() else { break };
+            let Some(Waiting { id, mut ask, alone, .. }) = state.queue.pop_front() else { break };
             if self.is_evicted && !matches!(ask, Ask::Close) {
                 let error = Error::new(ErrorCode::Unavailable, self.topology.why_evicted(self.region));
                 out.reply(id).error(&error);
                 state.fail_open(error);
                 continue;
             }
-            // Checkers are told of every request what it saw.
-            let most = if self.options.claims { 0 } else { PIPELINED };
+            let most = if alone { 1 } else { self.options.pipelined };
             let riders = state.join_riders(&mut ask, S::OBSERVES, most);
             self.start(now, session, id, riders, ask, out);
         }
@@ -450,6 +448,8 @@ impl<S: Times> Coordinator<S> {
     /// Gives up what has waited too long for its turn, and what has been open for too long.
     fn give_up_waiting(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let (patience, ready) = (self.options.give_up_after, self.is_ready());
+        // What is under way is given up first: that decides on what waits behind it.
+        let goes_on = |number: &u64| self.running.get(number).is_some_and(|ahead| ahead.request.is_some());
         let seconds = self.options.open_for.as_secs();
         for (session, state) in &mut self.sessions {
             if state.open.as_ref().is_some_and(|open| open.deadline <= now.instant) {
@@ -465,7 +465,7 @@ impl<S: Times> Coordinator<S> {
             if state.queue.front().is_some_and(|waiting| matches!(waiting.ask, Ask::Restore { .. })) {
                 self.free.push_back(*session);
             }
-            while state.queue.front().is_some_and(is_late) {
+            while !state.running.as_ref().is_some_and(goes_on) && state.queue.front().is_some_and(is_late) {
                 let Some(waiting) = state.queue.pop_front() else { break };
                 if matches!(waiting.ask, Ask::Close) {
                     (state.open, state.failed) = (None, None);

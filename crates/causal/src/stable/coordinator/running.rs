@@ -17,6 +17,8 @@ pub(super) struct Running<S: Times> {
     pub(super) request: Option<RequestId>,
     /// Of commands of a pipeline that run as one: the requests of its further steps.
     pub(super) riders: Vec<RequestId>,
+    /// The requests that were answered with UNKNOWNOUTCOME.
+    pub(super) in_doubt: Vec<RequestId>,
     pub(super) kind: Kind<S>,
     pub(super) deadline: Instant,
     pub(super) snapshot: S,

@@ -24,6 +24,8 @@ pub(super) struct Waiting {
     pub(super) id: RequestId,
     pub(super) ask: Ask,
     pub(super) since: Instant,
+    /// It ran as one with others in vain, and runs by itself now.
+    pub(super) alone: bool,
 }
 
 /// An interactive transaction.
@@ -76,7 +78,7 @@ impl<S: Times> Session<S> {
         let Some(mut company) = first.company(at_primaries) else { return riders };
         let Ask::Steps { steps, .. } = first else { return riders };
         while steps.len() < most
-            && let Some(next) = self.queue.front()
+            && let Some(next) = self.queue.front().filter(|next| !next.alone)
             && let Some(joined) = next.ask.company(at_primaries).and_then(|other| company.join(other))
             && let Some(Waiting { id, ask: Ask::Steps { steps: more, .. }, .. }) = self.queue.pop_front()
         {

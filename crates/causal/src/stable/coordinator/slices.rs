@@ -1,6 +1,7 @@
 //! Reads: what a transaction asks of partitions on its snapshot (Wren, Algorithm 4, lines 8 to 20, and Algorithm 5,
 //! lines 7 to 16; Corrections 37 and 72).
 
+use super::apart::Reason;
 use super::ask::{Planned, What, deletion};
 use super::running::{Kind, Phase, Running};
 use super::session::{Done, Open};
@@ -82,6 +83,7 @@ impl<S: Times> Running<S> {
             session,
             request: Some(request),
             riders: Vec::new(),
+            in_doubt: Vec::new(),
             kind,
             deadline: types::Instant::default(),
             snapshot: Default::default(),
@@ -157,7 +159,7 @@ impl<S: Times> Coordinator<S> {
         }
         let targets = match self.targets(questions.keys()) {
             Ok(targets) => targets,
-            Err(error) => return self.fail_early(now, number, running, error, out),
+            Err(silent) => return self.fail_early(now, number, running, silent, out),
         };
         for (partition, question) in questions {
             out.send(targets[&partition], question);
@@ -173,29 +175,27 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn targets<'p>(
         &mut self,
         partitions: impl Iterator<Item = &'p u16>,
-    ) -> Result<BTreeMap<u16, Address>, Error> {
+    ) -> Result<BTreeMap<u16, Address>, u16> {
         let mut targets = BTreeMap::new();
         for partition in partitions {
-            let Some(target) = self.routes.target(*partition) else {
-                let text = format!("{} cannot be reached; nothing was done", self.whereabouts(*partition));
-                return Err(Error::new(ErrorCode::Unavailable, text));
-            };
-            targets.insert(*partition, target);
+            targets.insert(*partition, self.routes.target(*partition).ok_or(*partition)?);
         }
         Ok(targets)
     }
 
-    /// Ends a transaction that was about to go on: nothing happened.
+    /// Ends a transaction that was about to go on, because a partition has no replica that answers: nothing happened.
     pub(super) fn fail_early(
         &mut self,
         now: Now,
         number: u64,
         running: Running<S>,
-        error: Error,
+        silent: u16,
         out: &mut Outputs<'_, Node<S>>,
     ) {
         self.running.insert(number, running);
-        self.fail(now, number, error, out);
+        let text = format!("{} cannot be reached; nothing was done", self.whereabouts(silent));
+        let reason = Reason::Silent([silent].into());
+        self.fail(now, number, reason, Error::new(ErrorCode::Unavailable, text), out);
     }
 
     /// Asks again what has not been answered, the next replica where there is one. False if that is in vain, because
@@ -321,9 +321,10 @@ impl<S: Times> Coordinator<S> {
             }
             Outcome::TooOld => {
                 let text = "the transaction's snapshot is no longer kept; begin it again";
-                self.fail(now, number, Error::new(ErrorCode::SnapshotTooOld, text), out);
+                let error = Error::new(ErrorCode::SnapshotTooOld, text);
+                self.fail(now, number, Reason::Refused, error, out);
             }
-            Outcome::Refused { error } => self.fail(now, number, error, out),
+            Outcome::Refused { error } => self.fail(now, number, Reason::Refused, error, out),
         }
     }
 

@@ -5,6 +5,7 @@
 //! timestamp; when it has logged that, the client is answered and the others are told, again and again until all
 //! have confirmed.
 
+use super::apart::Reason;
 use super::ask::Planned;
 use super::running::{Kind, Phase, Preparing, Running, Spreading};
 use super::slices::{part_of, work_of};
@@ -63,7 +64,7 @@ impl<S: Times> Coordinator<S> {
         };
         let participants = match self.targets(partitions.iter()) {
             Ok(participants) => participants,
-            Err(error) => return self.fail_early(now, number, running, error, out),
+            Err(silent) => return self.fail_early(now, number, running, silent, out),
         };
         let preparing = self.preparing(number, &running, parts, participants, decider, flush);
         for (partition, message) in &preparing.messages {
@@ -244,7 +245,7 @@ impl<S: Times> Coordinator<S> {
 
     fn refuse(&mut self, now: Now, number: u64, error: Error, out: &mut Outputs<'_, Node<S>>) {
         self.abort_all(number, out);
-        self.fail(now, number, error, out);
+        self.fail(now, number, Reason::Refused, error, out);
     }
 
     /// Tells the participants that it has no effect. One that misses it will ask the decider.

@@ -47,6 +47,12 @@ impl Check {
         let answered = self.answers.iter().map(|(shard, answers)| (*shard, answers.len()));
         answered.min_by_key(|(_, answered)| *answered).unwrap_or_default()
     }
+
+    /// The shards of which this says that too few replicas have answered.
+    pub(super) fn lacking(&self, lacks: impl Fn(u16, usize) -> bool) -> impl Iterator<Item = u16> {
+        let answered = |shard: &u16| self.answers.get(shard).map_or(0, |answers| answers.len());
+        self.parts.iter().map(|(shard, _)| *shard).filter(move |shard| lacks(*shard, answered(shard)))
+    }
 }
 
 impl Coordinator {

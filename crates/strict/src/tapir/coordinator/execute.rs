@@ -7,6 +7,7 @@ use crate::Mutant;
 use crate::coordinator::{CommitProtocol, Look, Progress, Purpose};
 use crate::ir::quorum;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use types::{Error, ErrorCode, Instant};
 
 impl Coordinator {
@@ -255,11 +256,22 @@ impl Coordinator {
 
     /// Gives a request up at its deadline, with the error that says what is known. One that is prepared somewhere goes on
     /// for as long again, since others wait for its end; what it leaves then is for backup coordinators.
-    pub(super) fn give_up(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
+    pub(super) fn give_up(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         if transaction.is_unheard() {
             return self.forget(&transaction, step);
         }
-        let error = match &transaction.phase {
+        let (silent, error) = (self.silent(&transaction), self.why_given_up(&transaction));
+        self.divide_turn(&mut transaction, &silent, error.code == ErrorCode::UnknownOutcome, step);
+        if matches!(transaction.phase, Phase::Preparing(_)) {
+            let until = step.now.instant + self.options.request_timeout;
+            return self.end_unheard(transaction, &error, until, step);
+        }
+        self.fail(transaction, &error, step);
+    }
+
+    /// What is known at a transaction's deadline.
+    fn why_given_up(&mut self, transaction: &Transaction) -> Error {
+        match &transaction.phase {
             Phase::Preparing(preparing) => {
                 let (shard, votes) = preparing
                     .shards
@@ -270,7 +282,7 @@ impl Coordinator {
                 let answered = format!("shard {shard}: {votes} of {members} replicas answered Prepare");
                 if transaction.steps.is_read_only() {
                     if self.options.claims {
-                        self.claim(&transaction, None);
+                        self.claim(transaction, None);
                     }
                     Error::new(ErrorCode::Unavailable, format!("{answered}; nothing happened, retry later"))
                 } else {
@@ -280,13 +292,26 @@ impl Coordinator {
                 }
             }
             Phase::BackingOff { .. } | Phase::InLine => transaction.conflict(),
-            Phase::Executing | Phase::QuorumRead(_) | Phase::Checking(_) => self.unavailable(&transaction),
-        };
-        if matches!(transaction.phase, Phase::Preparing(_)) {
-            let until = step.now.instant + self.options.request_timeout;
-            return self.end_unheard(transaction, &error, until, step);
+            Phase::Executing | Phase::QuorumRead(_) | Phase::Checking(_) => self.unavailable(transaction),
         }
-        self.fail(transaction, &error, step);
+    }
+
+    /// The shards of a transaction that have not answered as far as it is: of which not enough replicas have.
+    fn silent(&self, transaction: &Transaction) -> BTreeSet<u16> {
+        let lacks = |shard: u16, answers: usize| answers < quorum(self.topology.replicas(shard).len());
+        match &transaction.phase {
+            Phase::Preparing(preparing) => {
+                let shards = preparing.shards.iter().map(|(shard, votes)| (*shard, votes.tally.replied()));
+                shards.filter(|(shard, votes)| lacks(*shard, *votes)).map(|(shard, _)| shard).collect()
+            }
+            Phase::Checking(check) => check.lacking(lacks).collect(),
+            Phase::Executing | Phase::QuorumRead(_) => {
+                let steps = transaction.steps.list.iter();
+                let waiting = steps.filter(|step| !matches!(step.progress, Progress::Done(_)));
+                waiting.map(|step| step.call.shard).collect()
+            }
+            Phase::BackingOff { .. } | Phase::InLine => BTreeSet::new(),
+        }
     }
 
     fn unavailable(&self, transaction: &Transaction) -> Error {
