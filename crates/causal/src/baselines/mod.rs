@@ -12,10 +12,35 @@
 //!
 //! All perform effects in order of place, as PaRiS does, and validate what observes and writes where it is written.
 
-mod blocking;
-mod uncoordinated;
 mod vector;
 
-pub use blocking::Blocking;
-pub use uncoordinated::Uncoordinated;
+use crate::stable::{OneTime, Rule};
 pub use vector::{Cure, Entries, HybridCure, MAX_REGIONS, Vector};
+
+/// Everything up to a fresh time, which reads wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fresh;
+
+impl Rule for Fresh {
+    const FRESH: bool = true;
+    const HIDES: bool = true;
+    const WAITS: bool = true;
+}
+
+/// A snapshot of BPR (the thesis's section 5.5): everything up to a time, wherever it is from. A replica answers a read of
+/// it once it has installed all of its own up to there and has received all of its peers.
+pub type Blocking = OneTime<Fresh>;
+
+/// Whatever is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Anything;
+
+impl Rule for Anything {
+    const FRESH: bool = true;
+    const HIDES: bool = false;
+    const WAITS: bool = false;
+}
+
+/// A time that hides nothing: what is there is seen (NoCC, the thesis's section 5.5). It only tells what a session wrote
+/// itself, and what may be forgotten.
+pub type Uncoordinated = OneTime<Anything>;

@@ -35,12 +35,24 @@
 //! - A participant is who was asked to prepare; the decision is a record at the first written one (Corrections 73).
 //! - The oldest snapshot in use is the minimum over all regions, since any of them may be asked about it.
 
-mod universal;
-
 pub use crate::stable::{
     KeyEffects, Mutants, Options, RegionTopology, Scope, Stamp, Timer, Times, Topology, Vote,
 };
-pub use universal::Universal;
+use crate::stable::{OneTime, Rule};
+
+/// What is stable is shown, and nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stable;
+
+impl Rule for Stable {
+    const FRESH: bool = false;
+    const HIDES: bool = true;
+    const WAITS: bool = false;
+}
+
+/// A universal stable time, and the snapshot that it gives: all that every replica, in every region, has installed
+/// (PaRiS, section 5.3.2). So any of them can be asked about it, and none has to wait.
+pub type Universal = OneTime<Stable>;
 
 /// A node of a keyspace.
 pub type Node = crate::stable::Node<Universal>;

@@ -5,6 +5,7 @@
 //!   coordinator/   the client library and the coordinator half of the papers' servers: cache, snapshots, votes
 //!   partition/     the other half: slices, votes and decisions, replication, stabilization, recovery, state transfer
 //!   times          what differs: which times are stable, and what a snapshot made of them shows
+//!   one_time       the same where it is one time
 //!   setup          who has a replica of what
 //!   message, record, stamp, pledge     what they say, log, order by, and hold on keys
 //! ```
@@ -14,6 +15,7 @@
 mod coordinator;
 mod copied;
 mod message;
+mod one_time;
 mod partition;
 mod pledge;
 mod record;
@@ -24,6 +26,7 @@ mod token;
 
 pub use coordinator::Coordinator;
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
+pub use one_time::{OneTime, Rule};
 pub use partition::{Partition, Waits};
 pub use pledge::{Deed, Pledge};
 pub use record::{Effects, Progress, Record};

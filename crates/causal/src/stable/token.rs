@@ -151,7 +151,7 @@ mod tests {
         assert!(!seen.is_shown_by(at(19, 10), HERE) && !seen.is_shown_by(at(20, 9), HERE));
         assert!(!seen.is_shown_by(at(40, 19), THERE), "its own writes may be on their way");
         assert!(seen.is_shown_by(at(40, 20), THERE));
-        assert!(!seen.is_shown_by(Universal(Timestamp(19)), HERE));
-        assert!(seen.is_shown_by(Universal(Timestamp(20)), THERE));
+        assert!(!seen.is_shown_by(Universal::at(Timestamp(19)), HERE));
+        assert!(seen.is_shown_by(Universal::at(Timestamp(20)), THERE));
     }
 }

@@ -1,0 +1,185 @@
+//! Stable times and snapshots that are one time, the same in all regions: PaRiS's, and those of the baselines that it is
+//! measured against. They differ in three small things, which a [`Rule`] says.
+
+use super::stamp::Stamp;
+use super::times::{Times, oldest_of};
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use types::{Malformed, Reader, RegionId, Timestamp, Wire};
+
+/// What tells protocols with one time apart.
+pub trait Rule: Copy + Debug + Default + Ord + 'static {
+    /// A snapshot is as fresh as its coordinator. What is stable everywhere is only asked for to know what may be forgotten.
+    const FRESH: bool;
+    /// A snapshot shows nothing that is placed above it.
+    const HIDES: bool;
+    /// A read waits until everything up to its snapshot has been decided here and received of the other replicas.
+    const WAITS: bool;
+}
+
+/// One time, by a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OneTime<R> {
+    time: Timestamp,
+    rule: PhantomData<R>,
+}
+
+impl<R: Rule> Wire for OneTime<R> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.time.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Timestamp::decode(input).map(Times::at)
+    }
+}
+
+impl<R: Rule> Times for OneTime<R> {
+    type Depends = Timestamp;
+
+    const UNIVERSAL: bool = true;
+    const OBSERVES: bool = false;
+    const FOLLOWS: bool = true;
+    const GOSSIP_RARER: u32 = if R::FRESH { 20 } else { 1 };
+
+    /// The least entry of the partition's version vector (PaRiS, Algorithm 11, line 35; Corrections 29): its own one, and one
+    /// for each other replica of the partition, which may be in few of the regions.
+    fn of_partition(
+        _: RegionId,
+        own: Timestamp,
+        received: impl Iterator<Item = (RegionId, Timestamp)>,
+    ) -> Self {
+        Self::at(own.min(oldest_of(received)))
+    }
+
+    fn at(time: Timestamp) -> Self {
+        OneTime { time, rule: PhantomData }
+    }
+
+    fn from_whole(at: Timestamp) -> Self {
+        Self::at(at)
+    }
+
+    fn readable(self) -> Self {
+        self
+    }
+
+    fn begin(self, _: RegionId, newest: Timestamp) -> Self {
+        if R::FRESH { self.reaching(newest) } else { self }
+    }
+
+    /// A fresh one is somebody's clock: it tells nothing.
+    fn known_stable(self, _: RegionId) -> Self {
+        if R::FRESH { Self::default() } else { self }
+    }
+
+    fn needed(self, _: RegionId) -> Timestamp {
+        if R::WAITS { self.time } else { Timestamp::ZERO }
+    }
+
+    fn reaching(self, floor: Timestamp) -> Self {
+        Self::at(self.time.max(floor))
+    }
+
+    /// PaRiS, Algorithm 10, line 5: the region does not matter, neither the effect's nor the reader's.
+    fn shows(self, stamp: &Stamp, _: RegionId) -> bool {
+        !R::HIDES || stamp.at <= self.time
+    }
+
+    fn whole(self) -> Timestamp {
+        self.time
+    }
+
+    fn reach(self) -> Timestamp {
+        self.time
+    }
+
+    /// An effect depends on nothing that is not below its own time, and nothing is shown before all below is there: it
+    /// needs no other time.
+    fn depends_on(self, _: RegionId) -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    fn observed(_: Timestamp) -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    fn by_region(self, regions: usize) -> Vec<Timestamp> {
+        if R::WAITS { vec![self.time; regions] } else { Vec::new() }
+    }
+
+    fn depends_by_region(_: Timestamp, regions: usize) -> Vec<Timestamp> {
+        if R::WAITS { vec![Timestamp::ZERO; regions] } else { Vec::new() }
+    }
+
+    fn newest(self, other: Self) -> Self {
+        self.max(other)
+    }
+
+    fn oldest(self, other: Self) -> Self {
+        self.min(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baselines::{Blocking, Uncoordinated};
+    use crate::paris::Universal;
+
+    const HERE: RegionId = RegionId(0);
+
+    fn stamp(at: u64, region: u16) -> Stamp {
+        Stamp { at: Timestamp(at), region: RegionId(region), ..Stamp::default() }
+    }
+
+    #[test]
+    fn every_region_is_shown_the_same() {
+        let snapshot = Universal::at(Timestamp(20));
+        for region in [HERE, RegionId(1)] {
+            assert!(snapshot.shows(&stamp(20, 0), region) && snapshot.shows(&stamp(20, 1), region));
+            assert!(!snapshot.shows(&stamp(21, 0), region) && !snapshot.shows(&stamp(21, 1), region));
+        }
+    }
+
+    #[test]
+    fn a_partition_vouches_for_the_least_that_it_holds() {
+        let of = |received: &[u64]| {
+            let received = received.iter().map(|at| (RegionId(1), Timestamp(*at)));
+            Universal::of_partition(HERE, Timestamp(7), received).whole()
+        };
+        assert_eq!(of(&[9, 5]), Timestamp(5));
+        assert_eq!(of(&[9]), Timestamp(7));
+        assert_eq!(of(&[]), Timestamp(7), "one replica");
+    }
+
+    #[test]
+    fn it_is_one_timestamp_on_the_wire() {
+        let (mut one, mut bare) = (Vec::new(), Vec::new());
+        Universal::at(Timestamp(1 << 60)).encode(&mut one);
+        Timestamp(1 << 60).encode(&mut bare);
+        assert_eq!(one, bare);
+    }
+
+    #[test]
+    fn a_stable_snapshot_is_what_is_stable_and_waits_for_nobody() {
+        let stable = Universal::at(Timestamp(5));
+        assert_eq!((stable.begin(HERE, Timestamp(20)), stable.known_stable(HERE)), (stable, stable));
+        assert_eq!(stable.needed(HERE), Timestamp::ZERO);
+    }
+
+    #[test]
+    fn a_fresh_snapshot_is_as_fresh_as_its_coordinator_and_waits_for_all_replicas() {
+        let snapshot = Blocking::at(Timestamp(5)).begin(HERE, Timestamp(20));
+        assert_eq!((snapshot.whole(), snapshot.needed(RegionId(1))), (Timestamp(20), Timestamp(20)));
+        assert_eq!(Blocking::installed(Timestamp(30), Timestamp(10)), Timestamp(10));
+        assert_eq!(snapshot.known_stable(HERE), Blocking::default());
+    }
+
+    #[test]
+    fn without_snapshots_everything_is_seen_and_nothing_waited_for() {
+        let snapshot = Uncoordinated::at(Timestamp(5)).begin(HERE, Timestamp(7));
+        assert!(snapshot.shows(&stamp(9, 1), HERE));
+        assert_eq!(snapshot.needed(HERE), Timestamp::ZERO);
+    }
+}
