@@ -86,6 +86,7 @@ fn put_steps(steps: &[Step<'_>], out: &mut Vec<u8>) {
             }
             // It is refused, whatever it asks.
             Step::Losses(_) => out.push(5),
+            Step::Random => out.push(6),
         }
     }
 }
@@ -106,6 +107,7 @@ fn steps<'a>(input: &mut Reader<'a>) -> Result<Vec<Step<'a>>, Malformed> {
                 3 => Step::Keys,
                 4 => Step::Scan { cursor: u64::decode(input)?, count: u32::decode(input)? },
                 5 => Step::Losses(protocol::Losses::Count),
+                6 => Step::Random,
                 _ => return Err(Malformed("step of a request")),
             })
         })

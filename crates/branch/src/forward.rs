@@ -97,7 +97,7 @@ fn may_write(request: &Request<'_>) -> bool {
         Request::Many { steps, .. } => steps.iter().any(|step| match step {
             Step::Key(keyed) => !keyed.operation.is_read(),
             Step::Flush => true,
-            Step::Count | Step::Keys | Step::Scan { .. } | Step::Losses(_) => false,
+            Step::Count | Step::Keys | Step::Random | Step::Scan { .. } | Step::Losses(_) => false,
         }),
         Request::Commit { .. } | Request::Own { .. } => true,
         _ => false,

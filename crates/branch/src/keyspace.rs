@@ -5,6 +5,7 @@
 
 mod by_value;
 mod checkpoint;
+mod draw;
 mod handled;
 
 pub use by_value::ByValue;

@@ -156,6 +156,8 @@ const DIFFERENCES: &[&str] = &[
      one they are part of it: in `TXN`, keys that come or go meanwhile are a `CONFLICT`; \
      replicated strict keyspaces with `CONCURRENCY locking` or `occ` refuse them there, and causal ones in `TXN`. \
      `SCAN` visits at most 10000 keys a call, whatever `COUNT` says.",
+    "`RANDOMKEY` draws a key and asks whether it exists: a transaction that has it depends on this key, not on the \
+     others. That there is none is exact where commands on the whole keyspace can be part of the transaction.",
     "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
      checked before the key is looked at.",
     "`SRANDMEMBER` repeats at most 10000000 members, and refuses more.",

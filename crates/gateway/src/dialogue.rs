@@ -3,6 +3,7 @@
 use crate::combine::no_such_key;
 use crate::commands::conflicts::{self, Listing, NamedLosses};
 use crate::glob;
+use crate::random_key::RandomKey;
 use datatypes::{Items, Operation, key};
 use protocol::{Conflict, KeyedOperation, Step};
 use std::borrow::Cow;
@@ -34,6 +35,8 @@ pub(crate) enum Dialogue {
     },
     /// SCAN: visits one piece, then perhaps asks for the types of what it found.
     Scan(Scan),
+    /// RANDOMKEY: draws keys until one exists.
+    RandomKey(RandomKey),
     /// CONFLICTS LIST: visits the list piece by piece.
     Conflicts(Listing),
     /// CONFLICTS RESOLVE.
@@ -64,6 +67,11 @@ impl Dialogue {
         matches!(self, Dialogue::Rename { .. })
     }
 
+    /// True when a step on the whole keyspace that comes next is to be exact even if it stands alone.
+    pub(crate) fn is_exact(&self) -> bool {
+        matches!(self, Dialogue::RandomKey(_))
+    }
+
     /// The one step that does it all, where there is one and nothing has been asked yet.
     pub(crate) fn only_step(&self) -> Option<Step<'static>> {
         match self {
@@ -73,6 +81,7 @@ impl Dialogue {
             }
             Dialogue::Rename { .. }
             | Dialogue::Scan(_)
+            | Dialogue::RandomKey(_)
             | Dialogue::Conflicts(_)
             | Dialogue::Resolve { .. } => None,
         }
@@ -94,6 +103,7 @@ impl Dialogue {
                 keys.iter().map(|key| on_key(key, key::Operation::Type)).collect()
             }
             Dialogue::Scan(scan) => vec![Step::Scan { cursor: scan.cursor, count: scan.count }],
+            Dialogue::RandomKey(draw) => draw.steps(seed),
             Dialogue::Conflicts(listing) => vec![listing.step()],
             Dialogue::Resolve { keys } => {
                 let losses = |names: &Vec<Vec<u8>>| Items::collect(names.iter().map(Vec::as_slice));
@@ -129,6 +139,7 @@ impl Dialogue {
                 found.iter().for_each(|key| sink.bulk(key));
             }
             Dialogue::Scan(scan) => return scan.on_reply(reply, sink),
+            Dialogue::RandomKey(draw) => return draw.on_reply(reply, sink),
             Dialogue::Resolve { .. } => conflicts::write_resolved(reply, sink),
             Dialogue::Conflicts(listing) => {
                 let (next, found) = piece(reply);
@@ -177,7 +188,7 @@ impl Scan {
 }
 
 /// The next cursor and the keys of a visited piece; of all keys, which come without a cursor, there is no next.
-fn piece(reply: &ReplyBuf) -> (u64, impl Iterator<Item = &[u8]>) {
+pub(crate) fn piece(reply: &ReplyBuf) -> (u64, impl Iterator<Item = &[u8]>) {
     let next = reply.elements().find_map(|element| match element {
         Reply::Integer(next) => Some(next as u64),
         _ => None,

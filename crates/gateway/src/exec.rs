@@ -191,6 +191,12 @@ impl<H: Host> Engine<'_, H> {
             if let Current::Dialogue(dialogue) = &script.current {
                 let steps = dialogue.steps(self.gateway.config.hash_seed);
                 script.sent = steps.len();
+                if !in_transaction && dialogue.is_exact() {
+                    let (session, keyspace) =
+                        (self.connection.session.id(), self.connection.session.keyspace);
+                    let request = Request::Many { session, steps: &steps, watched: false, multi: true };
+                    return Some(self.send(keyspace, request));
+                }
                 return Some(self.send_steps(&steps, in_transaction));
             }
             let arguments = script.commands.get(script.position)?;

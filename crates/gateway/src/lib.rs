@@ -30,6 +30,7 @@ mod host;
 mod mailbox;
 mod number;
 mod plan;
+mod random_key;
 mod script;
 mod session;
 mod table;

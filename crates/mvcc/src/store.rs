@@ -418,17 +418,25 @@ impl<S: Stamp> Store<S> {
         self.table.scan(cursor, |record| visit(&record.key))
     }
 
-    /// Any key that holds a value, by chance; `None` only if there is none. Fair unless most records are
-    /// tombstones.
-    pub fn random_key(&self, random: &mut Rng) -> Option<&[u8]> {
+    /// A key that holds a value and is `wanted`, by chance; `None` only if there is none. Fair unless few records are
+    /// such.
+    pub fn random_key(&self, random: &mut Rng, wanted: impl Fn(&[u8], &Record<S>) -> bool) -> Option<&[u8]> {
         if self.is_empty() {
             return None;
         }
-        let mut drawn = (0..RANDOM_DRAWS).filter_map(|_| self.table.random(random));
-        let found = drawn.find(|record| record.cell.value.is_some());
-        found
-            .or_else(|| self.table.iter().find(|record| record.cell.value.is_some()))
-            .map(|record| &*record.key)
+        let fits = |record: &Record<S>| record.cell.value.is_some() && wanted(&record.key, record);
+        let drawn = (0..RANDOM_DRAWS).filter_map(|_| self.table.random(random)).find(|record| fits(record));
+        drawn.or_else(|| self.table.find_any(random, fits)).map(|record| &*record.key)
+    }
+
+    /// A key that holds a value or whose history is kept, by chance; `None` only if there is none.
+    pub fn random_known(&self, random: &mut Rng) -> Option<&[u8]> {
+        self.table.random(random).map(|record| &*record.key)
+    }
+
+    /// How many keys hold a value or have a history that is kept.
+    pub fn known(&self) -> usize {
+        self.table.len()
     }
 
     /// Removes everything at once, histories included. `stamp` is at least every stamp so far. The owner frees the

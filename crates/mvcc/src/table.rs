@@ -264,10 +264,14 @@ impl<R: Keyed> Table<R> {
         }
         let drawn = (0..RANDOM_DRAWS)
             .find_map(|_| self.bucket(random.usize(0..self.buckets)).at(random.usize(0..RANDOM_PLACES)));
-        drawn.or_else(|| {
-            let start = random.usize(0..self.buckets);
-            (start..self.buckets).chain(0..start).find_map(|index| self.bucket(index).records().next())
-        })
+        drawn.or_else(|| self.find_any(random, |_| true))
+    }
+
+    /// The first record that `fits`, from a bucket on that is drawn at random; `None` only if none does.
+    pub fn find_any(&self, random: &mut Rng, fits: impl Fn(&R) -> bool) -> Option<&R> {
+        let start = random.usize(0..self.buckets);
+        let mut buckets = (start..self.buckets).chain(0..start);
+        buckets.find_map(|index| self.bucket(index).records().find(|record| fits(record)))
     }
 
     /// All records, by bucket.

@@ -38,6 +38,11 @@ pub enum Step<'a> {
         /// About how many keys to visit.
         count: u32,
     },
+    /// Draws one of the keys that exist where the step is evaluated, at random. A byte string: the key; the transaction
+    /// does not depend on its being there, so whoever does asks for it in the next step. Nil: there is none, as the
+    /// transaction has observed. An integer: none was found, and nobody vouches for there being none. Replicated strict
+    /// keyspaces take it alone only.
+    Random,
     /// About the writes that were lost to concurrent ones. Models that lose none refuse it.
     Losses(Losses),
 }

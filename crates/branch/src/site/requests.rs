@@ -131,6 +131,10 @@ impl Site {
                 self.keyspace.visit(transaction, 0, ALL, now_millis, |key| keys.push(key.clone()));
                 put_keys(&keys, reply);
             }
+            Step::Random => match self.keyspace.draw(transaction, now_millis, random) {
+                Some(key) => reply.bulk(&key),
+                None => reply.null(),
+            },
             Step::Scan { cursor, count } => {
                 let (mut keys, count) = (Vec::new(), (*count).max(1) as usize);
                 let next = self
@@ -379,7 +383,7 @@ pub(super) fn is_write(step: &Step<'_>) -> bool {
     match step {
         Step::Key(keyed) => !keyed.operation.is_read(),
         Step::Flush => true,
-        Step::Count | Step::Keys | Step::Scan { .. } | Step::Losses(_) => false,
+        Step::Count | Step::Keys | Step::Random | Step::Scan { .. } | Step::Losses(_) => false,
     }
 }
 

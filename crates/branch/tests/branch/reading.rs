@@ -126,3 +126,33 @@ fn an_unforked_key_is_never_copied_and_a_forked_one_once_per_head() {
     assert_eq!(chain, 0, "38 states on one branch");
     assert!((20..=50).contains(&fan), "38 branches, {fan} copies");
 }
+
+#[test]
+fn a_key_is_drawn_of_those_that_the_transaction_sees() {
+    let mut world = World::new(Mutants::default());
+    let root = world.retained()[0];
+    let left: Vec<(String, Box<[u8]>)> = (0..100).map(|number| (format!("k{number}"), set("1"))).collect();
+    let left: Vec<(&str, Box<[u8]>)> = left.iter().map(|(name, effect)| (&**name, effect.clone())).collect();
+    let left = world.state(1, &[root], &left);
+    world.state(2, &[root], &[("other", set("1"))]);
+    let mut transaction = world.keyspace.begin(SESSION, &Begin::State(left)).expect("it is there");
+    crate::model::operate(&mut world.keyspace, &mut transaction, "own", &crate::model::write(b"1")).unwrap();
+    let delete = datatypes::Operation::Key(datatypes::key::Operation::Delete);
+    crate::model::operate(&mut world.keyspace, &mut transaction, "k7", &delete).unwrap();
+    let mut random = Rng::with_seed(1);
+    let mut counts = std::collections::BTreeMap::new();
+    for _ in 0..10_000 {
+        let key = world.keyspace.draw(&mut transaction, 0, &mut random).expect("a key");
+        *counts.entry(key).or_insert(0) += 1;
+    }
+    assert_eq!(counts.len(), 100, "neither what it deleted nor what it does not see");
+    assert!(counts.contains_key(&key("own")) && !counts.contains_key(&key("other")));
+    let (least, most) = (counts.values().min().unwrap(), counts.values().max().unwrap());
+    assert!(*least > 25 && *most < 250, "{least} to {most} of 10 000");
+    let delete_all: Vec<CompactKey> = counts.keys().cloned().collect();
+    for key in delete_all {
+        let name = std::str::from_utf8(&key).unwrap().to_owned();
+        crate::model::operate(&mut world.keyspace, &mut transaction, &name, &delete).unwrap();
+    }
+    assert_eq!(world.keyspace.draw(&mut transaction, 0, &mut random), None);
+}

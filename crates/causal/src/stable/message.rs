@@ -301,6 +301,8 @@ pub enum Work<S> {
         /// The effects.
         effects: Vec<Box<[u8]>>,
     },
+    /// In a slice: if the key is there, it may be drawn by a `Draw` of the same question.
+    Candidate,
     /// Do nothing, but only if nothing of this region changed the key since the snapshot at which it was watched.
     Watched {
         /// That snapshot.
@@ -312,6 +314,7 @@ wire_enum!(Work<S> {
     1 => Effect { effect },
     2 => Observed { operation, effects },
     3 => Watched { since },
+    4 => Candidate,
 });
 
 /// Work on all keys of a partition; weak, as nothing locks them (Corrections 78).
@@ -330,6 +333,11 @@ pub enum Whole {
         cursor: u64,
         /// About how many keys.
         count: u32,
+    },
+    /// Draw a key at random of those that the snapshot shows. The only one that is not weak: that there is none is exact.
+    Draw {
+        /// The step that gets the key: of how many, a random number, and the key or nil.
+        step: u32,
     },
     /// Delete every key but these, to which the transaction itself does something.
     Flush {
@@ -359,6 +367,7 @@ wire_enum!(Whole {
     2 => Flush { step, except },
     3 => CountLosses { step },
     4 => Losses { step, cursor, count },
+    5 => Draw { step },
 });
 
 /// The effects of a transaction on a key, in order.

@@ -289,6 +289,47 @@ fn the_whole_keyspace_is_counted_scanned_and_flushed() {
     assert_eq!(elsewhere.many(&mut world, &[Step::Count, step("k3", GET)]), "(integer) 1; \"kept\"");
 }
 
+/// What so many draws come to, sorted; in the open transaction if there is one.
+fn drawn(world: &mut World, client: Client, open: bool) -> String {
+    let draw = |_| {
+        let (session, steps) = (client.session, &[Step::Random]);
+        let request = match open {
+            true => Request::Operate { session, steps },
+            false => Request::Many { session, steps, watched: false, multi: false },
+        };
+        client.ask(world, request)
+    };
+    let found: std::collections::BTreeSet<String> = (0..200).map(draw).collect();
+    found.into_iter().collect()
+}
+
+#[test]
+fn a_key_is_drawn_of_those_that_the_snapshot_and_own_writes_show() {
+    let mut world = world();
+    let (one, far) = (Client::new(coordinator(0, 0), 1), Client::new(coordinator(1, 0), 2));
+    assert_eq!(drawn(&mut world, one, false), "(nil)");
+    one.one(&mut world, "a", write("1"));
+    assert_eq!(far.many(&mut world, &[Step::Random]), "(nil)", "it is on its way");
+    assert_eq!(one.many(&mut world, &[Step::Random]), "\"a\"", "it is not stable yet");
+    one.one(&mut world, "b", write("1"));
+    one.one(&mut world, "a", DELETE);
+    assert_eq!(drawn(&mut world, one, false), "\"b\"");
+    one.one(&mut world, "c", write("1"));
+    world.run_ms(200);
+    assert_eq!(drawn(&mut world, far, false), "\"b\"\"c\"");
+    far.begin(&mut world);
+    far.operate(&mut world, "d", write("1"));
+    far.operate(&mut world, "b", DELETE);
+    one.one(&mut world, "e", write("1"));
+    one.one(&mut world, "c", DELETE);
+    world.run_ms(200);
+    assert_eq!(drawn(&mut world, far, true), "\"c\"\"d\"", "its snapshot is older");
+    far.operate(&mut world, "c", DELETE);
+    far.operate(&mut world, "d", DELETE);
+    assert_eq!(drawn(&mut world, far, true), "(nil)");
+    assert_eq!(far.commit(&mut world), "OK");
+}
+
 #[test]
 fn caches_queues_and_decisions_do_not_grow() {
     let options = Options { lease: std::time::Duration::from_millis(500), ..Options::default() };

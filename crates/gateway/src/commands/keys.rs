@@ -3,6 +3,7 @@
 use crate::combine::Combine;
 use crate::dialogue::{Dialogue, Scan};
 use crate::plan::{Call, Plan};
+use crate::random_key::RandomKey;
 use crate::table::flag::{FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data, lossy};
 use datatypes::Operation;
@@ -23,6 +24,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("type", 2, READONLY | FAST, "1.0.0", "Tells the type of a key", Data(kind)).keys(1, 1, 1),
     Command::new("keys", 2, READONLY, "1.0.0", "Lists all keys that match a pattern", Data(keys)),
     Command::new("scan", -2, READONLY, "2.8.0", "Visits the keys of the keyspace piece by piece", Data(scan)),
+    Command::new("randomkey", 1, READONLY, "1.0.0", "Tells a key that exists, drawn at random", Data(random_key)),
     Command::new("rename", 3, WRITE, "1.0.0", "Moves a value to another key, as one transaction", Data(rename)).keys(1, 2, 1),
     Command::new("expire", -3, WRITE | FAST, "1.0.0", "Sets the seconds a key has left to live", Data(expire)).keys(1, 1, 1),
     Command::new("pexpire", -3, WRITE | FAST, "2.6.0", "Sets the milliseconds a key has left to live", Data(pexpire)).keys(1, 1, 1),
@@ -75,6 +77,10 @@ fn scan<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         }
     }
     Ok(Plan::Dialogue(Dialogue::Scan(scan)))
+}
+
+fn random_key<'a>(_call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    Ok(Plan::Dialogue(Dialogue::RandomKey(RandomKey::default())))
 }
 
 fn rename<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {

@@ -46,7 +46,7 @@ fn blind<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
             let writes = |step: &Step<'_>| match step {
                 Step::Key(keyed) => !keyed.operation.is_read(),
                 Step::Flush => true,
-                Step::Count | Step::Keys | Step::Scan { .. } | Step::Losses(_) => false,
+                Step::Count | Step::Keys | Step::Random | Step::Scan { .. } | Step::Losses(_) => false,
             };
             // What only checks that a key is there (RENAME to the same name) is asked as it stands.
             if steps.iter().all(writes) {

@@ -50,6 +50,37 @@ fn keys_outside_a_transaction_is_no_transaction() {
     assert_eq!(kinds(&harness), ["Many", "Many", "Many"]);
 }
 
+#[test]
+fn a_key_that_was_drawn_and_is_gone_is_drawn_again() {
+    let mut harness = harness();
+    harness.send("a", b"MSET k 1 gone 1\r\nDEL gone\r\n");
+    harness.host.set_draws(&[Some("k"), Some("gone"), Some("gone")]);
+    assert_eq!(render(&harness.send("a", b"RANDOMKEY\r\n")), ["\"k\""]);
+    harness.host.set_draws(&[Some("k"), Some("gone")]);
+    let output = harness.send("a", b"MULTI\r\nDEL x\r\nRANDOMKEY\r\nSET x 1\r\nEXEC\r\n");
+    assert_eq!(render(&output)[4], "[:0, \"k\", +OK]");
+}
+
+#[test]
+fn that_no_key_was_found_is_no_proof_that_there_is_none() {
+    let mut harness = harness();
+    harness.host.set_draws(&[None]);
+    assert_eq!(render(&harness.send("a", b"RANDOMKEY\r\n")), ["nil"]);
+    harness.send("a", b"SET k 1\r\n");
+    harness.host.set_draws(&[None]);
+    harness.host.seen.clear();
+    assert_eq!(render(&harness.send("a", b"RANDOMKEY\r\n")), ["\"k\""]);
+    // Nothing but a draw, a count, a piece of the keys, and whether those exist.
+    assert_eq!(kinds(&harness), ["Many"; 4]);
+    harness.host.set_draws(&[Some("gone"); 40]);
+    let mut output = harness.send("a", b"RANDOMKEY\r\n");
+    while output.is_empty() {
+        // Others have their turn in between.
+        output = harness.send("a", b"");
+    }
+    assert_eq!(render(&output), ["\"k\""]);
+}
+
 /// Stops a client behind each of its requests and lets another one write in between.
 fn renamed_while_written(config: Config, writes: usize) -> (Vec<String>, Harness) {
     let mut harness = Harness::new(config);

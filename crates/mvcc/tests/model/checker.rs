@@ -151,8 +151,14 @@ impl Checker {
         let present = newest.iter().filter(|cell| cell.value.is_some()).count();
         prop_assert_eq!(self.store.len(), present);
         prop_assert_eq!(self.store.is_empty(), present == 0);
-        let drawn = self.store.random_key(&mut Rng::with_seed(u64::from(self.latest)));
-        prop_assert_eq!(drawn.is_some(), present > 0);
+        let random = &mut Rng::with_seed(u64::from(self.latest));
+        prop_assert_eq!(self.store.random_key(random, |_, _| true).is_some(), present > 0);
+        // Of several keys the one that is wanted is found, however rare.
+        for (key, cell) in newest.iter().enumerate() {
+            let drawn = self.store.random_key(random, |name, _| name == KEYS[key]);
+            prop_assert_eq!(drawn, cell.value.as_ref().map(|_| KEYS[key]));
+        }
+        prop_assert_eq!(self.store.random_known(random).is_some(), self.store.known() > 0);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
-//! DBSIZE, SCAN and FLUSHDB outside transactions: weak reads of one replica per shard (Corrections 78), and for
-//! FLUSHDB a transaction of deletions for every piece of keys that such reads find.
+//! DBSIZE, SCAN and FLUSHDB outside transactions, and draws of keys: weak reads of one replica per shard (Corrections
+//! 78), and for FLUSHDB a transaction of deletions for every piece of keys that such reads find.
 
+use super::draw::{Draw, Own};
 use super::keyset::{CURSOR_BITS, next_cursor};
 use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Wake};
 use datatypes::{Operation, key};
@@ -12,7 +13,7 @@ use types::{Error, ErrorCode, Instant, KeyHash, ReplySink, RequestId, SessionId,
 const FLUSH_KEYS: u32 = 256;
 
 /// What a replica is asked about its keys. Weak: no transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// How many keys are there?
     Count {
@@ -30,13 +31,23 @@ pub enum Question {
         /// Keys whose deadline is not later are left out; milliseconds since 1970.
         now_millis: u64,
     },
+    /// Draw a key at random, and say of how many.
+    Draw {
+        /// Names the answer.
+        transaction: TransactionId,
+        /// None of these.
+        except: Vec<Box<[u8]>>,
+        /// Keys whose deadline is not later are left out; milliseconds since 1970.
+        now_millis: u64,
+    },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 enum Kind {
     Count,
     Scan { count: u32 },
     Flush,
+    Draw(Draw),
 }
 
 /// A question about the whole keyspace in progress.
@@ -73,6 +84,7 @@ impl Browse {
         match what {
             protocol::Step::Count
             | protocol::Step::Keys
+            | protocol::Step::Random
             | protocol::Step::Key(_)
             | protocol::Step::Losses(_) => (Kind::Count, 0, 0),
             protocol::Step::Flush => (Kind::Flush, 0, 0),
@@ -92,13 +104,18 @@ impl Browse {
     fn questions(&self, now_millis: u64) -> Vec<(u16, Question)> {
         let (transaction, cursor) = (self.id, self.cursor);
         let scan = |count, now_millis| Question::Scan { transaction, cursor, count, now_millis };
-        match self.kind {
+        match &self.kind {
             Kind::Count => {
                 let missing = (0..self.shards).filter(|shard| !self.counts.contains_key(shard));
                 missing.map(|shard| (shard, Question::Count { transaction })).collect()
             }
-            Kind::Scan { count } => vec![(self.shard, scan(count, now_millis))],
+            Kind::Scan { count } => vec![(self.shard, scan(*count, now_millis))],
             Kind::Flush => vec![(self.shard, scan(FLUSH_KEYS, 0))],
+            Kind::Draw(draw) => {
+                let missing = (0..self.shards).filter(|shard| !self.counts.contains_key(shard));
+                let question = |shard| Question::Draw { transaction, except: draw.except(shard), now_millis };
+                missing.map(|shard| (shard, question(shard))).collect()
+            }
         }
     }
 
@@ -110,7 +127,8 @@ impl Browse {
 
     /// A shard has sent a piece, and goes on at this cursor; `None` if it is not the piece that was asked for.
     fn on_piece(&mut self, shard: u16, cursor: u64) -> Option<Piece> {
-        if shard != self.shard || self.deleting || self.kind == Kind::Count {
+        let in_pieces = matches!(self.kind, Kind::Scan { .. } | Kind::Flush);
+        if shard != self.shard || self.deleting || !in_pieces {
             return None;
         }
         (self.shard, self.cursor) = if cursor == 0 { (shard + 1, 0) } else { (shard, cursor) };
@@ -131,7 +149,31 @@ impl<P: CommitProtocol> Coordinator<P> {
         what: &protocol::Step<'_>,
         step: &mut Step<'_, '_, P>,
     ) {
-        let (kind, shard, cursor) = Browse::begin(what);
+        let begun = Browse::begin(what);
+        self.begin_browse(session, request, begun, step);
+    }
+
+    /// Draws a key.
+    pub(super) fn draw(
+        &mut self,
+        session: SessionId,
+        request: RequestId,
+        own: Own,
+        step: &mut Step<'_, '_, P>,
+    ) {
+        match Draw::new(own, step.random) {
+            Ok(draw) => self.begin_browse(session, request, (Kind::Draw(draw), 0, 0), step),
+            Err(drawn) => drawn.reply(step.out.reply(request)),
+        }
+    }
+
+    fn begin_browse(
+        &mut self,
+        session: SessionId,
+        request: RequestId,
+        (kind, shard, cursor): (Kind, u16, u64),
+        step: &mut Step<'_, '_, P>,
+    ) {
         let browse = Browse {
             kind,
             shards: self.topology.shards.len() as u16,
@@ -181,6 +223,31 @@ impl<P: CommitProtocol> Coordinator<P> {
             self.browses.remove(&number);
             step.out.disarm(Wake::Browse { number }.into());
         }
+    }
+
+    pub(crate) fn on_draw_reply(
+        &mut self,
+        number: u64,
+        shard: u16,
+        (keys, key): (u64, Option<Box<[u8]>>),
+        step: &mut Step<'_, '_, P>,
+    ) {
+        let Some(browse) = self.browses.get_mut(&number) else { return };
+        let Kind::Draw(draw) = &mut browse.kind else { return };
+        if !browse.counts.contains_key(&shard) {
+            draw.take(keys, key, step.random);
+        }
+        if browse.on_count(shard, keys).is_some() {
+            self.end_draw(number, step);
+        }
+    }
+
+    fn end_draw(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
+        let Some(Browse { kind: Kind::Draw(draw), request, .. }) = self.browses.remove(&number) else {
+            return;
+        };
+        draw.drawn().reply(step.out.reply(request));
+        step.out.disarm(Wake::Browse { number }.into());
     }
 
     pub(crate) fn on_scan_reply(

@@ -99,7 +99,7 @@ pub fn calls(topology: &Topology, step: &protocol::Step<'_>) -> Option<Vec<Call>
             let place = cursor & ((1 << CURSOR_BITS) - 1);
             Some(vec![call(shard, KeysetKind::Look(LookKind::Scan { place, count: *count }), Some(1))])
         }
-        protocol::Step::Key(_) | protocol::Step::Losses(_) => None,
+        protocol::Step::Key(_) | protocol::Step::Losses(_) | protocol::Step::Random => None,
     }
 }
 

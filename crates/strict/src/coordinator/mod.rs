@@ -11,6 +11,7 @@
 //! [`CommitProtocol`] says what a protocol must bring. Nothing here knows of votes, leaders or views.
 
 mod browse;
+mod draw;
 mod evaluate;
 mod expiring;
 mod keyset;
@@ -20,6 +21,7 @@ mod steps;
 mod transaction;
 
 pub use browse::Question;
+pub use draw::draw_from;
 pub use keyset::{Look, LookKind, LookQuestion};
 pub use steps::{Answer, Call, CallStep, Progress, observe_whole};
 pub use transaction::{Purpose, Transaction};

@@ -1,5 +1,6 @@
 //! What sessions ask for.
 
+use super::draw::Own;
 use super::sessions::Queued;
 use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Transaction, keyset, observe_whole};
 use protocol::{ContextAsk, KeyedOperation, Request};
@@ -125,6 +126,9 @@ impl<P: CommitProtocol> Coordinator<P> {
         (watched, multi): (bool, bool),
         step: &mut Step<'_, '_, P>,
     ) {
+        if let [protocol::Step::Random] = steps {
+            return self.draw(session, id, Own::default(), step);
+        }
         let exact = multi && P::HAS_KEYSETS;
         if let (
             false,
@@ -152,6 +156,9 @@ impl<P: CommitProtocol> Coordinator<P> {
             match step {
                 protocol::Step::Key(keyed) => calls.push(Call::new(&self.topology, keyed)),
                 protocol::Step::Losses(_) => return Err(protocol::Losses::none()),
+                protocol::Step::Random => {
+                    return Err(Error::refused("a key is drawn by a request of its own"));
+                }
                 _ if !P::HAS_KEYSETS => {
                     return Err(Error::refused(
                         "commands on the whole keyspace cannot take part in a transaction of a keyspace with \
@@ -242,11 +249,18 @@ impl<P: CommitProtocol> Coordinator<P> {
         step: &mut Step<'_, '_, P>,
     ) {
         let Some(mut transaction) = self.resume(session, id, step) else { return };
+        if let [protocol::Step::Random] = steps {
+            let own = Own::of(&transaction.steps);
+            transaction.request = None;
+            self.keep(transaction, step);
+            return self.draw(session, id, own, step);
+        }
         let writes = |step: &protocol::Step<'_>| match step {
             protocol::Step::Key(keyed) => !keyed.operation.is_read(),
             protocol::Step::Flush => true,
             protocol::Step::Count
             | protocol::Step::Keys
+            | protocol::Step::Random
             | protocol::Step::Scan { .. }
             | protocol::Step::Losses(_) => false,
         };

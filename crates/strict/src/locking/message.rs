@@ -137,6 +137,24 @@ pub enum Message {
         /// The keys.
         keys: Vec<Box<[u8]>>,
     },
+    /// Coordinator to a replica: draw a key at random. Weak.
+    Draw {
+        /// Names the answer.
+        transaction: TransactionId,
+        /// None of these.
+        except: Vec<Box<[u8]>>,
+        /// Keys whose deadline is not later are left out; milliseconds since 1970.
+        now_millis: u64,
+    },
+    /// Replica to coordinator: the key.
+    DrawReply {
+        /// Names the question.
+        transaction: TransactionId,
+        /// Of how many keys.
+        keys: u64,
+        /// It, if there is one.
+        key: Option<Box<[u8]>>,
+    },
     /// Coordinator to leader: the transaction waits for its session, and wants to keep its locks.
     Alive {
         /// The transaction.
@@ -164,6 +182,8 @@ wire_enum!(Message {
     12 => ScanReply { transaction, cursor, keys },
     13 => Log { message },
     14 => Alive { transaction },
+    15 => Draw { transaction, except, now_millis },
+    16 => DrawReply { transaction, keys, key },
 });
 
 /// When a transaction may commit.

@@ -3,7 +3,7 @@
 
 use super::Solo;
 use super::partition::misconf;
-use super::requests::{is_write, reply_keys, reply_scan};
+use super::requests::{is_write, put_drawn, reply_keys, reply_scan};
 use protocol::{Losses, Now, Replica, Replies, Step};
 use types::{Error, KeyHash, ReplyBuf, RequestId, Rng, SessionId};
 
@@ -40,6 +40,11 @@ impl<'g, 'p> Group<'g, 'p> {
     /// How many keys they hold.
     pub(super) fn keys(&self) -> usize {
         self.partitions.iter().map(|partition| partition.protocol().len()).sum()
+    }
+
+    /// How many keys they hold or remember.
+    pub(super) fn known(&self) -> usize {
+        self.partitions.iter().map(|partition| partition.protocol().store.known()).sum()
     }
 
     /// The partition with this number.
@@ -123,6 +128,7 @@ impl<'g, 'p> Group<'g, 'p> {
             }
             Step::Losses(_) => replies.reply(id).error(&Losses::none()),
             Step::Count => replies.reply(id).integer(self.keys() as i64),
+            Step::Random => put_drawn(self.draw(now, random), replies.reply(id)),
             Step::Flush => match self.flush(now, replies) {
                 Ok(()) => replies.reply(id).simple("OK"),
                 Err(error) => replies.reply(id).error(&error),
@@ -148,6 +154,22 @@ impl<'g, 'p> Group<'g, 'p> {
             return Err(misconf());
         }
         self.all().try_for_each(|partition| partition.drive(replies, |solo, out| solo.flush(now, out)))
+    }
+
+    /// Any key that has not expired, by chance: of a partition drawn by the number of its keys, or of the next one if
+    /// all of that one have.
+    fn draw(&self, now: Now, random: &mut Rng) -> Option<&[u8]> {
+        let mut place = random.usize(0..self.keys().max(1));
+        let mut sizes = self.partitions.iter().map(|partition| partition.protocol().len());
+        let found = sizes.position(|len| {
+            let here = place < len;
+            place -= if here { 0 } else { len };
+            here
+        });
+        let start = found.unwrap_or(0);
+        let mut order = (start..self.len()).chain(0..start);
+        let now_millis = now.wall.as_millis();
+        order.find_map(|index| self.partitions[index].protocol().draw(now_millis, random))
     }
 
     fn scan(&self, cursor: u64, count: u32, now: Now, keys: &mut ReplyBuf) -> (u64, usize) {

@@ -1,4 +1,5 @@
-//! Which keys there are, as an open transaction sees it: KEYS, SCAN, DBSIZE and FLUSHDB inside `TXN`.
+//! Which keys there are, as an open transaction sees it: KEYS, SCAN, DBSIZE, RANDOMKEY and FLUSHDB inside
+//! `TXN`.
 //!
 //! They observe the keys of the snapshot with the transaction's own changes. A key that came or went since, in any
 //! partition, is a conflict at commit: the coarse mode of Corrections 78. A key that changed its value is none.
@@ -8,7 +9,10 @@ use super::group::{CURSOR_BITS, Group};
 use super::open::Open;
 use super::requests::PLACES_PER_KEY;
 use mvcc::CompactKey;
-use types::{KeyHash, ReplyBuf, ReplySink, Timestamp};
+use types::{KeyHash, Reply, ReplyBuf, ReplySink, Rng, Timestamp};
+
+/// How many keys are drawn, and found not to be there, before one of a list is taken.
+const DRAWS: usize = 64;
 
 /// What a partition tells open transactions about keys that came and went; kept while a snapshot is open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,6 +107,57 @@ impl Open {
             }
         }
         (group.next_cursor(index, inner), found)
+    }
+
+    /// Draws one of the keys that the transaction sees. That there is none is an observation, which key it was is none.
+    pub(super) fn draw(&mut self, group: &mut Group<'_, '_>, random: &mut Rng, sink: &mut dyn ReplySink) {
+        let touched = self.touched_keys();
+        for _ in 0..DRAWS {
+            if let Some(key) = self.draw_once(&touched, group, random) {
+                return sink.bulk(&key);
+            }
+        }
+        let before = self.observes_keys;
+        let mut keys = ReplyBuf::new();
+        let found = self.keys(group, &mut keys);
+        if found == 0 {
+            return sink.null();
+        }
+        self.observes_keys = before;
+        if let Some(Reply::Bulk(key)) = keys.elements().nth(random.usize(0..found)) {
+            sink.bulk(key);
+        }
+    }
+
+    /// One draw among the keys that are known and those that the transaction has touched; `None` if it does not see that
+    /// one.
+    fn draw_once(
+        &self,
+        touched: &[(CompactKey, KeyHash)],
+        group: &mut Group<'_, '_>,
+        random: &mut Rng,
+    ) -> Option<CompactKey> {
+        let others = if self.is_flushed() { 0 } else { group.known() };
+        let mut place = random.usize(0..(others + touched.len()).max(1));
+        if place >= others {
+            let (key, hash) = touched.get(place - others)?;
+            return self.shows(*hash, key, group).then(|| key.clone());
+        }
+        for index in 0..group.len() {
+            let store = &group.partition(index).store;
+            if place >= store.known() {
+                place -= store.known();
+                continue;
+            }
+            let key = CompactKey::new(store.random_known(random)?);
+            let hash = store.hash(&key);
+            // What it has touched was among the others.
+            let seen = !self.by_key.contains_key(&key)
+                && self.in_snapshot(hash, &key, group, |cell| cell.value.is_some())
+                && self.shows(hash, &key, group);
+            return seen.then_some(key);
+        }
+        None
     }
 
     /// True if a key came or went that the transaction has observed not to.

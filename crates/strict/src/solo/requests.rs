@@ -66,6 +66,9 @@ impl Solo {
             Step::Key(keyed) => self.execute(now, id, keyed, random, out),
             Step::Losses(_) => out.reply(id).error(&Losses::none()),
             Step::Count => out.reply(id).integer(self.store.len() as i64),
+            Step::Random => {
+                put_drawn(self.draw(now.wall.as_millis(), random), out.reply(id));
+            }
             Step::Flush => match self.flush(now, out) {
                 Ok(()) => out.reply(id).simple("OK"),
                 Err(error) => out.reply(id).error(&error),
@@ -136,6 +139,11 @@ impl Solo {
         }
     }
 
+    /// Any key that has not expired, by chance.
+    pub(super) fn draw(&self, now_millis: u64, random: &mut Rng) -> Option<&[u8]> {
+        self.store.random_key(random, |_, record| !record.cell().is_expired(now_millis))
+    }
+
     /// Adds the keys of one place of the index; returns the next one, 0 at the end.
     fn visit(&self, cursor: u64, now_millis: u64, keys: &mut ReplyBuf, found: &mut usize) -> u64 {
         self.store.scan(cursor, |key, record| {
@@ -152,7 +160,15 @@ pub(super) fn is_write(step: &Step<'_>) -> bool {
     match step {
         Step::Key(keyed) => !keyed.operation.is_read(),
         Step::Flush => true,
-        Step::Count | Step::Keys | Step::Scan { .. } | Step::Losses(_) => false,
+        Step::Count | Step::Keys | Step::Random | Step::Scan { .. } | Step::Losses(_) => false,
+    }
+}
+
+/// Replies with a key that was drawn, or that there is none.
+pub(super) fn put_drawn(key: Option<&[u8]>, sink: &mut dyn ReplySink) {
+    match key {
+        Some(key) => sink.bulk(key),
+        None => sink.null(),
     }
 }
 

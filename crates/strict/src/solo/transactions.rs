@@ -77,6 +77,7 @@ impl Transactions {
                 Step::Key(keyed) => open.evaluate(id, keyed, group, random, replies),
                 Step::Losses(_) => replies.reply(id).error(&Losses::none()),
                 Step::Count => replies.reply(id).integer(open.count(group)),
+                Step::Random => open.draw(group, random, replies.reply(id)),
                 Step::Flush => open.flush(replies.reply(id)),
                 Step::Keys => {
                     let mut keys = ReplyBuf::new();

@@ -134,6 +134,24 @@ pub enum Message {
         /// The keys.
         keys: Vec<Box<[u8]>>,
     },
+    /// Coordinator to a replica: draw a key at random. Weak.
+    Draw {
+        /// Names the answer.
+        transaction: TransactionId,
+        /// None of these.
+        except: Vec<Box<[u8]>>,
+        /// Keys whose deadline is not later are left out; milliseconds since 1970.
+        now_millis: u64,
+    },
+    /// Replica to coordinator: the key.
+    DrawReply {
+        /// Names the question.
+        transaction: TransactionId,
+        /// Of how many keys.
+        keys: u64,
+        /// It, if there is one.
+        key: Option<Box<[u8]>>,
+    },
     /// Replica of any participant to a backup coordinator: this transaction has been prepared for long
     /// (Corrections 14). The paper leaves open who starts coordinator recovery.
     Suspect {
@@ -201,6 +219,8 @@ wire_enum!(Message {
     13 => Place { shard, processes, accept_loss },
     20 => Look { transaction, step, question },
     21 => LookReply { transaction, step, look },
+    22 => Draw { transaction, except, now_millis },
+    23 => DrawReply { transaction, keys, key },
 });
 
 /// Everything that replicas and coordinators can be reminded of.

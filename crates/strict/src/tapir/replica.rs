@@ -12,6 +12,7 @@ use super::state::Checkpoint;
 use super::suspicion::Suspicion;
 use super::transfer::{Fetching, Lease};
 use super::waiting::Waiting;
+use crate::coordinator::draw_from;
 use crate::ir::{self, Change, Port, Status};
 use crate::{Decided, Mutant, Topology};
 use commit::Stamp;
@@ -280,6 +281,7 @@ impl Replica {
                 | Message::Check { .. }
                 | Message::Count { .. }
                 | Message::Scan { .. }
+                | Message::Draw { .. }
                 | Message::Suspect { .. }
         );
         if asks && self.ir.status() == Status::Outside {
@@ -309,6 +311,10 @@ impl Replica {
             {
                 let (cursor, keys) = self.scan(cursor, count, now_millis);
                 out.send(from.address(), Message::ScanReply { transaction, cursor, keys });
+            }
+            Message::Draw { transaction, except, now_millis } if self.ir.status() == Status::Normal => {
+                let (keys, key) = draw_from(self.state.store(), &except, now_millis, random);
+                out.send(from.address(), Message::DrawReply { transaction, keys, key });
             }
             Message::Suspect { transaction, born, participants } => {
                 self.recover(now, (transaction, born), participants, out)

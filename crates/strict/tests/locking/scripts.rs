@@ -3,7 +3,7 @@
 use crate::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Options};
 use anabranch_strict::{Mutant, Mutants};
-use protocol::Request;
+use protocol::{Request, Step};
 use std::time::Duration;
 use types::SessionId;
 
@@ -168,4 +168,34 @@ fn a_decision_is_learned_from_any_replica() {
             }
         }
     }
+}
+
+#[test]
+fn keys_are_drawn_from_all_shards_and_from_what_the_transaction_wrote() {
+    let mut network = Network::new(&Options::default());
+    let [a, b] = network.keys();
+    assert_eq!(network.text(1, 0, &[Step::Random]), "0", "nothing was found, which nobody vouches for");
+    for key in [a, b] {
+        assert_eq!(network.text(1, 0, &[network.increment(key)]), "1");
+    }
+    let drawn = |network: &mut Network, steps: &[Step<'_>]| -> Vec<String> {
+        let ask = |_| {
+            let id = network.request(1, Request::Operate { session: SESSION, steps });
+            network.answer(id)
+        };
+        let found: std::collections::BTreeSet<String> = (0..100).map(ask).collect();
+        found.into_iter().collect()
+    };
+    begin_with(&mut network, a);
+    let mut both = [a, b];
+    both.sort_unstable();
+    assert_eq!(drawn(&mut network, &[Step::Random]), both);
+    assert_eq!(commit(&mut network, 1), "OK");
+}
+
+/// Begins a transaction that overwrites a key which is there.
+fn begin_with(network: &mut Network, key: &'static str) {
+    let id = network.request(1, Request::Begin { session: SESSION, read_only: false, watched: false });
+    assert_eq!(network.answer(id), "OK");
+    assert_eq!(operate(network, 1, key), "2");
 }

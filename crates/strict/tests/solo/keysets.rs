@@ -175,3 +175,50 @@ fn a_flush_that_the_log_refuses_is_taken_back() {
     world.refuse();
     assert_eq!(sorted(&world.many(0, false, &[Step::Keys])), "abc");
 }
+
+/// What so many draws come to, sorted.
+fn drawn(mut draw: impl FnMut() -> String) -> String {
+    let found: std::collections::BTreeSet<String> = (0..200).map(|_| draw()).collect();
+    found.into_iter().collect()
+}
+
+#[test]
+fn keys_are_drawn_from_every_partition_and_never_expired_ones() {
+    let mut world = world();
+    assert_eq!(drawn(|| world.many(0, false, &[Step::Random])), "abc");
+    for name in [&b"a"[..], b"b", b"d", b"e"] {
+        world.one(set_until(name, b"1", Deadline::At { millis: START_MILLIS + 10 }));
+    }
+    world.advance_millis(10);
+    assert_eq!(drawn(|| world.many(0, false, &[Step::Random])), "c");
+    world.one(delete(b"c"));
+    assert_eq!(world.many(0, false, &[Step::Random]), "nil");
+}
+
+#[test]
+fn a_transaction_draws_from_what_it_sees() {
+    let mut world = world();
+    world.begin(1);
+    world.one(set(b"new", b"1"));
+    world.one(delete(b"c"));
+    assert_eq!(drawn(|| world.operate(1, &[Step::Random])), "abc");
+    world.within(1, set(b"d", b"1"));
+    world.within(1, delete(b"a"));
+    assert_eq!(drawn(|| world.operate(1, &[Step::Random])), "bcd");
+    // Which key was drawn is no observation; the keys that came and went are no conflict.
+    assert_eq!(world.commit(1), "OK");
+    world.begin(1);
+    assert_eq!(world.operate(1, &[Step::Flush, Step::Random]), "OK nil");
+    world.within(1, set(b"d", b"1"));
+    assert_eq!(drawn(|| world.operate(1, &[Step::Random])), "d");
+}
+
+#[test]
+fn that_there_is_no_key_to_draw_is_an_observation() {
+    let mut world = World::new(3, Durability::Written);
+    world.begin(1);
+    assert_eq!(world.operate(1, &[Step::Random]), "nil");
+    world.one(set(b"a", b"1"));
+    world.within(1, set(b"b", b"1"));
+    assert_eq!(world.commit(1), CONFLICT);
+}

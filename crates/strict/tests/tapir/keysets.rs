@@ -232,3 +232,71 @@ fn counts_beside_creations_are_all_different() {
         assert_eq!(counts, expected, "seed {seed}");
     }
 }
+
+/// What so many draws in the session's open transaction come to, sorted.
+fn drawn_within(network: &mut Network, session: SessionId) -> String {
+    let found: std::collections::BTreeSet<String> = (0..100)
+        .map(|_| {
+            let id = network.request(1, Request::Operate { session, steps: &[Step::Random] });
+            text(&network.answer(id))
+        })
+        .collect();
+    found.into_iter().collect()
+}
+
+#[test]
+fn keys_are_drawn_from_all_shards_and_from_what_the_transaction_wrote() {
+    let mut network = network(Mutants::default());
+    let (a, b) = network.two_keys();
+    assert_eq!(text(&network.one(1, &Step::Random)), "0", "nothing was found, which nobody vouches for");
+    // A draw is weak: it finds what the closest replica has executed.
+    network.one(1, &network.set(b, "1"));
+    network.run_for(Duration::from_millis(100));
+    assert_eq!(text(&network.one(1, &Step::Random)), b);
+    network.one(1, &network.set(a, "1"));
+    network.run_for(Duration::from_millis(100));
+    let found: std::collections::BTreeSet<String> =
+        (0..100).map(|_| text(&network.one(1, &Step::Random))).collect();
+    assert_eq!(found, [a, b].map(str::to_owned).into());
+    let session = SessionId(9);
+    let id = network.request(1, Request::Begin { session, read_only: false, watched: false });
+    assert_eq!(text(&network.answer(id)), "OK");
+    let own = ["c", "d", "e", "f", "g", "h"].into_iter().find(|key| ![a, b].contains(key)).expect("a key");
+    for (steps, left) in [
+        (vec![network.step(a, datatypes::register::Operation::Increment { by: 1 }, false)], vec![a, b]),
+        (vec![network.set(own, "1")], vec![a, b, own]),
+        (vec![delete(&network, a)], vec![b, own]),
+        (vec![Step::Flush], vec!["0"]),
+        (vec![network.set(b, "1")], vec![b]),
+    ] {
+        let id = network.request(1, Request::Operate { session, steps: &steps });
+        network.answer(id);
+        let mut left: Vec<&str> = left;
+        left.sort_unstable();
+        assert_eq!(drawn_within(&mut network, session), left.concat());
+    }
+    let id = network.request(1, Request::Commit { session });
+    assert_eq!(text(&network.answer(id)), "OK");
+    assert_eq!(many(&mut network, 2, &[Step::Keys]), format!("[1] {b}"));
+    let id = network.many(1, 1, &[Step::Random, network.get(a)]);
+    assert!(text(&network.answer(id)).contains("by a request of its own"));
+}
+
+fn delete(network: &Network, key: &'static str) -> Step<'static> {
+    let hash = network.topology.seed.hash(key.as_bytes());
+    let operation = datatypes::Operation::Key(datatypes::key::Operation::Delete);
+    Step::Key(protocol::KeyedOperation { key: key.as_bytes(), hash, operation, blind: true })
+}
+
+#[test]
+fn a_draw_asks_the_next_replica_and_gives_up_in_the_end() {
+    let mut network = network(Mutants::default());
+    let (a, _) = network.two_keys();
+    network.one(1, &network.set(a, "1"));
+    network.run_for(Duration::from_secs(1));
+    network.down.insert(address(1, Some(0)));
+    assert_eq!(text(&network.one(1, &Step::Random)), a);
+    network.down.extend([address(2, Some(0)), address(3, Some(0))]);
+    let reply = text(&network.one(1, &Step::Random));
+    assert!(reply.starts_with("UNAVAILABLE") && reply.contains("shard 0"), "{reply}");
+}

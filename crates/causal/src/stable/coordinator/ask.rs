@@ -48,6 +48,7 @@ pub(super) enum Planned {
     Count,
     Flush,
     Keys,
+    Random,
     Scan { cursor: u64, count: u32 },
     Losses(Losses),
 }
@@ -72,7 +73,9 @@ impl Planned {
         match self {
             Planned::Key { what, .. } => !matches!(what, What::Read { .. }),
             Planned::Flush => true,
-            Planned::Count | Planned::Keys | Planned::Scan { .. } | Planned::Losses(_) => false,
+            Planned::Count | Planned::Keys | Planned::Random | Planned::Scan { .. } | Planned::Losses(_) => {
+                false
+            }
         }
     }
 }
@@ -146,6 +149,7 @@ fn planned(step: &Step<'_>, topology: &Topology) -> Planned {
         Step::Count => Planned::Count,
         Step::Flush => Planned::Flush,
         Step::Keys => Planned::Keys,
+        Step::Random => Planned::Random,
         Step::Scan { cursor, count } => Planned::Scan { cursor: *cursor, count: *count },
         Step::Losses(losses) => Planned::Losses(*losses),
     }

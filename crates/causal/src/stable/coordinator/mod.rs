@@ -11,6 +11,7 @@
 mod apart;
 mod ask;
 mod context;
+mod draw;
 mod finish;
 mod routes;
 mod running;

@@ -56,7 +56,7 @@ impl<S: Times> Done<S> {
         match &self.work {
             Work::Effect { effect } => std::slice::from_ref(effect),
             Work::Observed { effects, .. } => effects,
-            Work::Evaluate { .. } | Work::Watched { .. } => &[],
+            Work::Evaluate { .. } | Work::Watched { .. } | Work::Candidate => &[],
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::apart::Reason;
 use super::ask::{Planned, What, deletion};
+use super::draw;
 use super::running::{Kind, Phase, Running};
 use super::session::{Done, Open};
 use super::{Coordinator, millis};
@@ -62,7 +63,7 @@ pub(super) fn work_of<S: Times>(steps: &[Planned]) -> Parts<S> {
                 let all = parts.values_mut().flatten();
                 all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
             }
-            Planned::Count | Planned::Keys | Planned::Scan { .. } | Planned::Losses(_) => {}
+            Planned::Count | Planned::Keys | Planned::Random | Planned::Scan { .. } | Planned::Losses(_) => {}
         }
     }
     parts
@@ -221,8 +222,14 @@ impl<S: Times> Coordinator<S> {
             && matches!(running.kind, Kind::OneShot)
             && running.steps.iter().any(Planned::is_observing);
         let mut parts = if at_primaries { Parts::new() } else { work_of(&running.steps) };
+        if running.draws() {
+            for (partition, key) in self.candidates(number, running) {
+                part_of(&mut parts, partition, &key).work.push(Work::Candidate);
+            }
+        }
         for of_partition in parts.values_mut() {
-            of_partition.retain(|part| part.work.iter().any(|work| matches!(work, Work::Evaluate { .. })));
+            let asks = |work: &Work<S>| matches!(work, Work::Evaluate { .. } | Work::Candidate);
+            of_partition.retain(|part| part.work.iter().any(asks));
             of_partition.iter_mut().for_each(|part| {
                 (part.cached, part.overlay) = self.overlay(running, &part.key);
             });
@@ -239,6 +246,11 @@ impl<S: Times> Coordinator<S> {
                     for partition in 0..self.topology.partitions() {
                         let scan = Whole::Scan { step, cursor: 0, count: u32::MAX };
                         whole.entry(partition).or_default().push(scan);
+                    }
+                }
+                Planned::Random => {
+                    for partition in 0..self.topology.partitions() {
+                        whole.entry(partition).or_default().push(Whole::Draw { step });
                     }
                 }
                 Planned::Scan { cursor, count } => {
@@ -337,6 +349,9 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         running.finish_numbers(self.topology.partitions());
+        if running.draws() && self.own_keys(&running).count() > draw::CANDIDATES {
+            running.doubt_draws();
+        }
         match running.kind {
             Kind::OneShot if running.steps.iter().any(Planned::is_write) || !running.watches.is_empty() => {
                 self.prepare(now, number, running, out);
@@ -371,7 +386,7 @@ impl<S: Times> Coordinator<S> {
             Planned::Key { .. } if open.read_only && step.is_write() => {
                 Some("the transaction was begun READONLY; writes are refused")
             }
-            Planned::Key { .. } => None,
+            Planned::Key { .. } | Planned::Random => None,
             _ => Some(
                 "commands on the whole keyspace cannot be part of an interactive transaction; run them outside of it",
             ),
@@ -399,6 +414,7 @@ impl<S: Times> Running<S> {
                 *self.numbers.entry(step).or_default() += answer.reply.elements().count() as u64;
                 answer.reply.replay(&mut self.replies[step as usize]);
             }
+            Some(Planned::Random) => self.take_drawn(step, &answer.reply),
             Some(Planned::Losses(Losses::Count)) => {
                 self.numbers.insert(step, 0);
                 answer.reply.replay(&mut self.replies[step as usize]);
@@ -445,6 +461,8 @@ impl<S: Times> Running<S> {
                     finished.array(number as usize);
                     reply.replay(&mut finished);
                 }
+                Planned::Random if reply.first().is_none() => finished.null(),
+                Planned::Random => reply.replay(&mut finished),
                 _ => finished.integer(number as i64),
             }
             *reply = finished;
@@ -464,7 +482,11 @@ impl<S: Times> Running<S> {
                     let all = parts.values_mut().flatten();
                     all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
                 }
-                Planned::Count | Planned::Keys | Planned::Scan { .. } | Planned::Losses(_) => {}
+                Planned::Count
+                | Planned::Keys
+                | Planned::Random
+                | Planned::Scan { .. }
+                | Planned::Losses(_) => {}
             }
         }
         for of_partition in parts.values_mut() {

@@ -108,6 +108,11 @@ impl<D: Copy + Ord> Thread<D> {
         }
     }
 
+    /// The keys that the cache holds effects on.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.cache.keys().map(|key| &**key)
+    }
+
     /// How many transactions the cache holds.
     pub(super) fn len(&self) -> usize {
         self.places.len()

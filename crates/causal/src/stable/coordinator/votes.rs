@@ -409,7 +409,7 @@ fn chosen_effects<S: Times>(part: &Part<S>) -> KeyEffects {
     let effects = part.work.iter().flat_map(|work| match work {
         Work::Effect { effect } => std::slice::from_ref(effect),
         Work::Observed { effects, .. } => effects.as_slice(),
-        Work::Evaluate { .. } | Work::Watched { .. } => &[],
+        Work::Evaluate { .. } | Work::Watched { .. } | Work::Candidate => &[],
     });
     KeyEffects { key: part.key.clone(), effects: effects.cloned().collect() }
 }

@@ -9,6 +9,7 @@
 
 mod copies;
 mod decide;
+mod draw;
 mod evict;
 mod inquire;
 mod losses;

@@ -176,6 +176,7 @@ impl<S: Times> Partition<S> {
                     };
                     self.evaluate_newest(terms, *step, &evaluation, random, &mut worked.gained)?
                 }
+                Work::Candidate => continue,
                 Work::Observed { operation, effects } => {
                     let deed =
                         Deed { operation: Some(operation.clone()), whole: false, effects: effects.clone() };

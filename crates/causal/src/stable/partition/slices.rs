@@ -5,14 +5,17 @@ use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole
 use crate::stable::pledge::encoded;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Times};
-use datatypes::{Cell, Context, Effect, Operation, merge, prepare};
+use datatypes::{Cell, Context, Effect, Operation, key, merge, prepare};
 use mvcc::{Bounds, Store};
 use protocol::{Now, Outputs};
 use std::fmt::Debug;
-use types::{Address, Error, KeyHash, Malformed, Reader, ReplyBuf, ReplySink, Rng};
+use types::{Address, Error, KeyHash, Malformed, Reader, Reply, ReplyBuf, ReplySink, Rng};
 
 /// About how many places of the index a scan visits at most for each key that was asked for.
 const SCAN_EFFORT: u32 = 10;
+
+/// What comes on top of a snapshot: what the session did, and what the transaction did.
+pub(super) type OnTop<'e, D> = (&'e [CachedEffect<D>], &'e [Box<[u8]>]);
 
 /// An operation to be evaluated on a state.
 pub(super) struct Evaluation<'e, D> {
@@ -94,7 +97,15 @@ impl<S: Times> Partition<S> {
         } else {
             match self.slice(snapshot, now_millis, &parts, random) {
                 Ok(mut answers) => {
-                    answers.extend(whole.iter().map(|whole| self.whole(whole, now_millis)));
+                    let draws = whole.iter().filter_map(|whole| match whole {
+                        Whole::Draw { step } => Some(*step),
+                        _ => None,
+                    });
+                    for step in draws {
+                        answers.push(self.draw(snapshot, now_millis, step, &parts, random));
+                    }
+                    let weak = whole.iter().filter_map(|whole| self.whole(whole, now_millis));
+                    answers.extend(weak);
                     Outcome::Done { answers }
                 }
                 Err(malformed) => {
@@ -113,7 +124,6 @@ impl<S: Times> Partition<S> {
         random: &mut Rng,
     ) -> Result<Vec<Answer>, Malformed> {
         let mut answers = Vec::new();
-        let region = self.region;
         for part in parts {
             let hash = self.store.hash(&part.key);
             let mut before = part.overlay.clone();
@@ -124,19 +134,13 @@ impl<S: Times> Partition<S> {
                         continue;
                     }
                     Work::Evaluate { step, operation, blind } => (*step, operation, *blind),
-                    Work::Observed { .. } | Work::Watched { .. } => continue,
+                    Work::Observed { .. } | Work::Watched { .. } | Work::Candidate => continue,
                 };
                 let (key, cached) = (&*part.key, part.cached.as_slice());
                 let evaluation =
                     Evaluation { hash, key, cached, before: &before, operation, blind, now_millis };
                 let mut reply = ReplyBuf::new();
-                let without_dependencies = self.options.mutants.depends_on_nothing;
-                let visible = |stamp: &Stamp<S::Depends>| match without_dependencies {
-                    true => snapshot.shows(&Stamp { depends_on: Default::default(), ..*stamp }, region),
-                    false => snapshot.shows(stamp, region),
-                };
-                let bounds = snapshot.bounds(region).filter(|_| !without_dependencies);
-                let effects = evaluation.run(&mut self.store, visible, bounds, random, &mut reply)?;
+                let effects = self.evaluate(snapshot, &evaluation, random, &mut reply)?;
                 before.extend(effects.iter().cloned());
                 answers.push(Answer { effects, ..Answer::new(step, reply) });
             }
@@ -144,9 +148,44 @@ impl<S: Times> Partition<S> {
         Ok(answers)
     }
 
-    fn whole(&self, whole: &Whole, now_millis: u64) -> Answer {
+    /// Evaluates an operation on a snapshot; see [`Evaluation::run`].
+    fn evaluate(
+        &mut self,
+        snapshot: S,
+        evaluation: &Evaluation<'_, S::Depends>,
+        random: &mut Rng,
+        reply: &mut ReplyBuf,
+    ) -> Result<Vec<Box<[u8]>>, Malformed> {
+        let (region, without_dependencies) = (self.region, self.options.mutants.depends_on_nothing);
+        let visible = |stamp: &Stamp<S::Depends>| match without_dependencies {
+            true => snapshot.shows(&Stamp { depends_on: Default::default(), ..*stamp }, region),
+            false => snapshot.shows(stamp, region),
+        };
+        let bounds = snapshot.bounds(region).filter(|_| !without_dependencies);
+        evaluation.run(&mut self.store, visible, bounds, random, reply)
+    }
+
+    /// True if the snapshot shows a key, on top of which these effects come, that has not expired.
+    pub(super) fn shows_key(
+        &mut self,
+        snapshot: S,
+        key: &[u8],
+        (cached, before): OnTop<'_, S::Depends>,
+        now_millis: u64,
+        random: &mut Rng,
+    ) -> bool {
+        let mut operation = Vec::new();
+        Operation::Key(key::Operation::Exists).encode(&mut operation);
+        let (hash, operation) = (self.store.hash(key), operation.as_slice());
+        let evaluation = Evaluation { hash, key, cached, before, operation, blind: false, now_millis };
         let mut reply = ReplyBuf::new();
-        match whole {
+        let evaluated = self.evaluate(snapshot, &evaluation, random, &mut reply);
+        evaluated.is_ok() && reply.first() == Some(Reply::Integer(1))
+    }
+
+    fn whole(&self, whole: &Whole, now_millis: u64) -> Option<Answer> {
+        let mut reply = ReplyBuf::new();
+        Some(match whole {
             Whole::Count { step } | Whole::Flush { step, .. } => {
                 reply.integer(self.store.len() as i64);
                 Answer::new(*step, reply)
@@ -166,9 +205,10 @@ impl<S: Times> Partition<S> {
                 }
                 Answer { cursor, ..Answer::new(*step, reply) }
             }
+            Whole::Draw { .. } => return None,
             Whole::CountLosses { step } => self.count_losses(*step),
             Whole::Losses { step, cursor, count } => self.list_losses(*step, *cursor, *count),
-        }
+        })
     }
 
     /// The keys that hold a value.

@@ -38,6 +38,14 @@ impl TestHost {
         }
     }
 
+    /// What the next draws of a key come to, the next one last: see [`Memory::draws`].
+    pub fn set_draws(&mut self, draws: &[Option<&str>]) {
+        let draws = draws.iter().map(|draw| draw.map(|key| key.as_bytes().to_vec())).collect();
+        if let Some((_, memory)) = self.keyspaces.get_mut(&KeyspaceId(0)) {
+            memory.draws = draws;
+        }
+    }
+
     /// Gives out the replies that were held back, in an order that `random` chooses.
     pub fn release(&mut self, replies: &mut dyn Replies, random: &mut Rng) {
         let mut held = self.held.as_mut().map(std::mem::take).unwrap_or_default();

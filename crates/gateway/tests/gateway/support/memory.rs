@@ -28,12 +28,14 @@ pub struct Memory {
     watches: BTreeMap<SessionId, BTreeMap<Vec<u8>, u64>>,
     transactions: BTreeMap<SessionId, Transaction>,
     random: Rng,
+    /// What the next draws of a key come to, the next one last: a key that need not be there, or nothing.
+    pub draws: Vec<Option<Vec<u8>>>,
 }
 
 impl Default for Memory {
     fn default() -> Self {
         let (entries, watches, transactions) = Default::default();
-        Memory { entries, watches, transactions, random: Rng::with_seed(1) }
+        Memory { entries, watches, transactions, random: Rng::with_seed(1), draws: Vec::new() }
     }
 }
 
@@ -125,6 +127,15 @@ impl Memory {
             (Step::Key(operation), Some(session)) => self.operate(now_millis, session, operation, reply),
             (Step::Losses(_), _) => reply.error(&protocol::Losses::none()),
             (Step::Count, _) => reply.integer(self.visible(session).len() as i64),
+            (Step::Random, _) => {
+                let keys: Vec<Vec<u8>> = self.visible(session).into_iter().collect();
+                match self.draws.pop() {
+                    Some(Some(missed)) => reply.bulk(&missed),
+                    Some(None) => reply.integer(0),
+                    None if keys.is_empty() => reply.null(),
+                    None => reply.bulk(&keys[self.random.usize(0..keys.len())]),
+                }
+            }
             (Step::Flush, _) => {
                 for key in self.visible(session) {
                     match session.and_then(|session| self.transactions.get_mut(&session)) {

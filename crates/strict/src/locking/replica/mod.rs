@@ -9,6 +9,7 @@ use super::message::{Message, Timer};
 use super::node::Node;
 use super::options::Options;
 use super::record::Record;
+use crate::coordinator::draw_from;
 use crate::{Decided, KeyedEffects, Mutant, Topology};
 use commit::Stamp;
 use decide::Ballot;
@@ -276,6 +277,10 @@ impl Replica {
             Message::Scan { transaction, cursor, count, now_millis } => {
                 let (cursor, keys) = self.scan(cursor, count, now_millis);
                 step.out.send(from, Message::ScanReply { transaction, cursor, keys });
+            }
+            Message::Draw { transaction, except, now_millis } => {
+                let (keys, key) = draw_from(self.machine.store(), &except, now_millis, step.random);
+                step.out.send(from, Message::DrawReply { transaction, keys, key });
             }
             _ => {}
         }

@@ -240,6 +240,9 @@ impl From<Question> for Message {
             Question::Scan { transaction, cursor, count, now_millis } => {
                 Message::Scan { transaction, cursor, count, now_millis }
             }
+            Question::Draw { transaction, except, now_millis } => {
+                Message::Draw { transaction, except, now_millis }
+            }
         }
     }
 }
@@ -265,6 +268,9 @@ impl Coordinator {
             }
             Message::ScanReply { transaction, cursor, keys } if self.is_mine(transaction) => {
                 self.on_scan_reply(transaction.number, shard, cursor, &keys, step);
+            }
+            Message::DrawReply { transaction, keys, key } if self.is_mine(transaction) => {
+                self.on_draw_reply(transaction.number, shard, (keys, key), step);
             }
             Message::Ir { message } => self.on_ir(shard, member, message, step),
             _ => {}
