@@ -93,6 +93,34 @@ def test_what_cannot_be_placed_is_refused():
             assert reason in str(answer), (command, answer)
 
 
+def test_two_of_five_go_on_when_three_are_lost_for_good():
+    with Cluster(5, 1, "--partitions", "1", "--replicas", "5", "--durability", "always") as cluster:
+        first, second = cluster["a/1"].client(), cluster["b/1"].client()
+        for number in range(25):
+            first.set(f"key:{number}", number)
+        time.sleep(1)
+        # What follows the first process never hears of; nobody repeats it for so long.
+        cluster.do("kill a/1")
+        for number in range(25, 50):
+            second.set(f"key:{number}", number)
+        time.sleep(3)
+        cluster.do("kill c/1", "kill d/1", "kill e/1", "restart a/1")
+        first = cluster["a/1"].client()
+        recover = ("KEYSPACE", "RECOVER", "default", "0", "ACCEPT-LOSS", "WITH")
+        for process in ("1", "9"):
+            try:
+                first.execute_command(*recover, process)
+                raise AssertionError("it is no other process of the group")
+            except redis.exceptions.ResponseError as error:
+                assert "beside this one" in str(error), error
+        report = first.execute_command(*recover, "2")
+        assert any("those of [2]" in line for line in report), report
+        wait_until(lambda: partitions(cluster["a/1"])[0][1] >= 65_536, timeout=30)
+        wait_until(lambda: answered(lambda: first.set("together", "1")), timeout=20)
+        assert [first.get(f"key:{number}") for number in range(50)] == [str(number) for number in range(50)]
+        wait_until(lambda: partitions(cluster["b/1"])[0][0] == "Outside", timeout=20)
+
+
 def test_one_of_three_goes_on_when_two_are_lost_for_good():
     with Cluster(3, 1, "--partitions", "1", "--durability", "always") as cluster:
         survivor = cluster["a/1"].client()

@@ -87,13 +87,15 @@ pub enum Administration<'a> {
         /// The numbers of the processes.
         processes: Vec<u16>,
     },
-    /// Lets a partition, most of whose replicas are lost for good, go on with the one of the asked process. An array of
-    /// byte strings: what is known, and what is not, of what was lost.
+    /// Lets a partition, most of whose replicas are lost for good, go on with the one of the asked process and what
+    /// others that are left have. An array of byte strings: what is known, and what is not, of what was lost.
     Recover {
         /// The keyspace's name.
         name: &'a [u8],
         /// The partition.
         partition: u16,
+        /// The numbers of the other processes whose replicas are left.
+        left: Vec<u16>,
     },
     /// Lets a causal keyspace go on without a region that is gone for good: `OK` once that is durable; `Info` tells when it
     /// is done.

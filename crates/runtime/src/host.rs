@@ -181,9 +181,9 @@ impl Host for WorkerHost {
             (Ok(()), Administration::List) => self.list(sink),
             (Ok(()), Administration::Info { name }) => self.describe(name, sink),
             (Ok(()), Administration::Locate { name, keys }) => self.locate(name, &keys, sink),
-            (Ok(()), Administration::Recover { name, partition }) => {
-                let report =
-                    self.cluster.as_mut().map(|cluster| cluster.accept_loss(name, partition, self.now));
+            (Ok(()), Administration::Recover { name, partition, left }) => {
+                let cluster = self.cluster.as_mut();
+                let report = cluster.map(|cluster| cluster.accept_loss(name, partition, &left, self.now));
                 match report {
                     Some(Ok(lines)) => {
                         sink.array(lines.len());

@@ -91,6 +91,8 @@ pub enum Mutant {
     EpochNotDurable,
     /// A replica that has forgotten what it said begins an epoch as if it never said anything (Corrections 67, 83).
     BeginForgetful,
+    /// After a loss a leader asks for as many equal votes as if f+1 replicas were left (Corrections 84).
+    LostVotedAgainst,
 }
 
 /// The bugs of an instance: none, or the one under test. Nothing of it is left in a release build.

@@ -26,7 +26,7 @@ static KEYSPACE: &[Command] = &[
     Command::new("keyspace|alter", -5, OPERATOR, "anabranch 0.1.0", "Changes options of a keyspace: KEYSPACE ALTER name option value [option value ...]", Steer(Flow::Administer)),
     Command::new("keyspace|drop", 3, OPERATOR, "anabranch 0.1.0", "Drops a keyspace with everything in it: KEYSPACE DROP name", Steer(Flow::Administer)),
     Command::new("keyspace|place", -5, OPERATOR, "anabranch 0.1.0", "Moves the replicas of a partition to other processes of the cluster: KEYSPACE PLACE name partition process [process ...]", Steer(Flow::Administer)),
-    Command::new("keyspace|recover", 5, OPERATOR, "anabranch 0.1.0", "Lets a partition that has lost most of its replicas for good go on with the one of this process, and reports what may be lost: KEYSPACE RECOVER name partition ACCEPT-LOSS", Steer(Flow::Administer)),
+    Command::new("keyspace|recover", -5, OPERATOR, "anabranch 0.1.0", "Lets a partition that has lost most of its replicas for good go on with the one of this process and what those of other processes that are left have, and reports what may be lost: KEYSPACE RECOVER name partition ACCEPT-LOSS [WITH process ...]", Steer(Flow::Administer)),
     Command::new("keyspace|evict", 5, OPERATOR, "anabranch 0.1.0", "Lets a causal keyspace go on without a region that is gone for good: KEYSPACE EVICT name region ACCEPT-LOSS", Steer(Flow::Administer)),
     Command::new("keyspace|list", 2, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keyspaces", Steer(Flow::Administer)),
     Command::new("keyspace|info", 3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Describes a keyspace: KEYSPACE INFO name", Steer(Flow::Administer)),
@@ -72,12 +72,21 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
                 .map(|at| number(call.bytes(at), "a process"))
                 .collect::<Result<_, _>>()?,
         },
-        "recover" if call.is(4, "ACCEPT-LOSS") => {
-            Administration::Recover { name: call.bytes(2), partition: number(call.bytes(3), "a partition")? }
+        "recover"
+            if call.is(4, "ACCEPT-LOSS") && (call.len() == 5 || (call.len() > 6 && call.is(5, "WITH"))) =>
+        {
+            Administration::Recover {
+                name: call.bytes(2),
+                partition: number(call.bytes(3), "a partition")?,
+                left: (6..call.len())
+                    .map(|at| number(call.bytes(at), "a process"))
+                    .collect::<Result<_, _>>()?,
+            }
         }
         "recover" => {
             return Err(Error::err(
-                "KEYSPACE RECOVER name partition ACCEPT-LOSS: it gives up what only the lost replicas had",
+                "KEYSPACE RECOVER name partition ACCEPT-LOSS [WITH process ...]: it gives up what only the lost replicas \
+                 had",
             ));
         }
         "evict" if call.is(4, "ACCEPT-LOSS") => {

@@ -42,11 +42,12 @@ impl Cluster {
     }
 
     /// `KEYSPACE RECOVER ... ACCEPT-LOSS`: this process's replica becomes the only one, in an epoch above all that the
-    /// lost ones may have begun. Says what may be lost.
+    /// lost ones may have begun, with what those of the processes `left` have besides. Says what may be lost.
     pub(crate) fn accept_loss(
         &mut self,
         name: &[u8],
         partition: u16,
+        left: &[u16],
         now: Now,
     ) -> Result<Vec<String>, Error> {
         let index = self.movable(name, partition, now)?;
@@ -68,18 +69,35 @@ impl Cluster {
         if replica.status() == Status::Normal && replica.membership().present.members.len() == 1 {
             return Err(Error::err("the partition has this replica only, and it serves: nothing is lost"));
         }
-        let mut report = report(replica);
-        let before = replica.membership().present.epoch;
+        let Configuration { epoch: before, members } = replica.membership().present.clone();
+        are_others(left, me, &members, partition)?;
+        let mut report = report(replica, left);
         let slot = Slot::replica(KeyspaceId(index as u16), PartitionId(partition));
-        let members = vec![Address { process: me, slot }];
+        let processes_left: Vec<ProcessId> =
+            [me].into_iter().chain(left.iter().map(|process| ProcessId(*process))).collect();
+        let members = processes_left.iter().map(|process| Address { process: *process, slot }).collect();
         let configuration = Configuration { epoch: before + 1, members };
         let message = ir::Message::Reconfigure { configuration, alone: true };
         let ReplicatedKeyspace::Strict(nodes) = &mut self.keyspaces[index] else { return Ok(report) };
         nodes.tell(slot, tapir::Message::Ir { message }, now);
+        if !left.is_empty() {
+            // Until those that are left have answered.
+            let message =
+                tapir::Message::Place { shard: partition, processes: processes_left, accept_loss: true };
+            nodes.tell(Slot::coordinator(KeyspaceId(index as u16)), message, now);
+        }
         self.stirred = true;
         let ReplicatedKeyspace::Strict(nodes) = &self.keyspaces[index] else { return Ok(report) };
         if let Some(replica) = replica_of(nodes, partition) {
             let (present, status) = (replica.membership().present.clone(), replica.status());
+            if present.epoch == before && !left.is_empty() {
+                report.push(format!(
+                    "asked: process {me} goes on once those of {left:?} have told what they have; KEYSPACE INFO tells \
+                     the epoch. Repeat without those that do not answer, or at another process if this one lacks what \
+                     others have forgotten"
+                ));
+                return Ok(report);
+            }
             if present.epoch == before {
                 let text = "the replica did not take over; look at KEYSPACE INFO and retry";
                 return Err(Error::new(ErrorCode::Unavailable, text));
@@ -145,8 +163,20 @@ fn replica_of(nodes: &Nodes<tapir::Node>, partition: u16) -> Option<&tapir::Repl
     })
 }
 
-/// What a replica that goes on alone knows, and does not know, of what the others had.
-fn report(replica: &tapir::Replica) -> Vec<String> {
+/// Fails unless these are processes, once each, that have a replica of the group beside the asked one.
+fn are_others(left: &[u16], me: ProcessId, members: &[Address], partition: u16) -> Result<(), Error> {
+    let different: BTreeSet<u16> = left.iter().copied().collect();
+    let known = |process: &u16| *process != me.0 && members.iter().any(|member| member.process.0 == *process);
+    if different.len() == left.len() && left.iter().all(known) {
+        return Ok(());
+    }
+    Err(Error::err(format!(
+        "WITH names processes, once each, that have a replica of partition {partition} beside this one"
+    )))
+}
+
+/// What a replica that goes on with what others have knows, and does not know, of what the rest had.
+fn report(replica: &tapir::Replica, left: &[u16]) -> Vec<String> {
     let Configuration { epoch, members } = &replica.membership().present;
     let others = processes(&replica.membership().present);
     let points = replica.points();
@@ -161,11 +191,17 @@ fn report(replica: &tapir::Replica) -> Vec<String> {
             points.base.wall().as_millis()
         ),
         format!(
-            "not known: of {} replicas, transactions that committed after that without this one; they are lost here, \
-             and their effects on other partitions stay",
-            members.len()
+            "not known: of {} replicas, transactions that committed after that without {}; they are lost here, and \
+             their effects on other partitions stay",
+            members.len(),
+            if left.is_empty() { "this one".to_owned() } else { format!("this one and those of {left:?}") }
         ),
     ];
+    if !left.is_empty() {
+        lines.push(format!(
+            "not known: whether those of {left:?} knew of a move; KEYSPACE INFO there says 'Sealed' if one was under way"
+        ));
+    }
     if replica.membership().next.is_some() {
         lines.push(
             "not known: whether the move that was under way had ended; if it had, what was written since"

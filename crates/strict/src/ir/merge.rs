@@ -16,7 +16,7 @@ struct Sorted<O: Operations> {
 }
 
 /// Merges `records`, those of the highest last normal view among the f+1 that a leader took; `majority` is
-/// ceil(f/2)+1. `app` holds no locks at the call and those of the merged record afterwards.
+/// ceil(f/2)+1, and less after a loss (`after_loss`). `app` holds no locks at the call and those of the merged record afterwards.
 ///
 /// What is `over` is neither held nor validated again: groups with an outcome that the leader has executed, even if
 /// every record of the highest last normal view still has them undecided (nothing would ever end such a lock, as an
@@ -86,7 +86,10 @@ fn sort<O: Operations>(
     let of_highest: Vec<&&Entry<O>> = entries.iter().filter(|entry| entry.attempt == highest).collect();
     let count = |result| of_highest.iter().filter(|entry| entry.result == result).count();
     let operation = of_highest.iter().find_map(|entry| entry.operation.clone());
-    let common = of_highest.iter().map(|entry| entry.result).find(|result| count(*result) >= majority);
+    // After a loss so few records count that a vote and a refusal may both be found often enough: the vote stays, as what
+    // was acknowledged counts for more than what was refused.
+    let mut found = of_highest.iter().map(|entry| entry.result).filter(|result| count(*result) >= majority);
+    let common = found.clone().find(|result| O::holds(*result)).or_else(|| found.next());
     let early = !mutants.has(Mutant::NoVoteLosesToAttempts);
     let no_vote = |entry: &&Entry<O>| entry.result == O::NO_VOTE && (early || entry.attempt == highest);
     let any_no_vote = entries.iter().copied().any(|entry| no_vote(&entry));

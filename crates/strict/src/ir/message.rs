@@ -235,9 +235,9 @@ pub enum Message<O: Operations> {
     },
     /// Operator to a member: let this follow the present epoch (Corrections 83).
     Reconfigure {
-        /// What is to follow.
+        /// What is to follow; if `alone`, the one that goes on, and then the others that are left.
         configuration: Configuration,
-        /// More than f members are lost for good: go on alone, with what this one has (Corrections 84).
+        /// More than f members are lost for good: go on with what those have that are left (Corrections 84).
         alone: bool,
     },
     /// Member to those that are to join: get ready, so that the epoch ends only when they are.

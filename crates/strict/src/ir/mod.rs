@@ -45,6 +45,7 @@
 //! A group moves from one set of replicas to another by ending its epoch with a view in which nobody serves
 //! (`ir/reconfigure.rs`); a view's number names its epoch, so whatever counts in one view counts in one epoch.
 
+mod after_loss;
 mod application;
 mod client;
 mod epoch;

@@ -36,7 +36,6 @@
 //! A replica answers whatever speaks in an earlier epoch with its own: its members and the view it began after. So
 //! whoever knows some epoch finds the present one, from answer to answer, and nothing is counted on the way.
 
-use super::epoch::after_loss;
 use super::replica::{Change, Port, Replica, Status};
 use super::sync::Syncing;
 use super::view_change::{PATIENCE, Starting, Told, parts};
@@ -45,7 +44,7 @@ use super::{
     first_view, quorum,
 };
 use crate::Mutant;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use types::{Address, NodeId, Timestamp};
 
 /// So many times longer than a view that does not start is a sealed member patient with the leader of the last view: it
@@ -58,13 +57,20 @@ pub(super) struct Changeover {
     /// What is to follow, and who of those that join is ready.
     inviting: Option<(Configuration, BTreeSet<Address>)>,
     /// What the record of this view is to say, unless it says something else already.
-    proposing: Option<(u64, Configuration)>,
+    pub(super) proposing: Option<(u64, Configuration)>,
+    /// In this view nobody else is left but these: all that they have counts, and nobody is waited for beside them.
+    pub(super) left: Option<(u64, BTreeSet<Address>)>,
 }
 
 impl Changeover {
     /// What is to follow the epoch, if this view is to be its last.
     pub fn proposed_in(&self, view: u64) -> Option<Configuration> {
         self.proposing.as_ref().filter(|(of, _)| *of == view).map(|(_, configuration)| configuration.clone())
+    }
+
+    /// Who beside the leader is left of the group in this view, if the loss of the others was accepted.
+    pub fn left_in(&self, view: u64) -> Option<&BTreeSet<Address>> {
+        self.left.as_ref().filter(|(of, _)| *of == view).map(|(_, left)| left)
     }
 }
 
@@ -235,33 +241,6 @@ impl<O: Operations> Replica<O> {
         self.changeover.proposing = Some((view, configuration));
         self.enter_view(view, port);
         self.lead_if_enough(app, port);
-    }
-
-    /// More than f members are lost for good (Corrections 84): this one seals the epoch by itself and goes on as the
-    /// only member of the first epoch that none of the lost can have begun.
-    fn on_go_on_alone(
-        &mut self,
-        asked: &Configuration,
-        app: &mut impl Application<O>,
-        port: &mut impl Port<O>,
-    ) {
-        let present = self.membership.present.epoch;
-        let may = self.me.is_some() && !self.forgetful && self.status != Status::Recovering;
-        if !may || asked.epoch != present + 1 || asked.members != [self.address] {
-            return;
-        }
-        let configuration = Configuration { epoch: after_loss(present), members: vec![self.address] };
-        let mut view = self.view + 1;
-        while Some(self.leader(view)) != self.me {
-            view += 1;
-        }
-        // What had been decided to follow can only have begun without this replica's knowledge: it is given up too.
-        self.membership.next = None;
-        self.changeover.proposing = Some((view, configuration.clone()));
-        self.enter_view(view, port);
-        self.lead(BTreeMap::new(), app, port);
-        let after = self.view;
-        self.on_epoch(configuration, after, app, port);
     }
 
     /// As leader of a view that has started: if it is the epoch's last, waits for f+1 to be sealed.

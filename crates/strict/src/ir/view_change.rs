@@ -7,7 +7,7 @@ use super::replica::{Change, Port, Replica, Status};
 use super::sync::Syncing;
 use super::{
     Application, Configuration, Group, Groups, Membership, Message, Operations, Part, Points, Summary,
-    epoch_of, first_view, merge, tolerated,
+    epoch_of, first_view, merge,
 };
 use crate::Mutant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +62,11 @@ impl<O: Operations> Told<O> {
         self.parts.len() == self.of as usize
     }
 
+    /// True if it counts: all of it is here, and every outcome in it.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_whole() && self.pulled
+    }
+
     pub(super) fn groups(self) -> Groups<O> {
         self.parts.into_values().flatten().collect()
     }
@@ -91,7 +96,7 @@ pub(super) struct Starting<O: Operations> {
 #[derive(Debug)]
 pub(super) struct Changing<O: Operations> {
     /// As leader of the view: the records of others, by replica.
-    told: BTreeMap<usize, Told<O>>,
+    pub(super) told: BTreeMap<usize, Told<O>>,
     /// As follower: the beginning of a view.
     pub(super) starting: Option<Starting<O>>,
     /// As leader of a started view: what was undecided then.
@@ -494,9 +499,12 @@ impl<O: Operations> Replica<O> {
     /// Merges f+1 records, with its own, and starts the view. Of an epoch that is not the first somebody must have its
     /// first record: those who only know that it has begun make a quorum with one who has it, not among themselves.
     pub(super) fn lead_if_enough(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
-        let ready = |told: &&Told<O>| told.is_whole() && told.pulled;
+        let ready = |told: &&Told<O>| told.is_ready();
         let present = self.membership.present.epoch;
         let begun = |last_normal: u64| present == 0 || epoch_of(last_normal) == present;
+        if self.changeover.left_in(self.view).is_some() {
+            return self.take_over_if_told(app, port);
+        }
         let others = self.changing.told.values().filter(ready);
         let known = begun(self.last_normal) || others.clone().any(|told| begun(told.last_normal));
         if others.count() + 1 < self.quorum() || !known {
@@ -519,6 +527,7 @@ impl<O: Operations> Replica<O> {
         own.summary.points = self.points;
         let mut records = told;
         records.insert(me, own);
+        let known = records.len();
         // An outcome is a fact, whoever knows it; results count only in the highest last normal view.
         let highest = records.values().map(|told| told.last_normal).max().unwrap_or(0);
         let every = self.mutants.has(Mutant::MergeEveryView);
@@ -529,7 +538,7 @@ impl<O: Operations> Replica<O> {
         let next = decided.or_else(|| self.changeover.proposed_in(self.view));
         let held = self.log.undecided().filter(|(_, group)| group.held.is_some()).map(|(id, _)| id);
         held.filter(|_| !self.mutants.has(Mutant::KeepLocksInMerge)).for_each(|id| app.release(id));
-        let majority = tolerated(self.members().len()).div_ceil(2) + 1;
+        let majority = self.likely_votes(known);
         let records: Vec<Groups<O>> = records.into_values().map(Told::groups).collect();
         let counted: Vec<&Groups<O>> = records.iter().collect();
         let over = |id: TransactionId, group: &Group<O>| {

@@ -177,7 +177,7 @@ pub enum Message {
         shard: u16,
         /// Where its replicas are to be.
         processes: Vec<ProcessId>,
-        /// The one process named is to go on with what it has.
+        /// The first of them is to go on, with what all of them have.
         accept_loss: bool,
     },
     /// Replica that is behind to one of its shard: send this piece of the state.

@@ -14,6 +14,7 @@ mod random;
 mod reads;
 mod recovery;
 mod scripts;
+mod survivor;
 mod sync;
 mod transfer;
 mod views;

@@ -82,12 +82,12 @@ fn a_view_whose_record_omits_what_has_ended_frees_nothing_before_its_end_is_here
     assert_eq!(read, "null", "the mutant has neither the lock nor the outcome");
 }
 
-fn on_dict(network: &Network, operation: dict::Operation<'static>) -> Step<'static> {
+pub fn on_dict(network: &Network, operation: dict::Operation<'static>) -> Step<'static> {
     let (operation, hash) = (Operation::Dict(operation), network.topology.seed.hash(b"a"));
     Step::Key(KeyedOperation { key: b"a", hash, operation, blind: false })
 }
 
-fn put(network: &Network, field: &'static [u8], value: &'static [u8]) -> Step<'static> {
+pub fn put(network: &Network, field: &'static [u8], value: &'static [u8]) -> Step<'static> {
     let pairs = Items::two(field, value);
     on_dict(network, dict::Operation::Put { pairs, reply: dict::PutReply::Status })
 }
