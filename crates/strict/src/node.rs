@@ -8,6 +8,9 @@ use protocol::{Claim, Input, Now, Outputs, Protocol};
 use std::fmt::Debug;
 use types::{Incarnation, ProcessId, Rng, TransactionId};
 
+/// A replica is told of so many inputs ahead: what it asks for must still be in the cache when it gets there.
+const EXPECTED: usize = 16;
+
 /// Keys with the binary forms of the effects on them, in the order of application.
 pub type KeyedEffects = Vec<(Box<[u8]>, Box<[u8]>)>;
 
@@ -35,6 +38,8 @@ pub trait Replica<P: CommitProtocol>: Debug {
         incarnation: Incarnation,
         options: P::Options,
     ) -> Self;
+    /// Will react to these inputs next: may ask for what it will look at.
+    fn expect(&self, _: &[Input<'_, Node<P>>]) {}
     /// Reacts to an input.
     fn on_input(
         &mut self,
@@ -115,7 +120,13 @@ impl<P: CommitProtocol> Protocol for Node<P> {
     ) {
         match self {
             Node::Replica(replica) => {
-                batch.drain(..).for_each(|input| replica.on_input(now, input, random, out));
+                let mut inputs = batch.drain(..);
+                while !inputs.as_slice().is_empty() {
+                    let few = inputs.as_slice().len().min(EXPECTED);
+                    replica.expect(&inputs.as_slice()[..few]);
+                    inputs.by_ref().take(few).for_each(|input| replica.on_input(now, input, random, out));
+                }
+                drop(inputs);
                 replica.after_inputs(now, random, out);
             }
             Node::Coordinator(coordinator) => {

@@ -165,7 +165,7 @@ impl<P: CommitProtocol> Coordinator<P> {
 
     /// Gives a session's open transaction up. One that is committing goes on by itself, and nobody hears of it.
     pub(super) fn drop_transaction(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         transaction.request = None;
         if P::is_committing(&transaction.phase) {
             return self.keep(transaction, step);

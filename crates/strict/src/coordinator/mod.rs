@@ -171,7 +171,8 @@ pub struct Coordinator<P: CommitProtocol> {
     incarnation: Incarnation,
     /// Numbers of transactions and questions; never reset in this life.
     counter: u64,
-    pub(crate) transactions: BTreeMap<u64, Transaction<P>>,
+    /// In boxes, as they are taken out and put back with every message.
+    pub(crate) transactions: BTreeMap<u64, Box<Transaction<P>>>,
     browses: BTreeMap<u64, Browse>,
     sessions: Sessions,
     /// Keys whose blind writes are evaluated.
@@ -280,12 +281,17 @@ impl<P: CommitProtocol> Coordinator<P> {
     }
 
     pub(crate) fn on_transaction_timer(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
-        let Some(transaction) = self.transactions.remove(&number) else { return };
+        let Some(transaction) = self.take(number) else { return };
         if !transaction.is_idle() && step.now.instant >= transaction.deadline {
             P::give_up(self, transaction, step)
         } else {
             P::on_wake(self, transaction, step)
         }
+    }
+
+    /// Takes a transaction out, to be put back by [`Coordinator::keep`] if it goes on.
+    pub(crate) fn take(&mut self, number: u64) -> Option<Transaction<P>> {
+        self.transactions.remove(&number).map(|transaction| *transaction)
     }
 
     /// Puts a transaction back and arms its timer.
@@ -296,7 +302,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             Some(at) => step.out.arm(timer, at),
             None => step.out.disarm(timer),
         }
-        self.transactions.insert(number, transaction);
+        self.transactions.insert(number, Box::new(transaction));
     }
 
     /// Replies an error and ends the transaction here. A session that has it open hears the same until it ends it too.

@@ -217,7 +217,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         let open = self.sessions.opened(session);
         let number = open.ok_or_else(|| Error::refused("no transaction is open: begin one first"))?;
         let idle = self.transactions.get(&number).is_some_and(|transaction| transaction.request.is_none());
-        let transaction = if idle { self.transactions.remove(&number) } else { None };
+        let transaction = if idle { self.take(number) } else { None };
         transaction.ok_or_else(|| Error::refused("the transaction is busy with an earlier request"))
     }
 

@@ -1,11 +1,14 @@
 //! The record as a container: groups by id, by the order of their changes and by birth, and digests of the outcomes.
 
 use super::{Group, Groups, Operations};
-use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 use types::{Malformed, Reader, Timestamp, TransactionId, Wire, wire_struct};
 
 /// The width of a bucket, as a power of two of timestamps: 65 ms.
 const BUCKET_BITS: u32 = 28;
+
+/// Each change leaves one revision behind at most, and so does each group that goes.
+const FORGOTTEN_PER_CHANGE: usize = 4;
 
 /// The bucket that a timestamp falls into.
 pub(super) fn bucket(at: Timestamp) -> u64 {
@@ -92,7 +95,8 @@ wire_struct!(Summary { points, digests });
 #[derive(Debug)]
 pub(super) struct Log<O: Operations> {
     groups: Groups<O>,
-    by_revision: BTreeMap<u64, TransactionId>,
+    /// Ascending; what has changed since, or gone, is left where it is for a while.
+    by_revision: VecDeque<(u64, TransactionId)>,
     by_birth: BTreeSet<(Timestamp, TransactionId)>,
     undecided: BTreeSet<TransactionId>,
     digests: BTreeMap<u64, Digest>,
@@ -103,7 +107,7 @@ impl<O: Operations> Default for Log<O> {
     fn default() -> Self {
         Log {
             groups: Groups::new(),
-            by_revision: BTreeMap::new(),
+            by_revision: VecDeque::new(),
             by_birth: BTreeSet::new(),
             undecided: BTreeSet::new(),
             digests: BTreeMap::new(),
@@ -157,11 +161,11 @@ impl<O: Operations> Log<O> {
     /// Puts a group with the revision it has, and returns it.
     pub fn insert(&mut self, id: TransactionId, group: Group<O>) -> &Group<O> {
         let (born, revision, ended) = (group.born, group.revision, group.outcome.is_some());
+        self.forget_revisions();
         let put = match self.groups.entry(id) {
             btree_map::Entry::Occupied(known) => {
                 let known = known.into_mut();
                 let old = std::mem::replace(known, group);
-                self.by_revision.remove(&old.revision);
                 if old.born != born {
                     self.by_birth.remove(&(old.born, id));
                     self.by_birth.insert((born, id));
@@ -184,19 +188,35 @@ impl<O: Operations> Log<O> {
                 place.insert(group)
             }
         };
-        self.revision = self.revision.max(revision);
-        self.by_revision.insert(revision, id);
         if ended {
             let digest = self.digests.entry(bucket(born)).or_default();
             digest.count += 1;
             digest.sum = digest.sum.wrapping_add(hash(id));
         }
+        self.revision = self.revision.max(revision);
+        // Only recovery may meet an earlier one after a later one.
+        let place = match self.by_revision.back() {
+            Some((last, _)) if *last > revision => self.by_revision.partition_point(|(of, _)| *of < revision),
+            _ => self.by_revision.len(),
+        };
+        self.by_revision.insert(place, (revision, id));
         put
+    }
+
+    /// Drops the first few revisions that nothing has any more. An old one that something has holds the others up, but
+    /// what has not ended is seen to, and then what is old goes.
+    fn forget_revisions(&mut self) {
+        for _ in 0..FORGOTTEN_PER_CHANGE {
+            let Some((revision, id)) = self.by_revision.front() else { return };
+            if self.groups.get(id).is_some_and(|group| group.revision == *revision) {
+                return;
+            }
+            self.by_revision.pop_front();
+        }
     }
 
     pub fn remove(&mut self, id: TransactionId) {
         let Some(old) = self.groups.remove(&id) else { return };
-        self.by_revision.remove(&old.revision);
         self.by_birth.remove(&(old.born, id));
         self.undecided.remove(&id);
         if old.outcome.is_some() {
@@ -206,7 +226,11 @@ impl<O: Operations> Log<O> {
 
     /// The groups whose revision is at least `from`, in the order of revisions.
     pub fn since(&self, from: u64) -> impl Iterator<Item = (TransactionId, &Group<O>)> {
-        self.by_revision.range(from..).filter_map(|(_, id)| self.groups.get(id).map(|group| (*id, group)))
+        let first = self.by_revision.partition_point(|(revision, _)| *revision < from);
+        self.by_revision.range(first..).filter_map(|(revision, id)| {
+            let group = self.groups.get(id).filter(|group| group.revision == *revision)?;
+            Some((*id, group))
+        })
     }
 
     /// The groups that have not ended.

@@ -22,6 +22,7 @@
 //! Left out so far: read-only snapshots.
 
 mod coordinator;
+mod expect;
 mod keys;
 mod lag;
 mod message;

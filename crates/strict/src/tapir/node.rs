@@ -34,6 +34,10 @@ impl crate::node::Replica<Tapir> for Replica {
         Replica::new(topology, shard, address, incarnation, options)
     }
 
+    fn expect(&self, inputs: &[Input<'_, Node>]) {
+        Replica::expect(self, inputs);
+    }
+
     fn on_input(&mut self, now: Now, input: Input<'_, Node>, random: &mut Rng, out: &mut Outputs<'_, Node>) {
         Replica::on_input(self, now, input, random, out);
     }

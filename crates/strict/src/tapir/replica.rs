@@ -346,7 +346,6 @@ impl Replica {
         if self.ir.status() != Status::Normal {
             return;
         }
-        self.state.prefetch_for_reads(readings.iter().map(|reading| &*reading.key));
         let mut evaluate = |reading: &Reading| {
             let Reading { step, key, operation, own } = reading;
             let question = Question { transaction, key, operation, own, now_millis };

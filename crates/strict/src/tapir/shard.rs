@@ -2,6 +2,7 @@
 
 mod again;
 mod keyset;
+mod prefetch;
 
 use super::keys::{KeyState, Keys};
 use super::message::Evaluation;
@@ -17,8 +18,8 @@ use commit::{
 };
 use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, prepare};
 use keyset::Keyset;
+pub(super) use prefetch::{Use, Uses};
 use mvcc::{CompactKey, Remains, Store};
-use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
     HashSeed, Incarnation, KeyHash, Malformed, ProcessId, Reader, ReplyBuf, Rng, Timestamp, TransactionId,
@@ -264,34 +265,6 @@ impl Shard {
         Ok(Evaluation { result, effect, observed, expired, expires_at, pending })
     }
 
-    /// Asks for what is kept of these keys before it is looked at, so that the misses of the cache overlap.
-    pub(super) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        let hashes: SmallVec<[KeyHash; 16]> = keys.map(|key| self.store.hash(key)).collect();
-        for hash in &hashes {
-            self.store.prefetch_bucket(*hash);
-            self.keys.prefetch_bucket(*hash);
-        }
-        for hash in &hashes {
-            self.store.prefetch_record(*hash);
-            self.keys.prefetch_state(*hash);
-        }
-    }
-
-    /// The same for reads, which copy values too.
-    pub(super) fn prefetch_for_reads<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
-        self.prefetch(keys.clone());
-        keys.for_each(|key| self.store.prefetch_value(self.store.hash(key), key));
-    }
-
-    /// The same for a commit, which changes histories too.
-    fn prefetch_for_commit(&self, part: &Part) {
-        let keys = || part.invocations.iter().map(|invoked| (self.store.hash(&invoked.key), &*invoked.key));
-        keys().for_each(|(hash, _)| self.store.prefetch_history_bucket(hash));
-        self.prefetch(part.invocations.iter().map(|invoked| &*invoked.key));
-        keys().for_each(|(hash, _)| self.store.prefetch_history(hash));
-        keys().for_each(|(hash, key)| self.store.prefetch_last_effect(hash, key));
-    }
-
     /// At least the greatest stamp of an effect that is held of the key: what is not above it needs no look at the
     /// history.
     fn newest_effect(&self, hash: KeyHash, key: &[u8]) -> Stamp {
@@ -314,7 +287,6 @@ impl Shard {
     /// A younger transaction that a proposal has to wait for, if only such stand in its way.
     pub(super) fn waits_for(&mut self, id: TransactionId, operation: &Prepare) -> Option<TransactionId> {
         let mut behind = None;
-        self.prefetch(operation.part.invocations.iter().map(|invoked| &*invoked.key));
         let held = |key: &[u8]| self.keys.get(key).map_or(&[][..], KeyState::prepared);
         if operation
             .part
@@ -340,7 +312,6 @@ impl Shard {
 
     /// Whether what a transaction without effects observed is current: its verdict, were it to commit last of all.
     pub(super) fn check(&mut self, transaction: TransactionId, part: &Part) -> (Vote, Option<u32>) {
-        self.prefetch(part.invocations.iter().map(|invoked| &*invoked.key));
         let (verdict, hint) = self.judge(Stamp { at: Timestamp::MAX, transaction }, part);
         (vote(verdict), hint)
     }
@@ -558,9 +529,6 @@ impl Application<Transactions> for Shard {
     }
 
     fn execute_inconsistent(&mut self, group: TransactionId, operation: &Decision) {
-        if let Decision::Commit { part, .. } = operation {
-            self.prefetch_for_commit(part);
-        }
         self.release(group);
         if let Decision::Commit { at, part } = operation {
             self.commit(Stamp { at: *at, transaction: group }, part);

@@ -58,7 +58,7 @@ impl Coordinator {
 
     /// A shard votes yes.
     pub(super) fn on_prepared(&mut self, shard: u16, number: u64, at: Timestamp, step: &mut Step<'_, '_>) {
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         let Phase::Preparing(preparing) = &mut transaction.phase else { return self.keep(transaction, step) };
         if preparing.parts.contains_key(&shard) {
             preparing.votes.insert(shard, at);
@@ -102,7 +102,7 @@ impl Coordinator {
         key: Option<Box<[u8]>>,
         step: &mut Step<'_, '_>,
     ) {
-        let Some(transaction) = self.transactions.remove(&number) else { return };
+        let Some(transaction) = self.take(number) else { return };
         let concerned = match &transaction.phase {
             Phase::Executing => true,
             Phase::Preparing(preparing) => !preparing.votes.contains_key(&shard) || preparing.read_only,
@@ -135,7 +135,7 @@ impl Coordinator {
                 step.out.disarm(Timer::Settlement { number });
             }
         }
-        let Some(transaction) = self.transactions.remove(&number) else { return };
+        let Some(transaction) = self.take(number) else { return };
         let decides = match &transaction.phase {
             Phase::Preparing(preparing) => !preparing.read_only && preparing.parts.contains_key(&shard),
             Phase::Deciding { parts, .. } => parts.first() == Some(&shard),

@@ -32,7 +32,7 @@ impl Coordinator {
         (term, evaluation): (u64, Evaluation),
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         let asked = matches!(transaction.phase, Phase::Executing)
             && transaction.steps.is_asked(index as usize, shard);
         if !asked {

@@ -317,7 +317,7 @@ impl Coordinator {
             let (id, at) = (settlement.id, settlement.at);
             self.decide(shard, id, at, step);
         }
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         if let Phase::Preparing(preparing) = &mut transaction.phase
             && let Some(asked @ 0) = preparing.terms.get_mut(&shard)
             && leader == member
@@ -339,7 +339,7 @@ impl Coordinator {
             lead.member = next(*lead, self.topology.replicas(shard).len());
             lead.tried = step.now.instant;
         }
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         let early = self.options.resend_every - self.options.resend_every / SOONER;
         let moved_at = Instant(step.now.instant.0.saturating_sub(early.as_micros() as u64));
         transaction.moved_at = transaction.moved_at.min(moved_at);

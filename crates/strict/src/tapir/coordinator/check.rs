@@ -149,7 +149,7 @@ impl Coordinator {
         (vote, hint): (Vote, Option<u32>),
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         let Phase::Checking(check) = &mut transaction.phase else { return self.keep(transaction, step) };
         if let Some(answers) = check.answers.get_mut(&shard) {
             answers.insert(member, (view, vote != Vote::PrepareOk));

@@ -77,7 +77,7 @@ impl Coordinator {
         self.protocol.views.insert(shard, first_view(configuration.epoch));
         let numbers: Vec<u64> = self.transactions.keys().copied().collect();
         for number in numbers {
-            if let Some(transaction) = self.transactions.remove(&number) {
+            if let Some(transaction) = self.take(number) {
                 self.ask_anew(transaction, shard, step);
             }
         }

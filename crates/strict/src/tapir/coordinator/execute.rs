@@ -127,7 +127,7 @@ impl Coordinator {
         answers: Vec<(u32, Evaluation)>,
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         if let Phase::QuorumRead(read) = &mut transaction.phase {
             read.answers.extend(answers.into_iter().map(|(_, evaluation)| (member, (view, evaluation))));
             return self.count_answers(transaction, step);
@@ -157,7 +157,7 @@ impl Coordinator {
         look: Look,
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         let asked = matches!(transaction.phase, Phase::Executing)
             && transaction.steps.is_asked(index as usize, shard);
         if !asked {

@@ -145,7 +145,7 @@ impl Coordinator {
         let ready = std::mem::take(&mut self.protocol.hot.ready);
         let any = !ready.is_empty();
         for number in ready {
-            let Some(transaction) = self.transactions.remove(&number) else { continue };
+            let Some(transaction) = self.take(number) else { continue };
             match transaction.phase {
                 Phase::InLine => self.begin_in_turn(transaction, step),
                 _ => self.keep(transaction, step),

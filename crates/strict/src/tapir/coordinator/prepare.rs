@@ -119,7 +119,7 @@ impl Coordinator {
         reply: &Reply,
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.transactions.remove(&number) else {
+        let Some(mut transaction) = self.take(number) else {
             return self.on_late_vote(shard, member, number, reply.attempt, step);
         };
         if let Phase::Preparing(preparing) = &mut transaction.phase
@@ -162,7 +162,7 @@ impl Coordinator {
         (attempt, view, result): (u32, u64, Vote),
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.transactions.remove(&number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         if let Phase::Preparing(preparing) = &mut transaction.phase
             && preparing.attempt == attempt
             && let Some(votes) = preparing.shards.get_mut(&shard)

@@ -131,7 +131,7 @@ impl Coordinator {
 
     /// A backup coordinator has decided a transaction that is still in progress here.
     pub(super) fn on_outcome(&mut self, number: u64, decision: &Decision, step: &mut Step<'_, '_>) {
-        let Some(transaction) = self.transactions.remove(&number) else { return };
+        let Some(transaction) = self.take(number) else { return };
         match (&transaction.phase, decision) {
             (Phase::Preparing(_), Decision::Commit { at, .. }) => self.commit(transaction, *at, step),
             (Phase::Preparing(_), Decision::Abort) => self.abort(transaction, step),
@@ -141,7 +141,7 @@ impl Coordinator {
 
     /// A transaction in progress was decided so long ago that no replica remembers how.
     pub(super) fn on_forgotten(&mut self, number: u64, step: &mut Step<'_, '_>) {
-        let Some(transaction) = self.transactions.remove(&number) else { return };
+        let Some(transaction) = self.take(number) else { return };
         if !matches!(transaction.phase, Phase::Preparing(_)) {
             return self.keep(transaction, step);
         }
