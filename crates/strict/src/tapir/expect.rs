@@ -20,8 +20,12 @@ impl Replica {
                 }
                 Message::Check { part, .. } => uses.extend(keys_of(Use::Judge, part)),
                 Message::Ir { message } => match message {
-                    ir::Message::Propose { operation, .. } => uses.extend(keys_of(Use::Judge, &operation.part)),
-                    ir::Message::Execute { operation: Ending::Whole(Decision::Commit { part, .. }), .. } => {
+                    ir::Message::Propose { operation, .. } => {
+                        uses.extend(keys_of(Use::Judge, &operation.part))
+                    }
+                    ir::Message::Execute {
+                        operation: Ending::Whole(Decision::Commit { part, .. }), ..
+                    } => {
                         uses.extend(keys_of(Use::Commit, part));
                     }
                     ir::Message::Execute { group, operation: Ending::Rest(_), .. } => {

@@ -18,8 +18,8 @@ use commit::{
 };
 use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, prepare};
 use keyset::Keyset;
-pub(super) use prefetch::{Use, Uses};
 use mvcc::{CompactKey, Remains, Store};
+pub(super) use prefetch::{Use, Uses};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
     HashSeed, Incarnation, KeyHash, Malformed, ProcessId, Reader, ReplyBuf, Rng, Timestamp, TransactionId,
