@@ -7,3 +7,13 @@ pub mod baselines;
 pub mod paris;
 pub mod stable;
 pub mod wren;
+
+protocol::compile_here! {
+    WREN: wren::Node,
+    WREN_COPIES: replication::copies::Node<wren::Node>,
+    PARIS: paris::Node,
+    CURE: stable::Node<baselines::Cure>,
+    HYBRID_CURE: stable::Node<baselines::HybridCure>,
+    BLOCKING: stable::Node<baselines::Blocking>,
+    UNCOORDINATED: stable::Node<baselines::Uncoordinated>,
+}

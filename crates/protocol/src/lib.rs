@@ -31,6 +31,7 @@
 //! snapshots. Other messages ([`Outputs::send`]) are gated too, and may be lost, repeated and reordered.
 
 mod claim;
+mod compiled;
 mod conflict;
 mod contract;
 mod gate;
@@ -40,6 +41,7 @@ mod stream;
 mod timers;
 
 pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim, VectorClaim};
+pub use compiled::Compiled;
 pub use conflict::{Conflict, ConflictingWrite};
 pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies};
 pub use gate::{Durable, Gate};

@@ -24,3 +24,8 @@ pub use mutants::{Mutant, Mutants};
 pub use node::{Decided, KeyedEffects, Node};
 pub use part::{Invoked, Part};
 pub use topology::Topology;
+
+protocol::compile_here! {
+    TAPIR: tapir::Node,
+    LOCKING: locking::Node,
+}
