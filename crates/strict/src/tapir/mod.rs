@@ -32,6 +32,7 @@ mod options;
 mod record;
 mod recovery;
 mod replica;
+mod reservations;
 mod shard;
 mod state;
 mod suspicion;

@@ -4,6 +4,7 @@ use crate::ir;
 pub use crate::part::{Invoked, Part};
 use commit::Stamp;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{Malformed, Reader, Timestamp, Wire, wire_enum};
 
 /// The consensus operation.
@@ -14,6 +15,8 @@ pub struct Prepare {
     /// When the transaction was first run, under which id: kept when it runs again. An older one
     /// may wait for a younger one.
     pub age: Stamp,
+    /// For how long replicas keep what it touches for it if it is refused; in milliseconds, zero for not at all.
+    pub keep: Duration,
     /// What to validate and hold.
     pub part: Arc<Part>,
 }
@@ -22,12 +25,14 @@ impl Wire for Prepare {
     fn encode(&self, out: &mut Vec<u8>) {
         self.at.encode(out);
         self.age.encode(out);
+        (self.keep.as_millis() as u32).encode(out);
         self.part.encode(out);
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (at, age) = (Wire::decode(input)?, Wire::decode(input)?);
-        Ok(Prepare { at, age, part: Arc::new(Part::decode(input)?) })
+        let keep = Duration::from_millis(u32::decode(input)?.into());
+        Ok(Prepare { at, age, keep, part: Arc::new(Part::decode(input)?) })
     }
 }
 

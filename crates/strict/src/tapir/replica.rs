@@ -7,6 +7,7 @@ use super::operation::{Decision, Transactions};
 use super::options::{Clocks, Options};
 use super::record::Record;
 use super::recovery::{Recovery, Verdict};
+use super::reservations::Reservations;
 use super::shard::{Question, Shard};
 use super::state::Checkpoint;
 use super::suspicion::Suspicion;
@@ -45,6 +46,7 @@ pub struct Replica {
     pub(super) suspicion: Suspicion,
     pub(super) recoveries: BTreeMap<TransactionId, Recovery>,
     pub(super) waiting: Waiting,
+    pub(super) reservations: Reservations,
     /// The stable bases of the other shards, as far as they have told.
     bases: BTreeMap<u16, Timestamp>,
     lag: Lag,
@@ -112,6 +114,7 @@ impl Replica {
             suspicion: Suspicion::default(),
             recoveries: BTreeMap::new(),
             waiting: Waiting::default(),
+            reservations: Reservations::default(),
             bases: BTreeMap::new(),
             lag: Lag::default(),
             round: None,
@@ -590,6 +593,7 @@ impl std::fmt::Debug for Replica {
             .field("suspicion", &self.suspicion)
             .field("recoveries", &self.recoveries)
             .field("waiting", &self.waiting)
+            .field("reservations", &self.reservations)
             .field("bases", &self.bases)
             .field("checkpoint", &self.checkpoint)
             .field("fetching", &self.fetching)

@@ -53,7 +53,7 @@ pub(super) struct Held {
 
 impl Held {
     /// What is prepared while everything up to `base` has ended.
-    fn new(prepare: Prepare, base: Timestamp) -> Self {
+    pub(super) fn new(prepare: Prepare, base: Timestamp) -> Self {
         let looks = prepare.part.invocations.iter().filter_map(|invoked| invoked.observed.as_ref());
         let forgettable = looks.map(|observed| before(observed.base())).fold(base, Timestamp::min);
         Held { prepare, forgettable }

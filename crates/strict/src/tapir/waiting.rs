@@ -8,6 +8,9 @@
 //! ones wait for younger ones, nobody waits in a circle. Ages are those of coordinators' clocks: a wrong one is unfair
 //! and does no other harm.
 //!
+//! *For an older one that was refused again and again*, for which its keys are kept until it has come again: see
+//! [`super::reservations`].
+//!
 //! *For others with lower timestamps to come*, where clocks differ much and that is asked for (the paper's 6.6). A replica
 //! that judges transactions as they arrive tells those with lower timestamps to come again (RETRY). One that waits for a
 //! while first, and judges what has come meanwhile in the order of timestamps, tells fewer.
@@ -17,6 +20,7 @@
 
 use super::message::Timer;
 use super::node::{IrMessage, Node};
+use super::operation::Decision;
 use super::replica::{Replica, Wires};
 use super::shard::Held;
 use crate::ir::{self, Status};
@@ -36,6 +40,8 @@ enum Until {
     Due(Instant),
     /// A younger transaction, which must end first.
     Ended(TransactionId),
+    /// The transaction of this age, for which keys are kept.
+    Kept(Stamp),
 }
 
 /// A proposal that waits.
@@ -56,10 +62,11 @@ struct Proposal {
 pub(super) struct Waiting(BTreeMap<TransactionId, Proposal>);
 
 impl Waiting {
-    /// When the next one has waited for long enough for those with lower timestamps.
-    fn next_due(&self) -> Option<Instant> {
-        let due = self.0.values().filter_map(|proposal| match proposal.until {
+    /// When the next one has waited for long enough, if it is known; `ends` says until when keys are kept.
+    fn next_due(&self, ends: impl Fn(TransactionId, Stamp) -> Option<Instant>) -> Option<Instant> {
+        let due = self.0.iter().filter_map(|(id, proposal)| match proposal.until {
             Until::Due(at) => Some(at),
+            Until::Kept(age) => ends(*id, age),
             Until::Ended(_) => None,
         });
         due.min()
@@ -70,7 +77,7 @@ impl Waiting {
     fn take_due(&mut self, now: Instant) -> Vec<(NodeId, IrMessage)> {
         let held = self.0.iter().filter_map(|(id, proposal)| match proposal.until {
             Until::Due(due) => Some(((proposal.at, *id), due)),
-            Until::Ended(_) => None,
+            Until::Ended(_) | Until::Kept(_) => None,
         });
         let mut held: Vec<((Timestamp, TransactionId), Instant)> = held.collect();
         held.sort_unstable();
@@ -79,11 +86,16 @@ impl Waiting {
         taken.map(|proposal| (proposal.from, proposal.message)).collect()
     }
 
-    /// Takes the oldest whose younger transaction has ended.
-    fn take_free(&mut self, prepared: &BTreeMap<TransactionId, Held>) -> Option<(NodeId, IrMessage)> {
-        let free = self.0.iter().filter(|(_, proposal)| match proposal.until {
+    /// Takes the oldest that waits for no transaction any more.
+    fn take_free(
+        &mut self,
+        ends: impl Fn(TransactionId, Stamp) -> Option<Instant>,
+        prepared: &BTreeMap<TransactionId, Held>,
+    ) -> Option<(NodeId, IrMessage)> {
+        let free = self.0.iter().filter(|(id, proposal)| match proposal.until {
             Until::Due(_) => false,
             Until::Ended(behind) => !prepared.contains_key(&behind),
+            Until::Kept(age) => ends(**id, age).is_none(),
         });
         let (_, id) = free.map(|(id, proposal)| (proposal.age, *id)).min()?;
         self.0.remove(&id).map(|proposal| (proposal.from, proposal.message))
@@ -101,8 +113,9 @@ impl Replica {
     ) -> Option<IrMessage> {
         let (group, attempt, operation) = match &message {
             ir::Message::Propose { group, attempt, operation, .. } => (*group, *attempt, operation),
-            ir::Message::Execute { group, .. } => {
+            ir::Message::Execute { group, operation, .. } => {
                 self.waiting.0.remove(group);
+                self.reservations.end(*group, *operation == ir::Ending::Whole(Decision::Abort));
                 return Some(message);
             }
             _ => return Some(message),
@@ -114,13 +127,17 @@ impl Replica {
         }
         let time = skew_wait(operation.at, now.wall, self.options.skew_wait);
         if time.is_zero() || !self.is_new(&message) {
-            return self.stand_in_line(now, from, message);
+            let message = self.stand_in_line(now, from, message);
+            if message.is_none() {
+                self.arm_skew_wait(now, out);
+            }
+            return message;
         }
         match self.waiting.0.get_mut(&group).filter(|_| attempt == known) {
             Some(held) => held.said = now.instant,
             None => self.hold(now, from, message, Until::Due(now.instant + time)),
         }
-        self.arm_skew_wait(out);
+        self.arm_skew_wait(now, out);
         None
     }
 
@@ -134,13 +151,21 @@ impl Replica {
         news && self.ir.status() == Status::Normal && *view <= self.ir.view()
     }
 
-    /// Takes a proposal that only younger transactions stand in the way of.
+    /// Takes a proposal that only younger transactions stand in the way of, or that an older one keeps off.
     fn stand_in_line(&mut self, now: Now, from: NodeId, message: IrMessage) -> Option<IrMessage> {
         let ir::Message::Propose { group, operation, .. } = &message else { return Some(message) };
         self.waiting.0.remove(group);
-        let behind = if self.is_new(&message) { self.state.waits_for(*group, operation) } else { None };
-        let Some(behind) = behind else { return Some(message) };
-        self.hold(now, from, message, Until::Ended(behind));
+        if !self.is_new(&message) {
+            return Some(message);
+        }
+        self.reservations.keep(now.instant, *group, operation);
+        let kept = self.reservations.before(now.instant, *group, operation, self.state.prepared());
+        let Some(until) =
+            kept.map(Until::Kept).or_else(|| self.state.waits_for(*group, operation).map(Until::Ended))
+        else {
+            return Some(message);
+        };
+        self.hold(now, from, message, until);
         None
     }
 
@@ -151,36 +176,44 @@ impl Replica {
         self.waiting.0.insert(group, proposal);
     }
 
-    fn arm_skew_wait(&self, out: &mut Outputs<'_, Node>) {
-        if let Some(next) = self.waiting.next_due() {
+    fn arm_skew_wait(&self, now: Now, out: &mut Outputs<'_, Node>) {
+        let ends = |id, age| self.reservations.ends(now.instant, id, age, self.state.prepared());
+        if let Some(next) = self.waiting.next_due(ends) {
             out.arm(Timer::SkewWait, next);
         }
     }
 
-    /// Judges the proposals that have waited for long enough for those with lower timestamps.
+    /// Judges the proposals that have waited for long enough.
     pub(super) fn on_skew_wait(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
         for (from, message) in self.waiting.take_due(now.instant) {
             if let Some(message) = self.stand_in_line(now, from, message) {
                 self.serve_ir(now, from, message, out);
             }
         }
-        self.arm_skew_wait(out);
+        self.resume(now, out);
     }
 
     /// Judges the proposals that nobody stands in the way of any more, the oldest first.
     pub(super) fn resume(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
-        while let Some((from, message)) = self.waiting.take_free(self.state.prepared()) {
+        while let Some((from, message)) = self.next_free(now.instant) {
             if let Some(message) = self.stand_in_line(now, from, message) {
                 let mut port = Wires { out, options: &self.options, now: now.instant };
                 self.ir.on_message(from, message, &mut self.state, &mut port);
             }
         }
+        self.arm_skew_wait(now, out);
+    }
+
+    fn next_free(&mut self, now: Instant) -> Option<(NodeId, IrMessage)> {
+        let ends = |id, age| self.reservations.ends(now, id, age, self.state.prepared());
+        self.waiting.take_free(ends, self.state.prepared())
     }
 
     /// Forgets proposals whose coordinators do not ask any more.
     pub(super) fn forget_waiting(&mut self, now: Instant) {
         let patience = self.options.resend_every * PATIENCE;
         self.waiting.0.retain(|_, proposal| now - proposal.said < patience);
+        self.reservations.forget(now, patience);
     }
 }
 
@@ -229,12 +262,12 @@ mod tests {
             hold(&mut waiting, at, Until::Due(Instant(until)));
         }
         hold(&mut waiting, 4, Until::Ended(id(5)));
-        assert_eq!(waiting.next_due(), Some(Instant(50)));
+        assert_eq!(waiting.next_due(|_, _| None), Some(Instant(50)));
         assert_eq!(taken(&mut waiting, 49), []);
         assert_eq!(taken(&mut waiting, 60), [3, 5, 7], "who waits for somebody's end stays");
-        assert_eq!(waiting.next_due(), Some(Instant(70)));
+        assert_eq!(waiting.next_due(|_, _| None), Some(Instant(70)));
         assert_eq!(taken(&mut waiting, 200), [9]);
-        assert_eq!(waiting.next_due(), None);
+        assert_eq!(waiting.next_due(|_, _| None), None);
     }
 
     #[test]
@@ -244,7 +277,7 @@ mod tests {
         hold(&mut waiting, 5, Until::Ended(id(2)));
         hold(&mut waiting, 7, Until::Due(Instant(50)));
         let (nobody, mut free) = (BTreeMap::new(), Vec::new());
-        while let Some(taken) = waiting.take_free(&nobody) {
+        while let Some(taken) = waiting.take_free(|_, _| None, &nobody) {
             free.push(number(taken));
         }
         assert_eq!(free, [5, 3]);

@@ -2,8 +2,11 @@
 
 use crate::network::{Network, text};
 use crate::scripts::assert_settled;
-use anabranch_strict::tapir::Options;
-use protocol::Step;
+use anabranch_strict::tapir::{Message, Options};
+use datatypes::{Items, Operation, set};
+use protocol::{KeyedOperation, Step};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 use types::{Instant, RequestId};
 
@@ -108,4 +111,91 @@ fn sixteen_clients_on_hot_keys_all_commit_within_their_retries() {
         // other coordinators.
         assert!(outcome.longest < Duration::from_secs(1), "seed {seed}: {outcome:?}");
     }
+}
+
+/// What came of clients that add beside others that look.
+#[derive(Debug, Default)]
+struct Beside {
+    added: usize,
+    looked: usize,
+    refused: Vec<String>,
+    longest: Duration,
+}
+
+/// Clients of three coordinators that add to two of four sets, and observe nothing, beside others that count the members
+/// of two of them; each sends its next transaction when the last one is answered.
+fn add_beside_looks(seed: u64, adders: usize, lookers: usize, options: &Options) -> Beside {
+    let mut network = Network::new(seed, 1, 3, 3, options);
+    network.delay = Duration::from_millis(1);
+    let mut waiting: Vec<Option<(RequestId, Instant)>> = vec![None; adders + lookers];
+    let mut outcome = Beside::default();
+    let end = network.now + Duration::from_secs(1);
+    while network.now < end || waiting.iter().any(Option::is_some) {
+        for (client, waiting) in waiting.iter_mut().enumerate() {
+            if let Some((id, since)) = *waiting {
+                let Some(reply) = network.replies.0.remove(&id) else { continue };
+                outcome.longest = outcome.longest.max(network.replied_at[&id] - since);
+                match reply.as_error() {
+                    Some(error) => outcome.refused.push(error.to_string()),
+                    None if client < adders => outcome.added += 1,
+                    None => outcome.looked += 1,
+                }
+                *waiting = None;
+            }
+            if network.now < end {
+                let steps: Vec<Step<'_>> = (0..2).map(|_| set_step(&mut network, client < adders)).collect();
+                let id = network.many(1 + (client % 3) as u16, client as u64 + 1, &steps);
+                *waiting = Some((id, network.now));
+            }
+        }
+        network.run_for(Duration::from_micros(200));
+    }
+    network.run_for(Duration::from_secs(2));
+    assert_settled(&network);
+    outcome
+}
+
+fn set_step(network: &mut Network, adds: bool) -> Step<'static> {
+    let key = KEYS[network.rng.usize(0..4)].as_bytes();
+    let member = network.rng.u64(0..1_000_000).to_string();
+    let members = Items::collect([member.as_bytes()].into_iter());
+    let operation = if adds { set::Operation::Add { members } } else { set::Operation::Length };
+    let (hash, operation) = (network.topology.seed.hash(key), Operation::Set(operation));
+    Step::Key(KeyedOperation { key, hash, operation, blind: adds })
+}
+
+#[test]
+fn who_looks_at_keys_that_many_add_to_all_the_time_gets_an_answer() {
+    for seed in 1..=3 {
+        let outcome = add_beside_looks(seed, 24, 8, &Options::default());
+        assert_eq!(outcome.refused, Vec::<String>::new(), "seed {seed}: {outcome:?}");
+        // Each of them takes a few round trips, of 1 ms on average, when its turn has come.
+        assert!(outcome.looked > 200 && outcome.added > 600, "seed {seed}: {outcome:?}");
+        assert!(outcome.longest < Duration::from_millis(500), "seed {seed}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_look_at_a_key_that_many_have_added_to_closes_it_for_those_that_come() {
+    let mut network = Network::new(1, 1, 3, 3, &Options::default());
+    for _ in 0..300 {
+        let add = network.increment("a", true);
+        network.one(1, &add);
+    }
+    let named = Rc::new(RefCell::new(Vec::new()));
+    let names = named.clone();
+    network.filter = Some(Box::new(move |_, _, message| {
+        if let Message::ReadReply { answers, .. } = message {
+            names.borrow_mut().extend(answers.iter().map(|(_, answer)| answer.observed.above().len()));
+        }
+        false
+    }));
+    for _ in 0..5 {
+        let get = network.get("a");
+        assert_eq!(text(&network.one(2, &get)), "300");
+        network.run_for(Duration::from_millis(20));
+    }
+    let named = named.borrow();
+    assert!(named[0] > 100, "the first look names all that has come: {named:?}");
+    assert_eq!(named[named.len() - 1], 0, "the last one names the closed base: {named:?}");
 }

@@ -166,7 +166,7 @@ fn a_read_of_one_replica_is_not_and_is_caught() {
 #[test]
 fn reads_of_several_shards_are_linearizable_and_see_whole_transactions() {
     let (mut reads, mut writes) = (0, 0);
-    for seed in 1..=40 {
+    for seed in 1..=50 {
         // Half of the coordinators are close to the replica that misses everything.
         let run = Run::play(seed, 2, (seed % 2 == 0).then_some(1 + (seed / 2 % 3) as u16), &options());
         writes += run.order().len();

@@ -15,7 +15,7 @@
 
 use super::super::message::Message;
 use super::super::operation::{Part, Vote};
-use super::transaction::{Conflict, Glance, Phase, Transaction, parts};
+use super::transaction::{Conflict, Glance, Phase, Transaction, names_many, parts};
 use super::{Coordinator, Step};
 use crate::Mutant;
 use crate::coordinator::Purpose;
@@ -64,7 +64,8 @@ impl Coordinator {
             && !single
             && transaction.retries < CHECKS
             && transaction.watches.is_empty()
-            && transaction.steps.is_read_only();
+            && transaction.steps.is_read_only()
+            && !transaction.steps.invocations().any(|(_, invoked)| names_many(invoked));
         let parts = if checks { parts(&transaction) } else { SmallMap::default() };
         if parts.is_empty() {
             return self.prepare(transaction, step);
@@ -73,7 +74,7 @@ impl Coordinator {
             let present = epoch_of(seen.view) == self.topology.epoch(seen.shard);
             present && seen.steps == transaction.steps.list.len() && parts.len() == 1
         };
-        let seen = transaction.own.filter(whole);
+        let seen = transaction.own.glance.filter(whole);
         let answer = |seen: Glance| (seen.member, (seen.view, false));
         let answers = parts.keys().map(|shard| (*shard, seen.map(answer).into_iter().collect())).collect();
         let shared = |(shard, (part, _))| (shard, Arc::new(part));

@@ -1,7 +1,7 @@
 //! The execution period: steps are evaluated at the closest replica, or at none if they observe nothing.
 
 use super::super::message::{Evaluation, Message, Reading};
-use super::transaction::{Glance, Phase, QuorumRead, Transaction};
+use super::transaction::{Glance, Phase, QuorumRead, Transaction, are_many};
 use super::{Coordinator, Step, Tapir};
 use crate::Mutant;
 use crate::coordinator::{CommitProtocol, Look, Progress, Purpose};
@@ -145,7 +145,7 @@ impl Coordinator {
             return self.keep(transaction, step);
         }
         let at_once = clear && taken == transaction.steps.list.len();
-        transaction.own = at_once.then_some(Glance { shard, member, view, steps: taken });
+        transaction.own.glance = at_once.then_some(Glance { shard, member, view, steps: taken });
         self.advance(transaction, step)
     }
 
@@ -183,6 +183,9 @@ impl Coordinator {
             good.iter().filter(same).count() >= needed
         };
         if let Some((_, answer)) = good.iter().find(alike) {
+            if are_many(&answer.observed) {
+                return self.fall_back(transaction, step);
+            }
             let result = answer.result.clone();
             if let Some(request) = transaction.request.take() {
                 transaction.steps.list[0].call.reply(&result, step.out.reply(request));

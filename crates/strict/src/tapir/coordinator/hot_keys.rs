@@ -66,8 +66,16 @@ impl HotKeys {
         self.keys.get(key).is_some_and(|hot| hot.until > now || hot.holder.is_some() || !hot.line.is_empty())
     }
 
-    /// Asks for these keys, in place of what was held or asked for before. True when all of them are held now.
+    /// Asks for these keys, in place of what was held or asked for before. True when all of them are held now. Whoever
+    /// holds them already goes on holding them: a younger one that took them would be kept off at the replicas.
     fn enter(&mut self, age: Age, number: u64, keys: BTreeSet<Box<[u8]>>) -> bool {
+        let holds = |key: &[u8]| self.keys.get(key).is_some_and(|hot| hot.holder == Some(age));
+        if keys.iter().all(|key| holds(key))
+            && let Some(place) = self.places.get_mut(&age).filter(|place| place.keys == keys)
+        {
+            place.number = number;
+            return true;
+        }
         self.leave(age);
         for key in &keys {
             if let Some(hot) = self.keys.get_mut(key) {
@@ -117,11 +125,8 @@ impl Coordinator {
     /// Takes the transaction's turn at its hot keys. False while it has to wait.
     pub(super) fn take_hot_keys(&mut self, transaction: &Transaction, step: &Step<'_, '_>) -> bool {
         let now = step.now.instant;
-        // One that was refused waits even where it would get along with its like.
-        let refused = transaction.retries > 0;
         let calls = transaction.steps.list.iter().map(|step| &step.call);
-        let hot =
-            calls.filter(|call| self.protocol.hot.is_hot(&call.key, now) && (refused || !is_sociable(call)));
+        let hot = calls.filter(|call| self.protocol.hot.is_hot(&call.key, now) && !is_sociable(call));
         let keys: BTreeSet<Box<[u8]>> = hot.map(|call| (*call.key).into()).collect();
         if keys.is_empty() {
             self.protocol.hot.leave(age(transaction));

@@ -35,7 +35,7 @@ use settle::Settlement;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use transaction::{Glance, Phase, Transaction};
+use transaction::{Own, Phase, Transaction};
 use types::{Instant, NodeId, Timestamp, WallTime};
 
 /// How far ahead of the own clock a replica's timestamp may be before it is no longer believed.
@@ -75,8 +75,7 @@ impl CommitProtocol for Tapir {
     type Record<'a> = Record<'a>;
     type Replica = Replica;
     type Phase = Phase;
-    /// How its latest reads were answered, if all of them were at once.
-    type Own = Option<Glance>;
+    type Own = Own;
 
     const TURN: usize = TURN;
     /// The replicas validate what was seen when the watch began, like any other observation.

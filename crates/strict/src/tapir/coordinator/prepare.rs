@@ -20,6 +20,15 @@ const LEAP: Duration = Duration::from_micros(250);
 /// The backoff doubles so often, and halves from then on.
 const DOUBLINGS: u32 = 2;
 
+/// A transaction that was refused so often has its keys kept for it ([`super::super::reservations`]).
+const RESERVED: u32 = 2;
+/// The same of one that changes something: such ones refuse each other as well, and one of them goes on.
+const RESERVED_WRITING: u32 = 6;
+/// For so many times what the shortest of its runs took, and the bounds of that.
+const KEPT_RUNS: u32 = 8;
+const LEAST_KEPT: Duration = Duration::from_millis(20);
+const MOST_KEPT: Duration = Duration::from_secs(2);
+
 /// A replica's reply to Prepare.
 pub(super) struct Reply {
     pub attempt: u32,
@@ -64,6 +73,7 @@ impl Coordinator {
             shards,
             sent_at: now,
             resend_at: now + self.options.resend_every,
+            keep: kept(&transaction),
             conflict: None,
         });
         self.propose(&transaction, step);
@@ -101,7 +111,12 @@ impl Coordinator {
                 born: preparing.born,
                 attempt: preparing.attempt,
                 view: self.view(*shard),
-                operation: Prepare { at: preparing.at, age: transaction.age, part: votes.part.clone() },
+                operation: Prepare {
+                    at: preparing.at,
+                    age: transaction.age,
+                    keep: preparing.keep,
+                    part: votes.part.clone(),
+                },
             };
             self.send_ir(*shard, &message, step);
             let finalize = finalize((transaction.id, transaction.age), preparing, votes);
@@ -195,7 +210,11 @@ impl Coordinator {
         }
         let until =
             |member| self.protocol.replicas.vote_awaited_until((shard, member), asked, quorum_at, longest);
-        Some(tally.fast_until(until).unwrap_or(quorum_at))
+        let until = tally.fast_until(until).unwrap_or(quorum_at);
+        // Where there is contention the others may let it wait for somebody who waits for it elsewhere.
+        let hot = |key: &[u8]| self.protocol.hot.is_hot(key, quorum_at);
+        let disputed = votes.part.invocations.iter().any(|invoked| hot(&invoked.key));
+        Some(if disputed { until.min(quorum_at + (quorum_at - asked)) } else { until })
     }
 
     /// Looks at the votes: chooses where the slow path is due, and decides when every shard has succeeded or one
@@ -355,6 +374,8 @@ impl Coordinator {
             return self.fail(transaction, &error, step);
         }
         transaction.retries += 1;
+        let ran = step.now.instant - transaction.began;
+        transaction.own.ran = Some(transaction.own.ran.map_or(ran, |shortest| shortest.min(ran)));
         self.shorten_turn(&mut transaction);
         let number = transaction.id.number;
         step.out.disarm(super::Timer::Transaction { number });
@@ -363,14 +384,16 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
-    /// A random wait out of a window that doubles with every conflict. It begins at what the failed run took, since
-    /// contenders that come back sooner than that meet each other again. A transaction that has lost for long draws
+    /// A random wait out of a window that doubles with every conflict. It begins at what the shortest of its runs took,
+    /// since contenders that come back sooner than that meet each other again. A transaction that has lost for long draws
     /// from smaller and smaller windows, so that it wins against those that came later (Corrections 12); the
-    /// coordinator's own wait for it at hot keys meanwhile, and it waits at the replicas for those of others.
+    /// coordinator's own wait for it at hot keys meanwhile, and it waits at the replicas for those of others. One that
+    /// keys are kept for comes back soon.
     fn backoff(&self, transaction: &Transaction, step: &mut Step<'_, '_>) -> Duration {
-        let run = (step.now.instant - transaction.began).max(self.options.backoff);
+        let run = transaction.own.ran.unwrap_or_default().max(self.options.backoff);
         let lost = transaction.retries;
         let doublings = match lost.saturating_sub(1) {
+            _ if !kept(transaction).is_zero() => 0,
             before if before <= DOUBLINGS => before,
             before => (2 * DOUBLINGS).saturating_sub(before),
         };
@@ -378,6 +401,17 @@ impl Coordinator {
         let window = (run * 2u32.pow(doublings)).min(left / 2);
         Duration::from_micros(step.random.u64(0..=window.as_micros() as u64))
     }
+}
+
+/// For how long replicas are asked to keep what a transaction touches for it: some times what a run takes, from its
+/// Prepare until that of its next run. One that observes nothing needs no such thing: what it did is never old.
+fn kept(transaction: &Transaction) -> Duration {
+    let observes = || transaction.steps.invocations().any(|(_, invoked)| invoked.observed.is_some());
+    let enough = if transaction.steps.is_read_only() { RESERVED } else { RESERVED_WRITING };
+    if transaction.retries < enough || !(transaction.steps.has_keyset() || observes()) {
+        return Duration::ZERO;
+    }
+    (transaction.own.ran.unwrap_or_default() * KEPT_RUNS).clamp(LEAST_KEPT, MOST_KEPT)
 }
 
 /// The Finalize of a shard's chosen result, while it is being finalized.
@@ -393,7 +427,7 @@ fn finalize(
         attempt: preparing.attempt,
         view,
         ballot: CoordinatorView::ORIGINAL,
-        operation: Some(Prepare { at: preparing.at, age, part: votes.part.clone() }),
+        operation: Some(Prepare { at: preparing.at, age, keep: preparing.keep, part: votes.part.clone() }),
         result,
     })
 }

@@ -1,15 +1,19 @@
 //! Where a transaction of TAPIR is.
 
 use super::super::message::Evaluation;
-use super::super::operation::{Part, Transactions};
+use super::super::operation::{Invoked, Part, Transactions};
 use super::Tapir;
 use super::check::Check;
 use crate::coordinator::Answer;
 use crate::ir::Tally;
 use crate::small_map::SmallMap;
+use commit::Observed;
+use datatypes::{Operation, key};
+use mvcc::CompactKey;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{Instant, Timestamp};
 
 /// A transaction in progress.
@@ -31,6 +35,15 @@ pub enum Phase {
     InLine,
     /// Waits to run again.
     BackingOff { until: Instant },
+}
+
+/// What else it keeps.
+#[derive(Debug, Default)]
+pub struct Own {
+    /// How its latest reads were answered, if all of them were at once.
+    pub glance: Option<Glance>,
+    /// What the shortest of its refused runs took.
+    pub ran: Option<Duration>,
 }
 
 /// The answers to a quorum read, by replica, with their views.
@@ -68,6 +81,8 @@ pub struct Preparing {
     pub sent_at: Instant,
     /// When what was not answered is said again.
     pub resend_at: Instant,
+    /// For how long replicas keep what it touches for it if it is refused.
+    pub keep: Duration,
     /// An abort was told by a replica, or chosen and confirmed; which key and why.
     pub conflict: Option<Conflict>,
 }
@@ -100,6 +115,27 @@ impl From<Evaluation> for Answer {
     }
 }
 
+/// With so many effects above the closed base an observer observes the whole key when it prepares, which raises the base.
+/// What is named with each look would else be all that has come since the last synchronization.
+const NAMED: usize = 64;
+
+/// See [`NAMED`].
+pub(super) fn names_many(invoked: &Invoked) -> bool {
+    invoked.observed.as_ref().is_some_and(are_many)
+}
+
+/// See [`NAMED`].
+pub(super) fn are_many(observed: &Observed) -> bool {
+    observed.above().len() > NAMED
+}
+
+/// An operation that observes all of a key, whatever its type.
+fn whole_key() -> CompactKey {
+    let mut bytes = Vec::new();
+    Operation::Key(key::Operation::Copy).encode(&mut bytes);
+    bytes.into()
+}
+
 /// Every shard's part, its watches first, and how many of its invocations are watches.
 pub(super) fn parts(transaction: &Transaction) -> SmallMap<u16, (Part, usize), 1> {
     let mut parts: SmallMap<u16, (Part, usize), 1> = SmallMap::default();
@@ -109,7 +145,11 @@ pub(super) fn parts(transaction: &Transaction) -> SmallMap<u16, (Part, usize), 1
         *watches += 1;
     }
     for (shard, invoked) in transaction.steps.invocations() {
-        parts.or_default(shard).0.invocations.push(invoked.clone());
+        let mut invoked = invoked.clone();
+        if names_many(&invoked) {
+            invoked.operation = Some(whole_key());
+        }
+        parts.or_default(shard).0.invocations.push(invoked);
     }
     for (shard, mut keyset) in transaction.steps.keysets() {
         let (part, watches) = parts.or_default(shard);

@@ -1,0 +1,200 @@
+//! Keys that are kept for a transaction which was refused again and again (Corrections 12).
+//!
+//! That the oldest of those that are undecided is refused by none of the others is not enough for one that observes:
+//! where others change its keys all the time, what it saw is old before it is judged, by what has been committed
+//! meanwhile. So one that was refused often asks with Prepare that its keys be kept for it, should it be refused once
+//! more, until it has come again. Until it commits, or the time that it asked for is over, a replica lets proposals of
+//! younger transactions wait that conflict with it; so what it sees when it runs again stays, but for what was under way.
+//!
+//! Nobody waits in a circle for long. The older one may wait elsewhere for a younger one that is prepared there: so when
+//! it is prepared here and has not ended soon, the younger ones are judged, and refused as ever; and whoever has waited
+//! until the end of the first reservation that it met waits for no other one, nor for the same one prolonged. Older ones are not kept
+//! off, and there are fewer of these all the time: so whoever stays refused for long enough commits. As with all that
+//! waits, nothing is recorded and nothing of it bears on safety.
+
+use super::operation::{Part, Prepare};
+use super::shard::Held;
+use commit::Stamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Instant, Timestamp, TransactionId};
+
+/// One that is prepared is waited for, for this fraction of the time for which its keys are kept.
+const ENDING: u32 = 12;
+
+/// What one transaction has asked for.
+#[derive(Debug)]
+struct Reservation {
+    /// Its number in its latest run.
+    group: TransactionId,
+    part: Arc<Part>,
+    until: Instant,
+    /// Until when the younger ones wait for the end of one that is prepared here.
+    ends_by: Instant,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    /// By the age of the transaction that keys are kept for.
+    kept: BTreeMap<Stamp, Reservation>,
+    /// Until when those wait at most that have been kept off.
+    patience: BTreeMap<TransactionId, Instant>,
+}
+
+impl Reservations {
+    /// Keeps what a transaction touches, in place of what was kept for its earlier runs.
+    pub(super) fn keep(&mut self, now: Instant, group: TransactionId, operation: &Prepare) {
+        self.kept.retain(|_, kept| kept.until > now);
+        if !operation.keep.is_zero() {
+            let (part, until) = (operation.part.clone(), now + operation.keep);
+            let ends_by = now + operation.keep / ENDING;
+            self.kept.insert(operation.age, Reservation { group, part, until, ends_by });
+        }
+    }
+
+    /// A transaction has ended; one that was refused may come again.
+    pub(super) fn end(&mut self, group: TransactionId, refused: bool) {
+        self.patience.remove(&group);
+        if !refused {
+            self.kept.retain(|_, kept| kept.group != group);
+        }
+    }
+
+    /// The age of the oldest transaction that a younger one's proposal has to wait for.
+    pub(super) fn before(
+        &mut self,
+        now: Instant,
+        group: TransactionId,
+        operation: &Prepare,
+        prepared: &BTreeMap<TransactionId, Held>,
+    ) -> Option<Stamp> {
+        let older = self.kept.range(..operation.age).filter(|(_, kept)| kept.ends(prepared) > now);
+        let mut against = older.filter(|(_, kept)| conflict(&kept.part, &operation.part));
+        let (age, kept) = against.next()?;
+        (*self.patience.entry(group).or_insert(kept.until) > now).then_some(*age)
+    }
+
+    /// Until when a proposal waits for the transaction of this age, as far as is known now; `None` if it does not.
+    pub(super) fn ends(
+        &self,
+        now: Instant,
+        group: TransactionId,
+        age: Stamp,
+        prepared: &BTreeMap<TransactionId, Held>,
+    ) -> Option<Instant> {
+        let patience = self.patience.get(&group)?;
+        let end = self.kept.get(&age)?.ends(prepared).min(*patience);
+        Some(end).filter(|end| *end > now)
+    }
+
+    /// Forgets those that have waited in vain, and have not been heard of since.
+    pub(super) fn forget(&mut self, now: Instant, after: Duration) {
+        self.patience.retain(|_, until| *until + after > now);
+    }
+}
+
+impl Reservation {
+    fn ends(&self, prepared: &BTreeMap<TransactionId, Held>) -> Instant {
+        if prepared.contains_key(&self.group) { self.ends_by } else { self.until }
+    }
+}
+
+/// True if the transactions of which these are parts may not both be prepared.
+fn conflict(older: &Part, younger: &Part) -> bool {
+    let changes = |part: &Part| part.flushes() || part.invocations.iter().any(|known| known.effect.is_some());
+    if older.keyset.is_some() && changes(younger) || younger.keyset.is_some() && changes(older) {
+        return true;
+    }
+    // What is yet to be prepared has been seen by nobody.
+    let unseen = Stamp { at: Timestamp::MAX, transaction: TransactionId::default() };
+    younger.invocations.iter().any(|invoked| {
+        let Ok(access) = invoked.access() else { return false };
+        older.undecided_on(&invoked.key, unseen).any(|other| other.is_in_the_way_of(&access))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::operation::Invoked;
+    use super::*;
+    use commit::Observed;
+    use datatypes::{Effect, Operation, register};
+
+    fn id(number: u64) -> TransactionId {
+        TransactionId { number, ..TransactionId::default() }
+    }
+
+    fn prepare(age: u64, keep: u64, invoked: Invoked) -> Prepare {
+        let part = Part { invocations: vec![invoked], ..Part::default() };
+        let age = Stamp { at: Timestamp(age), transaction: id(age) };
+        Prepare { at: Timestamp(100), age, keep: Duration::from_millis(keep), part: Arc::new(part) }
+    }
+
+    fn look(key: &[u8]) -> Invoked {
+        let mut operation = Vec::new();
+        Operation::Register(register::Operation::Get).encode(&mut operation);
+        let observed = Some(Observed::new(Stamp::ZERO, []));
+        Invoked { key: key.into(), operation: Some(operation.into()), effect: None, observed }
+    }
+
+    fn add(key: &[u8]) -> Invoked {
+        let mut effect = Vec::new();
+        Effect::Register(register::Effect::Add { by: 1 }).encode(&mut effect);
+        Invoked { key: key.into(), operation: None, effect: Some(effect.into()), observed: None }
+    }
+
+    /// Milliseconds.
+    fn at(millis: u64) -> Instant {
+        Instant(millis * 1000)
+    }
+
+    #[test]
+    fn younger_ones_that_conflict_are_kept_off_until_the_end_or_for_the_time_asked_for() {
+        let (mut kept, nobody) = (Reservations::default(), BTreeMap::new());
+        kept.keep(at(0), id(5), &prepare(5, 24, look(b"a")));
+        let age = Stamp { at: Timestamp(5), transaction: id(5) };
+        let waits = |kept: &mut Reservations, now, operation: Prepare| {
+            kept.before(at(now), id(9), &operation, &nobody)
+        };
+        assert_eq!(waits(&mut kept, 1, prepare(4, 0, add(b"a"))), None, "an older one");
+        assert_eq!(waits(&mut kept, 1, prepare(6, 0, add(b"b"))), None, "another key");
+        assert_eq!(waits(&mut kept, 1, prepare(6, 0, look(b"a"))), None, "they commute");
+        assert_eq!(waits(&mut kept, 24, prepare(6, 0, add(b"a"))), None, "its time is over");
+        assert_eq!(waits(&mut kept, 1, prepare(6, 0, add(b"a"))), Some(age));
+        // It comes again, as 7.
+        kept.keep(at(20), id(7), &prepare(5, 24, look(b"a")));
+        kept.end(id(5), true);
+        assert_eq!(kept.ends(at(23), id(9), age, &nobody), Some(at(24)), "the end of the first one");
+        assert_eq!(waits(&mut kept, 24, prepare(6, 0, add(b"a"))), None, "who has waited for the first");
+        assert_eq!(
+            kept.before(at(24), id(8), &prepare(6, 0, add(b"a")), &nobody),
+            Some(age),
+            "somebody else"
+        );
+        kept.end(id(7), false);
+        assert_eq!(kept.ends(at(25), id(8), age, &nobody), None);
+    }
+
+    #[test]
+    fn once_it_is_prepared_it_is_waited_for_for_a_short_time() {
+        let operation = prepare(5, 24, look(b"a"));
+        let mut kept = Reservations::default();
+        kept.keep(at(0), id(5), &operation);
+        assert!(kept.before(at(0), id(9), &prepare(6, 0, add(b"a")), &BTreeMap::new()).is_some());
+        let prepared = BTreeMap::from([(id(5), Held::new(operation.clone(), Timestamp::ZERO))]);
+        assert_eq!(kept.ends(at(1), id(9), operation.age, &prepared), Some(at(2)));
+        assert_eq!(kept.ends(at(2), id(9), operation.age, &prepared), None);
+    }
+
+    #[test]
+    fn who_looks_at_the_whole_keyspace_keeps_off_all_that_change_it() {
+        let (mut kept, nobody) = (Reservations::default(), BTreeMap::new());
+        let mut counting = prepare(5, 24, look(b"a"));
+        Arc::make_mut(&mut counting.part).keyset = Some(Default::default());
+        kept.keep(at(0), id(5), &counting);
+        assert!(kept.before(at(1), id(9), &prepare(6, 0, add(b"b")), &nobody).is_some());
+        assert!(kept.before(at(1), id(9), &prepare(6, 0, look(b"b")), &nobody).is_none());
+    }
+}
