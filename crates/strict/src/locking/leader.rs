@@ -207,13 +207,15 @@ impl Leader {
         part: &Part,
         trusting: bool,
     ) -> Option<Result<(), Box<[u8]>>> {
-        for invoked in part.invocations.iter().filter(|invoked| invoked.observed.is_some()) {
+        let seen_type = |invoked: &&Invoked| saw_type_only(invoked) && self.locks.holds_any(id, &invoked.key);
+        let to_judge: Vec<&Invoked> = part.invocations.iter().filter(|invoked| !seen_type(invoked)).collect();
+        for invoked in to_judge.iter().filter(|invoked| invoked.observed.is_some()) {
             if !trusting && !modes(invoked).all(|mode| self.locks.protects(id, &invoked.key, mode)) {
                 return Some(Err((*invoked.key).into()));
             }
         }
         let mut granted = true;
-        for invoked in &part.invocations {
+        for invoked in to_judge {
             for mode in modes(invoked) {
                 granted &= self.locks.lock(id, age, &invoked.key, mode);
             }
@@ -262,15 +264,29 @@ impl Leader {
     }
 }
 
+/// True if the operation was evaluated, saw only the key's type, and changes nothing. Nobody changes that beside a holder
+/// of the key's lock, whatever its mode is.
+fn saw_type_only(invoked: &Invoked) -> bool {
+    let aspect =
+        |invoked: &Invoked| invoked.access().map(|access| access.invocation.observation.aspect.is_some());
+    invoked.observed.is_some() && invoked.effect.is_none() && !aspect(invoked).unwrap_or(true)
+}
+
 /// The lock modes that an evaluated operation needs.
 pub(super) fn modes(invoked: &Invoked) -> impl Iterator<Item = Mode> {
     let mode = invoked.access().map(|access| access.invocation.mode());
     mode.unwrap_or(Some(Mode::Write)).into_iter()
 }
 
-/// The lock mode that an operation needs before it is evaluated.
-pub(super) fn mode_of(operation: &Operation<'_>, blind: bool, expired: bool) -> Mode {
-    if expired { Mode::Write } else { operation.mode(blind) }
+/// The lock mode that an operation needs before it is evaluated: no less than the vote will need for what it came to.
+/// A blind one that is evaluated (for the key's deadline) observes as much as any.
+pub(super) fn mode_of(operation: &Operation<'_>, expired: bool) -> Mode {
+    if expired { Mode::Write } else { operation.mode() }
+}
+
+/// The lock mode of a write that needs no evaluation.
+pub(super) fn mode_unread(operation: &Operation<'_>) -> Mode {
+    operation.blind_effect().map_or(Mode::Write, |effect| effect.mode())
 }
 
 /// A version as the stamps of observations have it.

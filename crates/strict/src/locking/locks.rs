@@ -111,6 +111,11 @@ impl LockTable {
         modes.is_some_and(|modes| modes.has(Mode::Observe) || modes.has(Mode::Write) || modes.has(mode))
     }
 
+    /// True if the transaction has the key's lock in some mode.
+    pub(super) fn holds_any(&self, id: TransactionId, key: &[u8]) -> bool {
+        self.keys.get(key).is_some_and(|locks| locks.held.contains_key(&id))
+    }
+
     /// The shard votes for the transaction: from now on it keeps its locks.
     pub(super) fn make_firm(&mut self, id: TransactionId) {
         if let Some(owner) = self.owners.get_mut(&id) {

@@ -102,7 +102,7 @@ impl Coordinator {
         key: Option<Box<[u8]>>,
         step: &mut Step<'_, '_>,
     ) {
-        let Some(transaction) = self.take(number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         let concerned = match &transaction.phase {
             Phase::Executing => true,
             Phase::Preparing(preparing) => !preparing.votes.contains_key(&shard) || preparing.read_only,
@@ -110,10 +110,9 @@ impl Coordinator {
             Phase::Deciding { .. } | Phase::BackingOff { .. } => false,
         };
         if concerned {
-            if let Some(key) = key.as_ref().filter(|key| transaction.steps.ignores_expiry(key)) {
-                // Perhaps for its deadline.
-                self.expiring.learn(key);
-            }
+            let several =
+                matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.parts.len() > 1);
+            transaction.own.locks_first |= several && self.options.concurrency == Concurrency::Locking;
             self.refused(transaction, key, step);
         } else {
             self.keep(transaction, step);

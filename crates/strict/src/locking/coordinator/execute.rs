@@ -2,7 +2,7 @@
 
 use super::super::machine::Evaluation;
 use super::super::message::Message;
-use super::transaction::{Phase, Transaction, is_alone};
+use super::transaction::{Phase, Transaction, asks_first, is_alone};
 use super::{Coordinator, Step};
 use types::{Error, ErrorCode, Instant};
 
@@ -16,7 +16,7 @@ impl Coordinator {
             step: index as u32,
             key: (*call.key).into(),
             operation: (*call.operation).into(),
-            blind: call.blind,
+            only_lock: asks_first(transaction) && transaction.steps.is_unread(index, &self.expiring),
             alone: is_alone(transaction),
             own: transaction.steps.own_effects(&call.key, call.shard, index),
             now_millis: transaction.now_millis,
@@ -32,23 +32,56 @@ impl Coordinator {
         (term, evaluation): (u64, Evaluation),
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.take(number) else { return };
-        let asked = matches!(transaction.phase, Phase::Executing)
-            && transaction.steps.is_asked(index as usize, shard);
-        if !asked {
-            return self.keep(transaction, step);
-        }
-        if *transaction.own.terms.entry(shard).or_insert(term) != term {
-            // The locks of the earlier term are gone, and with them what was read under them.
-            let key = transaction.steps.list[index as usize].call.key.clone();
-            return self.refused(transaction, Some((*key).into()), step);
-        }
+        let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
         let over = is_alone(&transaction) && !evaluation.expired && evaluation.effect.is_none();
         transaction.steps.take(index as usize, evaluation.into());
         if over {
             return self.reply_results(transaction, step);
         }
         self.advance(transaction, step);
+    }
+
+    /// A leader holds the lock that a step needs, which is evaluated here.
+    pub(super) fn on_locked(
+        &mut self,
+        shard: u16,
+        number: u64,
+        index: u32,
+        term: u64,
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
+        let (index, now_millis) = (index as usize, transaction.now_millis);
+        if !transaction.steps.evaluate_here(index, now_millis, &self.expiring, step.random) {
+            // The key has turned out to have a deadline since.
+            self.ask(&mut transaction, index, step);
+        }
+        self.advance(transaction, step);
+    }
+
+    /// The transaction, if it waits for this answer of a leader in this term.
+    fn asked(
+        &mut self,
+        shard: u16,
+        number: u64,
+        index: u32,
+        term: u64,
+        step: &mut Step<'_, '_>,
+    ) -> Option<Transaction> {
+        let mut transaction = self.take(number)?;
+        let asked = matches!(transaction.phase, Phase::Executing)
+            && transaction.steps.is_asked(index as usize, shard);
+        if !asked {
+            self.keep(transaction, step);
+            return None;
+        }
+        if *transaction.own.terms.entry(shard).or_insert(term) != term {
+            // The locks of the earlier term are gone, and with them what was read under them.
+            let key = transaction.steps.list[index as usize].call.key.clone();
+            self.refused(transaction, Some((*key).into()), step);
+            return None;
+        }
+        Some(transaction)
     }
 
     /// Gives a request up at its deadline, with the error that says what is known.

@@ -19,7 +19,7 @@ use super::record::Record;
 use super::replica::Replica;
 use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
 use std::collections::{BTreeMap, BTreeSet};
-use transaction::{Phase, Preparing, Run, Transaction, touched};
+use transaction::{Phase, Preparing, Run, Transaction, asks_first, touched};
 use types::{Instant, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
@@ -138,6 +138,10 @@ impl CommitProtocol for TwoPhaseCommit {
         coordinator.execute(transaction, index, step);
     }
 
+    fn asks_first(transaction: &Transaction) -> bool {
+        asks_first(transaction)
+    }
+
     fn commit(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {
         coordinator.prepare(transaction, step);
     }
@@ -225,10 +229,17 @@ impl Coordinator {
                 self.learn_leader(shard, member, term);
                 self.on_executed(shard, transaction.number, index, (term, evaluation), step);
             }
+            Message::Locked { transaction, step: index, term } if self.is_mine(transaction) => {
+                self.learn_leader(shard, member, term);
+                self.on_locked(shard, transaction.number, index, term, step);
+            }
             Message::Prepared { transaction, at } if self.is_mine(transaction) => {
                 self.on_prepared(shard, transaction.number, at, step);
             }
-            Message::Refused { transaction, key } if self.is_mine(transaction) => {
+            Message::Refused { transaction, key, expires } if self.is_mine(transaction) => {
+                if let Some(key) = key.as_ref().filter(|_| expires) {
+                    self.expiring.learn(key);
+                }
                 self.on_refused(shard, transaction.number, key, step);
             }
             Message::Ended { transaction, at } if self.is_mine(transaction) => {

@@ -60,7 +60,10 @@ impl Replica {
         };
         let ignored = self.machine.ignored_deadline(&ballot.part).map(Box::from);
         match judged {
-            Some(Ok(())) if ignored.is_some() => self.refuse(from, id, ignored, step),
+            Some(Ok(())) if ignored.is_some() => {
+                let refusal = Message::Refused { transaction: id, key: ignored, expires: true };
+                self.refuse_with(from, refusal, step);
+            }
             Some(Ok(())) => self.vote(from, ballot, step),
             Some(Err(key)) => self.refuse(from, id, Some(key), step),
             None => {
@@ -139,10 +142,14 @@ impl Replica {
         key: Option<Box<[u8]>>,
         step: &mut Step<'_, '_>,
     ) {
-        if let Some(leader) = &mut self.leader {
-            leader.close(id);
+        self.refuse_with(to, Message::refused(id, key), step);
+    }
+
+    fn refuse_with(&mut self, to: Address, refusal: Message, step: &mut Step<'_, '_>) {
+        if let (Some(leader), Message::Refused { transaction, .. }) = (&mut self.leader, &refusal) {
+            leader.close(*transaction);
         }
-        step.out.send(to, Message::Refused { transaction: id, key });
+        step.out.send(to, refusal);
     }
 
     pub(super) fn on_decide(

@@ -2,7 +2,7 @@
 
 use super::{Replica, Step};
 use crate::Mutant;
-use crate::locking::leader::{Stage, mode_of};
+use crate::locking::leader::{Stage, mode_of, mode_unread};
 use crate::locking::machine::Question;
 use crate::locking::message::Message;
 use crate::locking::options::Concurrency;
@@ -18,7 +18,7 @@ impl Replica {
             step: index,
             key,
             operation,
-            blind,
+            only_lock,
             alone,
             own,
             now_millis,
@@ -30,11 +30,11 @@ impl Replica {
         let Ok(decoded) = Operation::decode(&mut Reader::new(operation)) else { return };
         let expired = self.machine.is_expired(key, *now_millis);
         if leader.is_closed(*id) {
-            return step.out.send(from, Message::Refused { transaction: *id, key: Some(key.clone()) });
+            return step.out.send(from, Message::refused(*id, Some(key.clone())));
         }
         match self.options.concurrency {
             Concurrency::Locking => {
-                let mode = mode_of(&decoded, *blind, expired);
+                let mode = if *only_lock { mode_unread(&decoded) } else { mode_of(&decoded, expired) };
                 let open = leader.open(*id, from, step.now.instant);
                 if !matches!(open.stage, Stage::Executing) {
                     return;
@@ -44,9 +44,13 @@ impl Replica {
                 }
             }
             Concurrency::Optimistic if *alone && leader.is_undecided(*id, key, &decoded) => {
-                return step.out.send(from, Message::Refused { transaction: *id, key: Some(key.clone()) });
+                return step.out.send(from, Message::refused(*id, Some(key.clone())));
             }
             Concurrency::Optimistic => {}
+        }
+        if *only_lock {
+            let (step_index, term) = (*index, leader.term);
+            return step.out.send(from, Message::Locked { transaction: *id, step: step_index, term });
         }
         let question = Question { key, operation: &decoded, own, now_millis: *now_millis };
         let Ok(evaluation) = self.machine.evaluate(&question, step.random) else { return };
@@ -85,7 +89,7 @@ impl Replica {
         let Some(leader) = &mut self.leader else { return };
         for (id, key) in leader.locks.take_wounded() {
             if let Some(open) = leader.close(id) {
-                step.out.send(open.coordinator, Message::Refused { transaction: id, key: Some(key) });
+                step.out.send(open.coordinator, Message::refused(id, Some(key)));
             }
         }
     }

@@ -1,0 +1,123 @@
+//! Many clients on few keys: nobody is passed without end, and nobody is told CONFLICT.
+
+use crate::network::Network;
+use anabranch_strict::locking::Options;
+use datatypes::{Items, Operation, set};
+use protocol::{Request, Step};
+use std::time::Duration;
+use types::{RequestId, Rng, SessionId};
+
+/// Of what kind the clients are, and on how many shards their keys.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    adders: u64,
+    readers: u64,
+    writers: u64,
+    shards: u16,
+    /// A process that messages take longer to.
+    far: Option<u16>,
+}
+
+/// A client that sends one transaction after the other.
+struct Client {
+    kind: Kind,
+    session: u64,
+    /// The transaction under way and its place among all.
+    sent: Option<(RequestId, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Adds a member to each of two sets, blindly.
+    Add,
+    /// Looks how large two sets are.
+    Look,
+    /// Adds a member to each of two sets, and wants to know whether it was new.
+    Write,
+}
+
+/// What became of the transactions.
+#[derive(Debug, Default)]
+struct Outcome {
+    adds: usize,
+    looks: usize,
+    writes: usize,
+    /// Of those that were sent later than a transaction, and answered sooner: the most.
+    passed: usize,
+}
+
+fn steps<'n>(network: &Network, kind: Kind, keys: [&'n str; 2], member: &'n [u8]) -> [Step<'n>; 2] {
+    keys.map(|key| match kind {
+        Kind::Look => network.any(key, Operation::Set(set::Operation::Length), false),
+        _ => {
+            let add = set::Operation::Add { members: Items::one(member) };
+            network.any(key, Operation::Set(add), kind == Kind::Add)
+        }
+    })
+}
+
+/// Runs the clients for this long.
+fn run(crowd: Crowd, options: &Options, seed: u64, time: Duration) -> Outcome {
+    let mut network = Network::new(options);
+    network.far = crowd.far;
+    let (keys, mut random) = (network.four_keys(crowd.shards), Rng::with_seed(seed));
+    let kinds = [(Kind::Add, crowd.adders), (Kind::Look, crowd.readers), (Kind::Write, crowd.writers)];
+    let kinds = kinds.into_iter().flat_map(|(kind, count)| (0..count).map(move |_| kind));
+    let client = |(session, kind)| Client { kind, session: session as u64, sent: None };
+    let mut clients: Vec<Client> = kinds.enumerate().map(client).collect();
+    let mut outcome = Outcome::default();
+    // When each transaction was answered, in the order in which they were sent.
+    let mut ended: Vec<Option<usize>> = Vec::new();
+    let limit = network.now + time;
+    let mut ends = 0;
+    loop {
+        for client in &mut clients {
+            if let Some((id, place)) = client.sent {
+                let Some(text) = network.answered(id) else { continue };
+                assert!(
+                    !text.contains("CONFLICT"),
+                    "seed {seed}, {:?} after {:?}: {text}",
+                    client.kind,
+                    network.now
+                );
+                ended[place] = Some(ends);
+                ends += 1;
+                outcome.passed = outcome.passed.max(ended[place..].iter().flatten().count() - 1);
+                match client.kind {
+                    Kind::Add => outcome.adds += 1,
+                    Kind::Look => outcome.looks += 1,
+                    Kind::Write => outcome.writes += 1,
+                }
+            }
+            let member = [b'a' + random.u64(0..20) as u8];
+            let two = [keys[random.usize(0..4)], keys[random.usize(0..4)]];
+            let steps = steps(&network, client.kind, two, &member);
+            let session = SessionId(client.session);
+            let request = Request::Many { session, steps: &steps, watched: false, multi: true };
+            let id = network.request(client.session as u16 % 3 + 1, request);
+            client.sent = Some((id, ended.len()));
+            ended.push(None);
+        }
+        if !network.go_on(limit) {
+            return outcome;
+        }
+    }
+}
+
+/// Who has waited longest goes first, so a transaction is passed by what is under way when it comes, and by those that have
+/// what it waits for and cannot be stopped any more.
+#[test]
+fn nobody_is_passed_by_more_than_a_few_rounds_of_the_others() {
+    for (adders, readers, writers) in [(24, 8, 0), (8, 24, 0), (16, 8, 8), (0, 16, 16)] {
+        for (shards, far) in [1, 2].into_iter().flat_map(|shards| [None, Some(2)].map(|far| (shards, far))) {
+            let crowd = Crowd { adders, readers, writers, shards, far };
+            let outcome = run(crowd, &Options::default(), 1, Duration::from_secs(2));
+            let clients = adders + readers + writers;
+            assert!(outcome.passed as u64 <= 2 * clients, "{crowd:?}: {outcome:?}");
+            for (count, done) in [(adders, outcome.adds), (readers, outcome.looks), (writers, outcome.writes)]
+            {
+                assert!(done as u64 >= 5 * count, "{crowd:?}: {outcome:?}");
+            }
+        }
+    }
+}
