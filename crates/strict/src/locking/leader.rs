@@ -1,7 +1,7 @@
 //! What only a shard's leader has: the locks, the transactions in progress, the votes on their way through the log.
 //! All of it lasts for one term; the next leader finds the votes in the machine and asks for nothing else.
 
-use super::locks::LockTable;
+use super::locks::{Asker, LockTable};
 use super::machine::{Machine, Prepared};
 use super::message::Message;
 use crate::{Invoked, Part};
@@ -75,13 +75,14 @@ impl Leader {
     /// A leader that begins its term with what the machine holds.
     pub(super) fn new(
         term: u64,
+        locks: LockTable,
         machine: &Machine,
         coordinator: impl Fn(TransactionId) -> Address,
         now: Instant,
     ) -> Self {
         let mut leader = Leader {
             term,
-            locks: LockTable::default(),
+            locks,
             open: BTreeMap::new(),
             by_key: BTreeMap::new(),
             closed: BTreeMap::new(),
@@ -95,7 +96,7 @@ impl Leader {
             let age = Stamp { at: Timestamp::ZERO, transaction: *id };
             for invoked in &part.invocations {
                 for mode in modes(invoked) {
-                    leader.locks.reinstate(*id, age, &invoked.key, mode);
+                    leader.locks.reinstate(*id, age, &invoked.key, mode, now);
                 }
             }
             leader.open(*id, coordinator(*id), now);
@@ -202,11 +203,11 @@ impl Leader {
     /// `None` if it waits for a lock.
     pub(super) fn lock_part(
         &mut self,
-        id: TransactionId,
-        age: Stamp,
+        asker: Asker,
         part: &Part,
         trusting: bool,
     ) -> Option<Result<(), Box<[u8]>>> {
+        let id = asker.id;
         let seen_type = |invoked: &&Invoked| saw_type_only(invoked) && self.locks.holds_any(id, &invoked.key);
         let to_judge: Vec<&Invoked> = part.invocations.iter().filter(|invoked| !seen_type(invoked)).collect();
         for invoked in to_judge.iter().filter(|invoked| invoked.observed.is_some()) {
@@ -217,7 +218,7 @@ impl Leader {
         let mut granted = true;
         for invoked in to_judge {
             for mode in modes(invoked) {
-                granted &= self.locks.lock(id, age, &invoked.key, mode);
+                granted &= self.locks.lock(asker, &invoked.key, mode);
             }
         }
         granted.then_some(Ok(()))

@@ -171,6 +171,19 @@ pub enum Message {
         /// The transaction.
         transaction: TransactionId,
     },
+    /// Leader to coordinator: an operation waits for its lock.
+    Blocked {
+        /// The transaction.
+        transaction: TransactionId,
+    },
+    /// Coordinator to leader: the transaction waits for a lock at another shard, or does so no more. While it waits,
+    /// older ones take its locks (Corrections 62).
+    Waits {
+        /// The transaction.
+        transaction: TransactionId,
+        /// It waits.
+        waits: bool,
+    },
     /// Replica to replica of a shard: the log's own.
     Log {
         /// The message.
@@ -195,7 +208,9 @@ wire_enum!(Message {
     14 => Alive { transaction },
     15 => Draw { transaction, except, now_millis },
     16 => DrawReply { transaction, keys, key },
-    17 => Locked { transaction, step, term },
+    17 => Blocked { transaction },
+    18 => Waits { transaction, waits },
+    19 => Locked { transaction, step, term },
 });
 
 impl Message {

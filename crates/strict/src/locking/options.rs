@@ -1,5 +1,6 @@
 //! How replicas and coordinators are set up.
 
+use super::locks::LockOptions;
 use crate::Mutants;
 use protocol::Durability;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub enum Concurrency {
 pub struct Options {
     /// Locks or validation.
     pub concurrency: Concurrency,
+    /// Of locks: whether those that wait have them in phases, or the oldest first; and which modes there are.
+    pub locks: LockOptions,
     /// How durable a replica's record is before what it says leaves. Below `Synced` an unclean restart makes the
     /// replica forgetful: it does not vote until it has regained what it may have lost (Corrections 67).
     pub durability: Durability,
@@ -52,6 +55,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             concurrency: Concurrency::Locking,
+            locks: LockOptions::default(),
             durability: Durability::Synced,
             near: None,
             region: RegionId(0),

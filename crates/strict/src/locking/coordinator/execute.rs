@@ -2,7 +2,7 @@
 
 use super::super::machine::Evaluation;
 use super::super::message::Message;
-use super::transaction::{Phase, Transaction, asks_first, is_alone};
+use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
 use super::{Coordinator, Step};
 use types::{Error, ErrorCode, Instant};
 
@@ -81,7 +81,42 @@ impl Coordinator {
             self.refused(transaction, Some((*key).into()), step);
             return None;
         }
+        self.unblock(&mut transaction, shard, step);
         Some(transaction)
+    }
+
+    /// An operation waits for its lock: the other shards that hold something for the transaction are told.
+    pub(super) fn on_blocked(&mut self, shard: u16, number: u64, step: &mut Step<'_, '_>) {
+        let Some(mut transaction) = self.take(number) else { return };
+        let waits = matches!(transaction.phase, Phase::Executing)
+            && transaction.steps.asked().any(|(_, call)| call.shard == shard);
+        if waits {
+            transaction.own.blocked_at.insert(shard);
+            // What was told may have been lost, if this is said again.
+            transaction.own.told.clear();
+            self.tell_waits(&mut transaction, step);
+        }
+        self.keep(transaction, step);
+    }
+
+    /// A shard has answered.
+    fn unblock(&self, transaction: &mut Transaction, shard: u16, step: &mut Step<'_, '_>) {
+        let waits = transaction.steps.asked().filter(|(_, call)| call.shard == shard).count() > 1;
+        if !waits && transaction.own.blocked_at.remove(&shard) {
+            self.tell_waits(transaction, step);
+        }
+    }
+
+    /// Tells the shards whether the transaction waits elsewhere, where that is news.
+    fn tell_waits(&self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
+        for shard in touched(transaction) {
+            let waits = transaction.own.blocked_at.iter().any(|blocked| *blocked != shard);
+            let told = &mut transaction.own.told;
+            let news = if waits { told.insert(shard) } else { told.remove(&shard) };
+            if news {
+                self.send_leader(shard, Message::Waits { transaction: transaction.id, waits }, step);
+            }
+        }
     }
 
     /// Gives a request up at its deadline, with the error that says what is known.

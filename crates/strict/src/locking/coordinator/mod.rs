@@ -122,8 +122,8 @@ impl CommitProtocol for TwoPhaseCommit {
     }
 
     fn begin(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        transaction.own.terms.clear();
-        transaction.own.signed = step.now.instant;
+        let Run { hops, locks_first, .. } = transaction.own;
+        transaction.own = Run { signed: step.now.instant, hops, locks_first, ..Run::default() };
         coordinator.advance(transaction, step);
     }
 
@@ -232,6 +232,9 @@ impl Coordinator {
             Message::Locked { transaction, step: index, term } if self.is_mine(transaction) => {
                 self.learn_leader(shard, member, term);
                 self.on_locked(shard, transaction.number, index, term, step);
+            }
+            Message::Blocked { transaction } if self.is_mine(transaction) => {
+                self.on_blocked(shard, transaction.number, step);
             }
             Message::Prepared { transaction, at } if self.is_mine(transaction) => {
                 self.on_prepared(shard, transaction.number, at, step);

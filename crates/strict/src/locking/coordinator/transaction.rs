@@ -22,6 +22,10 @@ pub struct Run {
     /// A vote of one of several shards was refused for a lock: this time it has all its locks before it asks for votes,
     /// and waits for them where it may.
     pub locks_first: bool,
+    /// The shards where operations wait for locks.
+    pub blocked_at: BTreeSet<u16>,
+    /// The shards that have been told that it waits elsewhere.
+    pub told: BTreeSet<u16>,
     /// When it began, or its coordinator last gave a sign of life for it.
     pub signed: Instant,
 }

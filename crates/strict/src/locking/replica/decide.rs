@@ -3,6 +3,7 @@
 
 use super::{Replica, Step};
 use crate::locking::leader::Stage;
+use crate::locking::locks::Asker;
 use crate::locking::machine::Entry;
 use crate::locking::message::{Message, Span};
 use crate::locking::options::Concurrency;
@@ -51,9 +52,10 @@ impl Replica {
         let judged = match self.options.concurrency {
             Concurrency::Locking => {
                 leader.open(id, from, step.now.instant);
-                let locked = leader.lock_part(id, ballot.age, &ballot.part, trusting);
-                let several = ballot.part.participants.len() > 1;
-                if locked.is_none() && several { self.lock_now(&ballot, trusting, step) } else { locked }
+                let votes = ballot.part.participants.len() > 1;
+                let asker = Asker { id, age: ballot.age, votes, now: step.now.instant };
+                let locked = leader.lock_part(asker, &ballot.part, trusting);
+                if locked.is_none() && votes { self.lock_now(asker, &ballot, trusting, step) } else { locked }
             }
             Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
             Concurrency::Optimistic => Some(leader.validate_part(id, &ballot.part, &self.machine)),
@@ -78,13 +80,14 @@ impl Replica {
     /// that: another shard's vote cannot be taken back, and whoever waits for it relies on its waiting for nobody.
     fn lock_now(
         &mut self,
+        asker: Asker,
         ballot: &Ballot,
         trusting: bool,
         step: &mut Step<'_, '_>,
     ) -> Option<Result<(), Box<[u8]>>> {
         self.tell_wounded(step);
         let leader = self.leader.as_mut()?;
-        let locked = leader.lock_part(ballot.transaction, ballot.age, &ballot.part, trusting);
+        let locked = leader.lock_part(asker, &ballot.part, trusting);
         let key = leader.locks.waited_for(ballot.transaction).map(Box::from);
         locked.or_else(|| Some(Err(key.unwrap_or_default())))
     }
@@ -236,6 +239,7 @@ impl Replica {
     pub(super) fn on_suspicion(&mut self, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
         let now = step.now.instant;
+        leader.locks.end_overdue_phases(now);
         let (mut overdue, mut silent) = (Vec::new(), Vec::new());
         for (id, open) in &mut leader.open {
             match &open.stage {

@@ -3,6 +3,7 @@
 use super::{Replica, Step};
 use crate::Mutant;
 use crate::locking::leader::{Stage, mode_of, mode_unread};
+use crate::locking::locks::Asker;
 use crate::locking::machine::Question;
 use crate::locking::message::Message;
 use crate::locking::options::Concurrency;
@@ -39,7 +40,8 @@ impl Replica {
                 if !matches!(open.stage, Stage::Executing) {
                     return;
                 }
-                if !leader.locks.lock(*id, *age, key, mode) {
+                let asker = Asker { id: *id, age: *age, votes: false, now: step.now.instant };
+                if !leader.locks.lock(asker, key, mode) {
                     return self.block(*id, message, step);
                 }
             }
@@ -78,9 +80,13 @@ impl Replica {
     pub(super) fn block(&mut self, id: TransactionId, message: Message, step: &mut Step<'_, '_>) {
         if let Some(leader) = &mut self.leader
             && let Some(open) = leader.open.get_mut(&id)
-            && !open.blocked.contains(&message)
         {
-            open.blocked.push(message);
+            if self.options.locks.phasing.is_some() && matches!(message, Message::Execute { .. }) {
+                step.out.send(open.coordinator, Message::Blocked { transaction: id });
+            }
+            if !open.blocked.contains(&message) {
+                open.blocked.push(message);
+            }
         }
         self.tell_wounded(step);
     }
@@ -99,7 +105,7 @@ impl Replica {
         loop {
             self.tell_wounded(step);
             let Some(leader) = &mut self.leader else { return };
-            let ready = leader.locks.take_ready();
+            let ready = leader.locks.take_ready(step.now.instant);
             if ready.is_empty() {
                 return;
             }
