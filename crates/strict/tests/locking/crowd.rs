@@ -1,7 +1,7 @@
 //! Many clients on few keys: nobody is passed without end, and nobody is told CONFLICT.
 
 use crate::network::Network;
-use anabranch_strict::locking::Options;
+use anabranch_strict::locking::{LockOptions, Options, Phasing};
 use datatypes::{Items, Operation, set};
 use protocol::{Request, Step};
 use std::time::Duration;
@@ -104,20 +104,49 @@ fn run(crowd: Crowd, options: &Options, seed: u64, time: Duration) -> Outcome {
     }
 }
 
-/// Who has waited longest goes first, so a transaction is passed by what is under way when it comes, and by those that have
-/// what it waits for and cannot be stopped any more.
-#[test]
-fn nobody_is_passed_by_more_than_a_few_rounds_of_the_others() {
+/// Whoever holds a key's lock together with others holds it in a phase of at most so many.
+const PHASE: u64 = 32;
+
+fn options(phasing: Option<Phasing>) -> Options {
+    Options { locks: LockOptions { phasing, ..LockOptions::default() }, ..Options::default() }
+}
+
+/// Runs crowds of several kinds, with keys on one shard and on two, from near and from far.
+fn assert_fair(options: &Options, passed_by: impl Fn(Crowd) -> u64) {
     for (adders, readers, writers) in [(24, 8, 0), (8, 24, 0), (16, 8, 8), (0, 16, 16)] {
         for (shards, far) in [1, 2].into_iter().flat_map(|shards| [None, Some(2)].map(|far| (shards, far))) {
             let crowd = Crowd { adders, readers, writers, shards, far };
-            let outcome = run(crowd, &Options::default(), 1, Duration::from_secs(2));
-            let clients = adders + readers + writers;
-            assert!(outcome.passed as u64 <= 2 * clients, "{crowd:?}: {outcome:?}");
+            let outcome = run(crowd, options, 1, Duration::from_secs(2));
+            assert!(outcome.passed as u64 <= passed_by(crowd), "{crowd:?}: {outcome:?}");
             for (count, done) in [(adders, outcome.adds), (readers, outcome.looks), (writers, outcome.writes)]
             {
                 assert!(done as u64 >= 5 * count, "{crowd:?}: {outcome:?}");
             }
         }
+    }
+}
+
+/// Who has waited longest goes first, so a transaction is passed by what is under way when it comes, and by those that have
+/// what it waits for and cannot be stopped any more: at most two rounds of all clients.
+#[test]
+fn without_phases_nobody_is_passed_by_more_than_two_rounds_of_the_others() {
+    assert_fair(&options(None), |crowd| 2 * (crowd.adders + crowd.readers + crowd.writers));
+}
+
+/// For each of its two keys a phase of each of the other modes, the rest of the one that runs, and one that it was too late
+/// for.
+#[test]
+fn with_phases_nobody_is_passed_by_more_than_a_few_of_them() {
+    assert_fair(&options(Some(Phasing::default())), |_| 2 * 4 * PHASE);
+}
+
+/// Messages take a millisecond and nothing else takes time, so a second has room for as many rounds either way.
+#[test]
+fn phases_let_more_transactions_through() {
+    for shards in [1, 2] {
+        let crowd = Crowd { adders: 24, readers: 8, writers: 0, shards, far: None };
+        let run = |phasing| run(crowd, &options(phasing), 1, Duration::from_secs(2));
+        let (with, without) = (run(Some(Phasing::default())), run(None));
+        assert!(with.adds > 2 * without.adds && with.looks > 3 * without.looks / 2, "{with:?} {without:?}");
     }
 }
