@@ -18,6 +18,14 @@ def cluster():
         yield cluster
 
 
+def transact(client, *commands) -> list:
+    """Runs commands as one transaction, on the client's own connection."""
+    client.execute_command("MULTI")
+    for command in commands:
+        assert client.execute_command(*command) == "QUEUED"
+    return client.execute_command("EXEC")
+
+
 @pytest.mark.parametrize("partitions", [1, 4])
 @pytest.mark.parametrize("phasing", ["on", "off"])
 @pytest.mark.parametrize("locks", ["typed", "readwrite"])
@@ -31,19 +39,14 @@ def test_additions_beside_looks_at_hot_keys(cluster, partitions, phasing, locks)
     members = {key: set() for key in KEYS}
 
     def add(client, number, turn):
-        transaction = client.pipeline(transaction=True)
-        keys = random.Random(number * ROUNDS + turn).choices(KEYS, k=2)
+        keys, member = random.Random(number * ROUNDS + turn).choices(KEYS, k=2), f"{number}.{turn}"
+        assert transact(client, *(("BLIND", "SADD", key, member) for key in keys)) == ["OK", "OK"]
         for key in keys:
-            transaction.execute_command("BLIND", "SADD", key, f"{number}.{turn}")
-        assert transaction.execute() == ["OK", "OK"]
-        for key in keys:
-            members[key].add(f"{number}.{turn}")
+            members[key].add(member)
 
     def look(client, number, turn):
-        transaction = client.pipeline(transaction=True)
-        for key in random.Random(number * ROUNDS + turn).choices(KEYS, k=2):
-            transaction.execute_command("SCARD", key)
-        assert len(transaction.execute()) == 2
+        keys = random.Random(number * ROUNDS + turn).choices(KEYS, k=2)
+        assert len(transact(client, *(("SCARD", key) for key in keys))) == 2
 
     def work(number, perform):
         try:
@@ -75,10 +78,7 @@ def test_blind_additions_to_keys_with_a_deadline(cluster):
             client.sadd(key, "first")
             client.expire(key, 600)
         for turn in range(5):
-            transaction = client.pipeline(transaction=True)
-            for key in KEYS:
-                transaction.execute_command("BLIND", "SADD", key, turn)
-            assert transaction.execute() == ["OK"] * 4
+            assert transact(client, *(("BLIND", "SADD", key, turn) for key in KEYS)) == ["OK"] * 4
         assert [client.scard(key) for key in KEYS] == [6] * 4
         client.set("text", "no counter")
         with pytest.raises(Exception, match="WRONGTYPE"):
