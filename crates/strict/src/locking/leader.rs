@@ -7,7 +7,7 @@ use super::message::Message;
 use crate::{Invoked, Part};
 use clock::HybridClock;
 use commit::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
-use datatypes::{Effect, Mode, Operation};
+use datatypes::{Effect, Invocation, Mode, Observation, Operation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +53,15 @@ pub(super) struct Open {
     pub given_up: bool,
 }
 
+impl Open {
+    /// The question is asked again when what it waits for has come.
+    pub(super) fn keep(&mut self, message: Message) {
+        if !self.blocked.contains(&message) {
+            self.blocked.push(message);
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Leader {
@@ -60,6 +69,8 @@ pub(super) struct Leader {
     pub locks: LockTable,
     pub open: BTreeMap<TransactionId, Open>,
     by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
+    /// Optimistic: those that have a lock, and wait for the end of what was voted for before.
+    pub awaiting: BTreeSet<TransactionId>,
     /// Refused or given up in this term (false), or voted for without an entry, since it only read (true): a late
     /// repetition gets the same answer, and locks nothing.
     closed: BTreeMap<TransactionId, bool>,
@@ -85,6 +96,7 @@ impl Leader {
             locks,
             open: BTreeMap::new(),
             by_key: BTreeMap::new(),
+            awaiting: BTreeSet::new(),
             closed: BTreeMap::new(),
             floors: BTreeMap::new(),
             confirming: BTreeMap::new(),
@@ -251,6 +263,37 @@ impl Leader {
         Ok(())
     }
 
+    /// Optimistic: the key whose lock somebody has taken whom a vote for this part would disturb.
+    pub(super) fn reserved_key(&self, id: TransactionId, part: &Part) -> Option<Box<[u8]>> {
+        let reserved =
+            |invoked: &&Invoked| modes(invoked).any(|mode| self.locks.is_taken(id, &invoked.key, mode));
+        part.invocations.iter().find(reserved).map(|invoked| (*invoked.key).into())
+    }
+
+    /// Optimistic: true if what was voted for stands in the way of an operation that holds its lock: of one that is
+    /// evaluated whatever changes the key, since its vote compares versions.
+    pub(super) fn is_contested(
+        &self,
+        id: TransactionId,
+        key: &[u8],
+        operation: &Operation<'_>,
+        blind: bool,
+    ) -> bool {
+        let observation = if blind { Observation::NOTHING } else { operation.observation() };
+        let invocation = Invocation { observation, effect: operation.blind_effect() };
+        self.voted_on(key, id).any(|other| {
+            !blind && other.changes || !datatypes::commutes(&invocation, &other.access.invocation, None)
+        })
+    }
+
+    /// Optimistic: the question has its lock, and waits for the end of what was voted for before.
+    pub(super) fn await_ends(&mut self, id: TransactionId, message: Message) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.keep(message);
+            self.awaiting.insert(id);
+        }
+    }
+
     /// What others that were voted for, or are about to be, do to a key.
     fn voted_on<'l>(&'l self, key: &'l [u8], except: TransactionId) -> impl Iterator<Item = Undecided<'l>> {
         let ids = self.by_key.get(key).into_iter().flatten().filter(move |id| **id != except);
@@ -260,7 +303,7 @@ impl Leader {
 
     /// Optimistic: true if an operation that reads would miss what was voted for and may be known already.
     pub(super) fn is_undecided(&self, id: TransactionId, key: &[u8], operation: &Operation<'_>) -> bool {
-        let read = datatypes::Invocation::observed(operation, None);
+        let read = Invocation::observed(operation, None);
         self.voted_on(key, id).any(|other| !datatypes::commutes(&read, &other.access.invocation, None))
     }
 }

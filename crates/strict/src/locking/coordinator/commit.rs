@@ -11,6 +11,8 @@ use types::{Timestamp, TransactionId};
 
 /// How often a refusal is told to shards that do not answer: they ask for it, or have nothing to undo.
 const TRIES: u32 = 4;
+/// So many times an optimistic transaction runs without locks, before it takes some like any other.
+const RESERVES_AFTER: u32 = 2;
 /// The wait between repetitions doubles at most this often.
 const DOUBLINGS: u32 = 5;
 
@@ -177,7 +179,7 @@ impl Coordinator {
     /// Gives up what the transaction holds anywhere.
     pub(super) fn let_go(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
         let voting = matches!(transaction.phase, Phase::Preparing(_));
-        if voting || self.options.concurrency == Concurrency::Locking {
+        if voting || self.locks(transaction) {
             self.settle(transaction.id, None, touched(transaction), step);
         }
     }
@@ -220,6 +222,8 @@ impl Coordinator {
             return self.fail(transaction, &error, step);
         }
         transaction.retries += 1;
+        let optimistic = self.options.concurrency == Concurrency::Optimistic;
+        transaction.own.locks_first |= optimistic && transaction.retries >= RESERVES_AFTER;
         step.out.disarm(Timer::Transaction { number: transaction.id.number });
         let window = self.options.backoff.as_micros() as u64 * 2u64.pow(transaction.retries.min(DOUBLINGS));
         let wait = Duration::from_micros(step.random.u64(0..=window));

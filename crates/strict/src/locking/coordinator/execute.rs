@@ -2,6 +2,7 @@
 
 use super::super::machine::Evaluation;
 use super::super::message::Message;
+use super::super::options::Concurrency;
 use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
 use super::{Coordinator, Step};
 use types::{Error, ErrorCode, Instant};
@@ -17,6 +18,7 @@ impl Coordinator {
             key: (*call.key).into(),
             operation: (*call.operation).into(),
             only_lock: asks_first(transaction) && transaction.steps.is_unread(index, &self.expiring),
+            reserve: asks_first(transaction) && self.options.concurrency == Concurrency::Optimistic,
             alone: is_alone(transaction),
             own: transaction.steps.own_effects(&call.key, call.shard, index),
             now_millis: transaction.now_millis,

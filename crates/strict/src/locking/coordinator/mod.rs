@@ -264,10 +264,15 @@ impl Coordinator {
         }
     }
 
+    /// True if what leaders evaluate for the transaction they lock for it.
+    fn locks(&self, transaction: &Transaction) -> bool {
+        self.options.concurrency == Concurrency::Locking || asks_first(transaction)
+    }
+
     /// The shards that hold something for a transaction as long as its coordinator lives: locks, or a vote.
     fn holding(&self, transaction: &Transaction) -> BTreeSet<u16> {
         match &transaction.phase {
-            Phase::Executing if self.options.concurrency == Concurrency::Locking => touched(transaction),
+            Phase::Executing if self.locks(transaction) => touched(transaction),
             Phase::Preparing(_) => touched(transaction),
             // The others are to ask the first one, which may be out of the coordinator's reach.
             Phase::Deciding { parts, .. } => parts.first().copied().into_iter().collect(),

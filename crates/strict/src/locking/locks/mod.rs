@@ -196,6 +196,12 @@ impl LockTable {
         self.keys.get(key).is_some_and(|phaser| phaser.held.contains_key(&id))
     }
 
+    /// True if somebody else has the key's lock in a mode that stands in the way of this one.
+    pub(super) fn is_taken(&self, id: TransactionId, key: &[u8], mode: Mode) -> bool {
+        let mode = self.options.mode(mode);
+        self.keys.get(key).is_some_and(|phaser| phaser.opponents(id, mode).next().is_some())
+    }
+
     /// The shard votes for the transaction: from now on it keeps its locks.
     pub(super) fn make_firm(&mut self, id: TransactionId) {
         if let Some(owner) = self.owners.get_mut(&id) {

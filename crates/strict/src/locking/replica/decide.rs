@@ -58,7 +58,13 @@ impl Replica {
                 if locked.is_none() && votes { self.lock_now(asker, &ballot, trusting, step) } else { locked }
             }
             Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
-            Concurrency::Optimistic => Some(leader.validate_part(id, &ballot.part, &self.machine)),
+            Concurrency::Optimistic => {
+                Some(leader.validate_part(id, &ballot.part, &self.machine).and_then(|()| {
+                    // What only reads is over with its vote, and disturbs nobody.
+                    let part = Some(&ballot.part).filter(|_| !ballot.read_only);
+                    part.and_then(|part| leader.reserved_key(id, part)).map_or(Ok(()), Err)
+                }))
+            }
         };
         let ignored = self.machine.ignored_deadline(&ballot.part).map(Box::from);
         match judged {

@@ -20,6 +20,7 @@ impl Replica {
             key,
             operation,
             only_lock,
+            reserve,
             alone,
             own,
             now_millis,
@@ -33,22 +34,22 @@ impl Replica {
         if leader.is_closed(*id) {
             return step.out.send(from, Message::refused(*id, Some(key.clone())));
         }
-        match self.options.concurrency {
-            Concurrency::Locking => {
-                let mode = if *only_lock { mode_unread(&decoded) } else { mode_of(&decoded, expired) };
-                let open = leader.open(*id, from, step.now.instant);
-                if !matches!(open.stage, Stage::Executing) {
-                    return;
-                }
-                let asker = Asker { id: *id, age: *age, votes: false, now: step.now.instant };
-                if !leader.locks.lock(asker, key, mode) {
-                    return self.block(*id, message, step);
-                }
+        let optimistic = self.options.concurrency == Concurrency::Optimistic;
+        if !optimistic || *reserve {
+            let mode = if *only_lock { mode_unread(&decoded) } else { mode_of(&decoded, expired) };
+            let open = leader.open(*id, from, step.now.instant);
+            if !matches!(open.stage, Stage::Executing) {
+                return;
             }
-            Concurrency::Optimistic if *alone && leader.is_undecided(*id, key, &decoded) => {
-                return step.out.send(from, Message::refused(*id, Some(key.clone())));
+            let asker = Asker { id: *id, age: *age, votes: false, now: step.now.instant };
+            if !leader.locks.lock(asker, key, mode) {
+                return self.block(*id, message, step);
             }
-            Concurrency::Optimistic => {}
+            if optimistic && leader.is_contested(*id, key, &decoded, *only_lock) {
+                return leader.await_ends(*id, message);
+            }
+        } else if *alone && leader.is_undecided(*id, key, &decoded) {
+            return step.out.send(from, Message::refused(*id, Some(key.clone())));
         }
         if *only_lock {
             let (step_index, term) = (*index, leader.term);
@@ -84,9 +85,7 @@ impl Replica {
             if self.options.locks.phasing.is_some() && matches!(message, Message::Execute { .. }) {
                 step.out.send(open.coordinator, Message::Blocked { transaction: id });
             }
-            if !open.blocked.contains(&message) {
-                open.blocked.push(message);
-            }
+            open.keep(message);
         }
         self.tell_wounded(step);
     }
@@ -109,13 +108,22 @@ impl Replica {
             if ready.is_empty() {
                 return;
             }
-            for id in ready {
-                let Some(leader) = &mut self.leader else { return };
-                let Some(open) = leader.open.get_mut(&id) else { continue };
-                let (from, blocked) = (open.coordinator, std::mem::take(&mut open.blocked));
-                for message in blocked {
-                    self.ask(from, id, message, step);
-                }
+            self.ask_again(ready, step);
+        }
+    }
+
+    /// Asks what these transactions have asked, and what has not been answered, once more.
+    pub(super) fn ask_again(
+        &mut self,
+        ids: impl IntoIterator<Item = TransactionId>,
+        step: &mut Step<'_, '_>,
+    ) {
+        for id in ids {
+            let Some(leader) = &mut self.leader else { return };
+            let Some(open) = leader.open.get_mut(&id) else { continue };
+            let (from, blocked) = (open.coordinator, std::mem::take(&mut open.blocked));
+            for message in blocked {
+                self.ask(from, id, message, step);
             }
         }
     }

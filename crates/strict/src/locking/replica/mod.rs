@@ -203,6 +203,10 @@ impl Replica {
                     step.out.send(to, answer);
                 }
             }
+            if let Some(leader) = &mut self.leader {
+                let awaiting = std::mem::take(&mut leader.awaiting);
+                self.ask_again(awaiting, step);
+            }
             self.wake(step);
         }
     }
