@@ -27,12 +27,20 @@ def transact(client, *commands) -> list:
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-@pytest.mark.parametrize("phasing", ["on", "off"])
-@pytest.mark.parametrize("locks", ["typed", "readwrite"])
-def test_additions_beside_looks_at_hot_keys(cluster, partitions, phasing, locks):
+@pytest.mark.parametrize(
+    "concurrency",
+    [
+        "locking PHASING on LOCKS typed",
+        "locking PHASING off LOCKS typed",
+        "locking PHASING on LOCKS readwrite",
+        "locking PHASING off LOCKS readwrite",
+        "occ",
+    ],
+)
+def test_additions_beside_looks_at_hot_keys(cluster, partitions, concurrency):
     """Every transaction of every client commits, and what was added is there."""
-    name = f"crowd-{partitions}-{phasing}-{locks}"
-    options = ("CONCURRENCY", "locking", "PHASING", phasing, "LOCKS", locks)
+    name = f"crowd-{partitions}-{concurrency.replace(' ', '-')}"
+    options = ("CONCURRENCY", *concurrency.split())
     with cluster["a/1"].client() as client:
         create(client, name, "MODEL", "strict", "PARTITIONS", partitions, "REPLICAS", 3, *options)
     nodes, failures = list(cluster), []
