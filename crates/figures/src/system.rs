@@ -114,7 +114,8 @@ impl Locking {
         let tick = locking::Options::default().tick;
         locking::Options {
             concurrency: self.0,
-            // As the paper's: no phases.
+            // As the paper's: no phases, and no locks for those that were refused.
+            reserve_after: None,
             locks: locking::LockOptions { phasing: None, ..locking::LockOptions::default() },
             durability: Durability::Written,
             near: place.near_process(),

@@ -45,6 +45,8 @@ pub struct Options {
     pub lock_timeout: Duration,
     /// How often a conflicting transaction is run again before the caller is told CONFLICT.
     pub retries: u32,
+    /// An optimistic transaction that was refused so often takes locks on its further runs; `None`: never.
+    pub reserve_after: Option<u32>,
     /// The least window that the wait before running again is drawn from; doubles with every conflict, a few times.
     pub backoff: Duration,
     /// The bug under test, if any.
@@ -66,6 +68,7 @@ impl Default for Options {
             prepared_timeout: Duration::from_millis(600),
             lock_timeout: Duration::from_secs(1),
             retries: 40,
+            reserve_after: Some(2),
             backoff: Duration::from_millis(2),
             mutants: Mutants::default(),
         }

@@ -11,8 +11,6 @@ use types::{Timestamp, TransactionId};
 
 /// How often a refusal is told to shards that do not answer: they ask for it, or have nothing to undo.
 const TRIES: u32 = 4;
-/// So many times an optimistic transaction runs without locks, before it takes some like any other.
-const RESERVES_AFTER: u32 = 2;
 /// The wait between repetitions doubles at most this often.
 const DOUBLINGS: u32 = 5;
 
@@ -222,8 +220,8 @@ impl Coordinator {
             return self.fail(transaction, &error, step);
         }
         transaction.retries += 1;
-        let optimistic = self.options.concurrency == Concurrency::Optimistic;
-        transaction.own.locks_first |= optimistic && transaction.retries >= RESERVES_AFTER;
+        let reserves = self.options.reserve_after.is_some_and(|after| transaction.retries >= after);
+        transaction.own.locks_first |= self.options.concurrency == Concurrency::Optimistic && reserves;
         step.out.disarm(Timer::Transaction { number: transaction.id.number });
         let window = self.options.backoff.as_micros() as u64 * 2u64.pow(transaction.retries.min(DOUBLINGS));
         let wait = Duration::from_micros(step.random.u64(0..=window));
