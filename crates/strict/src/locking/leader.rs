@@ -70,7 +70,7 @@ pub(super) struct Leader {
     pub open: BTreeMap<TransactionId, Open>,
     by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
     /// Optimistic: those that have a lock, and wait for the end of what was voted for before.
-    pub awaiting: BTreeSet<TransactionId>,
+    pub waiting: BTreeSet<TransactionId>,
     /// Refused or given up in this term (false), or voted for without an entry, since it only read (true): a late
     /// repetition gets the same answer, and locks nothing.
     closed: BTreeMap<TransactionId, bool>,
@@ -96,7 +96,7 @@ impl Leader {
             locks,
             open: BTreeMap::new(),
             by_key: BTreeMap::new(),
-            awaiting: BTreeSet::new(),
+            waiting: BTreeSet::new(),
             closed: BTreeMap::new(),
             floors: BTreeMap::new(),
             confirming: BTreeMap::new(),
@@ -287,10 +287,10 @@ impl Leader {
     }
 
     /// Optimistic: the question has its lock, and waits for the end of what was voted for before.
-    pub(super) fn await_ends(&mut self, id: TransactionId, message: Message) {
+    pub(super) fn wait_for_ends(&mut self, id: TransactionId, message: Message) {
         if let Some(open) = self.open.get_mut(&id) {
             open.keep(message);
-            self.awaiting.insert(id);
+            self.waiting.insert(id);
         }
     }
 

@@ -46,7 +46,7 @@ impl Replica {
                 return self.block(*id, message, step);
             }
             if optimistic && leader.is_contested(*id, key, &decoded, *only_lock) {
-                return leader.await_ends(*id, message);
+                return leader.wait_for_ends(*id, message);
             }
         } else if *alone && leader.is_undecided(*id, key, &decoded) {
             return step.out.send(from, Message::refused(*id, Some(key.clone())));

@@ -204,8 +204,8 @@ impl Replica {
                 }
             }
             if let Some(leader) = &mut self.leader {
-                let awaiting = std::mem::take(&mut leader.awaiting);
-                self.ask_again(awaiting, step);
+                let waiting = std::mem::take(&mut leader.waiting);
+                self.ask_again(waiting, step);
             }
             self.wake(step);
         }
