@@ -78,6 +78,9 @@ def test_every_model_and_concurrency_can_be_chosen(cluster):
         (("MODEL", "strict", "ISOLATION", "loose"), "strict or serializable"),
         (("MODEL", "strict", "CONCURRENCY", "locking", "ISOLATION", "serializable"), "CONCURRENCY optimistic"),
         (("MODEL", "causal", "SKEWWAIT", 5), "CONCURRENCY optimistic"),
+        (("MODEL", "strict", "PHASING", "off"), "CONCURRENCY locking"),
+        (("MODEL", "strict", "CONCURRENCY", "occ", "LOCKS", "readwrite"), "CONCURRENCY locking"),
+        (("MODEL", "strict", "CONCURRENCY", "locking", "PHASING", "some"), "PHASING is on or off"),
         (("MODEL", "strict", "CLOCKBOUND", 0), "1 millisecond or more"),
         (("MODEL", "strict", "SKEWWAIT", 5000), "at most 1000"),
         (("MODEL", "branch", "PARTITIONS", 2), "leave PARTITIONS"),
@@ -107,6 +110,59 @@ def test_keys_of_one_tag_are_together(cluster, options):
         assert len(set(client.execute_command("KEYSPACE", "LOCATE", name, *untagged))) > 1
         assert client.mset({field: field for field in fields}) and client.mget(fields) == fields
         assert sorted(client.keys("{user:7}*")) == ["{user:7}.mail", "{user:7}.name", "{user:7}.seen"]
+
+
+@pytest.mark.parametrize("phasing", ["on", "off"])
+@pytest.mark.parametrize("locks", ["typed", "readwrite"])
+def test_hot_keys_keep_their_books(cluster, phasing, locks):
+    """Transactions over two hot keys in different modes: additions, looks at both, and writes that read first."""
+    name = f"hot-{phasing}-{locks}"
+    options = ("CONCURRENCY", "locking", "PHASING", phasing, "LOCKS", locks)
+    with cluster["a/1"].client(decode_responses=True) as client:
+        create(client, name, "MODEL", "strict", "PARTITIONS", 3, "REPLICAS", 3, *options)
+        told = info(client, name)
+        assert (told["locks"], told["phasing"]) == (locks, phasing)
+        with pytest.raises(redis.ResponseError, match="PHASING and LOCKS stay"):
+            client.execute_command("KEYSPACE", "ALTER", name, "PHASING", "on")
+    rounds, failures = 15, []
+
+    def perform(client, number, turn):
+        client.execute_command("MULTI")
+        if (number + turn) % 3 == 0:
+            client.execute_command("COUNTER.GET", "one")
+            client.execute_command("COUNTER.GET", "two")
+            one, two = client.execute_command("EXEC")
+            assert one == two, "additions of one transaction are seen together"
+            return
+        if (number + turn) % 3 == 1:
+            client.execute_command("COUNTER.ADD", "one", 1)
+            client.execute_command("COUNTER.ADD", "two", 1)
+        else:
+            client.execute_command("INCR", "writes")
+            client.execute_command("COUNTER.ADD", "two", 1)
+            client.execute_command("COUNTER.ADD", "one", 1)
+        client.execute_command("EXEC")
+
+    def work(number, node):
+        try:
+            with node.client(single_connection_client=True) as client:
+                use(client, name)
+                for turn in range(rounds):
+                    perform(client, number, turn)
+        except Exception as error:  # the test tells it
+            failures.append((number, error))
+
+    threads = [threading.Thread(target=work, args=pair) for pair in enumerate(cluster)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    done = [(number + turn) % 3 for number, _ in enumerate(cluster) for turn in range(rounds)]
+    with cluster["a/1"].client(single_connection_client=True) as client:
+        use(client, name)
+        assert client.execute_command("COUNTER.GET", "one") == len([kind for kind in done if kind])
+        assert int(client.get("writes")) == done.count(2)
 
 
 def test_one_of_many_creators_of_a_name_wins():

@@ -100,13 +100,13 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The lock mode that it needs before it is evaluated; what it came to may need less ([`Invocation::mode`]).
-    pub fn mode(&self, blind: bool) -> Mode {
+    /// The lock mode that it needs to be evaluated, whether anybody sees the result or not: its effect may depend on
+    /// the state. What it came to may need less ([`Invocation::mode`]).
+    pub fn mode(&self) -> Mode {
         if self.is_read() {
             return Mode::Observe;
         }
-        let observation = if blind { Observation::NOTHING } else { self.observation() };
-        let invocation = Invocation { observation, effect: self.blind_effect() };
+        let invocation = Invocation { observation: self.observation(), effect: self.blind_effect() };
         match &invocation.effect {
             Some(effect) if invocation.is_effect_only() => effect.mode(),
             _ => Mode::Write,

@@ -114,6 +114,9 @@ impl Locking {
         let tick = locking::Options::default().tick;
         locking::Options {
             concurrency: self.0,
+            // As the paper's: no phases, and no locks for those that were refused.
+            reserve_after: None,
+            locks: locking::LockOptions { phasing: None, ..locking::LockOptions::default() },
             durability: Durability::Written,
             near: place.near_process(),
             tick: if member == 0 { tick } else { FOLLOWERS_TICK },

@@ -4,7 +4,7 @@
 mod support;
 
 use anabranch_simulator::{Feature, LockingDeployment, Options, run, run_seeds};
-use strict::locking::{self, Concurrency};
+use strict::locking::{self, Concurrency, LockOptions};
 use strict::{Mutant, Mutants};
 use support::{assert_keeps_its_promise, options};
 
@@ -42,6 +42,22 @@ fn a_vote_without_its_locks_is_caught() {
 #[test]
 fn a_vote_without_validation_is_caught() {
     assert_caught(Concurrency::Optimistic, 20, Mutant::SkipValidation);
+}
+
+/// Locks that are handed out the oldest first, and the modes of readers and writers.
+#[test]
+fn locks_keep_the_promise_without_phases_and_without_types_too() {
+    for locks in [
+        LockOptions { phasing: None, readers_and_writers: false },
+        LockOptions { phasing: None, readers_and_writers: true },
+        LockOptions { readers_and_writers: true, ..LockOptions::default() },
+    ] {
+        let build =
+            || LockingDeployment { options: locking::Options { locks, ..locking::Options::default() } };
+        let options = Options { with: vec![Feature::Types], ..options(1, 10) };
+        let summary = run_seeds("locking", &options, build);
+        assert!(summary.failures.is_empty(), "{locks:?}: {:#?}", summary.failures);
+    }
 }
 
 /// Counters, summaries, tops and identifiers.

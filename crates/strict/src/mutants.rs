@@ -63,6 +63,14 @@ pub enum Mutant {
     UnconfirmedReads,
     /// Leaders take votes' questions under locks that were taken away meanwhile.
     UnprotectedReads,
+    /// A phase takes members for as long as they come, whoever waits (Corrections 61).
+    PhaseWithoutEnd,
+    /// The end of a phase wakes only those that wait in other modes (Corrections 61).
+    SignalOthersOnly,
+    /// Who comes while a phase runs joins it, past those that wait (Corrections 61).
+    LatecomersOvertake,
+    /// A transaction that waits keeps what older ones wait for (Corrections 62).
+    WaitersKeepLocks,
     /// An interval is closed while transactions born in it are prepared and undecided (Corrections 17).
     CloseUndecided,
     /// Replicas accept transactions born in an interval that is being closed (Corrections 14).

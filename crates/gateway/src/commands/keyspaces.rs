@@ -109,7 +109,7 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
 }
 
 /// The names of options; a list of regions ends before one.
-const OPTIONS: [&str; 12] = [
+const OPTIONS: [&str; 14] = [
     "MODEL",
     "DURABILITY",
     "PARTITIONS",
@@ -117,6 +117,8 @@ const OPTIONS: [&str; 12] = [
     "COPIES",
     "REGIONS",
     "CONCURRENCY",
+    "PHASING",
+    "LOCKS",
     "PROTOCOL",
     "CONFLICTS",
     "ISOLATION",

@@ -88,6 +88,11 @@ impl ClusterKeyspace {
             {
                 Err(format!("keyspace '{name}' is not strict: it has no concurrency"))
             }
+            _ if self.concurrency != ClusterConcurrency::Locking
+                && (self.without_phases || self.readers_and_writers) =>
+            {
+                Err(format!("keyspace '{name}': PHASING and LOCKS are for CONCURRENCY locking"))
+            }
             _ if !self.is_optimistic() && self.options_of_optimistic() => Err(format!(
                 "keyspace '{name}': ISOLATION, CLOCKBOUND and SKEWWAIT are for MODEL strict with CONCURRENCY optimistic"
             )),
@@ -174,6 +179,9 @@ impl ClusterKeyspace {
                 b"CONCURRENCY" => {
                     "CONCURRENCY stays: transactions that are under way would not know of each other"
                 }
+                b"PHASING" | b"LOCKS" => {
+                    "PHASING and LOCKS stay: leaders would hand out locks by different rules"
+                }
                 b"PROTOCOL" => "PROTOCOL stays: another one keeps its data in another way",
                 b"CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded",
                 b"ISOLATION" => {
@@ -219,7 +227,7 @@ impl ClusterKeyspace {
             _ => {
                 return Err(Error::err(format!(
                     "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, COPIES, REGIONS, CONCURRENCY, \
-                     PROTOCOL, CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, HANDLER, EVERY, LOCAL, \
+                     PHASING, LOCKS, PROTOCOL, CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, HANDLER, EVERY, LOCAL, \
                      UNRESOLVED, KEEP and QUEUE",
                     String::from_utf8_lossy(option)
                 )));
@@ -272,6 +280,10 @@ impl ClusterKeyspace {
                     wanted.concurrency = ClusterConcurrency::from_name(&text).ok_or_else(|| {
                         Error::err(format!("CONCURRENCY is optimistic, locking or occ, not '{text}'"))
                     })?;
+                }
+                b"PHASING" => wanted.without_phases = one_of(option, value, ["on", "off"])? == 1,
+                b"LOCKS" => {
+                    wanted.readers_and_writers = one_of(option, value, ["typed", "readwrite"])? == 1;
                 }
                 _ => wanted.set_alterable(option, value)?,
             }

@@ -146,6 +146,12 @@ pub struct ClusterKeyspace {
     /// Of a strict keyspace: locks or validation, with or without leaders.
     #[serde(default)]
     pub concurrency: ClusterConcurrency,
+    /// Of a strict keyspace with locks: those that wait have them the oldest first, not in phases.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_phases: bool,
+    /// Of a strict keyspace with locks: readers and writers only, in place of the types' modes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub readers_and_writers: bool,
     /// Of a causal keyspace whose partitions are in every region: writes that are lost to concurrent ones are not listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_conflicts: bool,
@@ -274,6 +280,8 @@ impl ClusterKeyspace {
             copies: None,
             regions: Vec::new(),
             concurrency: ClusterConcurrency::default(),
+            without_phases: false,
+            readers_and_writers: false,
             protocol: ClusterProtocol::default(),
             isolation: ClusterIsolation::default(),
             clock_bound_ms: None,

@@ -51,12 +51,14 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
     };
     let optimistic =
         entry.model == ClusterModel::Strict && entry.concurrency == ClusterConcurrency::Optimistic;
+    let locking = entry.model == ClusterModel::Strict && entry.concurrency == ClusterConcurrency::Locking;
     let baseline = entry.protocol != ClusterProtocol::Usual;
     sink.map(
         pairs.len()
             + 2
             + usize::from(baseline)
             + if optimistic { 3 } else { 0 }
+            + if locking { 2 } else { 0 }
             + usize::from(!placed_in.is_empty()),
     );
     for (name, value) in pairs {
@@ -74,6 +76,14 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
         for (name, duration) in [("clock_bound_ms", clocks.bound), ("skew_wait_ms", clocks.wait)] {
             sink.bulk(name.as_bytes());
             sink.integer(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX));
+        }
+    }
+    if locking {
+        let locks = if entry.readers_and_writers { "readwrite" } else { "typed" };
+        for (name, value) in [("locks", locks), ("phasing", if entry.without_phases { "off" } else { "on" })]
+        {
+            sink.bulk(name.as_bytes());
+            sink.bulk(value.as_bytes());
         }
     }
     sink.bulk(b"partitions");

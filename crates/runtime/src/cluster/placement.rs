@@ -125,8 +125,10 @@ fn strict_keyspace(topology: tapir::Topology, entry: &ClusterKeyspace, life: Lif
         ClusterConcurrency::Locking => locking::Concurrency::Locking,
         ClusterConcurrency::Occ => locking::Concurrency::Optimistic,
     };
+    let phasing = (!entry.without_phases).then(locking::Phasing::default);
     let options = locking::Options {
         concurrency,
+        locks: locking::LockOptions { phasing, readers_and_writers: entry.readers_and_writers },
         durability: life.durability,
         near: Some(life.process),
         region: life.region,

@@ -63,7 +63,8 @@ impl<P: CommitProtocol> Coordinator<P> {
         for index in 0..transaction.steps.list.len() {
             let (now, expiring) = (transaction.now_millis, &self.expiring);
             if transaction.steps.is_ready(index)
-                && !transaction.steps.evaluate_here(index, now, expiring, step.random)
+                && (P::asks_first(&transaction)
+                    || !transaction.steps.evaluate_here(index, now, expiring, step.random))
             {
                 asked.push(index);
             }

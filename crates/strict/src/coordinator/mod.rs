@@ -114,6 +114,10 @@ pub trait CommitProtocol: Debug + Sized {
     ) {
         indices.iter().for_each(|index| Self::read(coordinator, run, *index, 0, step));
     }
+    /// True if replicas are asked even for steps that need no evaluation.
+    fn asks_first(_: &Transaction<Self>) -> bool {
+        false
+    }
     /// Everything is evaluated: asks for votes, decides, and in the end calls [`Coordinator::reply_results`],
     /// [`Coordinator::run`] or [`Coordinator::fail`].
     fn commit(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);

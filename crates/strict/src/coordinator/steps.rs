@@ -55,14 +55,18 @@ impl Call {
         Operation::decode(&mut Reader::new(&self.operation)).is_ok_and(|operation| operation.is_read())
     }
 
+    /// The effect that the operation has in every state, if nobody asks for more.
+    fn unread<'o>(&self, operation: &Operation<'o>, may_expire: bool) -> Option<Effect<'o>> {
+        let unseen = self.blind || operation.observation().is_nothing();
+        let effect = if unseen { operation.blind_effect() } else { None };
+        effect.filter(|effect| overwrites(effect) || !may_expire)
+    }
+
     /// Evaluates an operation that needs no state: its result is not asked for, or reveals nothing. Where the key may
     /// expire, only one that replaces the key needs none.
     pub fn without_reading(&self, now_millis: u64, may_expire: bool, random: &mut Rng) -> Option<Done> {
         let operation = Operation::decode(&mut Reader::new(&self.operation)).ok()?;
-        if !self.blind && !operation.observation().is_nothing() {
-            return None;
-        }
-        let blind = operation.blind_effect().filter(|effect| overwrites(effect) || !may_expire)?;
+        let blind = self.unread(&operation, may_expire)?;
         let mut result = ReplyBuf::new();
         if self.blind {
             result.simple("OK");
@@ -188,7 +192,7 @@ impl Steps {
         if call.keyset.is_some() {
             return self.flush_here(index);
         }
-        let may_expire = expiring.contains(&call.key) || self.sets_deadline(&call.key);
+        let may_expire = self.may_expire(&call.key, expiring);
         let done = call.without_reading(now_millis, may_expire, random);
         let here = done.is_some();
         if let Some(done) = done {
@@ -197,17 +201,23 @@ impl Steps {
         here
     }
 
+    /// True if the step needs no replica to be evaluated.
+    pub fn is_unread(&self, index: usize, expiring: &Expiring) -> bool {
+        let Some(CallStep { call, .. }) = self.list.get(index) else { return false };
+        let operation = Operation::decode(&mut Reader::new(&call.operation));
+        operation.is_ok_and(|it| call.unread(&it, self.may_expire(&call.key, expiring)).is_some())
+    }
+
+    fn may_expire(&self, key: &[u8], expiring: &Expiring) -> bool {
+        expiring.contains(key) || self.sets_deadline(key)
+    }
+
     /// A deletion of everything needs no replica.
     fn flush_here(&mut self, index: usize) -> bool {
         let Some(step) = self.list.get_mut(index).filter(|step| step.call.is_flush()) else { return false };
         let invoked = Invoked { key: CompactKey::default(), operation: None, effect: None, observed: None };
         step.progress = Progress::Done(Done { result: ReplyBuf::new(), invoked, expires_at: 0 });
         true
-    }
-
-    /// True if a step writes the key without an evaluation, though it matters whether it has expired.
-    pub fn ignores_expiry(&self, key: &[u8]) -> bool {
-        self.done().any(|(step, done)| *step.call.key == *key && done.invoked.ignores_expiry())
     }
 
     /// True if a step has given the key a deadline.

@@ -1,13 +1,13 @@
 //! What only a shard's leader has: the locks, the transactions in progress, the votes on their way through the log.
 //! All of it lasts for one term; the next leader finds the votes in the machine and asks for nothing else.
 
-use super::locks::LockTable;
+use super::locks::{Asker, LockTable};
 use super::machine::{Machine, Prepared};
 use super::message::Message;
 use crate::{Invoked, Part};
 use clock::HybridClock;
 use commit::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
-use datatypes::{Effect, Mode, Operation};
+use datatypes::{Effect, Invocation, Mode, Observation, Operation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +53,15 @@ pub(super) struct Open {
     pub given_up: bool,
 }
 
+impl Open {
+    /// The question is asked again when what it waits for has come.
+    pub(super) fn keep(&mut self, message: Message) {
+        if !self.blocked.contains(&message) {
+            self.blocked.push(message);
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Leader {
@@ -60,6 +69,8 @@ pub(super) struct Leader {
     pub locks: LockTable,
     pub open: BTreeMap<TransactionId, Open>,
     by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
+    /// Optimistic: those that have a lock, and wait for the end of what was voted for before.
+    pub waiting: BTreeSet<TransactionId>,
     /// Refused or given up in this term (false), or voted for without an entry, since it only read (true): a late
     /// repetition gets the same answer, and locks nothing.
     closed: BTreeMap<TransactionId, bool>,
@@ -75,15 +86,17 @@ impl Leader {
     /// A leader that begins its term with what the machine holds.
     pub(super) fn new(
         term: u64,
+        locks: LockTable,
         machine: &Machine,
         coordinator: impl Fn(TransactionId) -> Address,
         now: Instant,
     ) -> Self {
         let mut leader = Leader {
             term,
-            locks: LockTable::default(),
+            locks,
             open: BTreeMap::new(),
             by_key: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             closed: BTreeMap::new(),
             floors: BTreeMap::new(),
             confirming: BTreeMap::new(),
@@ -95,7 +108,7 @@ impl Leader {
             let age = Stamp { at: Timestamp::ZERO, transaction: *id };
             for invoked in &part.invocations {
                 for mode in modes(invoked) {
-                    leader.locks.reinstate(*id, age, &invoked.key, mode);
+                    leader.locks.reinstate(*id, age, &invoked.key, mode, now);
                 }
             }
             leader.open(*id, coordinator(*id), now);
@@ -202,20 +215,22 @@ impl Leader {
     /// `None` if it waits for a lock.
     pub(super) fn lock_part(
         &mut self,
-        id: TransactionId,
-        age: Stamp,
+        asker: Asker,
         part: &Part,
         trusting: bool,
     ) -> Option<Result<(), Box<[u8]>>> {
-        for invoked in part.invocations.iter().filter(|invoked| invoked.observed.is_some()) {
+        let id = asker.id;
+        let seen_type = |invoked: &&Invoked| saw_type_only(invoked) && self.locks.holds_any(id, &invoked.key);
+        let to_judge: Vec<&Invoked> = part.invocations.iter().filter(|invoked| !seen_type(invoked)).collect();
+        for invoked in to_judge.iter().filter(|invoked| invoked.observed.is_some()) {
             if !trusting && !modes(invoked).all(|mode| self.locks.protects(id, &invoked.key, mode)) {
                 return Some(Err((*invoked.key).into()));
             }
         }
         let mut granted = true;
-        for invoked in &part.invocations {
+        for invoked in to_judge {
             for mode in modes(invoked) {
-                granted &= self.locks.lock(id, age, &invoked.key, mode);
+                granted &= self.locks.lock(asker, &invoked.key, mode);
             }
         }
         granted.then_some(Ok(()))
@@ -248,6 +263,37 @@ impl Leader {
         Ok(())
     }
 
+    /// Optimistic: the key whose lock somebody has taken whom a vote for this part would disturb.
+    pub(super) fn reserved_key(&self, id: TransactionId, part: &Part) -> Option<Box<[u8]>> {
+        let reserved =
+            |invoked: &&Invoked| modes(invoked).any(|mode| self.locks.is_taken(id, &invoked.key, mode));
+        part.invocations.iter().find(reserved).map(|invoked| (*invoked.key).into())
+    }
+
+    /// Optimistic: true if what was voted for stands in the way of an operation that holds its lock: of one that is
+    /// evaluated whatever changes the key, since its vote compares versions.
+    pub(super) fn is_contested(
+        &self,
+        id: TransactionId,
+        key: &[u8],
+        operation: &Operation<'_>,
+        blind: bool,
+    ) -> bool {
+        let observation = if blind { Observation::NOTHING } else { operation.observation() };
+        let invocation = Invocation { observation, effect: operation.blind_effect() };
+        self.voted_on(key, id).any(|other| {
+            !blind && other.changes || !datatypes::commutes(&invocation, &other.access.invocation, None)
+        })
+    }
+
+    /// Optimistic: the question has its lock, and waits for the end of what was voted for before.
+    pub(super) fn wait_for_ends(&mut self, id: TransactionId, message: Message) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.keep(message);
+            self.waiting.insert(id);
+        }
+    }
+
     /// What others that were voted for, or are about to be, do to a key.
     fn voted_on<'l>(&'l self, key: &'l [u8], except: TransactionId) -> impl Iterator<Item = Undecided<'l>> {
         let ids = self.by_key.get(key).into_iter().flatten().filter(move |id| **id != except);
@@ -257,9 +303,17 @@ impl Leader {
 
     /// Optimistic: true if an operation that reads would miss what was voted for and may be known already.
     pub(super) fn is_undecided(&self, id: TransactionId, key: &[u8], operation: &Operation<'_>) -> bool {
-        let read = datatypes::Invocation::observed(operation, None);
+        let read = Invocation::observed(operation, None);
         self.voted_on(key, id).any(|other| !datatypes::commutes(&read, &other.access.invocation, None))
     }
+}
+
+/// True if the operation was evaluated, saw only the key's type, and changes nothing. Nobody changes that beside a holder
+/// of the key's lock, whatever its mode is.
+fn saw_type_only(invoked: &Invoked) -> bool {
+    let aspect =
+        |invoked: &Invoked| invoked.access().map(|access| access.invocation.observation.aspect.is_some());
+    invoked.observed.is_some() && invoked.effect.is_none() && !aspect(invoked).unwrap_or(true)
 }
 
 /// The lock modes that an evaluated operation needs.
@@ -268,9 +322,15 @@ pub(super) fn modes(invoked: &Invoked) -> impl Iterator<Item = Mode> {
     mode.unwrap_or(Some(Mode::Write)).into_iter()
 }
 
-/// The lock mode that an operation needs before it is evaluated.
-pub(super) fn mode_of(operation: &Operation<'_>, blind: bool, expired: bool) -> Mode {
-    if expired { Mode::Write } else { operation.mode(blind) }
+/// The lock mode that an operation needs before it is evaluated: no less than the vote will need for what it came to.
+/// A blind one that is evaluated (for the key's deadline) observes as much as any.
+pub(super) fn mode_of(operation: &Operation<'_>, expired: bool) -> Mode {
+    if expired { Mode::Write } else { operation.mode() }
+}
+
+/// The lock mode of a write that needs no evaluation.
+pub(super) fn mode_unread(operation: &Operation<'_>) -> Mode {
+    operation.blind_effect().map_or(Mode::Write, |effect| effect.mode())
 }
 
 /// A version as the stamps of observations have it.

@@ -22,8 +22,10 @@ pub enum Message {
         key: Box<[u8]>,
         /// The operation in its binary form.
         operation: Box<[u8]>,
-        /// Nobody will see the result.
-        blind: bool,
+        /// Only lock: the write needs no evaluation, and the answer is `Locked`.
+        only_lock: bool,
+        /// Where operations take no locks, take one for this all the same: votes that would change the key are refused.
+        reserve: bool,
         /// This read is the whole transaction: answer when the leader is confirmed, and hold nothing.
         alone: bool,
         /// The transaction's own effects on the key so far, in their binary form, in order.
@@ -41,6 +43,15 @@ pub enum Message {
         term: u64,
         /// The answer.
         evaluation: Evaluation,
+    },
+    /// Leader to coordinator: the lock that was asked for without an evaluation is held.
+    Locked {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Which of its steps.
+        step: u32,
+        /// The leader's term: locks live no longer.
+        term: u64,
     },
     /// Coordinator to leader: vote. A shard that is the only participant decides at once.
     Prepare {
@@ -73,6 +84,8 @@ pub enum Message {
         transaction: TransactionId,
         /// The key that stood in the way.
         key: Option<Box<[u8]>>,
+        /// It did so for its deadline: a write that leaves what is there has to be evaluated on it (Corrections 69).
+        expires: bool,
     },
     /// Coordinator to leader: the decision. At the first participant a commit becomes true with its entry.
     Decide {
@@ -160,6 +173,19 @@ pub enum Message {
         /// The transaction.
         transaction: TransactionId,
     },
+    /// Leader to coordinator: an operation waits for its lock.
+    Blocked {
+        /// The transaction.
+        transaction: TransactionId,
+    },
+    /// Coordinator to leader: the transaction waits for a lock at another shard, or does so no more. While it waits,
+    /// older ones take its locks (Corrections 62).
+    Waits {
+        /// The transaction.
+        transaction: TransactionId,
+        /// It waits.
+        waits: bool,
+    },
     /// Replica to replica of a shard: the log's own.
     Log {
         /// The message.
@@ -167,11 +193,11 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    0 => Execute { transaction, age, step, key, operation, blind, alone, own, now_millis },
+    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, alone, own, now_millis },
     1 => Executed { transaction, step, term, evaluation },
     2 => Prepare { transaction, age, floor, term, read_only, span, part },
     3 => Prepared { transaction, at },
-    4 => Refused { transaction, key },
+    4 => Refused { transaction, key, expires },
     5 => Decide { transaction, floor, at },
     6 => Ended { transaction, at },
     7 => Inquire { transaction },
@@ -184,7 +210,17 @@ wire_enum!(Message {
     14 => Alive { transaction },
     15 => Draw { transaction, except, now_millis },
     16 => DrawReply { transaction, keys, key },
+    17 => Blocked { transaction },
+    18 => Waits { transaction, waits },
+    19 => Locked { transaction, step, term },
 });
+
+impl Message {
+    /// A refusal, for locks or for what has changed.
+    pub(super) fn refused(transaction: TransactionId, key: Option<Box<[u8]>>) -> Self {
+        Message::Refused { transaction, key, expires: false }
+    }
+}
 
 /// When a transaction may commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -22,10 +22,10 @@
 //! - The decision of a transaction is an entry of its first participant (Corrections 73); who asks for a decision that
 //!   is overdue makes it an abort unless it is there.
 //! - A refusal is for good: a leader accepts a vote's question for its own term only, and remembers what it refused.
-//! - Whoever waits for a lock is younger than who is waited for, or waits for a vote that waits for nobody:
-//!   where several shards vote, a vote that would wait for an older transaction is refused.
+//! - Where several shards vote, a vote waits for nobody: one that would is refused. Of other transactions that wait for
+//!   one another in a circle one gives way (`locks`, `docs/protocols/claret.md`).
 //!
-//! Left out so far: phasing and combining (Claret), moving of leaders, change of a shard's members.
+//! Left out so far: combining (Claret), moving of leaders, change of a shard's members.
 
 mod absent;
 mod coordinator;
@@ -39,6 +39,7 @@ mod record;
 mod replica;
 
 pub use coordinator::Coordinator;
+pub use locks::{LockOptions, Phasing};
 pub use machine::Evaluation;
 pub use message::{Message, Span, Timer};
 pub use node::Node;

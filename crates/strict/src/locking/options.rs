@@ -1,5 +1,6 @@
 //! How replicas and coordinators are set up.
 
+use super::locks::LockOptions;
 use crate::Mutants;
 use protocol::Durability;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub enum Concurrency {
 pub struct Options {
     /// Locks or validation.
     pub concurrency: Concurrency,
+    /// Of locks: whether those that wait have them in phases, or the oldest first; and which modes there are.
+    pub locks: LockOptions,
     /// How durable a replica's record is before what it says leaves. Below `Synced` an unclean restart makes the
     /// replica forgetful: it does not vote until it has regained what it may have lost (Corrections 67).
     pub durability: Durability,
@@ -42,6 +45,8 @@ pub struct Options {
     pub lock_timeout: Duration,
     /// How often a conflicting transaction is run again before the caller is told CONFLICT.
     pub retries: u32,
+    /// An optimistic transaction that was refused so often takes locks on its further runs; `None`: never.
+    pub reserve_after: Option<u32>,
     /// The least window that the wait before running again is drawn from; doubles with every conflict, a few times.
     pub backoff: Duration,
     /// The bug under test, if any.
@@ -52,6 +57,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             concurrency: Concurrency::Locking,
+            locks: LockOptions::default(),
             durability: Durability::Synced,
             near: None,
             region: RegionId(0),
@@ -62,6 +68,7 @@ impl Default for Options {
             prepared_timeout: Duration::from_millis(600),
             lock_timeout: Duration::from_secs(1),
             retries: 40,
+            reserve_after: Some(2),
             backoff: Duration::from_millis(2),
             mutants: Mutants::default(),
         }

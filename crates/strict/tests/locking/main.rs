@@ -1,4 +1,5 @@
 //! Two-phase commit over replicated logs, in a network where every message takes a millisecond.
 
+mod crowd;
 mod network;
 mod scripts;

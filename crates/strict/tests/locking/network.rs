@@ -1,10 +1,10 @@
-//! Replicas and coordinators in virtual time; every message arrives, in order, after [`DELAY`].
+//! Replicas and coordinators in virtual time; every message arrives, in order, after [`DELAY`], or later if it is told to.
 
 use anabranch_strict::Topology;
 use anabranch_strict::locking::{Node, Options};
 use datatypes::{Operation, register};
 use protocol::{Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request, Step};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{
     Address, HashSeed, Incarnation, Instant, KeyHash, KeyspaceId, NodeId, PartitionId, ProcessId, Reply,
@@ -34,7 +34,10 @@ pub struct Network {
     pub cut_off: Option<u16>,
     /// Two processes that hear nothing of each other.
     pub apart: Option<[u16; 2]>,
-    under_way: VecDeque<(Instant, NodeId, Address, Packet<Node>)>,
+    /// A process that messages take three times as long from and to.
+    pub far: Option<u16>,
+    under_way: BTreeMap<(Instant, u64), (NodeId, Address, Packet<Node>)>,
+    sent: u64,
     pub now: Instant,
     random: Rng,
     replies: Kept,
@@ -61,7 +64,9 @@ impl Network {
             down: BTreeSet::new(),
             cut_off: None,
             apart: None,
-            under_way: VecDeque::new(),
+            far: None,
+            under_way: BTreeMap::new(),
+            sent: 0,
             now: Instant(0),
             random: Rng::with_seed(1),
             replies: Kept::default(),
@@ -89,6 +94,11 @@ impl Network {
 
     fn time(&self) -> Now {
         Now { wall: WallTime(1_700_000_000_000_000 + self.now.0), instant: self.now }
+    }
+
+    /// What the processes' clocks say.
+    pub fn wall(&self) -> WallTime {
+        self.time().wall
     }
 
     pub fn coordinator(&self, process: u16) -> Address {
@@ -133,7 +143,10 @@ impl Network {
             if apart || cut_off(to) != cut_off(from.address()) {
                 continue;
             }
-            self.under_way.push_back((self.now + DELAY, from, to, packet));
+            let is_far = ends[0] != ends[1] && self.far.is_some_and(|far| ends.contains(&far));
+            let arrives = self.now + if is_far { DELAY * 3 } else { DELAY };
+            self.sent += 1;
+            self.under_way.insert((arrives, self.sent), (from, to, packet));
         }
     }
 
@@ -141,7 +154,7 @@ impl Network {
     fn tick(&mut self, limit: Instant) -> bool {
         let running = self.hosts.iter().filter(|(at, _)| !self.down.contains(at));
         let timer = running.filter_map(|(at, (replica, _))| Some((replica.deadline()?, *at))).min();
-        let arrival = self.under_way.front().map(|(at, ..)| *at);
+        let arrival = self.under_way.first_key_value().map(|((at, _), _)| *at);
         match timer {
             Some((due, at)) if due <= limit && arrival.is_none_or(|arrival| due <= arrival) => {
                 self.now = self.now.max(due);
@@ -153,7 +166,7 @@ impl Network {
                 true
             }
             _ if arrival.is_some_and(|arrival| arrival <= limit) => {
-                let Some((due, from, to, packet)) = self.under_way.pop_front() else { return false };
+                let Some(((due, _), (from, to, packet))) = self.under_way.pop_first() else { return false };
                 self.now = self.now.max(due);
                 if !self.down.contains(&to) {
                     let now = self.time();
@@ -183,6 +196,16 @@ impl Network {
         id
     }
 
+    /// Takes the next event; returns whether there was one before `limit`.
+    pub fn go_on(&mut self, limit: Instant) -> bool {
+        self.tick(limit)
+    }
+
+    /// What the request was answered, if it was.
+    pub fn answered(&self, id: RequestId) -> Option<String> {
+        self.replies.0.get(&id).map(text)
+    }
+
     /// Runs until the request is answered; panics after ten seconds of virtual time.
     pub fn answer(&mut self, id: RequestId) -> String {
         let limit = self.now + Duration::from_secs(10);
@@ -200,8 +223,13 @@ impl Network {
     }
 
     fn step<'a>(&self, key: &'a str, operation: register::Operation<'a>) -> Step<'a> {
-        let (hash, operation) = (self.topology.seed.hash(key.as_bytes()), Operation::Register(operation));
-        Step::Key(KeyedOperation { key: key.as_bytes(), hash, operation, blind: false })
+        self.any(key, Operation::Register(operation), false)
+    }
+
+    /// Any operation.
+    pub fn any<'a>(&self, key: &'a str, operation: Operation<'a>, blind: bool) -> Step<'a> {
+        let hash = self.topology.seed.hash(key.as_bytes());
+        Step::Key(KeyedOperation { key: key.as_bytes(), hash, operation, blind })
     }
 
     pub fn get(&self, key: &'static str) -> Step<'static> {
@@ -220,6 +248,17 @@ impl Network {
     /// A key as WATCH names it.
     pub fn watched(&self, key: &'static str) -> (&'static [u8], KeyHash) {
         (key.as_bytes(), self.topology.seed.hash(key.as_bytes()))
+    }
+
+    /// Four keys, of the first shard or of both in turn.
+    pub fn four_keys(&self, shards: u16) -> [&'static str; 4] {
+        let all =
+            ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9", "l0", "l1", "l2", "l3", "l4", "l5"];
+        let of = |shard, nth| {
+            let mut keys = all.into_iter().filter(|key| self.topology.shard_of(key.as_bytes()) == shard);
+            keys.nth(nth).expect("sixteen keys hold four of each shard")
+        };
+        [0, 1, 2, 3].map(|number| of(number as u16 % shards, number / usize::from(shards)))
     }
 
     /// A key of each shard.

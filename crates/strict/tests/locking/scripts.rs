@@ -3,6 +3,7 @@
 use crate::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Options};
 use anabranch_strict::{Mutant, Mutants};
+use datatypes::{Operation, counter, key, register};
 use protocol::{Request, Step};
 use std::time::Duration;
 use types::SessionId;
@@ -133,6 +134,39 @@ fn watched_while_absent(concurrency: Concurrency, appears: bool) -> String {
     let id =
         network.request(1, Request::Many { session: SESSION, steps: &steps, watched: true, multi: true });
     network.answer(id)
+}
+
+/// Whoever writes blindly does not know of the deadline; the leader does, and has the write evaluated.
+#[test]
+fn a_blind_write_on_a_key_with_a_deadline_is_done() {
+    for concurrency in [Concurrency::Locking, Concurrency::Optimistic] {
+        let mut network = Network::new(&Options { concurrency, ..Options::default() });
+        let [a, b] = network.keys();
+        for key in [a, b] {
+            assert_eq!(network.text(1, 0, &[network.increment(key)]), "1");
+            let at_millis = network.wall().as_millis() + 60_000;
+            let expire = key::Operation::ExpireAt { at_millis, condition: Default::default() };
+            assert_eq!(network.text(1, 0, &[network.any(key, Operation::Key(expire), false)]), "1");
+        }
+        let add = Operation::Register(register::Operation::Increment { by: 1 });
+        let both = [network.any(a, add.clone(), true), network.any(b, add, true)];
+        assert_eq!(network.text(2, 0, &both[..1]), "OK", "{concurrency:?}");
+        assert_eq!(network.text(3, 0, &both), "OK OK", "{concurrency:?}");
+        assert_eq!(network.text(1, 0, &[network.get(a), network.get(b)]), "3 2");
+    }
+}
+
+/// An operation that others may have a part in beside it has seen the type and nothing else.
+#[test]
+fn an_addition_to_a_key_of_another_type_says_so() {
+    for concurrency in [Concurrency::Locking, Concurrency::Optimistic] {
+        let mut network = Network::new(&Options { concurrency, ..Options::default() });
+        let [a, _] = network.keys();
+        assert_eq!(network.text(1, 0, &[network.increment(a)]), "1");
+        let add = Operation::Counter(counter::Operation::Add { by: 1 });
+        let said = network.text(1, 0, &[network.any(a, add, false)]);
+        assert!(said.starts_with("WRONGTYPE"), "{concurrency:?}: {said}");
+    }
 }
 
 #[test]

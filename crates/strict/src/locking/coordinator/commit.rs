@@ -102,7 +102,7 @@ impl Coordinator {
         key: Option<Box<[u8]>>,
         step: &mut Step<'_, '_>,
     ) {
-        let Some(transaction) = self.take(number) else { return };
+        let Some(mut transaction) = self.take(number) else { return };
         let concerned = match &transaction.phase {
             Phase::Executing => true,
             Phase::Preparing(preparing) => !preparing.votes.contains_key(&shard) || preparing.read_only,
@@ -110,10 +110,9 @@ impl Coordinator {
             Phase::Deciding { .. } | Phase::BackingOff { .. } => false,
         };
         if concerned {
-            if let Some(key) = key.as_ref().filter(|key| transaction.steps.ignores_expiry(key)) {
-                // Perhaps for its deadline.
-                self.expiring.learn(key);
-            }
+            let several =
+                matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.parts.len() > 1);
+            transaction.own.locks_first |= several && self.options.concurrency == Concurrency::Locking;
             self.refused(transaction, key, step);
         } else {
             self.keep(transaction, step);
@@ -178,7 +177,7 @@ impl Coordinator {
     /// Gives up what the transaction holds anywhere.
     pub(super) fn let_go(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
         let voting = matches!(transaction.phase, Phase::Preparing(_));
-        if voting || self.options.concurrency == Concurrency::Locking {
+        if voting || self.locks(transaction) {
             self.settle(transaction.id, None, touched(transaction), step);
         }
     }
@@ -221,6 +220,8 @@ impl Coordinator {
             return self.fail(transaction, &error, step);
         }
         transaction.retries += 1;
+        let reserves = self.options.reserve_after.is_some_and(|after| transaction.retries >= after);
+        transaction.own.locks_first |= self.options.concurrency == Concurrency::Optimistic && reserves;
         step.out.disarm(Timer::Transaction { number: transaction.id.number });
         let window = self.options.backoff.as_micros() as u64 * 2u64.pow(transaction.retries.min(DOUBLINGS));
         let wait = Duration::from_micros(step.random.u64(0..=window));

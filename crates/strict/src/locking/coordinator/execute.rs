@@ -2,7 +2,8 @@
 
 use super::super::machine::Evaluation;
 use super::super::message::Message;
-use super::transaction::{Phase, Transaction, is_alone};
+use super::super::options::Concurrency;
+use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
 use super::{Coordinator, Step};
 use types::{Error, ErrorCode, Instant};
 
@@ -16,7 +17,8 @@ impl Coordinator {
             step: index as u32,
             key: (*call.key).into(),
             operation: (*call.operation).into(),
-            blind: call.blind,
+            only_lock: asks_first(transaction) && transaction.steps.is_unread(index, &self.expiring),
+            reserve: asks_first(transaction) && self.options.concurrency == Concurrency::Optimistic,
             alone: is_alone(transaction),
             own: transaction.steps.own_effects(&call.key, call.shard, index),
             now_millis: transaction.now_millis,
@@ -32,23 +34,91 @@ impl Coordinator {
         (term, evaluation): (u64, Evaluation),
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.take(number) else { return };
-        let asked = matches!(transaction.phase, Phase::Executing)
-            && transaction.steps.is_asked(index as usize, shard);
-        if !asked {
-            return self.keep(transaction, step);
-        }
-        if *transaction.own.terms.entry(shard).or_insert(term) != term {
-            // The locks of the earlier term are gone, and with them what was read under them.
-            let key = transaction.steps.list[index as usize].call.key.clone();
-            return self.refused(transaction, Some((*key).into()), step);
-        }
+        let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
         let over = is_alone(&transaction) && !evaluation.expired && evaluation.effect.is_none();
         transaction.steps.take(index as usize, evaluation.into());
         if over {
             return self.reply_results(transaction, step);
         }
         self.advance(transaction, step);
+    }
+
+    /// A leader holds the lock that a step needs, which is evaluated here.
+    pub(super) fn on_locked(
+        &mut self,
+        shard: u16,
+        number: u64,
+        index: u32,
+        term: u64,
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
+        let (index, now_millis) = (index as usize, transaction.now_millis);
+        if !transaction.steps.evaluate_here(index, now_millis, &self.expiring, step.random) {
+            // The key has turned out to have a deadline since.
+            self.ask(&mut transaction, index, step);
+        }
+        self.advance(transaction, step);
+    }
+
+    /// The transaction, if it waits for this answer of a leader in this term.
+    fn asked(
+        &mut self,
+        shard: u16,
+        number: u64,
+        index: u32,
+        term: u64,
+        step: &mut Step<'_, '_>,
+    ) -> Option<Transaction> {
+        let mut transaction = self.take(number)?;
+        let asked = matches!(transaction.phase, Phase::Executing)
+            && transaction.steps.is_asked(index as usize, shard);
+        if !asked {
+            self.keep(transaction, step);
+            return None;
+        }
+        if *transaction.own.terms.entry(shard).or_insert(term) != term {
+            // The locks of the earlier term are gone, and with them what was read under them.
+            let key = transaction.steps.list[index as usize].call.key.clone();
+            self.refused(transaction, Some((*key).into()), step);
+            return None;
+        }
+        self.unblock(&mut transaction, shard, step);
+        Some(transaction)
+    }
+
+    /// An operation waits for its lock: the other shards that hold something for the transaction are told.
+    pub(super) fn on_blocked(&mut self, shard: u16, number: u64, step: &mut Step<'_, '_>) {
+        let Some(mut transaction) = self.take(number) else { return };
+        let waits = matches!(transaction.phase, Phase::Executing)
+            && transaction.steps.asked().any(|(_, call)| call.shard == shard);
+        if waits {
+            transaction.own.blocked_at.insert(shard);
+            // What was told may have been lost, if this is said again.
+            transaction.own.told.clear();
+            self.tell_waits(&mut transaction, step);
+        }
+        self.keep(transaction, step);
+    }
+
+    /// A shard has answered.
+    fn unblock(&self, transaction: &mut Transaction, shard: u16, step: &mut Step<'_, '_>) {
+        let waits = transaction.steps.asked().filter(|(_, call)| call.shard == shard).count() > 1;
+        if !waits && transaction.own.blocked_at.remove(&shard) {
+            self.tell_waits(transaction, step);
+        }
+    }
+
+    /// Tells the shards whether the transaction waits elsewhere, where that is news.
+    fn tell_waits(&self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
+        for shard in touched(transaction) {
+            let waits = transaction.own.blocked_at.iter().any(|blocked| *blocked != shard);
+            let told = &mut transaction.own.told;
+            let news = if waits { told.insert(shard) } else { told.remove(&shard) };
+            if news {
+                self.send_leader(shard, Message::Waits { transaction: transaction.id, waits }, step);
+            }
+        }
     }
 
     /// Gives a request up at its deadline, with the error that says what is known.

@@ -19,7 +19,7 @@ use super::record::Record;
 use super::replica::Replica;
 use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
 use std::collections::{BTreeMap, BTreeSet};
-use transaction::{Phase, Preparing, Run, Transaction, touched};
+use transaction::{Phase, Preparing, Run, Transaction, asks_first, touched};
 use types::{Instant, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
@@ -122,8 +122,8 @@ impl CommitProtocol for TwoPhaseCommit {
     }
 
     fn begin(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        transaction.own.terms.clear();
-        transaction.own.signed = step.now.instant;
+        let Run { hops, locks_first, .. } = transaction.own;
+        transaction.own = Run { signed: step.now.instant, hops, locks_first, ..Run::default() };
         coordinator.advance(transaction, step);
     }
 
@@ -136,6 +136,10 @@ impl CommitProtocol for TwoPhaseCommit {
         step: &mut Step<'_, '_>,
     ) {
         coordinator.execute(transaction, index, step);
+    }
+
+    fn asks_first(transaction: &Transaction) -> bool {
+        asks_first(transaction)
     }
 
     fn commit(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {
@@ -225,10 +229,20 @@ impl Coordinator {
                 self.learn_leader(shard, member, term);
                 self.on_executed(shard, transaction.number, index, (term, evaluation), step);
             }
+            Message::Locked { transaction, step: index, term } if self.is_mine(transaction) => {
+                self.learn_leader(shard, member, term);
+                self.on_locked(shard, transaction.number, index, term, step);
+            }
+            Message::Blocked { transaction } if self.is_mine(transaction) => {
+                self.on_blocked(shard, transaction.number, step);
+            }
             Message::Prepared { transaction, at } if self.is_mine(transaction) => {
                 self.on_prepared(shard, transaction.number, at, step);
             }
-            Message::Refused { transaction, key } if self.is_mine(transaction) => {
+            Message::Refused { transaction, key, expires } if self.is_mine(transaction) => {
+                if let Some(key) = key.as_ref().filter(|_| expires) {
+                    self.expiring.learn(key);
+                }
                 self.on_refused(shard, transaction.number, key, step);
             }
             Message::Ended { transaction, at } if self.is_mine(transaction) => {
@@ -250,10 +264,15 @@ impl Coordinator {
         }
     }
 
+    /// True if what leaders evaluate for the transaction they lock for it.
+    fn locks(&self, transaction: &Transaction) -> bool {
+        self.options.concurrency == Concurrency::Locking || asks_first(transaction)
+    }
+
     /// The shards that hold something for a transaction as long as its coordinator lives: locks, or a vote.
     fn holding(&self, transaction: &Transaction) -> BTreeSet<u16> {
         match &transaction.phase {
-            Phase::Executing if self.options.concurrency == Concurrency::Locking => touched(transaction),
+            Phase::Executing if self.locks(transaction) => touched(transaction),
             Phase::Preparing(_) => touched(transaction),
             // The others are to ask the first one, which may be out of the coordinator's reach.
             Phase::Deciding { parts, .. } => parts.first().copied().into_iter().collect(),

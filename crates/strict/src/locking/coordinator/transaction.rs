@@ -19,6 +19,13 @@ pub struct Run {
     pub terms: BTreeMap<u16, u64>,
     /// How often it has followed a hint of who leads since it was said again.
     pub hops: u32,
+    /// A vote of one of several shards was refused for a lock, or an optimistic transaction was refused too often: this
+    /// time it has all its locks before it asks for votes, and waits for them where it may.
+    pub locks_first: bool,
+    /// The shards where operations wait for locks.
+    pub blocked_at: BTreeSet<u16>,
+    /// The shards that have been told that it waits elsewhere.
+    pub told: BTreeSet<u16>,
     /// When it began, or its coordinator last gave a sign of life for it.
     pub signed: Instant,
 }
@@ -58,6 +65,11 @@ impl From<Evaluation> for Answer {
 pub(super) fn is_alone(transaction: &Transaction) -> bool {
     let [only] = transaction.steps.list.as_slice() else { return false };
     transaction.purpose == Purpose::Auto && transaction.watches.is_empty() && only.call.is_read()
+}
+
+/// True if leaders lock for steps that they need not evaluate.
+pub(super) fn asks_first(transaction: &Transaction) -> bool {
+    transaction.own.locks_first
 }
 
 /// The shards whose leaders have been asked.

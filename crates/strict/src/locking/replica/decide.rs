@@ -3,6 +3,7 @@
 
 use super::{Replica, Step};
 use crate::locking::leader::Stage;
+use crate::locking::locks::Asker;
 use crate::locking::machine::Entry;
 use crate::locking::message::{Message, Span};
 use crate::locking::options::Concurrency;
@@ -51,16 +52,26 @@ impl Replica {
         let judged = match self.options.concurrency {
             Concurrency::Locking => {
                 leader.open(id, from, step.now.instant);
-                let locked = leader.lock_part(id, ballot.age, &ballot.part, trusting);
-                let several = ballot.part.participants.len() > 1;
-                if locked.is_none() && several { self.lock_now(&ballot, trusting, step) } else { locked }
+                let votes = ballot.part.participants.len() > 1;
+                let asker = Asker { id, age: ballot.age, votes, now: step.now.instant };
+                let locked = leader.lock_part(asker, &ballot.part, trusting);
+                if locked.is_none() && votes { self.lock_now(asker, &ballot, trusting, step) } else { locked }
             }
             Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
-            Concurrency::Optimistic => Some(leader.validate_part(id, &ballot.part, &self.machine)),
+            Concurrency::Optimistic => {
+                Some(leader.validate_part(id, &ballot.part, &self.machine).and_then(|()| {
+                    // What only reads is over with its vote, and disturbs nobody.
+                    let part = Some(&ballot.part).filter(|_| !ballot.read_only);
+                    part.and_then(|part| leader.reserved_key(id, part)).map_or(Ok(()), Err)
+                }))
+            }
         };
         let ignored = self.machine.ignored_deadline(&ballot.part).map(Box::from);
         match judged {
-            Some(Ok(())) if ignored.is_some() => self.refuse(from, id, ignored, step),
+            Some(Ok(())) if ignored.is_some() => {
+                let refusal = Message::Refused { transaction: id, key: ignored, expires: true };
+                self.refuse_with(from, refusal, step);
+            }
             Some(Ok(())) => self.vote(from, ballot, step),
             Some(Err(key)) => self.refuse(from, id, Some(key), step),
             None => {
@@ -75,13 +86,14 @@ impl Replica {
     /// that: another shard's vote cannot be taken back, and whoever waits for it relies on its waiting for nobody.
     fn lock_now(
         &mut self,
+        asker: Asker,
         ballot: &Ballot,
         trusting: bool,
         step: &mut Step<'_, '_>,
     ) -> Option<Result<(), Box<[u8]>>> {
         self.tell_wounded(step);
         let leader = self.leader.as_mut()?;
-        let locked = leader.lock_part(ballot.transaction, ballot.age, &ballot.part, trusting);
+        let locked = leader.lock_part(asker, &ballot.part, trusting);
         let key = leader.locks.waited_for(ballot.transaction).map(Box::from);
         locked.or_else(|| Some(Err(key.unwrap_or_default())))
     }
@@ -139,10 +151,14 @@ impl Replica {
         key: Option<Box<[u8]>>,
         step: &mut Step<'_, '_>,
     ) {
-        if let Some(leader) = &mut self.leader {
-            leader.close(id);
+        self.refuse_with(to, Message::refused(id, key), step);
+    }
+
+    fn refuse_with(&mut self, to: Address, refusal: Message, step: &mut Step<'_, '_>) {
+        if let (Some(leader), Message::Refused { transaction, .. }) = (&mut self.leader, &refusal) {
+            leader.close(*transaction);
         }
-        step.out.send(to, Message::Refused { transaction: id, key });
+        step.out.send(to, refusal);
     }
 
     pub(super) fn on_decide(
@@ -229,6 +245,7 @@ impl Replica {
     pub(super) fn on_suspicion(&mut self, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
         let now = step.now.instant;
+        leader.locks.end_overdue_phases(now);
         let (mut overdue, mut silent) = (Vec::new(), Vec::new());
         for (id, open) in &mut leader.open {
             match &open.stage {

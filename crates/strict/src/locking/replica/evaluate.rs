@@ -2,7 +2,8 @@
 
 use super::{Replica, Step};
 use crate::Mutant;
-use crate::locking::leader::{Stage, mode_of};
+use crate::locking::leader::{Stage, mode_of, mode_unread};
+use crate::locking::locks::Asker;
 use crate::locking::machine::Question;
 use crate::locking::message::Message;
 use crate::locking::options::Concurrency;
@@ -18,7 +19,8 @@ impl Replica {
             step: index,
             key,
             operation,
-            blind,
+            only_lock,
+            reserve,
             alone,
             own,
             now_millis,
@@ -30,23 +32,28 @@ impl Replica {
         let Ok(decoded) = Operation::decode(&mut Reader::new(operation)) else { return };
         let expired = self.machine.is_expired(key, *now_millis);
         if leader.is_closed(*id) {
-            return step.out.send(from, Message::Refused { transaction: *id, key: Some(key.clone()) });
+            return step.out.send(from, Message::refused(*id, Some(key.clone())));
         }
-        match self.options.concurrency {
-            Concurrency::Locking => {
-                let mode = mode_of(&decoded, *blind, expired);
-                let open = leader.open(*id, from, step.now.instant);
-                if !matches!(open.stage, Stage::Executing) {
-                    return;
-                }
-                if !leader.locks.lock(*id, *age, key, mode) {
-                    return self.block(*id, message, step);
-                }
+        let optimistic = self.options.concurrency == Concurrency::Optimistic;
+        if !optimistic || *reserve {
+            let mode = if *only_lock { mode_unread(&decoded) } else { mode_of(&decoded, expired) };
+            let open = leader.open(*id, from, step.now.instant);
+            if !matches!(open.stage, Stage::Executing) {
+                return;
             }
-            Concurrency::Optimistic if *alone && leader.is_undecided(*id, key, &decoded) => {
-                return step.out.send(from, Message::Refused { transaction: *id, key: Some(key.clone()) });
+            let asker = Asker { id: *id, age: *age, votes: false, now: step.now.instant };
+            if !leader.locks.lock(asker, key, mode) {
+                return self.block(*id, message, step);
             }
-            Concurrency::Optimistic => {}
+            if optimistic && leader.is_contested(*id, key, &decoded, *only_lock) {
+                return leader.wait_for_ends(*id, message);
+            }
+        } else if *alone && leader.is_undecided(*id, key, &decoded) {
+            return step.out.send(from, Message::refused(*id, Some(key.clone())));
+        }
+        if *only_lock {
+            let (step_index, term) = (*index, leader.term);
+            return step.out.send(from, Message::Locked { transaction: *id, step: step_index, term });
         }
         let question = Question { key, operation: &decoded, own, now_millis: *now_millis };
         let Ok(evaluation) = self.machine.evaluate(&question, step.random) else { return };
@@ -74,9 +81,11 @@ impl Replica {
     pub(super) fn block(&mut self, id: TransactionId, message: Message, step: &mut Step<'_, '_>) {
         if let Some(leader) = &mut self.leader
             && let Some(open) = leader.open.get_mut(&id)
-            && !open.blocked.contains(&message)
         {
-            open.blocked.push(message);
+            if self.options.locks.phasing.is_some() && matches!(message, Message::Execute { .. }) {
+                step.out.send(open.coordinator, Message::Blocked { transaction: id });
+            }
+            open.keep(message);
         }
         self.tell_wounded(step);
     }
@@ -85,7 +94,7 @@ impl Replica {
         let Some(leader) = &mut self.leader else { return };
         for (id, key) in leader.locks.take_wounded() {
             if let Some(open) = leader.close(id) {
-                step.out.send(open.coordinator, Message::Refused { transaction: id, key: Some(key) });
+                step.out.send(open.coordinator, Message::refused(id, Some(key)));
             }
         }
     }
@@ -95,17 +104,26 @@ impl Replica {
         loop {
             self.tell_wounded(step);
             let Some(leader) = &mut self.leader else { return };
-            let ready = leader.locks.take_ready();
+            let ready = leader.locks.take_ready(step.now.instant);
             if ready.is_empty() {
                 return;
             }
-            for id in ready {
-                let Some(leader) = &mut self.leader else { return };
-                let Some(open) = leader.open.get_mut(&id) else { continue };
-                let (from, blocked) = (open.coordinator, std::mem::take(&mut open.blocked));
-                for message in blocked {
-                    self.ask(from, id, message, step);
-                }
+            self.ask_again(ready, step);
+        }
+    }
+
+    /// Asks what these transactions have asked, and what has not been answered, once more.
+    pub(super) fn ask_again(
+        &mut self,
+        ids: impl IntoIterator<Item = TransactionId>,
+        step: &mut Step<'_, '_>,
+    ) {
+        for id in ids {
+            let Some(leader) = &mut self.leader else { return };
+            let Some(open) = leader.open.get_mut(&id) else { continue };
+            let (from, blocked) = (open.coordinator, std::mem::take(&mut open.blocked));
+            for message in blocked {
+                self.ask(from, id, message, step);
             }
         }
     }

@@ -4,6 +4,7 @@ mod decide;
 mod evaluate;
 
 use super::leader::{Leader, Stage};
+use super::locks::LockTable;
 use super::machine::{Event, Machine, Outcome};
 use super::message::{Message, Timer};
 use super::node::Node;
@@ -202,6 +203,10 @@ impl Replica {
                     step.out.send(to, answer);
                 }
             }
+            if let Some(leader) = &mut self.leader {
+                let waiting = std::mem::take(&mut leader.waiting);
+                self.ask_again(waiting, step);
+            }
             self.wake(step);
         }
     }
@@ -214,7 +219,8 @@ impl Replica {
         }
         let topology = &self.topology;
         let coordinator = |id: TransactionId| topology.coordinator(id.process);
-        self.leader = serving.map(|term| Leader::new(term, &self.machine, coordinator, now));
+        let locks = || LockTable::new(self.options.locks, self.options.mutants);
+        self.leader = serving.map(|term| Leader::new(term, locks(), &self.machine, coordinator, now));
     }
 
     /// An entry was applied: whoever asked for it hears of it.
@@ -263,6 +269,12 @@ impl Replica {
             Message::Alive { transaction } => {
                 if let Some(leader) = &mut self.leader {
                     leader.heard(transaction, step.now.instant);
+                }
+            }
+            Message::Waits { transaction, waits } => {
+                if let Some(leader) = &mut self.leader {
+                    leader.locks.set_waiting_elsewhere(transaction, waits);
+                    self.wake(step);
                 }
             }
             Message::Decide { transaction, floor, at } => {

@@ -1,0 +1,367 @@
+//! A shard's lock table: strict two-phase locking in the types' lock modes.
+//!
+//! With phases ([`phaser`]), a transaction waits for its turn behind whoever has the lock, older or younger. A younger
+//! one that itself waits somewhere, at this shard or as its coordinator says at another one, loses what an older one
+//! waits for (it is *wounded* and runs again, with the age it has). Every circle of waiting transactions has such a
+//! one, so none lasts (Corrections 62).
+//!
+//! Without phases it is wound-wait: one that meets an older one waits for it, one that meets a younger one takes its
+//! locks away. So whoever waits is younger than who is waited for, or waits for one that has been voted for and waits
+//! for nobody: no circle can form.
+
+mod phaser;
+#[cfg(test)]
+mod tests;
+
+use crate::{Mutant, Mutants};
+use commit::Stamp;
+use datatypes::Mode;
+use phaser::Phaser;
+pub use phaser::Phasing;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Instant, TransactionId};
+
+/// How locks are handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockOptions {
+    /// Phases; without, wound-wait.
+    pub phasing: Option<Phasing>,
+    /// Readers and writers only, in place of the types' modes: a baseline for measurements.
+    pub readers_and_writers: bool,
+}
+
+impl Default for LockOptions {
+    fn default() -> Self {
+        LockOptions { phasing: Some(Phasing::default()), readers_and_writers: false }
+    }
+}
+
+impl LockOptions {
+    /// The mode that stands for this one.
+    fn mode(self, mode: Mode) -> Mode {
+        if self.readers_and_writers && mode != Mode::Observe { Mode::Write } else { mode }
+    }
+}
+
+/// A set of modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Modes(u16);
+
+impl Modes {
+    fn with(self, mode: Mode) -> Self {
+        Modes(self.0 | 1 << mode as u8)
+    }
+
+    fn has(self, mode: Mode) -> bool {
+        self.0 & 1 << mode as u8 != 0
+    }
+
+    fn covers(self, mode: Mode) -> bool {
+        self.has(Mode::Write) || self.has(mode)
+    }
+
+    fn conflicts(self, mode: Mode) -> bool {
+        Mode::ALL.into_iter().any(|held| self.has(held) && !held.compatible(mode))
+    }
+}
+
+#[derive(Debug)]
+struct Owner {
+    age: Stamp,
+    /// The shard has voted for it: it cannot be wounded.
+    firm: bool,
+    /// It waits at another shard, as its coordinator says.
+    waits_elsewhere: bool,
+    /// Where it holds or waits.
+    keys: BTreeSet<Box<[u8]>>,
+    /// Where it waits.
+    waiting: BTreeSet<Box<[u8]>>,
+}
+
+impl Owner {
+    fn new(age: Stamp) -> Self {
+        let (keys, waiting) = (BTreeSet::new(), BTreeSet::new());
+        Owner { age, firm: false, waits_elsewhere: false, keys, waiting }
+    }
+
+    fn waits(&self) -> bool {
+        self.waits_elsewhere || !self.waiting.is_empty()
+    }
+
+    /// True if it waits anywhere but at this key.
+    fn waits_beside(&self, key: &[u8]) -> bool {
+        self.waits_elsewhere || self.waiting.iter().any(|waiting| **waiting != *key)
+    }
+}
+
+/// Who asks for a lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker {
+    pub id: TransactionId,
+    pub age: Stamp,
+    /// Other shards vote for it too, and cannot take that back: it must not wait.
+    pub votes: bool,
+    pub now: Instant,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct LockTable {
+    options: LockOptions,
+    mutants: Mutants,
+    keys: BTreeMap<Box<[u8]>, Phaser>,
+    owners: BTreeMap<TransactionId, Owner>,
+    wounded: Vec<(TransactionId, Box<[u8]>)>,
+    freed: BTreeSet<Box<[u8]>>,
+    granted: BTreeSet<(Stamp, TransactionId)>,
+}
+
+impl LockTable {
+    pub(super) fn new(options: LockOptions, mutants: Mutants) -> Self {
+        LockTable {
+            options,
+            mutants,
+            keys: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            wounded: Vec::new(),
+            freed: BTreeSet::new(),
+            granted: BTreeSet::new(),
+        }
+    }
+
+    /// Asks for a lock. True if it is granted; else the transaction waits, and has it when [`LockTable::take_ready`]
+    /// names it. Those that have to give way are wounded, perhaps the asker itself.
+    pub(super) fn lock(&mut self, asker: Asker, key: &[u8], mode: Mode) -> bool {
+        let (Asker { id, age, now, .. }, mode) = (asker, self.options.mode(mode));
+        if self.holds(id, key, mode) {
+            return true;
+        }
+        let owner = self.owners.entry(id).or_insert_with(|| Owner::new(age));
+        debug_assert_eq!(owner.age, age, "it keeps its age");
+        owner.keys.insert(key.into());
+        if asker.votes && self.options.phasing.is_some() {
+            return self.lock_now(asker, key, mode);
+        }
+        owner.waiting.insert(key.into());
+        let phaser = self.keys.entry(key.into()).or_default();
+        phaser.enqueue(id, age, mode);
+        if self.mutants.has(Mutant::LatecomersOvertake) && phaser.opponents(id, mode).next().is_none() {
+            self.grant(id, age, key, mode, now);
+            return true;
+        }
+        self.hand_on(key, now, Some(id));
+        if !self.holds(id, key, mode) && self.wound_opponents(asker, key, mode) {
+            self.hand_on(key, now, Some(id));
+        }
+        if self.options.phasing.is_some() && self.owners.get(&id).is_some_and(Owner::waits) {
+            self.wound_if_wanted(id);
+        }
+        self.holds(id, key, mode)
+    }
+
+    /// For a vote that must not wait: by wound-wait, past the phases.
+    fn lock_now(&mut self, asker: Asker, key: &[u8], mode: Mode) -> bool {
+        self.wound_opponents(asker, key, mode);
+        let phaser = self.keys.entry(key.into()).or_default();
+        let wanted = phaser.is_wanted_by_older(asker.age, Modes::default().with(mode));
+        let free = !wanted && phaser.opponents(asker.id, mode).next().is_none();
+        if free {
+            self.grant(asker.id, asker.age, key, mode, asker.now);
+        }
+        free
+    }
+
+    /// Takes a lock for a transaction that an earlier leader has voted for.
+    pub(super) fn reinstate(&mut self, id: TransactionId, age: Stamp, key: &[u8], mode: Mode, now: Instant) {
+        let mode = self.options.mode(mode);
+        let owner = self.owners.entry(id).or_insert_with(|| Owner::new(age));
+        owner.firm = true;
+        owner.keys.insert(key.into());
+        self.keys.entry(key.into()).or_default().grant(id, age, mode, now);
+    }
+
+    fn holds(&self, id: TransactionId, key: &[u8], mode: Mode) -> bool {
+        let held = self.keys.get(key).and_then(|phaser| phaser.held.get(&id));
+        held.is_some_and(|modes| modes.covers(mode))
+    }
+
+    /// True if the transaction may rely on what an invocation in this mode observed of the key: one in the mode of a
+    /// mutation observes at most the type, which nobody changes beside it.
+    pub(super) fn protects(&self, id: TransactionId, key: &[u8], mode: Mode) -> bool {
+        self.holds(id, key, Mode::Observe) || self.holds(id, key, self.options.mode(mode))
+    }
+
+    /// True if the transaction has the key's lock in some mode.
+    pub(super) fn holds_any(&self, id: TransactionId, key: &[u8]) -> bool {
+        self.keys.get(key).is_some_and(|phaser| phaser.held.contains_key(&id))
+    }
+
+    /// True if somebody else has the key's lock in a mode that stands in the way of this one.
+    pub(super) fn is_taken(&self, id: TransactionId, key: &[u8], mode: Mode) -> bool {
+        let mode = self.options.mode(mode);
+        self.keys.get(key).is_some_and(|phaser| phaser.opponents(id, mode).next().is_some())
+    }
+
+    /// The shard votes for the transaction: from now on it keeps its locks.
+    pub(super) fn make_firm(&mut self, id: TransactionId) {
+        if let Some(owner) = self.owners.get_mut(&id) {
+            owner.firm = true;
+        }
+    }
+
+    /// The transaction's coordinator says whether it waits at another shard.
+    pub(super) fn set_waiting_elsewhere(&mut self, id: TransactionId, waits: bool) {
+        let Some(owner) = self.owners.get_mut(&id) else { return };
+        owner.waits_elsewhere = waits;
+        if waits && self.options.phasing.is_some() {
+            self.wound_if_wanted(id);
+        } else {
+            self.freed.extend(owner.waiting.iter().cloned());
+        }
+    }
+
+    /// Takes locks from transactions that have kept older ones waiting for too long.
+    pub(super) fn end_overdue_phases(&mut self, now: Instant) {
+        let Some(phasing) = self.options.phasing else { return };
+        let overdue = self.keys.values().filter(|phaser| phaser.is_overdue(now, phasing));
+        let holders: BTreeSet<TransactionId> =
+            overdue.flat_map(|phaser| phaser.held.keys().copied()).collect();
+        for id in holders {
+            self.wound_if_wanted(id);
+        }
+    }
+
+    /// Gives every lock and every wait of a transaction up.
+    pub(super) fn release(&mut self, id: TransactionId) {
+        let Some(owner) = self.owners.remove(&id) else { return };
+        for key in owner.keys {
+            let Some(phaser) = self.keys.get_mut(&key) else { continue };
+            phaser.held.remove(&id);
+            phaser.leave(id, owner.age, Mode::ALL);
+            if phaser.is_unused() {
+                self.keys.remove(&key);
+            } else {
+                self.freed.insert(key);
+            }
+        }
+    }
+
+    /// A key whose lock the transaction waits for, or has not got.
+    pub(super) fn waited_for(&self, id: TransactionId) -> Option<&[u8]> {
+        let owner = self.owners.get(&id)?;
+        let holds = |key: &[u8]| self.keys.get(key).is_some_and(|phaser| phaser.held.contains_key(&id));
+        let lacks = owner.keys.iter().map(|key| &**key).find(|key| !holds(key));
+        owner.waiting.first().map(|key| &**key).or(lacks)
+    }
+
+    /// The transactions wounded since this was asked last, with the key that each lost first.
+    pub(super) fn take_wounded(&mut self) -> Vec<(TransactionId, Box<[u8]>)> {
+        std::mem::take(&mut self.wounded)
+    }
+
+    /// Hands on what was freed since this was asked last. Returns who was granted a lock that it waited for, the oldest
+    /// first: each may ask again.
+    pub(super) fn take_ready(&mut self, now: Instant) -> Vec<TransactionId> {
+        while let Some(key) = self.freed.pop_first() {
+            self.hand_on(&key, now, None);
+        }
+        std::mem::take(&mut self.granted).into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Grants a key's lock to whoever can have it now. All but the asker are noted as ready.
+    fn hand_on(&mut self, key: &[u8], now: Instant, asker: Option<TransactionId>) {
+        match self.options.phasing {
+            Some(phasing) => {
+                while let Some((id, age, mode)) = self.next(key, now, phasing) {
+                    self.note(id, age, asker);
+                    self.grant(id, age, key, mode, now);
+                }
+            }
+            None => self.hand_on_by_age(key, now, asker),
+        }
+        if self.keys.get(key).is_some_and(Phaser::is_unused) {
+            self.keys.remove(key);
+        }
+    }
+
+    fn next(&mut self, key: &[u8], now: Instant, phasing: Phasing) -> Option<(TransactionId, Stamp, Mode)> {
+        let owners = &self.owners;
+        let may_hold = |id: TransactionId| owners.get(&id).is_some_and(|owner| !owner.waits_beside(key));
+        self.keys.get_mut(key)?.next(now, phasing, self.mutants, may_hold)
+    }
+
+    /// Without phases: who waits has the lock as soon as neither a holder nor an older one that waits is in the way.
+    fn hand_on_by_age(&mut self, key: &[u8], now: Instant, asker: Option<TransactionId>) {
+        let waiting = self.keys.get(key).map(Phaser::waiting).unwrap_or_default();
+        let mut before: Vec<(TransactionId, Mode)> = Vec::new();
+        for (age, id, mode) in waiting {
+            let Some(phaser) = self.keys.get(key) else { return };
+            let behind = before.iter().any(|(other, wanted)| *other != id && !wanted.compatible(mode));
+            if behind || phaser.opponents(id, mode).next().is_some() {
+                before.push((id, mode));
+            } else if !self.holds(id, key, mode) {
+                self.note(id, age, asker);
+                self.grant(id, age, key, mode, now);
+            }
+        }
+    }
+
+    fn note(&mut self, id: TransactionId, age: Stamp, asker: Option<TransactionId>) {
+        if asker != Some(id) {
+            self.granted.insert((age, id));
+        }
+    }
+
+    fn grant(&mut self, id: TransactionId, age: Stamp, key: &[u8], mode: Mode, now: Instant) {
+        let phaser = self.keys.entry(key.into()).or_default();
+        phaser.grant(id, age, mode, now);
+        let Some(owner) = self.owners.get_mut(&id) else { return };
+        if !phaser.is_waiting(id, age) {
+            owner.waiting.remove(key);
+        }
+        // Where it was passed over because it waited here too, it may be next.
+        self.freed.extend(owner.waiting.iter().cloned());
+    }
+
+    /// Wounds the younger ones that stand in the asker's way: with phases those that wait, unless the asker votes.
+    fn wound_opponents(&mut self, asker: Asker, key: &[u8], mode: Mode) -> bool {
+        let Some(phaser) = self.keys.get(key) else { return false };
+        let any = self.options.phasing.is_none() || asker.votes;
+        let must_yield = |id: &TransactionId| {
+            let owner = self.owners.get(id);
+            let Some(owner) = owner.filter(|owner| !owner.firm) else { return false };
+            // An earlier run of the asker's has its age, and is over.
+            owner.age == asker.age || owner.age > asker.age && (any || self.yields(owner))
+        };
+        let victims: Vec<TransactionId> = phaser.opponents(asker.id, mode).filter(must_yield).collect();
+        for victim in &victims {
+            self.wound(*victim, key);
+        }
+        !victims.is_empty()
+    }
+
+    /// Wounds a transaction if an older one waits for one of its locks.
+    fn wound_if_wanted(&mut self, id: TransactionId) {
+        let Some(owner) = self.owners.get(&id).filter(|owner| !owner.firm) else { return };
+        if self.mutants.has(Mutant::WaitersKeepLocks) {
+            return;
+        }
+        let wanted = |key: &[u8]| {
+            let phaser = self.keys.get(key);
+            let held = phaser.and_then(|phaser| Some((phaser, *phaser.held.get(&id)?)));
+            held.is_some_and(|(phaser, modes)| phaser.is_wanted_by_older(owner.age, modes))
+        };
+        if let Some(key) = owner.keys.iter().find(|key| wanted(key)).cloned() {
+            self.wound(id, &key);
+        }
+    }
+
+    fn yields(&self, owner: &Owner) -> bool {
+        owner.waits() && !self.mutants.has(Mutant::WaitersKeepLocks)
+    }
+
+    fn wound(&mut self, id: TransactionId, key: &[u8]) {
+        self.release(id);
+        self.wounded.push((id, key.into()));
+    }
+}

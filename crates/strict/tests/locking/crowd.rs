@@ -1,0 +1,159 @@
+//! Many clients on few keys: nobody is passed without end, and nobody is told CONFLICT.
+
+use crate::network::Network;
+use anabranch_strict::locking::{Concurrency, LockOptions, Options, Phasing};
+use datatypes::{Items, Operation, set};
+use protocol::{Request, Step};
+use std::time::Duration;
+use types::{RequestId, Rng, SessionId};
+
+/// Of what kind the clients are, and on how many shards their keys.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    adders: u64,
+    readers: u64,
+    writers: u64,
+    shards: u16,
+    /// A process that messages take longer to.
+    far: Option<u16>,
+}
+
+/// A client that sends one transaction after the other.
+struct Client {
+    kind: Kind,
+    session: u64,
+    /// The transaction under way and its place among all.
+    sent: Option<(RequestId, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Adds a member to each of two sets, blindly.
+    Add,
+    /// Looks how large two sets are.
+    Look,
+    /// Adds a member to each of two sets, and wants to know whether it was new.
+    Write,
+}
+
+/// What became of the transactions.
+#[derive(Debug, Default)]
+struct Outcome {
+    adds: usize,
+    looks: usize,
+    writes: usize,
+    /// Of those that were sent later than a transaction, and answered sooner: the most.
+    passed: usize,
+}
+
+fn steps<'n>(network: &Network, kind: Kind, keys: [&'n str; 2], member: &'n [u8]) -> [Step<'n>; 2] {
+    keys.map(|key| match kind {
+        Kind::Look => network.any(key, Operation::Set(set::Operation::Length), false),
+        _ => {
+            let add = set::Operation::Add { members: Items::one(member) };
+            network.any(key, Operation::Set(add), kind == Kind::Add)
+        }
+    })
+}
+
+/// Runs the clients for this long.
+fn run(crowd: Crowd, options: &Options, seed: u64, time: Duration) -> Outcome {
+    let mut network = Network::new(options);
+    network.far = crowd.far;
+    let (keys, mut random) = (network.four_keys(crowd.shards), Rng::with_seed(seed));
+    let kinds = [(Kind::Add, crowd.adders), (Kind::Look, crowd.readers), (Kind::Write, crowd.writers)];
+    let kinds = kinds.into_iter().flat_map(|(kind, count)| (0..count).map(move |_| kind));
+    let client = |(session, kind)| Client { kind, session: session as u64, sent: None };
+    let mut clients: Vec<Client> = kinds.enumerate().map(client).collect();
+    let mut outcome = Outcome::default();
+    // When each transaction was answered, in the order in which they were sent.
+    let mut ended: Vec<Option<usize>> = Vec::new();
+    let limit = network.now + time;
+    let mut ends = 0;
+    loop {
+        for client in &mut clients {
+            if let Some((id, place)) = client.sent {
+                let Some(text) = network.answered(id) else { continue };
+                assert!(
+                    !text.contains("CONFLICT"),
+                    "seed {seed}, {:?} after {:?}: {text}",
+                    client.kind,
+                    network.now
+                );
+                ended[place] = Some(ends);
+                ends += 1;
+                outcome.passed = outcome.passed.max(ended[place..].iter().flatten().count() - 1);
+                match client.kind {
+                    Kind::Add => outcome.adds += 1,
+                    Kind::Look => outcome.looks += 1,
+                    Kind::Write => outcome.writes += 1,
+                }
+            }
+            let member = [b'a' + random.u64(0..20) as u8];
+            let two = [keys[random.usize(0..4)], keys[random.usize(0..4)]];
+            let steps = steps(&network, client.kind, two, &member);
+            let session = SessionId(client.session);
+            let request = Request::Many { session, steps: &steps, watched: false, multi: true };
+            let id = network.request(client.session as u16 % 3 + 1, request);
+            client.sent = Some((id, ended.len()));
+            ended.push(None);
+        }
+        if !network.go_on(limit) {
+            return outcome;
+        }
+    }
+}
+
+/// Whoever holds a key's lock together with others holds it in a phase of at most so many.
+const PHASE: u64 = 32;
+
+fn options(phasing: Option<Phasing>) -> Options {
+    Options { locks: LockOptions { phasing, ..LockOptions::default() }, ..Options::default() }
+}
+
+/// Runs crowds of several kinds, with keys on one shard and on two, from near and from far.
+fn assert_fair(options: &Options, passed_by: impl Fn(Crowd) -> u64) {
+    for (adders, readers, writers) in [(24, 8, 0), (8, 24, 0), (24, 0, 8), (16, 8, 8), (0, 16, 16)] {
+        for (shards, far) in [1, 2].into_iter().flat_map(|shards| [None, Some(2)].map(|far| (shards, far))) {
+            let crowd = Crowd { adders, readers, writers, shards, far };
+            let outcome = run(crowd, options, 1, Duration::from_secs(2));
+            assert!(outcome.passed as u64 <= passed_by(crowd), "{crowd:?}: {outcome:?}");
+            for (count, done) in [(adders, outcome.adds), (readers, outcome.looks), (writers, outcome.writes)]
+            {
+                assert!(done as u64 >= 5 * count, "{crowd:?}: {outcome:?}");
+            }
+        }
+    }
+}
+
+/// Who has waited longest goes first, so a transaction is passed by what is under way when it comes, and by those that have
+/// what it waits for and cannot be stopped any more: at most two rounds of all clients.
+#[test]
+fn without_phases_nobody_is_passed_by_more_than_two_rounds_of_the_others() {
+    assert_fair(&options(None), |crowd| 2 * (crowd.adders + crowd.readers + crowd.writers));
+}
+
+/// For each of its two keys a phase of each of the other modes, the rest of the one that runs, and one that it was too late
+/// for.
+#[test]
+fn with_phases_nobody_is_passed_by_more_than_a_few_of_them() {
+    assert_fair(&options(Some(Phasing::default())), |_| 2 * 4 * PHASE);
+}
+
+/// Messages take a millisecond and nothing else takes time, so a second has room for as many rounds either way.
+#[test]
+fn phases_let_more_transactions_through() {
+    for shards in [1, 2] {
+        let crowd = Crowd { adders: 24, readers: 8, writers: 0, shards, far: None };
+        let run = |phasing| run(crowd, &options(phasing), 1, Duration::from_secs(2));
+        let (with, without) = (run(Some(Phasing::default())), run(None));
+        assert!(with.adds > 2 * without.adds && with.looks > 3 * without.looks / 2, "{with:?} {without:?}");
+    }
+}
+
+/// Who has been refused a few times takes locks, waits for what is being voted for, and then is changed by nobody.
+#[test]
+fn an_optimistic_transaction_is_passed_by_few_rounds_of_the_others_too() {
+    let options = Options { concurrency: Concurrency::Optimistic, ..Options::default() };
+    assert_fair(&options, |crowd| 16 * (crowd.adders + crowd.readers + crowd.writers));
+}

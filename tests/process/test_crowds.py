@@ -1,0 +1,93 @@
+"""Many clients on few keys: both those that add and those that look get on, and nobody is told CONFLICT."""
+
+import random
+import threading
+
+import pytest
+
+from cluster import Cluster
+from test_keyspaces import create, use
+
+ADDERS, READERS, ROUNDS = 24, 8, 40
+KEYS = ["h0", "h1", "h2", "h3"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(1, 3) as cluster:
+        yield cluster
+
+
+def transact(client, *commands) -> list:
+    """Runs commands as one transaction, on the client's own connection."""
+    client.execute_command("MULTI")
+    for command in commands:
+        assert client.execute_command(*command) == "QUEUED"
+    return client.execute_command("EXEC")
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize(
+    "concurrency",
+    [
+        "locking PHASING on LOCKS typed",
+        "locking PHASING off LOCKS typed",
+        "locking PHASING on LOCKS readwrite",
+        "locking PHASING off LOCKS readwrite",
+        "occ",
+    ],
+)
+def test_additions_beside_looks_at_hot_keys(cluster, partitions, concurrency):
+    """Every transaction of every client commits, and what was added is there."""
+    name = f"crowd-{partitions}-{concurrency.replace(' ', '-')}"
+    options = ("CONCURRENCY", *concurrency.split())
+    with cluster["a/1"].client() as client:
+        create(client, name, "MODEL", "strict", "PARTITIONS", partitions, "REPLICAS", 3, *options)
+    nodes, failures = list(cluster), []
+    members = {key: set() for key in KEYS}
+
+    def add(client, number, turn):
+        keys, member = random.Random(number * ROUNDS + turn).choices(KEYS, k=2), f"{number}.{turn}"
+        assert transact(client, *(("BLIND", "SADD", key, member) for key in keys)) == ["OK", "OK"]
+        for key in keys:
+            members[key].add(member)
+
+    def look(client, number, turn):
+        keys = random.Random(number * ROUNDS + turn).choices(KEYS, k=2)
+        assert len(transact(client, *(("SCARD", key) for key in keys))) == 2
+
+    def work(number, perform):
+        try:
+            with nodes[number % 3].client(single_connection_client=True, decode_responses=True) as client:
+                use(client, name)
+                for turn in range(ROUNDS):
+                    perform(client, number, turn)
+        except Exception as error:  # the test tells it
+            failures.append((number, perform.__name__, error))
+
+    kinds = [add] * ADDERS + [look] * READERS
+    threads = [threading.Thread(target=work, args=pair) for pair in enumerate(kinds)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    with cluster["a/2"].client(single_connection_client=True, decode_responses=True) as client:
+        use(client, name)
+        assert {key: client.smembers(key) for key in KEYS} == members
+
+
+def test_blind_additions_to_keys_with_a_deadline(cluster):
+    """However many come: each is evaluated, since the coordinator has learned of the deadline."""
+    with cluster["a/1"].client(single_connection_client=True, decode_responses=True) as client:
+        create(client, "deadlines", "MODEL", "strict", "PARTITIONS", 2, "REPLICAS", 3, "CONCURRENCY", "locking")
+        use(client, "deadlines")
+        for key in KEYS:
+            client.sadd(key, "first")
+            client.expire(key, 600)
+        for turn in range(5):
+            assert transact(client, *(("BLIND", "SADD", key, turn) for key in KEYS)) == ["OK"] * 4
+        assert [client.scard(key) for key in KEYS] == [6] * 4
+        client.set("text", "no counter")
+        with pytest.raises(Exception, match="WRONGTYPE"):
+            client.execute_command("COUNTER.ADD", "text", 1)
