@@ -31,6 +31,24 @@ SCENES = [
     ("sadd", [], ["SADD {k} a"], ["SADD {k} b"], []),
     ("rpush", [], ["RPUSH {k} a"], ["RPUSH {k} b"], []),
     ("type", [], ["SET {k} one"], ["SADD {k} m"], [(None, "one", "SADD m")]),
+    ("incr-word", ["SET {k} 10"], ["INCRBY {k} 5"], ["SET {k} word"], [(None, "INCRBY 5", "word")]),
+    ("word-incr", ["SET {k} 10"], ["SET {k} word"], ["INCRBY {k} 5"], [(None, "INCRBY 5", "word")]),
+    ("incr-settled", ["SET {k} 10"], ["INCRBY {k} 5", "SET {k} 9"], ["SET {k} word"], [(None, "9", "word")]),
+    ("incr-type", [], ["INCRBY {k} 5"], ["SADD {k} m"], [(None, "INCRBY 5", "SADD m")]),
+    ("hincrby-word", ["HSET {k} f 0"], ["HINCRBY {k} f 3"], ["HSET {k} f word"], [("f", "HINCRBY f 3", "word")]),
+    ("lset", ["RPUSH {k} o p"], ["LSET {k} 0 one"], ["LSET {k} 0 two"], [("0", "one", "two")]),
+    ("lset-apart", ["RPUSH {k} o p"], ["LSET {k} 0 one"], ["LSET {k} 1 two"], []),
+    ("lset-moved", ["RPUSH {k} o"], ["LPUSH {k} n", "LSET {k} 1 one"], ["DEL {k}"], [("1", "one", "DEL")]),
+    ("lset-lpop", ["RPUSH {k} o p"], ["LSET {k} 0 one"], ["LPOP {k}"], [("0", "one", "LPOP")]),
+    ("lpop-lset", ["RPUSH {k} o p"], ["LPOP {k}"], ["LSET {k} 0 one"], [("0", "one", "LPOP")]),
+    (
+        "rename",
+        ["HSET {k} f 0", "HSET {k}:from f 1 g 2"],
+        ["HSET {k} f 3"],
+        ["RENAME {k}:from {k}"],
+        [("f", "1", "3")],
+    ),
+    ("rename-hdel", ["HSET {k} f 0", "HSET {k}:from f 1"], ["HDEL {k} f"], ["RENAME {k}:from {k}"], []),
 ]
 
 
@@ -115,7 +133,10 @@ def test_every_lost_write_is_listed_in_both_regions_and_nothing_else(regions):
     with regions["a/1"].client() as a:
         for entry in listed:
             assert {entry["lost"]["region"], entry["kept"]["region"]} == {"a", "b"}
-            assert entry["lost"]["time_us"] <= entry["kept"]["time_us"]
+            # What a write may be hidden by, though it is earlier, is in the names of the keys.
+            earlier = ("word-incr", "lpop-lset", "rename")
+            if not entry["key"].endswith(earlier):
+                assert entry["lost"]["time_us"] <= entry["kept"]["time_us"]
         # What is kept is what is read.
         for entry in (entry for entry in listed if entry["part"] == "value" and "type" not in entry["key"]):
             assert a.get(entry["key"]) == entry["kept"]["value"]

@@ -106,7 +106,7 @@ fn steps<'a>(input: &mut Reader<'a>) -> Result<Vec<Step<'a>>, Malformed> {
                 2 => Step::Flush,
                 3 => Step::Keys,
                 4 => Step::Scan { cursor: u64::decode(input)?, count: u32::decode(input)? },
-                5 => Step::Losses(protocol::Losses::Count),
+                5 => Step::Losses(protocol::Losses::Count { cursor: 0 }),
                 6 => Step::Random,
                 _ => return Err(Malformed("step of a request")),
             })

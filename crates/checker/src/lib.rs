@@ -69,6 +69,7 @@ mod history;
 mod identifiers;
 mod invocations;
 mod levels;
+mod list_elements;
 mod losses;
 mod merged;
 mod outlives;

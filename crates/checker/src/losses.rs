@@ -4,9 +4,10 @@
 
 use crate::history::{Commit, Transaction};
 use crate::invocations::{Decoded, decode_all};
+use crate::list_elements::elements;
 use crate::report::{Check, Findings, Violation};
 use datatypes::merge::{LostPart, lasting_kind};
-use datatypes::{Effect, dict, key, register, scored_set};
+use datatypes::{Effect, dict, key, list, register, scored_set};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Incarnation, ProcessId, Timestamp, TransactionId, Wire};
 
@@ -74,6 +75,11 @@ pub fn check_losses(history: &[Transaction], listed: &BTreeMap<u16, Vec<ListedLo
     findings.into_violations()
 }
 
+fn saw(deeds: &[Deed<'_>], later: usize, earlier: usize) -> bool {
+    let (later, earlier) = (deeds[later].commit, deeds[earlier].commit);
+    later.region == earlier.region || earlier.at <= later.depends_on
+}
+
 fn lost(key: &[u8], deeds: &[Deed<'_>]) -> Vec<ListedLoss> {
     let mut settled: BTreeSet<&[u8]> = BTreeSet::new();
     for deed in deeds {
@@ -81,12 +87,15 @@ fn lost(key: &[u8], deeds: &[Deed<'_>]) -> Vec<ListedLoss> {
             settled.extend(losses.iter());
         }
     }
+    let effects: Vec<&Effect<'_>> = deeds.iter().map(|deed| deed.effect).collect();
+    let elements = elements(&effects, &|later, earlier| saw(deeds, later, earlier));
     let mut found = Vec::new();
     for (place, deed) in deeds.iter().enumerate() {
         for part in parts(deed.effect) {
             let name = name(deed, &part);
-            let Some(instead) = lost_to(deeds, place, &part) else { continue };
-            let value = said(deed.effect, &part).unwrap_or_default();
+            let judged = Judged { deeds, elements: &elements, place, part: &part };
+            let Some(instead) = judged.lost_to() else { continue };
+            let value = said(deed.effect, &part).unwrap_or_else(|| told(deed.effect));
             if !settled.contains(name.as_slice()) && found.iter().all(|loss: &ListedLoss| loss.name != name) {
                 found.push(ListedLoss { key: key.to_vec(), name, value, instead });
             }
@@ -95,48 +104,193 @@ fn lost(key: &[u8], deeds: &[Deed<'_>]) -> Vec<ListedLoss> {
     found
 }
 
-/// What somebody sees instead of what the write at this place says of a part, if nobody who saw it replaced that.
-fn lost_to(deeds: &[Deed<'_>], place: usize, part: &LostPart) -> Option<Vec<u8>> {
-    let saw = |later: usize, earlier: usize| {
-        let (later, earlier) = (deeds[later].commit, deeds[earlier].commit);
-        later.region == earlier.region || earlier.at <= later.depends_on
-    };
-    let value = said(deeds[place].effect, part);
-    let later = place + 1..deeds.len();
-    let rivals: Vec<usize> = later.clone().filter(|other| !saw(*other, place)).collect();
-    let knows_all =
-        |other: usize| saw(other, place) && rivals.iter().all(|rival| *rival < other && saw(other, *rival));
-    // What those decide who do not know all: the others saw what comes of it.
-    let deciding: Vec<usize> = later.filter(|other| !knows_all(*other)).collect();
-    let shown = |view: &[usize]| {
-        let undone = |write: usize| {
-            view.iter()
-                .any(|other| *other > write && saw(*other, write) && replaces(deeds[*other].effect, part))
+/// What the write at a place says of a part.
+struct Judged<'j, 'd> {
+    deeds: &'j [Deed<'d>],
+    /// Which elements of a list each replaces or removes.
+    elements: &'j [BTreeSet<Vec<u8>>],
+    place: usize,
+    part: &'j LostPart,
+}
+
+/// What somebody finds of a part.
+#[derive(PartialEq)]
+enum Found {
+    /// What was written.
+    Own,
+    Other(Vec<u8>),
+    Nothing,
+}
+
+impl Judged<'_, '_> {
+    fn saw(&self, later: usize, earlier: usize) -> bool {
+        saw(self.deeds, later, earlier)
+    }
+
+    fn effect(&self, place: usize) -> &Effect<'_> {
+        self.deeds[place].effect
+    }
+
+    /// What somebody sees instead, if nobody who saw it replaced that.
+    fn lost_to(&self) -> Option<Vec<u8>> {
+        let later = self.place + 1..self.deeds.len();
+        let mut rivals: Vec<usize> = later.clone().filter(|other| !self.saw(*other, self.place)).collect();
+        let earlier = |other: &usize| !self.saw(self.place, *other) && self.hides_later(*other);
+        rivals.extend((0..self.place).filter(earlier));
+        let knows_all = |other: usize| {
+            self.saw(other, self.place)
+                && rivals.iter().all(|rival| *rival < other && self.saw(other, *rival))
         };
-        let last =
-            view.iter().rev().find(|other| said(deeds[**other].effect, part).is_some() && !undone(**other));
-        last.map_or_else(|| value.clone(), |last| said(deeds[*last].effect, part))
+        // What those decide who do not know all: the others saw what comes of it.
+        let deciding: Vec<usize> = later.filter(|other| !knows_all(*other)).collect();
+        let before = (0..self.place).filter(|_| self.may_be_hidden());
+        let around: Vec<usize> = before.chain(deciding.iter().copied()).collect();
+        let replacing: Vec<usize> =
+            deciding.into_iter().filter(|o| self.saw(*o, self.place) && self.replaces(*o)).collect();
+        let mut seen_by_first = None;
+        for replaced in &replacing {
+            if replacing.iter().any(|earlier| earlier < replaced && self.saw(*replaced, *earlier)) {
+                continue;
+            }
+            let view = around.iter().copied().filter(|o| o < replaced && self.saw(*replaced, *o));
+            match self.shown(&view.collect::<Vec<_>>()) {
+                Found::Own => return None,
+                Found::Other(value) => seen_by_first = seen_by_first.or(Some(value)),
+                Found::Nothing => {}
+            }
+        }
+        if !replacing.is_empty() {
+            return seen_by_first;
+        }
+        match self.shown(&around) {
+            Found::Other(value) => Some(value),
+            Found::Own | Found::Nothing => None,
+        }
+    }
+
+    /// What there is of the part, of what these say and the write itself.
+    fn shown(&self, view: &[usize]) -> Found {
+        let undone = |write: usize| {
+            view.iter().any(|other| *other > write && self.saw(*other, write) && self.resets(*other))
+        };
+        let unseen = |other: usize| {
+            if other < self.place { !self.saw(self.place, other) } else { !self.saw(other, self.place) }
+        };
+        let last = view
+            .iter()
+            .rev()
+            .find(|other| said(self.effect(**other), &self.written()).is_some() && !undone(**other));
+        let written = last.and_then(|last| said(self.effect(*last), &self.written()));
+        let own = self.effect(self.place);
+        match own {
+            Effect::Register(register::Effect::Add { .. }) | Effect::Dict(dict::Effect::Add { .. }) => {
+                if let (Some(value), Some(last)) = (written, last)
+                    && unseen(*last)
+                    && register::parse_integer(&value).is_none()
+                {
+                    return Found::Other(value);
+                }
+                let appended = |other: &&usize| {
+                    **other < self.place && unseen(**other) && appends_no_digits(self.effect(**other))
+                };
+                let spoils = view.iter().rev().filter(appended).find(|other| !undone(**other));
+                match (own, spoils) {
+                    (Effect::Register(_), Some(other)) => Found::Other(told(self.effect(*other))),
+                    _ => Found::Own,
+                }
+            }
+            Effect::List(_) => {
+                let touched = |other: &&usize| self.is_same_element(**other);
+                let is_put =
+                    |other: usize| matches!(self.effect(other), Effect::List(list::Effect::Put { .. }));
+                if let Some(removed) = view.iter().filter(touched).find(|other| !is_put(**other)) {
+                    return Found::Other(told(self.effect(*removed)));
+                }
+                let put = view.iter().rev().filter(touched).find(|other| **other > self.place);
+                let value = put.and_then(|put| said(self.effect(*put), self.part));
+                match value {
+                    Some(value) if Some(&value) != said(own, self.part).as_ref() => Found::Other(value),
+                    _ => Found::Own,
+                }
+            }
+            _ => match last {
+                None => Found::Own,
+                Some(_) if written == said(own, self.part) => Found::Own,
+                Some(_) => written.map_or(Found::Nothing, Found::Other),
+            },
+        }
+    }
+
+    /// The part as others write it.
+    fn written(&self) -> LostPart {
+        match self.part {
+            LostPart::Contents => LostPart::Value,
+            part => part.clone(),
+        }
+    }
+
+    fn is_same_element(&self, other: usize) -> bool {
+        !self.elements[self.place].is_disjoint(&self.elements[other])
+    }
+
+    /// True if an effect leaves nothing of what those that it observed said of the part.
+    fn replaces(&self, other: usize) -> bool {
+        match self.effect(self.place) {
+            Effect::List(_) => self.is_same_element(other),
+            _ => self.resets(other),
+        }
+    }
+
+    fn resets(&self, other: usize) -> bool {
+        replaces(self.effect(other), &self.written())
+    }
+
+    /// True if an earlier effect may hide what is written.
+    fn may_be_hidden(&self) -> bool {
+        matches!(
+            self.effect(self.place),
+            Effect::Register(register::Effect::Add { .. })
+                | Effect::Dict(dict::Effect::Add { .. })
+                | Effect::List(list::Effect::Put { .. })
+        )
+    }
+
+    /// True if an effect hides such a later one that did not observe it.
+    fn hides_later(&self, other: usize) -> bool {
+        let other_effect = self.effect(other);
+        match self.effect(self.place) {
+            Effect::List(_) => {
+                !matches!(other_effect, Effect::List(list::Effect::Put { .. })) && self.is_same_element(other)
+            }
+            _ if !self.may_be_hidden() => false,
+            _ => {
+                let value = said(other_effect, &self.written());
+                value.is_some_and(|value| register::parse_integer(&value).is_none())
+                    || appends_no_digits(other_effect)
+            }
+        }
+    }
+}
+
+fn appends_no_digits(effect: &Effect<'_>) -> bool {
+    let Effect::Register(register::Effect::Append { value }) = effect else { return false };
+    !value.iter().all(u8::is_ascii_digit)
+}
+
+/// A write that is no value, in words.
+fn told(effect: &Effect<'_>) -> Vec<u8> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let words = match effect {
+        Effect::Register(register::Effect::Add { by }) => format!("INCRBY {by}"),
+        Effect::Register(register::Effect::Append { value }) => format!("APPEND {}", text(value)),
+        Effect::Dict(dict::Effect::Add { field, by }) => format!("HINCRBY {} {by}", text(field)),
+        Effect::List(list::Effect::Pop { end: list::End::Front, .. }) => "LPOP".into(),
+        Effect::List(list::Effect::Pop { end: list::End::Back, .. }) => "RPOP".into(),
+        Effect::List(list::Effect::Keep { .. }) => "LTRIM".into(),
+        Effect::List(list::Effect::RemoveAt { .. }) => "LREM".into(),
+        _ => "DEL".into(),
     };
-    let replacing: Vec<usize> =
-        deciding.iter().copied().filter(|o| saw(*o, place) && replaces(deeds[*o].effect, part)).collect();
-    let mut seen_by_first = None;
-    for replaced in &replacing {
-        if replacing.iter().any(|earlier| earlier < replaced && saw(*replaced, *earlier)) {
-            continue;
-        }
-        let view: Vec<usize> =
-            deciding.iter().copied().filter(|o| o < replaced && saw(*replaced, *o)).collect();
-        let seen = shown(&view);
-        if seen == value {
-            return None;
-        }
-        seen_by_first = seen_by_first.or(seen);
-    }
-    if replacing.is_empty() {
-        shown(&deciding).filter(|seen| Some(seen) != value.as_ref())
-    } else {
-        seen_by_first
-    }
+    words.into_bytes()
 }
 
 /// What a write says that another one may contradict.
@@ -149,6 +303,9 @@ fn parts(effect: &Effect<'_>) -> Vec<LostPart> {
         Effect::ScoredSet(scored_set::Effect::Put { items }) => {
             items.iter().map(|(_, member)| LostPart::Score { member: member.to_vec() }).collect()
         }
+        Effect::Register(register::Effect::Add { .. }) => vec![LostPart::Contents],
+        Effect::Dict(dict::Effect::Add { field, .. }) => vec![LostPart::Field { field: field.to_vec() }],
+        Effect::List(list::Effect::Put { index, .. }) => vec![LostPart::Element { index: *index }],
         _ => Vec::new(),
     }
 }
@@ -166,6 +323,7 @@ fn said(effect: &Effect<'_>, part: &LostPart) -> Option<Vec<u8>> {
             let score = items.iter().rfind(|(_, other)| other == member);
             score.map(|(score, _)| score.to_string().into_bytes())
         }
+        (Effect::List(list::Effect::Put { value, .. }), LostPart::Element { .. }) => Some(value.to_vec()),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use crate::commands::conflicts::{self, Listing, NamedLosses};
 use crate::glob;
 use crate::random_key::RandomKey;
 use datatypes::{Items, Operation, key};
-use protocol::{Conflict, KeyedOperation, Step};
+use protocol::{Conflict, KeyedOperation, Losses, Step};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use types::{HashSeed, Reader, Reply, ReplyBuf, ReplySink, Wire};
@@ -39,6 +39,13 @@ pub(crate) enum Dialogue {
     RandomKey(RandomKey),
     /// CONFLICTS LIST: visits the list piece by piece.
     Conflicts(Listing),
+    /// CONFLICTS COUNT: visits the list piece by piece.
+    CountConflicts {
+        /// Where the next piece begins.
+        cursor: u64,
+        /// How many there were so far, and how many had been dropped.
+        counted: [i64; 2],
+    },
     /// CONFLICTS RESOLVE.
     Resolve {
         /// What is settled.
@@ -83,6 +90,7 @@ impl Dialogue {
             | Dialogue::Scan(_)
             | Dialogue::RandomKey(_)
             | Dialogue::Conflicts(_)
+            | Dialogue::CountConflicts { .. }
             | Dialogue::Resolve { .. } => None,
         }
     }
@@ -105,6 +113,7 @@ impl Dialogue {
             Dialogue::Scan(scan) => vec![Step::Scan { cursor: scan.cursor, count: scan.count }],
             Dialogue::RandomKey(draw) => draw.steps(seed),
             Dialogue::Conflicts(listing) => vec![listing.step()],
+            Dialogue::CountConflicts { cursor, .. } => vec![Step::Losses(Losses::Count { cursor: *cursor })],
             Dialogue::Resolve { keys } => {
                 let losses = |names: &Vec<Vec<u8>>| Items::collect(names.iter().map(Vec::as_slice));
                 let resolve = |names| key::Operation::Resolve { losses: losses(names) };
@@ -141,6 +150,14 @@ impl Dialogue {
             Dialogue::Scan(scan) => return scan.on_reply(reply, sink),
             Dialogue::RandomKey(draw) => return draw.on_reply(reply, sink),
             Dialogue::Resolve { .. } => conflicts::write_resolved(reply, sink),
+            Dialogue::CountConflicts { cursor, counted } => {
+                *cursor = conflicts::count_piece(reply, counted);
+                if *cursor != 0 {
+                    return false;
+                }
+                sink.array(counted.len());
+                counted.iter().for_each(|number| sink.integer(*number));
+            }
             Dialogue::Conflicts(listing) => {
                 let (next, found) = piece(reply);
                 let pattern = listing.pattern.take();

@@ -14,7 +14,10 @@ mod whole;
 use crate::CompactKey;
 use crate::losses::LostWrite;
 use coming::{Coming, InOrder};
-use datatypes::merge::{Performed, Trace, is_whole_write, lasting_kind, perform_plainly};
+use datatypes::merge::{
+    Performed, Trace, is_whole_write, lasting_kind, may_be_hidden, may_hide_later, perform_plainly,
+    replaces_element,
+};
 use datatypes::{Cell, Effect, Kind, Patch, apply, exchange, key};
 use std::collections::VecDeque;
 use types::Reader;
@@ -64,6 +67,9 @@ struct Entry<S> {
     kind: Option<Kind>,
     /// See [`is_whole_write`].
     whole: bool,
+    /// See [`may_be_hidden`] and [`may_hide_later`].
+    hidden: bool,
+    hides: bool,
     /// Exchanged with the state after the effect, it gives the state before; and back.
     patch: Patch,
     /// What it did to a list, where later effects may not have observed it.
@@ -73,8 +79,9 @@ struct Entry<S> {
 impl<S> Entry<S> {
     /// An effect that is not done.
     fn new(stamp: S, coded: &Coded<'_>) -> Self {
-        let (effect, kind, whole) = (CompactKey::new(coded.bytes), coded.kind, coded.whole);
-        Entry { stamp, effect, kind, whole, patch: Patch::Nothing, trace: None }
+        let Coded { bytes, kind, whole, hidden, hides, .. } = *coded;
+        let effect = CompactKey::new(bytes);
+        Entry { stamp, effect, kind, whole, hidden, hides, patch: Patch::Nothing, trace: None }
     }
 
     fn effect(&self) -> Option<Effect<'_>> {
@@ -96,11 +103,22 @@ pub(crate) struct Coded<'e> {
     kind: Option<Kind>,
     /// See [`is_whole_write`].
     whole: bool,
+    /// See [`may_be_hidden`], [`may_hide_later`] and [`replaces_element`].
+    hidden: bool,
+    hides: bool,
+    replaces: bool,
 }
 
 impl<'e> Coded<'e> {
     pub(crate) fn new(effect: &Effect<'_>, bytes: &'e [u8]) -> Self {
-        Coded { bytes, kind: lasting_kind(effect), whole: is_whole_write(effect) }
+        Coded {
+            bytes,
+            kind: lasting_kind(effect),
+            whole: is_whole_write(effect),
+            hidden: may_be_hidden(effect),
+            hides: may_hide_later(effect),
+            replaces: replaces_element(effect),
+        }
     }
 }
 
@@ -140,6 +158,10 @@ pub(crate) struct History<S> {
     tells_losses: bool,
     /// Some effect here may not have observed an earlier one; only noted if losses are told.
     contested: bool,
+    /// What the effects at or below have lost is told; those that are still here are kept for later ones.
+    told: Option<S>,
+    /// Some effect that came since all were forgotten replaces an element of a list.
+    replaces: bool,
     /// A mistake that tests must catch: a read does not undo the first effect that it must not see.
     #[cfg(feature = "mutants")]
     pub(crate) leave_out_undo: bool,
@@ -162,6 +184,8 @@ impl<S: Copy + Ord> History<S> {
             few,
             tells_losses,
             contested: false,
+            told: None,
+            replaces: false,
             #[cfg(feature = "mutants")]
             leave_out_undo: false,
         }
@@ -269,6 +293,13 @@ impl<S: Copy + Ord> History<S> {
         self.bring_first(cell, upto.map_or(self.coming.len(), |upto| self.coming.count(upto)));
     }
 
+    /// Does what must not wait when effects up to the horizon are forgotten: those; and all, if it matters to what is lost
+    /// which element of a list each meets.
+    pub(crate) fn bring_to_fold(&mut self, cell: &mut Cell, horizon: S) {
+        let needs_all = self.contested && self.replaces;
+        self.bring(cell, (!needs_all).then_some(horizon));
+    }
+
     /// Does the first few effects that wait, and those of `group` whatever their place.
     pub(crate) fn bring_shown(&mut self, cell: &mut Cell, group: u16, upto: S) {
         let Some(sight) = self.sight else { return };
@@ -313,6 +344,9 @@ impl<S: Copy + Ord> History<S> {
     /// Notes that an effect is here.
     fn note_come(&mut self, stamp: S, coded: &Coded<'_>) {
         self.whole &= coded.whole;
+        self.replaces |= coded.replaces;
+        // Somebody who was told of it elsewhere may tell it here.
+        self.told = self.told.filter(|told| stamp > *told);
         let kind = coded.kind.filter(|_| self.sight.is_some());
         if let Some(sight) = self.sight {
             let Sight { group, upto } = sight(&stamp);
@@ -409,6 +443,8 @@ impl<S: Copy + Ord> History<S> {
         let (losses, steps) = self.losses(key, needed);
         self.steps += steps;
         let settled = self.settled(needed);
+        self.told = needed.checked_sub(1).map(|last| self.entries[last].stamp).max(self.told);
+        let needed = self.needed_by_hidden(needed);
         self.heap_bytes -= self.entries.range(..needed).map(Entry::heap_bytes).sum::<usize>();
         self.entries.drain(..needed);
         for entry in self.entries.range_mut(..above - needed) {
@@ -421,6 +457,7 @@ impl<S: Copy + Ord> History<S> {
         }
         self.find_kinds();
         self.whole = self.whole || self.all().all(|entry| entry.whole);
+        self.replaces &= self.len() > 0;
         if self.contested {
             self.find_contest();
         }

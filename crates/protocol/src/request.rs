@@ -50,8 +50,12 @@ pub enum Step<'a> {
 /// A question about lost writes. They are settled key by key, by an operation ([`datatypes::key::Operation::Resolve`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Losses {
-    /// How many are listed, and how many were dropped because the list was full: an array of two integers.
-    Count,
+    /// Counts a piece of the list: an array of the next cursor (an integer, 0 at the end) and an array of two integers, how
+    /// many there are, and how many were dropped because the list was full.
+    Count {
+        /// 0 to begin, then what the last piece returned.
+        cursor: u64,
+    },
     /// A piece of the list: an array of the next cursor (an integer, 0 at the end) and an array of byte strings, each a
     /// [`crate::Conflict`].
     List {

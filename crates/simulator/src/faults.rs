@@ -78,6 +78,9 @@ features! {
     Types = 0.0;
     /// The commands of pipelines, which are more frequent, run as one transaction where they may. Only where it is asked for.
     MergedPipelines = 0.0;
+    /// Writes that an earlier one may hide which they have not observed: elements of lists are replaced, registers and fields
+    /// that others write words to are incremented. Only where they are asked for.
+    Encounters = 0.0;
 }
 
 impl Feature {

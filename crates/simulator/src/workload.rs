@@ -233,6 +233,9 @@ impl Workload {
                 encode(&Operation::Key(key::Operation::Resolve { losses: Items::NONE }))
             }
             Kind::Fleeting => fleeting_write(value.as_bytes(), wall / 1_000, random),
+            Kind::Register | Kind::Dict | Kind::List if swarm.has(Feature::Encounters) && random.bool() => {
+                encounter(kind, value.as_bytes(), random)
+            }
             _ => write_of(kind, value.as_bytes(), random),
         };
         let may_be_blind = !read && (kind != Kind::Fleeting || swarm.has(Feature::BlindExpiry));
@@ -358,6 +361,32 @@ fn write_of(kind: Kind, value: &[u8], random: &mut Rng) -> Vec<u8> {
             let count = Some(random.u64(0..3)).filter(|count| *count != 0);
             Operation::UidGenerator(uid::Operation::Next { count })
         }
+    })
+}
+
+/// A write that an earlier one may hide which it has not observed, or one that may do so.
+fn encounter(kind: Kind, value: &[u8], random: &mut Rng) -> Vec<u8> {
+    let by = random.i64(1..10);
+    let number = by.to_string();
+    let value = if random.u32(..4) == 0 { value } else { number.as_bytes() };
+    let increments = random.bool();
+    let condition = if random.bool() { Condition::Always } else { Condition::IfAbsent };
+    encode(&match kind {
+        Kind::List => Operation::List(list::Operation::Put { index: random.i64(-2..2), value }),
+        Kind::Dict if increments => {
+            Operation::Dict(dict::Operation::Increment { field: element(random), by })
+        }
+        Kind::Dict => Operation::Dict(dict::Operation::Put {
+            pairs: Items::two(element(random), value),
+            reply: dict::PutReply::Added,
+        }),
+        _ if increments => Operation::Register(register::Operation::Increment { by }),
+        _ => Operation::Register(register::Operation::Set {
+            value,
+            deadline: Deadline::Clear,
+            condition,
+            reply: SetReply::Status,
+        }),
     })
 }
 

@@ -47,6 +47,13 @@ fn a_receiver_taken_for_the_origin_is_caught() {
     assert_caught(50, wren::Mutants { receiver_as_origin: true, ..Default::default() });
 }
 
+/// Elements that two regions replace or remove, and increments of what others set to words: what is lost is listed.
+#[test]
+fn what_an_earlier_write_hides_is_listed() {
+    let options = Options { with: vec![Feature::Encounters], ..options(1, 15) };
+    assert_keeps_its_promise("wren", &options);
+}
+
 #[test]
 fn clients_take_contexts_over_from_one_another() {
     let options = Options { with: vec![Feature::Contexts], ..options(1, 20) };

@@ -346,10 +346,12 @@ pub enum Whole {
         /// The keys left to the transaction's own work.
         except: Vec<Box<[u8]>>,
     },
-    /// How many writes are known to be lost to concurrent ones.
+    /// How many writes are known to be lost to concurrent ones, in a piece of their list.
     CountLosses {
         /// The step that gets the number.
         step: u32,
+        /// The partition's own cursor.
+        cursor: u64,
     },
     /// A piece of their list.
     Losses {
@@ -365,7 +367,7 @@ wire_enum!(Whole {
     0 => Count { step },
     1 => Scan { step, cursor, count },
     2 => Flush { step, except },
-    3 => CountLosses { step },
+    3 => CountLosses { step, cursor },
     4 => Losses { step, cursor, count },
     5 => Draw { step },
 });

@@ -4,5 +4,6 @@ mod branch;
 mod causal;
 mod format;
 mod levels;
+mod losses;
 mod strict;
 mod support;

@@ -20,14 +20,17 @@ impl Patch {
 }
 
 impl Patch {
-    /// What led to the state whose patch this is, in order; elements that were replaced keep their places.
+    /// What led to the state whose patch this is, in order. An element that got another value keeps its place: nothing is
+    /// removed or inserted there.
     pub(crate) fn steps(&self) -> impl Iterator<Item = crate::merge::Step> + '_ {
-        let steps = self.splices.iter().map(|splice| crate::merge::Step {
-            at: splice.at as u64,
-            removed: splice.insert.len() as u64,
-            inserted: splice.remove as u64,
-        });
-        steps.filter(|step| step.removed == 0 || step.inserted == 0)
+        self.splices.iter().map(|splice| {
+            let (removed, inserted) = (splice.insert.len() as u64, splice.remove as u64);
+            let (removed, inserted) = match removed.min(inserted) {
+                0 => (removed, inserted),
+                _ => (0, 0),
+            };
+            crate::merge::Step { at: splice.at as u64, removed, inserted }
+        })
     }
 }
 

@@ -4,9 +4,13 @@
 //! group that did not observe a write, the last one is enough: who observed it observed those before it.
 
 use super::elements::each_element;
-use super::lost::{Base, Item};
-use super::{Loss, Origin, is_reset, lasting_kind};
-use crate::{Effect, Kind, key};
+use super::items::{Item, is_no_number, kind_of, spoils};
+use super::listed::Listed;
+use super::lost::{All, Around, Base};
+use super::touched::Touched;
+use super::typed::{resets_element, restored};
+use super::{Loss, Origin, Trace, is_reset};
+use crate::{Effect, Kind, dict, key, register};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -23,25 +27,41 @@ pub struct Contest<'e, O> {
     effects: Vec<Effect<'e>>,
     origins: Vec<O>,
     groups: Vec<Group>,
-    /// Where each element is named.
-    elements: BTreeMap<Box<[u8]>, Vec<usize>>,
+    /// Where each element is written or removed.
+    elements: BTreeMap<Box<[u8]>, Listed>,
+    /// Where a field becomes something to which nothing can be added.
+    spoiled: BTreeMap<Box<[u8]>, Listed>,
     /// Where everything is replaced or removed.
-    resets: Vec<usize>,
+    resets: Listed,
+    /// Where that is appended to a register to which nothing can be added then; and where it is written.
+    appends: Listed,
+    words: Listed,
+    /// Of the group of each effect, how many stand before it.
+    numbers: Vec<(usize, usize)>,
+    /// Who replaces or removes the same element of a list.
+    touched: Touched,
     /// Effects of several types, or whole values, are among them.
     mixed: bool,
     steps: Cell<u64>,
 }
 
 impl<'e, O: Origin> Contest<'e, O> {
-    /// Of effects in their order.
-    pub fn new(effects: Vec<(O, Effect<'e>)>) -> Self {
+    /// Of effects in their order; with what each did to a list, as far as that is known.
+    pub fn new(effects: Vec<(O, Effect<'e>)>, traces: &[Option<&Trace>]) -> Self {
         let (origins, effects): (Vec<O>, Vec<Effect<'e>>) = effects.into_iter().unzip();
+        let sees = |later: usize, earlier: usize| origins[later].observed(&origins[earlier]);
+        let touched = Touched::new(&effects, traces, &sees);
         let mut contest = Contest {
             effects,
             origins,
             groups: Vec::new(),
             elements: BTreeMap::new(),
-            resets: Vec::new(),
+            spoiled: BTreeMap::new(),
+            resets: Listed::default(),
+            appends: Listed::default(),
+            words: Listed::default(),
+            numbers: Vec::new(),
+            touched,
             mixed: false,
             steps: Cell::new(0),
         };
@@ -59,22 +79,36 @@ impl<'e, O: Origin> Contest<'e, O> {
         let mut kinds: Option<Kind> = None;
         for (place, effect) in self.effects.iter().enumerate() {
             let id = self.origins[place].group();
-            match self.groups.iter_mut().find(|group| group.id == id) {
-                Some(group) => group.places.push(place),
-                None => self.groups.push(Group { id, places: vec![place], unseen: Vec::new() }),
-            }
-            if let Some(kind) = lasting_kind(effect) {
+            let known = self.groups.iter().position(|group| group.id == id);
+            let by = known.unwrap_or_else(|| {
+                self.groups.push(Group { id, places: Vec::new(), unseen: Vec::new() });
+                self.groups.len() - 1
+            });
+            self.numbers.push((by, self.groups[by].places.len()));
+            self.groups[by].places.push(place);
+            if let Some(kind) = kind_of(effect) {
                 self.mixed |= *kinds.get_or_insert(kind) != kind;
             }
             self.mixed |= matches!(effect, Effect::Key(key::Effect::Restore(_)));
             if is_reset(effect) {
-                self.resets.push(place);
+                self.resets.push(by, place);
+            }
+            match effect {
+                Effect::Register(register::Effect::Append { .. }) if spoils(effect) => {
+                    self.appends.push(by, place)
+                }
+                Effect::Dict(dict::Effect::Put { pairs }) => {
+                    for (field, _) in pairs.pairs().filter(|(_, value)| is_no_number(value)) {
+                        self.spoiled.entry(field.into()).or_default().push(by, place);
+                    }
+                }
+                effect if spoils(effect) => self.words.push(by, place),
+                _ => {}
             }
             let elements = &mut self.elements;
             each_element(effect, |element| {
-                let places = elements.entry(element.into()).or_default();
-                if places.last() != Some(&place) {
-                    places.push(place);
+                if resets_element(effect, element) {
+                    elements.entry(element.into()).or_default().push(by, place);
                 }
             });
         }
@@ -85,6 +119,15 @@ impl<'e, O: Origin> Contest<'e, O> {
         let related: Vec<Vec<Vec<usize>>> = related.collect();
         for (group, unseen) in self.groups.iter_mut().zip(related) {
             group.unseen = unseen;
+        }
+        let groups: Vec<&[usize]> = self.groups.iter().map(|group| &*group.places).collect();
+        if !self.words.is_empty() || !self.appends.is_empty() || !self.spoiled.is_empty() {
+            self.resets.relate(&self.origins, &groups);
+        }
+        for field in self.spoiled.keys() {
+            if let Some(places) = self.elements.get_mut(field) {
+                places.relate(&self.origins, &groups);
+            }
         }
     }
 
@@ -116,28 +159,131 @@ impl<'e, O: Origin> Contest<'e, O> {
         others.filter_map(last).collect()
     }
 
+    /// At most the first place that the effect at a place has not observed.
+    fn first_unseen(&self, of: usize) -> usize {
+        let id = self.origins[of].group();
+        let first = |group: &Group| {
+            let seen = group
+                .places
+                .partition_point(|place| *place < of && self.origins[of].observed(&self.origins[*place]));
+            group.places.get(seen).copied()
+        };
+        self.groups.iter().filter(|group| group.id != id).filter_map(first).fold(of, usize::min)
+    }
+
     /// What is lost of the effect at a place; see [`lost`](super::lost()).
     pub fn lost(&self, of: usize) -> Vec<Loss> {
         let sees = |later: usize, earlier: usize| self.origins[later].observed(&self.origins[earlier]);
-        let rivals = self.last_rivals(of);
         self.steps.set(self.steps.get() + 1);
-        Base { effects: &self.effects, sees: &sees, of, rivals, mixed: self.mixed }
-            .losses(|item| self.after(of, item).inspect(|_| self.steps.set(self.steps.get() + 1)))
+        let base = Base {
+            effects: &self.effects,
+            sees: &sees,
+            touched: &self.touched,
+            of,
+            whole: restored(&self.effects[of]),
+            rivals: self.last_rivals(of),
+            first_unseen: self.first_unseen(of),
+            mixed: self.mixed,
+        };
+        if self.mixed { base.losses(&All) } else { base.losses(self) }
     }
 
-    /// The places after one that may matter to an item.
-    fn after(&self, of: usize, item: Item<'_>) -> Box<dyn Iterator<Item = usize> + '_> {
-        if self.mixed {
-            return Box::new(of + 1..self.effects.len());
+    /// Where an element is written or removed.
+    fn named(&self, item: Item<'_>) -> Option<&Listed> {
+        match item {
+            Item::Field(element) | Item::Score(element) | Item::FieldSum(element) => {
+                self.elements.get(element)
+            }
+            _ => None,
         }
-        let from = |places: &'_ [usize]| places.partition_point(|place| *place <= of);
-        let resets = &self.resets[from(&self.resets)..];
-        let named = match item {
-            Item::Field(element) | Item::Score(element) | Item::Member(element) => self.elements.get(element),
-            Item::Value | Item::Added => None,
+    }
+
+    /// The last place of each group in a list, before another place, that some effect observed; or of all.
+    fn last_before(&self, places: &Listed, before: usize, by: Option<usize>) -> Vec<usize> {
+        let seen = |place: usize| by.is_none_or(|by| self.origins[by].observed(&self.origins[place]));
+        self.steps.set(self.steps.get() + 1);
+        let last = |group| places.last(group, places.seen_before(group, before, seen));
+        (0..self.groups.len()).filter_map(last).collect()
+    }
+
+    /// True if one of these that some effect observed, or of all, before another place, had seen the one at a place.
+    fn is_seen_by(&self, place: usize, changes: &Listed, before: usize, by: Option<usize>) -> bool {
+        let seen = |place: usize| by.is_none_or(|by| self.origins[by].observed(&self.origins[place]));
+        let (own, number) = self.numbers[place];
+        (0..self.groups.len())
+            .filter(|group| *group != own)
+            .any(|group| changes.most_seen(group, changes.seen_before(group, before, seen), own) > number)
+    }
+}
+
+/// Of one type.
+impl<O: Origin> Around for Contest<'_, O> {
+    fn may_be_hidden(&self, item: Item<'_>) -> bool {
+        match item {
+            Item::Value | Item::Field(_) | Item::Score(_) | Item::Element(_) => true,
+            Item::Sum => !self.words.is_empty() || !self.appends.is_empty(),
+            Item::FieldSum(field) => self.spoiled.contains_key(field),
+            // What is added is only lost to another type.
+            Item::Member(_) | Item::ScoreSum(_) | Item::Added => false,
+        }
+    }
+
+    fn later(&self, base: &Base<'_, '_>, item: Item<'_>) -> Box<dyn Iterator<Item = usize> + '_> {
+        let after = |places: &'_ [usize]| places.partition_point(|place| *place <= base.of);
+        let a = &self.resets.all;
+        let b = match item {
+            Item::Element(_) => self.touched.with(base.of),
+            item => self.named(item).map_or(&[][..], |named| &named.all),
         };
-        let named = named.map_or(&[][..], |places| &places[from(places)..]);
-        Box::new(Merged { a: resets, b: named })
+        let places = Merged { a: &a[after(a)..], b: &b[after(b)..] };
+        Box::new(places.inspect(|_| self.steps.set(self.steps.get() + 1)))
+    }
+
+    fn earlier_rivals(&self, base: &Base<'_, '_>, item: Item<'_>) -> Vec<usize> {
+        let found = match item {
+            Item::Sum => {
+                let words = self.last_before(&self.words, base.of, None);
+                [words, self.last_before(&self.appends, base.of, None)].concat()
+            }
+            Item::FieldSum(field) => match self.spoiled.get(field) {
+                Some(places) => self.last_before(places, base.of, None),
+                None => Vec::new(),
+            },
+            Item::Element(_) => self.touched.removers(base.of).to_vec(),
+            _ => Vec::new(),
+        };
+        found.into_iter().filter(|place| *place < base.of && base.is_concurrent(*place)).collect()
+    }
+
+    fn earlier_seen(&self, base: &Base<'_, '_>, item: Item<'_>, by: Option<usize>) -> Vec<usize> {
+        let mut found = match item {
+            Item::Sum => {
+                let appends = self.last_before(&self.appends, base.of, by);
+                [self.last_before(&self.resets, base.of, by), appends].concat()
+            }
+            Item::FieldSum(_) => {
+                let named =
+                    self.named(item).map_or_else(Vec::new, |named| self.last_before(named, base.of, by));
+                [self.last_before(&self.resets, base.of, by), named].concat()
+            }
+            Item::Element(_) => {
+                let mut removers = self.touched.removers(base.of).to_vec();
+                removers.retain(|place| *place < base.of && by.is_none_or(|by| (base.sees)(by, *place)));
+                removers
+            }
+            _ => Vec::new(),
+        };
+        if let Item::Element(_) = item {
+            // What is removed stays so.
+            return found;
+        }
+        // Somebody who saw one and changed it need not be the last of his group.
+        found.retain(|place| {
+            let dead = |changes: &Listed| self.is_seen_by(*place, changes, base.of, by);
+            !dead(&self.resets) && !self.named(item).is_some_and(dead)
+        });
+        found.sort_unstable();
+        found
     }
 }
 
@@ -151,6 +297,10 @@ impl Iterator for Merged<'_> {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
+        if self.a.first() == self.b.first() {
+            // What removes everything removes each element.
+            self.b = self.b.get(1..).unwrap_or_default();
+        }
         let from_a = match (self.a.first(), self.b.first()) {
             (Some(a), Some(b)) => a <= b,
             (a, _) => a.is_some(),

@@ -9,7 +9,7 @@ use crate::list::{Effect, End, Positions};
 use smallvec::SmallVec;
 use types::wire_struct;
 
-/// Elements removed at a place, then elements inserted there.
+/// Elements removed at a place, then elements inserted there; or neither, where an element got another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The place in the list as the step finds it.
@@ -31,8 +31,8 @@ pub struct Trace {
     /// Elements that it meant to remove and an effect that it had not observed had removed already: how many effects
     /// before it that one stands, the first of that one's removed elements, and how many.
     pub also: Vec<(u64, u64, u64)>,
-    /// The element behind which it inserted, where an effect that it had not observed had removed that: how many effects
-    /// before it that one stands, and which of its removed elements.
+    /// The element behind which it inserted, or whose value it meant to replace, where an effect that it had not observed
+    /// had removed that: how many effects before it that one stands, and which of its removed elements.
     pub anchor: Option<(u64, u64)>,
 }
 wire_struct!(Trace { before, steps, also, anchor });
@@ -57,6 +57,8 @@ impl<'e> Resolved<'e> {
 struct Run {
     /// Which effect inserted them; `None` for elements that were there before the first.
     source: Option<usize>,
+    /// The place of the first one among what that one inserted.
+    first: u64,
     len: u64,
     /// Which effects removed them, or meant to, and the place of the first among what that one removed.
     removed_by: SmallVec<[(usize, u64); 2]>,
@@ -75,6 +77,14 @@ impl Run {
     fn is_seen(&self, observed: impl Fn(usize) -> bool) -> bool {
         self.source.is_none_or(&observed) && !self.removed_by.iter().any(|(by, _)| observed(*by))
     }
+}
+
+/// An element by its identity: who inserted it, `None` if it was there before the first effect, and which of those that
+/// this one inserted it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Element {
+    pub(super) source: Option<usize>,
+    number: u64,
 }
 
 /// All elements that ever were in the list since the first effect.
@@ -101,13 +111,38 @@ impl Line {
         self.runs.len()
     }
 
+    /// The element whose value the last effect that the line passed replaced, or meant to replace.
+    pub(super) fn replaced(&mut self, at: usize, trace: &Trace) -> Option<Element> {
+        let run = match (trace.anchor, trace.steps.first()) {
+            (Some((back, which)), _) => {
+                let by = at.checked_sub(back as usize)?;
+                self.cut_removed(by, which);
+                self.runs.iter().find(|run| run.removed_from(by) == Some(which))?
+            }
+            (None, Some(step)) => {
+                self.split_there(step.at);
+                self.runs.get(self.place_there(step.at))?
+            }
+            (None, None) => return None,
+        };
+        Some(Element { source: run.source, number: run.first })
+    }
+
+    /// The effects that removed an element, or meant to, in no order.
+    pub(super) fn removers(&self, element: Element) -> impl Iterator<Item = usize> + '_ {
+        let holds = move |run: &&Run| {
+            run.source == element.source && (run.first..run.first + run.len).contains(&element.number)
+        };
+        self.runs.iter().find(holds).into_iter().flat_map(|run| run.removed_by.iter().map(|(by, _)| *by))
+    }
+
     /// Does what the effect at this place, the next one, did.
     pub(super) fn pass(&mut self, at: usize, effect: &crate::Effect<'_>, trace: Option<&Trace>) {
         let Some(trace) = trace else { return };
         if !std::mem::replace(&mut self.begun, true) {
-            self.insert(0, None, trace.before);
+            self.insert(0, None, 0, trace.before);
         }
-        let mut removed = 0;
+        let (mut removed, mut inserted) = (0, 0);
         for step in &trace.steps {
             self.split_there(step.at);
             self.split_there(step.at + step.removed);
@@ -122,7 +157,8 @@ impl Line {
             }
             if step.inserted > 0 {
                 let place = self.place_to_insert(effect, at, trace, step);
-                self.insert(place, Some(at), step.inserted);
+                self.insert(place, Some(at), inserted, step.inserted);
+                inserted += step.inserted;
             }
         }
         for (back, first, len) in &trace.also {
@@ -155,9 +191,9 @@ impl Line {
         anchored.map_or_else(|| self.place_behind(step.at), |place| place + 1)
     }
 
-    fn insert(&mut self, place: usize, source: Option<usize>, len: u64) {
+    fn insert(&mut self, place: usize, source: Option<usize>, first: u64, len: u64) {
         if len > 0 {
-            self.runs.insert(place, Run { source, len, removed_by: SmallVec::new() });
+            self.runs.insert(place, Run { source, first, len, removed_by: SmallVec::new() });
         }
     }
 
@@ -185,6 +221,7 @@ impl Line {
         let mut rest = self.runs[place].clone();
         self.runs[place].len = len;
         rest.len -= len;
+        rest.first += len;
         rest.removed_by.iter_mut().for_each(|(_, first)| *first += len);
         self.runs.insert(place + 1, rest);
     }
@@ -280,9 +317,10 @@ pub(super) fn resolve_on<'e>(
             line.split(*index, sees);
             line.split(*index + 1, sees);
             let place = line.place_of(*index, sees);
-            let there = line.runs.get(place).is_some_and(|run| run.is_there() && sees(run));
-            let index = position(line, place);
-            return Resolved::to(there.then_some(Effect::Put { index, value }));
+            let Some(run) = line.runs.get(place) else { return Resolved::default() };
+            let gone = run.removed_by.first().map(|(by, first)| ((last - by) as u64, *first));
+            let put = gone.is_none().then(|| Effect::Put { index: position(line, place), value });
+            return Resolved { anchor: gone, ..Resolved::to(put) };
         }
         Effect::InsertAt { index, value } => {
             line.split(*index, sees);

@@ -15,14 +15,24 @@
 //! had observed these saw the same. So when all effects to come have, the answer is final, and it is the same wherever
 //! and in whatever order the effects arrived.
 //!
-//! Not told: an element of a list that two set, an increment that meets a string which is no number, a part of a whole
-//! value that was put by RENAME or COPY.
+//! Most items go to the later one of two writes, so that only later effects can hide one. These may be hidden by an earlier
+//! one, too, which the write did not observe:
+//!
+//! - an increment, by a write or an appending of what is no number;
+//! - an element's new value (LSET), by whatever removed the element;
+//! - a field or a score in a whole value that was put (RENAME, COPY), by whoever wrote that field.
+//!
+//! Of an appending it is only asked whether all that it appends are digits: what it was appended to may be forgotten. Where
+//! types meet, an element whose list was taken out of sight by another type and came forth again is another one.
 
-use super::typed::resets_element;
-use super::{is_reset, lasting_kind};
-use crate::{Cell, Effect, Kind, Value, dict, key, list, register, scored_set, set};
+use super::items::{Item, field_in, is_no_number, items, kills, kind_of, part_of, says, spoils};
+use super::told::said;
+use super::touched::Touched;
+use super::typed::restored;
+use super::{Trace, lasting_kind, replaces_element};
+use crate::{Effect, Kind, Value, dict, list, register, scored_set};
 use std::collections::BTreeSet;
-use types::{Reader, wire_enum};
+use types::wire_enum;
 
 /// Which part of a key was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,8 +51,19 @@ pub enum LostPart {
     },
     /// What was added to a collection or to a sum.
     Contents,
+    /// An element of a list.
+    Element {
+        /// Its place in the list that the writer saw, from the front.
+        index: u64,
+    },
 }
-wire_enum!(LostPart { 0 => Value, 1 => Field { field }, 2 => Score { member }, 3 => Contents });
+wire_enum!(LostPart {
+    0 => Value,
+    1 => Field { field },
+    2 => Score { member },
+    3 => Contents,
+    4 => Element { index },
+});
 
 /// A part of a write that is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,114 +78,275 @@ pub struct Loss {
     pub instead: Vec<u8>,
 }
 
-/// Something that a write says, and that other effects may contradict.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Item<'e> {
-    Value,
-    Field(&'e [u8]),
-    Score(&'e [u8]),
-    Member(&'e [u8]),
-    /// Anything else that is added.
-    Added,
-}
-
-/// What of the effect at place `of` is lost. `effects` are those on the key, in order, of which the ones before `of` do
-/// not matter; `sees` tells whether the first of two effects observed the second, which is earlier.
-pub fn lost(effects: &[Effect<'_>], sees: &dyn Fn(usize, usize) -> bool, of: usize) -> Vec<Loss> {
+/// What of the effect at place `of` is lost. `effects` are those on the key, in order; `traces` what each did to a list;
+/// `sees` tells whether the first of two effects observed the second, which is earlier.
+pub fn lost(
+    effects: &[Effect<'_>],
+    traces: &[Option<&Trace>],
+    sees: &dyn Fn(usize, usize) -> bool,
+    of: usize,
+) -> Vec<Loss> {
     let rivals: Vec<usize> = (of + 1..effects.len()).filter(|later| !sees(*later, of)).collect();
-    let base = Base { effects, sees, of, rivals, mixed: true };
-    base.losses(|_| of + 1..effects.len())
+    let first_unseen = (0..of).find(|earlier| !sees(of, *earlier)).unwrap_or(of);
+    let touched = &Touched::new(effects, traces, sees);
+    let whole = restored(&effects[of]);
+    let base = Base { effects, sees, touched, of, whole, rivals, first_unseen, mixed: true };
+    base.losses(&All)
 }
 
-/// The effects after one that decide what becomes of it.
+/// Which effects matter to an item of the one in question.
+pub(super) trait Around {
+    /// False if nothing can hide the item, whoever observed what.
+    fn may_be_hidden(&self, item: Item<'_>) -> bool;
+
+    /// The later ones, in order.
+    fn later(&self, base: &Base<'_, '_>, item: Item<'_>) -> Box<dyn Iterator<Item = usize> + '_>;
+
+    /// The earlier ones that it did not observe and that may hide it; of each group at least the last.
+    fn earlier_rivals(&self, base: &Base<'_, '_>, item: Item<'_>) -> Vec<usize>;
+
+    /// Of the earlier ones that some effect observed, or of all, those on which it depends what is there; in order.
+    fn earlier_seen(&self, base: &Base<'_, '_>, item: Item<'_>, by: Option<usize>) -> Vec<usize>;
+}
+
+/// All of them may matter.
+pub(super) struct All;
+
+impl Around for All {
+    fn may_be_hidden(&self, _: Item<'_>) -> bool {
+        true
+    }
+
+    fn later(&self, base: &Base<'_, '_>, _: Item<'_>) -> Box<dyn Iterator<Item = usize> + '_> {
+        Box::new(base.of + 1..base.effects.len())
+    }
+
+    fn earlier_rivals(&self, base: &Base<'_, '_>, item: Item<'_>) -> Vec<usize> {
+        let rivals = (base.first_unseen..base.of)
+            .filter(|place| base.is_concurrent(*place) && base.may_hide_later(*place, item));
+        rivals.collect()
+    }
+
+    fn earlier_seen(&self, base: &Base<'_, '_>, item: Item<'_>, by: Option<usize>) -> Vec<usize> {
+        let from = self.earlier_rivals(base, item).first().copied().unwrap_or(base.of);
+        (from..base.of).filter(|place| by.is_none_or(|by| (base.sees)(by, *place))).collect()
+    }
+}
+
+/// The effects that decide what becomes of one.
 pub(super) struct Base<'a, 'e> {
     pub(super) effects: &'a [Effect<'e>],
     pub(super) sees: &'a dyn Fn(usize, usize) -> bool,
+    pub(super) touched: &'a Touched,
     pub(super) of: usize,
-    /// Those that did not observe it; of each group at least the last.
+    /// The whole value that it puts, if it puts one.
+    pub(super) whole: Option<Value>,
+    /// The later ones that did not observe it; of each group at least the last.
     pub(super) rivals: Vec<usize>,
+    /// At most the first place that it did not observe; its own if it observed all before it.
+    pub(super) first_unseen: usize,
     /// Effects of several types, or whole values, may be among them.
     pub(super) mixed: bool,
 }
 
 impl Base<'_, '_> {
-    /// What is lost of the effect. `places` tells which of those after it may matter to an item.
-    pub(super) fn losses<P: Iterator<Item = usize>>(&self, places: impl Fn(Item<'_>) -> P) -> Vec<Loss> {
+    /// What is lost of the effect.
+    pub(super) fn losses(&self, around: &impl Around) -> Vec<Loss> {
         let mut losses: Vec<Loss> = Vec::new();
-        if self.rivals.is_empty() {
+        if self.rivals.is_empty() && self.first_unseen == self.of {
             return losses;
         }
-        for item in items(&self.effects[self.of]) {
-            // What is added is only lost to another type.
-            let merges = matches!(item, Item::Member(_) | Item::Added);
-            if merges && !self.mixed {
-                continue;
-            }
-            let Some(to) = self.hider_of(item, places(item)) else { continue };
-            let part = match item {
-                Item::Value => LostPart::Value,
-                Item::Field(field) => LostPart::Field { field: field.to_vec() },
-                Item::Score(member) => LostPart::Score { member: member.to_vec() },
-                Item::Member(_) | Item::Added => LostPart::Contents,
-            };
+        let effect = &self.effects[self.of];
+        for item in self.items().into_iter().filter(|item| around.may_be_hidden(*item)) {
+            let Some(to) = self.hider_of(item, around) else { continue };
+            let part = item.part();
             if losses.iter().all(|loss| loss.part != part) {
-                let (value, instead) = (said(&self.effects[self.of], item), said(&self.effects[to], item));
+                let (value, instead) = (said(effect, item), said(&self.effects[to], item));
                 losses.push(Loss { part, to, value, instead });
+            }
+            if item == Item::Value {
+                // With all that is in it.
+                break;
             }
         }
         losses
     }
 
-    /// True if the effect decides: it has not observed the one in question, or not all of its rivals.
-    fn decides(&self, place: usize) -> bool {
+    /// What the effect says; of a whole value that it puts also the fields and scores that others write.
+    fn items(&self) -> Vec<Item<'_>> {
+        let mut items = items(&self.effects[self.of]);
+        let Some(value) = &self.whole else { return items };
+        let (mut fields, mut members) = (BTreeSet::new(), BTreeSet::new());
+        for other in &self.effects[self.first_unseen..] {
+            match (value, other) {
+                (Value::Dict(held), Effect::Dict(dict::Effect::Put { pairs })) => {
+                    fields.extend(pairs.pairs().map(|(field, _)| field).filter(|field| held.contains(field)));
+                }
+                (Value::ScoredSet(held), Effect::ScoredSet(scored_set::Effect::Put { items })) => {
+                    members.extend(items.iter().map(|(_, member)| *member).filter(|m| held.contains(m)));
+                }
+                _ => {}
+            }
+        }
+        items.extend(fields.into_iter().map(Item::Field));
+        items.extend(members.into_iter().map(Item::Score));
+        items
+    }
+
+    /// True if neither the effect nor the other one observed the other.
+    pub(super) fn is_concurrent(&self, other: usize) -> bool {
+        match other < self.of {
+            true => !(self.sees)(self.of, other),
+            false => other > self.of && !(self.sees)(other, self.of),
+        }
+    }
+
+    /// True if a later effect decides: it has not observed the one in question, or not all of its rivals.
+    fn decides(&self, place: usize, earlier_rivals: &[usize]) -> bool {
         let observed = |rival: &usize| *rival < place && (self.sees)(place, *rival);
-        !(self.sees)(place, self.of) || !self.rivals.iter().rev().all(observed)
+        let rivals = self.rivals.iter().rev().chain(earlier_rivals);
+        !(self.sees)(place, self.of) || !rivals.into_iter().all(observed)
     }
 
     fn kills(&self, place: usize, item: Item<'_>) -> bool {
-        (self.sees)(place, self.of) && kills(&self.effects[place], &self.effects[self.of], item)
+        let of_element = || matches!(item, Item::Element(_)) && self.touched.touches(place, self.of);
+        (self.sees)(place, self.of)
+            && (kills(&self.effects[place], &self.effects[self.of], item) || of_element())
     }
 
     /// The write that puts an item out of sight for good, if one does.
-    fn hider_of(&self, item: Item<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
+    fn hider_of(&self, item: Item<'_>, around: &impl Around) -> Option<usize> {
+        let earlier = around.earlier_rivals(self, item);
+        if self.rivals.is_empty() && earlier.is_empty() {
+            return None;
+        }
         let (mut passed, mut killers) = (Vec::new(), Vec::new());
         let mut unseen = None;
-        for place in places.filter(|place| self.decides(*place)) {
-            if self.kills(place, item) {
-                // Whoever sees a killer does not decide as one: there was nothing left to kill.
-                if !killers.iter().any(|killer| (self.sees)(place, *killer)) {
-                    let seen = passed.iter().copied().filter(|before| (self.sees)(place, *before));
-                    // Who sees it settles it.
-                    let hider = self.hider(&seen.collect::<Vec<_>>(), item)?;
-                    unseen = unseen.or(Some(hider));
-                    killers.push(place);
-                }
+        for place in around.later(self, item).filter(|place| self.decides(*place, &earlier)) {
+            // Whoever sees a killer does not decide as one: there was nothing left to kill.
+            if self.kills(place, item) && !killers.iter().any(|killer| (self.sees)(place, *killer)) {
+                let mut seen = around.earlier_seen(self, item, Some(place));
+                seen.extend(passed.iter().filter(|before| (self.sees)(place, **before)));
+                // Who sees it settles it.
+                let hider = self.hider(&seen, item)?;
+                unseen = unseen.or(Some(hider));
+                killers.push(place);
             }
             passed.push(place);
         }
-        match killers.is_empty() {
-            true => self.hider(&passed, item),
-            false => unseen,
+        if killers.is_empty() {
+            let mut seen = around.earlier_seen(self, item, None);
+            seen.extend(passed);
+            return self.hider(&seen, item);
+        }
+        unseen
+    }
+
+    /// True if an effect may hide an item of a later one that did not observe it.
+    pub(super) fn may_hide_later(&self, place: usize, item: Item<'_>) -> bool {
+        let effect = &self.effects[place];
+        match item {
+            Item::Sum => spoils(effect),
+            Item::FieldSum(field) => field_in(effect, field).is_some_and(|value| is_no_number(&value)),
+            Item::Field(_) | Item::Score(_) => self.whole.is_some() && says(effect, item).is_some(),
+            Item::Element(_) => {
+                lasting_kind(effect).is_some_and(|kind| kind != Kind::List)
+                    || (!replaces_element(effect) && self.touched.touches(place, self.of))
+            }
+            Item::Value | Item::Member(_) | Item::ScoreSum(_) | Item::Added => false,
         }
     }
 
     /// What whoever sees these effects, and the one in question, sees instead of what that one says; `None` if it sees
     /// just that.
     fn hider(&self, view: &[usize], item: Item<'_>) -> Option<usize> {
-        let own = lasting_kind(&self.effects[self.of]);
+        let effect = &self.effects[self.of];
         let kind = |place: &usize| lasting_kind(&self.effects[*place]);
         let says_kind = |place: &&usize| kind(place).is_some() && self.is_alive(view, **place);
         let types = view.iter().rev().find(|place| self.mixed && says_kind(place));
         if let Some(last) = types
-            && kind(last) != own
+            && kind(last) != kind_of(effect)
+            && (*last > self.of || lasting_kind(effect).is_none())
         {
             return Some(*last);
         }
+        match item {
+            Item::Field(_) | Item::Score(_) if self.whole.is_some() => self.part_hider(view, item),
+            Item::Value | Item::Field(_) | Item::Score(_) => {
+                let last = self.last_alive(view, item)?;
+                (says(&self.effects[last], item) != says(effect, item)).then_some(last)
+            }
+            Item::Sum => self.spoiler(view),
+            Item::FieldSum(field) => {
+                let written = self.last_alive(view, Item::Field(field));
+                let last = written.or_else(|| self.whole_with(view, Item::Field(field)))?;
+                let value = field_in(&self.effects[last], field)?;
+                (is_no_number(&value) && self.is_concurrent(last)).then_some(last)
+            }
+            Item::Element(_) => self.element_hider(view),
+            Item::Member(_) | Item::ScoreSum(_) | Item::Added => None,
+        }
+    }
+
+    /// The last whole value that was put, if nobody in the view said something else of a part of it.
+    fn whole_with(&self, view: &[usize], part: Item<'_>) -> Option<usize> {
+        let last = self.last_alive(view, Item::Value)?;
+        self.is_item_alive(view, last, part).then_some(last)
+    }
+
+    /// What is there instead of a part of the whole value that the effect puts: what somebody wrote, or another whole value.
+    fn part_hider(&self, view: &[usize], part: Item<'_>) -> Option<usize> {
+        let own = part_of(self.whole.as_ref()?, part);
+        if let Some(written) = self.last_alive(view, part) {
+            return (says(&self.effects[written], part) != own).then_some(written);
+        }
+        let other = self.last_alive(view, Item::Value).filter(|other| *other > self.of)?;
+        let value = restored(&self.effects[other]);
+        let same = self.is_item_alive(view, other, part)
+            && value.as_ref().is_some_and(|value| part_of(value, part) == own);
+        (!same).then_some(other)
+    }
+
+    /// The last one that says something of an item and that nobody in the view replaced.
+    fn last_alive(&self, view: &[usize], item: Item<'_>) -> Option<usize> {
         let says = |place: &&usize| {
             says(&self.effects[**place], item).is_some() && self.is_item_alive(view, **place, item)
         };
-        let last = view.iter().rev().find(says)?;
-        (says_value(&self.effects[*last], item) != says_value(&self.effects[self.of], item)).then_some(*last)
+        view.iter().rev().find(says).copied()
+    }
+
+    /// What made the register something to which nothing can be added.
+    fn spoiler(&self, view: &[usize]) -> Option<usize> {
+        if let Some(base) = self.last_alive(view, Item::Value)
+            && self.is_concurrent(base)
+            && spoils(&self.effects[base])
+        {
+            return Some(base);
+        }
+        let appends = |place: &&usize| {
+            let effect = &self.effects[**place];
+            matches!(effect, Effect::Register(register::Effect::Append { .. }))
+                && spoils(effect)
+                && **place < self.of
+                && self.is_concurrent(**place)
+                && self.is_item_alive(view, **place, Item::Added)
+        };
+        view.iter().rev().find(appends).copied()
+    }
+
+    /// What became of an element that got another value: removed by somebody, or another value again.
+    fn element_hider(&self, view: &[usize]) -> Option<usize> {
+        let touched = |place: &&usize| self.touched.touches(**place, self.of);
+        let removes = |place: &&usize| touched(place) && !replaces_element(&self.effects[**place]);
+        if let Some(remover) = view.iter().find(removes) {
+            return Some(*remover);
+        }
+        let last = view.iter().rev().find(|place| **place > self.of && touched(place))?;
+        let value = |place: usize| match &self.effects[place] {
+            Effect::List(list::Effect::Put { value, .. }) => Some(*value),
+            _ => None,
+        };
+        (value(*last) != value(self.of)).then_some(*last)
     }
 
     fn is_alive(&self, view: &[usize], place: usize) -> bool {
@@ -173,146 +355,8 @@ impl Base<'_, '_> {
 
     fn is_item_alive(&self, view: &[usize], place: usize, item: Item<'_>) -> bool {
         let effect = &self.effects[place];
-        let later = view.iter().filter(|later| **later > place && (self.sees)(**later, place));
-        !later.into_iter().any(|later| kills(&self.effects[*later], effect, item))
+        let is_later = |later: &&usize| **later > place && (self.sees)(**later, place);
+        let own = Some(&self.of).filter(is_later);
+        !view.iter().filter(is_later).chain(own).any(|later| kills(&self.effects[*later], effect, item))
     }
-}
-
-fn items<'a>(effect: &'a Effect<'_>) -> Vec<Item<'a>> {
-    match effect {
-        Effect::Register(register::Effect::Set { .. }) => vec![Item::Value],
-        Effect::Key(key::Effect::Restore(_)) if lasting_kind(effect).is_some() => vec![Item::Value],
-        Effect::Dict(dict::Effect::Put { pairs }) => {
-            let fields: BTreeSet<&[u8]> = pairs.pairs().map(|(field, _)| field).collect();
-            fields.into_iter().map(Item::Field).collect()
-        }
-        Effect::ScoredSet(scored_set::Effect::Put { items }) => {
-            let members: BTreeSet<&[u8]> = items.iter().map(|(_, member)| *member).collect();
-            members.into_iter().map(Item::Score).collect()
-        }
-        Effect::Set(set::Effect::Add { members }) => {
-            // The members live as long as the effect; what iterates over them does not.
-            members.iter().map(Item::Member).collect()
-        }
-        effect if lasting_kind(effect).is_some() => vec![Item::Added],
-        _ => Vec::new(),
-    }
-}
-
-/// True if an effect that observed another one replaces or removes what that one says.
-fn kills(killer: &Effect<'_>, effect: &Effect<'_>, item: Item<'_>) -> bool {
-    let (kind, other) = (lasting_kind(killer), lasting_kind(effect));
-    if is_reset(killer) || (kind.is_some() && kind != other) {
-        return true;
-    }
-    let element = match (item, effect) {
-        (Item::Field(element) | Item::Score(element) | Item::Member(element), _) => element,
-        (Item::Added, Effect::Dict(dict::Effect::Add { field, .. })) => field,
-        (Item::Added, Effect::ScoredSet(scored_set::Effect::Add { member, .. })) => member,
-        _ => return false,
-    };
-    killer.kind() == effect.kind() && resets_element(killer, element)
-}
-
-/// What an effect says of an item, beside its type, as far as two such effects contradict each other.
-fn says<'e>(effect: &'e Effect<'_>, item: Item<'_>) -> Option<Said<'e>> {
-    match (item, effect) {
-        (Item::Value, Effect::Register(register::Effect::Set { value, .. })) => Some(Said::Bytes(value)),
-        (Item::Value, Effect::Key(key::Effect::Restore(cell))) => {
-            lasting_kind(effect).map(|_| Said::Cell(cell))
-        }
-        (Item::Field(field), Effect::Dict(dict::Effect::Put { pairs })) => {
-            pairs.pairs().filter(|(other, _)| *other == field).last().map(|(_, value)| Said::Bytes(value))
-        }
-        (Item::Score(member), Effect::ScoredSet(scored_set::Effect::Put { items })) => {
-            let score = items.iter().rfind(|(_, other)| *other == member);
-            score.map(|(score, _)| Said::Score(*score))
-        }
-        _ => None,
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Said<'e> {
-    Bytes(&'e [u8]),
-    Score(f64),
-    /// A value in its binary form.
-    Cell(&'e [u8]),
-}
-
-/// What two writes are compared by.
-fn says_value<'e>(effect: &'e Effect<'_>, item: Item<'_>) -> Option<Said<'e>> {
-    says(effect, item)
-}
-
-/// What an effect says of an item, for people: the value, or if it says something else, the command that does it.
-fn said(effect: &Effect<'_>, item: Item<'_>) -> Vec<u8> {
-    match says(effect, item) {
-        Some(Said::Bytes(value)) => value.to_vec(),
-        Some(Said::Score(score)) => score.to_string().into_bytes(),
-        Some(Said::Cell(cell)) => restored(cell),
-        None => told(effect),
-    }
-}
-
-fn restored(cell: &[u8]) -> Vec<u8> {
-    match Cell::decode(&mut Reader::new(cell)).ok().and_then(|cell| cell.value) {
-        Some(Value::Register(register)) => {
-            let mut bytes = Vec::new();
-            register.with_bytes(|value| bytes.extend_from_slice(value));
-            bytes
-        }
-        Some(value) => format!("a whole {}", value.kind().redis_name()).into_bytes(),
-        None => Vec::new(),
-    }
-}
-
-/// The command that an effect stands for, for people.
-fn told(effect: &Effect<'_>) -> Vec<u8> {
-    let mut words: Vec<Vec<u8>> = Vec::new();
-    let mut name = |name: &str| words.push(name.as_bytes().to_vec());
-    match effect {
-        Effect::Register(register::Effect::Set { value, .. }) => return value.to_vec(),
-        Effect::Key(key::Effect::Restore(cell)) => return restored(cell),
-        Effect::Register(register::Effect::Add { by }) => name(&format!("INCRBY {by}")),
-        Effect::Register(register::Effect::Append { value }) => {
-            name("APPEND");
-            words.push(value.to_vec());
-        }
-        Effect::Dict(dict::Effect::Put { pairs }) => {
-            name("HSET");
-            words.extend(pairs.iter().map(<[u8]>::to_vec));
-        }
-        Effect::Dict(dict::Effect::Add { field, by }) => {
-            name("HINCRBY");
-            words.extend([field.to_vec(), by.to_string().into_bytes()]);
-        }
-        Effect::Set(set::Effect::Add { members }) => {
-            name("SADD");
-            words.extend(members.iter().map(<[u8]>::to_vec));
-        }
-        Effect::ScoredSet(scored_set::Effect::Put { items }) => {
-            name("ZADD");
-            words.extend(
-                items.iter().flat_map(|(score, member)| [score.to_string().into_bytes(), member.to_vec()]),
-            );
-        }
-        Effect::ScoredSet(scored_set::Effect::Add { member, by }) => {
-            name("ZINCRBY");
-            words.extend([by.to_string().into_bytes(), member.to_vec()]);
-        }
-        Effect::List(list::Effect::Push { end, values }) => {
-            name(if *end == list::End::Front { "LPUSH" } else { "RPUSH" });
-            words.extend(values.iter().map(<[u8]>::to_vec));
-        }
-        Effect::List(list::Effect::InsertAt { value, .. }) => {
-            name("LINSERT");
-            words.push(value.to_vec());
-        }
-        effect => {
-            let kind = lasting_kind(effect).map_or("key", Kind::redis_name);
-            name(&format!("an addition to a {kind}"));
-        }
-    }
-    words.join(&b' ')
 }

@@ -16,13 +16,19 @@
 //! who performed what lives in the sequence, as long as something that has not observed it may come.
 
 mod contest;
+mod early;
 mod elements;
+mod items;
 mod line;
+mod listed;
 mod lost;
 mod replay;
+mod told;
+mod touched;
 mod typed;
 
 pub use contest::Contest;
+pub use early::{may_be_hidden, may_hide_later, replaces_element};
 pub use line::{Step, Trace};
 pub use lost::{Loss, LostPart, lost};
 pub use replay::{Origin, Replay};
@@ -153,8 +159,8 @@ pub fn perform(cell: &mut Cell, among: &Among<'_, '_>) -> Performed {
 
 /// What an effect did to a list, with what was noted beside.
 fn note_trace(before: Option<u64>, cell: &Cell, patch: &Patch, noted: Trace) -> Option<Trace> {
-    // What it meant to remove may be gone with the whole list.
-    let meant = || (!noted.also.is_empty()).then(Trace::default);
+    // What it meant to remove or to replace may be gone with the whole list.
+    let meant = || (!noted.also.is_empty() || noted.anchor.is_some()).then(Trace::default);
     let mut trace = trace(before, cell, patch).or_else(meant);
     if let Some(trace) = &mut trace {
         (trace.also, trace.anchor) = (noted.also, noted.anchor);
@@ -312,8 +318,10 @@ fn made_of(among: &Among<'_, '_>, live: &[usize], kind: Kind, deadline_before: u
     let others: Vec<usize> = others.filter(|place| !is_reset(&among.effects[*place])).collect();
     let parts: Vec<Option<Effect<'_>>> = others.iter().map(|place| live_part(among, *place)).collect();
     for at in 0..parts.len() {
-        let effects: Vec<(usize, &Effect<'_>)> =
-            (0..=at).filter_map(|other| Some((others[other], parts[other].as_ref()?))).collect();
+        // Elements of the whole value stay beside a removal that did not observe them.
+        let whole = base.map(|base| (*base, &among.effects[*base]));
+        let before = (0..=at).filter_map(|other| Some((others[other], parts[other].as_ref()?)));
+        let effects: Vec<(usize, &Effect<'_>)> = whole.into_iter().chain(before).collect();
         if parts[at].is_some() {
             again(&mut new, among, &effects);
         }

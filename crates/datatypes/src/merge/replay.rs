@@ -136,6 +136,13 @@ impl<'e, O: Origin> Replay<'e, O> {
     pub fn pass(&mut self, origin: O, effect: Effect<'e>, trace: Option<Cow<'e, Trace>>) {
         let (bounds, based) = (self.bounds(origin), self.based);
         self.learn_way(&effect);
+        if trace.is_some() {
+            // A deletion does not say that there was a list. Whoever deletes the same one meant its elements, too.
+            self.way = match self.way {
+                Way::Unknown | Way::Of(Kind::List) => Way::Of(Kind::List),
+                _ => Way::Mixed,
+            };
+        }
         self.note(origin, effect, trace, &bounds);
         // It need not have observed what stands before the first effect here.
         self.based = based;

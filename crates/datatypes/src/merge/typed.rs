@@ -2,8 +2,9 @@
 //! identity.
 
 use super::{Among, Trace, is_live, line};
-use crate::{Cell, Effect, Items, Patch, apply, dict, list, register, scored_set, set};
+use crate::{Cell, Effect, Items, Patch, Value, apply, dict, key, list, register, scored_set, set};
 use std::collections::BTreeMap;
+use types::Reader;
 
 /// True if what an effect says of an element is dead: a later one before the last, which observed it, said something
 /// else of the element.
@@ -65,6 +66,51 @@ fn concurrent_on<'a, 'e>(
     (0..last).filter(live).map(|place| &among.effects[place])
 }
 
+/// The whole value that the key got last, and its place, where the last effect did not observe that.
+fn concurrent_whole(among: &Among<'_, '_>) -> Option<(Value, usize)> {
+    let last = among.effects.len() - 1;
+    let puts_whole = |place: &usize| matches!(among.effects[*place], Effect::Key(key::Effect::Restore(_)));
+    let place = (0..last).rev().find(|place| puts_whole(place) && is_live(among, *place))?;
+    if among.observed(last, place) {
+        return None;
+    }
+    restored(&among.effects[place]).map(|value| (value, place))
+}
+
+/// What `of` tells of such a value, unless somebody who observed it said something else of the element.
+fn of_whole<R>(
+    among: &Among<'_, '_>,
+    whole: &Option<(Value, usize)>,
+    element: &[u8],
+    of: impl Fn(&Value) -> Option<R>,
+) -> Option<R> {
+    let (value, place) = whole.as_ref()?;
+    of(value).filter(|_| !is_dead(among, *place, element))
+}
+
+/// The whole value that an effect puts, if it puts one.
+pub(super) fn restored(effect: &Effect<'_>) -> Option<Value> {
+    let Effect::Key(key::Effect::Restore(bytes)) = effect else { return None };
+    Cell::decode(&mut Reader::new(bytes)).ok()?.value
+}
+
+fn restored_member(value: &Value, member: &[u8]) -> Option<()> {
+    let Value::Set(members) = value else { return None };
+    members.contains(member).then_some(())
+}
+
+/// The value of a field in a whole dict.
+pub(super) fn restored_field(value: &Value, field: &[u8]) -> Option<Vec<u8>> {
+    let Value::Dict(fields) = value else { return None };
+    fields.get(field).map(<[u8]>::to_vec)
+}
+
+/// The score of a member in a whole sorted set.
+pub(super) fn restored_score(value: &Value, member: &[u8]) -> Option<f64> {
+    let Value::ScoredSet(scores) = value else { return None };
+    scores.score(member)
+}
+
 /// Performs the last effect, which leaves the type as it is.
 pub(super) fn perform_typed(cell: &mut Cell, among: &Among<'_, '_>, noted: &mut Trace) -> Patch {
     let last = among.effects.len() - 1;
@@ -74,11 +120,12 @@ pub(super) fn perform_typed(cell: &mut Cell, among: &Among<'_, '_>, noted: &mut 
     }
     let effects = match effect {
         Effect::Set(set::Effect::Remove { members }) => {
+            let whole = &concurrent_whole(among);
             let kept = |member: &[u8]| {
                 concurrent_on(among, member).any(|other| match other {
                     Effect::Set(set::Effect::Add { members }) => members.iter().any(|added| added == member),
                     _ => false,
-                })
+                }) || of_whole(among, whole, member, |value| restored_member(value, member)).is_some()
             };
             let members = Items::collect(members.iter().filter(|member| !kept(member)));
             return apply::<true>(cell, &Effect::Set(set::Effect::Remove { members }));
@@ -115,17 +162,20 @@ fn fields<'a>(
     among: &Among<'_, '_>,
     written: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
 ) -> Vec<Effect<'static>> {
+    let whole = concurrent_whole(among);
     let (mut put, mut gone) = (Vec::new(), Vec::new());
     for (field, value) in written {
         let mut left: Option<Vec<u8>> = value.map(<[u8]>::to_vec);
         if value.is_none() {
             let writes = concurrent_on(among, field).filter_map(|other| match other {
                 Effect::Dict(dict::Effect::Put { pairs }) => {
-                    pairs.pairs().filter(|(f, _)| *f == field).last()
+                    pairs.pairs().filter(|(f, _)| *f == field).last().map(|(_, value)| value.to_vec())
                 }
                 _ => None,
             });
-            left = writes.last().map(|(_, value)| value.to_vec());
+            left = writes
+                .last()
+                .or_else(|| of_whole(among, &whole, field, |value| restored_field(value, field)));
         }
         for other in concurrent_on(among, field) {
             let Effect::Dict(dict::Effect::Add { field: other, by }) = other else { continue };
@@ -150,6 +200,7 @@ fn scores<'a>(
     among: &Among<'_, '_>,
     written: impl Iterator<Item = (&'a [u8], Option<f64>)>,
 ) -> Vec<Effect<'a>> {
+    let whole = concurrent_whole(among);
     let (mut put, mut gone) = (scored_set::ScoredItems::default(), Vec::new());
     for (member, score) in written {
         let mut left = score;
@@ -160,7 +211,9 @@ fn scores<'a>(
                 }
                 _ => None,
             });
-            left = writes.last();
+            left = writes
+                .last()
+                .or_else(|| of_whole(among, &whole, member, |value| restored_score(value, member)));
         }
         for other in concurrent_on(among, member) {
             let Effect::ScoredSet(scored_set::Effect::Add { member: other, by }) = other else { continue };

@@ -58,6 +58,9 @@ const KINDS: &[&[&str]] = &[
         "DEL",
     ],
     &["COUNT 1", "COUNT 5", "DEL", "EXPIREAT 5000"],
+    &["RPUSH o", "RPUSH o", "LSET 0 ?", "LSET -1 ?", "LSET 0 ?", "LPUSH ?", "LPOP", "DEL"],
+    &["SET word", "SET 5", "INCRBY 1", "INCRBY 1", "APPEND x", "APPEND 7", "DEL", "MOVEHERE"],
+    &["HSET f ?", "HSET f x", "HINCRBY f 1", "HDEL f", "MOVEHASH f ? g 5", "MOVEHASH f w", "DEL"],
     &[
         "SET ?",
         "INCRBY 1",
@@ -70,6 +73,10 @@ const KINDS: &[&[&str]] = &[
         "ZADD 1 a",
         "EXPIREAT 5000",
         "HSET f 1",
+        "LSET 0 ?",
+        "MOVEHASH f ?",
+        "MOVELIST ? o",
+        "MOVESCORES 3 a",
     ],
 ];
 
@@ -154,9 +161,11 @@ fn an_index_tells_the_losses_that_a_look_at_everything_tells() {
         let effects: Vec<Effect<'_>> = (0..history.0.len()).map(|place| history.effect(place)).collect();
         let sees = |later: usize, earlier: usize| history.observed(later, earlier);
         let origins = (0..effects.len()).map(|place| seen(&history, place));
-        let contest = Contest::new(origins.zip(effects.iter().cloned()).collect());
+        let traces = history.traces();
+        let traces: Vec<Option<&Trace>> = traces.iter().map(Option::as_ref).collect();
+        let contest = Contest::new(origins.zip(effects.iter().cloned()).collect(), &traces);
         for place in 0..effects.len() {
-            let wanted = lost(&effects, &sees, place);
+            let wanted = lost(&effects, &traces, &sees, place);
             found += wanted.len();
             assert_eq!(contest.lost(place), wanted, "seed {seed}, the effect at {place}: {effects:?}");
         }

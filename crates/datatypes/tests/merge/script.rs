@@ -35,6 +35,15 @@ impl History {
 
     /// The state that some of the effects make.
     pub fn state(&self, counts: impl Fn(usize) -> bool) -> Cell {
+        self.performed(counts).0
+    }
+
+    /// What each effect does to a list.
+    pub fn traces(&self) -> Vec<Option<Trace>> {
+        self.performed(|_| true).1
+    }
+
+    fn performed(&self, counts: impl Fn(usize) -> bool) -> (Cell, Vec<Option<Trace>>) {
         let mut cell = Cell::default();
         let (mut places, mut effects, mut traces) = (Vec::new(), Vec::new(), Vec::<Option<Trace>>::new());
         for place in (0..self.0.len()).filter(|place| counts(*place)) {
@@ -52,7 +61,7 @@ impl History {
             assert_eq!(cell, after, "and done again");
             traces.push(trace);
         }
-        cell
+        (cell, traces)
     }
 
     pub fn all(&self) -> Cell {
@@ -79,13 +88,29 @@ impl History {
     pub fn tell(&mut self, group: u16, upto: usize, words: &str) {
         let words: Vec<&str> = words.split_whitespace().collect();
         let bytes: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        let restored =
-            Cell { value: Some(Value::Register(register::Register::new(b"moved"))), expires_at: 0 };
         let mut encoded = Vec::new();
-        restored.encode(&mut encoded);
+        moved(words[0], &bytes[1..]).encode(&mut encoded);
         let operation = operation(&words, &bytes, &encoded);
         self.add(group, upto, &operation, &mut Rng::with_seed(1));
     }
+}
+
+/// A value that comes from another key.
+fn moved(word: &str, bytes: &[&[u8]]) -> Cell {
+    let items = Items::Slices(bytes);
+    let effect = match word {
+        "MOVEHASH" => Effect::Dict(dict::Effect::Put { pairs: items }),
+        "MOVESET" => Effect::Set(set::Effect::Add { members: items }),
+        "MOVELIST" => Effect::List(list::Effect::Push { end: list::End::Back, values: items }),
+        "MOVESCORES" => {
+            let score = std::str::from_utf8(bytes[0]).expect("a number").parse().expect("a number");
+            Effect::ScoredSet(scored_set::Effect::Put { items: ScoredItems::one(score, bytes[1]) })
+        }
+        _ => Effect::Register(register::Effect::Set { value: b"moved", deadline: Deadline::Clear }),
+    };
+    let mut cell = Cell::default();
+    datatypes::apply::<false>(&mut cell, &effect);
+    cell
 }
 
 fn operation<'a>(words: &[&str], bytes: &'a [&'a [u8]], restored: &'a [u8]) -> Operation<'a> {
@@ -108,7 +133,9 @@ fn operation<'a>(words: &[&str], bytes: &'a [&'a [u8]], restored: &'a [u8]) -> O
         }),
         "PERSIST" => Operation::Key(key::Operation::Persist),
         "MOVEAWAY" => Operation::Key(key::Operation::Take),
-        "MOVEHERE" => Operation::Key(key::Operation::Restore(restored.into())),
+        "MOVEHERE" | "MOVEHASH" | "MOVESET" | "MOVELIST" | "MOVESCORES" => {
+            Operation::Key(key::Operation::Restore(restored.into()))
+        }
         "HSET" => Operation::Dict(dict::Operation::Put { pairs: rest(), reply: dict::PutReply::Added }),
         "HDEL" => Operation::Dict(dict::Operation::Delete { fields: rest() }),
         "HINCRBY" => Operation::Dict(dict::Operation::Increment { field: bytes[1], by: number(2) }),

@@ -43,6 +43,11 @@ const TABLE: &str = "
     HSET f 1; HSET g 2; DEL => {g=2}
     HSET f 1; HINCRBY f 5; DEL => {f=5}
     HSET f 1; HDEL f, HSET f 5; HDEL f => {f=5}
+    HSET f 1; HDEL f; MOVEHASH f 3 g 4 => {f=3 g=4}
+    HSET f 1; HSET f 2; MOVEHASH f 3 g 4 => {f=2 g=4}
+    HSET f 1; HSET f 2, HDEL f; MOVEHASH f 3 => {f=3}
+    HSET f 1; HINCRBY f 2, HDEL f; MOVEHASH f 3 => {f=3}
+    HSET f 1; HDEL f; MOVEHASH f 3, HDEL f => nothing
 
     SADD a; SADD b; SADD c => {a b c}
     SADD a; SADD a; SREM a => {a}
@@ -55,6 +60,7 @@ const TABLE: &str = "
     SADD a; SADD b, SREM b; DEL => nothing
     SADD a; SREM a, SADD a; SREM a => {a}
     SADD a; MOVEAWAY; SADD b => {b}
+    SADD a; SREM a; MOVESET a b => {a b}
 
     ZADD 1 a; ZADD 2 a; ZADD 3 a => {a:3}; {a:2}
     ZADD 1 a; ZADD 2 b; ZADD 3 c => {a:1 b:2 c:3}
@@ -63,6 +69,8 @@ const TABLE: &str = "
     ZADD 1 a; ZINCRBY 5 a; ZADD 10 a => {a:15}
     ZADD 1 a; ZINCRBY 5 a; ZINCRBY 7 a => {a:13}
     ZADD 1 a; ZINCRBY 5 a; DEL => {a:5}
+    ZADD 1 a; ZREM a; MOVESCORES 3 a => {a:3}
+    ZADD 1 a; ZADD 2 a; MOVESCORES 3 a => {a:2}
 
     RPUSH o; LPUSH a; LPUSH b => [b a o]; [a b o]
     RPUSH o; LPUSH a; RPUSH b => [a o b]

@@ -6,6 +6,7 @@ use crate::plan::{Call, Plan};
 use crate::table::flag::{LOADING, NO_MULTI, NOSCRIPT, STALE};
 use crate::table::{Command, Handler, Handler::Data, Handler::Local, lossy};
 use protocol::{Conflict, Losses, Step};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use types::{Error, Reader, Reply, ReplyBuf, ReplySink, put_bytes};
 
@@ -29,8 +30,8 @@ static CONFLICTS: &[Command] = &[
     Command::new("conflicts|help", 2, LOADING | STALE, "anabranch 0.1.0", "Lists the subcommands", Local(describe::help)),
 ];
 
-fn count<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    call.step(Step::Losses(Losses::Count))
+fn count<'a>(_: &Call<'a>) -> Result<Plan<'a>, Error> {
+    Ok(Plan::Dialogue(Dialogue::CountConflicts { cursor: 0, counted: [0; 2] }))
 }
 
 fn list<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
@@ -118,11 +119,12 @@ impl Listing {
 
 fn write(conflict: &Conflict, sink: &mut dyn ReplySink) {
     use datatypes::merge::LostPart;
-    let (part, element) = match &conflict.part {
+    let (part, element): (_, Option<Cow<'_, [u8]>>) = match &conflict.part {
         LostPart::Value => ("value", None),
-        LostPart::Field { field } => ("field", Some(field)),
-        LostPart::Score { member } => ("score", Some(member)),
+        LostPart::Field { field } => ("field", Some(field.into())),
+        LostPart::Score { member } => ("score", Some(member.into())),
         LostPart::Contents => ("contents", None),
+        LostPart::Element { index } => ("element", Some(index.to_string().into_bytes().into())),
     };
     sink.map(6);
     sink.bulk(b"id");
@@ -133,7 +135,7 @@ fn write(conflict: &Conflict, sink: &mut dyn ReplySink) {
     sink.bulk(part.as_bytes());
     sink.bulk(b"element");
     match element {
-        Some(element) => sink.bulk(element),
+        Some(element) => sink.bulk(&element),
         None => sink.null(),
     }
     for (name, write) in [("lost", &conflict.lost), ("kept", &conflict.kept)] {
@@ -167,6 +169,17 @@ fn read_id(id: &[u8]) -> Option<(Box<[u8]>, Vec<u8>)> {
     let key: Box<[u8]> = reader.bytes().ok()?.into();
     let name = reader.rest().to_vec();
     (!name.is_empty()).then_some((key, name))
+}
+
+/// Adds what a piece has to what was counted; returns where the next one begins, 0 at the end.
+pub(crate) fn count_piece(reply: &ReplyBuf, counted: &mut [i64; 2]) -> u64 {
+    let mut numbers = reply.elements().filter_map(|element| match element {
+        Reply::Integer(number) => Some(number),
+        _ => None,
+    });
+    let next = numbers.next().unwrap_or(0);
+    counted.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+    next as u64
 }
 
 /// How many conflicts were resolved, key by key.

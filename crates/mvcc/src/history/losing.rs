@@ -44,13 +44,16 @@ impl<S: Copy + Ord> History<S> {
         self.contested
     }
 
-    /// What the effects here have lost, of the first `count` of them; as far as it is known, and whether it was settled
-    /// or not. And how many steps it took to tell.
+    /// What the effects here have lost, of the first `count` of them, but for what was told; as far as it is known, and whether
+    /// it was settled or not. And how many steps it took to tell.
     pub(crate) fn losses(&self, key: &[u8], count: usize) -> (Vec<LostWrite<S>>, u64) {
         let Some(sight) = self.sight.filter(|_| self.contested && count > 0) else { return (Vec::new(), 0) };
         let seen = |entry: &Entry<S>| Seen { stamp: entry.stamp, sight: sight(&entry.stamp) };
         let all: Vec<&Entry<S>> = self.all().collect();
-        let contest = Contest::new(all.iter().map(|entry| (seen(entry), effect_of(entry))).collect());
+        let untold = all.partition_point(|entry| Some(entry.stamp) <= self.told);
+        let traces: Vec<_> = all.iter().map(|entry| entry.trace.as_deref()).collect();
+        let contest =
+            Contest::new(all.iter().map(|entry| (seen(entry), effect_of(entry))).collect(), &traces);
         let of = |place: usize| {
             let (contest, all) = (&contest, &all);
             contest.lost(place).into_iter().map(move |loss| LostWrite {
@@ -62,7 +65,7 @@ impl<S: Copy + Ord> History<S> {
                 instead: loss.instead.into(),
             })
         };
-        ((0..count).flat_map(of).collect(), contest.steps())
+        ((untold..count).flat_map(of).collect(), contest.steps())
     }
 
     /// The names of the losses that the first `count` effects here settle.
@@ -75,6 +78,24 @@ impl<S: Copy + Ord> History<S> {
             }
         }
         settled
+    }
+
+    /// The first place, at most `needed`, from which on effects are needed to tell what later ones have lost: of these some
+    /// may be hidden by an earlier one that they did not observe.
+    pub(super) fn needed_by_hidden(&self, needed: usize) -> usize {
+        let Some(sight) = self.sight.filter(|_| self.contested) else { return needed };
+        let mut least: Vec<(u16, S)> = Vec::new();
+        for entry in self.all().skip(needed).filter(|entry| entry.hidden) {
+            note_least(&mut least, sight(&entry.stamp));
+        }
+        let is_unseen = |entry: &Entry<S>| {
+            let group = sight(&entry.stamp).group;
+            let hidden =
+                |(by, upto): &(u16, S)| !Sight { group: *by, upto: *upto }.shows(group, &entry.stamp);
+            least.iter().any(hidden)
+        };
+        let mut earlier = self.entries.range(..needed);
+        earlier.position(|entry| entry.hides && is_unseen(entry)).unwrap_or(needed)
     }
 
     /// The first place, at most that above the horizon, from which on effects are needed by ones that have not observed

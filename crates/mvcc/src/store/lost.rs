@@ -17,13 +17,6 @@ impl<S: Stamp> Store<S> {
         self.losses = Some(Losses::new(options));
     }
 
-    /// How many losses are known, those included that an effect to come may settle; and how many were dropped from the
-    /// list because it was full.
-    pub fn loss_count(&self) -> (usize, u64) {
-        let (listed, dropped) = self.listed_losses();
-        (listed + self.pending_losses().len(), dropped)
-    }
-
     /// How many losses are listed for good, and how many were dropped.
     pub fn listed_losses(&self) -> (usize, u64) {
         self.losses.as_ref().map_or((0, 0), |losses| (losses.len(), losses.dropped()))

@@ -226,7 +226,7 @@ impl<S: Stamp> Store<S> {
         let Some(kept) = self.histories.find_mut(hash, turn) else { return 0 };
         if kept.history.waits() {
             let key = kept.key.clone();
-            self.change_kept(hash, &key, |history, cell| history.bring(cell, Some(horizon)));
+            self.change_kept(hash, &key, |history, cell| history.bring_to_fold(cell, horizon));
         }
         let Some(kept) = self.histories.find_mut(hash, turn) else { return 0 };
         let (before, len) = (kept.heap_bytes(), kept.history.len());
@@ -334,7 +334,7 @@ impl<S: Stamp> Store<S> {
         }
         let watershed = self.watershed;
         let folded = self.change_kept(hash, key, |history, cell| {
-            history.bring(cell, Some(horizon));
+            history.bring_to_fold(cell, horizon);
             let folded = history.fold(key, horizon, watershed);
             history.insert_below(cell, horizon, effect);
             folded

@@ -1,12 +1,12 @@
 //! The list of lost writes: the same whatever the order of arrival, the horizon and the watershed, and however often the
 //! store is written down and read back; and what is settled anywhere is settled everywhere.
 
-use crate::merge::{Done, GROUPS, KEY, Stamp, effect, encoded, history};
+use crate::merge::{Done, GROUPS, KEY, Stamp, effect, encoded, history, history_of, performed};
 use crate::mvcc::{LossOptions, LostWrite, Store};
-use datatypes::merge::{LostPart, lost};
-use datatypes::{Effect, Items, key, register};
+use datatypes::merge::{LostPart, Trace, lost};
+use datatypes::{Context, Effect, Items, Operation, key, list, prepare, register};
 use std::collections::BTreeSet;
-use types::{HashSeed, Rng, Wire};
+use types::{HashSeed, Reader, ReplyBuf, Rng, Wire};
 
 /// A loss as all replicas must tell it.
 type Told = (u32, LostPart, Vec<u8>, u32, Vec<u8>);
@@ -28,9 +28,11 @@ fn wanted(done: &[Done]) -> BTreeSet<Told> {
             settled.extend(losses.iter().map(<[u8]>::to_vec));
         }
     }
+    let (_, traces) = performed(done.iter());
+    let traces: Vec<Option<&Trace>> = traces.iter().map(Option::as_ref).collect();
     let mut found = BTreeSet::new();
     for place in 0..done.len() {
-        for loss in lost(&effects, &sees, place) {
+        for loss in lost(&effects, &traces, &sees, place) {
             if !settled.contains(&name(done[place].0, &loss.part)) {
                 let (at, to) = (done[place].0.at, done[loss.to].0.at);
                 found.insert((at, loss.part, loss.value, to, loss.instead));
@@ -148,6 +150,12 @@ fn replicas_list_the_same_losses() {
     assert!(some > 1000, "only {some} histories lose something");
 }
 
+/// How many losses are known, and how many were dropped.
+fn loss_count(store: &Store<Stamp>) -> (usize, u64) {
+    let (listed, dropped) = store.listed_losses();
+    (listed + store.pending_losses().len(), dropped)
+}
+
 fn in_words(done: &[Done]) -> Vec<(Stamp, Effect<'_>)> {
     done.iter().map(|(stamp, bytes)| (*stamp, effect(bytes))).collect()
 }
@@ -238,7 +246,7 @@ fn what_is_settled_is_so_everywhere() {
                 }
             }
             assert!(replica.at_rest().is_empty(), "{order:?}");
-            assert_eq!(replica.store.loss_count(), (0, 0));
+            assert_eq!(loss_count(&replica.store), (0, 0));
         }
     }
 }
@@ -256,7 +264,7 @@ fn a_loss_is_told_before_it_is_final() {
     // What comes tells that the first had been written over knowingly.
     replica.arrive(0);
     assert_eq!(replica.at_rest(), wanted(&done));
-    assert_eq!(replica.store.loss_count(), (1, 0));
+    assert_eq!(loss_count(&replica.store), (1, 0));
     let names: Vec<Vec<u8>> = replica.store.losses_of(hash, KEY).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, [name(done[1].0, &LostPart::Value)]);
 }
@@ -276,7 +284,7 @@ fn a_full_list_drops_the_earliest_and_says_so() {
             instead: b"w".to_vec().into(),
         });
     }
-    let (listed, dropped) = store.loss_count();
+    let (listed, dropped) = loss_count(&store);
     assert!(listed > 1 && listed as u64 + dropped == 50, "{listed} and {dropped}");
     let least = store.losses_after(0).map(|(_, loss)| loss.stamp.at).min();
     assert_eq!(least, Some(51 - listed as u32), "those that stay are the latest");
@@ -316,14 +324,14 @@ fn what_was_settled_by_somebody_who_is_given_up_is_listed_again() {
         while replica.store.fold_some(10) {}
         assert_eq!(replica.listed(), wanted(&done));
         replica.store.commit(hash, KEY, settled, &effect(&resolve));
-        assert!(replica.listed().is_empty() && replica.store.loss_count() == (0, 0));
+        assert!(replica.listed().is_empty() && loss_count(&replica.store) == (0, 0));
         if restarts {
             replica.write_down();
             assert!(replica.listed().is_empty());
         }
         assert!(replica.store.retract(hash, KEY, settled));
         assert_eq!(replica.listed(), wanted(&done));
-        assert_eq!(replica.store.loss_count(), (1, 0));
+        assert_eq!(loss_count(&replica.store), (1, 0));
         replica.store.assert_consistent();
     }
 }
@@ -361,5 +369,92 @@ fn losses_that_are_not_final_are_told_in_pieces() {
         for loss in all {
             assert!(told.contains(&loss) || listed.contains(&loss), "{loss:?}");
         }
+    }
+}
+
+fn mostly_elements(number: &[u8], random: &mut Rng) -> Vec<u8> {
+    let operation = match random.u32(..10) {
+        0..6 => Operation::List(list::Operation::Put { index: -random.i64(0..2), value: number }),
+        6 => Operation::List(list::Operation::Pop { end: list::End::Back, count: None }),
+        7 => Operation::Key(key::Operation::Delete),
+        _ => Operation::List(list::Operation::Push {
+            end: list::End::Front,
+            values: Items::two(number, b"x"),
+            only_if_exists: false,
+        }),
+    };
+    let mut bytes = Vec::new();
+    operation.encode(&mut bytes);
+    bytes
+}
+
+fn mostly_increments(number: &[u8], random: &mut Rng) -> Vec<u8> {
+    let deadline = register::Deadline::Clear;
+    let (condition, reply) = (register::Condition::Always, register::SetReply::Status);
+    let set_to = |value| register::Operation::Set { value, deadline, condition, reply };
+    let operation = match random.u32(..12) {
+        0..6 => register::Operation::Increment { by: 1 },
+        6 | 7 => set_to(b"word"),
+        8 => set_to(number),
+        9 => register::Operation::Append { value: b"x" },
+        10 => register::Operation::Append { value: b"7" },
+        _ => register::Operation::GetDelete,
+    };
+    let mut bytes = Vec::new();
+    Operation::Register(operation).encode(&mut bytes);
+    bytes
+}
+
+/// What an earlier effect may hide is found wherever the two meet, however much is forgotten meanwhile.
+#[test]
+fn what_an_earlier_effect_hides_is_listed_in_all_replicas() {
+    for operations in [mostly_elements, mostly_increments] {
+        let (mut earlier, mut some) = (0, 0);
+        for seed in 0..3000 {
+            let mut random = Rng::with_seed(seed);
+            let done = history_of(&mut random, operations);
+            let wanted = wanted(&done);
+            some += wanted.len();
+            earlier += wanted.iter().filter(|(at, .., winner, _)| winner < at).count();
+            for eager in [false, true] {
+                let mut replica = Replica::new(&done);
+                while replica.waiting.iter().any(|waiting| !waiting.is_empty()) {
+                    match random.u32(..10) {
+                        0..6 => replica.arrive(random.usize(..GROUPS)),
+                        6..9 => replica.forget(|least, most| if eager { most } else { least.midpoint(most) }),
+                        _ => replica.write_down(),
+                    }
+                    while eager && replica.store.fold_some(10) {}
+                }
+                assert_eq!(replica.at_rest(), wanted, "seed {seed}, eager {eager}: {:?}", in_words(&done));
+            }
+        }
+        assert!(some > 1000 && earlier > 300, "{some} losses, {earlier} to earlier effects");
+    }
+}
+
+/// A key that two groups write without an end, each a few effects behind the other: little of it is kept.
+#[test]
+fn a_busy_key_keeps_what_its_groups_have_not_observed() {
+    for operations in [mostly_elements, mostly_increments] {
+        let mut random = Rng::with_seed(3);
+        let mut store = empty();
+        let hash = store.hash(KEY);
+        let mut most = 0;
+        for at in 20..2000 {
+            let stamp = Stamp { at, group: random.u16(..2), upto: at - 10 };
+            let bytes = operations(at.to_string().as_bytes(), &mut random);
+            let operation = Operation::decode(&mut Reader::new(&bytes)).expect("it was encoded here");
+            let (mut reply, cell) = (ReplyBuf::new(), store.cell(hash, KEY, 0).clone());
+            let mut context = Context { now_millis: 1, random: &mut random };
+            if let Some(effect) = prepare(&cell, &operation, &mut context, &mut reply) {
+                store.commit(hash, KEY, stamp, &effect);
+            }
+            store.set_horizon(Some(Stamp::last_at(at - 10)));
+            store.set_watershed(Stamp::last_at(at - 10));
+            while store.fold_some(10) {}
+            most = most.max(store.context(hash, KEY).count() + store.effects(hash, KEY).count());
+        }
+        assert!(most < 60, "{most} effects are kept");
     }
 }

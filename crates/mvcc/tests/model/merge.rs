@@ -48,6 +48,11 @@ pub fn encoded(effect: &Effect<'_>) -> Vec<u8> {
 
 /// What effects make, performed one after the other.
 pub fn made_by<'d>(done: impl Iterator<Item = &'d Done>) -> Cell {
+    performed(done).0
+}
+
+/// And what each of them did to a list.
+pub fn performed<'d>(done: impl Iterator<Item = &'d Done>) -> (Cell, Vec<Option<Trace>>) {
     let (mut cell, mut stamps, mut effects) = (Cell::default(), Vec::new(), Vec::new());
     let mut traces: Vec<Option<Trace>> = Vec::new();
     for (stamp, bytes) in done {
@@ -58,7 +63,7 @@ pub fn made_by<'d>(done: impl Iterator<Item = &'d Done>) -> Cell {
         let performed = perform(&mut cell, &Among { effects: &effects, traces: &known, sees: &sees });
         traces.push(performed.trace);
     }
-    cell
+    (cell, traces)
 }
 
 /// Mostly writes of the whole value.
@@ -91,7 +96,8 @@ fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
             reply: register::SetReply::Status,
         })
     };
-    let operation = match random.u32(..24) {
+    let mut hash = Vec::new();
+    let operation = match random.u32(..29) {
         0..5 => push,
         5 | 6 => Operation::List(list::Operation::Pop { end, count: None }),
         7 => Operation::List(list::Operation::Put { index: 0, value: number }),
@@ -114,6 +120,17 @@ fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
             member: b"m",
         }),
         22 => Operation::Key(key::Operation::ExpireAt { at_millis: 9000, condition: Default::default() }),
+        23 => Operation::List(list::Operation::Put { index: 0, value: number }),
+        24 => Operation::List(list::Operation::Put { index: -1, value: number }),
+        25 => Operation::Register(register::Operation::Append { value: b"x" }),
+        26 => set_to(b"word"),
+        27 => {
+            let pairs = Items::two(b"f", number);
+            let mut cell = Cell::default();
+            datatypes::apply::<false>(&mut cell, &Effect::Dict(dict::Effect::Put { pairs }));
+            cell.encode(&mut hash);
+            Operation::Key(key::Operation::Restore(hash.as_slice().into()))
+        }
         _ => push,
     };
     let mut bytes = Vec::new();
@@ -126,7 +143,7 @@ pub fn history(random: &mut Rng) -> Vec<Done> {
     history_of(random, operations)
 }
 
-fn history_of(random: &mut Rng, operations: fn(&[u8], &mut Rng) -> Vec<u8>) -> Vec<Done> {
+pub fn history_of(random: &mut Rng, operations: fn(&[u8], &mut Rng) -> Vec<u8>) -> Vec<Done> {
     let mut done: Vec<Done> = Vec::new();
     let mut upto = [0u32; GROUPS];
     for at in 1..=random.u32(10..30) {

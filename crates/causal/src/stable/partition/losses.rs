@@ -27,11 +27,6 @@ impl<S: Times> Partition<S> {
         pending.iter().map(|loss| self.conflict(loss)).chain(listed).collect()
     }
 
-    /// How many of these there are, and how many were dropped from the list because it was full.
-    pub fn conflict_count(&self) -> (usize, u64) {
-        self.store.loss_count()
-    }
-
     /// How many of these nothing to come can change, and how many were dropped; without looking at all that may change.
     pub fn listed_conflicts(&self) -> (usize, u64) {
         self.store.listed_losses()
@@ -55,12 +50,14 @@ impl<S: Times> Partition<S> {
         }
     }
 
-    pub(super) fn count_losses(&self, step: u32) -> Answer {
-        let (known, dropped) = self.store.loss_count();
+    /// How many a piece of the list has. The last one is all that is final, and tells how many were dropped.
+    pub(super) fn count_losses(&self, step: u32, cursor: u64) -> Answer {
+        let (pending, next) = self.store.pending_losses_from(cursor & !PENDING, EFFECTS);
+        let (listed, dropped) = if next.is_none() { self.store.listed_losses() } else { (0, 0) };
         let mut reply = ReplyBuf::new();
-        reply.integer(known as i64);
+        reply.integer((pending.len() + listed) as i64);
         reply.integer(i64::try_from(dropped).unwrap_or(i64::MAX));
-        Answer::new(step, reply)
+        Answer { cursor: next.map_or(0, |next| PENDING | next), ..Answer::new(step, reply) }
     }
 
     /// A piece of the list; those of which effects to come may still tell something else are in the first ones.

@@ -206,7 +206,7 @@ impl<S: Times> Partition<S> {
                 Answer { cursor, ..Answer::new(*step, reply) }
             }
             Whole::Draw { .. } => return None,
-            Whole::CountLosses { step } => self.count_losses(*step),
+            Whole::CountLosses { step, cursor } => self.count_losses(*step, *cursor),
             Whole::Losses { step, cursor, count } => self.list_losses(*step, *cursor, *count),
         })
     }
