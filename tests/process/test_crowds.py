@@ -35,6 +35,7 @@ def transact(client, *commands) -> list:
         "locking PHASING on LOCKS readwrite",
         "locking PHASING off LOCKS readwrite",
         "occ",
+        "optimistic",
     ],
 )
 def test_additions_beside_looks_at_hot_keys(cluster, partitions, concurrency):
