@@ -78,6 +78,45 @@ def test_additions_beside_looks_at_hot_keys(cluster, partitions, concurrency):
         assert {key: client.smembers(key) for key in KEYS} == members
 
 
+def test_a_client_that_watches_a_key_which_many_add_to_wins(cluster):
+    """It tries again by itself, as `WATCH` has it; each loss makes it older."""
+    with cluster["a/1"].client() as client:
+        create(client, "watched", "MODEL", "strict", "PARTITIONS", 1, "REPLICAS", 3)
+    nodes, done, failures = list(cluster), threading.Event(), []
+
+    def add(number):
+        try:
+            with nodes[number % 3].client(single_connection_client=True) as client:
+                use(client, "watched")
+                while not done.is_set():
+                    client.execute_command("BLIND", "INCR", "hot")
+        except Exception as error:  # the test tells it
+            failures.append((number, error))
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    seen = []
+    try:
+        with cluster["a/1"].client(single_connection_client=True, decode_responses=True) as client:
+            use(client, "watched")
+            for turn in range(10):
+                tries = 0
+                while tries < 200:
+                    tries += 1
+                    client.execute_command("WATCH", "hot")
+                    value = client.get("hot")
+                    if transact(client, ("SET", "seen", value or 0), ("GET", "hot")) is not None:
+                        break
+                seen.append(tries)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert not failures, failures
+    assert max(seen) < 50, f"tries until it won: {seen}"
+
+
 def test_blind_additions_to_keys_with_a_deadline(cluster):
     """However many come: each is evaluated, since the coordinator has learned of the deadline."""
     with cluster["a/1"].client(single_connection_client=True, decode_responses=True) as client:

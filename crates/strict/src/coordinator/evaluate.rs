@@ -18,6 +18,8 @@ impl<P: CommitProtocol> Coordinator<P> {
         step: &Step<'_, '_, P>,
     ) -> Transaction<P> {
         let id = self.next_id();
+        let anew = !watches.is_empty() || matches!(purpose, Purpose::Interactive { .. });
+        let lost = self.sessions.lost(session, step.now.instant).filter(|_| anew);
         let mut steps = Steps::default();
         if P::REREADS_WATCHES {
             steps.push(watches.iter().map(|watched| watched.call.clone()));
@@ -26,7 +28,8 @@ impl<P: CommitProtocol> Coordinator<P> {
         steps.push(calls);
         Box::new(Running {
             id,
-            age: Stamp { at: Timestamp::from_wall(step.now.wall), transaction: id },
+            age: lost
+                .map_or(Stamp { at: Timestamp::from_wall(step.now.wall), transaction: id }, |lost| lost.age),
             session,
             request: None,
             purpose,
@@ -40,6 +43,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             phase: P::Phase::default(),
             deadline: step.now.instant + self.settings.request_timeout,
             retries: 0,
+            lost,
             turn: Vec::new(),
             conflicted: None,
             own: P::Own::default(),
@@ -147,6 +151,9 @@ impl<P: CommitProtocol> Coordinator<P> {
             }
             _ => self.reply_steps(&mut transaction, step),
         }
+        if transaction.is_begun_anew() {
+            self.sessions.win(transaction.session);
+        }
         if let Purpose::Flush { browse } = transaction.purpose {
             // The piece is done; what `forget` would take for a failure goes on.
             transaction.purpose = Purpose::Auto;
@@ -161,6 +168,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         if let Some(request) = transaction.request.take() {
             step.out.reply(request).null_array();
         }
+        self.sessions.lose(transaction.session, transaction.age, step.now.instant);
         self.forget(&transaction, step);
     }
 

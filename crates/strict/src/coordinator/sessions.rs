@@ -7,7 +7,9 @@
 
 use super::Call;
 use super::steps::Watched;
+use commit::Stamp;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 use types::{Error, Instant, RequestId, SessionId};
 
 /// An operation whose turn has not come.
@@ -29,6 +31,22 @@ pub struct Turn {
     pub operations: Vec<Queued>,
 }
 
+/// A session that begins a transaction within this time after it lost one is taken to try the same again.
+const TRIES_AGAIN_WITHIN: Duration = Duration::from_secs(2);
+
+/// Transactions that a session's own client has to begin anew, interactive ones and those with watches, and that were
+/// refused, one after the other. What it begins next is as old as the first of them, so that it wins in the end
+/// (Corrections 12).
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    pub age: Stamp,
+    pub times: u32,
+    /// When the latest was refused.
+    pub at: Instant,
+    /// What the shortest round took, from one refusal to the next.
+    pub round: Option<Duration>,
+}
+
 #[derive(Debug, Default)]
 struct Session {
     watches: Vec<Watched>,
@@ -36,6 +54,7 @@ struct Session {
     open: Option<u64>,
     /// Why the transaction that the session has open ended: it hears so until it ends it too.
     failed: Option<Error>,
+    lost: Option<Lost>,
     /// Operations of the pipeline are in progress, or about to be.
     in_turn: bool,
     /// The operations behind them.
@@ -138,6 +157,31 @@ impl Sessions {
         }
     }
 
+    /// A transaction of this age that the session's client has to begin anew was refused.
+    pub fn lose(&mut self, session: SessionId, age: Stamp, now: Instant) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let before = state.lost.filter(|lost| lost.age == age);
+        let round = before.map(|lost| now - lost.at);
+        state.lost = Some(Lost {
+            age,
+            times: before.map_or(0, |lost| lost.times) + 1,
+            at: now,
+            round: before.and_then(|lost| lost.round).into_iter().chain(round).min(),
+        });
+    }
+
+    /// What the session has lost lately, and may be trying again.
+    pub fn lost(&self, session: SessionId, now: Instant) -> Option<Lost> {
+        self.sessions.get(&session)?.lost.filter(|lost| now - lost.at < TRIES_AGAIN_WITHIN)
+    }
+
+    /// Such a transaction has committed.
+    pub fn win(&mut self, session: SessionId) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.lost = None;
+        }
+    }
+
     /// The session has ended.
     pub fn remove(&mut self, session: SessionId) {
         self.sessions.remove(&session);
@@ -201,6 +245,24 @@ mod tests {
         sessions.queue(SESSION, queued(1, 100));
         sessions.remove(SESSION);
         assert_eq!(turn(&mut sessions, 0, 9), None);
+    }
+
+    #[test]
+    fn who_tries_again_keeps_its_age_until_it_wins_or_gives_up() {
+        let age = |at| Stamp { at: types::Timestamp(at), ..Stamp::ZERO };
+        let at = |millis: u64| Instant(millis * 1000);
+        let mut sessions = Sessions::default();
+        sessions.open(SESSION, 1);
+        sessions.lose(SESSION, age(5), at(100));
+        sessions.lose(SESSION, age(5), at(130));
+        sessions.lose(SESSION, age(5), at(140));
+        let lost = sessions.lost(SESSION, at(150)).expect("it has lost");
+        assert_eq!((lost.age, lost.times, lost.round), (age(5), 3, Some(Duration::from_millis(10))));
+        assert!(sessions.lost(SESSION, at(2140)).is_none(), "that is long ago");
+        sessions.lose(SESSION, age(7), at(3000));
+        assert_eq!(sessions.lost(SESSION, at(3001)).map(|lost| (lost.times, lost.round)), Some((1, None)));
+        sessions.win(SESSION);
+        assert!(sessions.lost(SESSION, at(3001)).is_none());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A transaction in progress at its coordinator.
 
+use super::sessions::Lost;
 use super::steps::{Steps, Watched};
 use super::{CommitProtocol, conflict, keyset_conflict};
 use commit::Stamp;
@@ -48,6 +49,8 @@ pub struct Running<P: CommitProtocol> {
     /// When the present request is given up.
     pub deadline: Instant,
     pub retries: u32,
+    /// What its session has lost before it, if it may be the same again.
+    pub lost: Option<Lost>,
     /// The requests of its session's pipeline that it runs, one for each step; empty for any other transaction.
     pub turn: Vec<RequestId>,
     /// The key of the latest conflict.
@@ -60,6 +63,16 @@ impl<P: CommitProtocol> Running<P> {
     /// True while nobody waits for it, nor ever will: an operation whose session is gone.
     pub fn is_unheard(&self) -> bool {
         self.purpose == Purpose::Auto && self.request.is_none()
+    }
+
+    /// True if the session's client, and not the coordinator, runs it again when it was refused for a conflict.
+    pub fn is_begun_anew(&self) -> bool {
+        !self.watches.is_empty() || matches!(self.purpose, Purpose::Interactive { .. })
+    }
+
+    /// How often it was refused, in other transactions of its session or by itself.
+    pub fn losses(&self) -> u32 {
+        self.retries + self.lost.map_or(0, |lost| lost.times)
     }
 
     /// True while an interactive one waits for what its session asks next.

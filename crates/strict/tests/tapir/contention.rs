@@ -4,11 +4,11 @@ use crate::network::{Network, text};
 use crate::scripts::assert_settled;
 use anabranch_strict::tapir::{Message, Options};
 use datatypes::{Items, Operation, set};
-use protocol::{KeyedOperation, Step};
+use protocol::{KeyedOperation, Request, Step};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Instant, RequestId};
+use types::{Instant, RequestId, SessionId};
 
 /// The keys that everybody wants, most wanted first.
 const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -172,6 +172,72 @@ fn who_looks_at_keys_that_many_add_to_all_the_time_gets_an_answer() {
         // Each of them takes a few round trips, of 1 ms on average, when its turn has come.
         assert!(outcome.looked > 200 && outcome.added > 600, "seed {seed}: {outcome:?}");
         assert!(outcome.longest < Duration::from_millis(500), "seed {seed}: {outcome:?}");
+    }
+}
+
+/// How a client of a key that others add to all the time changes it as a function of what it saw, and tries again until
+/// it succeeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Loop {
+    /// `WATCH`, `GET`, `MULTI`, `SET`, `EXEC`.
+    Watching,
+    /// `TXN BEGIN`, `GET`, `SET`, `COMMIT`.
+    Interactive,
+}
+
+/// Runs such a client beside adders; how often it tried for each of its successes.
+fn tries(seed: u64, how: Loop, adders: usize, successes: usize) -> Vec<usize> {
+    let mut network = Network::new(seed, 1, 3, 3, &Options::default());
+    network.delay = Duration::from_millis(1);
+    let mut waiting: Vec<Option<RequestId>> = vec![None; adders];
+    let (session, mut tries) = (SessionId(100), vec![0]);
+    let last = if how == Loop::Watching { 2 } else { 3 };
+    let (mut asked, mut at) = (None, 0);
+    while tries.len() <= successes {
+        for (client, waiting) in waiting.iter_mut().enumerate() {
+            if waiting.is_none_or(|id| network.replies.0.remove(&id).is_some()) {
+                let add = [network.increment("a", true)];
+                *waiting = Some(network.many(2 + (client % 2) as u16, client as u64 + 1, &add));
+            }
+        }
+        let reply = asked.and_then(|id| network.replies.0.remove(&id));
+        if let Some(reply) = &reply {
+            let lost = reply.as_error().is_some() || text(reply) == "null array";
+            if at == last && !lost {
+                tries.push(0);
+            }
+            at = if at == last || lost { 0 } else { at + 1 };
+        }
+        if asked.is_none() || reply.is_some() {
+            let (get, set) = ([network.get("a")], [network.set("a", "1")]);
+            let keys = [(&b"a"[..], network.topology.seed.hash(b"a"))];
+            let request = match (how, at) {
+                (Loop::Watching, 0) => Request::Watch { session, keys: &keys },
+                (Loop::Watching, 1) => Request::Many { session, steps: &get, watched: false, multi: false },
+                (Loop::Watching, _) => Request::Many { session, steps: &set, watched: true, multi: true },
+                (Loop::Interactive, 0) => Request::Begin { session, read_only: false, watched: false },
+                (Loop::Interactive, 1) => Request::Operate { session, steps: &get },
+                (Loop::Interactive, 2) => Request::Operate { session, steps: &set },
+                (Loop::Interactive, _) => Request::Commit { session },
+            };
+            *tries.last_mut().expect("one is under way") += usize::from(at == last);
+            asked = Some(network.request(1, request));
+        }
+        network.run_for(Duration::from_micros(200));
+        assert!(network.now < Instant(60_000_000), "{how:?}, seed {seed}: {tries:?}");
+    }
+    tries.pop();
+    tries
+}
+
+#[test]
+fn who_tries_again_by_itself_wins_beside_many_that_add() {
+    for seed in 1..=2 {
+        for how in [Loop::Watching, Loop::Interactive] {
+            let tries = tries(seed, how, 12, 20);
+            assert!(tries.iter().all(|tries| *tries <= 12), "{how:?}, seed {seed}: {tries:?}");
+            assert!(tries.iter().any(|tries| *tries > 4), "{how:?}, seed {seed}: nothing to win: {tries:?}");
+        }
     }
 }
 

@@ -406,12 +406,14 @@ impl Coordinator {
 /// For how long replicas are asked to keep what a transaction touches for it: some times what a run takes, from its
 /// Prepare until that of its next run. One that observes nothing needs no such thing: what it did is never old.
 fn kept(transaction: &Transaction) -> Duration {
+    let ran = transaction.own.ran.or(transaction.lost.and_then(|lost| lost.round));
     let observes = || transaction.steps.invocations().any(|(_, invoked)| invoked.observed.is_some());
     let enough = if transaction.steps.is_read_only() { RESERVED } else { RESERVED_WRITING };
-    if transaction.retries < enough || !(transaction.steps.has_keyset() || observes()) {
+    let observes = !transaction.watches.is_empty() || transaction.steps.has_keyset() || observes();
+    if transaction.losses() < enough || !observes {
         return Duration::ZERO;
     }
-    (transaction.own.ran.unwrap_or_default() * KEPT_RUNS).clamp(LEAST_KEPT, MOST_KEPT)
+    (ran.unwrap_or_default() * KEPT_RUNS).clamp(LEAST_KEPT, MOST_KEPT)
 }
 
 /// The Finalize of a shard's chosen result, while it is being finalized.
