@@ -106,7 +106,7 @@ impl Default for Options {
             resend_every: Duration::from_millis(250),
             request_timeout: Duration::from_secs(5),
             prepared_timeout: Duration::from_secs(1),
-            retries: 20,
+            retries: 100,
             backoff: Duration::from_millis(2),
             sync_every: Some(Duration::from_millis(250)),
             sync_lag: Duration::from_secs(10),

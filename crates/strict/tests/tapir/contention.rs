@@ -124,8 +124,8 @@ struct Beside {
 
 /// Clients of three coordinators that add to two of four sets, and observe nothing, beside others that count the members
 /// of two of them; each sends its next transaction when the last one is answered.
-fn add_beside_looks(seed: u64, adders: usize, lookers: usize, options: &Options) -> Beside {
-    let mut network = Network::new(seed, 1, 3, 3, options);
+fn add_beside_looks(seed: u64, shards: u16, (adders, lookers): (usize, usize), each: usize) -> Beside {
+    let mut network = Network::new(seed, shards, 3, 3, &Options::default());
     network.delay = Duration::from_millis(1);
     let mut waiting: Vec<Option<(RequestId, Instant)>> = vec![None; adders + lookers];
     let mut outcome = Beside::default();
@@ -143,7 +143,8 @@ fn add_beside_looks(seed: u64, adders: usize, lookers: usize, options: &Options)
                 *waiting = None;
             }
             if network.now < end {
-                let steps: Vec<Step<'_>> = (0..2).map(|_| set_step(&mut network, client < adders)).collect();
+                let steps: Vec<Step<'_>> =
+                    (0..each).map(|_| set_step(&mut network, client < adders)).collect();
                 let id = network.many(1 + (client % 3) as u16, client as u64 + 1, &steps);
                 *waiting = Some((id, network.now));
             }
@@ -166,8 +167,8 @@ fn set_step(network: &mut Network, adds: bool) -> Step<'static> {
 
 #[test]
 fn who_looks_at_keys_that_many_add_to_all_the_time_gets_an_answer() {
-    for seed in 1..=3 {
-        let outcome = add_beside_looks(seed, 24, 8, &Options::default());
+    for (seed, shards, each) in [(1, 1, 2), (2, 1, 2), (3, 4, 2), (4, 4, 2), (5, 1, 1)] {
+        let outcome = add_beside_looks(seed, shards, (24, 8), each);
         assert_eq!(outcome.refused, Vec::<String>::new(), "seed {seed}: {outcome:?}");
         // Each of them takes a few round trips, of 1 ms on average, when its turn has come.
         assert!(outcome.looked > 200 && outcome.added > 600, "seed {seed}: {outcome:?}");
