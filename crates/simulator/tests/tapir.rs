@@ -100,10 +100,10 @@ caught! {
     a_commit_without_its_effects_is_caught: CommitWithoutEffects, [], 20;
     an_operation_applied_twice_is_caught: ExecuteAgain, [], 20;
     a_missing_tombstone_is_caught: NoTombstones, [], 300;
-    a_replica_that_forgot_and_serves_is_caught: ForgetRecovery, [], 100;
+    a_replica_that_forgot_and_serves_is_caught: ForgetRecovery, [], 300;
     a_view_without_its_record_is_caught: StartViewWithoutRecord, [], 200;
     an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 300;
-    a_wrong_quorum_is_caught: WrongQuorum, [Feature::LastReplies], 60;
+    a_wrong_quorum_is_caught: WrongQuorum, [Feature::LastReplies], 200;
     refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 100;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 100;
 }
