@@ -18,18 +18,15 @@ impl<P: CommitProtocol> Coordinator<P> {
         step: &Step<'_, '_, P>,
     ) -> Transaction<P> {
         let id = self.next_id();
-        let anew = !watches.is_empty() || matches!(purpose, Purpose::Interactive { .. });
-        let lost = self.sessions.lost(session, step.now.instant).filter(|_| anew);
         let mut steps = Steps::default();
         if P::REREADS_WATCHES {
             steps.push(watches.iter().map(|watched| watched.call.clone()));
         }
         let replied = steps.list.len();
         steps.push(calls);
-        Box::new(Running {
+        let mut transaction = Box::new(Running {
             id,
-            age: lost
-                .map_or(Stamp { at: Timestamp::from_wall(step.now.wall), transaction: id }, |lost| lost.age),
+            age: Stamp { at: Timestamp::from_wall(step.now.wall), transaction: id },
             session,
             request: None,
             purpose,
@@ -43,11 +40,17 @@ impl<P: CommitProtocol> Coordinator<P> {
             phase: P::Phase::default(),
             deadline: step.now.instant + self.settings.request_timeout,
             retries: 0,
-            lost,
+            lost: None,
             turn: Vec::new(),
             conflicted: None,
             own: P::Own::default(),
-        })
+        });
+        if transaction.is_begun_anew()
+            && let Some(lost) = self.sessions.lost(session, step.now.instant)
+        {
+            (transaction.age, transaction.lost) = (lost.age, Some(lost));
+        }
+        transaction
     }
 
     /// Begins to evaluate a transaction, or begins again, as a new one. Watches stay as they are.

@@ -23,7 +23,7 @@ mod transaction;
 pub use browse::Question;
 pub use draw::draw_from;
 pub use keyset::{Look, LookKind, LookQuestion};
-pub use steps::{Answer, Call, CallStep, Progress, observe_whole};
+pub use steps::{Answer, Call, CallStep, Progress, observe_whole, whole_key};
 pub use transaction::{Purpose, Transaction};
 
 use crate::Topology;

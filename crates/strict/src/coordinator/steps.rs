@@ -88,6 +88,13 @@ pub fn observe_whole() -> Operation<'static> {
     Operation::Key(key::Operation::Deadline(key::TimeFormat::MillisAt))
 }
 
+/// The same in its binary form.
+pub fn whole_key() -> CompactKey {
+    let mut bytes = Vec::new();
+    observe_whole().encode(&mut bytes);
+    bytes.into()
+}
+
 /// A key that a session watches, and what was seen there.
 #[derive(Clone, Debug)]
 pub struct Watched {
@@ -230,15 +237,10 @@ impl Steps {
     pub fn take(&mut self, index: usize, answer: Answer) {
         let Some(step) = self.list.get_mut(index) else { return };
         let (key, shard) = (&step.call.key, step.call.shard);
-        let whole = || {
-            let mut whole = Vec::new();
-            observe_whole().encode(&mut whole);
-            CompactKey::from(whole)
-        };
         if answer.expired && !self.expiries.contains_key(key) {
             let deletion = Invoked {
                 key: key.clone(),
-                operation: Some(whole()),
+                operation: Some(whole_key()),
                 effect: Some(encoded(&Effect::DELETE)),
                 observed: Some(answer.observed.clone()),
             };
@@ -248,7 +250,7 @@ impl Steps {
         // It was evaluated for the sake of the deadline, though its result reveals nothing.
         let hidden = operation.as_ref().is_ok_and(|operation| operation.observation().is_nothing());
         let observed = match operation.ok().and_then(|operation| narrowed(&operation, &answer.result)) {
-            _ if hidden => whole(),
+            _ if hidden => whole_key(),
             Some(less) => less,
             None => step.call.operation.clone(),
         };

@@ -8,9 +8,9 @@
 //!
 //! Nobody waits in a circle for long. The older one may wait elsewhere for a younger one that is prepared there: so when
 //! it is prepared here and has not ended soon, the younger ones are judged, and refused as ever; and whoever has waited
-//! until the end of the first reservation that it met waits for no other one, nor for the same one prolonged. Older ones are not kept
-//! off, and there are fewer of these all the time: so whoever stays refused for long enough commits. As with all that
-//! waits, nothing is recorded and nothing of it bears on safety.
+//! until the end of the first reservation that it met waits for no other one, nor for the same one prolonged. Older ones
+//! are not kept off, and there are fewer of these all the time: so whoever stays refused for long enough commits. As with
+//! all that waits, nothing is recorded and nothing of it bears on safety.
 
 use super::operation::{Part, Prepare};
 use super::shard::Held;

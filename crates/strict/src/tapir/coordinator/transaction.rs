@@ -4,12 +4,10 @@ use super::super::message::Evaluation;
 use super::super::operation::{Invoked, Part, Transactions};
 use super::Tapir;
 use super::check::Check;
-use crate::coordinator::Answer;
+use crate::coordinator::{Answer, whole_key};
 use crate::ir::Tally;
 use crate::small_map::SmallMap;
 use commit::Observed;
-use datatypes::{Operation, key};
-use mvcc::CompactKey;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -127,13 +125,6 @@ pub(super) fn names_many(invoked: &Invoked) -> bool {
 /// See [`NAMED`].
 pub(super) fn are_many(observed: &Observed) -> bool {
     observed.above().len() > NAMED
-}
-
-/// An operation that observes all of a key, whatever its type.
-fn whole_key() -> CompactKey {
-    let mut bytes = Vec::new();
-    Operation::Key(key::Operation::Copy).encode(&mut bytes);
-    bytes.into()
 }
 
 /// Every shard's part, its watches first, and how many of its invocations are watches.
