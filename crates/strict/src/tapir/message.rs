@@ -51,6 +51,8 @@ pub enum Message {
         transaction: TransactionId,
         /// The transaction's time for expiries, in milliseconds since 1970.
         now_millis: u64,
+        /// For how long to wait, at most, for what is prepared and would change what is seen, in microseconds.
+        patience_micros: u32,
         /// What to evaluate; on different keys.
         readings: Vec<Reading>,
     },
@@ -203,7 +205,7 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    0 => Read { transaction, now_millis, readings },
+    0 => Read { transaction, now_millis, patience_micros, readings },
     1 => ReadReply { transaction, view, answers },
     2 => Count { transaction },
     3 => CountReply { transaction, keys },

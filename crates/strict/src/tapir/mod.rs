@@ -29,6 +29,7 @@ mod message;
 mod node;
 mod operation;
 mod options;
+mod reads;
 mod record;
 mod recovery;
 mod replica;

@@ -1,10 +1,11 @@
 //! A TAPIR replica: reads, IR below, and the suspicion of coordinators that do not come back.
 
 use super::lag::Lag;
-use super::message::{Message, Reading, Timer};
+use super::message::{Message, Timer};
 use super::node::{IrMessage, Node};
 use super::operation::{Decision, Transactions};
 use super::options::{Clocks, Options};
+use super::reads::{Late, Reads};
 use super::record::Record;
 use super::recovery::{Recovery, Verdict};
 use super::reservations::Reservations;
@@ -47,6 +48,7 @@ pub struct Replica {
     pub(super) recoveries: BTreeMap<TransactionId, Recovery>,
     pub(super) waiting: Waiting,
     pub(super) reservations: Reservations,
+    pub(super) late_reads: Vec<Late>,
     /// The stable bases of the other shards, as far as they have told.
     bases: BTreeMap<u16, Timestamp>,
     lag: Lag,
@@ -115,6 +117,7 @@ impl Replica {
             recoveries: BTreeMap::new(),
             waiting: Waiting::default(),
             reservations: Reservations::default(),
+            late_reads: Vec::new(),
             bases: BTreeMap::new(),
             lag: Lag::default(),
             round: None,
@@ -254,6 +257,8 @@ impl Replica {
             Input::Timer(Timer::SkewWait) => {
                 self.state.set_latest(latest(now.wall, &self.options));
                 self.on_skew_wait(now, out);
+                self.answer_late(now, random, out);
+                self.arm_skew_wait(now, out);
             }
             Input::Timer(Timer::View) => {
                 let mut port = Wires { out, options: &self.options, now: now.instant };
@@ -292,8 +297,9 @@ impl Replica {
             return self.ir.turn_away(from.address(), &mut port);
         }
         match message {
-            Message::Read { transaction, now_millis, readings } => {
-                self.on_read(from, (transaction, now_millis), &readings, random, out);
+            Message::Read { transaction, now_millis, patience_micros, readings } => {
+                let reads = Reads { from, transaction, now_millis, readings };
+                self.on_read(now, reads, Duration::from_micros(patience_micros.into()), random, out);
             }
             Message::Check { transaction, part } if self.ir.status() == Status::Normal => {
                 let (vote, hint) = self.state.check(transaction, &part);
@@ -333,31 +339,11 @@ impl Replica {
             Message::State { base, place, next, piece } => {
                 self.on_state(now, from, base, (place, next), &piece, out);
             }
-            Message::Ir { message } => self.on_ir(now, from, message, out),
+            Message::Ir { message } => {
+                self.on_ir(now, from, message, out);
+                self.answer_late(now, random, out);
+            }
             _ => {}
-        }
-    }
-
-    fn on_read(
-        &mut self,
-        from: NodeId,
-        (transaction, now_millis): (TransactionId, u64),
-        readings: &[Reading],
-        random: &mut Rng,
-        out: &mut Outputs<'_, Node>,
-    ) {
-        if self.ir.status() != Status::Normal {
-            return;
-        }
-        let mut evaluate = |reading: &Reading| {
-            let Reading { step, key, operation, own } = reading;
-            let question = Question { transaction, key, operation, own, now_millis };
-            Some((*step, self.state.read(&question, random).ok()?))
-        };
-        let answers: Vec<_> = readings.iter().filter_map(&mut evaluate).collect();
-        if !answers.is_empty() {
-            let view = self.ir.view();
-            out.send(from.address(), Message::ReadReply { transaction, view, answers });
         }
     }
 
@@ -594,6 +580,7 @@ impl std::fmt::Debug for Replica {
             .field("recoveries", &self.recoveries)
             .field("waiting", &self.waiting)
             .field("reservations", &self.reservations)
+            .field("late_reads", &self.late_reads)
             .field("bases", &self.bases)
             .field("checkpoint", &self.checkpoint)
             .field("fetching", &self.fetching)

@@ -5,7 +5,7 @@ mod keyset;
 mod prefetch;
 
 use super::keys::{KeyState, Keys};
-use super::message::Evaluation;
+use super::message::{Evaluation, Reading};
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
 use super::options::Isolation;
 use super::record::{KeyCell, KeyStamps, KeysetStamps, Record, put};
@@ -263,6 +263,22 @@ impl Shard {
         let expires_at = expires_at.into_iter().filter(|at| *at != 0).min().unwrap_or(0);
         let expired = expired && !self.mutants.has(Mutant::ExpiryIsNoWrite);
         Ok(Evaluation { result, effect, observed, expired, expires_at, pending })
+    }
+
+    /// The transaction prepared here that would change what a reading sees. Nothing if there are several: they do not
+    /// conflict with one another, and there will be others when they have ended.
+    pub(super) fn in_the_way_of(&self, asker: TransactionId, reading: &Reading) -> Option<TransactionId> {
+        let mut others = self.prepared_on(&reading.key, asker).peekable();
+        others.peek()?;
+        let operation = Operation::decode(&mut Reader::new(&reading.operation)).ok()?;
+        // Nobody has seen what is prepared.
+        let unseen = Observed::new(Stamp::ZERO, []);
+        let look =
+            Access { invocation: datatypes::Invocation::observed(&operation, None), observed: Some(&unseen) };
+        let others = others.filter(|other| other.is_in_the_way_of(&look));
+        let mut others = others.map(|other| other.stamp.transaction);
+        let only = others.next()?;
+        others.all(|other| other == only).then_some(only)
     }
 
     /// At least the greatest stamp of an effect that is held of the key: what is not above it needs no look at the

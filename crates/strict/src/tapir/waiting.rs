@@ -176,9 +176,9 @@ impl Replica {
         self.waiting.0.insert(group, proposal);
     }
 
-    fn arm_skew_wait(&self, now: Now, out: &mut Outputs<'_, Node>) {
+    pub(super) fn arm_skew_wait(&self, now: Now, out: &mut Outputs<'_, Node>) {
         let ends = |id, age| self.reservations.ends(now.instant, id, age, self.state.prepared());
-        if let Some(next) = self.waiting.next_due(ends) {
+        if let Some(next) = self.waiting.next_due(ends).into_iter().chain(self.next_late()).min() {
             out.arm(Timer::SkewWait, next);
         }
     }

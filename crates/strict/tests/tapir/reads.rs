@@ -237,3 +237,40 @@ fn an_undisturbed_read_takes_one_round_trip() {
     network.one(1, &network.get("a"));
     assert!(network.now - began <= 2 * network.delay);
 }
+
+/// What a transaction of coordinator 2 reads of a key, asked while replica 2 holds a change of it prepared, and how long
+/// that takes. `lost`: nothing that coordinator 1 says from then on arrives.
+fn read_past_a_prepared_change(seed: u64, lost: bool) -> (String, Duration) {
+    let mut network = Network::new(seed, 1, 3, 2, &Options::default());
+    network.delay = Duration::from_millis(1);
+    // Coordinator 2 knows how long votes take.
+    (0..5).for_each(|_| drop(network.one(2, &network.set("other", "1"))));
+    network.one(1, &network.set("a", "old"));
+    network.run_for(Duration::from_millis(100));
+    let change = [network.set("a", "new")];
+    network.many(1, 1, &change);
+    while network.replica(2, 0).prepared() == 0 {
+        network.run_for(Duration::from_micros(20));
+    }
+    if lost {
+        network.filter = Some(Box::new(|from, _, _| from == address(1, None)));
+    }
+    let session = SessionId(7);
+    let id = network.request(2, Request::Begin { session, read_only: false, watched: false });
+    network.answer(id);
+    let (asked, read) = (network.now, [network.get("a")]);
+    let id = network.request(2, Request::Operate { session, steps: &read });
+    (text(&network.answer(id)), network.now - asked)
+}
+
+#[test]
+fn a_read_waits_for_what_is_about_to_change_what_it_would_see() {
+    for seed in 0..20 {
+        let (read, took) = read_past_a_prepared_change(seed, false);
+        assert_eq!(read, "new", "seed {seed}");
+        assert!(took < Duration::from_millis(5), "seed {seed}: {took:?}");
+        let (read, took) = read_past_a_prepared_change(seed, true);
+        assert_eq!(read, "old", "seed {seed}: nobody decides");
+        assert!(took < Duration::from_millis(15), "seed {seed}: {took:?}");
+    }
+}

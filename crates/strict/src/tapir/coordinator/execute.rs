@@ -8,6 +8,7 @@ use crate::coordinator::{CommitProtocol, Look, Progress, Purpose};
 use crate::ir::quorum;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use types::{Error, ErrorCode, Instant};
 
 impl Coordinator {
@@ -17,9 +18,10 @@ impl Coordinator {
             let (shard, key) = (transaction.steps.list[0].call.shard, &transaction.steps.list[0].call.key);
             let disputed = self.protocol.hot.is_hot(key, step.now.instant);
             let asked = self.first_asked(shard, None, disputed, step.now.instant);
-            asked.iter().for_each(|member| self.read(&transaction, &[0], *member, step));
-            let read = QuorumRead { since: step.now.instant, asked, answers: Default::default() };
+            let read =
+                QuorumRead { since: step.now.instant, asked: asked.clone(), answers: Default::default() };
             transaction.phase = Phase::QuorumRead(read);
+            asked.iter().for_each(|member| self.read(&transaction, &[0], *member, step));
             return self.keep(transaction, step);
         }
         if self.take_hot_keys(&transaction, step) {
@@ -94,8 +96,12 @@ impl Coordinator {
         if readings.is_empty() {
             return;
         }
+        // A quorum read goes on to others sooner than it is worth waiting.
+        let evaluated = matches!(transaction.phase, Phase::Executing);
+        let patience = if evaluated { self.protocol.replicas.decided_within(shard) } else { Duration::ZERO };
+        let patience_micros = patience.min(self.options.read_timeout / 2).as_micros() as u32;
         let (transaction, now_millis) = (transaction.id, transaction.now_millis);
-        let message = Message::Read { transaction, now_millis, readings };
+        let message = Message::Read { transaction, now_millis, patience_micros, readings };
         step.out.send(replica, message);
     }
 

@@ -9,6 +9,10 @@ use types::Instant;
 /// No answer is given up sooner than this after its usual time: a shorter wait measures schedulers.
 const LEAST_PATIENCE: Duration = Duration::from_millis(1);
 
+/// A transaction's decision reaches a replica that has voted for it within so many times what f+1 votes take, slow paths
+/// included.
+const DECIDED_WITHIN: u32 = 4;
+
 /// A time that is measured again and again: its smoothed mean and mean deviation, weighted as in TCP's
 /// retransmission timer (RFC 6298).
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +81,12 @@ impl Replicas {
     /// The f+1-th vote came this long after Prepare.
     pub(super) fn quorum_voted(&mut self, shard: u16, took: Duration) {
         self.quorums.entry(shard).and_modify(|known| known.add(took)).or_insert_with(|| Estimate::new(took));
+    }
+
+    /// For how long a read waits for what is prepared: some times what f+1 votes usually take. Zero where nothing has been
+    /// measured.
+    pub(super) fn decided_within(&self, shard: u16) -> Duration {
+        self.quorums.get(&shard).map_or(Duration::ZERO, |quorum| quorum.mean * DECIDED_WITHIN)
     }
 
     /// How long an answer may take: the usual time and some deviations, but not more than `longest` above it. Answers that
