@@ -104,7 +104,7 @@ caught! {
     a_view_without_its_record_is_caught: StartViewWithoutRecord, [], 200;
     an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 300;
     a_wrong_quorum_is_caught: WrongQuorum, [Feature::LastReplies], 200;
-    refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 100;
+    refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 300;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 100;
 }
 
