@@ -73,6 +73,7 @@ mod list_elements;
 mod losses;
 mod merged;
 mod outlives;
+mod readers;
 mod record;
 mod render;
 mod replay;

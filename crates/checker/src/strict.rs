@@ -5,20 +5,16 @@
 //! 2. Any topological order of it is then a serial execution with the same results as any other, because what it
 //!    leaves open commutes. One is replayed, and every reply and every effect must come out as seen and claimed.
 //! 3. Transactions that changed nothing may have taken no place. Each must find one between what had ended before it
-//!    began and what began after it had ended, such that its replies come out: in that execution, or, as others are
-//!    possible too, in one that a search finds.
+//!    began and what began after it had ended, such that its replies come out: see [`crate::readers`].
 
 use crate::graph::{Graph, Reason};
 use crate::history::{Outcome, Transaction};
 use crate::invocations::{Decoded, conflict, decode_all};
+use crate::readers::{Readers, have_places};
 use crate::render::readable;
-use crate::replay::{Cells, execute, replay_onto};
+use crate::replay::{Cells, replay_onto};
 use crate::report::{Check, Findings};
-use crate::search::{SearchOutcome, search_strict_order};
 use std::collections::BTreeMap;
-
-/// How many configurations are looked at for the sake of transactions without a place.
-const SEARCHED: usize = 50_000;
 
 /// Checks a history; without `real_time` for serializability only. False when it remained undecided.
 pub(crate) fn check(history: &[Transaction], real_time: bool, findings: &mut Findings) -> bool {
@@ -49,23 +45,15 @@ pub(crate) fn check(history: &[Transaction], real_time: bool, findings: &mut Fin
         }
         readers.try_at(index + 1, &state);
     }
-    match readers.0.iter().all(|reader| reader.found.is_some()) {
-        true => true,
+    readers.have_all_been_found()
+        || have_places(&placed, &unplaced, &order, graph_of(&placed, &unplaced, real_time))
         // A search keeps real time, which is more than is asked for.
-        false => real_time && readers.search(history, findings),
-    }
+        || real_time && readers.search(history, findings)
 }
 
 /// The placed transactions in an order that respects everything, or a cycle in words.
 fn serial_order(placed: &[Decoded<'_>], real_time: bool) -> Result<Vec<usize>, (String, Vec<u64>)> {
-    let mut graph = Graph::new(placed.len());
-    add_key_edges(placed, &mut graph);
-    add_session_edges(placed, &mut graph);
-    if real_time {
-        let interval =
-            |(node, t): (usize, &Decoded<'_>)| (node, t.transaction.invoked, answered(t.transaction));
-        graph.add_moments(&placed.iter().enumerate().map(interval).collect::<Vec<_>>());
-    }
+    let graph = graph_of(placed, &[], real_time);
     // Moments go first, so that what follows them becomes ready in order of its place.
     let rank = |node: usize| placed.get(node).map(|transaction| transaction.transaction.place());
     match graph.topological_order(rank) {
@@ -75,6 +63,20 @@ fn serial_order(placed: &[Decoded<'_>], real_time: bool) -> Result<Vec<usize>, (
             Err(describe_cycle(placed, &graph.shortest_cycle(&candidates)))
         }
     }
+}
+
+/// What must come before what: of the placed ones, and of those without a place in so far as time and sessions say so.
+fn graph_of<'d>(placed: &'d [Decoded<'_>], unplaced: &'d [Decoded<'_>], real_time: bool) -> Graph<'d> {
+    let all = || placed.iter().chain(unplaced).enumerate();
+    let mut graph = Graph::new(placed.len() + unplaced.len());
+    add_key_edges(placed, &mut graph);
+    add_session_edges(all(), &mut graph);
+    if real_time {
+        let interval =
+            |(node, t): (usize, &Decoded<'_>)| (node, t.transaction.invoked, answered(t.transaction));
+        graph.add_moments(&all().map(interval).collect::<Vec<_>>());
+    }
+    graph
 }
 
 fn add_key_edges<'d>(placed: &'d [Decoded<'_>], graph: &mut Graph<'d>) {
@@ -96,9 +98,12 @@ fn add_key_edges<'d>(placed: &'d [Decoded<'_>], graph: &mut Graph<'d>) {
     }
 }
 
-fn add_session_edges(placed: &[Decoded<'_>], graph: &mut Graph<'_>) {
+fn add_session_edges<'d, 'h: 'd>(
+    transactions: impl Iterator<Item = (usize, &'d Decoded<'h>)>,
+    graph: &mut Graph<'_>,
+) {
     let mut sessions: BTreeMap<u64, Vec<(u64, usize)>> = BTreeMap::new();
-    for (node, transaction) in placed.iter().enumerate().filter(|(_, t)| !t.steps.is_empty()) {
+    for (node, transaction) in transactions.filter(|(_, t)| !t.steps.is_empty()) {
         let Transaction { session, invoked, .. } = transaction.transaction;
         sessions.entry(*session).or_default().push((*invoked, node));
     }
@@ -109,7 +114,7 @@ fn add_session_edges(placed: &[Decoded<'_>], graph: &mut Graph<'_>) {
 }
 
 /// When a transaction was answered, if its outcome was told: only then must others see it.
-fn answered(transaction: &Transaction) -> Option<u64> {
+pub(crate) fn answered(transaction: &Transaction) -> Option<u64> {
     transaction.responded.filter(|_| transaction.outcome == Outcome::Committed)
 }
 
@@ -145,81 +150,4 @@ fn on_key(transaction: &Decoded<'_>, key: &[u8]) -> String {
     let steps = transaction.steps.iter().filter(|step| step.key == key);
     let texts: Vec<String> = steps.map(|step| readable(&format!("{:?}", step.operation))).collect();
     texts.join(" + ")
-}
-
-/// A transaction without a place, and where it may go: after that many placed ones.
-struct Reader<'d, 'h> {
-    transaction: &'d Decoded<'h>,
-    first: usize,
-    last: usize,
-    found: Option<usize>,
-}
-
-/// The transactions without a place, in order of invocation.
-struct Readers<'d, 'h>(Vec<Reader<'d, 'h>>);
-
-impl<'d, 'h> Readers<'d, 'h> {
-    fn new(placed: &[Decoded<'h>], order: &[usize], unplaced: &'d [Decoded<'h>], real_time: bool) -> Self {
-        let reader = |transaction: &'d Decoded<'h>| {
-            let me = transaction.transaction;
-            let precedes = |earlier: &Transaction, later: &Transaction| {
-                let in_time = answered(earlier).is_some_and(|end| end < later.invoked);
-                in_time && (real_time || earlier.session == later.session)
-            };
-            let others = || order.iter().map(|node| placed[*node].transaction).enumerate();
-            let first = others().filter(|(_, other)| precedes(other, me)).map(|(index, _)| index + 1).max();
-            let last = others().filter(|(_, other)| precedes(me, other)).map(|(index, _)| index).min();
-            Reader { transaction, first: first.unwrap_or(0), last: last.unwrap_or(order.len()), found: None }
-        };
-        let mut readers: Vec<Reader<'d, 'h>> = unplaced.iter().map(reader).collect();
-        readers.sort_by_key(|reader| (reader.transaction.transaction.invoked, reader.transaction.number()));
-        Readers(readers)
-    }
-
-    /// Tries every reader that has no place yet at this one.
-    fn try_at(&mut self, position: usize, state: &Cells<'h>) {
-        for index in 0..self.0.len() {
-            let reader = &self.0[index];
-            if reader.found.is_some() || position < reader.first || position > reader.last {
-                continue;
-            }
-            let invoked = reader.transaction.transaction.invoked;
-            let waits = |other: &Reader<'_, '_>| {
-                other.found.is_none()
-                    && answered(other.transaction.transaction).is_some_and(|end| end < invoked)
-            };
-            let matches = !self.0[..index].iter().any(waits)
-                && execute(self.0[index].transaction, None, &mut state.clone()).is_ok();
-            if matches {
-                self.0[index].found = Some(position);
-            }
-        }
-    }
-
-    /// The replayed execution is one of several that the claims allow, and readers may need another: only if a search
-    /// finds none is it a violation. False if the search gave up.
-    fn search(&self, history: &[Transaction], findings: &mut Findings) -> bool {
-        match search_strict_order(history, SEARCHED) {
-            SearchOutcome::Serial(_) => true,
-            SearchOutcome::GaveUp => false,
-            SearchOutcome::Impossible => {
-                self.report(findings);
-                true
-            }
-        }
-    }
-
-    fn report(&self, findings: &mut Findings) {
-        for reader in self.0.iter().filter(|reader| reader.found.is_none()) {
-            let number = reader.transaction.number();
-            let seen: Vec<&str> = reader.transaction.steps.iter().filter_map(|step| step.observed).collect();
-            let message = format!(
-                "transaction {number} took no place, and what it saw ([{}]) was true at no moment between its \
-                 invocation at {} us and its answer",
-                seen.join(", "),
-                reader.transaction.transaction.invoked
-            );
-            findings.add(Check::Replies, message, vec![number]);
-        }
-    }
 }

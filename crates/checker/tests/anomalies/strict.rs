@@ -225,3 +225,46 @@ fn where_values_name_no_version_the_search_decides_and_names_the_moment() {
     history.0.remove(1);
     assert_good(&history);
 }
+
+/// 24 transactions that add a power of two each to `n`, at once, and readers at the same time that took no place and saw all of
+/// them but some.
+fn beside_24_that_commute(readers: &[&[u32]]) -> History {
+    let mut history = History::default();
+    for power in 0..24 {
+        history.transaction(1 + power, 0, 100).step("n", increment(1 << power), None).at(1 + power);
+    }
+    for (reader, lacks) in readers.iter().enumerate() {
+        let lacks: u64 = lacks.iter().map(|power| 1 << power).sum();
+        let seen = format!("\"{}\"", (1u64 << 24) - 1 - lacks);
+        history.transaction(100 + reader as u64, 0, 100).step("n", GET, Some(&seen));
+    }
+    history
+}
+
+#[test]
+fn a_reader_may_need_another_order_of_what_commutes_than_the_places_tell() {
+    for lacks in 0..24 {
+        let history = beside_24_that_commute(&[&[lacks], &[lacks, (lacks + 9) % 24]]);
+        let report = check(&history.0, Level::StrictSerializable);
+        assert!(report.ok && !report.undecided, "{lacks}: {report:?}");
+    }
+    let gave_up = search_strict_order(&beside_24_that_commute(&[&[12], &[12, 3]]).0, 50_000);
+    assert_eq!(gave_up, SearchOutcome::GaveUp, "the search alone does not tell");
+}
+
+#[test]
+fn readers_that_need_different_orders_of_what_commutes_have_none_together() {
+    let report = check(&beside_24_that_commute(&[&[12], &[13]]).0, Level::StrictSerializable);
+    assert!(!report.ok || report.undecided, "{report:?}");
+}
+
+#[test]
+fn a_reader_that_needs_another_order_keeps_real_time() {
+    let mut history = beside_24_that_commute(&[&[12]]);
+    history.0[12].responded = Some(5);
+    history.0[24].invoked = 6;
+    let report = check(&history.0, Level::StrictSerializable);
+    assert!(!report.ok || report.undecided, "what it lacks had ended before it began: {report:?}");
+    // Another order would do that has it lack that one nevertheless.
+    assert!(check(&history.0, Level::Serializable).ok);
+}
