@@ -22,8 +22,8 @@ mod writes;
 
 pub use effects::then;
 
-use crate::{Effect, Operation};
-use types::{ErrorCode, Reply, ReplyBuf, ReplySink};
+use crate::{Cell, Context, Effect, Operation, counter, list, prepare};
+use types::{ErrorCode, Reply, ReplyBuf, ReplySink, Rng};
 
 /// An operation that was evaluated under its lock and has not committed yet.
 #[derive(Clone, Debug)]
@@ -67,6 +67,24 @@ pub fn combine<'a>(
         (Some(first), Some(second)) => Some(then(first, &second)?),
     };
     Some(Combined { reply, effect })
+}
+
+/// True if `asked` is likely enough to combine with `held`, which has no result yet, that it is worth waiting for that: on
+/// an absent key it would. `LPOP` and `COUNTER.TAKE` follow only where nothing is left, which is not likely. Each comes
+/// with whether it is blind.
+pub fn may_combine(held: (&Operation<'_>, bool), asked: (&Operation<'_>, bool), random: &mut Rng) -> bool {
+    let ((held, held_blind), (asked, asked_blind)) = (held, asked);
+    let is_rare = matches!(
+        asked,
+        Operation::List(list::Operation::Pop { .. }) | Operation::Counter(counter::Operation::Take { .. })
+    );
+    if asked.is_read() != held.is_read() || (!asked_blind && is_rare) {
+        return false;
+    }
+    let mut reply = ReplyBuf::new();
+    let effect = prepare(&Cell::ABSENT, held, &mut Context { now_millis: 0, random }, &mut reply);
+    let held = Outstanding { operation: held, blind: held_blind, reply: &reply, effect: effect.as_ref() };
+    combine(&held, asked, asked_blind).is_some()
 }
 
 /// A blind write of the same type: it is refused if the held one was.
