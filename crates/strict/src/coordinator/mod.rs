@@ -22,8 +22,8 @@ mod transaction;
 
 pub use browse::Question;
 pub use draw::draw_from;
-pub use keyset::{Look, LookKind, LookQuestion};
 pub use expiring::Expiring;
+pub use keyset::{Look, LookKind, LookQuestion};
 pub use steps::{Answer, Call, CallStep, Done, Progress, Steps, observe_whole, whole_key};
 pub use transaction::{Purpose, Transaction};
 
@@ -36,8 +36,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 use types::{
-    Error, ErrorCode, Incarnation, Instant, NodeId, ProcessId, RegionId, RequestId, Rng, Timestamp, TransactionId,
-    WallTime, Wire,
+    Error, ErrorCode, Incarnation, Instant, NodeId, ProcessId, RegionId, RequestId, Rng, Timestamp,
+    TransactionId, WallTime, Wire,
 };
 
 /// What makes a coordinator one of this commit protocol. It is what such a coordinator keeps beside sessions and

@@ -21,7 +21,8 @@ pub enum Concurrency {
 pub struct Combining {
     /// The most transactions that commit as one.
     pub members: usize,
-    /// Whoever has waited so long for another's locks goes on by itself, as does who comes so long after it began.
+    /// Whoever has waited so long for another's locks goes on by itself, and nobody joins one whose time is up by so much
+    /// sooner than its own.
     pub patience: Duration,
     /// What needs no evaluation is held back behind one that is being committed for at most so long, to be joined.
     pub gather: Duration,

@@ -1,7 +1,7 @@
 //! Many clients on few keys: nobody is passed without end, and nobody is told CONFLICT.
 
 use crate::network::Network;
-use anabranch_strict::locking::{Concurrency, LockOptions, Options, Phasing};
+use anabranch_strict::locking::{Combining, Concurrency, LockOptions, Options, Phasing};
 use datatypes::{Items, Operation, register, set};
 use protocol::{Request, Step};
 use std::time::Duration;
@@ -152,6 +152,7 @@ fn with_phases_nobody_is_passed_by_more_than_a_few_of_them() {
 fn phases_let_more_transactions_through() {
     for shards in [1, 2] {
         let crowd = Crowd { adders: 24, readers: 8, writers: 0, counters: 0, shards, far: None };
+        let options = |phasing| Options { combining: None, ..options(phasing) };
         let run = |phasing| run(crowd, &options(phasing), 1, Duration::from_secs(2));
         let (with, without) = (run(Some(Phasing::default())), run(None));
         assert!(with.adds > 2 * without.adds && with.looks > 3 * without.looks / 2, "{with:?} {without:?}");
@@ -165,15 +166,19 @@ fn an_optimistic_transaction_is_passed_by_few_rounds_of_the_others_too() {
     assert_fair(&options, |crowd| 16 * (crowd.adders + crowd.readers + crowd.writers));
 }
 
+/// What one of a process's clients finds out under its locks is enough for others of them: in a second there is room for as
+/// many rounds, and more of them in each.
 #[test]
-fn explore() {
-    for (adders, readers, writers, counters) in [(24, 8, 0, 0), (32, 0, 0, 0), (0, 32, 0, 0), (0, 0, 0, 32), (0, 0, 32, 0), (0,8,24,0)] {
-        for shards in [1, 2] {
-            let crowd = Crowd { adders, readers, writers, counters, shards, far: None };
-            for combining in [None, Some(anabranch_strict::locking::Combining { gather: Duration::ZERO, ..Default::default() }), Some(Default::default())] {
-                let outcome = run(crowd, &Options { combining, ..Options::default() }, 1, Duration::from_secs(2));
-                println!("{crowd:?} {combining:?} {outcome:?}");
-            }
-        }
+fn combining_lets_more_increments_and_looks_through() {
+    for shards in [1, 2] {
+        let none = Crowd { adders: 0, readers: 0, writers: 0, counters: 0, shards, far: None };
+        let run = |crowd, combining| {
+            run(crowd, &Options { combining, ..Options::default() }, 1, Duration::from_secs(2))
+        };
+        let both = |crowd| (run(crowd, Some(Combining::default())), run(crowd, None));
+        let (with, without) = both(Crowd { counters: 32, ..none });
+        assert!(2 * with.counts > 5 * without.counts, "{with:?} {without:?}");
+        let (with, without) = both(Crowd { readers: 32, ..none });
+        assert!(with.looks > without.looks, "{with:?} {without:?}");
     }
 }

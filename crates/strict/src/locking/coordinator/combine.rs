@@ -27,7 +27,6 @@ use mvcc::CompactKey;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::Instant;
 
 /// How many hosts of a key are looked at.
 const LOOKED_AT: usize = 8;
@@ -42,7 +41,6 @@ struct Host {
     keys: Keys,
     /// It has not begun to commit.
     open: bool,
-    since: Instant,
     /// Those that wait for its answers, in the order in which they came.
     guests: Vec<u64>,
     /// Those that wait for its end.
@@ -57,16 +55,16 @@ pub(super) struct Combiner {
     /// Those whose wait is over.
     released: Vec<u64>,
     /// How many have committed with another one.
-    pub combined: u64,
+    combined: u64,
 }
 
 impl Combiner {
     /// Others may join from now on.
-    fn open(&mut self, number: u64, keys: Keys, now: Instant) {
+    fn open(&mut self, number: u64, keys: Keys) {
         for key in &keys {
             self.by_key.entry(key.clone()).or_default().push(number);
         }
-        let host = Host { keys, open: true, since: now, guests: Vec::new(), followers: Vec::new() };
+        let host = Host { keys, open: true, guests: Vec::new(), followers: Vec::new() };
         self.hosts.insert(number, host);
     }
 
@@ -78,12 +76,9 @@ impl Combiner {
     }
 
     /// One that may be joined.
-    fn joinable(&self, keys: &[CompactKey], now: Instant, limits: Combining) -> Option<u64> {
-        let suits = |host: &Host| {
-            let is_young = now - host.since < limits.patience;
-            host.open && is_young && host.guests.len() + 1 < limits.members
-        };
-        self.of_keys(keys).find(|(_, host)| suits(host)).map(|(number, _)| number)
+    fn joinable(&self, keys: &[CompactKey], limits: Combining) -> Option<u64> {
+        let has_room = |host: &Host| host.open && host.guests.len() + 1 < limits.members;
+        self.of_keys(keys).find(|(_, host)| has_room(host)).map(|(number, _)| number)
     }
 
     /// One that is being committed.
@@ -130,6 +125,11 @@ fn keys(transaction: &Transaction) -> Keys {
 }
 
 impl Coordinator {
+    /// How many transactions have committed with another one.
+    pub fn combined(&self) -> u64 {
+        self.protocol.combiner.combined
+    }
+
     /// The limits of combining, if this transaction takes part in it: what is asked for at once, of few keys.
     fn combining(&self, transaction: &Transaction) -> Option<Combining> {
         let takes_part = self.options.concurrency == Concurrency::Locking
@@ -142,21 +142,30 @@ impl Coordinator {
     /// A transaction begins: with another one, or by itself. One that was refused asks for itself.
     pub(super) fn join_or_advance(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
         let Some(limits) = self.combining(&transaction) else { return self.advance(transaction, step) };
-        let (keys, now) = (keys(&transaction), step.now.instant);
+        let keys = keys(&transaction);
         let is_first = transaction.retries == 0;
         if is_first && self.options.mutants.has(Mutant::CombineAfterCommitBegan) {
             return self.join_too_late(transaction, keys, step);
         }
-        let host = self.protocol.combiner.joinable(&keys, now, limits).filter(|_| is_first);
-        match host.filter(|host| self.suits(&transaction, *host, step)) {
+        let host = self.protocol.combiner.joinable(&keys, limits).filter(|_| is_first);
+        match host.filter(|host| self.suits(&transaction, *host, limits, step)) {
             Some(host) => self.visit(transaction, host, limits.patience, step),
             None => self.lead(transaction, keys, limits, step),
         }
     }
 
-    /// True if all that a transaction asks is likely to be told by what this one finds out.
-    fn suits(&self, transaction: &Transaction, host: u64, step: &mut Step<'_, '_>) -> bool {
-        let Some(host) = self.transactions.get(&host) else { return false };
+    /// True if all that a transaction asks is likely to be told by what this one finds out, which has about as much time.
+    fn suits(
+        &self,
+        transaction: &Transaction,
+        host: u64,
+        limits: Combining,
+        step: &mut Step<'_, '_>,
+    ) -> bool {
+        let host = self.transactions.get(&host);
+        let Some(host) = host.filter(|host| host.deadline + limits.patience >= transaction.deadline) else {
+            return false;
+        };
         let mut likely = |asked: &CallStep| {
             let mut held = host.steps.list.iter().filter(|held| held.call.key == asked.call.key);
             held.any(|held| may_share(&held.call, &asked.call, step.random))
@@ -189,8 +198,8 @@ impl Coordinator {
         let number = transaction.id.number;
         let busy = self.protocol.combiner.committing(&keys);
         let busy = busy.filter(|_| self.is_unread(&transaction));
-        let busy = busy.filter(|busy| self.suits(&transaction, *busy, step));
-        self.protocol.combiner.open(number, keys, step.now.instant);
+        let busy = busy.filter(|busy| self.suits(&transaction, *busy, limits, step));
+        self.protocol.combiner.open(number, keys);
         let Some(busy) = busy else { return self.advance(transaction, step) };
         if let Some(host) = self.protocol.combiner.hosts.get_mut(&busy) {
             host.followers.push(number);
@@ -209,7 +218,7 @@ impl Coordinator {
         if let Phase::Visiting { host, .. } = transaction.phase {
             self.protocol.combiner.leave(host, number);
             if !is_alone(&transaction) {
-                self.protocol.combiner.open(number, keys(&transaction), step.now.instant);
+                self.protocol.combiner.open(number, keys(&transaction));
             }
         }
         transaction.phase = Phase::Executing;
@@ -222,9 +231,8 @@ impl Coordinator {
     pub(super) fn run_released(&mut self, step: &mut Step<'_, '_>) -> bool {
         let released = std::mem::take(&mut self.protocol.combiner.released);
         for number in &released {
-            let waits = |run: &Transaction| {
-                matches!(run.phase, Phase::Visiting { .. } | Phase::Gathering { .. })
-            };
+            let waits =
+                |run: &Transaction| matches!(run.phase, Phase::Visiting { .. } | Phase::Gathering { .. });
             if self.transactions.get(number).is_some_and(|transaction| waits(transaction))
                 && let Some(transaction) = self.take(*number)
             {
@@ -283,7 +291,7 @@ impl Coordinator {
     /// The mutant: whoever has begun to commit is joined like any other.
     fn join_too_late(&mut self, transaction: Transaction, keys: Keys, step: &mut Step<'_, '_>) {
         let committing = self.protocol.combiner.committing(&keys);
-        let host = committing.filter(|host| self.suits(&transaction, *host, step));
+        let host = committing.filter(|host| self.suits(&transaction, *host, Combining::default(), step));
         match host.and_then(|host| self.take(host)) {
             Some(mut host) => {
                 self.take_one_in(&mut host, transaction, step);

@@ -225,12 +225,7 @@ impl Coordinator {
         }
     }
 
-    fn run_again(
-        &mut self,
-        mut transaction: Transaction,
-        key: Option<Box<[u8]>>,
-        step: &mut Step<'_, '_>,
-    ) {
+    fn run_again(&mut self, mut transaction: Transaction, key: Option<Box<[u8]>>, step: &mut Step<'_, '_>) {
         self.let_go(&transaction, step);
         let key = key.or_else(|| transaction.steps.list.first().map(|step| (*step.call.key).into()));
         transaction.conflicted = key;

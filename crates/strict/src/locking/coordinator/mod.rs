@@ -85,11 +85,7 @@ impl CommitProtocol for TwoPhaseCommit {
     const HAS_KEYSETS: bool = false;
 
     fn new(_: &Options) -> Self {
-        TwoPhaseCommit {
-            settlements: BTreeMap::new(),
-            leads: BTreeMap::new(),
-            combiner: Combiner::default(),
-        }
+        TwoPhaseCommit { settlements: BTreeMap::new(), leads: BTreeMap::new(), combiner: Combiner::default() }
     }
 
     fn settings(options: &Options) -> Settings {

@@ -29,44 +29,21 @@ pub(super) fn share(
     random: &mut Rng,
 ) -> bool {
     let length = steps.list.len();
-    let mut undo: Vec<(usize, Option<Box<[u8]>>)> = Vec::new();
     for CallStep { call, .. } in &asked.list {
-        let told = tell(steps, call, now_millis, expiring, random);
-        let Some((place, done)) = told else {
+        let Some(done) = tell(steps, call, now_millis, expiring, random) else {
             steps.list.truncate(length);
-            for (place, effect) in undo.into_iter().rev() {
-                set_effect(steps, place, effect);
-            }
             return false;
         };
-        if done.invoked.effect.is_some() {
-            // It has become part of the new one.
-            undo.push((place, set_effect(steps, place, None)));
-        }
         steps.list.push(CallStep { call: call.clone(), progress: Progress::Done(done) });
     }
     true
 }
 
-/// Replaces what a step changes, and returns what it was; a step that is gone changes nothing.
-fn set_effect(steps: &mut Steps, place: usize, effect: Option<Box<[u8]>>) -> Option<Box<[u8]>> {
-    match steps.list.get_mut(place).map(|step| &mut step.progress) {
-        Some(Progress::Done(done)) => std::mem::replace(&mut done.invoked.effect, effect),
-        _ => None,
-    }
-}
-
-/// What a call comes to after the step that tells it, whose place is returned too: for a read, one of those since the
-/// last write on its key; for a write, the last one. The effect is that of both.
-fn tell(
-    steps: &Steps,
-    call: &Call,
-    now_millis: u64,
-    expiring: &Expiring,
-    random: &mut Rng,
-) -> Option<(usize, Done)> {
+/// What a call comes to after the step that tells it: for a read, one of those since the last write on its key; for a
+/// write, the last one. Its effect is its own: each member's stay apart, in the order in which they were combined.
+fn tell(steps: &Steps, call: &Call, now_millis: u64, expiring: &Expiring, random: &mut Rng) -> Option<Done> {
     let asked = Operation::decode(&mut Reader::new(&call.operation)).ok()?;
-    for (place, CallStep { call: held, progress }) in steps.list.iter().enumerate().rev() {
+    for CallStep { call: held, progress } in steps.list.iter().rev() {
         let Progress::Done(done) = progress else { return None };
         if held.key != call.key {
             continue;
@@ -78,14 +55,13 @@ fn tell(
             }
             continue;
         }
-        let effect = done.invoked.effect().ok()?;
         let blind = held.blind && done.invoked.observed.is_none();
-        let outstanding =
-            Outstanding { operation: &operation, blind, reply: &done.result, effect: effect.as_ref() };
+        // Without what the held one changes, so that the effect is not that of both.
+        let outstanding = Outstanding { operation: &operation, blind, reply: &done.result, effect: None };
         if let Some(combined) = combine(&outstanding, &asked, call.blind) {
             let unread = || without_reading(steps, call, done, (now_millis, expiring), random);
             let held = Held { operation: &operation, done, expired: steps.expiries.contains_key(&call.key) };
-            return Some((place, held.follow(call, &asked, combined, unread)?));
+            return held.follow(call, &asked, combined, unread);
         }
         if !asked.is_read() {
             return None;
@@ -125,7 +101,7 @@ impl Held<'_, '_> {
         held == Mode::Write || held == mode
     }
 
-    /// The second one's step, with the effect of both; `None` if it would need another lock, or sets a deadline, which
+    /// The second one's step; `None` if it would need another lock, or sets a deadline, which
     /// would have to be kept apart.
     fn follow(
         &self,
@@ -138,14 +114,9 @@ impl Held<'_, '_> {
         if combined.effect.as_ref().is_some_and(sets_deadline) {
             return None;
         }
-        let effect = combined.effect.as_ref().map(encoded);
-        if let Some(mut done) = unread() {
+        if let Some(done) = unread() {
             let own = done.invoked.effect().ok().flatten()?;
-            if done.expires_at != 0 || !self.covers(own.mode()) {
-                return None;
-            }
-            done.invoked.effect = effect;
-            return Some(done);
+            return (done.expires_at == 0 && self.covers(own.mode())).then_some(done);
         }
         let observed = self.done.invoked.observed.clone()?;
         if !self.covers(asked.mode()) {
@@ -156,6 +127,7 @@ impl Held<'_, '_> {
             Some(less) => less,
             None => call.operation.clone(),
         };
+        let effect = combined.effect.as_ref().map(encoded);
         let invoked =
             Invoked { key: call.key.clone(), operation: Some(operation), effect, observed: Some(observed) };
         Some(Done { result: combined.reply, invoked, expires_at: self.done.expires_at })
