@@ -142,3 +142,30 @@ fn as_integer(reply: &ReplyBuf) -> Option<i64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Items, dict, register, set};
+
+    #[test]
+    fn it_is_worth_waiting_for_what_combines_on_most_states() {
+        let increment = |by| Operation::Register(register::Operation::Increment { by });
+        let get = Operation::Register(register::Operation::Get);
+        let add = |member: &'static [u8]| Operation::Set(set::Operation::Add { members: Items::one(member) });
+        let all = Operation::Dict(dict::Operation::GetAll);
+        let field = Operation::Dict(dict::Operation::Get { field: b"f" });
+        let pop = Operation::List(list::Operation::Pop { end: list::End::Front, count: None });
+        let take = Operation::Counter(counter::Operation::Take { by: 1, floor: 0 });
+        let seen = |held: &Operation<'_>, asked: &Operation<'_>| {
+            may_combine((held, false), (asked, false), &mut Rng::with_seed(1))
+        };
+        assert!(seen(&increment(1), &increment(5)));
+        assert!(seen(&all, &field) && !seen(&field, &all), "a part of what was read");
+        assert!(!seen(&increment(1), &get) && !seen(&get, &increment(1)), "they need other locks");
+        assert!(seen(&add(b"a"), &add(b"a")) && !seen(&add(b"a"), &add(b"b")));
+        let blind = may_combine((&add(b"a"), true), (&add(b"b"), true), &mut Rng::with_seed(1));
+        assert!(blind, "nobody sees whether it was new");
+        assert!(!seen(&pop, &pop) && !seen(&take, &take), "only where nothing is left");
+    }
+}

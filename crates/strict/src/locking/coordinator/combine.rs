@@ -71,7 +71,8 @@ impl Combiner {
     /// Hosts that have all of these keys, of those of one key that came last.
     fn of_keys<'c>(&'c self, keys: &'c [CompactKey]) -> impl Iterator<Item = (u64, &'c Host)> {
         let numbers = keys.first().and_then(|key| self.by_key.get(key)).into_iter().flatten();
-        let hosts = numbers.rev().take(LOOKED_AT).filter_map(|number| Some((*number, self.hosts.get(number)?)));
+        let hosts =
+            numbers.rev().take(LOOKED_AT).filter_map(|number| Some((*number, self.hosts.get(number)?)));
         hosts.filter(|(_, host)| keys.iter().all(|key| host.keys.contains(key)))
     }
 
