@@ -4,9 +4,10 @@ import random
 import threading
 
 import pytest
+import redis
 
 from cluster import Cluster
-from test_keyspaces import create, use
+from test_keyspaces import create, info, use
 
 ADDERS, READERS, ROUNDS = 24, 8, 40
 KEYS = ["h0", "h1", "h2", "h3"]
@@ -76,6 +77,44 @@ def test_additions_beside_looks_at_hot_keys(cluster, partitions, concurrency):
     with cluster["a/2"].client(single_connection_client=True, decode_responses=True) as client:
         use(client, name)
         assert {key: client.smembers(key) for key in KEYS} == members
+
+
+@pytest.mark.parametrize("combining", ["on", "off"])
+def test_increments_of_hot_keys_combine(cluster, combining):
+    """Each client is told sums of its own, whether it committed with others of its process or by itself."""
+    name, nodes, failures, sums = f"combining-{combining}", list(cluster), [], []
+    options = ("CONCURRENCY", "locking", "COMBINING", combining)
+    with cluster["a/1"].client() as client:
+        create(client, name, "MODEL", "strict", "PARTITIONS", 4, "REPLICAS", 3, *options)
+        assert info(client, name)["combining"] == combining
+        with pytest.raises(redis.ResponseError, match="COMBINING stays"):
+            client.execute_command("KEYSPACE", "ALTER", name, "COMBINING", "on")
+
+    def work(number):
+        try:
+            with nodes[number % 3].client(single_connection_client=True) as client:
+                use(client, name)
+                for turn in range(ROUNDS):
+                    blind = transact(client, ("BLIND", "SADD", "s", f"{number}.{turn}"))
+                    assert blind == ["OK"]
+                    sums.append(transact(client, ("INCR", "one"), ("INCR", "two")))
+        except Exception as error:  # the test tells it
+            failures.append((number, error))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(ADDERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    assert sorted(sums) == [[number, number] for number in range(1, ADDERS * ROUNDS + 1)]
+    combined = 0
+    for node in nodes:
+        with node.client(single_connection_client=True) as client:
+            use(client, name)
+            assert client.scard("s") == ADDERS * ROUNDS
+            combined += client.info("cluster")[f"strict_{name}"]["combined"]
+    assert (combined > 0) == (combining == "on"), combined
 
 
 def test_a_client_that_watches_a_key_which_many_add_to_wins(cluster):

@@ -80,6 +80,7 @@ def test_every_model_and_concurrency_can_be_chosen(cluster):
         (("MODEL", "causal", "SKEWWAIT", 5), "CONCURRENCY optimistic"),
         (("MODEL", "strict", "PHASING", "off"), "CONCURRENCY locking"),
         (("MODEL", "strict", "CONCURRENCY", "occ", "LOCKS", "readwrite"), "CONCURRENCY locking"),
+        (("MODEL", "strict", "CONCURRENCY", "occ", "COMBINING", "off"), "CONCURRENCY locking"),
         (("MODEL", "strict", "CONCURRENCY", "locking", "PHASING", "some"), "PHASING is on or off"),
         (("MODEL", "strict", "CLOCKBOUND", 0), "1 millisecond or more"),
         (("MODEL", "strict", "SKEWWAIT", 5000), "at most 1000"),

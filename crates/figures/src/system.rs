@@ -114,8 +114,9 @@ impl Locking {
         let tick = locking::Options::default().tick;
         locking::Options {
             concurrency: self.0,
-            // As the paper's: no phases, and no locks for those that were refused.
+            // As the paper's: no phases, nothing combined, and no locks for those that were refused.
             reserve_after: None,
+            combining: None,
             locks: locking::LockOptions { phasing: None, ..locking::LockOptions::default() },
             durability: Durability::Written,
             near: place.near_process(),

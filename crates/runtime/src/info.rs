@@ -253,6 +253,13 @@ pub(crate) fn metrics(process: &Process) -> String {
             "Transactions that strict replicas remember for each other.",
             &recorded,
         );
+        let combined = each(|backlog| backlog.combined.unwrap_or(0) as usize);
+        metric(
+            "combined_total",
+            "counter",
+            "Transactions that committed with another one of this process, of keyspaces with CONCURRENCY locking.",
+            &combined,
+        );
         let queued = each(|backlog| backlog.queued_bytes);
         metric("queued_bytes", "gauge", "Bytes that causal partitions keep for other regions.", &queued);
         lag_metrics(&view.lags.lock(), &mut metric);

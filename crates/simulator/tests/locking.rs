@@ -44,6 +44,16 @@ fn a_vote_without_validation_is_caught() {
     assert_caught(Concurrency::Optimistic, 20, Mutant::SkipValidation);
 }
 
+#[test]
+fn combining_with_one_that_has_begun_to_commit_is_caught() {
+    assert_caught(Concurrency::Locking, 40, Mutant::CombineAfterCommitBegan);
+}
+
+#[test]
+fn members_that_run_again_though_they_have_committed_are_caught() {
+    assert_caught(Concurrency::Locking, 40, Mutant::MemberCountedTwice);
+}
+
 /// Locks that are handed out the oldest first, and the modes of readers and writers.
 #[test]
 fn locks_keep_the_promise_without_phases_and_without_types_too() {

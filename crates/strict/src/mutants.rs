@@ -71,6 +71,12 @@ pub enum Mutant {
     LatecomersOvertake,
     /// A transaction that waits keeps what older ones wait for (Corrections 62).
     WaitersKeepLocks,
+    /// Who comes when its host has begun to commit is told what the host found out all the same (Corrections 63).
+    CombineAfterCommitBegan,
+    /// When a host is refused, nobody thinks of those that were to commit with it (Corrections 63).
+    OrphanSharers,
+    /// Those that have committed with their host run again (Corrections 63).
+    MemberCountedTwice,
     /// An interval is closed while transactions born in it are prepared and undecided (Corrections 17).
     CloseUndecided,
     /// Replicas accept transactions born in an interval that is being closed (Corrections 14).

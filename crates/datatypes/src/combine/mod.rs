@@ -22,8 +22,8 @@ mod writes;
 
 pub use effects::then;
 
-use crate::{Effect, Operation};
-use types::{ErrorCode, Reply, ReplyBuf, ReplySink};
+use crate::{Cell, Context, Effect, Operation, counter, list, prepare};
+use types::{ErrorCode, Reply, ReplyBuf, ReplySink, Rng};
 
 /// An operation that was evaluated under its lock and has not committed yet.
 #[derive(Clone, Debug)]
@@ -67,6 +67,24 @@ pub fn combine<'a>(
         (Some(first), Some(second)) => Some(then(first, &second)?),
     };
     Some(Combined { reply, effect })
+}
+
+/// True if `asked` is likely enough to combine with `held`, which has no result yet, that it is worth waiting for that: on
+/// an absent key it would. `LPOP` and `COUNTER.TAKE` follow only where nothing is left, which is not likely. Each comes
+/// with whether it is blind.
+pub fn may_combine(held: (&Operation<'_>, bool), asked: (&Operation<'_>, bool), random: &mut Rng) -> bool {
+    let ((held, held_blind), (asked, asked_blind)) = (held, asked);
+    let is_rare = matches!(
+        asked,
+        Operation::List(list::Operation::Pop { .. }) | Operation::Counter(counter::Operation::Take { .. })
+    );
+    if asked.is_read() != held.is_read() || (!asked_blind && is_rare) {
+        return false;
+    }
+    let mut reply = ReplyBuf::new();
+    let effect = prepare(&Cell::ABSENT, held, &mut Context { now_millis: 0, random }, &mut reply);
+    let held = Outstanding { operation: held, blind: held_blind, reply: &reply, effect: effect.as_ref() };
+    combine(&held, asked, asked_blind).is_some()
 }
 
 /// A blind write of the same type: it is refused if the held one was.
@@ -122,5 +140,32 @@ fn as_integer(reply: &ReplyBuf) -> Option<i64> {
     match reply.first()? {
         Reply::Integer(value) => Some(value),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Items, dict, register, set};
+
+    #[test]
+    fn it_is_worth_waiting_for_what_combines_on_most_states() {
+        let increment = |by| Operation::Register(register::Operation::Increment { by });
+        let get = Operation::Register(register::Operation::Get);
+        let add = |member: &'static [u8]| Operation::Set(set::Operation::Add { members: Items::one(member) });
+        let all = Operation::Dict(dict::Operation::GetAll);
+        let field = Operation::Dict(dict::Operation::Get { field: b"f" });
+        let pop = Operation::List(list::Operation::Pop { end: list::End::Front, count: None });
+        let take = Operation::Counter(counter::Operation::Take { by: 1, floor: 0 });
+        let seen = |held: &Operation<'_>, asked: &Operation<'_>| {
+            may_combine((held, false), (asked, false), &mut Rng::with_seed(1))
+        };
+        assert!(seen(&increment(1), &increment(5)));
+        assert!(seen(&all, &field) && !seen(&field, &all), "a part of what was read");
+        assert!(!seen(&increment(1), &get) && !seen(&get, &increment(1)), "they need other locks");
+        assert!(seen(&add(b"a"), &add(b"a")) && !seen(&add(b"a"), &add(b"b")));
+        let blind = may_combine((&add(b"a"), true), (&add(b"b"), true), &mut Rng::with_seed(1));
+        assert!(blind, "nobody sees whether it was new");
+        assert!(!seen(&pop, &pop) && !seen(&take, &take), "only where nothing is left");
     }
 }

@@ -109,7 +109,7 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
 }
 
 /// The names of options; a list of regions ends before one.
-const OPTIONS: [&str; 14] = [
+const OPTIONS: [&str; 15] = [
     "MODEL",
     "DURABILITY",
     "PARTITIONS",
@@ -118,6 +118,7 @@ const OPTIONS: [&str; 14] = [
     "REGIONS",
     "CONCURRENCY",
     "PHASING",
+    "COMBINING",
     "LOCKS",
     "PROTOCOL",
     "CONFLICTS",

@@ -89,9 +89,9 @@ impl ClusterKeyspace {
                 Err(format!("keyspace '{name}' is not strict: it has no concurrency"))
             }
             _ if self.concurrency != ClusterConcurrency::Locking
-                && (self.without_phases || self.readers_and_writers) =>
+                && (self.without_phases || self.without_combining || self.readers_and_writers) =>
             {
-                Err(format!("keyspace '{name}': PHASING and LOCKS are for CONCURRENCY locking"))
+                Err(format!("keyspace '{name}': PHASING, COMBINING and LOCKS are for CONCURRENCY locking"))
             }
             _ if !self.is_optimistic() && self.options_of_optimistic() => Err(format!(
                 "keyspace '{name}': ISOLATION, CLOCKBOUND and SKEWWAIT are for MODEL strict with CONCURRENCY optimistic"
@@ -182,6 +182,9 @@ impl ClusterKeyspace {
                 b"PHASING" | b"LOCKS" => {
                     "PHASING and LOCKS stay: leaders would hand out locks by different rules"
                 }
+                b"COMBINING" => {
+                    "COMBINING stays: every process reads it when it begins to serve the keyspace"
+                }
                 b"PROTOCOL" => "PROTOCOL stays: another one keeps its data in another way",
                 b"CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded",
                 b"ISOLATION" => {
@@ -227,7 +230,7 @@ impl ClusterKeyspace {
             _ => {
                 return Err(Error::err(format!(
                     "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, COPIES, REGIONS, CONCURRENCY, \
-                     PHASING, LOCKS, PROTOCOL, CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, HANDLER, EVERY, LOCAL, \
+                     PHASING, COMBINING, LOCKS, PROTOCOL, CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, HANDLER, EVERY, LOCAL, \
                      UNRESOLVED, KEEP and QUEUE",
                     String::from_utf8_lossy(option)
                 )));
@@ -282,6 +285,7 @@ impl ClusterKeyspace {
                     })?;
                 }
                 b"PHASING" => wanted.without_phases = one_of(option, value, ["on", "off"])? == 1,
+                b"COMBINING" => wanted.without_combining = one_of(option, value, ["on", "off"])? == 1,
                 b"LOCKS" => {
                     wanted.readers_and_writers = one_of(option, value, ["typed", "readwrite"])? == 1;
                 }

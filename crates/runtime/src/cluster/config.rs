@@ -149,6 +149,9 @@ pub struct ClusterKeyspace {
     /// Of a strict keyspace with locks: those that wait have them the oldest first, not in phases.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_phases: bool,
+    /// Of a strict keyspace with locks: transactions of one process do not share them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_combining: bool,
     /// Of a strict keyspace with locks: readers and writers only, in place of the types' modes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub readers_and_writers: bool,
@@ -281,6 +284,7 @@ impl ClusterKeyspace {
             regions: Vec::new(),
             concurrency: ClusterConcurrency::default(),
             without_phases: false,
+            without_combining: false,
             readers_and_writers: false,
             protocol: ClusterProtocol::default(),
             isolation: ClusterIsolation::default(),

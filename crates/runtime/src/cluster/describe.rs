@@ -15,8 +15,7 @@ pub(crate) fn section(view: Option<&ClusterView>) -> String {
     let backlogs = view.backlogs.lock();
     let conflicts: Vec<String> =
         backlogs.iter().map(|(name, backlog)| format!("{name}={}", backlog.conflicts)).collect();
-    let strict = backlogs.iter().filter(|(_, backlog)| !backlog.epochs.is_empty());
-    let strict: String = strict.map(|(name, backlog)| strict_line(name, backlog)).collect();
+    let strict: String = backlogs.iter().filter_map(|(name, backlog)| strict_line(name, backlog)).collect();
     let region = options.file.process(options.process).map_or("", |process| process.region_name.as_str());
     format!(
         "cluster_enabled:0\r\ncluster_process:{}\r\ncluster_region:{region}\r\ncluster_processes:{}\r\n\
@@ -29,10 +28,21 @@ pub(crate) fn section(view: Option<&ClusterView>) -> String {
     )
 }
 
-/// What a strict keyspace's replicas remember for each other, and in which epoch each partition's is.
-fn strict_line(name: &str, backlog: &Backlog) -> String {
+/// What a strict keyspace's replicas remember for each other, and in which epoch each partition's is; with locks, how many
+/// transactions have committed with another one.
+fn strict_line(name: &str, backlog: &Backlog) -> Option<String> {
+    if let Some(combined) = backlog.combined {
+        return Some(format!("\r\nstrict_{name}:combined={combined}"));
+    }
+    if backlog.epochs.is_empty() {
+        return None;
+    }
     let epochs = backlog.epochs.iter().map(|(partition, epoch)| format!(",epoch_{partition}={epoch}"));
-    format!("\r\nstrict_{name}:recorded_groups={}{}", backlog.recorded_groups, epochs.collect::<String>())
+    Some(format!(
+        "\r\nstrict_{name}:recorded_groups={}{}",
+        backlog.recorded_groups,
+        epochs.collect::<String>()
+    ))
 }
 
 /// `KEYSPACE INFO`. The keyspace exists.
@@ -58,7 +68,7 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
             + 2
             + usize::from(baseline)
             + if optimistic { 3 } else { 0 }
-            + if locking { 2 } else { 0 }
+            + if locking { 3 } else { 0 }
             + usize::from(!placed_in.is_empty()),
     );
     for (name, value) in pairs {
@@ -80,8 +90,9 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
     }
     if locking {
         let locks = if entry.readers_and_writers { "readwrite" } else { "typed" };
-        for (name, value) in [("locks", locks), ("phasing", if entry.without_phases { "off" } else { "on" })]
-        {
+        let switch = |is_off: bool| if is_off { "off" } else { "on" };
+        let (phasing, combining) = (switch(entry.without_phases), switch(entry.without_combining));
+        for (name, value) in [("locks", locks), ("phasing", phasing), ("combining", combining)] {
             sink.bulk(name.as_bytes());
             sink.bulk(value.as_bytes());
         }

@@ -49,6 +49,8 @@ pub(crate) struct Backlog {
     pub(crate) epochs: Vec<(u16, u32)>,
     /// Strict: transactions whose outcome another replica may still ask for.
     pub(crate) recorded_groups: usize,
+    /// Strict with locks: transactions of this process that committed with another one of it.
+    pub(crate) combined: Option<u64>,
     /// Causal: bytes of transactions that some region may lack.
     pub(crate) queued_bytes: usize,
     /// Causal: writes that were lost to concurrent ones, and are listed.
@@ -215,6 +217,13 @@ impl ReplicatedKeyspace {
                     recorded_groups: replicas.map(|replica| replica.recorded()).sum(),
                     ..Backlog::default()
                 }
+            }
+            ReplicatedKeyspace::Locking(nodes) => {
+                let combined = |node: &locking::Node| match node {
+                    locking::Node::Coordinator(coordinator) => Some(coordinator.combined()),
+                    locking::Node::Replica(_) => None,
+                };
+                Backlog { combined: nodes.protocols().find_map(combined), ..Backlog::default() }
             }
             ReplicatedKeyspace::Copied(nodes) => {
                 Backlog::of(led(nodes).filter_map(stable::Node::as_partition))

@@ -129,6 +129,7 @@ fn strict_keyspace(topology: tapir::Topology, entry: &ClusterKeyspace, life: Lif
     let options = locking::Options {
         concurrency,
         locks: locking::LockOptions { phasing, readers_and_writers: entry.readers_and_writers },
+        combining: (!entry.without_combining).then(locking::Combining::default),
         durability: life.durability,
         near: Some(life.process),
         region: life.region,

@@ -36,7 +36,10 @@ impl Deployment for LockingDeployment {
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node {
         let NodeId { process, incarnation, .. } = node;
         let layout = setting.layout;
+        // Every fourth seed shows what coordinators do that combine nothing.
+        let combines = !setting.hash_seed.0.is_multiple_of(4);
         let options = Options {
+            combining: self.options.combining.filter(|_| combines),
             durability: setting.durability,
             near: Some(replicated::near(layout, process)),
             region: replicated::region(layout, process),

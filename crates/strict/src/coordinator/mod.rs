@@ -22,22 +22,22 @@ mod transaction;
 
 pub use browse::Question;
 pub use draw::draw_from;
+pub use expiring::Expiring;
 pub use keyset::{Look, LookKind, LookQuestion};
-pub use steps::{Answer, Call, CallStep, Progress, observe_whole, whole_key};
+pub use steps::{Answer, Call, CallStep, Done, Progress, Steps, observe_whole, whole_key};
 pub use transaction::{Purpose, Transaction};
 
 use crate::Topology;
 use crate::node::{self, Node};
 use browse::Browse;
-use expiring::Expiring;
 use protocol::{Claim, CommitStamp, Encode, Input, Now, Outputs};
 use sessions::Sessions;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 use types::{
-    Error, ErrorCode, Incarnation, Instant, NodeId, ProcessId, RegionId, Rng, Timestamp, TransactionId,
-    WallTime, Wire,
+    Error, ErrorCode, Incarnation, Instant, NodeId, ProcessId, RegionId, RequestId, Rng, Timestamp,
+    TransactionId, WallTime, Wire,
 };
 
 /// What makes a coordinator one of this commit protocol. It is what such a coordinator keeps beside sessions and
@@ -365,6 +365,16 @@ impl<P: CommitProtocol> Coordinator<P> {
 
     /// Keeps for checkers what the transaction did at this timestamp; without one, that it did nothing.
     pub(crate) fn claim(&mut self, transaction: &Transaction<P>, at: Option<Timestamp>) {
+        self.claim_of(transaction, at, transaction.turn.clone());
+    }
+
+    /// The same of one that serves these requests.
+    pub(crate) fn claim_of(
+        &mut self,
+        transaction: &Transaction<P>,
+        at: Option<Timestamp>,
+        requests: Vec<RequestId>,
+    ) {
         let region = self.settings.region;
         self.claims.push(Claim {
             session: transaction.session,
@@ -373,7 +383,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             snapshot: None,
             effects: at.map(|_| transaction.steps.effects()).unwrap_or_default(),
             vector: None,
-            requests: transaction.turn.clone(),
+            requests,
             branch: None,
         });
     }

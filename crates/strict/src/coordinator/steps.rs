@@ -215,7 +215,8 @@ impl Steps {
         operation.is_ok_and(|it| call.unread(&it, self.may_expire(&call.key, expiring)).is_some())
     }
 
-    fn may_expire(&self, key: &[u8], expiring: &Expiring) -> bool {
+    /// True if the key is known to have had a deadline, or is given one here.
+    pub fn may_expire(&self, key: &[u8], expiring: &Expiring) -> bool {
         expiring.contains(key) || self.sets_deadline(key)
     }
 

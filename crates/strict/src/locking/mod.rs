@@ -25,7 +25,9 @@
 //! - Where several shards vote, a vote waits for nobody: one that would is refused. Of other transactions that wait for
 //!   one another in a circle one gives way (`locks`, `docs/protocols/claret.md`).
 //!
-//! Left out so far: combining (Claret), moving of leaders, change of a shard's members.
+//! - Transactions of one coordinator whose operations combine commit as one (`coordinator::combine`).
+//!
+//! Left out so far: moving of leaders, change of a shard's members.
 
 mod absent;
 mod coordinator;
@@ -43,6 +45,6 @@ pub use locks::{LockOptions, Phasing};
 pub use machine::Evaluation;
 pub use message::{Message, Span, Timer};
 pub use node::Node;
-pub use options::{Concurrency, Options};
+pub use options::{Combining, Concurrency, Options};
 pub use record::Record;
 pub use replica::Replica;

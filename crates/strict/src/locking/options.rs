@@ -16,6 +16,24 @@ pub enum Concurrency {
     Optimistic,
 }
 
+/// How far transactions of one coordinator are combined (Claret, 4.3; Corrections 63).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Combining {
+    /// The most transactions that commit as one.
+    pub members: usize,
+    /// Whoever has waited so long for another's locks goes on by itself, and nobody joins one whose time is up by so much
+    /// sooner than its own.
+    pub patience: Duration,
+    /// What needs no evaluation is held back behind one that is being committed for at most so long, to be joined.
+    pub gather: Duration,
+}
+
+impl Default for Combining {
+    fn default() -> Self {
+        Combining { members: 32, patience: Duration::from_millis(250), gather: Duration::from_millis(2) }
+    }
+}
+
 /// Options of replicas and coordinators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -23,6 +41,8 @@ pub struct Options {
     pub concurrency: Concurrency,
     /// Of locks: whether those that wait have them in phases, or the oldest first; and which modes there are.
     pub locks: LockOptions,
+    /// Of locks: transactions of one coordinator share them and commit as one, if so.
+    pub combining: Option<Combining>,
     /// How durable a replica's record is before what it says leaves. Below `Synced` an unclean restart makes the
     /// replica forgetful: it does not vote until it has regained what it may have lost (Corrections 67).
     pub durability: Durability,
@@ -58,6 +78,7 @@ impl Default for Options {
         Options {
             concurrency: Concurrency::Locking,
             locks: LockOptions::default(),
+            combining: Some(Combining::default()),
             durability: Durability::Synced,
             near: None,
             region: RegionId(0),

@@ -1,8 +1,8 @@
 //! Many clients on few keys: nobody is passed without end, and nobody is told CONFLICT.
 
 use crate::network::Network;
-use anabranch_strict::locking::{Concurrency, LockOptions, Options, Phasing};
-use datatypes::{Items, Operation, set};
+use anabranch_strict::locking::{Combining, Concurrency, LockOptions, Options, Phasing};
+use datatypes::{Items, Operation, register, set};
 use protocol::{Request, Step};
 use std::time::Duration;
 use types::{RequestId, Rng, SessionId};
@@ -13,6 +13,7 @@ struct Crowd {
     adders: u64,
     readers: u64,
     writers: u64,
+    counters: u64,
     shards: u16,
     /// A process that messages take longer to.
     far: Option<u16>,
@@ -34,6 +35,8 @@ enum Kind {
     Look,
     /// Adds a member to each of two sets, and wants to know whether it was new.
     Write,
+    /// Increments two numbers, and wants to know what they come to.
+    Count,
 }
 
 /// What became of the transactions.
@@ -42,6 +45,7 @@ struct Outcome {
     adds: usize,
     looks: usize,
     writes: usize,
+    counts: usize,
     /// Of those that were sent later than a transaction, and answered sooner: the most.
     passed: usize,
 }
@@ -49,6 +53,7 @@ struct Outcome {
 fn steps<'n>(network: &Network, kind: Kind, keys: [&'n str; 2], member: &'n [u8]) -> [Step<'n>; 2] {
     keys.map(|key| match kind {
         Kind::Look => network.any(key, Operation::Set(set::Operation::Length), false),
+        Kind::Count => network.any(key, Operation::Register(register::Operation::Increment { by: 1 }), false),
         _ => {
             let add = set::Operation::Add { members: Items::one(member) };
             network.any(key, Operation::Set(add), kind == Kind::Add)
@@ -62,7 +67,8 @@ fn run(crowd: Crowd, options: &Options, seed: u64, time: Duration) -> Outcome {
     network.far = crowd.far;
     let (keys, mut random) = (network.four_keys(crowd.shards), Rng::with_seed(seed));
     let kinds = [(Kind::Add, crowd.adders), (Kind::Look, crowd.readers), (Kind::Write, crowd.writers)];
-    let kinds = kinds.into_iter().flat_map(|(kind, count)| (0..count).map(move |_| kind));
+    let kinds = kinds.into_iter().chain([(Kind::Count, crowd.counters)]);
+    let kinds = kinds.flat_map(|(kind, count)| (0..count).map(move |_| kind));
     let client = |(session, kind)| Client { kind, session: session as u64, sent: None };
     let mut clients: Vec<Client> = kinds.enumerate().map(client).collect();
     let mut outcome = Outcome::default();
@@ -87,6 +93,7 @@ fn run(crowd: Crowd, options: &Options, seed: u64, time: Duration) -> Outcome {
                     Kind::Add => outcome.adds += 1,
                     Kind::Look => outcome.looks += 1,
                     Kind::Write => outcome.writes += 1,
+                    Kind::Count => outcome.counts += 1,
                 }
             }
             let member = [b'a' + random.u64(0..20) as u8];
@@ -115,7 +122,7 @@ fn options(phasing: Option<Phasing>) -> Options {
 fn assert_fair(options: &Options, passed_by: impl Fn(Crowd) -> u64) {
     for (adders, readers, writers) in [(24, 8, 0), (8, 24, 0), (24, 0, 8), (16, 8, 8), (0, 16, 16)] {
         for (shards, far) in [1, 2].into_iter().flat_map(|shards| [None, Some(2)].map(|far| (shards, far))) {
-            let crowd = Crowd { adders, readers, writers, shards, far };
+            let crowd = Crowd { adders, readers, writers, counters: 0, shards, far };
             let outcome = run(crowd, options, 1, Duration::from_secs(2));
             assert!(outcome.passed as u64 <= passed_by(crowd), "{crowd:?}: {outcome:?}");
             for (count, done) in [(adders, outcome.adds), (readers, outcome.looks), (writers, outcome.writes)]
@@ -144,7 +151,8 @@ fn with_phases_nobody_is_passed_by_more_than_a_few_of_them() {
 #[test]
 fn phases_let_more_transactions_through() {
     for shards in [1, 2] {
-        let crowd = Crowd { adders: 24, readers: 8, writers: 0, shards, far: None };
+        let crowd = Crowd { adders: 24, readers: 8, writers: 0, counters: 0, shards, far: None };
+        let options = |phasing| Options { combining: None, ..options(phasing) };
         let run = |phasing| run(crowd, &options(phasing), 1, Duration::from_secs(2));
         let (with, without) = (run(Some(Phasing::default())), run(None));
         assert!(with.adds > 2 * without.adds && with.looks > 3 * without.looks / 2, "{with:?} {without:?}");
@@ -156,4 +164,21 @@ fn phases_let_more_transactions_through() {
 fn an_optimistic_transaction_is_passed_by_few_rounds_of_the_others_too() {
     let options = Options { concurrency: Concurrency::Optimistic, ..Options::default() };
     assert_fair(&options, |crowd| 16 * (crowd.adders + crowd.readers + crowd.writers));
+}
+
+/// What one of a process's clients finds out under its locks is enough for others of them: in a second there is room for as
+/// many rounds, and more of them in each.
+#[test]
+fn combining_lets_more_increments_and_looks_through() {
+    for shards in [1, 2] {
+        let none = Crowd { adders: 0, readers: 0, writers: 0, counters: 0, shards, far: None };
+        let run = |crowd, combining| {
+            run(crowd, &Options { combining, ..Options::default() }, 1, Duration::from_secs(2))
+        };
+        let both = |crowd| (run(crowd, Some(Combining::default())), run(crowd, None));
+        let (with, without) = both(Crowd { counters: 32, ..none });
+        assert!(2 * with.counts > 5 * without.counts, "{with:?} {without:?}");
+        let (with, without) = both(Crowd { readers: 32, ..none });
+        assert!(with.looks > without.looks, "{with:?} {without:?}");
+    }
 }

@@ -201,6 +201,11 @@ impl Network {
         self.tick(limit)
     }
 
+    /// How many messages have left so far.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// What the request was answered, if it was.
     pub fn answered(&self, id: RequestId) -> Option<String> {
         self.replies.0.get(&id).map(text)

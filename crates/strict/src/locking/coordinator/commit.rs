@@ -2,7 +2,7 @@
 
 use super::super::message::{Message, Timer};
 use super::super::options::Concurrency;
-use super::transaction::{Phase, Preparing, Transaction, is_watch_touched, parts, span, touched};
+use super::transaction::{Phase, Preparing, Transaction, is_watch_touched, parts, requests, span, touched};
 use super::{Coordinator, Settlement, Step};
 use crate::coordinator::Purpose;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +20,10 @@ impl Coordinator {
         if is_watch_touched(&transaction) {
             return self.watch_touched(transaction, step);
         }
+        self.take_in(&mut transaction, step);
         let parts = parts(&transaction);
         if parts.is_empty() {
-            return self.reply_results(transaction, step);
+            return self.reply_all(transaction, step);
         }
         let known = |shard: &u16| {
             let evaluated = transaction.own.terms.get(shard).copied();
@@ -67,7 +68,7 @@ impl Coordinator {
             return self.keep(transaction, step);
         }
         if preparing.read_only {
-            return self.reply_results(transaction, step);
+            return self.reply_all(transaction, step);
         }
         let at = preparing.votes.values().copied().max().unwrap_or(Timestamp::ZERO);
         let parts: BTreeSet<u16> = preparing.parts.keys().copied().collect();
@@ -107,7 +108,10 @@ impl Coordinator {
             Phase::Executing => true,
             Phase::Preparing(preparing) => !preparing.votes.contains_key(&shard) || preparing.read_only,
             // Whoever voted yes keeps its word.
-            Phase::Deciding { .. } | Phase::BackingOff { .. } => false,
+            Phase::Deciding { .. }
+            | Phase::BackingOff { .. }
+            | Phase::Visiting { .. }
+            | Phase::Gathering { .. } => false,
         };
         if concerned {
             let several =
@@ -138,7 +142,10 @@ impl Coordinator {
         let decides = match &transaction.phase {
             Phase::Preparing(preparing) => !preparing.read_only && preparing.parts.contains_key(&shard),
             Phase::Deciding { parts, .. } => parts.first() == Some(&shard),
-            Phase::Executing | Phase::BackingOff { .. } => false,
+            Phase::Executing
+            | Phase::BackingOff { .. }
+            | Phase::Visiting { .. }
+            | Phase::Gathering { .. } => false,
         };
         match at {
             _ if !decides => self.keep(transaction, step),
@@ -152,10 +159,10 @@ impl Coordinator {
         let mut others = touched(&transaction);
         others.pop_first();
         if self.options.claims && transaction.request.is_some() {
-            self.claim(&transaction, Some(at));
+            self.claim_of(&transaction, Some(at), requests(&transaction));
         }
         self.settle(transaction.id, Some(at), others, step);
-        self.reply_results(transaction, step);
+        self.reply_all(transaction, step);
     }
 
     /// Tells shards how the transaction ended, until they have acknowledged it.
@@ -204,13 +211,21 @@ impl Coordinator {
         }
     }
 
-    /// The transaction has had no effect: it runs again, or the caller is told.
+    /// The transaction has had no effect: it and its members run again, each by itself, or their callers are told.
     pub(super) fn refused(
         &mut self,
         mut transaction: Transaction,
         key: Option<Box<[u8]>>,
         step: &mut Step<'_, '_>,
     ) {
+        let members = self.part_with(&mut transaction);
+        self.run_again(transaction, key.clone(), step);
+        for member in members {
+            self.run_again(member, key.clone(), step);
+        }
+    }
+
+    fn run_again(&mut self, mut transaction: Transaction, key: Option<Box<[u8]>>, step: &mut Step<'_, '_>) {
         self.let_go(&transaction, step);
         let key = key.or_else(|| transaction.steps.list.first().map(|step| (*step.call.key).into()));
         transaction.conflicted = key;

@@ -122,7 +122,7 @@ impl Coordinator {
     }
 
     /// Gives a request up at its deadline, with the error that says what is known.
-    pub(super) fn give_up(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
+    pub(super) fn give_up(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let shard = self.unanswered(&transaction).first().copied().unwrap_or(0);
         let silent = format!(
             "shard {shard}: no leader among its {} replicas answered",
@@ -138,12 +138,15 @@ impl Coordinator {
                 Error::new(ErrorCode::UnknownOutcome, message)
             }
             Phase::BackingOff { .. } => transaction.conflict(),
-            Phase::Executing => {
+            Phase::Executing | Phase::Visiting { .. } | Phase::Gathering { .. } => {
                 let message =
                     format!("{silent} in time, or locks were not free; nothing happened, retry later");
                 Error::new(ErrorCode::Unavailable, message)
             }
         };
+        for member in self.part_with(&mut transaction) {
+            self.fail(member, &error, step);
+        }
         if !matches!(transaction.phase, Phase::Deciding { .. }) {
             self.let_go(&transaction, step);
             return self.fail(transaction, &error, step);

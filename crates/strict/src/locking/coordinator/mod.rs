@@ -9,8 +9,10 @@
 //!
 //! Sessions, pipelines and the evaluation of steps are as in [`crate::coordinator`].
 
+mod combine;
 mod commit;
 mod execute;
+mod share;
 mod transaction;
 
 use super::message::{Message, Timer};
@@ -18,6 +20,7 @@ use super::options::{Concurrency, Options};
 use super::record::Record;
 use super::replica::Replica;
 use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
+use combine::Combiner;
 use std::collections::{BTreeMap, BTreeSet};
 use transaction::{Phase, Preparing, Run, Transaction, asks_first, touched};
 use types::{Instant, Timestamp, TransactionId};
@@ -63,6 +66,7 @@ type Step<'s, 'o> = crate::coordinator::Step<'s, 'o, TwoPhaseCommit>;
 pub struct TwoPhaseCommit {
     settlements: BTreeMap<u64, Settlement>,
     leads: BTreeMap<u16, Lead>,
+    combiner: Combiner,
 }
 
 impl CommitProtocol for TwoPhaseCommit {
@@ -81,7 +85,7 @@ impl CommitProtocol for TwoPhaseCommit {
     const HAS_KEYSETS: bool = false;
 
     fn new(_: &Options) -> Self {
-        TwoPhaseCommit { settlements: BTreeMap::new(), leads: BTreeMap::new() }
+        TwoPhaseCommit { settlements: BTreeMap::new(), leads: BTreeMap::new(), combiner: Combiner::default() }
     }
 
     fn settings(options: &Options) -> Settings {
@@ -124,7 +128,15 @@ impl CommitProtocol for TwoPhaseCommit {
     fn begin(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let Run { hops, locks_first, .. } = transaction.own;
         transaction.own = Run { signed: step.now.instant, hops, locks_first, ..Run::default() };
-        coordinator.advance(transaction, step);
+        coordinator.join_or_advance(transaction, step);
+    }
+
+    fn run_ready(coordinator: &mut Coordinator, step: &mut Step<'_, '_>) -> bool {
+        coordinator.run_released(step)
+    }
+
+    fn ended(coordinator: &mut Coordinator, transaction: &Transaction) {
+        coordinator.protocol.combiner.release(transaction.id.number);
     }
 
     /// Only the leader will do.
@@ -156,7 +168,9 @@ impl CommitProtocol for TwoPhaseCommit {
             Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. } => {
                 Some(transaction.moved_at + coordinator.options.resend_every)
             }
-            Phase::BackingOff { until } => Some(*until),
+            Phase::BackingOff { until } | Phase::Visiting { until, .. } | Phase::Gathering { until } => {
+                Some(*until)
+            }
         };
         let deadline = transaction.request.is_some() || again.is_some();
         let deadline = deadline.then_some(transaction.deadline);
@@ -169,6 +183,9 @@ impl CommitProtocol for TwoPhaseCommit {
         match &transaction.phase {
             _ if transaction.is_idle() => {}
             Phase::BackingOff { until } if *until <= now => return coordinator.run(transaction, step),
+            Phase::Visiting { until, .. } | Phase::Gathering { until } if *until <= now => {
+                return coordinator.go_by_itself(transaction, step);
+            }
             Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. }
                 if transaction.moved_at + coordinator.options.resend_every <= now =>
             {
@@ -276,7 +293,10 @@ impl Coordinator {
             Phase::Preparing(_) => touched(transaction),
             // The others are to ask the first one, which may be out of the coordinator's reach.
             Phase::Deciding { parts, .. } => parts.first().copied().into_iter().collect(),
-            Phase::Executing | Phase::BackingOff { .. } => BTreeSet::new(),
+            Phase::Executing
+            | Phase::BackingOff { .. }
+            | Phase::Visiting { .. }
+            | Phase::Gathering { .. } => BTreeSet::new(),
         }
     }
 
@@ -391,7 +411,7 @@ impl Coordinator {
                 parts.keys().filter(|shard| !votes.contains_key(shard)).copied().collect()
             }
             Phase::Deciding { parts, .. } => parts.first().copied().into_iter().collect(),
-            Phase::BackingOff { .. } => BTreeSet::new(),
+            Phase::BackingOff { .. } | Phase::Visiting { .. } | Phase::Gathering { .. } => BTreeSet::new(),
         }
     }
 
@@ -410,7 +430,7 @@ impl Coordinator {
                     self.decide(*first, transaction.id, Some(*at), step);
                 }
             }
-            Phase::BackingOff { .. } => {}
+            Phase::BackingOff { .. } | Phase::Visiting { .. } | Phase::Gathering { .. } => {}
         }
     }
 }

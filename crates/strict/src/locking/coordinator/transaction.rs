@@ -7,7 +7,7 @@ use crate::locking::machine::Evaluation;
 use crate::locking::message::Span;
 use crate::{Invoked, Part};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Instant, Timestamp};
+use types::{Instant, RequestId, Timestamp};
 
 /// A transaction in progress.
 pub(super) type Transaction = crate::coordinator::Transaction<TwoPhaseCommit>;
@@ -28,6 +28,10 @@ pub struct Run {
     pub told: BTreeSet<u16>,
     /// When it began, or its coordinator last gave a sign of life for it.
     pub signed: Instant,
+    /// Those that commit with it, in the order in which they were combined: their steps follow its own.
+    pub members: Vec<Transaction>,
+    /// It has waited for another's locks in vain: this time it asks for its own.
+    pub apart: bool,
 }
 
 /// Where a transaction is.
@@ -42,6 +46,10 @@ pub enum Phase {
     Deciding { at: Timestamp, parts: BTreeSet<u16> },
     /// Waits to run again.
     BackingOff { until: Instant },
+    /// Waits for what another one, its host, finds out under its locks, to commit with it.
+    Visiting { host: u64, until: Instant },
+    /// Has nothing to find out, and waits for the end of one that is being committed: others may join meanwhile.
+    Gathering { until: Instant },
 }
 
 /// A vote in progress.
@@ -109,4 +117,13 @@ pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, Part> {
         (shard, Part { participants: participants.clone(), invocations, keyset: None })
     };
     invocations.into_iter().map(part).collect()
+}
+
+/// The requests that it serves, where checkers cannot tell from its session.
+pub(super) fn requests(transaction: &Transaction) -> Vec<RequestId> {
+    if transaction.own.members.is_empty() {
+        return transaction.turn.clone();
+    }
+    let members = transaction.own.members.iter().filter_map(|member| member.request);
+    transaction.request.into_iter().chain(members).collect()
 }

@@ -1,0 +1,309 @@
+//! Combining (Claret, 4.3): transactions of this coordinator that share what another one finds out under its locks, and
+//! commit with it. Decision 0031.
+//!
+//! ```text
+//!   host:   asks leaders ------ has its answers --> takes its guests in --> Prepare: one part for all --> replies of all
+//!   guest:       comes, waits ----------------------^  combined: a member, one after the other; its locks are the host's
+//!                                                   \- not combined, or the host was refused: asks for itself
+//!   member: --------------------------------------------------------------- refused: all run again, each by itself
+//! ```
+//!
+//! # Invariants
+//! - A guest has asked nobody anything, and is one transaction of the coordinator's like any other: whatever becomes of
+//!   its host, it goes on by itself, at the latest when its patience ends.
+//! - Nobody joins once the host has begun to commit: then its parts are what leaders may have taken.
+//! - What members saw was protected by locks from before their host's answers until its end, and they were asked for
+//!   before it began to commit: each could have run right after the one before it.
+//! - Members have no message, lock, vote or outcome of their own: their host's are theirs.
+
+use super::share::{may_share, share};
+use super::transaction::{Phase, Transaction, is_alone};
+use super::{Coordinator, Step};
+use crate::Mutant;
+use crate::coordinator::{CallStep, Purpose};
+use crate::locking::message::Timer;
+use crate::locking::options::{Combining, Concurrency};
+use mvcc::CompactKey;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How many hosts of a key are looked at.
+const LOOKED_AT: usize = 8;
+/// A transaction of more steps neither joins nor is joined.
+const STEPS: usize = 16;
+
+type Keys = SmallVec<[CompactKey; 4]>;
+
+/// A transaction that others may join, or that has begun to commit.
+#[derive(Debug)]
+struct Host {
+    keys: Keys,
+    /// It has not begun to commit.
+    open: bool,
+    /// Those that wait for its answers, in the order in which they came.
+    guests: Vec<u64>,
+    /// Those that wait for its end.
+    followers: Vec<u64>,
+}
+
+/// Who may combine with whom, by the numbers of transactions.
+#[derive(Debug, Default)]
+pub(super) struct Combiner {
+    hosts: BTreeMap<u64, Host>,
+    by_key: BTreeMap<CompactKey, SmallVec<[u64; 2]>>,
+    /// Those whose wait is over.
+    released: Vec<u64>,
+    /// How many have committed with another one.
+    combined: u64,
+}
+
+impl Combiner {
+    /// Others may join from now on.
+    fn open(&mut self, number: u64, keys: Keys) {
+        for key in &keys {
+            self.by_key.entry(key.clone()).or_default().push(number);
+        }
+        let host = Host { keys, open: true, guests: Vec::new(), followers: Vec::new() };
+        self.hosts.insert(number, host);
+    }
+
+    /// Hosts that have all of these keys, of those of one key that came last.
+    fn of_keys<'c>(&'c self, keys: &'c [CompactKey]) -> impl Iterator<Item = (u64, &'c Host)> {
+        let numbers = keys.first().and_then(|key| self.by_key.get(key)).into_iter().flatten();
+        let hosts =
+            numbers.rev().take(LOOKED_AT).filter_map(|number| Some((*number, self.hosts.get(number)?)));
+        hosts.filter(|(_, host)| keys.iter().all(|key| host.keys.contains(key)))
+    }
+
+    /// One that may be joined.
+    fn joinable(&self, keys: &[CompactKey], limits: Combining) -> Option<u64> {
+        let has_room = |host: &Host| host.open && host.guests.len() + 1 < limits.members;
+        self.of_keys(keys).find(|(_, host)| has_room(host)).map(|(number, _)| number)
+    }
+
+    /// One that is being committed.
+    fn committing(&self, keys: &[CompactKey]) -> Option<u64> {
+        self.of_keys(keys).find(|(_, host)| !host.open).map(|(number, _)| number)
+    }
+
+    /// It begins to commit: who waits for its answers?
+    fn close(&mut self, number: u64) -> Vec<u64> {
+        let Some(host) = self.hosts.get_mut(&number) else { return Vec::new() };
+        host.open = false;
+        std::mem::take(&mut host.guests)
+    }
+
+    /// A guest waits no more.
+    fn leave(&mut self, host: u64, guest: u64) {
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.guests.retain(|number| *number != guest);
+        }
+    }
+
+    /// It has ended, or runs again: nobody waits for it any more.
+    pub(super) fn release(&mut self, number: u64) {
+        let Some(host) = self.hosts.remove(&number) else { return };
+        for key in &host.keys {
+            if let Some(numbers) = self.by_key.get_mut(key) {
+                numbers.retain(|other| *other != number);
+                if numbers.is_empty() {
+                    self.by_key.remove(key);
+                }
+            }
+        }
+        self.released.extend(host.guests);
+        self.released.extend(host.followers);
+    }
+}
+
+/// Its keys, each once.
+fn keys(transaction: &Transaction) -> Keys {
+    let mut keys: Keys = transaction.steps.list.iter().map(|step| step.call.key.clone()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+impl Coordinator {
+    /// How many transactions have committed with another one.
+    pub fn combined(&self) -> u64 {
+        self.protocol.combiner.combined
+    }
+
+    /// The limits of combining, if this transaction takes part in it: what is asked for at once, of few keys.
+    fn combining(&self, transaction: &Transaction) -> Option<Combining> {
+        let takes_part = self.options.concurrency == Concurrency::Locking
+            && transaction.purpose == Purpose::Auto
+            && transaction.watches.is_empty()
+            && (1..=STEPS).contains(&transaction.steps.list.len());
+        self.options.combining.filter(|_| takes_part)
+    }
+
+    /// A transaction begins: with another one, or by itself. One that was refused asks for itself.
+    pub(super) fn join_or_advance(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
+        let Some(limits) = self.combining(&transaction) else { return self.advance(transaction, step) };
+        let keys = keys(&transaction);
+        let is_first = transaction.retries == 0;
+        if is_first && self.options.mutants.has(Mutant::CombineAfterCommitBegan) {
+            return self.join_too_late(transaction, keys, step);
+        }
+        let host = self.protocol.combiner.joinable(&keys, limits).filter(|_| is_first);
+        match host.filter(|host| self.suits(&transaction, *host, limits, step)) {
+            Some(host) => self.visit(transaction, host, limits.patience, step),
+            None => self.lead(transaction, keys, limits, step),
+        }
+    }
+
+    /// True if all that a transaction asks is likely to be told by what this one finds out, which has about as much time.
+    fn suits(
+        &self,
+        transaction: &Transaction,
+        host: u64,
+        limits: Combining,
+        step: &mut Step<'_, '_>,
+    ) -> bool {
+        let host = self.transactions.get(&host);
+        let Some(host) = host.filter(|host| host.deadline + limits.patience >= transaction.deadline) else {
+            return false;
+        };
+        let mut likely = |asked: &CallStep| {
+            let mut held = host.steps.list.iter().filter(|held| held.call.key == asked.call.key);
+            held.any(|held| may_share(&held.call, &asked.call, step.random))
+        };
+        transaction.steps.list.iter().all(&mut likely)
+    }
+
+    fn visit(
+        &mut self,
+        mut transaction: Transaction,
+        host: u64,
+        patience: Duration,
+        step: &mut Step<'_, '_>,
+    ) {
+        if let Some(host) = self.protocol.combiner.hosts.get_mut(&host) {
+            host.guests.push(transaction.id.number);
+        }
+        transaction.phase = Phase::Visiting { host, until: step.now.instant + patience };
+        self.keep(transaction, step);
+    }
+
+    /// A transaction goes on by itself, and others may join it. One that has nothing to find out would give nobody the
+    /// time for that: it waits for the end of one on its keys that is being committed, as long as it would not
+    /// be the only one anyway.
+    fn lead(&mut self, mut transaction: Transaction, keys: Keys, limits: Combining, step: &mut Step<'_, '_>) {
+        if is_alone(&transaction) {
+            // A leader that has answered it holds nothing for it.
+            return self.advance(transaction, step);
+        }
+        let number = transaction.id.number;
+        let busy = self.protocol.combiner.committing(&keys);
+        let busy = busy.filter(|_| self.is_unread(&transaction));
+        let busy = busy.filter(|busy| self.suits(&transaction, *busy, limits, step));
+        self.protocol.combiner.open(number, keys);
+        let Some(busy) = busy else { return self.advance(transaction, step) };
+        if let Some(host) = self.protocol.combiner.hosts.get_mut(&busy) {
+            host.followers.push(number);
+        }
+        transaction.phase = Phase::Gathering { until: step.now.instant + limits.gather };
+        self.keep(transaction, step);
+    }
+
+    fn is_unread(&self, transaction: &Transaction) -> bool {
+        (0..transaction.steps.list.len()).all(|index| transaction.steps.is_unread(index, &self.expiring))
+    }
+
+    /// A guest, or one that has waited to be joined, goes on by itself.
+    pub(super) fn go_by_itself(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        let number = transaction.id.number;
+        if let Phase::Visiting { host, .. } = transaction.phase {
+            self.protocol.combiner.leave(host, number);
+            if !is_alone(&transaction) {
+                self.protocol.combiner.open(number, keys(&transaction));
+            }
+        }
+        transaction.phase = Phase::Executing;
+        transaction.now_millis = step.now.wall.as_millis();
+        (transaction.began, transaction.own.signed) = (step.now.instant, step.now.instant);
+        self.advance(transaction, step);
+    }
+
+    /// Lets those go on whose wait is over; false if there are none.
+    pub(super) fn run_released(&mut self, step: &mut Step<'_, '_>) -> bool {
+        let released = std::mem::take(&mut self.protocol.combiner.released);
+        for number in &released {
+            let waits =
+                |run: &Transaction| matches!(run.phase, Phase::Visiting { .. } | Phase::Gathering { .. });
+            if self.transactions.get(number).is_some_and(|transaction| waits(transaction))
+                && let Some(transaction) = self.take(*number)
+            {
+                self.go_by_itself(transaction, step);
+            }
+        }
+        !released.is_empty()
+    }
+
+    /// A host has its answers and begins to commit: its guests become members, one after the other, or leave.
+    pub(super) fn take_in(&mut self, host: &mut Transaction, step: &mut Step<'_, '_>) {
+        for number in self.protocol.combiner.close(host.id.number) {
+            if let Some(guest) = self.take(number) {
+                self.take_one_in(host, guest, step);
+            }
+        }
+    }
+
+    fn take_one_in(&mut self, host: &mut Transaction, guest: Transaction, step: &mut Step<'_, '_>) {
+        let number = guest.id.number;
+        if share(&mut host.steps, &guest.steps, host.now_millis, &self.expiring, step.random) {
+            step.out.disarm(Timer::Transaction { number });
+            host.own.members.push(guest);
+        } else {
+            self.protocol.combiner.released.push(number);
+            self.keep(guest, step);
+        }
+    }
+
+    /// Host and members are told apart again: nothing has come of what they were to commit.
+    pub(super) fn part_with(&mut self, host: &mut Transaction) -> Vec<Transaction> {
+        self.protocol.combiner.release(host.id.number);
+        let members = std::mem::take(&mut host.own.members);
+        host.steps.list.truncate(host.steps.list.len() - steps_of(&members));
+        if self.options.mutants.has(Mutant::OrphanSharers) { Vec::new() } else { members }
+    }
+
+    /// A host has committed, and its members with it: each is told its own results.
+    pub(super) fn reply_all(&mut self, mut host: Transaction, step: &mut Step<'_, '_>) {
+        let members = std::mem::take(&mut host.own.members);
+        self.protocol.combiner.combined += members.len() as u64;
+        let own = host.steps.list.len() - steps_of(&members);
+        let mut results = host.steps.list.split_off(own).into_iter();
+        self.reply_results(host, step);
+        for mut member in members {
+            if self.options.mutants.has(Mutant::MemberCountedTwice) {
+                self.run(member, step);
+                continue;
+            }
+            let steps = member.steps.list.len();
+            member.steps.list = results.by_ref().take(steps).collect();
+            self.reply_results(member, step);
+        }
+    }
+
+    /// The mutant: whoever has begun to commit is joined like any other.
+    fn join_too_late(&mut self, transaction: Transaction, keys: Keys, step: &mut Step<'_, '_>) {
+        let committing = self.protocol.combiner.committing(&keys);
+        let host = committing.filter(|host| self.suits(&transaction, *host, Combining::default(), step));
+        match host.and_then(|host| self.take(host)) {
+            Some(mut host) => {
+                self.take_one_in(&mut host, transaction, step);
+                self.keep(host, step);
+            }
+            None => self.lead(transaction, keys, Combining::default(), step),
+        }
+    }
+}
+
+/// How many steps members have.
+fn steps_of(members: &[Transaction]) -> usize {
+    members.iter().map(|member| member.steps.list.len()).sum()
+}

@@ -1,0 +1,135 @@
+//! What one transaction's steps come to right after those of others that hold the locks, without asking anybody.
+
+use crate::coordinator::{Call, CallStep, Done, Expiring, Progress, Steps, whole_key};
+use crate::part::{Invoked, encoded, narrowed};
+use commit::deadline_set;
+use datatypes::combine::{Combined, Outstanding, combine, may_combine};
+use datatypes::{Effect, Mode, Operation};
+use types::{Reader, Rng};
+
+/// True if a call is likely to be told by another one's answer, which is not there yet.
+pub(super) fn may_share(held: &Call, asked: &Call, random: &mut Rng) -> bool {
+    let decoded = |call: &'_ Call| Operation::decode(&mut Reader::new(&call.operation)).is_ok();
+    debug_assert!(decoded(held) && decoded(asked), "calls are made of operations");
+    let held_operation = Operation::decode(&mut Reader::new(&held.operation));
+    let asked_operation = Operation::decode(&mut Reader::new(&asked.operation));
+    match (held_operation, asked_operation) {
+        (Ok(first), Ok(second)) => may_combine((&first, held.blind), (&second, asked.blind), random),
+        _ => false,
+    }
+}
+
+/// Evaluates what was asked right after the steps of others, and puts it behind them. False, and nothing is changed, if
+/// not all of it can be told.
+pub(super) fn share(
+    steps: &mut Steps,
+    asked: &Steps,
+    now_millis: u64,
+    expiring: &Expiring,
+    random: &mut Rng,
+) -> bool {
+    let length = steps.list.len();
+    for CallStep { call, .. } in &asked.list {
+        let Some(done) = tell(steps, call, now_millis, expiring, random) else {
+            steps.list.truncate(length);
+            return false;
+        };
+        steps.list.push(CallStep { call: call.clone(), progress: Progress::Done(done) });
+    }
+    true
+}
+
+/// What a call comes to after the step that tells it: for a read, one of those since the last write on its key; for a
+/// write, the last one. Its effect is its own: each member's stay apart, in the order in which they were combined.
+fn tell(steps: &Steps, call: &Call, now_millis: u64, expiring: &Expiring, random: &mut Rng) -> Option<Done> {
+    let asked = Operation::decode(&mut Reader::new(&call.operation)).ok()?;
+    for CallStep { call: held, progress } in steps.list.iter().rev() {
+        let Progress::Done(done) = progress else { return None };
+        if held.key != call.key {
+            continue;
+        }
+        let operation = Operation::decode(&mut Reader::new(&held.operation)).ok()?;
+        if operation.is_read() != asked.is_read() {
+            if asked.is_read() {
+                return None;
+            }
+            continue;
+        }
+        let blind = held.blind && done.invoked.observed.is_none();
+        // Without what the held one changes, so that the effect is not that of both.
+        let outstanding = Outstanding { operation: &operation, blind, reply: &done.result, effect: None };
+        if let Some(combined) = combine(&outstanding, &asked, call.blind) {
+            let unread = || without_reading(steps, call, done, (now_millis, expiring), random);
+            let held = Held { operation: &operation, done, expired: steps.expiries.contains_key(&call.key) };
+            return held.follow(call, &asked, combined, unread);
+        }
+        if !asked.is_read() {
+            return None;
+        }
+    }
+    None
+}
+
+/// What a call comes to that needs no evaluation on the state that is held.
+fn without_reading(
+    steps: &Steps,
+    call: &Call,
+    held: &Done,
+    (now_millis, expiring): (u64, &Expiring),
+    random: &mut Rng,
+) -> Option<Done> {
+    let has_deadline = held.expires_at != 0 || steps.may_expire(&call.key, expiring);
+    call.without_reading(now_millis, has_deadline, random)
+}
+
+/// A step that was evaluated and holds its lock.
+struct Held<'h, 'o> {
+    operation: &'h Operation<'o>,
+    done: &'h Done,
+    /// Its key was found expired.
+    expired: bool,
+}
+
+impl Held<'_, '_> {
+    /// True if its lock is enough for another one in this mode.
+    fn covers(&self, mode: Mode) -> bool {
+        let held = match &self.done.invoked.observed {
+            Some(_) if self.expired => Mode::Write,
+            Some(_) => self.operation.mode(),
+            None => self.done.invoked.effect().ok().flatten().map_or(Mode::Observe, |effect| effect.mode()),
+        };
+        held == Mode::Write || held == mode
+    }
+
+    /// The second one's step; `None` if it would need another lock, or sets a deadline, which
+    /// would have to be kept apart.
+    fn follow(
+        &self,
+        call: &Call,
+        asked: &Operation<'_>,
+        combined: Combined<'_>,
+        unread: impl FnOnce() -> Option<Done>,
+    ) -> Option<Done> {
+        let sets_deadline = |effect: &Effect<'_>| deadline_set(effect).is_some();
+        if combined.effect.as_ref().is_some_and(sets_deadline) {
+            return None;
+        }
+        if let Some(done) = unread() {
+            let own = done.invoked.effect().ok().flatten()?;
+            return (done.expires_at == 0 && self.covers(own.mode())).then_some(done);
+        }
+        let observed = self.done.invoked.observed.clone()?;
+        if !self.covers(asked.mode()) {
+            return None;
+        }
+        let operation = match narrowed(asked, &combined.reply) {
+            _ if asked.observation().is_nothing() => whole_key(),
+            Some(less) => less,
+            None => call.operation.clone(),
+        };
+        let effect = combined.effect.as_ref().map(encoded);
+        let invoked =
+            Invoked { key: call.key.clone(), operation: Some(operation), effect, observed: Some(observed) };
+        Some(Done { result: combined.reply, invoked, expires_at: self.done.expires_at })
+    }
+}
