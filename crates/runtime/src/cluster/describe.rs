@@ -79,9 +79,8 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
         }
     }
     if locking {
-        let locks = if entry.readers_and_writers { "readwrite" } else { "typed" };
-        for (name, value) in [("locks", locks), ("phasing", if entry.without_phases { "off" } else { "on" })]
-        {
+        let phasing = if entry.without_phases || entry.without_locks { "off" } else { "on" };
+        for (name, value) in [("locks", entry.locks()), ("phasing", phasing)] {
             sink.bulk(name.as_bytes());
             sink.bulk(value.as_bytes());
         }

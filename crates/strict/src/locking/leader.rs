@@ -4,6 +4,7 @@
 use super::locks::{Asker, LockTable};
 use super::machine::{Machine, Prepared};
 use super::message::Message;
+use super::unlocked::Unapplied;
 use crate::{Invoked, Part};
 use clock::HybridClock;
 use commit::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
@@ -79,6 +80,8 @@ pub(super) struct Leader {
     /// Answers that wait until a quorum confirms the leader, by context.
     pub confirming: BTreeMap<u64, (Address, Message)>,
     contexts: u64,
+    /// Without locks: what is on its way through the log.
+    pub unapplied: Unapplied,
     clock: HybridClock,
 }
 
@@ -101,6 +104,7 @@ impl Leader {
             floors: BTreeMap::new(),
             confirming: BTreeMap::new(),
             contexts: 0,
+            unapplied: Unapplied::default(),
             clock: HybridClock::new(CLOCK_BOUND),
         };
         leader.clock.recover(machine.latest());
@@ -201,6 +205,7 @@ impl Leader {
             for id in over {
                 self.closed.remove(&id);
             }
+            self.unapplied.forget(first, end);
         }
     }
 

@@ -25,6 +25,9 @@
 //! - Where several shards vote, a vote waits for nobody: one that would is refused. Of other transactions that wait for
 //!   one another in a circle one gives way (`locks`, `docs/protocols/claret.md`).
 //!
+//! Without locks ([`Concurrency::Unlocked`], a baseline) every operation is a transaction of its own, which its leader evaluates
+//! behind what it has put into the log before (`unlocked`).
+//!
 //! Left out so far: combining (Claret), moving of leaders, change of a shard's members.
 
 mod absent;
@@ -37,6 +40,7 @@ mod node;
 mod options;
 mod record;
 mod replica;
+mod unlocked;
 
 pub use coordinator::Coordinator;
 pub use locks::{LockOptions, Phasing};

@@ -14,6 +14,9 @@ pub enum Concurrency {
     Locking,
     /// Optimistic: operations wait for nobody, and the vote validates what they saw.
     Optimistic,
+    /// No transactions: every operation is evaluated and committed by itself, in the order of its shard's log. A
+    /// baseline for measurements (Claret, section 6, "non-transactional").
+    Unlocked,
 }
 
 /// Options of replicas and coordinators.

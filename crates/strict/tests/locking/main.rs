@@ -3,3 +3,4 @@
 mod crowd;
 mod network;
 mod scripts;
+mod unlocked;

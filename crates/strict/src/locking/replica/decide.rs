@@ -57,6 +57,8 @@ impl Replica {
                 let locked = leader.lock_part(asker, &ballot.part, trusting);
                 if locked.is_none() && votes { self.lock_now(asker, &ballot, trusting, step) } else { locked }
             }
+            // Nobody asks for votes.
+            Concurrency::Unlocked => return,
             Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
             Concurrency::Optimistic => {
                 Some(leader.validate_part(id, &ballot.part, &self.machine).and_then(|()| {
@@ -137,7 +139,7 @@ impl Replica {
         }
     }
 
-    pub(super) fn propose(&mut self, entry: &Entry) -> bool {
+    pub(in crate::locking) fn propose(&mut self, entry: &Entry) -> bool {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         self.log.propose(bytes)
