@@ -45,7 +45,7 @@ impl Setting {
 impl FromStr for Setting {
     type Err = String;
 
-    /// A name of [`NAMED`], or `name=options`.
+    /// A setting that has a name, such as `typed-phased`, or `name=options`.
     fn from_str(text: &str) -> Result<Self, String> {
         let named = NAMED.iter().find(|(name, _)| *name == text).copied();
         let (name, options) = named.or_else(|| text.split_once('=')).ok_or_else(|| {

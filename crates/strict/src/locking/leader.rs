@@ -5,7 +5,7 @@ use super::locks::{Asker, LockTable};
 use super::machine::{Machine, Prepared};
 use super::message::Message;
 use super::unlocked::Unapplied;
-use crate::{Invoked, Part};
+use crate::{Invoked, Meeting, Pair, Part};
 use clock::HybridClock;
 use commit::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
 use datatypes::{Effect, Invocation, Mode, Observation, Operation};
@@ -273,6 +273,15 @@ impl Leader {
         let reserved =
             |invoked: &&Invoked| modes(invoked).any(|mode| self.locks.is_taken(id, &invoked.key, mode));
         part.invocations.iter().find(reserved).map(|invoked| (*invoked.key).into())
+    }
+
+    /// Optimistic: notes whom a vote met on the key that it was refused for.
+    pub(super) fn note_refusal(&mut self, id: TransactionId, part: &Part, key: &[u8]) {
+        let Some(invoked) = part.invocations.iter().find(|invoked| *invoked.key == *key) else { return };
+        let (Ok(access), Some(wanted)) = (invoked.access(), modes(invoked).next()) else { return };
+        let met = self.voted_on(key, id).find(|other| other.is_in_the_way_of(&access));
+        let met = met.and_then(|other| other.access.invocation.mode());
+        self.locks.heat.note(key, Pair { wanted, met }, Meeting::Conflict);
     }
 
     /// Optimistic: true if what was voted for stands in the way of an operation that holds its lock: of one that is

@@ -75,7 +75,13 @@ impl Replica {
                 self.refuse_with(from, refusal, step);
             }
             Some(Ok(())) => self.vote(from, ballot, step),
-            Some(Err(key)) => self.refuse(from, id, Some(key), step),
+            Some(Err(key)) => {
+                if let (Concurrency::Optimistic, Some(leader)) = (self.options.concurrency, &mut self.leader)
+                {
+                    leader.note_refusal(id, &ballot.part, &key);
+                }
+                self.refuse(from, id, Some(key), step)
+            }
             None => {
                 let Ballot { transaction, age, floor, term, read_only, span, part } = ballot;
                 let message = Message::Prepare { transaction, age, floor, term, read_only, span, part };

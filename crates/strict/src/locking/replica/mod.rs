@@ -12,7 +12,7 @@ use super::options::Options;
 use super::record::Record;
 use super::unlocked::Single;
 use crate::coordinator::draw_from;
-use crate::{Decided, KeyedEffects, Mutant, Topology};
+use crate::{Decided, Heat, KeyedEffects, Mutant, Topology};
 use commit::Stamp;
 use decide::Ballot;
 use protocol::{Durability, Input, Now, Outputs};
@@ -101,6 +101,18 @@ impl Replica {
     /// True while it does not vote because it may have forgotten what it said.
     pub fn is_forgetful(&self) -> bool {
         self.log.is_forgetful()
+    }
+
+    /// Which keys transactions meet on, since it leads; none while it does not.
+    pub fn heat(&self) -> Option<&Heat> {
+        self.leader.as_ref().map(|leader| &leader.locks.heat)
+    }
+
+    /// Forgets which.
+    pub fn reset_heat(&mut self) {
+        if let Some(leader) = &mut self.leader {
+            leader.locks.heat.reset();
+        }
     }
 
     /// How many transactions it has voted for that are undecided.
