@@ -239,7 +239,10 @@ mod tests {
     fn what_was_reposted_most_is_reposted() {
         let timeline = Timeline { user: 3 };
         let newest = vec![Value::Array(vec![bulk("a"), bulk("b")])];
-        assert_eq!(lines(&timeline.step(&[newest.clone()]))[2..], ["HGETALL post:b", "SCARD reposts:b"]);
+        assert_eq!(
+            lines(&timeline.step(std::slice::from_ref(&newest)))[2..],
+            ["HGETALL post:b", "SCARD reposts:b"]
+        );
         let counts = [0, 4].into_iter().flat_map(|count| [Value::Array(Vec::new()), Value::Integer(count)]);
         let seen = timeline.outcome(&[newest, counts.collect()]).unwrap();
         let wanted = vec![("a".to_owned(), 0), ("b".to_owned(), 4)];

@@ -29,11 +29,14 @@ pub(super) struct Single {
     pub operation: Box<[u8]>,
 }
 
+/// An effect that is in the log, in its binary form, and whose it is.
+type Coming = (TransactionId, Box<[u8]>);
+
 /// What a leader has put into its log and not applied, and the answers that it has given.
 #[derive(Debug, Default)]
 pub(super) struct Unapplied {
     /// By key: effects in the order of the log.
-    effects: BTreeMap<Box<[u8]>, Vec<(TransactionId, Box<[u8]>)>>,
+    effects: BTreeMap<Box<[u8]>, Vec<Coming>>,
     keys: BTreeMap<TransactionId, Box<[u8]>>,
     answers: BTreeMap<TransactionId, Message>,
 }

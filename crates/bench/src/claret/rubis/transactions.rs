@@ -211,7 +211,7 @@ mod tests {
         let close = Close { slot: 1, item: "7".into(), place: Place { region: 2, category: 3 }, seller: 4 };
         assert_eq!(lines(&close.step(&[])), ["TOP.LIST bids:7 1"]);
         let highest = vec![Value::Array(vec![bulk("b9"), bulk("210")])];
-        assert_eq!(lines(&close.step(&[highest.clone()])), ["HGET bid:b9 user"]);
+        assert_eq!(lines(&close.step(std::slice::from_ref(&highest))), ["HGET bid:b9 user"]);
         let last = close.step(&[highest, vec![bulk("5")]]);
         let wanted = [
             "BLIND HSET item:7 winner 5",
