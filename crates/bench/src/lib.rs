@@ -11,9 +11,13 @@
 //!
 //! [`tcc`] has causal keyspaces run the workload of Wren and PaRiS, one protocol after the other.
 //!
+//! [`claret`] has strict keyspaces run the workloads of Claret's evaluation, one setting after the other.
+//!
 //! This crate measures over sockets only: it never links a protocol or the runtime, so that nothing it measures runs
 //! in its process. Of the checker it uses the format of histories.
 
+pub mod claret;
+mod keyspaces;
 pub mod redis;
 pub mod tcc;
 pub mod transactions;

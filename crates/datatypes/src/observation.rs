@@ -232,6 +232,22 @@ impl Mode {
         Mode::Write,
     ];
 
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Observe => "observe",
+            Mode::Add => "add",
+            Mode::Remove => "remove",
+            Mode::Increment => "increment",
+            Mode::IncrementFields => "increment-fields",
+            Mode::Count => "count",
+            Mode::Summarize => "summarize",
+            Mode::Rank => "rank",
+            Mode::Identify => "identify",
+            Mode::Write => "write",
+        }
+    }
+
     /// True when holders of the two modes always commute: a mode with itself, unless it is `Write`.
     pub fn compatible(self, other: Mode) -> bool {
         self == other && self != Mode::Write

@@ -112,6 +112,16 @@ pub enum Administration<'a> {
         /// Its name.
         name: &'a [u8],
     },
+    /// The keys on which transactions of a strict keyspace are in each other's way at this process, hottest first: an array
+    /// of maps.
+    HotKeys {
+        /// The keyspace's name.
+        name: &'a [u8],
+        /// At most so many.
+        count: usize,
+        /// Forget them then.
+        reset: bool,
+    },
     /// Which partition each key lies in, whether it exists or not: an array of numbers.
     Locate {
         /// The keyspace's name.

@@ -51,7 +51,10 @@ impl WorkerHost {
         if let Some(cluster) = &mut self.cluster {
             return match command {
                 Administration::Create { name, options } => cluster.create(text(name), options, self.now),
-                Administration::List | Administration::Info { .. } | Administration::Locate { .. } => {
+                Administration::List
+                | Administration::Info { .. }
+                | Administration::HotKeys { .. }
+                | Administration::Locate { .. } => {
                     cluster.refresh(self.now);
                     Ok(())
                 }
@@ -79,6 +82,11 @@ impl WorkerHost {
             Administration::Drop { name } => self.process.drop_keyspace(&text(name))?,
             Administration::Place { .. } | Administration::Recover { .. } | Administration::Evict { .. } => {
                 return Err(Error::err("a single process keeps everything itself; clusters have places"));
+            }
+            Administration::HotKeys { .. } => {
+                return Err(Error::err(
+                    "KEYSPACE HOTKEYS is for clusters: a single process runs transactions one by one",
+                ));
             }
             Administration::List | Administration::Info { .. } | Administration::Locate { .. } => {}
         }
@@ -180,6 +188,13 @@ impl Host for WorkerHost {
             (Err(error), _) => sink.error(&error),
             (Ok(()), Administration::List) => self.list(sink),
             (Ok(()), Administration::Info { name }) => self.describe(name, sink),
+            (Ok(()), Administration::HotKeys { name, count, reset }) => {
+                match self.cluster.as_mut().map(|cluster| cluster.hot_keys(name, count, reset)) {
+                    Some(Ok(keys)) => cluster::write_hot_keys(&keys, sink),
+                    Some(Err(error)) => sink.error(&error),
+                    None => sink.error(&missing(name)),
+                }
+            }
             (Ok(()), Administration::Locate { name, keys }) => self.locate(name, &keys, sink),
             (Ok(()), Administration::Recover { name, partition, left }) => {
                 let cluster = self.cluster.as_mut();

@@ -263,6 +263,7 @@ pub(crate) fn metrics(process: &Process) -> String {
         let queued = each(|backlog| backlog.queued_bytes);
         metric("queued_bytes", "gauge", "Bytes that causal partitions keep for other regions.", &queued);
         lag_metrics(&view.lags.lock(), &mut metric);
+        meeting_metrics(&backlogs, &mut metric);
         let conflicts = each(|backlog| backlog.conflicts);
         metric("conflicts", "gauge", "Writes lost to concurrent ones, listed by CONFLICTS LIST.", &conflicts);
         let dropped = each(|backlog| backlog.conflicts_dropped as usize);
@@ -281,6 +282,20 @@ pub(crate) fn metrics(process: &Process) -> String {
 
 /// Takes a metric: name, kind, help, and values with their labels.
 type Metric<'m> = dyn FnMut(&str, &str, &str, &[(String, u64)]) + 'm;
+
+/// How often transactions of strict keyspaces were in each other's way at replicas here, by what came of it.
+fn meeting_metrics(backlogs: &[(String, Backlog)], metric: &mut Metric<'_>) {
+    let lines = backlogs.iter().flat_map(|(name, Backlog { meetings, .. })| {
+        let kinds = [("wait", meetings.waits), ("conflict", meetings.conflicts), ("wound", meetings.wounds)];
+        kinds.map(|(kind, count)| (format!("{{keyspace=\"{name}\",kind=\"{kind}\"}}"), count))
+    });
+    metric(
+        "transactions_met_total",
+        "counter",
+        "How often transactions of a strict keyspace waited, were refused or lost their locks for others at replicas here.",
+        &lines.collect::<Vec<_>>(),
+    );
+}
 
 fn lag_metrics(lags: &[(String, Lag)], metric: &mut Metric<'_>) {
     let ages = lags.iter().map(|(name, lag)| (format!("{{keyspace=\"{name}\"}}"), lag.snapshot_ms));

@@ -32,6 +32,8 @@ pub fn run() -> ExitCode {
         Command::Bench(BenchCommand::Rmw(arguments)) => commands::bench::rmw(arguments),
         Command::Bench(BenchCommand::Tcc(arguments)) => commands::bench::tcc(arguments),
         Command::Bench(BenchCommand::Tardis(arguments)) => commands::bench::tardis(arguments),
+        Command::Bench(BenchCommand::Rawmix(arguments)) => commands::bench::rawmix(arguments),
+        Command::Bench(BenchCommand::Rubis(arguments)) => commands::bench::rubis(arguments),
     };
     match result {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),

@@ -9,6 +9,7 @@
 //! No networking, no clock, no entropy, no threads: everything is an input or an output of a step.
 
 mod coordinator;
+mod heat;
 pub mod ir;
 pub mod locking;
 mod mutants;
@@ -20,6 +21,7 @@ pub mod solo;
 pub mod tapir;
 mod topology;
 
+pub use heat::{Heat, HotKey, Meeting, Meetings, Pair};
 pub use mutants::{Mutant, Mutants};
 pub use node::{Decided, KeyedEffects, Node};
 pub use part::{Invoked, Part};

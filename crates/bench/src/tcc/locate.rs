@@ -1,7 +1,8 @@
 //! Asks a cluster which partition keys lie in, and which regions hold it.
 
 use super::plan::{Mix, Plan};
-use super::{open, with_plan};
+use super::with_plan;
+use crate::keyspaces::open;
 use crate::redis::Target;
 use crate::transactions::{Connection, RunError, Settings, info};
 use resp::Value;

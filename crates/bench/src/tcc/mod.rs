@@ -15,15 +15,13 @@ pub use locate::locate;
 pub use plan::{Mix, OPERATIONS, Plan};
 pub use report::{Comparison, Measured, Ratios, Spread, table};
 
+use crate::keyspaces;
 use crate::redis::Target;
-use crate::transactions::{self, Connection, Keys, RunError, Summary, Workload, order};
+use crate::transactions::{self, Keys, RunError, Summary, Workload};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How long a process may take to know of a new keyspace.
-const PATIENCE: Duration = Duration::from_secs(10);
+use std::time::Duration;
 
 /// A protocol of causal keyspaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,40 +164,18 @@ fn one(settings: &Settings, protocol: Protocol) -> Result<Summary, RunError> {
     };
     let load = locate(load, settings.mix, settings.exponent)?;
     let (totals, elapsed) = transactions::run(&load)?;
-    command(&settings.urls[0], &["KEYSPACE", "DROP", &keyspace])?;
+    keyspaces::remove(&settings.urls, &keyspace)?;
     Ok(Summary::of(&load, &totals, elapsed))
-}
-
-fn open(url: &Target) -> Result<Connection, RunError> {
-    Connection::open(url).map_err(|error| RunError::Connect(url.clone(), error))
-}
-
-fn command(url: &Target, words: &[&str]) -> Result<(), RunError> {
-    order(&mut open(url)?, words.iter().map(|word| word.as_bytes().to_vec()).collect())
 }
 
 /// Creates the keyspace, anew if there is one, and waits until every process knows it.
 fn create(settings: &Settings, protocol: Protocol, keyspace: &str) -> Result<(), RunError> {
-    let first = settings.urls.first().ok_or_else(|| RunError::Refused("no server was named".into()))?;
-    // Most often there is none to drop; if there is one that cannot be, it cannot be created either.
-    let _ = command(first, &["KEYSPACE", "DROP", keyspace]);
     let (partitions, replicas) = (settings.partitions.to_string(), settings.replicas.map(|n| n.to_string()));
-    let mut words = vec!["KEYSPACE", "CREATE", keyspace, "MODEL", "causal", "PARTITIONS", &partitions];
-    words.extend(["PROTOCOL", protocol.option()]);
+    let mut words = vec!["MODEL", "causal", "PARTITIONS", &partitions, "PROTOCOL", protocol.option()];
     if let Some(replicas) = replicas.as_deref().filter(|_| protocol.is_partial()) {
         words.extend(["REPLICAS", replicas]);
     }
-    command(first, &words)?;
-    let end = Instant::now() + PATIENCE;
-    for url in &settings.urls {
-        while let Err(error) = command(url, &["KEYSPACE", "USE", keyspace]) {
-            if Instant::now() > end {
-                return Err(error);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-    Ok(())
+    keyspaces::create(&settings.urls, keyspace, &words)
 }
 
 /// Where keys lie: makes the workload of settings.

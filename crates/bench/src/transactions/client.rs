@@ -3,46 +3,14 @@
 
 use super::history::{Recorder, Try};
 use super::link::Link;
-use super::measure::{RunError, Settings, Totals};
+use super::measure::{Driven, RunError, Settings, Totals};
 use super::plan::Planned;
+use super::tries::{End, RECONNECT_WAIT, SILENCE, Trouble, refusal, rest};
 use checker::{Outcome, Step};
 use mio::{Registry, Token};
 use resp::Value;
 use std::io;
 use std::time::{Duration, Instant};
-
-/// The longest wait after a first conflict; it doubles with every further one.
-const FIRST_WAIT: Duration = Duration::from_micros(200);
-/// So often does it double.
-const MOST_DOUBLINGS: u32 = 7;
-/// How long a client waits before it turns to the next server.
-const RECONNECT_WAIT: Duration = Duration::from_millis(20);
-/// A server that answers nothing for so long is given up. Longer than a strict transaction waits for a dead process.
-const SILENCE: Duration = Duration::from_secs(5);
-
-/// How a try ended.
-enum End {
-    Committed,
-    /// Nothing happened, and another try may do better.
-    Failed,
-    /// Nobody told.
-    Unknown,
-}
-
-/// Why a try ended without a commit.
-enum Trouble {
-    Lost,
-    /// The server said so, with a code that asks for another try.
-    Said(End),
-    /// Another try will do no better.
-    Refused(String),
-}
-
-impl From<io::Error> for Trouble {
-    fn from(_: io::Error) -> Self {
-        Trouble::Lost
-    }
-}
 
 /// What a client is about.
 enum State {
@@ -111,24 +79,9 @@ impl Attempt {
     }
 }
 
-impl Client {
-    pub fn new(index: usize, now: Instant) -> Self {
-        Client {
-            index,
-            link: None,
-            connections: 0,
-            random: fastrand::Rng::new(),
-            values: 0,
-            state: State::Resting(now),
-            planned: Planned { kind: "", reads: Vec::new(), writes: Vec::new() },
-            begun: now,
-            failures: 0,
-            attempt: Attempt::new(now),
-        }
-    }
-
+impl Driven<Shared<'_>> for Client {
     /// When `wake` is due at the latest; never, if it has ended.
-    pub fn due(&self) -> Option<Instant> {
+    fn due(&self) -> Option<Instant> {
         match self.state {
             State::Resting(until) | State::Travelling(_, until) => Some(until),
             State::Reading | State::Writing | State::Stepping(_) | State::Aborting(_) => {
@@ -139,7 +92,7 @@ impl Client {
     }
 
     /// Its rest is over, or the server has been silent for too long.
-    pub fn wake(&mut self, now: Instant, shared: &mut Shared<'_>) -> Result<(), RunError> {
+    fn wake(&mut self, now: Instant, shared: &mut Shared<'_>) -> Result<(), RunError> {
         match self.state {
             State::Done => Ok(()),
             State::Resting(_) if self.failures == 0 => self.begin(now, shared),
@@ -156,7 +109,7 @@ impl Client {
     }
 
     /// Its connection has news.
-    pub fn ready(&mut self, shared: &mut Shared<'_>) -> Result<(), RunError> {
+    fn ready(&mut self, shared: &mut Shared<'_>) -> Result<(), RunError> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let replies = match link.advance(&mut shared.buffer) {
             Ok(None) => return Ok(()),
@@ -189,6 +142,23 @@ impl Client {
                 self.abort(trouble, shared)
             }
             Err(trouble) => self.finish(Err(trouble), shared),
+        }
+    }
+}
+
+impl Client {
+    pub fn new(index: usize, now: Instant) -> Self {
+        Client {
+            index,
+            link: None,
+            connections: 0,
+            random: fastrand::Rng::new(),
+            values: 0,
+            state: State::Resting(now),
+            planned: Planned { kind: "", reads: Vec::new(), writes: Vec::new() },
+            begun: now,
+            failures: 0,
+            attempt: Attempt::new(now),
         }
     }
 
@@ -314,9 +284,9 @@ impl Client {
             self.state = State::Done;
             return;
         }
-        let longest = FIRST_WAIT * 2u32.pow(MOST_DOUBLINGS.min(self.failures));
+        let rest = rest(self.failures, &mut self.random);
         self.failures += 1;
-        self.state = State::Resting(now + least + longest.mul_f64(self.random.f64()));
+        self.state = State::Resting(now + least + rest);
     }
 
     fn record(&mut self, end: &End, shared: &mut Shared<'_>) -> io::Result<()> {
@@ -424,17 +394,5 @@ impl Client {
         }
         self.state = State::Aborting(trouble);
         Ok(())
-    }
-}
-
-/// What an error reply means for the try.
-fn refusal(reply: &Value) -> Result<(), Trouble> {
-    let Some(error) = reply.as_error() else { return Ok(()) };
-    match error.split_whitespace().next().unwrap_or_default() {
-        "UNKNOWNOUTCOME" => Err(Trouble::Said(End::Unknown)),
-        "CONFLICT" | "UNAVAILABLE" | "EXECABORT" | "LOADING" | "SNAPSHOTTOOOLD" => {
-            Err(Trouble::Said(End::Failed))
-        }
-        _ => Err(Trouble::Refused(error.into_owned())),
     }
 }

@@ -7,7 +7,7 @@ use mio::{Interest, Registry, Token};
 use resp::{ReplyParser, Value};
 use std::io::{self, ErrorKind, Read, Write};
 
-pub(super) struct Link {
+pub(crate) struct Link {
     stream: TcpStream,
     parser: ReplyParser,
     /// The beginning of a reply.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Keys that one command loads or reads back.
 const KEYS_AT_ONCE: usize = 1000;
 /// The bytes read at once.
-const INPUT_BYTES: usize = 64 << 10;
+pub(crate) const INPUT_BYTES: usize = 64 << 10;
 /// How long servers may take to agree about what was written, once nobody writes.
 const LONGEST_SETTLING: Duration = Duration::from_secs(30);
 /// The first session of those that read at the end: above those of all clients' connections.
@@ -154,7 +154,7 @@ impl Default for Totals {
 }
 
 impl Totals {
-    pub(super) fn note_commit(&mut self, kind: &'static str, latency: Duration) {
+    pub(crate) fn note_commit(&mut self, kind: &'static str, latency: Duration) {
         *self.committed.entry(kind).or_default() += 1;
         let latency = nanoseconds(latency);
         self.latency.saturating_record(latency);
@@ -189,11 +189,12 @@ pub fn run(settings: &Settings) -> Result<(Totals, Duration), RunError> {
     if !settings.warm_up.is_zero() {
         run_clients(settings, None, Instant::now() + settings.warm_up)?;
     }
-    let before = servers::ask(settings);
+    let (urls, keyspace) = (&settings.urls, settings.keyspace.as_deref());
+    let before = servers::ask(urls, keyspace);
     let begun = Instant::now();
     let mut totals = run_clients(settings, recorder.as_ref(), begun + settings.duration)?;
     let elapsed = begun.elapsed();
-    totals.servers = servers::ask(settings).since(before);
+    totals.servers = servers::ask(urls, keyspace).since(before);
     if let Some(recorder) = recorder {
         read_back(settings, &totals.written, &recorder)?;
         recorder.finish().map_err(RunError::History)?;
@@ -203,27 +204,47 @@ pub fn run(settings: &Settings) -> Result<(Totals, Duration), RunError> {
 
 /// All clients, in one event loop on this thread: threads that wait for one reply each would cost more than the work.
 fn run_clients(settings: &Settings, recorder: Option<&Recorder>, end: Instant) -> Result<Totals, RunError> {
-    let mut poll = Poll::new().map_err(RunError::System)?;
+    let poll = Poll::new().map_err(RunError::System)?;
     let registry = poll.registry().try_clone().map_err(RunError::System)?;
     let (buffer, totals) = (vec![0; INPUT_BYTES].into(), Totals::default());
     let mut shared = Shared { settings, recorder, registry: &registry, buffer, end, totals };
-    let mut now = Instant::now();
+    let now = Instant::now();
     let mut clients: Vec<Client> = (0..settings.clients).map(|index| Client::new(index, now)).collect();
-    let mut events = Events::with_capacity(1024);
-    while let Some(due) = clients.iter().filter_map(Client::due).min() {
+    drive(poll, &mut clients, &mut shared)?;
+    Ok(shared.totals)
+}
+
+/// A client of an event loop. It never waits.
+pub(crate) trait Driven<S> {
+    /// When `wake` is due at the latest; never, if it has ended.
+    fn due(&self) -> Option<Instant>;
+    /// Its rest is over, or the server has been silent for too long.
+    fn wake(&mut self, now: Instant, shared: &mut S) -> Result<(), RunError>;
+    /// Its connection has news.
+    fn ready(&mut self, shared: &mut S) -> Result<(), RunError>;
+}
+
+/// Drives clients until all have ended. A client's place is the token of its connection.
+pub(crate) fn drive<S, C: Driven<S>>(
+    mut poll: Poll,
+    clients: &mut [C],
+    shared: &mut S,
+) -> Result<(), RunError> {
+    let (mut now, mut events) = (Instant::now(), Events::with_capacity(1024));
+    while let Some(due) = clients.iter().filter_map(C::due).min() {
         match poll.poll(&mut events, Some(due.saturating_duration_since(now))) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
             other => other.map_err(RunError::System)?,
         }
         for event in &events {
-            clients[event.token().0].ready(&mut shared)?;
+            clients[event.token().0].ready(shared)?;
         }
         now = Instant::now();
         for client in clients.iter_mut().filter(|client| client.due().is_some_and(|due| due <= now)) {
-            client.wake(now, &mut shared)?;
+            client.wake(now, shared)?;
         }
     }
-    Ok(shared.totals)
+    Ok(())
 }
 
 fn open_history(path: &Path) -> Result<Recorder, RunError> {

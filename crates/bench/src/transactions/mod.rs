@@ -28,6 +28,7 @@ mod measure;
 mod plan;
 mod report;
 mod servers;
+mod tries;
 
 pub use measure::{RunError, Settings, Totals, run};
 pub use plan::{Keys, Planned, Workload};
@@ -35,5 +36,7 @@ pub use report::{Comparison, Summary, compare, table};
 pub use servers::Told;
 
 pub(crate) use connection::Connection;
-pub(crate) use measure::order;
-pub(crate) use servers::info;
+pub(crate) use link::Link;
+pub(crate) use measure::{Driven, INPUT_BYTES, drive, order};
+pub(crate) use servers::{ask, info};
+pub(crate) use tries::{End, RECONNECT_WAIT, SILENCE, Trouble, refusal, rest};

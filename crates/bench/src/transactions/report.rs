@@ -11,9 +11,9 @@ use std::time::Duration;
 /// What one run came to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// `retwis`, `rmw`, `tcc` or `tardis`.
+    /// `retwis`, `rmw`, `tcc`, `tardis`, `rawmix`, `rubis` or `retwis-graph`.
     pub workload: &'static str,
-    /// `watch`, `txn` or `branch`.
+    /// `watch`, `txn`, `branch`, `multi`, or `single` where nothing holds operations together.
     pub by: &'static str,
     /// Connections.
     pub clients: usize,
@@ -59,6 +59,23 @@ pub struct Summary {
 impl Summary {
     /// Sums up a run.
     pub fn of(settings: &Settings, totals: &Totals, elapsed: Duration) -> Self {
+        let by = match (settings.branch, settings.txn) {
+            (true, _) => "branch",
+            (_, true) => "txn",
+            _ => "watch",
+        };
+        let (name, clients, keys) = (settings.workload.name(), settings.clients, settings.keys.count());
+        Summary::named(name, by, (clients, keys), totals, elapsed)
+    }
+
+    /// Sums up a run of clients on keys.
+    pub(crate) fn named(
+        workload: &'static str,
+        by: &'static str,
+        (clients, keys): (usize, u32),
+        totals: &Totals,
+        elapsed: Duration,
+    ) -> Self {
         let (seconds, committed) = (elapsed.as_secs_f64().max(1e-9), totals.commits());
         let (told, each) = (totals.servers, committed.max(1) as f64);
         let mut kinds: BTreeMap<_, _> =
@@ -67,14 +84,10 @@ impl Summary {
             kinds.insert("reads", percentiles(&totals.reads));
         }
         Summary {
-            workload: settings.workload.name(),
-            by: match (settings.branch, settings.txn) {
-                (true, _) => "branch",
-                (_, true) => "txn",
-                _ => "watch",
-            },
-            clients: settings.clients,
-            keys: settings.keys.count(),
+            workload,
+            by,
+            clients,
+            keys,
             seconds: (seconds * 1000.0).round() / 1000.0,
             throughput: (committed as f64 / seconds * 10.0).round() / 10.0,
             latency_us: percentiles(&totals.latency),

@@ -2,7 +2,6 @@
 //! kernel tells of their processor time, where they run on this machine.
 
 use super::connection::Connection;
-use super::measure::Settings;
 use crate::redis::Target;
 use crate::redis::processor_seconds;
 use std::collections::BTreeMap;
@@ -28,7 +27,7 @@ pub struct Told {
 
 impl Told {
     /// What has been added since `before`.
-    pub(super) fn since(self, before: Told) -> Told {
+    pub(crate) fn since(self, before: Told) -> Told {
         let processors = self.processor_seconds.zip(before.processor_seconds);
         Told {
             waited: self.waited.saturating_sub(before.waited),
@@ -52,10 +51,10 @@ impl Told {
 }
 
 /// Asks all servers; counts that a server does not tell are zero.
-pub(super) fn ask(settings: &Settings) -> Told {
+pub(crate) fn ask(urls: &[Target], keyspace: Option<&str>) -> Told {
     std::thread::sleep(BEHIND);
-    let keyspace = settings.keyspace.as_deref().unwrap_or("default");
-    let told = settings.urls.iter().map(|url| ask_one(url, keyspace).unwrap_or_default());
+    let keyspace = keyspace.unwrap_or("default");
+    let told = urls.iter().map(|url| ask_one(url, keyspace).unwrap_or_default());
     told.reduce(Told::and).unwrap_or_default()
 }
 

@@ -30,6 +30,7 @@ static KEYSPACE: &[Command] = &[
     Command::new("keyspace|evict", 5, OPERATOR, "anabranch 0.1.0", "Lets a causal keyspace go on without a region that is gone for good: KEYSPACE EVICT name region ACCEPT-LOSS", Steer(Flow::Administer)),
     Command::new("keyspace|list", 2, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keyspaces", Steer(Flow::Administer)),
     Command::new("keyspace|info", 3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Describes a keyspace: KEYSPACE INFO name", Steer(Flow::Administer)),
+    Command::new("keyspace|hotkeys", -3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keys of a replicated strict keyspace on which transactions wait or are refused at this process, hottest first, with what meets what: KEYSPACE HOTKEYS name [COUNT count] [RESET]", Steer(Flow::Administer)),
     Command::new("keyspace|locate", -4, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Returns which partition of a keyspace each key lies in: KEYSPACE LOCATE name key [key ...]", Steer(Flow::Administer)),
     Command::new("keyspace|use", 3, NOSCRIPT | FAST, "anabranch 0.1.0", "Chooses the keyspace for the connection: KEYSPACE USE name", Local(use_keyspace)),
     Command::new("keyspace|help", 2, LOADING | STALE, "anabranch 0.1.0", "Lists the subcommands", Local(describe::help)),
@@ -60,6 +61,7 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
     Ok(match call.command.short_name() {
         "list" => Administration::List,
         "info" => Administration::Info { name: call.bytes(2) },
+        "hotkeys" => hot_keys(call)?,
         "drop" => Administration::Drop { name: call.bytes(2) },
         "locate" => Administration::Locate {
             name: call.bytes(2),
@@ -106,6 +108,28 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
             Administration::Create { name, options }
         }
     })
+}
+
+/// How many hot keys are listed if no COUNT is given.
+const HOT_KEYS: usize = 10;
+
+fn hot_keys<'a>(call: &Call<'a>) -> Result<Administration<'a>, Error> {
+    let (mut count, mut reset, mut at) = (HOT_KEYS, false, 3);
+    while at < call.len() {
+        if call.is(at, "RESET") {
+            reset = true;
+        } else if call.is(at, "COUNT") && at + 1 < call.len() {
+            at += 1;
+            count = usize::try_from(call.integer(at)?)
+                .ok()
+                .filter(|count| *count > 0)
+                .ok_or_else(|| Error::err("KEYSPACE HOTKEYS: COUNT is a positive number"))?;
+        } else {
+            return Err(Error::syntax());
+        }
+        at += 1;
+    }
+    Ok(Administration::HotKeys { name: call.bytes(2), count, reset })
 }
 
 /// The names of options; a list of regions ends before one.

@@ -89,9 +89,15 @@ impl ClusterKeyspace {
                 Err(format!("keyspace '{name}' is not strict: it has no concurrency"))
             }
             _ if self.concurrency != ClusterConcurrency::Locking
-                && (self.without_phases || self.without_combining || self.readers_and_writers) =>
+                && (self.without_phases
+                    || self.without_combining
+                    || self.readers_and_writers
+                    || self.without_locks) =>
             {
                 Err(format!("keyspace '{name}': PHASING, COMBINING and LOCKS are for CONCURRENCY locking"))
+            }
+            _ if self.without_locks && (self.without_phases || self.without_combining) => {
+                Err(format!("keyspace '{name}': LOCKS none has no locks, and neither PHASING nor COMBINING"))
             }
             _ if !self.is_optimistic() && self.options_of_optimistic() => Err(format!(
                 "keyspace '{name}': ISOLATION, CLOCKBOUND and SKEWWAIT are for MODEL strict with CONCURRENCY optimistic"
@@ -287,7 +293,8 @@ impl ClusterKeyspace {
                 b"PHASING" => wanted.without_phases = one_of(option, value, ["on", "off"])? == 1,
                 b"COMBINING" => wanted.without_combining = one_of(option, value, ["on", "off"])? == 1,
                 b"LOCKS" => {
-                    wanted.readers_and_writers = one_of(option, value, ["typed", "readwrite"])? == 1;
+                    let which = one_of(option, value, ["typed", "readwrite", "none"])?;
+                    (wanted.readers_and_writers, wanted.without_locks) = (which == 1, which == 2);
                 }
                 _ => wanted.set_alterable(option, value)?,
             }

@@ -155,6 +155,9 @@ pub struct ClusterKeyspace {
     /// Of a strict keyspace with locks: readers and writers only, in place of the types' modes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub readers_and_writers: bool,
+    /// Of a strict keyspace with leaders: no locks and no transactions, a baseline for measurements.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_locks: bool,
     /// Of a causal keyspace whose partitions are in every region: writes that are lost to concurrent ones are not listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_conflicts: bool,
@@ -286,6 +289,7 @@ impl ClusterKeyspace {
             without_phases: false,
             without_combining: false,
             readers_and_writers: false,
+            without_locks: false,
             protocol: ClusterProtocol::default(),
             isolation: ClusterIsolation::default(),
             clock_bound_ms: None,
@@ -295,6 +299,15 @@ impl ClusterKeyspace {
             dropped: false,
             moved: BTreeMap::new(),
             evicted: Vec::new(),
+        }
+    }
+
+    /// Which locks a strict keyspace with leaders has, as `LOCKS` names them.
+    pub(crate) fn locks(&self) -> &'static str {
+        match (self.without_locks, self.readers_and_writers) {
+            (true, _) => "none",
+            (_, true) => "readwrite",
+            _ => "typed",
         }
     }
 

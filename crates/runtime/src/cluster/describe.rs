@@ -89,10 +89,9 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
         }
     }
     if locking {
-        let locks = if entry.readers_and_writers { "readwrite" } else { "typed" };
-        let switch = |is_off: bool| if is_off { "off" } else { "on" };
+        let switch = |is_off: bool| if is_off || entry.without_locks { "off" } else { "on" };
         let (phasing, combining) = (switch(entry.without_phases), switch(entry.without_combining));
-        for (name, value) in [("locks", locks), ("phasing", phasing), ("combining", combining)] {
+        for (name, value) in [("locks", entry.locks()), ("phasing", phasing), ("combining", combining)] {
             sink.bulk(name.as_bytes());
             sink.bulk(value.as_bytes());
         }

@@ -57,6 +57,8 @@ pub(crate) struct Backlog {
     pub(crate) conflicts: usize,
     /// Causal: and those that were dropped from the list because it was full.
     pub(crate) conflicts_dropped: u64,
+    /// Strict: how often transactions met at replicas here.
+    pub(crate) meetings: strict::Meetings,
 }
 
 impl Backlog {
@@ -206,6 +208,10 @@ impl ReplicatedKeyspace {
 
     /// What its replicas here keep for others.
     pub(crate) fn backlog(&self) -> Backlog {
+        Backlog { meetings: self.meetings(), ..self.kept_for_others() }
+    }
+
+    fn kept_for_others(&self) -> Backlog {
         match self {
             ReplicatedKeyspace::Strict(nodes) => {
                 let replicas = nodes.protocols().filter_map(|node| match node {

@@ -19,6 +19,7 @@ mod catalog;
 mod checkpoint;
 mod config;
 mod describe;
+mod hot_keys;
 mod identity;
 mod keyspace;
 mod nodes;
@@ -33,6 +34,7 @@ pub use config::{
     ClusterOptions, ClusterProcess, ClusterProtocol,
 };
 pub(crate) use describe::{describe, section};
+pub(crate) use hot_keys::write_hot_keys;
 pub(crate) use keyspace::{Backlog, Lag, dropped};
 pub(crate) use nodes::Turn;
 pub(crate) use peers::FIRST_TOKEN;

@@ -122,6 +122,7 @@ fn strict_keyspace(topology: tapir::Topology, entry: &ClusterKeyspace, life: Lif
             }
             return ReplicatedKeyspace::Strict(nodes);
         }
+        ClusterConcurrency::Locking if entry.without_locks => locking::Concurrency::Unlocked,
         ClusterConcurrency::Locking => locking::Concurrency::Locking,
         ClusterConcurrency::Occ => locking::Concurrency::Optimistic,
     };

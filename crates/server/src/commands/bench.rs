@@ -2,19 +2,70 @@
 
 use super::Outcome;
 use crate::cli::{
-    BenchRedisArguments, BenchRetwisArguments, BenchRmwArguments, BenchTardisArguments, BenchTccArguments,
+    BenchRawmixArguments, BenchRedisArguments, BenchRetwisArguments, BenchRmwArguments, BenchRubisArguments,
+    BenchTardisArguments, BenchTccArguments, ClaretLoad, ComparedSettings, RetwisMix, RubisMix,
     TransactionLoad,
 };
 use anyhow::Result;
+use bench::claret;
 use bench::redis::{Server, Settings, json_line, run_all, table_head, table_line};
 use bench::tcc::{self, Mix};
 use bench::transactions::{self, Keys, Workload, compare, table};
 use std::num::NonZeroU16;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Runs the Retwis mix.
+/// Runs the Retwis mix, or Claret's Retwis on a graph.
 pub fn retwis(arguments: BenchRetwisArguments) -> Result<Outcome> {
-    measure(Workload::Retwis, &arguments.load)
+    let BenchRetwisArguments { graph, scale, edge_factor, mix, compared, load } = arguments;
+    if graph.is_none() {
+        if !compared.setting.is_empty() {
+            anyhow::bail!("--setting is for --graph kronecker");
+        }
+        return measure(Workload::Retwis, &load);
+    }
+    let TransactionLoad { url, clients, seconds, rounds, txn, json, .. } = load;
+    let retwis = claret::Retwis { scale, edge_factor, post_heavy: mix == RetwisMix::Post };
+    let load = ClaretLoad { url, compared, clients, seconds, rounds, txn, json };
+    compare_settings(claret::Workload::Retwis(retwis), load)
+}
+
+/// Runs Claret's raw operation mix.
+pub fn rawmix(arguments: BenchRawmixArguments) -> Result<Outcome> {
+    let BenchRawmixArguments { adds, operations, keys, zipf, load } = arguments;
+    let mix = claret::RawMix { keys: keys.get(), zipf, adds, operations: operations.get() };
+    compare_settings(claret::Workload::RawMix(mix), load)
+}
+
+/// Runs RUBiS.
+pub fn rubis(arguments: BenchRubisArguments) -> Result<Outcome> {
+    let rubis = claret::Rubis { items: arguments.items.get(), bid_heavy: arguments.mix == RubisMix::Bid };
+    compare_settings(claret::Workload::Rubis(rubis), arguments.load)
+}
+
+fn compare_settings(workload: claret::Workload, load: ClaretLoad) -> Result<Outcome> {
+    let ComparedSettings { setting, partitions, replicas, warm_up, seed } = load.compared;
+    let settings = claret::Settings {
+        urls: load.url,
+        workload,
+        settings: setting,
+        partitions: partitions.get(),
+        replicas: replicas.map(NonZeroU16::get),
+        clients: load.clients.get(),
+        interactive: load.txn,
+        warm_up: Duration::from_secs(u64::from(warm_up)),
+        duration: Duration::from_secs(u64::from(load.seconds.get())),
+        rounds: load.rounds.get(),
+        seed,
+    };
+    let comparison = claret::compare(&settings, |measured| {
+        eprintln!("{} {:.0} transactions a second", measured.setting, measured.summary.throughput);
+    })?;
+    if load.json {
+        println!("{}", serde_json::to_string(&comparison)?);
+    } else {
+        print!("{}", claret::table(&comparison));
+    }
+    Ok(Outcome::Good)
 }
 
 /// Runs read-modify-writes.

@@ -114,6 +114,10 @@ pub trait CommitProtocol: Debug + Sized {
     ) {
         indices.iter().for_each(|index| Self::read(coordinator, run, *index, 0, step));
     }
+    /// Why there are no transactions of several requests, if there are none.
+    fn refuses_transactions(_: &Self::Options) -> Option<&'static str> {
+        None
+    }
     /// True if replicas are asked even for steps that need no evaluation.
     fn asks_first(_: &Transaction<Self>) -> bool {
         false
@@ -248,6 +252,11 @@ impl<P: CommitProtocol> Coordinator<P> {
     fn next_id(&mut self) -> TransactionId {
         self.counter += 1;
         TransactionId { process: self.process, incarnation: self.incarnation, number: self.counter }
+    }
+
+    /// Leaves so many numbers to the latest transaction, beside its own.
+    pub(crate) fn reserve(&mut self, numbers: u64) {
+        self.counter += numbers;
     }
 
     /// An answer to an earlier life of this coordinator counts for nothing.

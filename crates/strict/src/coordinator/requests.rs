@@ -181,6 +181,9 @@ impl<P: CommitProtocol> Coordinator<P> {
         keys: &[(&[u8], KeyHash)],
         step: &mut Step<'_, '_, P>,
     ) {
+        if let Some(reason) = P::refuses_transactions(&self.options) {
+            return step.out.reply(id).error(&Error::refused(reason));
+        }
         let call = |(key, hash): &(&[u8], KeyHash)| {
             let keyed = KeyedOperation { key, hash: *hash, operation: observe_whole(), blind: false };
             Call::new(&self.topology, &keyed)
@@ -199,6 +202,9 @@ impl<P: CommitProtocol> Coordinator<P> {
         watched: bool,
         step: &mut Step<'_, '_, P>,
     ) {
+        if let Some(reason) = P::refuses_transactions(&self.options) {
+            return step.out.reply(id).error(&Error::refused(reason));
+        }
         self.drop_open(session, step);
         let watches = if watched { self.sessions.take_watches(session) } else { Vec::new() };
         let purpose = Purpose::Interactive { read_only };

@@ -4,7 +4,8 @@
 use super::locks::{Asker, LockTable};
 use super::machine::{Machine, Prepared};
 use super::message::Message;
-use crate::{Invoked, Part};
+use super::unlocked::Unapplied;
+use crate::{Invoked, Meeting, Pair, Part};
 use clock::HybridClock;
 use commit::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
 use datatypes::{Effect, Invocation, Mode, Observation, Operation};
@@ -79,6 +80,8 @@ pub(super) struct Leader {
     /// Answers that wait until a quorum confirms the leader, by context.
     pub confirming: BTreeMap<u64, (Address, Message)>,
     contexts: u64,
+    /// Without locks: what is on its way through the log.
+    pub unapplied: Unapplied,
     clock: HybridClock,
 }
 
@@ -101,6 +104,7 @@ impl Leader {
             floors: BTreeMap::new(),
             confirming: BTreeMap::new(),
             contexts: 0,
+            unapplied: Unapplied::default(),
             clock: HybridClock::new(CLOCK_BOUND),
         };
         leader.clock.recover(machine.latest());
@@ -201,6 +205,7 @@ impl Leader {
             for id in over {
                 self.closed.remove(&id);
             }
+            self.unapplied.forget(first, end);
         }
     }
 
@@ -268,6 +273,15 @@ impl Leader {
         let reserved =
             |invoked: &&Invoked| modes(invoked).any(|mode| self.locks.is_taken(id, &invoked.key, mode));
         part.invocations.iter().find(reserved).map(|invoked| (*invoked.key).into())
+    }
+
+    /// Optimistic: notes whom a vote met on the key that it was refused for.
+    pub(super) fn note_refusal(&mut self, id: TransactionId, part: &Part, key: &[u8]) {
+        let Some(invoked) = part.invocations.iter().find(|invoked| *invoked.key == *key) else { return };
+        let (Ok(access), Some(wanted)) = (invoked.access(), modes(invoked).next()) else { return };
+        let met = self.voted_on(key, id).find(|other| other.is_in_the_way_of(&access));
+        let met = met.and_then(|other| other.access.invocation.mode());
+        self.locks.heat.note(key, Pair { wanted, met }, Meeting::Conflict);
     }
 
     /// Optimistic: true if what was voted for stands in the way of an operation that holds its lock: of one that is

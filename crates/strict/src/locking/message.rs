@@ -186,6 +186,20 @@ pub enum Message {
         /// It waits.
         waits: bool,
     },
+    /// Coordinator to leader, where there are no locks: evaluate this operation and commit it by itself. The answer is
+    /// `Executed` once that is in the log, or `Ended` where the result is no longer known.
+    Run {
+        /// Names the operation.
+        transaction: TransactionId,
+        /// The coordinator asks for nothing below this any more.
+        floor: u64,
+        /// Which step of its request.
+        step: u32,
+        /// The key.
+        key: Box<[u8]>,
+        /// The operation in its binary form.
+        operation: Box<[u8]>,
+    },
     /// Replica to replica of a shard: the log's own.
     Log {
         /// The message.
@@ -213,6 +227,7 @@ wire_enum!(Message {
     17 => Blocked { transaction },
     18 => Waits { transaction, waits },
     19 => Locked { transaction, step, term },
+    20 => Run { transaction, floor, step, key, operation },
 });
 
 impl Message {

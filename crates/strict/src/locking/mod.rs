@@ -27,6 +27,9 @@
 //!
 //! - Transactions of one coordinator whose operations combine commit as one (`coordinator::combine`).
 //!
+//! Without locks ([`Concurrency::Unlocked`], a baseline) every operation is a transaction of its own, which its leader evaluates
+//! behind what it has put into the log before (`unlocked`).
+//!
 //! Left out so far: moving of leaders, change of a shard's members.
 
 mod absent;
@@ -39,6 +42,7 @@ mod node;
 mod options;
 mod record;
 mod replica;
+mod unlocked;
 
 pub use coordinator::Coordinator;
 pub use locks::{LockOptions, Phasing};

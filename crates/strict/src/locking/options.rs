@@ -14,6 +14,9 @@ pub enum Concurrency {
     Locking,
     /// Optimistic: operations wait for nobody, and the vote validates what they saw.
     Optimistic,
+    /// No transactions: every operation is evaluated and committed by itself, in the order of its shard's log. A
+    /// baseline for measurements (Claret, section 6, "non-transactional").
+    Unlocked,
 }
 
 /// How far transactions of one coordinator are combined (Claret, 4.3; Corrections 63).

@@ -16,7 +16,7 @@ use super::transfer::{Fetching, Lease};
 use super::waiting::Waiting;
 use crate::coordinator::draw_from;
 use crate::ir::{self, Change, Port, Status};
-use crate::{Decided, Mutant, Topology};
+use crate::{Decided, Heat, Mutant, Topology};
 use commit::Stamp;
 use protocol::{Input, Now, Outputs};
 use std::collections::BTreeMap;
@@ -186,6 +186,16 @@ impl Replica {
     /// How far synchronization is.
     pub fn points(&self) -> ir::Points {
         self.ir.points()
+    }
+
+    /// Which keys transactions meet on here.
+    pub fn heat(&self) -> &Heat {
+        self.state.heat()
+    }
+
+    /// Forgets which.
+    pub fn reset_heat(&mut self) {
+        self.state.heat_mut().reset();
     }
 
     /// How many groups the record has.

@@ -2,6 +2,7 @@
 
 mod again;
 mod keyset;
+mod met;
 mod prefetch;
 
 use super::keys::{KeyState, Keys};
@@ -11,7 +12,7 @@ use super::options::Isolation;
 use super::record::{KeyCell, KeyStamps, KeysetStamps, Record, put};
 use crate::ir::Application;
 use crate::part::{Invoked, encoded};
-use crate::{Mutant, Mutants};
+use crate::{Heat, Meeting, Mutant, Mutants};
 use commit::{
     Access, CommittedRead, ModeStamps, Observed, Stamp, Undecided, Verdict, overwrites, validate,
     validate_in_order,
@@ -39,6 +40,8 @@ pub(super) struct Shard {
     isolation: Isolation,
     /// While a vote is judged again: what stands in its way by its stamp, on its keys.
     again: Option<again::Above>,
+    /// Who is in whose way.
+    heat: Heat,
     mutants: Mutants,
 }
 
@@ -91,6 +94,7 @@ impl Shard {
             keyset: Keyset::default(),
             isolation,
             again: None,
+            heat: Heat::default(),
             mutants,
         }
     }
@@ -302,7 +306,7 @@ impl Shard {
 
     /// A younger transaction that a proposal has to wait for, if only such stand in its way.
     pub(super) fn waits_for(&mut self, id: TransactionId, operation: &Prepare) -> Option<TransactionId> {
-        let mut behind = None;
+        let (mut behind, mut at) = (None, 0);
         let held = |key: &[u8]| self.keys.get(key).map_or(&[][..], KeyState::prepared);
         if operation
             .part
@@ -312,23 +316,26 @@ impl Shard {
         {
             return None;
         }
-        for invoked in &operation.part.invocations {
+        for (index, invoked) in operation.part.invocations.iter().enumerate() {
             let access = invoked.access().ok()?;
             for other in self.prepared_on(&invoked.key, id).filter(|other| other.is_in_the_way_of(&access)) {
                 let transaction = other.stamp.transaction;
                 if self.prepared.get(&transaction).is_none_or(|held| held.age <= operation.age) {
                     return None;
                 }
-                behind = Some(transaction);
+                (behind, at) = (Some(transaction), index);
             }
         }
         let stamp = Stamp { at: operation.at, transaction: id };
-        behind.filter(|_| self.judge(stamp, &operation.part).0 == Verdict::Abstain)
+        let behind = behind.filter(|_| self.judge(stamp, &operation.part).0 == Verdict::Abstain)?;
+        self.note_meeting(id, &operation.part, at, Meeting::Wait);
+        Some(behind)
     }
 
     /// Whether what a transaction without effects observed is current: its verdict, were it to commit last of all.
     pub(super) fn check(&mut self, transaction: TransactionId, part: &Part) -> (Vote, Option<u32>) {
         let (verdict, hint) = self.judge(Stamp { at: Timestamp::MAX, transaction }, part);
+        self.note_refusal(transaction, part, verdict, hint);
         (vote(verdict), hint)
     }
 
@@ -504,6 +511,7 @@ impl Application<Transactions> for Shard {
             return (Vote::Early { latest: self.latest }, None);
         }
         let (verdict, hint) = self.judge(Stamp { at: operation.at, transaction: group }, &operation.part);
+        self.note_refusal(group, &operation.part, verdict, hint);
         (vote(verdict), hint)
     }
 

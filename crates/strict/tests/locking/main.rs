@@ -4,3 +4,4 @@ mod combining;
 mod crowd;
 mod network;
 mod scripts;
+mod unlocked;

@@ -119,9 +119,10 @@ impl Host for TestHost {
                 }
                 None => Err(missing()),
             },
-            Administration::Place { .. } | Administration::Recover { .. } | Administration::Evict { .. } => {
-                Err(Error::err("there is no cluster"))
-            }
+            Administration::Place { .. }
+            | Administration::Recover { .. }
+            | Administration::Evict { .. }
+            | Administration::HotKeys { .. } => Err(Error::err("there is no cluster")),
             Administration::List => {
                 reply.array(self.keyspaces.len());
                 self.keyspaces.values().for_each(|(name, _)| reply.bulk(name.as_bytes()));

@@ -3,6 +3,7 @@
 use super::super::machine::Evaluation;
 use super::super::message::Message;
 use super::super::options::Concurrency;
+use super::single::in_doubt;
 use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
 use super::{Coordinator, Step};
 use types::{Error, ErrorCode, Instant};
@@ -10,6 +11,9 @@ use types::{Error, ErrorCode, Instant};
 impl Coordinator {
     /// Asks a leader to evaluate a step.
     pub(super) fn execute(&self, transaction: &Transaction, index: usize, step: &mut Step<'_, '_>) {
+        if self.is_unlocked() {
+            return self.ask_single(transaction, index, step);
+        }
         let call = &transaction.steps.list[index].call;
         let message = Message::Execute {
             transaction: transaction.id,
@@ -138,6 +142,7 @@ impl Coordinator {
                 Error::new(ErrorCode::UnknownOutcome, message)
             }
             Phase::BackingOff { .. } => transaction.conflict(),
+            Phase::Executing if self.is_unlocked() => in_doubt(&silent),
             Phase::Executing | Phase::Visiting { .. } | Phase::Gathering { .. } => {
                 let message =
                     format!("{silent} in time, or locks were not free; nothing happened, retry later");

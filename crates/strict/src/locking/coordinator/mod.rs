@@ -13,6 +13,7 @@ mod combine;
 mod commit;
 mod execute;
 mod share;
+mod single;
 mod transaction;
 
 use super::message::{Message, Timer};
@@ -33,6 +34,10 @@ const SIGNS: u32 = 4;
 
 /// By how much sooner a question is said again while a leader is being elected.
 const SOONER: u32 = 5;
+
+/// Why a session cannot watch keys or begin a transaction.
+const NO_TRANSACTIONS: &str = "the keyspace has LOCKS none, a baseline without transactions: send commands one by one, or use a \
+                               keyspace with LOCKS typed";
 
 /// A decision that not every participant has acknowledged.
 #[derive(Debug)]
@@ -126,7 +131,12 @@ impl CommitProtocol for TwoPhaseCommit {
     }
 
     fn begin(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        let Run { hops, locks_first, .. } = transaction.own;
+        let Run { hops, mut locks_first, .. } = transaction.own;
+        if coordinator.is_unlocked() {
+            // Leaders are asked for every step, each by a number of its own.
+            locks_first = true;
+            coordinator.reserve(transaction.steps.list.len() as u64);
+        }
         transaction.own = Run { signed: step.now.instant, hops, locks_first, ..Run::default() };
         coordinator.join_or_advance(transaction, step);
     }
@@ -150,11 +160,18 @@ impl CommitProtocol for TwoPhaseCommit {
         coordinator.execute(transaction, index, step);
     }
 
+    fn refuses_transactions(options: &Options) -> Option<&'static str> {
+        (options.concurrency == Concurrency::Unlocked).then_some(NO_TRANSACTIONS)
+    }
+
     fn asks_first(transaction: &Transaction) -> bool {
         asks_first(transaction)
     }
 
     fn commit(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {
+        if coordinator.is_unlocked() {
+            return coordinator.reply_results(transaction, step);
+        }
         coordinator.prepare(transaction, step);
     }
 
@@ -241,6 +258,7 @@ impl Coordinator {
     }
 
     fn on_message(&mut self, (shard, member): (u16, usize), message: Message, step: &mut Step<'_, '_>) {
+        let Some(message) = self.take_unlocked((shard, member), message, step) else { return };
         match message {
             Message::Executed { transaction, step: index, term, evaluation } if self.is_mine(transaction) => {
                 self.learn_leader(shard, member, term);
@@ -283,7 +301,11 @@ impl Coordinator {
 
     /// True if what leaders evaluate for the transaction they lock for it.
     fn locks(&self, transaction: &Transaction) -> bool {
-        self.options.concurrency == Concurrency::Locking || asks_first(transaction)
+        match self.options.concurrency {
+            Concurrency::Locking => true,
+            Concurrency::Optimistic => asks_first(transaction),
+            Concurrency::Unlocked => false,
+        }
     }
 
     /// The shards that hold something for a transaction as long as its coordinator lives: locks, or a vote.

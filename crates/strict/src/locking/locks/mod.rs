@@ -13,7 +13,7 @@ mod phaser;
 #[cfg(test)]
 mod tests;
 
-use crate::{Mutant, Mutants};
+use crate::{Heat, Meeting, Mutant, Mutants, Pair};
 use commit::Stamp;
 use datatypes::Mode;
 use phaser::Phaser;
@@ -61,7 +61,12 @@ impl Modes {
     }
 
     fn conflicts(self, mode: Mode) -> bool {
-        Mode::ALL.into_iter().any(|held| self.has(held) && !held.compatible(mode))
+        self.against(mode).is_some()
+    }
+
+    /// The first of them that conflicts with this one.
+    fn against(self, mode: Mode) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|held| self.has(*held) && !held.compatible(mode))
     }
 }
 
@@ -114,6 +119,8 @@ pub(super) struct LockTable {
     wounded: Vec<(TransactionId, Box<[u8]>)>,
     freed: BTreeSet<Box<[u8]>>,
     granted: BTreeSet<(Stamp, TransactionId)>,
+    /// Who is in whose way.
+    pub heat: Heat,
 }
 
 impl LockTable {
@@ -126,6 +133,7 @@ impl LockTable {
             wounded: Vec::new(),
             freed: BTreeSet::new(),
             granted: BTreeSet::new(),
+            heat: Heat::default(),
         }
     }
 
@@ -142,7 +150,7 @@ impl LockTable {
         if asker.votes && self.options.phasing.is_some() {
             return self.lock_now(asker, key, mode);
         }
-        owner.waiting.insert(key.into());
+        let is_new = owner.waiting.insert(key.into());
         let phaser = self.keys.entry(key.into()).or_default();
         phaser.enqueue(id, age, mode);
         if self.mutants.has(Mutant::LatecomersOvertake) && phaser.opponents(id, mode).next().is_none() {
@@ -156,7 +164,11 @@ impl LockTable {
         if self.options.phasing.is_some() && self.owners.get(&id).is_some_and(Owner::waits) {
             self.wound_if_wanted(id);
         }
-        self.holds(id, key, mode)
+        let granted = self.holds(id, key, mode);
+        if is_new && !granted {
+            self.note(key, mode, Meeting::Wait);
+        }
+        granted
     }
 
     /// For a vote that must not wait: by wound-wait, past the phases.
@@ -167,8 +179,16 @@ impl LockTable {
         let free = !wanted && phaser.opponents(asker.id, mode).next().is_none();
         if free {
             self.grant(asker.id, asker.age, key, mode, asker.now);
+        } else {
+            self.note(key, mode, Meeting::Conflict);
         }
         free
+    }
+
+    /// Somebody who wants the lock in this mode meets those that have it in others, or is behind who waits.
+    fn note(&mut self, key: &[u8], wanted: Mode, meeting: Meeting) {
+        let met = self.keys.get(key).and_then(|phaser| phaser.in_the_way_of(wanted));
+        self.heat.note(key, Pair { wanted, met }, meeting);
     }
 
     /// Takes a lock for a transaction that an earlier leader has voted for.
@@ -273,7 +293,7 @@ impl LockTable {
         match self.options.phasing {
             Some(phasing) => {
                 while let Some((id, age, mode)) = self.next(key, now, phasing) {
-                    self.note(id, age, asker);
+                    self.note_granted(id, age, asker);
                     self.grant(id, age, key, mode, now);
                 }
             }
@@ -300,13 +320,13 @@ impl LockTable {
             if behind || phaser.opponents(id, mode).next().is_some() {
                 before.push((id, mode));
             } else if !self.holds(id, key, mode) {
-                self.note(id, age, asker);
+                self.note_granted(id, age, asker);
                 self.grant(id, age, key, mode, now);
             }
         }
     }
 
-    fn note(&mut self, id: TransactionId, age: Stamp, asker: Option<TransactionId>) {
+    fn note_granted(&mut self, id: TransactionId, age: Stamp, asker: Option<TransactionId>) {
         if asker != Some(id) {
             self.granted.insert((age, id));
         }
@@ -335,7 +355,7 @@ impl LockTable {
         };
         let victims: Vec<TransactionId> = phaser.opponents(asker.id, mode).filter(must_yield).collect();
         for victim in &victims {
-            self.wound(*victim, key);
+            self.wound(*victim, key, Some(mode));
         }
         !victims.is_empty()
     }
@@ -352,7 +372,7 @@ impl LockTable {
             held.is_some_and(|(phaser, modes)| phaser.is_wanted_by_older(owner.age, modes))
         };
         if let Some(key) = owner.keys.iter().find(|key| wanted(key)).cloned() {
-            self.wound(id, &key);
+            self.wound(id, &key, None);
         }
     }
 
@@ -360,7 +380,10 @@ impl LockTable {
         owner.waits() && !self.mutants.has(Mutant::WaitersKeepLocks)
     }
 
-    fn wound(&mut self, id: TransactionId, key: &[u8]) {
+    fn wound(&mut self, id: TransactionId, key: &[u8], wanted: Option<Mode>) {
+        if let Some(pair) = self.keys.get(key).and_then(|phaser| phaser.taken_from(id, wanted)) {
+            self.heat.note(key, pair, Meeting::Wound);
+        }
         self.release(id);
         self.wounded.push((id, key.into()));
     }

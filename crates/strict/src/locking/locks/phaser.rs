@@ -8,7 +8,7 @@
 //! younger one, which the proof that no deadlock lasts needs (`docs/protocols/claret.md`).
 
 use super::Modes;
-use crate::{Mutant, Mutants};
+use crate::{Mutant, Mutants, Pair};
 use commit::Stamp;
 use datatypes::Mode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,6 +94,19 @@ impl Phaser {
     pub(super) fn opponents(&self, id: TransactionId, mode: Mode) -> impl Iterator<Item = TransactionId> {
         let others = self.held.iter().filter(move |(other, modes)| **other != id && modes.conflicts(mode));
         others.map(|(other, _)| *other)
+    }
+
+    /// What stands in the way of a mode: another one that is held, or waited for.
+    pub(super) fn in_the_way_of(&self, mode: Mode) -> Option<Mode> {
+        let held = self.held.values().find_map(|modes| modes.against(mode));
+        held.or_else(|| self.queues.keys().copied().find(|waiting| !waiting.compatible(mode)))
+    }
+
+    /// Who takes the lock from a holder: somebody in this mode, or in the first that waits for it.
+    pub(super) fn taken_from(&self, id: TransactionId, wanted: Option<Mode>) -> Option<Pair> {
+        let held = *self.held.get(&id)?;
+        let wanted = wanted.or_else(|| self.queues.keys().copied().find(|mode| held.conflicts(*mode)))?;
+        Some(Pair { wanted, met: held.against(wanted) })
     }
 
     /// True if somebody older than `age` waits for what is held, or asked for, in `modes`.

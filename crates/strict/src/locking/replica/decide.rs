@@ -57,6 +57,8 @@ impl Replica {
                 let locked = leader.lock_part(asker, &ballot.part, trusting);
                 if locked.is_none() && votes { self.lock_now(asker, &ballot, trusting, step) } else { locked }
             }
+            // Nobody asks for votes.
+            Concurrency::Unlocked => return,
             Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
             Concurrency::Optimistic => {
                 Some(leader.validate_part(id, &ballot.part, &self.machine).and_then(|()| {
@@ -73,7 +75,13 @@ impl Replica {
                 self.refuse_with(from, refusal, step);
             }
             Some(Ok(())) => self.vote(from, ballot, step),
-            Some(Err(key)) => self.refuse(from, id, Some(key), step),
+            Some(Err(key)) => {
+                if let (Concurrency::Optimistic, Some(leader)) = (self.options.concurrency, &mut self.leader)
+                {
+                    leader.note_refusal(id, &ballot.part, &key);
+                }
+                self.refuse(from, id, Some(key), step)
+            }
             None => {
                 let Ballot { transaction, age, floor, term, read_only, span, part } = ballot;
                 let message = Message::Prepare { transaction, age, floor, term, read_only, span, part };
@@ -137,7 +145,7 @@ impl Replica {
         }
     }
 
-    pub(super) fn propose(&mut self, entry: &Entry) -> bool {
+    pub(in crate::locking) fn propose(&mut self, entry: &Entry) -> bool {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         self.log.propose(bytes)

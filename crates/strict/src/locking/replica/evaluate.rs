@@ -68,7 +68,12 @@ impl Replica {
     }
 
     /// Sends an answer that is true only if this replica still leads.
-    pub(super) fn answer_confirmed(&mut self, to: Address, answer: Message, step: &mut Step<'_, '_>) {
+    pub(in crate::locking) fn answer_confirmed(
+        &mut self,
+        to: Address,
+        answer: Message,
+        step: &mut Step<'_, '_>,
+    ) {
         let Some(leader) = &mut self.leader else { return };
         if self.options.mutants.has(Mutant::UnconfirmedReads) {
             return step.out.send(to, answer);

@@ -10,8 +10,9 @@ use super::message::{Message, Timer};
 use super::node::Node;
 use super::options::Options;
 use super::record::Record;
+use super::unlocked::Single;
 use crate::coordinator::draw_from;
-use crate::{Decided, KeyedEffects, Mutant, Topology};
+use crate::{Decided, Heat, KeyedEffects, Mutant, Topology};
 use commit::Stamp;
 use decide::Ballot;
 use protocol::{Durability, Input, Now, Outputs};
@@ -22,19 +23,19 @@ use types::{Address, Incarnation, Instant, Malformed, Reader, Rng, TransactionId
 /// See the module.
 pub struct Replica {
     topology: Topology,
-    shard: u16,
+    pub(super) shard: u16,
     incarnation: Incarnation,
-    options: Options,
+    pub(super) options: Options,
     log: Log,
-    machine: Machine,
-    leader: Option<Leader>,
+    pub(super) machine: Machine,
+    pub(super) leader: Option<Leader>,
 }
 
 /// What a handler works with beside the replica.
-struct Step<'s, 'o> {
-    now: Now,
-    random: &'s mut Rng,
-    out: &'s mut Outputs<'o, Node>,
+pub(super) struct Step<'s, 'o> {
+    pub(super) now: Now,
+    pub(super) random: &'s mut Rng,
+    pub(super) out: &'s mut Outputs<'o, Node>,
 }
 
 /// The log speaks through the outputs of the step.
@@ -100,6 +101,18 @@ impl Replica {
     /// True while it does not vote because it may have forgotten what it said.
     pub fn is_forgetful(&self) -> bool {
         self.log.is_forgetful()
+    }
+
+    /// Which keys transactions meet on, since it leads; none while it does not.
+    pub fn heat(&self) -> Option<&Heat> {
+        self.leader.as_ref().map(|leader| &leader.locks.heat)
+    }
+
+    /// Forgets which.
+    pub fn reset_heat(&mut self) {
+        if let Some(leader) = &mut self.leader {
+            leader.locks.heat.reset();
+        }
     }
 
     /// How many transactions it has voted for that are undecided.
@@ -242,6 +255,9 @@ impl Replica {
             Event::Ended(id) => {
                 let outcome = self.machine.outcomes().get(&id);
                 let coordinator = leader.forget(id).map(|open| open.coordinator);
+                if let (Some(to), Some(answer)) = (coordinator, leader.unapplied.applied(id)) {
+                    return step.out.send(to, answer);
+                }
                 if let (Some(to), Some(outcome)) = (coordinator, outcome) {
                     step.out.send(to, Message::Ended { transaction: id, at: outcome.at() });
                 }
@@ -258,6 +274,10 @@ impl Replica {
                     let port = &mut Wires { out: step.out, members, durability: self.options.durability };
                     self.log.on_message(step.now.instant, member, message, &mut self.machine, port);
                 }
+            }
+            Message::Run { transaction, floor, step: index, key, operation } => {
+                let one = Single { transaction, floor, index, key, operation };
+                self.on_run(from, one, step);
             }
             Message::Execute { transaction, .. } | Message::Prepare { transaction, .. } => {
                 if let Some(leader) = &mut self.leader {
@@ -334,7 +354,7 @@ impl Replica {
         }
     }
 
-    fn redirect(&self, to: Address, transaction: TransactionId, step: &mut Step<'_, '_>) {
+    pub(super) fn redirect(&self, to: Address, transaction: TransactionId, step: &mut Step<'_, '_>) {
         let (leader, term) = (self.log.leader(), self.log.term());
         step.out.send(to, Message::Redirect { transaction, leader, term });
     }

@@ -1,0 +1,122 @@
+"""KEYSPACE HOTKEYS and its metric: which keys transactions are in each other's way on, and by what."""
+
+import random
+import threading
+
+import pytest
+import redis
+
+from cluster import Cluster
+from test_crowds import transact
+from test_keyspaces import create, use
+
+CONCURRENCIES = ["locking", "locking PHASING off", "locking LOCKS readwrite", "occ", "optimistic"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(1, 3) as cluster:
+        yield cluster
+
+
+def hot_keys(cluster, name: str, *options) -> list[dict]:
+    """What all processes tell."""
+    found = []
+    for node in cluster:
+        with node.client() as client:
+            for entry in client.execute_command("KEYSPACE", "HOTKEYS", name, *options):
+                entry = entry if isinstance(entry, dict) else dict(zip(entry[::2], entry[1::2]))
+                pairs = (pair if isinstance(pair, dict) else dict(zip(pair[::2], pair[1::2])) for pair in entry["pairs"])
+                found.append({**entry, "pairs": list(pairs)})
+    return found
+
+
+def crowd(cluster, name: str, commands, clients: int = 12, turns: int = 25) -> None:
+    """Many clients at once, each with transactions of its own."""
+    nodes, failures = list(cluster), []
+
+    def work(number):
+        try:
+            with nodes[number % 3].client(single_connection_client=True) as client:
+                use(client, name)
+                for turn in range(turns):
+                    transact(client, *commands(number, turn))
+        except Exception as error:  # the test tells it
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
+@pytest.mark.parametrize("concurrency", CONCURRENCIES)
+def test_the_key_that_all_want_is_the_hottest(cluster, concurrency):
+    name = f"hot-{concurrency.replace(' ', '-')}"
+    with cluster["a/1"].client() as client:
+        create(client, name, "MODEL", "strict", "PARTITIONS", 2, "REPLICAS", 3, "CONCURRENCY", *concurrency.split())
+    assert hot_keys(cluster, name) == []
+    # Nobody meets anybody on keys of one's own.
+    crowd(cluster, name, lambda number, turn: [("INCR", f"own-{number}")], turns=5)
+    assert hot_keys(cluster, name) == []
+
+    def commands(number, turn):
+        other = f"side-{random.Random(number * 100 + turn).randrange(40)}"
+        look = number % 2 == 0
+        return (("SCARD", "hot"), ("SCARD", other)) if look else (("BLIND", "SADD", "hot", f"{number}.{turn}"), ("BLIND", "SADD", other, turn))
+
+    crowd(cluster, name, commands)
+    found = hot_keys(cluster, name)
+    hottest = max(found, key=lambda entry: entry["count"])
+    assert hottest["key"] == "hot" and all(not entry["key"].startswith("own-") for entry in found)
+    for entry in found:
+        total = entry["waits"] + entry["conflicts"] + entry["wounds"]
+        assert total == entry["count"] - entry["excess"] > 0
+        for kind in ("waits", "conflicts", "wounds"):
+            assert entry[kind] == sum(pair[kind] for pair in entry["pairs"])
+    met = {(pair["wanted"], pair["met"]) for pair in hottest["pairs"]}
+    adds = "write" if "readwrite" in concurrency else "add"
+    assert met & {("observe", adds), (adds, "observe"), ("observe", "newer")}, met
+    assert ("add", "add") not in met, "additions commute"
+    assert ("write", "write") in met or "readwrite" not in concurrency, met
+    if "locking" in concurrency:
+        assert hottest["waits"] > 0
+
+
+def test_counts_are_cut_and_forgotten(cluster):
+    name = "hot-reset"
+    with cluster["a/1"].client() as client:
+        create(client, name, "MODEL", "strict", "PARTITIONS", 1, "REPLICAS", 3, "CONCURRENCY", "locking")
+    crowd(cluster, name, lambda number, turn: (("INCR", "a"), ("INCR", "b")), clients=6, turns=10)
+    both = hot_keys(cluster, name)
+    assert {entry["key"] for entry in both} <= {"a", "b"} and both
+    assert [entry["count"] for entry in both] == sorted((entry["count"] for entry in both), reverse=True)
+    assert hot_keys(cluster, name, "COUNT", 1) == both[:1]
+    assert hot_keys(cluster, name, "COUNT", 1, "RESET") == both[:1]
+    assert hot_keys(cluster, name) == []
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        (("nowhere",), "no such keyspace"),
+        (("hot-causal",), "is not strict"),
+        (("default", "COUNT", 0), "positive number"),
+        (("default", "COUNT"), "syntax error"),
+        (("default", "WARM"), "syntax error"),
+    ],
+)
+def test_what_cannot_be_told_is_refused(cluster, options, reason):
+    with cluster["a/1"].client() as client:
+        if options[0] == "hot-causal":
+            create(client, "hot-causal", "MODEL", "causal")
+        with pytest.raises(redis.ResponseError, match=reason):
+            client.execute_command("KEYSPACE", "HOTKEYS", *options)
+
+
+def test_a_single_process_says_that_it_has_none(server):
+    with server.client() as client:
+        with pytest.raises(redis.ResponseError, match="for clusters"):
+            client.execute_command("KEYSPACE", "HOTKEYS", "default")
