@@ -319,23 +319,26 @@ fn perform(key: &[u8], effect: &[u8], cells: &mut BTreeMap<Box<[u8]>, Cell>) {
     apply::<false>(cells.entry(key.into()).or_default(), &effect);
 }
 
-/// True if the order of the two matters: a key of both, on which not both only add blindly.
+/// True if the order of the two matters: a key of both, which not both only add to blindly, nor both only look at.
 fn conflict(a: &Committed, b: &Committed) -> bool {
-    let touches = |c: &Committed| -> BTreeMap<Vec<u8>, bool> {
+    let touches = |c: &Committed| -> BTreeMap<Vec<u8>, (bool, bool)> {
         let mut keys = BTreeMap::new();
-        let asked = c.asked.iter().flat_map(|asked| &asked.acts);
-        for (key, act) in asked {
-            *keys.entry(key.as_bytes().to_vec()).or_insert(true) &= matches!(act, Act::Blind);
+        let mut touch = |key: &[u8], adds: bool, looks: bool| {
+            let known = keys.entry(key.to_vec()).or_insert((true, true));
+            *known = (known.0 && adds, known.1 && looks);
+        };
+        for (key, act) in c.asked.iter().flat_map(|asked| &asked.acts) {
+            touch(key.as_bytes(), matches!(act, Act::Blind), matches!(act, Act::Get));
         }
         for (key, effect) in &c.effects {
             let effect = Effect::decode(&mut Reader::new(effect)).expect("an effect");
-            let adds = matches!(effect, Effect::Register(register::Effect::Add { .. }));
-            *keys.entry(key.to_vec()).or_insert(true) &= adds;
+            touch(key, matches!(effect, Effect::Register(register::Effect::Add { .. })), false);
         }
         keys
     };
     let other = touches(b);
-    touches(a).iter().any(|(key, blind)| other.get(key).is_some_and(|also| !(*blind && *also)))
+    let commute = |a: (bool, bool), b: (bool, bool)| a.0 && b.0 || a.1 && b.1;
+    touches(a).iter().any(|(key, how)| other.get(key).is_some_and(|also| !commute(*how, *also)))
 }
 
 /// Conflicts, in the order of stamps, and real time must not contradict each other, however long the chain.

@@ -98,8 +98,8 @@ impl Coordinator {
         }
         // A quorum read goes on to others sooner than it is worth waiting.
         let evaluated = matches!(transaction.phase, Phase::Executing);
-        let patience = if evaluated { self.protocol.replicas.decided_within(shard) } else { Duration::ZERO };
-        let patience_micros = patience.min(self.options.read_timeout / 2).as_micros() as u32;
+        let longest = if evaluated { self.options.read_timeout / 2 } else { Duration::ZERO };
+        let patience_micros = self.protocol.replicas.decided_within(shard, longest).as_micros() as u32;
         let (transaction, now_millis) = (transaction.id, transaction.now_millis);
         let message = Message::Read { transaction, now_millis, patience_micros, readings };
         step.out.send(replica, message);

@@ -83,10 +83,11 @@ impl Replicas {
         self.quorums.entry(shard).and_modify(|known| known.add(took)).or_insert_with(|| Estimate::new(took));
     }
 
-    /// For how long a read waits for what is prepared: some times what f+1 votes usually take. Zero where nothing has been
-    /// measured.
-    pub(super) fn decided_within(&self, shard: u16) -> Duration {
-        self.quorums.get(&shard).map_or(Duration::ZERO, |quorum| quorum.mean * DECIDED_WITHIN)
+    /// For how long a read waits for what is prepared: some times what f+1 votes usually take, `longest` at most. Not at all
+    /// where nothing has been measured, or that is hardly enough.
+    pub(super) fn decided_within(&self, shard: u16, longest: Duration) -> Duration {
+        let usual = self.quorums.get(&shard).map_or(Duration::ZERO, |quorum| quorum.mean);
+        if usual > longest / 2 { Duration::ZERO } else { (usual * DECIDED_WITHIN).min(longest) }
     }
 
     /// How long an answer may take: the usual time and some deviations, but not more than `longest` above it. Answers that
