@@ -5,6 +5,7 @@ use crate::info;
 use crate::keyspace::{Keyspace, class_of, durability_of};
 use crate::process::{Process, WorkerHandle};
 use crate::solo::{Outcome, SoloCall};
+use crate::user_types::{self, StoredType};
 use gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model};
 use protocol::{Gate, Now, Replies, Request};
 use std::sync::Arc;
@@ -62,6 +63,7 @@ impl WorkerHost {
                 Administration::Evict { name, region } => cluster.evict(name, region, self.now),
                 Administration::Alter { name, options } => cluster.alter(&text(name), options, self.now),
                 Administration::Drop { name } => cluster.drop_keyspace(&text(name), self.now),
+                Administration::LoadType { .. } => Ok(()),
             };
         }
         match command {
@@ -80,10 +82,21 @@ impl WorkerHost {
             Administration::Place { .. } | Administration::Recover { .. } | Administration::Evict { .. } => {
                 return Err(Error::err("a single process keeps everything itself; clusters have places"));
             }
-            Administration::List | Administration::Info { .. } | Administration::Locate { .. } => {}
+            Administration::List
+            | Administration::Info { .. }
+            | Administration::Locate { .. }
+            | Administration::LoadType { .. } => {}
         }
         self.keyspaces = self.process.keyspaces();
         Ok(())
+    }
+
+    /// Makes a type known that was checked.
+    pub(crate) fn add_type(&mut self, new: StoredType) -> Result<(), Error> {
+        match &mut self.cluster {
+            Some(cluster) => cluster.add_type(&new, self.now),
+            None => self.process.add_type(new),
+        }
     }
 
     fn list(&self, sink: &mut dyn ReplySink) {
@@ -116,6 +129,14 @@ impl WorkerHost {
             (None, Some((cluster, id))) => cluster::describe(&self.process, cluster, id, sink),
             (None, None) => sink.error(&missing(name)),
         }
+    }
+}
+
+/// `OK`, or the error.
+pub(crate) fn answer(outcome: Result<(), Error>, sink: &mut dyn ReplySink) {
+    match outcome {
+        Ok(()) => sink.simple("OK"),
+        Err(error) => sink.error(&error),
     }
 }
 
@@ -174,6 +195,12 @@ impl Host for WorkerHost {
     }
 
     fn administer(&mut self, id: RequestId, command: Administration<'_>, replies: &mut dyn Replies) {
+        if let Administration::LoadType { name, module } = command {
+            if let Some(outcome) = user_types::begin(&self.process, &self.me, id, text(name), module) {
+                answer(outcome, replies.reply(id));
+            }
+            return;
+        }
         let outcome = self.administer_now(&command);
         let sink = replies.reply(id);
         match (outcome, command) {
