@@ -17,6 +17,7 @@ use super::source::{Source, block_end, find_words, is_word, line_of};
 /// The folders under `crates/` of the pure crates. A folder that does not exist yet is skipped.
 pub const PURE_CRATES: &[&str] = &[
     "types",
+    "usertypes",
     "clock",
     "datatypes",
     "protocol",
