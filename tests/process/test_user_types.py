@@ -10,6 +10,10 @@ from harness import Anabranch, wait_until
 from modules import AUCTION, ENDLESS, GROWING, hostile, importing, last_writer
 
 
+# All that bidders can tell of an auction.
+READS = [("leader",), ("bids",)]
+
+
 def load(client, name: str, module: bytes = AUCTION) -> None:
     assert client.execute_command("TYPE", "LOAD", name, module) in ("OK", b"OK")
 
@@ -219,11 +223,24 @@ def test_a_cluster_keeps_types_everywhere(cluster, concurrency):
     for thread in threads:
         thread.join()
     assert not failed, failed
-    for node in nodes:
+
+    def told(node):
         with node.using(concurrency) as client:
-            for lot in ("left", "right"):
-                assert client.execute_command("TYPE.READ", lot, kind, "leader") == ["b2", 402]
-                assert client.execute_command("TYPE.READ", lot, kind, "bids") == 120
+            return [client.execute_command("TYPE.READ", lot, kind, *words) for lot in ("left", "right") for words in READS]
+
+    for node in nodes:
+        assert told(node) == [["b2", 402], 120] * 2
+    # Every process in turn forgets what it had in memory.
+    for node in nodes:
+        cluster.do(f"kill {node.name}", f"restart {node.name}")
+
+    def again():
+        try:
+            return all(told(node) == [["b2", 402], 120] * 2 for node in nodes)
+        except redis.RedisError:
+            return False
+
+    wait_until(again)
 
 
 def test_keyspaces_where_effects_meet_unseen_refuse(cluster):

@@ -21,10 +21,14 @@ pub const MAX_TYPES: usize = 100;
 /// The most bytes of a refusal's text.
 const MAX_REASON_BYTES: usize = 500;
 
-struct Registered {
+struct Loaded {
     name: Box<str>,
     digest: u64,
     module: Module,
+}
+
+struct Registered {
+    loaded: Loaded,
     next: OnceLock<&'static Registered>,
 }
 
@@ -35,7 +39,7 @@ static LOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
 /// A type that is loaded.
 #[derive(Clone, Copy)]
-pub struct Type(&'static Registered);
+pub struct Type(&'static Loaded);
 
 /// Makes a type known to this process, for ever. One that is known already is the same.
 ///
@@ -46,18 +50,20 @@ pub fn register(name: &str, digest: u64, module: Module) -> Result<Type, Error> 
     if let Some(known) = known(name.as_bytes()) {
         return Ok(known);
     }
-    let new: &'static Registered =
-        Box::leak(Box::new(Registered { name: name.into(), digest, module, next: OnceLock::new() }));
+    let loaded = Loaded { name: name.into(), digest, module };
+    let new: &'static Registered = Box::leak(Box::new(Registered { loaded, next: OnceLock::new() }));
     let mut slot = &FIRST;
     while slot.set(new).is_err() {
         // Whoever was quicker may have had the same name.
         match slot.get() {
-            Some(other) if other.name == new.name => return check_new(name, digest).map(|()| Type(other)),
+            Some(other) if *other.loaded.name == *name => {
+                return check_new(name, digest).map(|()| Type(&other.loaded));
+            }
             Some(other) => slot = &other.next,
             None => {}
         }
     }
-    Ok(Type(new))
+    Ok(Type(&new.loaded))
 }
 
 /// Can there be a type of this name and digest?
@@ -86,7 +92,7 @@ pub fn on_unknown(look: Box<dyn Fn() + Send + Sync>) {
 
 /// Every type, in the order of loading.
 pub fn all() -> impl Iterator<Item = Type> {
-    std::iter::successors(FIRST.get(), |it| it.next.get()).map(|it| Type(it))
+    std::iter::successors(FIRST.get(), |it| it.next.get()).map(|it| Type(&it.loaded))
 }
 
 fn known(name: &[u8]) -> Option<Type> {

@@ -1,6 +1,7 @@
 //! User-defined types on their way: from a client through the check into the list of keyspaces, and from there into every
 //! process that meets their names.
 
+use crate::files;
 use crate::process::{Process, WorkerHandle};
 use datatypes::user;
 use parking_lot::Mutex;
@@ -9,9 +10,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::{Duration, Instant};
 use types::{Error, ErrorCode, RequestId};
-use usertypes::check::check;
+use usertypes::check::check_until;
 use xxhash_rust::xxh3::xxh3_64;
+
+/// For how long a type is checked. Usual ones take less than a second.
+const MAX_CHECK: Duration = Duration::from_secs(20);
 
 /// A type as the list of keyspaces has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +87,7 @@ pub(crate) fn look_in(list: PathBuf) {
     // Most names that are not known are mistyped: the list is read again only when it has changed.
     let seen = Mutex::new(None);
     user::on_unknown(Box::new(move || {
-        let changed = std::fs::metadata(&list).and_then(|found| found.modified()).ok();
+        let changed = files::identify(&list);
         let mut seen = seen.lock();
         if *seen == changed {
             return;
@@ -137,7 +142,9 @@ pub(crate) fn begin(
 fn checked(name: String, bytes: &[u8]) -> Result<StoredType, Error> {
     let refused = |reason: String| Error::err(format!("type '{name}' is refused: {reason}"));
     let module = sandbox::load(bytes).map_err(|unfit| refused(unfit.to_string()))?;
-    let report = check(&module).map_err(|unfit| refused(unfit.to_string()))?;
+    let begun = Instant::now();
+    let report =
+        check_until(&module, &|| begun.elapsed() > MAX_CHECK).map_err(|unfit| refused(unfit.to_string()))?;
     tracing::info!(r#type = name, scenes = report.scenes, commuting = report.commuting, "a type was checked");
     Ok(StoredType::new(name, bytes))
 }

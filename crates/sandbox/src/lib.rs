@@ -15,7 +15,7 @@ use usertypes::abi::Entry;
 use usertypes::{Fault, Limits, Machine, Module};
 use wasmi::errors::{ErrorKind, MemoryError};
 use wasmi::{
-    CompilationMode, Config, Engine, Error, ExternType, Linker, Store, StoreLimits, StoreLimitsBuilder,
+    CompilationMode, Config, Engine, Error, ExternType, Instance, Store, StoreLimits, StoreLimitsBuilder,
     TrapCode, TypedFunc, ValType,
 };
 
@@ -118,7 +118,7 @@ impl Program {
         limits: Limits,
     ) -> Result<Vec<u8>, Error> {
         store.set_fuel(limits.fuel)?;
-        let instance = Linker::new(&self.engine).instantiate_and_start(&mut *store, &self.module)?;
+        let instance = Instance::new(&mut *store, &self.module, &[])?;
         let allocate: TypedFunc<u32, u32> = instance.get_typed_func(&*store, ALLOCATE)?;
         let call: TypedFunc<(u32, u32, u32), u64> = instance.get_typed_func(&*store, CALL)?;
         let memory = instance.get_memory(&*store, MEMORY).ok_or_else(|| Error::new("it has no memory"))?;

@@ -40,6 +40,11 @@ pub enum Unfit {
         /// What came of it.
         fault: Fault,
     },
+    /// Nobody wanted to wait any longer.
+    TooSlow {
+        /// How many scenes were played.
+        scenes: usize,
+    },
     /// The specification says something that is not so: a sentence with an example.
     Wrong(String),
     /// The operation was refused in all scenes, or never had an effect, so that nothing is known of it.
@@ -56,6 +61,9 @@ impl core::fmt::Display for Unfit {
         match self {
             Unfit::Fault { what, fault } => write!(f, "{what}: {fault}"),
             Unfit::Wrong(example) => write!(f, "{example}"),
+            Unfit::TooSlow { scenes } => {
+                write!(f, "its calls take too long to be checked: only {scenes} scenes were played in time")
+            }
             Unfit::Untried { operation, without_effect: false } => write!(
                 f,
                 "operation '{operation}' was refused with whatever was tried; give its arguments examples that it accepts"
@@ -74,11 +82,22 @@ impl core::fmt::Display for Unfit {
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn check(module: &Module) -> Result<Report, Unfit> {
+    check_until(module, &|| false)
+}
+
+/// The same, but refuses once `give_up` says so.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn check_until(module: &Module, give_up: &dyn Fn() -> bool) -> Result<Report, Unfit> {
     let mut draw = Draw::new(SEED, module.spec());
     let mut report = Report::default();
     let mut tried = Tried::new(module);
     for (steps, count) in SCENES {
         for _ in 0..count {
+            if give_up() {
+                return Err(Unfit::TooSlow { scenes: report.scenes });
+            }
             let scene = Scene::draw(&mut draw, steps);
             report.scenes += 1;
             match judge(module, &scene, &mut tried)? {

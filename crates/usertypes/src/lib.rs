@@ -55,6 +55,7 @@ pub mod abi;
 mod author;
 pub mod check;
 mod codec;
+mod export;
 #[cfg(target_arch = "wasm32")]
 pub mod guest;
 mod module;

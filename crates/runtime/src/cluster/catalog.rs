@@ -6,14 +6,13 @@ use super::config::{
     ClusterBranching, ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel,
     ClusterMove, ClusterProtocol,
 };
-use crate::files;
+use crate::files::{self, identify};
 use crate::user_types::{self, StoredType};
 use causal::baselines::MAX_REGIONS;
 use gateway::{KeyspaceOptions, Model};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use types::{Error, ErrorCode};
 
@@ -502,9 +501,4 @@ fn named<'k>(
     let mut served = keyspaces.iter_mut().enumerate().filter(|(_, keyspace)| !keyspace.dropped);
     let no_such = || Error::err(format!("no keyspace '{name}'; KEYSPACE LIST names them"));
     served.find(|(_, keyspace)| keyspace.name == name).ok_or_else(no_such)
-}
-
-fn identify(path: &Path) -> Option<(u64, u64, i64, i64)> {
-    let found = std::fs::metadata(path).ok()?;
-    Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
 }

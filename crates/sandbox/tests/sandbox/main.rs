@@ -6,7 +6,7 @@ use anabranch_sandbox as sandbox;
 use assemble::{ENDLESS, GROWING, NESTING, hostile, plain};
 use auction::Auction;
 use sandbox::load;
-use usertypes::check::{Unfit, check};
+use usertypes::check::{Unfit, check, check_until};
 use usertypes::{Answer, Argument, Call, Codec, Fault, Kind, Limits, Module, Operation, Reply, UserType};
 
 const AUCTION: &[u8] = include_bytes!("../../../../examples/auction/auction.wasm");
@@ -21,6 +21,14 @@ fn the_auction_passes_the_check_in_both_forms_alike() {
     let report = check(&module).expect("its specification is right");
     assert!(report.commuting > 100, "{report:?}");
     assert_eq!(report, check(&Module::native::<Auction>()).expect("its specification is right"));
+}
+
+#[test]
+fn a_check_that_takes_too_long_is_given_up() {
+    let left = std::cell::Cell::new(7);
+    let give_up = || left.replace(left.get() - 1) == 0;
+    let unfit = check_until(&Module::native::<Auction>(), &give_up).expect_err("nobody waits so long");
+    assert_eq!(unfit, Unfit::TooSlow { scenes: 7 });
 }
 
 /// Numbers from a seed (Marsaglia: xorshift).
