@@ -16,7 +16,7 @@ MISSING = {
 }
 ADDED = {"client": {"setinfo"}}
 # Ours alone; the commands of types that Redis does not have are named with a dot.
-OURS_ALONE = {"at", "blind", "branch", "conflicts", "context", "keyspace", "merge", "session", "txn"}
+OURS_ALONE = {"at", "blind", "branch", "conflicts", "context", "keyspace", "merge", "session", "txn", "types"}
 INFO = ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specifications"]
 
 

@@ -172,6 +172,7 @@ pub(crate) fn all_of(value: &Value) -> Operation<'static> {
         Value::Top(_) => Operation::Top(top::Operation::Range { start: 0, stop: -1, with_scores: true }),
         // It has nothing that two reads could agree on.
         Value::UidGenerator(_) => Operation::Key(key::Operation::Type),
+        Value::User(_) => Operation::Key(key::Operation::Copy),
     }
 }
 

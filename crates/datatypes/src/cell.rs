@@ -6,8 +6,9 @@ use crate::register::Register;
 use crate::summary::SummaryBag;
 use crate::top::Top;
 use crate::uid::UidGenerator;
+use crate::user::{State, Type};
 use crate::{
-    Context, Effect, Operation, counter, dict, key, list, register, scored_set, set, summary, top, uid,
+    Context, Effect, Operation, counter, dict, key, list, register, scored_set, set, summary, top, uid, user,
 };
 use types::{Error, Malformed, Reader, ReplySink, Wire};
 
@@ -32,6 +33,8 @@ pub enum Kind {
     Top,
     /// A source of unique identifiers.
     UidGenerator,
+    /// A type that a user defined.
+    User(Type),
 }
 
 impl Kind {
@@ -47,6 +50,7 @@ impl Kind {
             Kind::SummaryBag => "summary",
             Kind::Top => "top",
             Kind::UidGenerator => "uid",
+            Kind::User(of) => of.name(),
         }
     }
 }
@@ -72,6 +76,8 @@ pub enum Value {
     Top(Box<Top>),
     /// Nothing.
     UidGenerator(UidGenerator),
+    /// What a module made.
+    User(Box<State>),
 }
 
 impl Value {
@@ -87,6 +93,7 @@ impl Value {
             Value::SummaryBag(_) => Kind::SummaryBag,
             Value::Top(_) => Kind::Top,
             Value::UidGenerator(_) => Kind::UidGenerator,
+            Value::User(state) => Kind::User(state.of()),
         }
     }
 
@@ -101,6 +108,7 @@ impl Value {
             Kind::SummaryBag => Value::SummaryBag(Box::default()),
             Kind::Top => Value::Top(Box::default()),
             Kind::UidGenerator => Value::UidGenerator(UidGenerator::default()),
+            Kind::User(of) => Value::User(Box::new(State::empty(of))),
         }
     }
 
@@ -115,6 +123,7 @@ impl Value {
             Value::SummaryBag(bag) => bag.is_empty(),
             Value::Top(top) => top.is_empty(),
             Value::UidGenerator(generator) => generator.is_empty(),
+            Value::User(state) => state.is_empty(),
         }
     }
 
@@ -130,6 +139,7 @@ impl Value {
             Value::SummaryBag(bag) => bag.memory(),
             Value::Top(top) => top.memory(),
             Value::UidGenerator(_) => 0,
+            Value::User(state) => state.memory(),
         }
     }
 }
@@ -206,6 +216,7 @@ containers! {
     7 SummaryBag summary,
     8 Top top,
     9 UidGenerator uid,
+    10 User user,
 }
 
 /// What an effect changed, as data that [`exchange`] swaps with the state: undo and redo are the same call.
@@ -250,6 +261,7 @@ impl Patch {
                 Elements::SummaryBag(patch) => patch.memory(),
                 Elements::Top(patch) => patch.memory(),
                 Elements::Counter(_) | Elements::UidGenerator(_) => 0,
+                Elements::User(patch) => patch.memory(),
             },
         }
     }
@@ -274,6 +286,8 @@ pub enum Elements {
     Top(top::Patch),
     /// Whether it exists.
     UidGenerator(uid::Patch),
+    /// The state as it was.
+    User(user::Patch),
 }
 
 impl Elements {
@@ -287,6 +301,7 @@ impl Elements {
             Elements::SummaryBag(_) => Kind::SummaryBag,
             Elements::Top(_) => Kind::Top,
             Elements::UidGenerator(_) => Kind::UidGenerator,
+            Elements::User(patch) => Kind::User(patch.of()),
         }
     }
 }
@@ -327,6 +342,7 @@ pub fn prepare<'a>(
         Operation::SummaryBag(operation) => typed!(summary, operation, SummaryBag),
         Operation::Top(operation) => typed!(top, operation, Top),
         Operation::UidGenerator(operation) => typed!(uid, operation, UidGenerator),
+        Operation::User(operation) => user::prepare(cell, operation, sink).map(Effect::User),
     }
 }
 
@@ -334,9 +350,9 @@ pub fn prepare<'a>(
 /// patch takes it back; without, the patch is [`Patch::Nothing`] and nothing is copied for it.
 pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
     macro_rules! typed {
-        ($module:ident, $effect:expr, $variant:ident) => {{
+        ($module:ident, $effect:expr, $variant:ident $(($of:expr))?) => {{
             let expires_at = cell.expires_at;
-            let value = cell.value.get_or_insert_with(|| Value::empty(Kind::$variant));
+            let value = cell.value.get_or_insert_with(|| Value::empty(Kind::$variant $(($of))?));
             let Value::$variant(state) = value else { return Patch::Nothing };
             let patch = $module::apply::<UNDO>(state, $effect);
             if state.is_empty() {
@@ -359,6 +375,7 @@ pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
         Effect::SummaryBag(effect) => typed!(summary, effect, SummaryBag),
         Effect::Top(effect) => typed!(top, effect, Top),
         Effect::UidGenerator(effect) => typed!(uid, effect, UidGenerator),
+        Effect::User(effect) => typed!(user, effect, User(effect.of())),
     }
 }
 
@@ -394,6 +411,7 @@ fn exchange_elements(cell: &mut Cell, expires_at: &mut u64, elements: &mut Eleme
         (Some(Value::SummaryBag(state)), Elements::SummaryBag(patch)) => summary::exchange(state, patch),
         (Some(Value::Top(state)), Elements::Top(patch)) => top::exchange(state, patch),
         (Some(Value::UidGenerator(state)), Elements::UidGenerator(patch)) => uid::exchange(state, patch),
+        (Some(Value::User(state)), Elements::User(patch)) => user::exchange(state, patch),
         _ => debug_assert!(false, "a patch is exchanged with the state it came from"),
     }
     *expires_at = cell.expires_at;

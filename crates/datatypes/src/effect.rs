@@ -1,7 +1,7 @@
 //! Every effect of every type, as one closed enum. The binary form is what journals and streams carry.
 
 use crate::observation::Footprint;
-use crate::{Kind, Mode, counter, dict, key, list, register, scored_set, set, summary, top, uid};
+use crate::{Kind, Mode, counter, dict, key, list, register, scored_set, set, summary, top, uid, user};
 use types::{Malformed, Reader, Wire};
 
 /// The mutation that an operation commits.
@@ -27,6 +27,8 @@ pub enum Effect<'a> {
     Top(top::Effect<'a>),
     /// On a generator of identifiers.
     UidGenerator(uid::Effect),
+    /// On a value of a type that a user defined.
+    User(user::Effect<'a>),
 }
 
 impl<'a> Effect<'a> {
@@ -46,6 +48,7 @@ impl<'a> Effect<'a> {
             Effect::SummaryBag(_) => Some(Kind::SummaryBag),
             Effect::Top(_) => Some(Kind::Top),
             Effect::UidGenerator(_) => Some(Kind::UidGenerator),
+            Effect::User(effect) => Some(Kind::User(effect.of())),
         }
     }
 
@@ -62,6 +65,7 @@ impl<'a> Effect<'a> {
             Effect::SummaryBag(effect) => effect.footprint(),
             Effect::Top(effect) => effect.footprint(),
             Effect::UidGenerator(effect) => effect.footprint(),
+            Effect::User(effect) => effect.footprint(),
         }
     }
 
@@ -133,6 +137,7 @@ impl<'a> Effect<'a> {
             (Effect::SummaryBag(a), Effect::SummaryBag(b)) => summary::effects_commute(a, b),
             (Effect::Top(a), Effect::Top(b)) => top::effects_commute(a, b),
             (Effect::UidGenerator(a), Effect::UidGenerator(b)) => uid::effects_commute(a, b),
+            (Effect::User(a), Effect::User(b)) => user::effects_commute(a, b),
             _ => false,
         }
     }
@@ -156,6 +161,7 @@ impl<'a> Effect<'a> {
             Effect::SummaryBag(effect) => tagged!(7, effect),
             Effect::Top(effect) => tagged!(8, effect),
             Effect::UidGenerator(effect) => tagged!(9, effect),
+            Effect::User(effect) => tagged!(10, effect),
         }
     }
 
@@ -172,6 +178,7 @@ impl<'a> Effect<'a> {
             7 => Effect::SummaryBag(summary::Effect::decode(input)?),
             8 => Effect::Top(top::Effect::decode(input)?),
             9 => Effect::UidGenerator(uid::Effect::decode(input)?),
+            10 => Effect::User(user::Effect::decode(input)?),
             _ => return Err(Malformed("effect tag")),
         })
     }

@@ -35,6 +35,7 @@ pub mod set;
 pub mod summary;
 pub mod top;
 pub mod uid;
+pub mod user;
 
 pub use cell::{Cell, Kind, Patch, Value, apply, exchange, prepare};
 pub use effect::Effect;

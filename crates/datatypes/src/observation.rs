@@ -8,7 +8,7 @@
 //! A blind invocation observes nothing. A type says only which aspects its operations observe, which its effects
 //! change, and which effects commute; the rule is checked against executions in both orders by property tests.
 
-use crate::{Cell, Effect, Items, Kind, Operation};
+use crate::{Cell, Effect, Items, Kind, Operation, user};
 
 /// A part of a key's state that a result can reveal or an effect can change.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +39,8 @@ pub enum Aspect<'a> {
         /// The member.
         member: &'a [u8],
     },
+    /// What a call of a user-defined type saw, which its module knows.
+    Invoked(user::Operation<'a>),
     /// Everything.
     Whole,
 }
@@ -116,6 +118,9 @@ impl<'a> Observation<'a> {
             return false;
         }
         let Some(aspect) = &self.aspect else { return true };
+        if let Aspect::Invoked(call) = aspect {
+            return call.unchanged_by(effect);
+        }
         !effect.footprint().aspects.iter().any(|changed| changed.touches(aspect))
     }
 }

@@ -1,8 +1,8 @@
 //! Every operation of every type, as one closed enum.
 
 use crate::{
-    Effect, Invocation, Kind, Mode, Observation, counter, dict, key, list, register, scored_set, set,
-    summary, top, uid,
+    Cell, Effect, Invocation, Kind, Mode, Observation, counter, dict, key, list, register, scored_set, set,
+    summary, top, uid, user,
 };
 use types::{Malformed, Reader, ReplyBuf, Wire};
 
@@ -29,6 +29,8 @@ pub enum Operation<'a> {
     Top(top::Operation<'a>),
     /// On a generator of identifiers.
     UidGenerator(uid::Operation),
+    /// On a value of a type that a user defined.
+    User(user::Operation<'a>),
 }
 
 impl<'a> Operation<'a> {
@@ -45,6 +47,21 @@ impl<'a> Operation<'a> {
             Operation::SummaryBag(_) => Some(Kind::SummaryBag),
             Operation::Top(_) => Some(Kind::Top),
             Operation::UidGenerator(_) => Some(Kind::UidGenerator),
+            Operation::User(operation) => Some(Kind::User(operation.of())),
+        }
+    }
+
+    /// The user-defined type that it is of, or brings a value of.
+    pub fn user_type(&self) -> Option<user::Type> {
+        let kind = match self {
+            Operation::Key(key::Operation::Restore(cell)) => {
+                Cell::decode(&mut Reader::new(cell)).ok().and_then(|cell| cell.kind())
+            }
+            operation => operation.kind(),
+        };
+        match kind {
+            Some(Kind::User(of)) => Some(of),
+            _ => None,
         }
     }
 
@@ -61,6 +78,7 @@ impl<'a> Operation<'a> {
             Operation::SummaryBag(operation) => operation.is_read(),
             Operation::Top(operation) => operation.is_read(),
             Operation::UidGenerator(operation) => operation.is_read(),
+            Operation::User(operation) => operation.is_read(),
         }
     }
 
@@ -77,6 +95,7 @@ impl<'a> Operation<'a> {
             Operation::SummaryBag(operation) => operation.observation(),
             Operation::Top(operation) => operation.observation(),
             Operation::UidGenerator(operation) => operation.observation(),
+            Operation::User(operation) => operation.observation(),
         }
     }
 
@@ -87,6 +106,7 @@ impl<'a> Operation<'a> {
         match self {
             Operation::Counter(operation) => operation.narrowed(reply).map(Operation::Counter),
             Operation::Top(operation) => operation.narrowed(reply).map(Operation::Top),
+            Operation::User(operation) => operation.narrowed(reply).map(Operation::User),
             _ => None,
         }
     }
@@ -96,6 +116,7 @@ impl<'a> Operation<'a> {
         match self {
             Operation::Counter(operation) => !matches!(operation, counter::Operation::Add { .. }),
             Operation::Top(operation) => matches!(operation, top::Operation::Range { with_scores: true, .. }),
+            Operation::User(_) => true,
             _ => false,
         }
     }
@@ -127,6 +148,7 @@ impl<'a> Operation<'a> {
             Operation::SummaryBag(operation) => operation.blind_effect().map(Effect::SummaryBag),
             Operation::Top(operation) => operation.blind_effect().map(Effect::Top),
             Operation::UidGenerator(operation) => operation.blind_effect().map(Effect::UidGenerator),
+            Operation::User(operation) => operation.blind_effect().map(Effect::User),
         }
     }
 
@@ -149,6 +171,7 @@ impl<'a> Operation<'a> {
             Operation::SummaryBag(operation) => tagged!(7, operation),
             Operation::Top(operation) => tagged!(8, operation),
             Operation::UidGenerator(operation) => tagged!(9, operation),
+            Operation::User(operation) => tagged!(10, operation),
         }
     }
 
@@ -165,6 +188,7 @@ impl<'a> Operation<'a> {
             7 => Operation::SummaryBag(summary::Operation::decode(input)?),
             8 => Operation::Top(top::Operation::decode(input)?),
             9 => Operation::UidGenerator(uid::Operation::decode(input)?),
+            10 => Operation::User(user::Operation::decode(input)?),
             _ => return Err(Malformed("operation tag")),
         })
     }

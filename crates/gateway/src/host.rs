@@ -20,7 +20,7 @@ pub trait Host {
         replies: &mut dyn Replies,
     );
 
-    /// Creates, describes, changes or drops a keyspace; answered like a request, at once or later.
+    /// Creates, describes, changes or drops a keyspace, or loads a type; answered like a request, at once or later.
     fn administer(&mut self, id: RequestId, command: Administration<'_>, replies: &mut dyn Replies);
 
     /// The present time.
@@ -55,7 +55,7 @@ pub trait Host {
     fn kill_other_clients(&mut self, filter: &ClientFilter) -> u64;
 }
 
-/// What `KEYSPACE` asks of the process.
+/// What `KEYSPACE` and `TYPES LOAD` ask of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Administration<'a> {
     /// Creates a keyspace: `OK`.
@@ -104,6 +104,13 @@ pub enum Administration<'a> {
         name: &'a [u8],
         /// The region's name.
         region: &'a [u8],
+    },
+    /// Checks a module and makes it a type, durably and for every process: `OK`.
+    LoadType {
+        /// Its name, well formed.
+        name: &'a [u8],
+        /// WebAssembly.
+        module: &'a [u8],
     },
     /// The names of all keyspaces: an array of byte strings.
     List,

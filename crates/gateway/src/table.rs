@@ -154,6 +154,7 @@ pub(crate) static FAMILIES: &[Family] = &[
         title: "Counters, summaries, tops, identifiers",
         commands: commands::commuting::COMMANDS,
     },
+    Family { group: "types", title: "User-defined types", commands: commands::user_types::COMMANDS },
     Family { group: "transactions", title: "Transactions", commands: commands::transactions::COMMANDS },
     Family { group: "sessions", title: "Sessions and contexts", commands: commands::sessions::COMMANDS },
     Family { group: "connection", title: "Connection", commands: commands::connection::COMMANDS },
@@ -274,12 +275,26 @@ pub(crate) fn command(name: &[u8]) -> Option<&'static Command> {
 #[inline]
 pub(crate) fn find(arguments: Arguments<'_>) -> Result<&'static Command, Error> {
     let Some(mut found) = command(arguments.name()) else { return Err(unknown_command(arguments)) };
+    if found.name == "type" && arguments.len() > 2 {
+        found = about_types(found, arguments)?;
+    }
     if !found.subcommands.is_empty()
         && let Some(name) = arguments.get(1)
     {
         found = subcommand(found, name)?;
     }
     if found.takes(arguments.len()) { Ok(found) } else { Err(wrong_arity(found)) }
+}
+
+/// `TYPE LOAD name module` and its like: with one argument, `TYPE` asks for the type of a key.
+///
+/// # Errors
+/// It is none of these.
+#[cold]
+fn about_types(found: &'static Command, arguments: Arguments<'_>) -> Result<&'static Command, Error> {
+    let container = command(b"types")
+        .filter(|types| arguments.get(1).is_some_and(|name| subcommand(types, name).is_ok()));
+    container.ok_or_else(|| wrong_arity(found))
 }
 
 /// The subcommand of this name, in any case.

@@ -202,6 +202,31 @@ impl Request<'_> {
         ))
     }
 
+    /// What a keyspace whose effects meet unobserved says to operations of user-defined types.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn refuse_user_types(&self, model: &str) -> Result<(), Error> {
+        let on_key = |step: &Step<'_>| match step {
+            Step::Key(keyed) => keyed.operation.user_type(),
+            _ => None,
+        };
+        let found = match self {
+            Request::One { operation, .. } => operation.operation.user_type(),
+            Request::Many { steps, .. } | Request::Operate { steps, .. } | Request::Own { steps, .. } => {
+                steps.iter().find_map(on_key)
+            }
+            _ => None,
+        };
+        found.map_or(Ok(()), |of| {
+            Err(Error::refused(format!(
+                "type '{}' is user-defined, and such types are for strict keyspaces: this one is {model}; KEYSPACE LIST and \
+                 KEYSPACE USE choose one",
+                of.name()
+            )))
+        })
+    }
+
     /// The asking session.
     pub fn session(&self) -> SessionId {
         match self {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use std::fs::{File, rename};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Replaces `path` by `content` as JSON, durably: after a crash there is the old file or the new one, whole. Of writers
@@ -15,6 +16,12 @@ pub(crate) fn replace(path: &Path, content: &impl Serialize) -> std::io::Result<
     rename(&temporary, path)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// What tells one content of a file from another: its inode, size and time of change.
+pub(crate) fn identify(path: &Path) -> Option<(u64, u64, i64, i64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
 }
 
 #[cfg(test)]

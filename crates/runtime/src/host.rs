@@ -5,6 +5,7 @@ use crate::info;
 use crate::keyspace::{Keyspace, class_of, durability_of};
 use crate::process::{Process, WorkerHandle};
 use crate::solo::{Outcome, SoloCall};
+use crate::user_types::{self, StoredType};
 use gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model};
 use protocol::{Gate, Now, Replies, Request};
 use std::sync::Arc;
@@ -65,6 +66,7 @@ impl WorkerHost {
                 Administration::Evict { name, region } => cluster.evict(name, region, self.now),
                 Administration::Alter { name, options } => cluster.alter(&text(name), options, self.now),
                 Administration::Drop { name } => cluster.drop_keyspace(&text(name), self.now),
+                Administration::LoadType { .. } => Ok(()),
             };
         }
         match command {
@@ -88,10 +90,21 @@ impl WorkerHost {
                     "KEYSPACE HOTKEYS is for clusters: a single process runs transactions one by one",
                 ));
             }
-            Administration::List | Administration::Info { .. } | Administration::Locate { .. } => {}
+            Administration::List
+            | Administration::Info { .. }
+            | Administration::Locate { .. }
+            | Administration::LoadType { .. } => {}
         }
         self.keyspaces = self.process.keyspaces();
         Ok(())
+    }
+
+    /// Makes a type known that was checked.
+    pub(crate) fn add_type(&mut self, new: StoredType) -> Result<(), Error> {
+        match &mut self.cluster {
+            Some(cluster) => cluster.add_type(&new, self.now),
+            None => self.process.add_type(new),
+        }
     }
 
     fn list(&self, sink: &mut dyn ReplySink) {
@@ -124,6 +137,14 @@ impl WorkerHost {
             (None, Some((cluster, id))) => cluster::describe(&self.process, cluster, id, sink),
             (None, None) => sink.error(&missing(name)),
         }
+    }
+}
+
+/// `OK`, or the error.
+pub(crate) fn answer(outcome: Result<(), Error>, sink: &mut dyn ReplySink) {
+    match outcome {
+        Ok(()) => sink.simple("OK"),
+        Err(error) => sink.error(&error),
     }
 }
 
@@ -182,6 +203,12 @@ impl Host for WorkerHost {
     }
 
     fn administer(&mut self, id: RequestId, command: Administration<'_>, replies: &mut dyn Replies) {
+        if let Administration::LoadType { name, module } = command {
+            if let Some(outcome) = user_types::begin(&self.process, &self.me, id, text(name), module) {
+                answer(outcome, replies.reply(id));
+            }
+            return;
+        }
         let outcome = self.administer_now(&command);
         let sink = replies.reply(id);
         match (outcome, command) {

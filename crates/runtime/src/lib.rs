@@ -32,6 +32,7 @@ mod refusal;
 mod server;
 mod solo;
 mod syncer;
+mod user_types;
 mod worker;
 
 pub use cluster::{

@@ -3,6 +3,7 @@
 use crate::error::StartError;
 use crate::files;
 use crate::keyspace::{class_of, durability_of};
+use crate::user_types::StoredType;
 use gateway::DurabilityClass;
 use protocol::Durability;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 const FILE: &str = "keyspaces.json";
-const VERSION: u32 = 1;
+/// 2: with user-defined types.
+const VERSION: u32 = 2;
 
 /// What is known of one keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +43,9 @@ pub(crate) struct Metadata {
     pub(crate) seed: u64,
     pub(crate) next_id: u16,
     pub(crate) keyspaces: Vec<KeyspaceEntry>,
+    /// In the order of loading.
+    #[serde(default)]
+    pub(crate) types: Vec<StoredType>,
 }
 
 impl Metadata {
@@ -49,12 +54,18 @@ impl Metadata {
         let name = |number| if number == 0 { "default".to_owned() } else { format!("db{number}") };
         let keyspaces =
             (0..databases.max(1)).map(|number| KeyspaceEntry::new(number, &name(number), durability));
-        Metadata { version: VERSION, seed, next_id: databases.max(1), keyspaces: keyspaces.collect() }
+        Metadata {
+            version: VERSION,
+            seed,
+            next_id: databases.max(1),
+            keyspaces: keyspaces.collect(),
+            types: Vec::new(),
+        }
     }
 
     /// A cluster's keyspaces are named by its own file.
     pub(crate) fn of_cluster(seed: u64) -> Self {
-        Metadata { version: VERSION, seed, next_id: 0, keyspaces: Vec::new() }
+        Metadata { version: VERSION, seed, next_id: 0, keyspaces: Vec::new(), types: Vec::new() }
     }
 
     /// Reads the file; `None` if there is none, which is an error unless the directory is fresh.

@@ -5,6 +5,7 @@ use crate::journal::Journal;
 use crate::keyspace::{Keyspace, class_of};
 use crate::metadata::{KeyspaceEntry, Metadata};
 use crate::options::Options;
+use crate::user_types::{StoredType, add_to, register};
 use gateway::{ClientFilter, ClientInfo};
 use mio::Waker;
 use mio::net::TcpStream;
@@ -13,7 +14,7 @@ use protocol::{Durability, Now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use types::{Error, HashSeed, Incarnation, KeyspaceId, WallTime};
+use types::{Error, HashSeed, Incarnation, KeyspaceId, RequestId, WallTime};
 
 /// Ends the process at once: going on could lose or falsify what was acknowledged.
 pub(crate) fn fatal(reason: &str) -> ! {
@@ -27,6 +28,8 @@ pub(crate) fn fatal(reason: &str) -> ! {
 pub(crate) struct Inbox {
     pub(crate) sockets: Vec<(TcpStream, std::net::SocketAddr)>,
     pub(crate) kills: Vec<ClientFilter>,
+    /// Types that a client of this worker wants to load, checked.
+    pub(crate) types: Vec<(RequestId, Result<StoredType, Error>)>,
 }
 
 /// A worker as the other threads see it.
@@ -65,6 +68,8 @@ pub(crate) struct Process {
     pub(crate) rejected_connections: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) checkpoint_wanted: AtomicBool,
+    /// A type is being checked.
+    pub(crate) checks_type: AtomicBool,
     pub(crate) port: AtomicUsize,
     pub(crate) cluster: Option<ClusterView>,
     clock_skew_us: i64,
@@ -93,6 +98,7 @@ impl Process {
             rejected_connections: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
+            checks_type: AtomicBool::new(false),
             port: AtomicUsize::new(0),
             cluster: None,
             clock_skew_us: 0,
@@ -198,6 +204,16 @@ impl Process {
         let mut keyspaces = self.keyspaces.write();
         *keyspaces = Arc::new(keyspaces.iter().filter(|keyspace| keyspace.name != name).cloned().collect());
         Ok(())
+    }
+
+    /// Makes a type known: durably first, so that whatever names it finds it.
+    pub(crate) fn add_type(&self, new: StoredType) -> Result<(), Error> {
+        let mut metadata = self.metadata.lock();
+        let mut changed = metadata.clone();
+        add_to(&mut changed.types, &new)?;
+        self.save(&changed)?;
+        *metadata = changed;
+        register(&new).map_err(Error::err)
     }
 
     fn save(&self, metadata: &Metadata) -> Result<(), Error> {

@@ -6,6 +6,7 @@ use crate::keyspace::Keyspace;
 use crate::metadata::Metadata;
 use crate::options::Options;
 use crate::process::Process;
+use crate::user_types;
 use ::journal::{DirectoryId, Disk, Log, LogOptions, Piece, RealDisk};
 use protocol::{Input, Now, Replica, Replies};
 use std::collections::BTreeMap;
@@ -43,6 +44,7 @@ pub(crate) fn recover(options: Options) -> Result<Process, StartError> {
     let refused = |error| StartError::Journal { directory: directory.clone(), error };
     let is_fresh = Log::incarnation_in(Arc::clone(&disk)).map_err(refused)? == Incarnation(0);
     let metadata = load_metadata(&directory, &options, is_fresh)?;
+    user_types::register_all(&metadata.types).map_err(StartError::Type)?;
     let log_options = LogOptions {
         segment_bytes: options.segment_bytes,
         fresh_id: DirectoryId(fastrand::u128(..)),
@@ -120,16 +122,23 @@ fn visit(keyspaces: &mut Keyspaces, metadata: &Metadata, piece: Piece<'_>) -> Re
         let record = record.map_err(|error| error.to_string())?;
         let count = keyspace.partitions.len();
         match Record::key_of(record).map_err(|error| error.to_string())? {
-            Some(key) => feed(keyspace, Group::index_of(HashSeed(metadata.seed).hash(key), count), record),
-            None => (0..count).for_each(|index| feed(keyspace, index, record)),
+            Some(key) => feed(keyspace, Group::index_of(HashSeed(metadata.seed).hash(key), count), record)?,
+            None => (0..count).try_for_each(|index| feed(keyspace, index, record))?,
         }
     }
     Ok(())
 }
 
-fn feed(keyspace: &Keyspace, index: usize, record: &[u8]) {
+fn feed(keyspace: &Keyspace, index: usize, record: &[u8]) -> Result<(), String> {
     let mut replica = keyspace.partitions[index].replica.lock();
     input(&mut replica, Input::Recover(record));
+    let unreadable = replica.protocol().unreadable();
+    unreadable.map_or(Ok(()), |what| {
+        Err(format!(
+            "a record of keyspace '{}' cannot be read: {what}; is the list of keyspaces older?",
+            keyspace.name
+        ))
+    })
 }
 
 fn input(replica: &mut Replica<Solo>, input: Input<'_, Solo>) {

@@ -4,14 +4,14 @@ mod replicated;
 
 use crate::cluster::{Cluster, FIRST_TOKEN};
 use crate::connection::{Connection, Io};
-use crate::host::WorkerHost;
+use crate::host::{WorkerHost, answer};
 use crate::process::{Process, WorkerHandle};
 use crate::recovery::NoReplies;
 use crate::solo::Outcome;
 use gateway::{Config, ConnectionId, Gateway, Peer, State};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use protocol::Durable;
+use protocol::{Durable, Replies};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -229,6 +229,10 @@ impl Worker {
         }
         for filter in inbox.kills {
             self.gateway.kill(&filter);
+        }
+        for (id, checked) in inbox.types {
+            let outcome = checked.and_then(|new| self.host.add_type(new));
+            answer(outcome, self.gateway.reply(id));
         }
         for token in std::mem::take(&mut self.holding) {
             self.touch(token);

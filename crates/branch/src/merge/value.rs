@@ -174,6 +174,7 @@ fn merge_kind(
             tops(base, left, right)
         }
         Kind::UidGenerator => left.cell.value.clone().or_else(|| right.cell.value.clone()),
+        Kind::User(_) => judge.choose(left, right)?.cell.value.clone(),
     })
 }
 

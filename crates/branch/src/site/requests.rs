@@ -27,6 +27,9 @@ impl Site {
         if self.options.local == Local::Branch && !matches!(request, Request::Close { .. }) {
             self.own_thread(session);
         }
+        if let Err(refusal) = request.refuse_user_types("branch") {
+            return reply.error(&refusal);
+        }
         let mut scratch = ReplyBuf::new();
         let done = match request {
             Request::One { operation, .. } => {

@@ -425,6 +425,7 @@ pub fn stands_alone(cell: &Cell, effect: &Effect<'_>) -> bool {
         Effect::ScoredSet(effect) => matches!(effect, scored_set::Effect::Add { .. }),
         Effect::List(effect) => matches!(effect, list::Effect::Push { .. }),
         Effect::Counter(_) | Effect::SummaryBag(_) | Effect::Top(_) | Effect::UidGenerator(_) => true,
+        Effect::User(_) => false,
     };
     adds && (cell.value.is_none() || cell.kind() == effect.kind())
 }

@@ -1,6 +1,6 @@
 //! What operations combine to is what they come to one after the other (Claret 5.3, Corrections 63).
 
-use crate::strategies::{KINDS, cell_of, effect_of, operation_of};
+use crate::strategies::{KINDS, cell_of, effect_of, kinds, operation_of};
 use crate::{evaluate, for_all};
 use datatypes::combine::{Outstanding, combine, then};
 use datatypes::{Cell, Effect, Kind, Operation, Value, apply};
@@ -80,7 +80,7 @@ fn steps(kind: Kind) -> impl Strategy<Value = Vec<(Operation<'static>, bool)>> {
 
 #[test]
 fn combined_operations_come_to_what_they_do_one_after_the_other() {
-    for kind in KINDS {
+    for kind in kinds() {
         let combined = Counter::new([0; 3]);
         for_all(
             6000,
@@ -116,7 +116,7 @@ fn one_effect_does_what_two_do() {
 
 #[test]
 fn what_holds_no_lock_for_it_combines_with_nothing() {
-    for kind in KINDS {
+    for kind in kinds() {
         for_all(1000, (cell_of(kind), operation_of(kind), operation_of(kind)), |(cell, held, asked)| {
             let (reply, effect, _) = come(&cell, &held, false);
             let outstanding =

@@ -1,7 +1,7 @@
 //! Whenever the rule says that invocations commute, every order gives the same results and equal states
 //! (Corrections 60 and 66).
 
-use crate::strategies::{KINDS, cell_of, effect, effect_of, operation, operation_of, scene};
+use crate::strategies::{auction, cell_of, effect, effect_of, kinds, operation, operation_of, scene};
 use crate::{evaluate, for_all};
 use datatypes::{Cell, Effect, Invocation, Kind, Mode, Operation, apply, commutes, scored_set};
 use proptest::collection::vec;
@@ -142,7 +142,7 @@ fn commuting_triples_give_equal_results_and_states_in_all_orders() {
 
 #[test]
 fn commuting_effects_do_so_in_states_where_they_were_not_chosen() {
-    for kind in KINDS {
+    for kind in kinds() {
         let commuting = Counter::new(0);
         for_all(1000, (cell_of(kind), vec(effect_of(kind), 3)), |(cell, effects)| {
             let steps: Vec<_> = effects.into_iter().map(Step::Blind).collect();
@@ -191,9 +191,16 @@ fn a_wrong_rule_is_refuted() {
         "the same member with different scores (Corrections 60)"
     );
     assert!(is_refuted(additions_and_removals, Kind::Set), "a removal that drops the deadline first");
-    for kind in
-        [Kind::Dict, Kind::Set, Kind::ScoredSet, Kind::List, Kind::Counter, Kind::SummaryBag, Kind::Top]
-    {
+    for kind in [
+        Kind::Dict,
+        Kind::Set,
+        Kind::ScoredSet,
+        Kind::List,
+        Kind::Counter,
+        Kind::SummaryBag,
+        Kind::Top,
+        Kind::User(auction()),
+    ] {
         assert!(
             is_refuted(nobody_observes, kind),
             "an effect that changes what the other observed: {kind:?}"
@@ -211,7 +218,7 @@ fn compatible_modes(a: &Invocation<'_>, b: &Invocation<'_>, _state: Option<&Cell
 
 #[test]
 fn invocations_in_compatible_modes_commute_jointly() {
-    for kind in KINDS {
+    for kind in kinds() {
         let compatible = Counter::new([0; 2]);
         for_all(1500, (cell_of(kind), vec(step_of(kind), 3)), |(cell, steps)| {
             let pair = check_orders(compatible_modes, &cell, false, &steps[..2], &PAIR)?;
@@ -245,7 +252,7 @@ fn the_mode_before_an_evaluation_admits_no_more_than_what_it_comes_to() {
 #[test]
 fn a_narrowed_reply_is_unchanged_by_what_commutes_with_it() {
     let narrowed = Counter::new(0);
-    for kind in [Kind::Counter, Kind::Top] {
+    for kind in [Kind::Counter, Kind::Top, Kind::User(auction())] {
         for_all(
             3000,
             (cell_of(kind), operation_of(kind), vec(effect_of(kind), 3)),

@@ -3,12 +3,13 @@
 use datatypes::list::{self, Positions};
 use datatypes::scored_set::{self, AddFlags, LexBound, RangeBy, ScoreBound, ScoredItems};
 use datatypes::{
-    Cell, Effect, Items, Kind, Operation, apply, counter, dict, key, register, set, summary, top, uid,
+    Cell, Effect, Items, Kind, Operation, apply, counter, dict, key, register, set, summary, top, uid, user,
 };
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use std::sync::OnceLock;
 
 /// Longer than what the packed forms of the collections hold.
 const LONG: &[u8] = &[b'x'; 80];
@@ -27,6 +28,19 @@ pub const KINDS: [Kind; 9] = [
     Kind::Top,
     Kind::UidGenerator,
 ];
+
+/// A type that a user defined.
+pub fn auction() -> user::Type {
+    static AUCTION: OnceLock<user::Type> = OnceLock::new();
+    let register = || user::register("auction", 1, usertypes::Module::native::<auction::Auction>());
+    *AUCTION.get_or_init(|| register().expect("it is the only one"))
+}
+
+/// Every type, and one that a user defined.
+pub fn kinds() -> [Kind; 10] {
+    let user = Kind::User(auction());
+    std::array::from_fn(|place| KINDS.get(place).copied().unwrap_or(user))
+}
 
 /// Half of them one of two, so that two steps often name the same.
 pub fn word() -> impl Strategy<Value = &'static [u8]> {
@@ -266,6 +280,17 @@ fn top_operation() -> impl Strategy<Value = top::Operation<'static>> {
     ]
 }
 
+fn user_operation(of: user::Type) -> impl Strategy<Value = user::Operation<'static>> {
+    let call = move |name: &str, arguments: &[&[u8]]| {
+        user::Operation::new(of, name.as_bytes(), arguments).expect("it has such an operation")
+    };
+    let amount = select(&["0", "1", "2", "3"][..]);
+    prop_oneof![
+        6 => (word(), amount).prop_map(move |(bidder, amount)| call("bid", &[bidder, amount.as_bytes()])),
+        2 => select(&["close", "leader", "bids", "closed"][..]).prop_map(move |name| call(name, &[])),
+    ]
+}
+
 /// An operation on a key that is expected to hold this type.
 pub fn operation_of(kind: Kind) -> BoxedStrategy<Operation<'static>> {
     match kind {
@@ -280,6 +305,7 @@ pub fn operation_of(kind: Kind) -> BoxedStrategy<Operation<'static>> {
         Kind::UidGenerator => option::of(0..3u64)
             .prop_map(|count| Operation::UidGenerator(uid::Operation::Next { count }))
             .boxed(),
+        Kind::User(of) => user_operation(of).prop_map(Operation::User).boxed(),
     }
 }
 
@@ -357,6 +383,9 @@ pub fn effect_of(kind: Kind) -> BoxedStrategy<Effect<'static>> {
         .prop_map(Effect::Top)
         .boxed(),
         Kind::UidGenerator => Just(Effect::UidGenerator(uid::Effect::Create)).boxed(),
+        Kind::User(of) => user_operation(of)
+            .prop_filter_map("no read", |operation| operation.blind_effect().map(Effect::User))
+            .boxed(),
     }
 }
 
@@ -396,7 +425,7 @@ pub fn scene<S: Strategy + 'static>(
 where
     S::Value: 'static,
 {
-    select(&KINDS[..]).prop_flat_map(move |kind| {
+    select(kinds().to_vec()).prop_flat_map(move |kind| {
         let step = prop_oneof![9 => of(kind).boxed(), 1 => any()];
         (prop_oneof![8 => cell_of(kind), 1 => Just(Cell::ABSENT), 1 => cell()], vec(step, count))
     })

@@ -15,3 +15,4 @@ pub(crate) mod sessions;
 pub(crate) mod sets;
 pub(crate) mod strings;
 pub(crate) mod transactions;
+pub(crate) mod user_types;

@@ -6,13 +6,13 @@ use super::config::{
     ClusterBranching, ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel,
     ClusterMove, ClusterProtocol,
 };
-use crate::files;
+use crate::files::{self, identify};
+use crate::user_types::{self, StoredType};
 use causal::baselines::MAX_REGIONS;
 use gateway::{KeyspaceOptions, Model};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use types::{Error, ErrorCode};
 
@@ -27,6 +27,9 @@ const MAX_SKEW_WAIT_MS: u64 = 1_000;
 pub struct ClusterCatalog {
     /// Every keyspace; the first is number 0.
     pub keyspaces: Vec<ClusterKeyspace>,
+    /// The user-defined types, in the order of loading.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<StoredType>,
 }
 
 impl ClusterCatalog {
@@ -63,10 +66,12 @@ impl ClusterCatalog {
         self.keyspaces.iter().try_for_each(|keyspace| keyspace.check(cluster))
     }
 
-    /// True if this is what `earlier` may have become: more keyspaces, some dropped or altered where they may be.
-    fn follows(&self, earlier: &[ClusterKeyspace]) -> bool {
-        let kept = self.keyspaces.iter().zip(earlier).all(|(now, then)| *now == then.altered_to(now));
-        kept && self.keyspaces.len() >= earlier.len()
+    /// True if this is what `earlier` may have become: more keyspaces, some dropped or altered where they may be, and more
+    /// types.
+    fn follows(&self, earlier: &ClusterCatalog) -> bool {
+        let keyspaces = &earlier.keyspaces;
+        let kept = self.keyspaces.iter().zip(keyspaces).all(|(now, then)| *now == then.altered_to(now));
+        kept && self.keyspaces.len() >= keyspaces.len() && self.types.starts_with(&earlier.types)
     }
 }
 
@@ -340,7 +345,10 @@ impl Catalog {
     pub(crate) fn open(cluster: &ClusterFile) -> Result<Self, String> {
         let path = cluster.catalog.clone();
         let seen = identify(&path);
-        Ok(Catalog { content: ClusterCatalog::load(&path, cluster)?, path, seen })
+        let content = ClusterCatalog::load(&path, cluster)?;
+        user_types::register_all(&content.types)?;
+        user_types::look_in(path.clone());
+        Ok(Catalog { content, path, seen })
     }
 
     /// In the order of their numbers.
@@ -356,7 +364,12 @@ impl Catalog {
         }
         self.seen = now;
         match ClusterCatalog::load(&self.path, cluster) {
-            Ok(content) if content.follows(self.keyspaces()) => self.content = content,
+            Ok(content) if content.follows(&self.content) => {
+                if let Err(reason) = user_types::register_all(&content.types) {
+                    tracing::error!(%reason, "a type of the list cannot be used here");
+                }
+                self.content = content;
+            }
             Ok(_) => tracing::error!(
                 file = %self.path.display(),
                 "the list of keyspaces has lost or changed some that are served here; restore it from a backup"
@@ -434,6 +447,11 @@ impl Catalog {
         })
     }
 
+    /// Adds a type, durably and for every process.
+    pub(crate) fn add_type(&mut self, new: &StoredType, cluster: &ClusterFile) -> Result<(), Error> {
+        self.change_content(cluster, |content| user_types::add_to(&mut content.types, new))
+    }
+
     /// Drops a keyspace, durably and for every process.
     pub(crate) fn drop_keyspace(&mut self, name: &str, cluster: &ClusterFile) -> Result<(), Error> {
         self.change(cluster, |keyspaces| match named(keyspaces, name)? {
@@ -447,11 +465,20 @@ impl Catalog {
         })
     }
 
-    /// Changes the file under its lock, durably.
+    /// Changes the keyspaces; see `change_content`.
     fn change(
         &mut self,
         cluster: &ClusterFile,
         change: impl FnOnce(&mut Vec<ClusterKeyspace>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.change_content(cluster, |content| change(&mut content.keyspaces))
+    }
+
+    /// Changes the file under its lock, durably.
+    fn change_content(
+        &mut self,
+        cluster: &ClusterFile,
+        change: impl FnOnce(&mut ClusterCatalog) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let failed = |error: std::io::Error| {
             let text = format!("the list of keyspaces {} cannot be changed: {error}", self.path.display());
@@ -469,7 +496,7 @@ impl Catalog {
         let mut content = ClusterCatalog::load(&self.path, cluster).map_err(|error| {
             Error::new(ErrorCode::Misconf, format!("the list of keyspaces is damaged: {error}"))
         })?;
-        change(&mut content.keyspaces)?;
+        change(&mut content)?;
         content.save(&self.path).map_err(failed)?;
         drop(lock);
         self.refresh(cluster);
@@ -485,9 +512,4 @@ fn named<'k>(
     let mut served = keyspaces.iter_mut().enumerate().filter(|(_, keyspace)| !keyspace.dropped);
     let no_such = || Error::err(format!("no keyspace '{name}'; KEYSPACE LIST names them"));
     served.find(|(_, keyspace)| keyspace.name == name).ok_or_else(no_such)
-}
-
-fn identify(path: &Path) -> Option<(u64, u64, i64, i64)> {
-    let found = std::fs::metadata(path).ok()?;
-    Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
 }

@@ -540,7 +540,8 @@ mod tests {
     }
 
     fn catalog(model: ClusterModel) -> ClusterCatalog {
-        ClusterCatalog { keyspaces: vec![ClusterKeyspace::new("default".to_owned(), model, 2)] }
+        let keyspaces = vec![ClusterKeyspace::new("default".to_owned(), model, 2)];
+        ClusterCatalog { keyspaces, types: Vec::new() }
     }
 
     fn file(processes: Vec<ClusterProcess>) -> ClusterFile {

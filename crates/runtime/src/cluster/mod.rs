@@ -41,6 +41,7 @@ pub(crate) use peers::FIRST_TOKEN;
 pub(crate) use recovery::recover;
 
 use crate::journal::Journal;
+use crate::user_types::{self, StoredType};
 use ::journal::CheckpointWriter;
 use catalog::Catalog;
 use checkpoint::Checkpoint;
@@ -242,6 +243,13 @@ impl Cluster {
         self.catalog.drop_keyspace(name, &self.file)?;
         self.refresh(now);
         Ok(())
+    }
+
+    /// `TYPES LOAD`: durable, and known to every process that meets the name, when this returns.
+    pub(crate) fn add_type(&mut self, new: &StoredType, now: Now) -> Result<(), Error> {
+        self.catalog.add_type(new, &self.file)?;
+        self.refresh(now);
+        user_types::register(new).map_err(Error::err)
     }
 
     /// The keyspaces that were dropped since the last call: their clients wait for nothing any more.

@@ -7,7 +7,7 @@ use clock::HybridClock;
 use mvcc::{Remains, Store};
 use protocol::{Durability, Input, Now, Outputs, Protocol, Request};
 use std::time::Duration;
-use types::{Error, ErrorCode, HashSeed, Rng, Timestamp};
+use types::{Error, ErrorCode, HashSeed, Malformed, Rng, Timestamp};
 
 use super::record::Record;
 
@@ -51,6 +51,8 @@ pub struct Solo {
     pub(super) lease: Option<Timestamp>,
     /// What open transactions must know of the keys that came and went.
     pub(super) keyset: Keyset,
+    /// The first record that recovery could not read.
+    pub(super) unreadable: Option<Malformed>,
     /// What was removed and is not freed yet.
     pub(super) freed: Vec<Remains<Timestamp>>,
     /// The snapshot that a checkpoint shows; `None`: each key as it is when its turn comes.
@@ -70,6 +72,7 @@ impl Solo {
             keyset: Keyset::default(),
             freed: Vec::new(),
             checkpoint_at: None,
+            unreadable: None,
             options,
         }
     }

@@ -14,17 +14,22 @@ impl Solo {
         self.checkpoint_at = snapshot;
     }
 
-    /// A piece of a checkpoint came. Its owner has verified a checksum, so a piece that makes no sense is a mistake
-    /// of the program.
+    /// A piece of a checkpoint came. Its owner has verified a checksum, so a piece that makes no sense was written by
+    /// another program, or names a type that is not loaded.
     pub(super) fn on_snapshot(&mut self, piece: &[u8]) {
         let outcome = Record::split(piece).try_for_each(|record| self.recover(record?));
-        debug_assert!(outcome.is_ok(), "checkpoints are checksummed");
+        self.unreadable = self.unreadable.take().or(outcome.err());
     }
 
     /// A record of the log came; see `on_snapshot`.
     pub(super) fn on_recover(&mut self, record: &[u8]) {
         let outcome = self.recover(record);
-        debug_assert!(outcome.is_ok(), "log records are checksummed");
+        self.unreadable = self.unreadable.take().or(outcome.err());
+    }
+
+    /// What was wrong with the first record that could not be read: what follows it must not be believed.
+    pub fn unreadable(&self) -> Option<&Malformed> {
+        self.unreadable.as_ref()
     }
 
     /// The checkpoint was taken beside traffic, so the log is applied only to what is older.

@@ -431,9 +431,13 @@ impl Network {
     }
 
     pub fn step<'a>(&self, key: &'a str, operation: register::Operation<'a>, blind: bool) -> Step<'a> {
+        self.on(key, Operation::Register(operation), blind)
+    }
+
+    pub fn on<'a>(&self, key: &'a str, operation: Operation<'a>, blind: bool) -> Step<'a> {
         let key = key.as_bytes();
         let hash = self.topology.seed.hash(key);
-        Step::Key(KeyedOperation { key, hash, operation: Operation::Register(operation), blind })
+        Step::Key(KeyedOperation { key, hash, operation, blind })
     }
 
     /// A key of the given shard.

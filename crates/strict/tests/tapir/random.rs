@@ -6,13 +6,15 @@ use crate::network::{Network, address, text};
 use anabranch_strict::Mutant;
 use anabranch_strict::ir::Status;
 use anabranch_strict::tapir::{Decided, KeyedEffects, Options};
-use datatypes::{Cell, Context, Effect, apply, prepare, register};
+use datatypes::{Cell, Context, Effect, Operation, apply, key, prepare, register, user};
 use protocol::{Claim, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Instant, Reader, ReplyBuf, ReplySink, RequestId, Rng, SessionId, Timestamp, TransactionId};
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
+/// Keys of a type that a user defined.
+const LOTS: [&str; 3] = ["e", "f", "g"];
 
 /// One step, owned.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,12 @@ enum Act {
     Set(u64),
     Increment,
     Blind,
+    /// Of the auction.
+    Bid(u64),
+    BlindBid(u64),
+    Leader,
+    Close,
+    Delete,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +52,8 @@ struct Run {
     asked: BTreeMap<SessionId, Asked>,
     claims: Vec<Claim>,
     members: u16,
+    /// Half of the steps are of a type that a user defined.
+    auctions: bool,
 }
 
 impl Run {
@@ -57,13 +67,18 @@ impl Run {
             let skew = network.rng.i64(-50_000..=50_000);
             network.set_skew(address(process, None), skew);
         }
-        Run { network, asked: BTreeMap::new(), claims: Vec::new(), members }
+        Run { network, asked: BTreeMap::new(), claims: Vec::new(), members, auctions: false }
     }
 
     fn ask(&mut self, number: u64, process: u16) {
         let count = self.network.rng.usize(1..=3);
         let mut acts = Vec::new();
         for index in 0..count {
+            if self.auctions && self.network.rng.bool() {
+                let act = self.act_on_lot();
+                acts.push((LOTS[self.network.rng.usize(0..LOTS.len())], act));
+                continue;
+            }
             let act = match self.network.rng.u8(0..4) {
                 0 => Act::Get,
                 1 => Act::Set(number * 1000 + index as u64 * 100),
@@ -83,12 +98,28 @@ impl Run {
         self.asked.insert(session, Asked { acts, request, start });
     }
 
+    fn act_on_lot(&mut self) -> Act {
+        let amount = self.network.rng.u64(1..1000);
+        match self.network.rng.u8(0..20) {
+            0..10 => Act::Bid(amount),
+            10..13 => Act::BlindBid(amount),
+            13..18 => Act::Leader,
+            18 => Act::Close,
+            _ => Act::Delete,
+        }
+    }
+
     fn step<'a>(&self, key: &'static str, act: Act, value: &'a str) -> Step<'a> {
         match act {
             Act::Get => self.network.get(key),
             Act::Set(_) => self.network.set(key, value),
             Act::Increment => self.network.increment(key, false),
             Act::Blind => self.network.increment(key, true),
+            Act::Bid(amount) => self.network.on(key, bid(amount), false),
+            Act::BlindBid(amount) => self.network.on(key, bid(amount), true),
+            Act::Leader => self.network.on(key, of_auction("leader", &[]), false),
+            Act::Close => self.network.on(key, of_auction("close", &[]), false),
+            Act::Delete => self.network.on(key, Operation::Key(key::Operation::Delete), false),
         }
     }
 
@@ -307,6 +338,16 @@ impl Run {
     }
 }
 
+fn of_auction(name: &str, arguments: &[&[u8]]) -> Operation<'static> {
+    let auction = user::register("auction", 1, usertypes::Module::native::<auction::Auction>());
+    let operation = user::Operation::new(auction.expect("it is the only one"), name.as_bytes(), arguments);
+    Operation::User(operation.expect("it has such an operation"))
+}
+
+fn bid(amount: u64) -> Operation<'static> {
+    of_auction("bid", &[format!("b{}", amount % 7).as_bytes(), amount.to_string().as_bytes()])
+}
+
 fn value(act: Act) -> String {
     match act {
         Act::Set(value) => value.to_string(),
@@ -319,7 +360,7 @@ fn perform(key: &[u8], effect: &[u8], cells: &mut BTreeMap<Box<[u8]>, Cell>) {
     apply::<false>(cells.entry(key.into()).or_default(), &effect);
 }
 
-/// True if the order of the two matters: a key of both, which not both only add to blindly, nor both only look at.
+/// True if the order of the two matters: a key of both, which not both only add to blindly, or bid for, nor both only look at.
 fn conflict(a: &Committed, b: &Committed) -> bool {
     let touches = |c: &Committed| -> BTreeMap<Vec<u8>, (bool, bool)> {
         let mut keys = BTreeMap::new();
@@ -328,11 +369,13 @@ fn conflict(a: &Committed, b: &Committed) -> bool {
             *known = (known.0 && adds, known.1 && looks);
         };
         for (key, act) in c.asked.iter().flat_map(|asked| &asked.acts) {
-            touch(key.as_bytes(), matches!(act, Act::Blind), matches!(act, Act::Get));
+            let adds = matches!(act, Act::Blind | Act::Bid(_) | Act::BlindBid(_));
+            touch(key.as_bytes(), adds, matches!(act, Act::Get));
         }
         for (key, effect) in &c.effects {
             let effect = Effect::decode(&mut Reader::new(effect)).expect("an effect");
-            touch(key, matches!(effect, Effect::Register(register::Effect::Add { .. })), false);
+            let bids = || bid(1).blind_effect().is_some_and(|bid| effect.commutes_with(&bid));
+            touch(key, matches!(effect, Effect::Register(register::Effect::Add { .. })) || bids(), false);
         }
         keys
     };
@@ -367,7 +410,18 @@ fn real_time(all: &[Committed]) -> Result<(), String> {
 }
 
 fn run(seed: u64, members: u16, options: &Options, requests: u64) -> Result<usize, String> {
+    run_with(seed, members, options, requests, false)
+}
+
+fn run_with(
+    seed: u64,
+    members: u16,
+    options: &Options,
+    requests: u64,
+    auctions: bool,
+) -> Result<usize, String> {
     let mut run = Run::new(seed, members, options);
+    run.auctions = auctions;
     run.play(requests);
     run.verify().map_err(|violation| format!("seed {seed}: {violation}"))
 }
@@ -402,6 +456,16 @@ fn with_five_replicas_too() {
     for seed in 100..=106 {
         run(seed, 5, &options(), 40).unwrap_or_else(|violation| panic!("{violation}"));
     }
+}
+
+#[test]
+fn types_that_users_define_fit_it_too() {
+    let mut committed = 0;
+    for seed in 200..=220 {
+        committed +=
+            run_with(seed, 3, &options(), 60, true).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+    assert!(committed > 500, "{committed} committed");
 }
 
 #[test]

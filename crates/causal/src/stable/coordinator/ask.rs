@@ -114,6 +114,9 @@ impl Ask {
 
     /// Copies what the request borrows.
     pub(super) fn new(request: &Request<'_>, topology: &Topology) -> Self {
+        if let Err(refusal) = request.refuse_user_types("causal") {
+            return Ask::Refused(refusal);
+        }
         let plan = |steps: &[Step<'_>]| steps.iter().map(|step| planned(step, topology)).collect();
         let place = |(key, hash): &(&[u8], KeyHash)| (Box::from(*key), topology.partition_of(*hash));
         match request {

@@ -56,6 +56,7 @@ impl Model {
             Some(Value::Counter(_) | Value::SummaryBag(_) | Value::Top(_) | Value::UidGenerator(_)) => {
                 return None;
             }
+            Some(Value::User(_)) => unreachable!("the kinds of these tests are built in"),
         })
     }
 
@@ -101,6 +102,7 @@ impl Model {
             Operation::SummaryBag(operation) => typed!(SummaryBag, merged::perform_summary, operation),
             Operation::Top(operation) => typed!(Top, merged::perform_top, operation),
             Operation::UidGenerator(operation) => typed!(UidGenerator, merged::perform_uid, operation),
+            Operation::User(_) => unreachable!("the kinds of these tests are built in"),
         }
     }
 

@@ -123,6 +123,7 @@ impl Host for TestHost {
             | Administration::Recover { .. }
             | Administration::Evict { .. }
             | Administration::HotKeys { .. } => Err(Error::err("there is no cluster")),
+            Administration::LoadType { .. } => Err(Error::err("there is no sandbox")),
             Administration::List => {
                 reply.array(self.keyspaces.len());
                 self.keyspaces.values().for_each(|(name, _)| reply.bulk(name.as_bytes()));

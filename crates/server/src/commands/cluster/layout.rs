@@ -167,7 +167,7 @@ fn default_keyspace(arguments: &ClusterLocalArguments) -> ClusterKeyspace {
 fn settle(directory: &Path, wanted: ClusterFile, keyspace: &ClusterKeyspace) -> Result<(ClusterFile, bool)> {
     let path = directory.join(FILE);
     if !path.exists() {
-        let catalog = ClusterCatalog { keyspaces: vec![keyspace.clone()] };
+        let catalog = ClusterCatalog { keyspaces: vec![keyspace.clone()], types: Vec::new() };
         catalog.check(&wanted).map_err(anyhow::Error::msg)?;
         catalog.save(&wanted.catalog)?;
         std::fs::write(&path, serde_json::to_vec_pretty(&wanted)?)?;

@@ -1,0 +1,207 @@
+//! What passes between a server and a module, as data. `docs/user-types.md` has the same for authors in other languages.
+
+use crate::codec::{Codec, Input, put_bytes};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The version of this interface, the first byte of every [`Spec`].
+pub const VERSION: u8 = 1;
+
+/// Which function of the module is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Entry {
+    /// Nothing in, the [`Spec`] out.
+    Describe = 0,
+    /// State, operation and arguments in; the reply and perhaps an effect out.
+    Execute = 1,
+    /// State and effect in, state out.
+    Apply = 2,
+    /// Two effects in; out: do they commute?
+    Commute = 3,
+    /// Operation, arguments, perhaps its reply, and an effect in; out: is the reply the same after the effect?
+    Unchanged = 4,
+    /// Operation and arguments in; out: perhaps the effect it has in every state that does not refuse it.
+    Blind = 5,
+}
+
+impl Entry {
+    /// The entry of this number.
+    pub fn of(number: u32) -> Option<Self> {
+        let all =
+            [Entry::Describe, Entry::Execute, Entry::Apply, Entry::Commute, Entry::Unchanged, Entry::Blind];
+        all.into_iter().find(|entry| *entry as u32 == number)
+    }
+}
+
+/// What an argument may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A signed number of 64 bits.
+    Integer,
+    /// Any bytes.
+    Bytes,
+}
+
+/// An argument.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Argument {
+    /// See [`Kind::Integer`].
+    Integer(i64),
+    /// See [`Kind::Bytes`].
+    Bytes(Vec<u8>),
+}
+
+impl Codec for Argument {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Argument::Integer(value) => (0u8, *value).encode(out),
+            Argument::Bytes(bytes) => {
+                out.push(1);
+                put_bytes(out, bytes);
+            }
+        }
+    }
+
+    fn decode(input: &mut Input<'_>) -> Option<Self> {
+        match u8::decode(input)? {
+            0 => i64::decode(input).map(Argument::Integer),
+            1 => input.bytes().map(|bytes| Argument::Bytes(bytes.into())),
+            _ => None,
+        }
+    }
+}
+
+/// How an argument is called, what it may be, and values worth trying beside the usual ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgumentSpec {
+    /// Its name in messages.
+    pub name: String,
+    /// What it may be.
+    pub kind: Kind,
+    /// Values that the check tries besides its own: what operations of this type accept, if that is not just anything.
+    pub examples: Vec<Argument>,
+}
+
+impl Codec for ArgumentSpec {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.name.encode(out);
+        out.push(u8::from(self.kind == Kind::Bytes));
+        self.examples.encode(out);
+    }
+
+    fn decode(input: &mut Input<'_>) -> Option<Self> {
+        let name = String::decode(input)?;
+        let kind = if bool::decode(input)? { Kind::Bytes } else { Kind::Integer };
+        Some(ArgumentSpec { name, kind, examples: Vec::decode(input)? })
+    }
+}
+
+/// An operation as it is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperationSpec {
+    /// Its name in commands.
+    pub name: String,
+    /// It never has an effect.
+    pub reads: bool,
+    /// Its arguments, all of which must be given.
+    pub arguments: Vec<ArgumentSpec>,
+}
+
+impl Codec for OperationSpec {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.name.encode(out);
+        self.reads.encode(out);
+        self.arguments.encode(out);
+    }
+
+    fn decode(input: &mut Input<'_>) -> Option<Self> {
+        Some(OperationSpec {
+            name: String::decode(input)?,
+            reads: bool::decode(input)?,
+            arguments: Vec::decode(input)?,
+        })
+    }
+}
+
+/// What a module says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Its operations; the place of one is its number.
+    pub operations: Vec<OperationSpec>,
+}
+
+impl Codec for Spec {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        self.operations.encode(out);
+    }
+
+    fn decode(input: &mut Input<'_>) -> Option<Self> {
+        let version = u8::decode(input)?;
+        (version == VERSION).then(|| Vec::decode(input))?.map(|operations| Spec { operations })
+    }
+}
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// `OK`.
+    Ok,
+    /// A number.
+    Integer(i64),
+    /// A byte string.
+    Bytes(Vec<u8>),
+    /// No value.
+    Null,
+    /// Several replies.
+    Array(Vec<Reply>),
+    /// The operation is refused, and has no effect: why.
+    Error(String),
+}
+
+/// How deep arrays may be nested.
+const MAX_DEPTH: usize = 8;
+
+impl Reply {
+    fn decode_at(input: &mut Input<'_>, depth: usize) -> Option<Self> {
+        Some(match u8::decode(input)? {
+            0 => Reply::Ok,
+            1 => Reply::Integer(i64::decode(input)?),
+            2 => Reply::Bytes(input.bytes()?.into()),
+            3 => Reply::Null,
+            4 if depth < MAX_DEPTH => {
+                let len = u32::decode(input)?;
+                Reply::Array((0..len).map(|_| Reply::decode_at(input, depth + 1)).collect::<Option<_>>()?)
+            }
+            5 => Reply::Error(String::decode(input)?),
+            _ => return None,
+        })
+    }
+}
+
+impl Codec for Reply {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Reply::Ok => out.push(0),
+            Reply::Integer(value) => (1u8, *value).encode(out),
+            Reply::Bytes(bytes) => {
+                out.push(2);
+                put_bytes(out, bytes);
+            }
+            Reply::Null => out.push(3),
+            Reply::Array(replies) => {
+                out.push(4);
+                replies.encode(out);
+            }
+            Reply::Error(text) => {
+                out.push(5);
+                text.encode(out);
+            }
+        }
+    }
+
+    fn decode(input: &mut Input<'_>) -> Option<Self> {
+        Reply::decode_at(input, 0)
+    }
+}
