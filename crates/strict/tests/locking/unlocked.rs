@@ -52,10 +52,10 @@ fn increments(mutants: Mutants, faults: bool) -> (Told, [u64; 2]) {
             network.down.remove(&coordinator);
             network.cut_off = None;
         }
-        for client in 0..CLIENTS {
-            let Some(answer) = network.answered(open[client]) else { continue };
+        for (client, request) in open.iter_mut().enumerate() {
+            let Some(answer) = network.answered(*request) else { continue };
             note(&mut told, &answer);
-            open[client] = ask(&mut network, client);
+            *request = ask(&mut network, client);
         }
     }
     network.down.clear();
