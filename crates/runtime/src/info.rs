@@ -239,40 +239,8 @@ pub(crate) fn metrics(process: &Process) -> String {
     if let Some(view) = &process.cluster {
         let connected = plain(view.peers_connected.load(Relaxed) as u64);
         metric("peers_connected", "gauge", "Processes of the cluster connected to.", &connected);
-        let backlogs = view.backlogs.lock().clone();
-        let each = |value: fn(&Backlog) -> usize| -> Vec<(String, u64)> {
-            let line = |(name, backlog): &(String, Backlog)| {
-                (format!("{{keyspace=\"{name}\"}}"), value(backlog) as u64)
-            };
-            backlogs.iter().map(line).collect()
-        };
-        let recorded = each(|backlog| backlog.recorded_groups);
-        metric(
-            "recorded_groups",
-            "gauge",
-            "Transactions that strict replicas remember for each other.",
-            &recorded,
-        );
-        let combined = each(|backlog| backlog.combined.unwrap_or(0) as usize);
-        metric(
-            "combined_total",
-            "counter",
-            "Transactions that committed with another one of this process, of keyspaces with CONCURRENCY locking.",
-            &combined,
-        );
-        let queued = each(|backlog| backlog.queued_bytes);
-        metric("queued_bytes", "gauge", "Bytes that causal partitions keep for other regions.", &queued);
+        backlog_metrics(&view.backlogs.lock(), &mut metric);
         lag_metrics(&view.lags.lock(), &mut metric);
-        meeting_metrics(&backlogs, &mut metric);
-        let conflicts = each(|backlog| backlog.conflicts);
-        metric("conflicts", "gauge", "Writes lost to concurrent ones, listed by CONFLICTS LIST.", &conflicts);
-        let dropped = each(|backlog| backlog.conflicts_dropped as usize);
-        metric(
-            "conflicts_dropped_total",
-            "counter",
-            "Writes lost to concurrent ones and no longer listed, because the list was full.",
-            &dropped,
-        );
     }
     if let Some(journal) = &process.journal {
         log_metrics(process, journal, &mut metric);
@@ -282,6 +250,41 @@ pub(crate) fn metrics(process: &Process) -> String {
 
 /// Takes a metric: name, kind, help, and values with their labels.
 type Metric<'m> = dyn FnMut(&str, &str, &str, &[(String, u64)]) + 'm;
+
+/// What keyspaces of a cluster keep here for others, and what has come of their meetings.
+fn backlog_metrics(backlogs: &[(String, Backlog)], metric: &mut Metric<'_>) {
+    let each = |value: fn(&Backlog) -> usize| -> Vec<(String, u64)> {
+        let line =
+            |(name, backlog): &(String, Backlog)| (format!("{{keyspace=\"{name}\"}}"), value(backlog) as u64);
+        backlogs.iter().map(line).collect()
+    };
+    let recorded = each(|backlog| backlog.recorded_groups);
+    metric(
+        "recorded_groups",
+        "gauge",
+        "Transactions that strict replicas remember for each other.",
+        &recorded,
+    );
+    let combined = each(|backlog| backlog.combined.unwrap_or(0) as usize);
+    metric(
+        "combined_total",
+        "counter",
+        "Transactions that committed with another one of this process, of keyspaces with CONCURRENCY locking.",
+        &combined,
+    );
+    let queued = each(|backlog| backlog.queued_bytes);
+    metric("queued_bytes", "gauge", "Bytes that causal partitions keep for other regions.", &queued);
+    let conflicts = each(|backlog| backlog.conflicts);
+    metric("conflicts", "gauge", "Writes lost to concurrent ones, listed by CONFLICTS LIST.", &conflicts);
+    let dropped = each(|backlog| backlog.conflicts_dropped as usize);
+    metric(
+        "conflicts_dropped_total",
+        "counter",
+        "Writes lost to concurrent ones and no longer listed, because the list was full.",
+        &dropped,
+    );
+    meeting_metrics(backlogs, metric);
+}
 
 /// How often transactions of strict keyspaces were in each other's way at replicas here, by what came of it.
 fn meeting_metrics(backlogs: &[(String, Backlog)], metric: &mut Metric<'_>) {
