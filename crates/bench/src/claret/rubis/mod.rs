@@ -203,13 +203,16 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
+    /// So many that the counts of the rarest are within 3 percent of their means, as a rule.
+    const DRAWN: u32 = 200_000;
+
     #[test]
     fn all_eight_transactions_have_their_shares() {
         for (bid_heavy, bids, views) in [(false, 0.10, 0.60), (true, 0.50, 0.297)] {
             let (mut site, mut random) =
                 (Site::new(&Rubis { items: 500, bid_heavy }, 1), fastrand::Rng::with_seed(2));
             let mut kinds: BTreeMap<&str, u32> = BTreeMap::new();
-            for _ in 0..20_000 {
+            for _ in 0..DRAWN {
                 let plan = site.draw(&mut random);
                 *kinds.entry(plan.kind()).or_default() += 1;
                 match plan.outcome(&[]) {
@@ -221,12 +224,12 @@ mod tests {
                 }
             }
             assert_eq!(kinds.len(), 8, "{kinds:?}");
-            let share = |kind: &str| f64::from(kinds[kind]) / 20_000.0;
+            let share = |kind: &str| f64::from(kinds[kind]) / f64::from(DRAWN);
             assert!((share("bid") - bids).abs() < 0.015, "{kinds:?}");
             assert!((share("view_auction") - views).abs() < 0.015, "{kinds:?}");
             assert!((share("close_auction") - share("open_auction")).abs() < 0.001, "{kinds:?}");
             let each = share("bid") / share("close_auction");
-            assert!((9.5..10.5).contains(&each), "ten bids an auction: {each}");
+            assert!((9.2..10.8).contains(&each), "ten bids an auction: {each}");
         }
     }
 
