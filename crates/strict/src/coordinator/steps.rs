@@ -234,8 +234,20 @@ impl Steps {
         own.filter_map(|(_, done)| done.invoked.effect().ok()?).any(|effect| deadline_set(&effect).is_some())
     }
 
+    /// True if an earlier step changes the same key and has observed nothing of it.
+    fn follows_blind(&self, index: usize) -> bool {
+        let Some(step) = self.list.get(index) else { return false };
+        let own = self.list[..index].iter().filter(|other| other.call.key == step.call.key);
+        own.filter_map(|other| match &other.progress {
+            Progress::Done(done) => Some(done),
+            _ => None,
+        })
+        .any(|done| done.invoked.observed.is_none())
+    }
+
     /// Takes a replica's evaluation of a step.
     pub fn take(&mut self, index: usize, answer: Answer) {
+        let follows_blind = self.follows_blind(index);
         let Some(step) = self.list.get_mut(index) else { return };
         let (key, shard) = (&step.call.key, step.call.shard);
         if answer.expired && !self.expiries.contains_key(key) {
@@ -250,8 +262,12 @@ impl Steps {
         let operation = Operation::decode(&mut Reader::new(&step.call.operation));
         // It was evaluated for the sake of the deadline, though its result reveals nothing.
         let hidden = operation.as_ref().is_ok_and(|operation| operation.observation().is_nothing());
+        // A user-defined type says what changes its results in a state. Here it is the state with a blind effect on it, which
+        // may come to something else where others' effects come before it.
+        let is_users = matches!(operation, Ok(Operation::User(_)));
+        let whole = hidden || is_users && follows_blind;
         let observed = match operation.ok().and_then(|operation| narrowed(&operation, &answer.result)) {
-            _ if hidden => whole_key(),
+            _ if whole => whole_key(),
             Some(less) => less,
             None => step.call.operation.clone(),
         };
