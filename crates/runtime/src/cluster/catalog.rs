@@ -102,7 +102,7 @@ impl ClusterKeyspace {
                 Err(format!("keyspace '{name}': PHASING, COMBINING and LOCKS are for CONCURRENCY locking"))
             }
             _ if self.without_locks && (self.without_phases || self.without_combining) => {
-                Err(format!("keyspace '{name}': LOCKS none has no locks, and neither PHASING nor COMBINING"))
+                Err(format!("keyspace '{name}': LOCKS none has no locks, no PHASING and no COMBINING"))
             }
             _ if !self.is_optimistic() && self.options_of_optimistic() => Err(format!(
                 "keyspace '{name}': ISOLATION, CLOCKBOUND and SKEWWAIT are for MODEL strict with CONCURRENCY optimistic"
