@@ -247,8 +247,7 @@ impl Steps {
 
     /// Takes a replica's evaluation of a step.
     pub fn take(&mut self, index: usize, answer: Answer) {
-        let follows_blind = self.follows_blind(index);
-        let Some(step) = self.list.get_mut(index) else { return };
+        let Some(step) = self.list.get(index) else { return };
         let (key, shard) = (&step.call.key, step.call.shard);
         if answer.expired && !self.expiries.contains_key(key) {
             let deletion = Invoked {
@@ -265,7 +264,7 @@ impl Steps {
         // A user-defined type says what changes its results in a state. Here it is the state with a blind effect on it, which
         // may come to something else where others' effects come before it.
         let is_users = matches!(operation, Ok(Operation::User(_)));
-        let whole = hidden || is_users && follows_blind;
+        let whole = hidden || is_users && self.follows_blind(index);
         let observed = match operation.ok().and_then(|operation| narrowed(&operation, &answer.result)) {
             _ if whole => whole_key(),
             Some(less) => less,
@@ -282,7 +281,7 @@ impl Steps {
         let Answer { result, expires_at, .. } = answer;
         let seen = Some(expires_at).filter(|at| *at != 0);
         let expires_at = [seen, own].into_iter().flatten().min().unwrap_or(0);
-        step.progress = Progress::Done(Done { result, invoked, expires_at });
+        self.list[index].progress = Progress::Done(Done { result, invoked, expires_at });
     }
 
     /// True if the step belongs to this shard and a replica has been asked for it.
