@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -85,7 +86,7 @@ def test_three_sites_merge_by_the_handler(sites):
     assert [client.get("k") for client in clients] == ["the longest"] * 3
 
 
-@pytest.mark.parametrize("program, reason", [(FAILING, "not k"), (ENDLESS, "instructions")])
+@pytest.mark.parametrize("program, reason", [(FAILING, "not k"), (ENDLESS, "instructions|too long")])
 def test_a_handler_that_fails_loses_no_branch(sites, program, reason):
     name = f"failing-{len(program)}"
     clients = create(sites, name, "MERGE", "handler", "HANDLER", program)
@@ -94,7 +95,7 @@ def test_a_handler_that_fails_loses_no_branch(sites, program, reason):
     wait_until(lambda: len(heads(clients[0])) == 3, 20)
     wait_until(lambda: clients[0].execute_command("MERGE", "HANDLER")["refused"] > 0, 20)
     shown = clients[0].execute_command("MERGE", "HANDLER")
-    assert shown["merges"] == 0 and reason in shown["last-failure"]
+    assert shown["merges"] == 0 and re.search(reason, shown["last-failure"])
     assert clients[0].get("k") == "a" and clients[1].get("k") == "b", "each goes on on its branch"
     # What the keyspace declares, and a better program, are taken up by every site.
     clients[0].execute_command("KEYSPACE", "ALTER", name, "UNRESOLVED", "newest")
