@@ -112,6 +112,12 @@ pub trait Deployment {
         Vec::new()
     }
 
+    /// True if a region has a replica of the key's partition, so that it lists what is lost of the key.
+    fn holds(&self, setting: Setting, region: RegionId, key: &[u8]) -> bool {
+        let _ = (setting, region, key);
+        true
+    }
+
     /// How many transactions this instance has not ended: must reach 0 when everything is healed.
     fn undecided(&self, instance: &Self::Protocol) -> usize;
 
@@ -139,9 +145,15 @@ pub trait Deployment {
     }
 
     /// What an operator says to a replica whose region stays when this one is gone for good.
-    fn evict(&self, region: RegionId) -> Option<<Self::Protocol as Protocol>::Message> {
-        let _ = region;
+    fn evict(&self, region: RegionId, to: &Self::Protocol) -> Option<<Self::Protocol as Protocol>::Message> {
+        let _ = (region, to);
         None
+    }
+
+    /// True if an instance need not be told of the eviction once more. Where what is told may be lost, it must have heard.
+    fn has_heard(&self, instance: &Self::Protocol, region: RegionId) -> bool {
+        let _ = (instance, region);
+        true
     }
 
     /// Of an instance that knows it: what was committed in a lost region above this is given up, by all alike.
