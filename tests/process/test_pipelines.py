@@ -1,9 +1,11 @@
-"""Pipelines over partitions of which one is gone: only its own commands fail, and nothing is done twice."""
+"""Pipelines over partitions of which one is gone: only its own commands fail, and nothing is done twice. Replies of a
+transaction leave together."""
 
 import redis
 
 from cluster import Cluster
 from harness import wait_until
+from resp import encode
 
 KEYS = [f"key{number}" for number in range(16)]
 
@@ -38,3 +40,24 @@ def reads(client: redis.Redis) -> list:
         return client.mget(KEYS)
     except redis.ResponseError as error:
         return [str(error)]
+
+
+def test_the_replies_of_a_transaction_leave_with_its_outcome():
+    far = [word for pair in ("a-b", "a-c", "b-c") for word in ("--delay", f"{pair}=60ms")]
+    with Cluster(3, 1, *far) as cluster, cluster["a/1"].raw() as raw:
+        assert raw.call("SET", "large", "x" * 8192).text == b"OK"
+        sets = [encode(("SET", key, "1")) for key in ("one", "two")]
+        interactive = b"".join([encode(("TXN", "BEGIN")), *sets, encode(("TXN", "COMMIT"))])
+        queued = b"".join([encode(("MULTI",)), *sets, encode(("EXEC",))])
+        for pipeline, answer in (
+            (interactive, b"+OK\r\n" * 4),
+            (queued, b"+OK\r\n" + b"+QUEUED\r\n" * 2 + b"*2\r\n" + b"+OK\r\n" * 2),
+        ):
+            raw.send(pipeline)
+            assert raw.socket.recv(65536) == answer, "one piece"
+        # What is large does not wait for the far regions.
+        raw.send(encode(("GET", "large")) + queued)
+        early = raw.socket.recv(65536)
+        while not early.endswith(b"+QUEUED\r\n"):
+            early += raw.socket.recv(65536)
+        assert raw.socket.recv(65536) == b"*2\r\n" + b"+OK\r\n" * 2

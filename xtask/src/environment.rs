@@ -15,6 +15,9 @@ const PROCESS_TESTS: &str = "tests/process";
 /// Debian's names for the peer of the differential test, its client tools and Python's environments.
 const PACKAGES: &str = "redis-server redis-tools python3-venv";
 
+/// How many files of process tests run at a time.
+const PARALLEL_FILES: &str = "2";
+
 /// Runs every `tests/process/test_*.py` against the binary of the shared profile.
 pub fn process_tests(workspace: &Workspace) -> Result<()> {
     run_process_tests(workspace, None)
@@ -36,9 +39,12 @@ pub fn run_process_tests(workspace: &Workspace, filter: Option<&str>) -> Result<
     let python = python_environment(workspace)?;
     let mut pytest = workspace.command(python);
     pytest.args(["-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "--durations=10"]).args(&files);
-    if let Some(filter) = filter {
-        pytest.args(["-k", filter]).env("ANABRANCH_SOAK", "1");
-    }
+    match filter {
+        // They load the machine, and are not to disturb one another.
+        Some(filter) => pytest.args(["-k", filter]).env("ANABRANCH_SOAK", "1"),
+        // They wait more than they work; a file's tests share servers, so a file stays together.
+        None => pytest.args(["-n", PARALLEL_FILES, "--dist", "loadfile"]),
+    };
     run(pytest.env("ANABRANCH_BIN", &binary).env("PYTHONDONTWRITEBYTECODE", "1"))
 }
 

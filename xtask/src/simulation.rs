@@ -29,10 +29,8 @@ const BASELINES: &[&str] = &["cure", "h-cure", "bpr", "nocc"];
 const BASELINE_SEEDS: u32 = 10;
 /// Seeds per protocol of a quick run.
 const QUICK_SEEDS: u32 = 40;
-/// What `test` runs with more seeds: the protocols that users get unless they choose another.
-const THOROUGH: &[&str] = &["tapir", "wren"];
-/// Seeds per protocol of those.
-const THOROUGH_SEEDS: u32 = 200;
+/// What `test` runs with more seeds, and how many: the protocols that users get unless they choose another.
+const THOROUGH: &[(&str, u32)] = &[("tapir", 200), ("wren", 80)];
 /// Seeds per protocol of one round of `soak`.
 const SOAK_SEEDS: u32 = 2000;
 /// Cases per property of one round of `soak`, for the properties that do not fix their own number.
@@ -78,10 +76,11 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
 
 /// What `test` runs of it: every protocol, some with more seeds.
 pub fn smoke(workspace: &Workspace) -> Result<()> {
-    let quick: Vec<&str> = PROTOCOLS.iter().copied().filter(|name| !THOROUGH.contains(name)).collect();
+    let is_thorough = |name: &str| THOROUGH.iter().any(|(thorough, _)| *thorough == name);
+    let quick: Vec<&str> = PROTOCOLS.iter().copied().filter(|name| !is_thorough(name)).collect();
     simulate(workspace, &quick, QUICK_SEEDS)?;
     simulate(workspace, BASELINES, BASELINE_SEEDS)?;
-    simulate(workspace, THOROUGH, THOROUGH_SEEDS)
+    THOROUGH.iter().try_for_each(|(name, seeds)| simulate(workspace, &[name], *seeds))
 }
 
 /// Simulates each protocol; the binary itself runs every seed twice and demands equal traces.

@@ -1,6 +1,6 @@
 //! The tables of steps behind `test` and `lint`, and the steps that only call cargo.
 //!
-//! To add a check, add a line to a table.
+//! To add a check, add a line to a table. All steps use one profile, so that build scripts and macros are built once.
 
 use anyhow::Result;
 
@@ -52,11 +52,13 @@ fn format(workspace: &Workspace) -> Result<()> {
 }
 
 fn clippy(workspace: &Workspace) -> Result<()> {
-    run(&mut workspace.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    let arguments = ["clippy", "--profile", PROFILE, "--workspace", "--all-targets", "--", "-D", "warnings"];
+    run(&mut workspace.cargo(&arguments))
 }
 
 fn docs(workspace: &Workspace) -> Result<()> {
-    run(workspace.cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+    let mut doc = workspace.cargo(&["doc", "--profile", PROFILE, "--workspace", "--no-deps"]);
+    run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Builds the binary together with the tests, so that features are resolved once and nothing is compiled twice.
@@ -75,6 +77,8 @@ pub fn fix(workspace: &Workspace) -> Result<()> {
     run(&mut workspace.cargo(&["fmt", "--all"]))?;
     run(&mut workspace.cargo(&[
         "clippy",
+        "--profile",
+        PROFILE,
         "--workspace",
         "--all-targets",
         "--fix",

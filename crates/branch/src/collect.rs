@@ -152,6 +152,7 @@ impl Collector {
                 break;
             }
         }
+        dag.meter().states(work + swept);
         work + swept
     }
 
@@ -227,6 +228,7 @@ impl Collector {
         let Some(fold) = &self.fold else { return };
         self.done += 1;
         if let Some((key, change)) = dag.pop_write(fold.drained) {
+            dag.meter().keys(1);
             records.relabel(&key, fold.from, fold.to);
             // What the root wrote, all see: nobody asks for it.
             let is_asked = fold.gone != dag.root() && !self.mutants.has(Mutant::DropWriteSets);

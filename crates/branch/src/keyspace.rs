@@ -21,7 +21,7 @@ use crate::refusal::Refusal;
 use crate::ripple::{Ripple, read_state};
 use crate::session::Sessions;
 use crate::transaction::{Commit, Effects, Transaction};
-use crate::{Change, Ids, Mutant, Mutants, StateId};
+use crate::{Change, Effort, Ids, Mutant, Mutants, StateId};
 use datatypes::{Cell, Context, Effect, Operation, key, register};
 use mvcc::CompactKey;
 use smallvec::{SmallVec, smallvec};
@@ -529,6 +529,11 @@ impl Keyspace {
             promotions: self.sessions.promotions(),
             memory: self.dag.memory() + self.records.memory(),
         }
+    }
+
+    /// How much was done since it was made.
+    pub fn effort(&self) -> Effort {
+        self.dag.meter().read()
     }
 
     /// The id of the newest version of a key that these states see.

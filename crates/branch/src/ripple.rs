@@ -102,6 +102,7 @@ impl Ripple<'_> {
     }
 
     fn left_intact_by(&self, node: Node) -> Intact {
+        self.dag.meter().states(1);
         let written = self.dag.writes(node);
         let reads = match self.reads_all {
             true => written.is_empty(),

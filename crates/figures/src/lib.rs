@@ -6,6 +6,8 @@
 //!
 //! [`tcc`] is those of Wren and PaRiS (the thesis, sections 4.5 and 5.5), beside their baselines.
 //!
+//! [`tardis`] is that of TARDiS (its section 7), beside the same store with locks and with OCC.
+//!
 //! No socket, file, thread or clock: a seed is a run. What depends on real time is measured by the `bench` crate.
 
 mod client;
@@ -15,6 +17,7 @@ mod plot;
 mod system;
 mod table;
 pub mod tapir;
+pub mod tardis;
 pub mod tcc;
 mod world;
 

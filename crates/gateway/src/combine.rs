@@ -8,6 +8,8 @@ use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
 pub(crate) enum Combine {
     /// The only one is passed on.
     Pass,
+    /// Each is the reply of a command.
+    Each,
     /// Integers are added up.
     Sum,
     /// An array of all; a key of another type counts as absent (MGET).
@@ -30,6 +32,11 @@ impl Combine {
         matches!(self, Combine::Pass | Combine::Sum)
     }
 
+    /// How many commands had these steps.
+    pub(crate) fn commands(self, steps: usize) -> usize {
+        if self == Combine::Each { steps } else { 1 }
+    }
+
     /// Reads the replies to `steps` steps and writes the command's.
     pub(crate) fn write<'r>(
         self,
@@ -39,6 +46,7 @@ impl Combine {
     ) {
         match self {
             Combine::Pass => copy_value(values, sink),
+            Combine::Each => (0..steps).for_each(|_| copy_value(values, sink)),
             Combine::Sum => write_result(integers(steps, values).map(|all| all.iter().sum()), sink),
             Combine::MustExist => match integers(steps, values) {
                 Ok(all) if all.contains(&0) => sink.error(&no_such_key()),

@@ -1,5 +1,6 @@
 //! Executes a connection's commands: the fast path, and the choice of any other.
 
+use crate::combine::Combine;
 use crate::control::Control;
 use crate::flow::Flow;
 use crate::gateway::Gateway;
@@ -27,6 +28,8 @@ pub(crate) struct Engine<'e, H> {
 enum Action<'a> {
     /// An operation that joins the batch.
     Join(KeyedOperation<'a>),
+    /// One inside of an open transaction: those that were sent together are asked for together.
+    Step(KeyedOperation<'a>),
     /// Any other command on data.
     Run(Plan<'a>),
     /// A command that is answered at once.
@@ -36,6 +39,9 @@ enum Action<'a> {
     /// A command between MULTI and EXEC.
     Queue(&'static Command),
 }
+
+/// The most operations of an open transaction that are asked for together.
+const MAX_STEPS: usize = 64;
 
 impl<'e, H: Host> Engine<'e, H> {
     /// Executes commands of this connection.
@@ -48,10 +54,11 @@ impl<'e, H: Host> Engine<'e, H> {
     pub(crate) fn execute(&mut self, pipeline: &Pipeline, input: &[u8]) -> usize {
         let mut executed = pipeline.len();
         let mut batch = reuse(mem::take(&mut self.gateway.requests));
+        let mut steps: Vec<Step<'_>> = Vec::new();
         let session = self.connection.session.id();
         for (index, arguments) in pipeline.commands(input).enumerate() {
-            let piece_is_full = batch.len() >= self.connection.piece;
-            if (piece_is_full && !self.submit(&mut batch)) || self.output_is_full() {
+            let piece_is_full = batch.len() >= self.connection.piece || steps.len() >= MAX_STEPS;
+            if (piece_is_full && !self.flush(&mut batch, &mut steps)) || self.output_is_full() {
                 executed = index;
                 break;
             }
@@ -60,9 +67,13 @@ impl<'e, H: Host> Engine<'e, H> {
                     batch.push((self.new_request(), Request::One { session, operation }));
                     continue;
                 }
+                Ok(Action::Step(operation)) => {
+                    steps.push(Step::Key(operation));
+                    continue;
+                }
                 other => other,
             };
-            if !self.submit(&mut batch) {
+            if !self.flush(&mut batch, &mut steps) {
                 executed = index;
                 break;
             }
@@ -72,7 +83,7 @@ impl<'e, H: Host> Engine<'e, H> {
                 break;
             }
         }
-        self.submit(&mut batch);
+        self.flush(&mut batch, &mut steps);
         self.gateway.requests = reuse(batch);
         self.gateway.commands += executed as u64;
         if executed > 0 {
@@ -84,6 +95,17 @@ impl<'e, H: Host> Engine<'e, H> {
     /// True if the client has to read before more of its commands are executed.
     fn output_is_full(&self) -> bool {
         self.connection.output.len() >= self.gateway.config.max_output_bytes
+    }
+
+    /// Asks for what has gathered: outside of a transaction, or inside of one. False when the connection has to wait.
+    fn flush(&mut self, batch: &mut Vec<(RequestId, Request<'_>)>, steps: &mut Vec<Step<'_>>) -> bool {
+        if !steps.is_empty() {
+            debug_assert!(batch.is_empty(), "a transaction begins when all before it is answered");
+            let (len, id) = (steps.len(), self.send_steps(steps, true));
+            steps.clear();
+            self.finish_or_wait(id, Task::Combine { combine: Combine::Each, len });
+        }
+        self.submit(batch)
     }
 
     /// Submits the batch and leaves it empty. False when the connection has to wait for replies.
@@ -214,7 +236,10 @@ impl<'e, H: Host> Engine<'e, H> {
             return Err(Error::err(format!("'{name}' writes, and the transaction was begun READONLY")));
         }
         match command.handler {
-            Handler::Data(plan) => Ok(Action::Run(plan(&call)?)),
+            Handler::Data(plan) => Ok(match plan(&call)? {
+                Plan::One(operation) => Action::Step(operation),
+                plan => Action::Run(plan),
+            }),
             Handler::Local(run) => Ok(Action::Local(run, call)),
             Handler::Flow(flow) => Ok(Action::Flow(flow, call)),
             Handler::Container => Err(table::wrong_arity(command)),
@@ -223,7 +248,7 @@ impl<'e, H: Host> Engine<'e, H> {
 
     fn perform(&mut self, arguments: Arguments<'_>, action: Result<Action<'_>, Error>) {
         let own = match &action {
-            Ok(Action::Join(_) | Action::Run(_)) => false,
+            Ok(Action::Join(_) | Action::Step(_) | Action::Run(_)) => false,
             Ok(Action::Flow(flow, _)) => flow.concerns_session(),
             Ok(Action::Local(..) | Action::Queue(_)) | Err(_) => true,
         };
@@ -239,7 +264,9 @@ impl<'e, H: Host> Engine<'e, H> {
 
     fn act(&mut self, arguments: Arguments<'_>, action: Result<Action<'_>, Error>) {
         match action {
-            Ok(Action::Join(operation)) => debug_assert!(false, "{operation:?} joins the batch"),
+            Ok(Action::Join(operation) | Action::Step(operation)) => {
+                debug_assert!(false, "{operation:?} is asked for with others");
+            }
             Ok(Action::Run(plan)) => self.run(arguments, plan),
             Ok(Action::Local(run, call)) => {
                 let mut reply = mem::take(&mut self.gateway.scratch);
@@ -285,7 +312,7 @@ impl<'e, H: Host> Engine<'e, H> {
     fn run(&mut self, arguments: Arguments<'_>, plan: Plan<'_>) {
         let interactive = self.connection.session.in_transaction();
         let (steps, combine) = match plan {
-            Plan::One(operation) => (vec![Step::Key(operation)], crate::combine::Combine::Pass),
+            Plan::One(operation) => (vec![Step::Key(operation)], Combine::Pass),
             Plan::Many { steps, combine } => (steps, combine),
             Plan::Dialogue(dialogue) => {
                 let wrapper = match (interactive, dialogue.is_atomic()) {

@@ -289,6 +289,12 @@ impl Gateway {
         }
     }
 
+    /// True while an EXEC or a COMMIT is not answered: what the client was told of the transaction's steps is of little use
+    /// without, so a runtime may send both together.
+    pub fn ends_transaction(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|connection| connection.activity.ends_transaction())
+    }
+
     /// The encoded replies that wait to be sent. The caller drains what it has sent.
     pub fn output_mut(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;

@@ -3,7 +3,7 @@
 use crate::client::{ClientInfo, Peer};
 use crate::gateway::ConnectionId;
 use crate::script::Script;
-use crate::task::Task;
+use crate::task::{After, Task};
 use resp::{Encoder, Parser, ProtocolVersion};
 use std::ops::Range;
 use types::{Instant, KeyspaceId, SessionId};
@@ -56,6 +56,11 @@ impl Activity {
             Activity::Batch { end, .. } => Some(end - 1),
             Activity::Task { awaiting, .. } => Some(*awaiting),
         }
+    }
+
+    /// True if what it waits for is the outcome of a transaction.
+    pub(crate) fn ends_transaction(&self) -> bool {
+        matches!(self, Activity::Task { task: Task::Exec(_) | Task::Forward(After::Ended), .. })
     }
 }
 

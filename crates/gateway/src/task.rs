@@ -108,7 +108,7 @@ impl<H: Host> Engine<'_, H> {
             Task::Combine { combine, len } => {
                 let mut encoder = self.connection.encoder();
                 match whole_error(&reply, len) {
-                    Some(error) => encoder.error(&error),
+                    Some(error) => (0..combine.commands(len)).for_each(|_| encoder.error(&error)),
                     None => combine.write(len, &mut reply.elements(), &mut encoder),
                 }
             }

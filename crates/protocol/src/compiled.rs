@@ -36,12 +36,13 @@ impl<P: Protocol> Default for Compiled<P> {
     }
 }
 
-/// Compiles the code of these instances here, in builds with debug assertions: see [`Compiled`].
+/// Compiles the code of these instances here, in builds with debug assertions: see [`Compiled`]. Not in a crate's own unit
+/// tests, which compile what they use.
 #[macro_export]
 macro_rules! compile_here {
     ($($name:ident: $instance:ty),+ $(,)?) => {
         $(
-            #[cfg(debug_assertions)]
+            #[cfg(all(debug_assertions, not(test)))]
             #[used]
             static $name: $crate::Compiled<$instance> = $crate::Compiled::new();
         )+

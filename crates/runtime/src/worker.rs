@@ -26,6 +26,8 @@ const LISTENERS: usize = usize::MAX - 1;
 const TICK: Duration = Duration::from_millis(100);
 const READ_BUFFER: usize = 64 * 1024;
 const EVENTS: usize = 1024;
+/// The replies to a transaction's steps wait for that to its commit, up to so many bytes.
+const KEPT_FOR_COMMIT: usize = 4 * 1024;
 
 /// See the module.
 pub(crate) struct Worker {
@@ -387,7 +389,12 @@ impl Worker {
     fn send(&mut self, token: usize, durable: Durable) {
         let Some(Some(connection)) = self.connections.get_mut(token) else { return };
         connection.touched = false;
+        // Settling touches the connection again when the outcome has come.
+        let awaits_outcome = !connection.closing && self.gateway.ends_transaction(connection.id);
         let Some(output) = self.gateway.output_mut(connection.id) else { return };
+        if awaits_outcome && output.len() <= KEPT_FOR_COMMIT {
+            return;
+        }
         if let Some(journal) = &self.host.process.journal
             && journal.failures() != 0
         {

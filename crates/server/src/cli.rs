@@ -384,6 +384,16 @@ Examples:
   anabranch figures paris --quick
   anabranch figures paris --only locality")]
     Paris(FiguresArguments),
+    /// TARDiS beside the same store with locks and with optimistic concurrency control.
+    #[command(after_help = "\
+Throughput, latency, useful work, states and bytes of branch keyspaces and of strict ones of one replica, beside the paper's
+claims and the project's goals. Equal seeds give equal output. What is run and assumed: docs/figures.md. A run measures
+--seconds.
+
+Examples:
+  anabranch figures tardis --quick
+  anabranch figures tardis --only branching --out figures")]
+    Tardis(FiguresArguments),
 }
 
 #[derive(Debug, Args)]

@@ -24,6 +24,7 @@ pub fn run() -> ExitCode {
         Command::Figures(FiguresCommand::Tapir(arguments)) => commands::figures::tapir(&arguments),
         Command::Figures(FiguresCommand::Wren(arguments)) => commands::figures::wren(&arguments),
         Command::Figures(FiguresCommand::Paris(arguments)) => commands::figures::paris(&arguments),
+        Command::Figures(FiguresCommand::Tardis(arguments)) => commands::figures::tardis(&arguments),
         Command::Sim(arguments) => commands::sim::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::History(HistoryCommand::Export(arguments)) => commands::history::export(&arguments),

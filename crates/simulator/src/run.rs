@@ -18,6 +18,8 @@ pub struct Options {
     pub first_seed: u64,
     /// How many seeds; each is run twice, and both runs must be equal.
     pub seeds: u64,
+    /// Runs every seed once only: what is looked for is a violation, and equal runs are shown elsewhere.
+    pub once: bool,
     /// Keeps a readable trace of every run; for single seeds.
     pub readable: bool,
     /// Deliberate mistakes, for validating the simulator.
@@ -99,7 +101,8 @@ pub fn replay(script: &Script, readable: bool) -> Result<Summary, UnknownProtoco
         type Result = Summary;
         fn perform<D: Deployment>(self, build: impl Fn() -> D) -> Summary {
             let mut summary = Summary::default();
-            summary.run(self.0, Mutants::default(), self.1, String::new(), build);
+            let options = Options { readable: self.1, ..Options::default() };
+            summary.run(self.0, &options, String::new(), build);
             summary
         }
     }
@@ -132,14 +135,15 @@ fn find<T: Task>(protocol: &str, task: T) -> Result<T::Result, UnknownProtocol> 
     deployments::with(protocol, task).ok_or_else(|| UnknownProtocol(protocol.to_owned()))
 }
 
-/// Simulates a deployment: each seed twice, where `build` makes a fresh deployment for each run.
+/// Simulates a deployment: each seed twice unless the options say once, where `build` makes a fresh deployment for each
+/// run.
 pub fn run_seeds<D: Deployment>(name: &str, options: &Options, build: impl Fn() -> D) -> Summary {
     let mut summary = Summary::default();
     let with: String = options.with.iter().map(|feature| format!(" --with {feature}")).collect();
     for seed in options.first_seed..options.first_seed + options.seeds {
         let script = Script::draw(name, &build(), seed, &options.with);
         let command = format!("anabranch sim {name} --seed {seed}{with}");
-        summary.run(&script, options.mutants, options.readable, command, &build);
+        summary.run(&script, options, command, &build);
     }
     summary
 }
@@ -162,32 +166,35 @@ pub(crate) fn run_once<D: Deployment>(
 }
 
 impl Summary {
-    /// Runs a script twice and takes what came of it.
+    /// Runs a script, as often as the options say, and takes what came of it.
     fn run<D: Deployment>(
         &mut self,
         script: &Script,
-        mutants: Mutants,
-        readable: bool,
+        options: &Options,
         command: String,
         build: impl Fn() -> D,
     ) {
-        let runs = [false, true].map(|again| run_once(build(), script, mutants, readable && again));
+        let run = |readable| run_once(build(), script, options.mutants, readable);
+        let first = (!options.once).then(|| run(false));
+        let last = run(options.readable);
         self.seeds += 1;
-        let mut violations = match runs {
-            [Ok(first), Ok(second)] => {
-                let own = format!("{}{:016x}", self.trace_hash, first.trace_hash);
+        let mut violations = match (first, last) {
+            (Some(Err(panic)), _) | (_, Err(panic)) => vec![progress(format!("panicked: {panic}"))],
+            (first, Ok(last)) => {
+                let own = format!("{}{:016x}", self.trace_hash, last.trace_hash);
                 self.trace_hash = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(own.as_bytes()));
-                let mut violations = second.report.violations.clone();
-                if first.trace_hash != second.trace_hash {
+                let mut violations = last.report.violations.clone();
+                if let Some(Ok(first)) = first
+                    && first.trace_hash != last.trace_hash
+                {
                     violations.push(progress(format!(
                         "two runs of the seed differ: trace hashes {:016x} and {:016x}",
-                        first.trace_hash, second.trace_hash
+                        first.trace_hash, last.trace_hash
                     )));
                 }
-                self.take(second);
+                self.take(last);
                 violations
             }
-            [Err(panic), _] | [_, Err(panic)] => vec![progress(format!("panicked: {panic}"))],
         };
         violations.sort_by_key(|violation| violation.check);
         if !violations.is_empty() {

@@ -19,22 +19,22 @@ fn assert_caught<S: Checked>(name: &str, seeds: u64, mutants: Mutants) {
 
 #[test]
 fn cure_is_transactionally_causal() {
-    assert_keeps_its_promise("cure", &options(1, 20));
+    assert_keeps_its_promise("cure", &options(1, 5));
 }
 
 #[test]
 fn cure_with_hybrid_clocks_is_transactionally_causal() {
-    assert_keeps_its_promise("h-cure", &options(1, 20));
+    assert_keeps_its_promise("h-cure", &options(1, 5));
 }
 
 #[test]
 fn blocking_partial_replication_is_transactionally_causal() {
-    assert_keeps_its_promise("bpr", &options(1, 20));
+    assert_keeps_its_promise("bpr", &options(1, 5));
 }
 
 #[test]
 fn without_causal_consistency_replicas_agree_and_nothing_is_lost() {
-    assert_keeps_its_promise("nocc", &options(1, 20));
+    assert_keeps_its_promise("nocc", &options(1, 5));
 }
 
 #[test]

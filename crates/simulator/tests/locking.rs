@@ -21,12 +21,12 @@ fn assert_caught(concurrency: Concurrency, seeds: u64, mutant: Mutant) {
 
 #[test]
 fn locking_is_strictly_serializable() {
-    assert_keeps_its_promise("locking", &options(1, 30));
+    assert_keeps_its_promise("locking", &options(1, 10));
 }
 
 #[test]
 fn validation_at_leaders_is_strictly_serializable() {
-    assert_keeps_its_promise("occ", &options(1, 30));
+    assert_keeps_its_promise("occ", &options(1, 10));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn assert_caught(seeds: u64, mutants: paris::Mutants) {
 
 #[test]
 fn paris_is_transactionally_causal() {
-    assert_keeps_its_promise("paris", &options(1, 30));
+    assert_keeps_its_promise("paris", &options(1, 10));
 }
 
 /// 23 and 45: a session went on with a transaction of which a step had been refused. 98: a claim that came late was taken

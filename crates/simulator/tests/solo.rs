@@ -11,7 +11,7 @@ fn options(seeds: u64, mutants: Mutants) -> Options {
 
 #[test]
 fn solo_is_strictly_serializable() {
-    assert_keeps_its_promise("solo", &options(30, Mutants::default()));
+    assert_keeps_its_promise("solo", &options(10, Mutants::default()));
 }
 
 #[test]

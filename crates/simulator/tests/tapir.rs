@@ -25,7 +25,7 @@ fn assert_caught_with(features: &[Feature], seeds: u64, mutant: Mutant) {
 
 #[test]
 fn tapir_is_strictly_serializable() {
-    assert_keeps_its_promise("tapir", &options(1, 30));
+    assert_keeps_its_promise("tapir", &options(1, 10));
 }
 
 #[test]
@@ -110,7 +110,7 @@ caught! {
 
 #[test]
 fn the_serializable_mode_is_serializable() {
-    assert_keeps_its_promise("tapir-serializable", &options(1, 40));
+    assert_keeps_its_promise("tapir-serializable", &options(1, 10));
 }
 
 /// It is weaker by more than its name: some seed shows an order that contradicts real time.

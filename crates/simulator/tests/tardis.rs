@@ -20,18 +20,18 @@ fn assert_caught(seeds: u64, mutant: Mutant) {
 
 #[test]
 fn tardis_shows_every_session_sequential_storage() {
-    assert_keeps_its_promise("tardis", &options(1, 30));
+    assert_keeps_its_promise("tardis", &options(1, 10));
 }
 
 #[test]
 fn a_site_that_forks_by_itself_does_so_too() {
-    let summary = run("tardis-forking", &options(1, 20)).unwrap();
+    let summary = run("tardis-forking", &options(1, 10)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
 #[test]
 fn a_handler_that_sometimes_fails_loses_nothing() {
-    let summary = run("tardis-handler", &options(1, 20)).unwrap();
+    let summary = run("tardis-handler", &options(1, 10)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 

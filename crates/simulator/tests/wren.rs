@@ -23,7 +23,7 @@ fn assert_caught_with(with: &[Feature], seeds: u64, mutants: wren::Mutants) {
 
 #[test]
 fn wren_is_transactionally_causal() {
-    assert_keeps_its_promise("wren", &options(1, 30));
+    assert_keeps_its_promise("wren", &options(1, 10));
 }
 
 #[test]

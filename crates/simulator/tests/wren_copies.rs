@@ -22,7 +22,7 @@ fn assert_caught(with: &[Feature], seeds: u64, wren: wren::Mutants, copies: copi
 
 #[test]
 fn copies_are_transactionally_causal() {
-    assert_keeps_its_promise("wren-copies", &options(1, 30));
+    assert_keeps_its_promise("wren-copies", &options(1, 10));
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! social network on a Kronecker graph. The types are those of the paper: sets, dicts, scored sets, `TOP.*` for bids,
 //! `SUMMARY.*` for ratings, `UID.*` for identifiers; mutators whose results nobody needs are `BLIND`.
 //!
+//! [`Workload::source`] and [`Dialogue`] know of no socket and no clock.
+//!
 //! # How transactions are run
 //! Operations that do not depend on one another are one `MULTI` ... `EXEC`: the gateway is the paper's client, and is told at
 //! once what it would be told step by step. Where later operations depend on what earlier ones showed, it is `TXN`, with a
@@ -16,6 +18,7 @@
 //! with `LOCKS none` gets the same operations one by one, without transactions: they are counted in the same groups.
 
 mod client;
+mod dialogue;
 mod graph;
 mod plan;
 mod rawmix;
@@ -24,8 +27,10 @@ mod retwis;
 mod rubis;
 mod setting;
 
+pub use dialogue::{Dialogue, Form, Next};
+pub use plan::{Asked, Command, Event, Plan, Source};
 pub use rawmix::RawMix;
-pub use report::{Comparison, Measured, Ratio, table};
+pub use report::{Comparison, Measured, Ratio, table, unevenness};
 pub use retwis::Retwis;
 pub use rubis::Rubis;
 pub use setting::Setting;
@@ -33,9 +38,8 @@ pub use setting::Setting;
 use crate::keyspaces;
 use crate::redis::Target;
 use crate::transactions::{Driven, INPUT_BYTES, RunError, Summary, Totals, ask, drive};
-use client::{Client, Form, Shared};
+use client::{Client, Shared};
 use mio::Poll;
-use plan::{Command, Source};
 use resp::Value;
 use std::time::{Duration, Instant};
 
@@ -71,7 +75,9 @@ impl Workload {
         }
     }
 
-    fn source(&self, seed: u64) -> Box<dyn Source> {
+    /// What fills a keyspace, and what transactions are drawn from; the seed decides the graph, and which auction ends
+    /// when.
+    pub fn source(&self, seed: u64) -> Box<dyn Source> {
         match self {
             Workload::RawMix(mix) => Box::new(rawmix::Sets::new(mix)),
             Workload::Rubis(rubis) => Box::new(rubis::Site::new(rubis, seed)),
@@ -192,7 +198,6 @@ fn run_clients(
     let mut shared = Shared {
         urls: &settings.urls,
         prologue,
-        form,
         source,
         registry: &registry,
         buffer: vec![0; INPUT_BYTES].into(),
@@ -201,7 +206,8 @@ fn run_clients(
         totals: Totals::default(),
         trace: Vec::new(),
     };
-    let mut clients: Vec<Client> = (0..settings.clients).map(|index| Client::new(index, begun)).collect();
+    let mut clients: Vec<Client> =
+        (0..settings.clients).map(|index| Client::new(index, begun, form)).collect();
     debug_assert!(clients.iter().all(|client| client.due().is_some()), "each begins at once");
     drive(poll, &mut clients, &mut shared)?;
     Ok((shared.totals, shared.trace))

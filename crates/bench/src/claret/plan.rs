@@ -3,7 +3,7 @@
 use resp::Value;
 
 /// A command with its arguments.
-pub(super) type Command = Vec<Vec<u8>>;
+pub type Command = Vec<Vec<u8>>;
 
 /// A command from words with spaces between them.
 pub(super) fn words(text: &str) -> Command {
@@ -12,7 +12,7 @@ pub(super) fn words(text: &str) -> Command {
 
 /// What a step asks.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub struct Asked {
     /// In any order: none needs another one's reply.
     pub commands: Vec<Command>,
     /// No step comes after it.
@@ -20,17 +20,19 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// The last step.
     pub fn last(commands: Vec<Command>) -> Self {
         Asked { commands, last: true }
     }
 
+    /// A step after which others come.
     pub fn first(commands: Vec<Command>) -> Self {
         Asked { commands, last: false }
     }
 }
 
 /// A transaction that was drawn. All chance is in it already: its further tries ask the same, but for what replies change.
-pub(super) trait Plan {
+pub trait Plan {
     /// What it is called in reports.
     fn kind(&self) -> &'static str;
     /// The step after so many that were answered.
@@ -59,17 +61,30 @@ impl Plan for OneStep {
 
 /// What a workload learns.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub enum Event {
     /// A user has seen these posts, and how often each was reposted.
-    Seen { user: u32, posts: Vec<(String, i64)> },
+    Seen {
+        /// Who.
+        user: u32,
+        /// The posts.
+        posts: Vec<(String, i64)>,
+    },
     /// The auction of this slot is over.
-    Closed { slot: u32 },
+    Closed {
+        /// Which.
+        slot: u32,
+    },
     /// This item is auctioned in the slot now.
-    Opened { slot: u32, item: String },
+    Opened {
+        /// Which.
+        slot: u32,
+        /// Its name.
+        item: String,
+    },
 }
 
 /// A workload in progress: what its transactions draw from.
-pub(super) trait Source {
+pub trait Source {
     /// What fills the keyspace.
     fn load(&self) -> Box<dyn Iterator<Item = Command> + '_>;
     /// The next transaction of any client.

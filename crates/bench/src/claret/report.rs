@@ -29,7 +29,8 @@ impl Measured {
     }
 }
 
-fn unevenness(trace: &[u32]) -> f64 {
+/// The standard deviation of a trace through its mean, in thousandths: how uneven the throughput is (figure 11).
+pub fn unevenness(trace: &[u32]) -> f64 {
     let count = trace.len().max(1) as f64;
     let mean = trace.iter().map(|commits| f64::from(*commits)).sum::<f64>() / count;
     let squares: f64 = trace.iter().map(|commits| (f64::from(*commits) - mean).powi(2)).sum();

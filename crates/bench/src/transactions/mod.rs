@@ -34,9 +34,10 @@ pub use measure::{RunError, Settings, Totals, run};
 pub use plan::{Keys, Planned, Workload};
 pub use report::{Comparison, Summary, compare, table};
 pub use servers::Told;
+pub use tries::{End, Trouble, rest};
 
 pub(crate) use connection::Connection;
 pub(crate) use link::Link;
 pub(crate) use measure::{Driven, INPUT_BYTES, drive, order};
 pub(crate) use servers::{ask, info};
-pub(crate) use tries::{End, RECONNECT_WAIT, SILENCE, Trouble, refusal, rest};
+pub(crate) use tries::{RECONNECT_WAIT, SILENCE, refusal};

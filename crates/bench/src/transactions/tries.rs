@@ -14,7 +14,9 @@ pub(crate) const RECONNECT_WAIT: Duration = Duration::from_millis(20);
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 
 /// How a try ended.
-pub(crate) enum End {
+#[derive(Debug)]
+pub enum End {
+    /// It committed.
     Committed,
     /// Nothing happened, and another try may do better.
     Failed,
@@ -23,7 +25,9 @@ pub(crate) enum End {
 }
 
 /// Why a try ended without a commit.
-pub(crate) enum Trouble {
+#[derive(Debug)]
+pub enum Trouble {
+    /// The connection is gone.
     Lost,
     /// The server said so, with a code that asks for another try.
     Said(End),
@@ -50,7 +54,7 @@ pub(crate) fn refusal(reply: &Value) -> Result<(), Trouble> {
 }
 
 /// How long a client rests that has failed so often before.
-pub(crate) fn rest(failures: u32, random: &mut fastrand::Rng) -> Duration {
+pub fn rest(failures: u32, random: &mut fastrand::Rng) -> Duration {
     let longest = FIRST_WAIT * 2u32.pow(MOST_DOUBLINGS.min(failures));
     longest.mul_f64(random.f64())
 }

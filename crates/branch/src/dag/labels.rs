@@ -5,6 +5,7 @@
 //! branch and x is not later, or the base of y's branch reaches x. Labels and bases never change while anything
 //! refers to them; what falls away is what they say of branches that are gone.
 
+use crate::effort::Meter;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
@@ -34,12 +35,13 @@ pub(crate) struct Branches {
     next: u64,
     /// Where the sweep for base entries of branches that are gone goes on; `None` when no branch has gone since.
     sweep: Option<u64>,
+    pub meter: Meter,
 }
 
 impl Branches {
     /// Without any.
     pub fn new() -> Self {
-        Branches { branches: BTreeMap::new(), next: 0, sweep: None }
+        Branches { branches: BTreeMap::new(), next: 0, sweep: None, meter: Meter::default() }
     }
 
     /// The label of a new state below these. `sibling` is true if a parent has a child already; a mutant then makes
@@ -58,6 +60,7 @@ impl Branches {
         };
         let own = parents.iter().map(|parent| (parent.branch, bound(parent)));
         let base = gathered(own.chain(parents.iter().flat_map(|parent| self.bounds(*parent))));
+        self.meter.lookups(base.len());
         let branch = self.next;
         self.next += 1;
         self.branches.insert(branch, Branch { base, tip: 0, labels: 0 });
@@ -89,6 +92,7 @@ impl Branches {
 
     /// How far up states with these labels see together.
     pub fn together(&self, at: &[Label]) -> Bounds {
+        self.meter.lookups(at.iter().map(|at| self.width(*at)).sum());
         Bounds(gathered(at.iter().flat_map(|at| self.bounds(*at))))
     }
 
@@ -103,6 +107,7 @@ impl Branches {
 
     /// How far a state sees up one branch.
     pub fn bound(&self, at: Label, branch: u64) -> Option<u64> {
+        self.meter.lookups(1);
         // A branch's base does not name the branch itself.
         if at.branch == branch { Some(at.sequence) } else { bound_of(at, self.base(at), branch) }
     }
@@ -233,6 +238,11 @@ impl<'d> View<'d> {
         };
         let apart = apart.iter().flat_map(|at| self.branches.bounds(*at));
         gathered.iter().copied().chain(apart)
+    }
+
+    /// Counts work that this view was used for.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.branches.meter
     }
 
     /// How far up a branch is seen, if at all.

@@ -12,6 +12,7 @@ pub(crate) use labels::{Bounds, Branches};
 pub use labels::{Label, View};
 pub(crate) use walk::{SeenBy, Spread};
 
+use crate::effort::Meter;
 use crate::{Mutant, Mutants, StateId, WriteSet};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -249,6 +250,11 @@ impl Dag {
     /// How many branches something is retained on.
     pub fn branches(&self) -> usize {
         self.branches.len()
+    }
+
+    /// Counts work that is done on states.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.branches.meter
     }
 
     /// The bytes that states, labels and write sets occupy, about.

@@ -88,6 +88,7 @@ impl Dag {
         while open > 0
             && let Some((_, node)) = waiting.pop()
         {
+            self.meter().states(1 + self.parents(node).len());
             let by = meet(node, &none, &mut waiting, &mut open).unwrap_or_else(|| none.clone());
             for parent in self.parents(node) {
                 meet(*parent, &by, &mut waiting, &mut open);
@@ -158,6 +159,7 @@ impl Dag {
         };
         from.iter().for_each(|node| meet(*node, &mut waiting, &mut met));
         while let Some((_, node)) = waiting.pop() {
+            self.meter().states(1);
             if visit(node) {
                 self.parents(node).iter().for_each(|parent| meet(*parent, &mut waiting, &mut met));
             }

@@ -22,6 +22,7 @@ pub(crate) fn conflicting_keys(dag: &Dag, heads: &[Node]) -> BTreeSet<CompactKey
     let spread = dag.spread(heads);
     let mut written: BTreeMap<&CompactKey, Vec<&SeenBy>> = BTreeMap::new();
     for (state, seen) in &spread.apart {
+        dag.meter().keys(dag.writes(*state).len());
         for (key, _) in dag.writes(*state).iter() {
             let writers = written.entry(key).or_default();
             if !writers.contains(&seen) {

@@ -12,7 +12,7 @@ use super::value::{Clash, Policy, Side, three_way};
 use crate::dag::{Dag, Node, SeenBy, Spread};
 use crate::records::Records;
 use crate::{Change, Mutant, Mutants, StateId};
-use datatypes::Cell;
+use datatypes::{Cell, Value};
 use mvcc::CompactKey;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,6 +84,7 @@ impl Planner<'_> {
 
     /// What a state and one before it both see: the greatest of it.
     fn common(&self, spread: &Spread, state: usize) -> Vec<Node> {
+        self.dag.meter().states(spread.apart.len() / 8);
         let shared = spread.apart.iter().filter(|(_, seen)| seen.has(state) && seen.first() < state);
         let mut common: Vec<Node> = Vec::new();
         // A descendant of it was met before.
@@ -114,6 +115,7 @@ impl Planner<'_> {
                     None => known.push((seen.clone(), change)),
                 }
             };
+            self.dag.meter().keys(writes.len().min(keys.len()));
             // Whichever are fewer: a root's class has written all keys, a single transaction some few.
             if writes.len() < keys.len() {
                 let wanted = writes.iter().filter(|(key, _)| keys.contains(*key));
@@ -185,6 +187,7 @@ impl Evaluation<'_> {
         }
         let mut changed: Vec<usize> = changes.iter().map(|(seen, _)| seen.first()).collect();
         changed.sort_unstable();
+        self.dag.meter().lookups(layer.states.len() + changes.len() * changes.len() / 2);
         for state in 1..layer.states.len() {
             if value.change.is_some() && changed.binary_search(&state).is_err() {
                 continue;
@@ -195,6 +198,7 @@ impl Evaluation<'_> {
                 (Some(left), Some(right)) => {
                     let base = layer.bases[state].map(|base| self.layer(base)).transpose()?;
                     let base = base.map_or(Cell::ABSENT, |base| base.cell);
+                    self.dag.meter().bytes(base.value.as_ref().map_or(0, Value::memory));
                     value =
                         merged(&base, (&value, left), (&self.at(layer.states[state]), right), self.policy)?;
                 }

@@ -38,6 +38,7 @@ pub struct Records {
 impl Records {
     /// Shows what a view sees of a key to `read`, which leaves it as it was.
     pub fn with<R>(&mut self, key: &CompactKey, view: &View<'_>, read: impl FnOnce(&mut Cell) -> R) -> R {
+        view.meter().keys(1);
         match self.keys.get_mut(&Placed::of(key)) {
             Some(versions) => versions.with(view, read),
             None => read(&mut Cell::ABSENT.clone()),
@@ -51,6 +52,7 @@ impl Records {
 
     /// A copy of what a view sees of a key, and which state wrote it.
     pub fn version(&mut self, key: &CompactKey, view: &View<'_>) -> (Cell, Option<StateId>) {
+        view.meter().keys(1);
         match self.keys.get_mut(&Placed::of(key)) {
             Some(versions) => (versions.with(view, |cell| cell.clone()), versions.newest(view)),
             None => (Cell::ABSENT, None),
@@ -59,6 +61,7 @@ impl Records {
 
     /// Which state wrote what a view sees of a key.
     pub fn newest(&self, key: &CompactKey, view: &View<'_>) -> Option<StateId> {
+        view.meter().keys(1);
         self.keys.get(&Placed::of(key))?.newest(view)
     }
 
@@ -72,6 +75,7 @@ impl Records {
         id: StateId,
         effects: impl Iterator<Item = &'e [u8]>,
     ) {
+        view.meter().keys(1);
         self.keys.entry(Placed::of(key)).or_default().write(view, label, id, effects);
     }
 

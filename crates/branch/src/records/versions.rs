@@ -41,6 +41,7 @@ impl Versions {
             && let Some(own) = self.last_up_to(at.branch, at.sequence)
         {
             // What was written on the branch is above all that it began below.
+            view.meter().lookups(1);
             return (Some(own), 1);
         }
         let width = view.width();
@@ -61,6 +62,7 @@ impl Versions {
                 consider(self.last_up_to(branch, bound));
             }
         }
+        view.meter().lookups(lookups);
         (newest, lookups)
     }
 
@@ -92,7 +94,10 @@ impl Versions {
         }
         let Place { line, version, .. } = self.places[place];
         match self.line(line) {
-            Some(line) => line.with(version, read),
+            Some(line) => {
+                view.meter().lookups(line.behind(version));
+                line.with(version, read)
+            }
             None => read(&mut Cell::ABSENT.clone()),
         }
     }

@@ -140,3 +140,24 @@ fn blind_operations_are_marked_and_join_the_batch() {
     let blind: Vec<bool> = harness.host.seen.iter().map(|request| request.contains("blind: true")).collect();
     assert_eq!(blind, [true, false, true]);
 }
+
+#[test]
+fn what_an_open_transaction_is_sent_together_is_asked_for_together() {
+    let mut harness = harness();
+    let sent = b"TXN BEGIN\r\nSET k 1\r\nGET k\r\nINCR k\r\nMGET k l\r\nGET k\r\nTXN COMMIT\r\nGET k\r\n";
+    let output = render(&harness.send("a", sent));
+    assert_eq!(output, ["+OK", "+OK", "\"1\"", ":2", "[\"2\", nil]", "\"2\"", "+OK", "\"2\""]);
+    assert_eq!(kinds(&harness), ["Begin", "Operate", "Operate", "Operate", "Commit", "One"]);
+    let steps = |request: &String| request.matches("KeyedOperation").count();
+    assert_eq!(harness.host.seen.iter().map(steps).collect::<Vec<_>>(), [0, 3, 2, 1, 0, 1]);
+}
+
+#[test]
+fn replies_to_commands_that_were_asked_for_together_are_apart() {
+    let mut harness = harness();
+    harness.send("a", b"SET k word\r\n");
+    let output = harness.send("a", b"TXN BEGIN\r\nINCR k\r\nGET k\r\nSMEMBERS s\r\nTXN COMMIT\r\n");
+    let output = render(&output);
+    assert!(output[1].contains("not an integer"), "{output:?}");
+    assert_eq!((output[2].as_str(), output.len()), ("\"word\"", 5));
+}

@@ -6,7 +6,7 @@ use super::Outcome;
 use crate::cli::FiguresArguments;
 use anyhow::{Context, Result, anyhow};
 use figures::tapir::{Claim, Scale};
-use figures::{COST, Plot, claims_table, tapir, tcc};
+use figures::{COST, Plot, claims_table, tapir, tardis, tcc};
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
@@ -40,6 +40,36 @@ pub fn wren(arguments: &FiguresArguments) -> Result<Outcome> {
 /// Runs PaRiS's evaluation.
 pub fn paris(arguments: &FiguresArguments) -> Result<Outcome> {
     causal(arguments, tcc::paris_experiments(scale(arguments)), tcc::paris_claims)
+}
+
+/// Runs TARDiS's evaluation.
+pub fn tardis(arguments: &FiguresArguments) -> Result<Outcome> {
+    let costs = tardis::COSTS;
+    let assumed = format!(
+        "A site has {} processors: any reads a client's request, {} us; one at a time works on the keyspace: {} ns for a begin, a \
+         commit and every operation, {} for a message between sites, {} for one inside, {} for a record that is written; of a \
+         branch keyspace's own work {} for a label looked up, {} for a state visited, {} for a key read, written, merged or \
+         moved. Clients have machines of their own, 150 us away and back. busy: the keyspace; useful: the share of that which \
+         went into transactions that committed; cpu: of it, for each of them; step: the longest that it did one thing; heads \
+         and states: on average; ideal: states that must stay at the end.",
+        tardis::PROCESSORS,
+        costs.request / 1000,
+        costs.operation,
+        costs.message,
+        costs.local_message,
+        costs.record,
+        costs.lookup,
+        costs.state,
+        costs.key
+    );
+    let evaluation = Evaluation { arguments, assumed, table: tardis::table, claims: tardis::claims };
+    let experiments = tardis::experiments(scale(arguments)).into_iter();
+    let all = experiments.map(|experiment| {
+        let plot = experiment.clone();
+        let named = (experiment.id, experiment.title);
+        (named, experiment.runs, move |points: &[tardis::Measured]| plot.plot(points))
+    });
+    evaluation.run(all, tardis::run)
 }
 
 fn causal(

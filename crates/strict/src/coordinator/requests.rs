@@ -129,7 +129,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         if let [protocol::Step::Random] = steps {
             return self.draw(session, id, Own::default(), step);
         }
-        let exact = multi && P::HAS_KEYSETS;
+        let exact = P::HAS_KEYSETS && (multi || matches!(steps, [protocol::Step::Flush]));
         if let (
             false,
             [only @ (protocol::Step::Count | protocol::Step::Flush | protocol::Step::Scan { .. })],

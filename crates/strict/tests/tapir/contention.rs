@@ -266,3 +266,49 @@ fn a_look_at_a_key_that_many_have_added_to_closes_it_for_those_that_come() {
     assert!(named[0] > 100, "the first look names all that has come: {named:?}");
     assert_eq!(named[named.len() - 1], 0, "the last one names the closed base: {named:?}");
 }
+
+/// Beside clients that set two keys of two shards alike, and others that look at both.
+#[test]
+fn a_flush_by_itself_empties_all_shards_at_once_whatever_goes_on() {
+    for seed in 1..=3 {
+        let mut network = Network::new(seed, 2, 3, 3, &Options::default());
+        network.delay = Duration::from_millis(1);
+        let (a, b) = network.two_keys();
+        let (mut setting, mut looking) = (vec![None; 8], vec![None; 8]);
+        let (mut flush, mut emptied) = (None, None);
+        let begin = network.now;
+        while emptied.is_none() {
+            for (client, waiting) in setting.iter_mut().enumerate() {
+                if waiting.is_none_or(|id| network.replies.0.remove(&id).is_some()) {
+                    let both = [network.set(a, KEYS[client % 4]), network.set(b, KEYS[client % 4])];
+                    *waiting = Some(network.many(1 + (client % 3) as u16, client as u64 + 1, &both));
+                }
+            }
+            for (client, waiting) in looking.iter_mut().enumerate() {
+                let reply = waiting.map(|id| network.replies.0.remove(&id));
+                if let Some(Some(reply)) = &reply {
+                    let seen = text(reply);
+                    let (first, second) = seen.split_once(' ').expect("two replies");
+                    assert_eq!(first, second, "seed {seed}");
+                }
+                if reply.is_none_or(|reply| reply.is_some()) {
+                    let look = [network.get(a), network.get(b)];
+                    *waiting = Some(network.many(1 + (client % 3) as u16, client as u64 + 50, &look));
+                }
+            }
+            if network.now > begin + Duration::from_millis(100) {
+                let (session, steps) = (SessionId(100), &[Step::Flush]);
+                let request = Request::Many { session, steps, watched: false, multi: false };
+                let id = *flush.get_or_insert_with(|| network.request(1, request));
+                if let Some(reply) = network.replies.0.remove(&id) {
+                    assert_eq!(text(&reply), "OK", "seed {seed}");
+                    emptied = Some(());
+                }
+            }
+            network.run_for(Duration::from_micros(200));
+            assert!(network.now < begin + Duration::from_secs(2), "seed {seed}: it does not get through");
+        }
+        network.run_for(Duration::from_secs(2));
+        assert_settled(&network);
+    }
+}

@@ -83,6 +83,11 @@ impl Replica {
         }
     }
 
+    /// The bytes that its store occupies, about.
+    pub fn memory(&self) -> usize {
+        self.machine.store().memory()
+    }
+
     /// Which shard it holds.
     pub fn shard(&self) -> u16 {
         self.shard

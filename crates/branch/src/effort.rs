@@ -1,0 +1,71 @@
+//! How much was done, in units that are the same on every machine: for bounds on steps (Corrections 87), and for costs in
+//! virtual time.
+
+use std::cell::Cell;
+use std::ops::Sub;
+
+/// How much a keyspace has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Labels compared, versions looked for, effects taken back.
+    pub lookups: u64,
+    /// States visited.
+    pub states: u64,
+    /// Keys read, written, merged or moved to another class.
+    pub keys: u64,
+    /// Bytes of the values that merges put together.
+    pub bytes: u64,
+}
+
+impl Sub for Effort {
+    type Output = Effort;
+
+    fn sub(self, before: Effort) -> Effort {
+        Effort {
+            lookups: self.lookups - before.lookups,
+            states: self.states - before.states,
+            keys: self.keys - before.keys,
+            bytes: self.bytes - before.bytes,
+        }
+    }
+}
+
+/// Counts it, wherever something is looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    lookups: Cell<u64>,
+    states: Cell<u64>,
+    keys: Cell<u64>,
+    bytes: Cell<u64>,
+}
+
+fn add(counter: &Cell<u64>, count: usize) {
+    counter.set(counter.get() + count as u64);
+}
+
+impl Meter {
+    pub fn lookups(&self, count: usize) {
+        add(&self.lookups, count);
+    }
+
+    pub fn states(&self, count: usize) {
+        add(&self.states, count);
+    }
+
+    pub fn keys(&self, count: usize) {
+        add(&self.keys, count);
+    }
+
+    pub fn bytes(&self, count: usize) {
+        add(&self.bytes, count);
+    }
+
+    pub fn read(&self) -> Effort {
+        Effort {
+            lookups: self.lookups.get(),
+            states: self.states.get(),
+            keys: self.keys.get(),
+            bytes: self.bytes.get(),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Points and claims as text.
+
+use super::Measured;
+use crate::tapir::Claim;
+use std::fmt::Write;
+
+/// The length of the longest bar.
+const BAR: f64 = 16.0;
+
+/// A line for every point, under a heading; the bar shows the throughput.
+pub fn table(points: &[Measured]) -> String {
+    let mut text = format!(
+        "{:<14} {:>5} {:>7} {:>8} {:>8} {:>8} {:>6} {:>5} {:>6} {:>7} {:>8} {:>6} {:>7} {:>7} {:>8} {}\n",
+        "system",
+        "sites",
+        "clients",
+        "txn/s",
+        "mean ms",
+        "p99 ms",
+        "failed",
+        "busy",
+        "useful",
+        "cpu us",
+        "step ms",
+        "heads",
+        "states",
+        "ideal",
+        "MB",
+        "begin/read/write/commit: cpu us, answered after us"
+    );
+    let greatest = points.iter().map(|point| point.throughput).fold(1e-9, f64::max);
+    for point in points {
+        let failed = point.failed as f64 / (point.failed + point.committed).max(1) as f64;
+        let each = |of: [f64; 4]| of.map(|us| format!("{us:.0}")).join("/");
+        let _ = writeln!(
+            text,
+            "{:<14} {:>5} {:>7} {:>8.0} {:>8.2} {:>8.2} {:>5.1}% {:>4.0}% {:>6.2} {:>7.1} {:>8.2} {:>6.0} {:>7.0} {:>7} \
+             {:>8.2} {}, {} {}",
+            point.system,
+            point.sites,
+            point.clients,
+            point.throughput,
+            point.mean_us / 1e3,
+            point.p99_us as f64 / 1e3,
+            failed * 100.0,
+            point.busy * 100.0,
+            point.useful,
+            point.processor_us,
+            point.longest_us / 1e3,
+            point.heads,
+            point.states,
+            point.ideal_states,
+            point.memory / 1e6,
+            each(point.service_us),
+            each(point.answered_us),
+            "#".repeat((point.throughput / greatest * BAR).round() as usize)
+        );
+    }
+    text
+}
+
+/// The points of all experiments by id.
+type Points<'p> = [(&'p str, &'p [Measured])];
+
+fn of<'p>(points: &Points<'p>, id: &str) -> &'p [Measured] {
+    points.iter().find(|(name, _)| *name == id).map_or(&[][..], |(_, points)| points)
+}
+
+/// The greatest throughput of a system in an experiment.
+fn peak(points: &Points<'_>, id: &str, system: &str) -> f64 {
+    let of = of(points, id).iter().filter(|point| point.system == system);
+    of.map(|point| point.throughput).fold(f64::NAN, f64::max)
+}
+
+fn ratio(points: &Points<'_>, id: &str, ours: &str, theirs: &str) -> f64 {
+    peak(points, id, ours) / peak(points, id, theirs)
+}
+
+/// What the paper, or the project's goal, asks of a number at least.
+fn at_least(claim: &'static str, about: &'static str, paper: f64, ours: f64) -> Claim {
+    Claim { claim, about, paper, ours, unit: "x", met: ours >= paper }
+}
+
+fn at_most(claim: &'static str, about: &'static str, paper: f64, ours: f64) -> Claim {
+    Claim { claim, about, paper, ours, unit: "x", met: ours <= paper }
+}
+
+/// The paper's claims and the project's goals, compared.
+pub fn claims(points: &Points<'_>) -> Vec<Claim> {
+    let mut all = micro(points);
+    all.extend(applications(points));
+    all.extend(kept(points));
+    all
+}
+
+fn micro(points: &Points<'_>) -> Vec<Claim> {
+    let (zipf, write, read) = ("branching-write-heavy-zipf", "baseline-write-heavy", "baseline-read-heavy");
+    vec![
+        at_least(
+            "tardis/no-branching-read-heavy",
+            "fig. 9: peak without branching over that with locks",
+            0.9,
+            ratio(points, read, "no-branching", "locking"),
+        ),
+        at_least(
+            "tardis/no-branching-write-heavy",
+            "the same",
+            0.9,
+            ratio(points, write, "no-branching", "locking"),
+        ),
+        at_least(
+            "tardis/uniform-write-heavy",
+            "fig. 10b: peak with branching over that with locks",
+            1.35,
+            ratio(points, "branching-write-heavy", "tardis", "locking"),
+        ),
+        at_least(
+            "tardis/zipf-over-locking",
+            "fig. 10c: write-heavy, Zipf 0.99",
+            8.0,
+            ratio(points, zipf, "tardis", "locking"),
+        ),
+        at_least(
+            "tardis/zipf-over-occ",
+            "fig. 10c: the same over OCC",
+            5.0,
+            ratio(points, zipf, "tardis", "occ"),
+        ),
+        at_least(
+            "tardis/blind",
+            "fig. 10d: transactions of one write",
+            0.9,
+            ratio(points, "blind", "tardis", "locking"),
+        ),
+        at_least(
+            "tardis/ancestor-over-parent",
+            "fig. 11: Ancestor and Serializability over Parent",
+            1.21,
+            ratio(points, "constraints", "an-ser", "pa-ser"),
+        ),
+        at_least(
+            "tardis/serializability-over-snapshot",
+            "fig. 11: within 5 percent of each other",
+            0.95,
+            ratio(points, "constraints", "an-ser", "an-si"),
+        ),
+    ]
+}
+
+fn applications(points: &Points<'_>) -> Vec<Claim> {
+    let types = |id: &str| ratio(points, id, "tardis", "locking");
+    let useful = |id: &str, system: &str| {
+        of(points, id)
+            .iter()
+            .filter(|point| point.system == system)
+            .map(|point| point.useful)
+            .fold(f64::NAN, f64::min)
+    };
+    vec![
+        at_least("tardis/counter", "fig. 14b: over the library on flat storage", 4.0, types("types-counter")),
+        at_least("tardis/register", "fig. 14b", 4.0, types("types-register")),
+        at_least("tardis/set", "fig. 14b", 4.0, types("types-set")),
+        at_least(
+            "tardis/useful-counter",
+            "fig. 14d: share of useful work",
+            0.96,
+            useful("types-counter", "tardis"),
+        ),
+        at_least(
+            "tardis/useful-retwis",
+            "fig. 14d: the same, Retwis post-heavy",
+            0.96,
+            useful("retwis-post-heavy", "tardis"),
+        ),
+        at_least(
+            "tardis/retwis-post-heavy",
+            "fig. 14c: over locks",
+            3.0,
+            ratio(points, "retwis-post-heavy", "tardis", "locking"),
+        ),
+    ]
+}
+
+fn kept(points: &Points<'_>) -> Vec<Claim> {
+    let sites = of(points, "sites");
+    let with = |count: u16| {
+        sites.iter().find(|point| point.sites == count).map_or(f64::NAN, |point| point.throughput)
+    };
+    let garbage = of(points, "garbage");
+    let collected = garbage.iter().find(|point| point.system == "tardis");
+    let over_ideal = collected.map_or(f64::NAN, |point| point.states / point.ideal_states as f64);
+    let memory = |system: &str| {
+        garbage.iter().find(|point| point.system == system).map_or(f64::NAN, |point| point.memory)
+    };
+    vec![
+        at_least(
+            "tardis/three-sites",
+            "fig. 12: throughput of three sites over one's",
+            3.0,
+            with(3) / with(1),
+        ),
+        at_most("tardis/states", "fig. 13b: states over the fewest possible", 2.0, over_ideal),
+        at_most(
+            "tardis/storage",
+            "section 7.1.5: bytes over the flat store's (paper: 15)",
+            1.5,
+            memory("tardis") / memory("locking"),
+        ),
+    ]
+}
