@@ -145,15 +145,9 @@ pub trait Deployment {
     }
 
     /// What an operator says to a replica whose region stays when this one is gone for good.
-    fn evict(&self, region: RegionId, to: &Self::Protocol) -> Option<<Self::Protocol as Protocol>::Message> {
-        let _ = (region, to);
+    fn evict(&self, region: RegionId) -> Option<<Self::Protocol as Protocol>::Message> {
+        let _ = region;
         None
-    }
-
-    /// True if an instance need not be told of the eviction once more. Where what is told may be lost, it must have heard.
-    fn has_heard(&self, instance: &Self::Protocol, region: RegionId) -> bool {
-        let _ = (instance, region);
-        true
     }
 
     /// Of an instance that knows it: what was committed in a lost region above this is given up, by all alike.

@@ -1,7 +1,6 @@
 //! Performs the faults of a script: processes die, stand still and lose power or disks, links fail, clocks jump.
 
 use crate::deployment::Deployment;
-use crate::faults::Feature;
 use crate::process::End;
 use crate::script::{Fault, Link, TimedFault};
 use crate::trace::kind;
@@ -120,9 +119,7 @@ impl<D: Deployment> World<D> {
 
     /// A region is lost, process by process; one other stays at least.
     fn lose_region(&mut self, region: RegionId, apart: u64, after: u64) {
-        let lacks = self.deployment.lacks().contains(&Feature::Eviction);
-        let is_alone = self.processes.iter().all(|process| process.host.region == region);
-        if lacks || is_alone || self.lost_region.is_some() {
+        if self.deployment.evict(region).is_none() || self.lost_region.is_some() {
             return;
         }
         self.note(&format!("region {region} is lost"));
@@ -150,10 +147,11 @@ impl<D: Deployment> World<D> {
             all &= replicas > 0 || self.processes[index].is_gone;
             for place in 0..replicas {
                 let Some(life) = &self.processes[index].life else { break };
-                let (node, instance) = (life.replicas[place].node(), life.replicas[place].protocol());
-                let message = self.deployment.evict(region, instance);
-                let Some(message) = message.filter(|_| node.slot.partition.is_some()) else { continue };
-                all &= self.deployment.has_heard(instance, region);
+                let node = life.replicas[place].node();
+                let Some(message) = self.deployment.evict(region).filter(|_| node.slot.partition.is_some())
+                else {
+                    continue;
+                };
                 self.step(index, place, |replica, now, random, sink| {
                     // What a process says to itself is well formed.
                     let _ = replica.receive(now, node, Packet::Datagram(message), random, sink);

@@ -264,7 +264,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         }
     }
 
-    fn evict(&self, region: RegionId, _: &Node<S>) -> Option<Message<S>> {
+    fn evict(&self, region: RegionId) -> Option<Message<S>> {
         S::OBSERVES.then(|| Message::Evict { regions: vec![region] })
     }
 

@@ -5,10 +5,10 @@ use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
 use causal::wren::{self, KeyEffects, RegionTopology, Scope, Stamp, Topology};
 use checker::{Level, ListedLoss};
-use protocol::{Claim, Packet};
+use protocol::Claim;
 use replication::copies::{self, Groups};
 use std::time::Duration;
-use types::{Address, Incarnation, NodeId, PartitionId, ProcessId, RegionId, Rng, Slot, Timestamp};
+use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, Slot};
 
 /// Short, so that horizons rise and what is below them is folded within a run.
 const LEASE: Duration = Duration::from_secs(1);
@@ -161,30 +161,8 @@ impl Deployment for WrenCopiesDeployment {
 
     /// Also what copies that follow have not heard the end of: they keep no more than the leader for long.
     fn undecided(&self, instance: &Node) -> usize {
-        let leads = instance.as_member().is_some_and(copies::Member::is_leader);
         let partition = instance.protocol().as_partition();
-        partition.map_or(0, |partition| {
-            partition.undecided() + partition.unreceived() + usize::from(leads && partition.is_evicting())
-        })
-    }
-
-    /// To the group, in its own name; only who leads takes it, and is told again until the log has it.
-    fn evict(&self, region: RegionId, to: &Node) -> Option<copies::Message<wren::Node>> {
-        let group = to.as_member()?.group();
-        let packet = Packet::Datagram(wren::Message::Evict { regions: vec![region] });
-        let from = group.at(Incarnation(0));
-        Some(copies::Message::Packet { from, to: group, passed_on: true, packet })
-    }
-
-    fn has_heard(&self, instance: &Node, region: RegionId) -> bool {
-        let partition = instance.protocol().as_partition();
-        partition.is_none_or(|partition| {
-            partition.is_evicted() || partition.evicted().any(|(name, _)| name == region.0.to_string())
-        })
-    }
-
-    fn cut_of(&self, instance: &Node, region: RegionId) -> Option<Timestamp> {
-        instance.protocol().as_partition()?.cut_of(region)
+        partition.map_or(0, |partition| partition.undecided() + partition.unreceived())
     }
 
     fn level(&self) -> Level {
@@ -197,7 +175,7 @@ impl Deployment for WrenCopiesDeployment {
 
     /// Deadlines compare with clocks that the checker does not know.
     fn lacks(&self) -> &[Feature] {
-        use Feature::{BlindExpiry, Expiry, Keyset, Reconfiguration};
-        &[Expiry, BlindExpiry, Keyset, Reconfiguration]
+        use Feature::{BlindExpiry, Eviction, Expiry, Keyset, Reconfiguration};
+        &[Expiry, BlindExpiry, Keyset, Reconfiguration, Eviction]
     }
 }

@@ -44,7 +44,7 @@ impl<S: Times> Partition<S> {
         (self.checkpointing, self.lent) = (led.checkpointing, led.lent);
         (self.gaps, self.forgetful, self.fence) = (led.gaps, led.forgetful, led.fence);
         self.evictions = led.evictions;
-        self.restart_evictions();
+        self.links.retain(|region, _| !self.evictions.has(*region));
         self.remains = led.remains;
         // What led has taken beyond its records counts: what they say of gaps is made good here.
         self.gaps &= led.life != Life::Serving;

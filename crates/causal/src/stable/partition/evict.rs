@@ -134,11 +134,6 @@ impl Evictions {
         for lost in self.lost.values_mut() {
             *lost = Lost { held: lost.kept(), cut: None };
         }
-        self.forget_heard();
-    }
-
-    /// What others said counts no more, and neither what was found here since.
-    fn forget_heard(&mut self) {
         self.mates.clear();
         self.of_peers.clear();
         self.of_region.clear();
@@ -194,23 +189,6 @@ impl<S: Times> Partition<S> {
         self.recalls.retain(|waiting| topology.locate(waiting.address()).is_some_and(|(of, _)| of != region));
     }
 
-    /// What was heard in a life that is over counts no more; what the records said does.
-    pub(super) fn restart_evictions(&mut self) {
-        self.evictions.forget_heard();
-        self.links.retain(|region, _| !self.evictions.has(*region));
-        if self.evictions.cuts().is_some() {
-            self.give_up_all();
-        }
-    }
-
-    /// Gives up what is above the cuts, at once.
-    fn give_up_all(&mut self) {
-        self.evictions.search = Some(0);
-        while self.evictions.search.is_some() {
-            self.give_up_some();
-        }
-    }
-
     /// Of the log or a checkpoint.
     pub(super) fn recover_eviction(&mut self, region: RegionId, held: Timestamp, cut: Option<Timestamp>) {
         if region == self.region {
@@ -225,7 +203,10 @@ impl<S: Times> Partition<S> {
         }
         if cut.is_some() {
             // Readers may have been shown what is above the cut: what it hides must be gone before they are served.
-            self.give_up_all();
+            self.evictions.search = Some(0);
+            while self.evictions.search.is_some() {
+                self.give_up_some();
+            }
         }
     }
 
