@@ -78,12 +78,6 @@ fn a_reset_of_what_was_not_observed_is_caught() {
     assert_caught(30, paris::Mutants { reset_unobserved: true, ..Default::default() });
 }
 
-/// Corrections 75: who did what is forgotten before all that come have observed it.
-#[test]
-fn a_forgotten_context_is_caught() {
-    assert_caught(60, paris::Mutants { forget_context: true, ..Default::default() });
-}
-
 #[test]
 fn every_lost_write_is_listed_and_nothing_else() {
     let options = Options { with: vec![Feature::Resolutions, Feature::Encounters], ..options(101, 20) };
