@@ -73,9 +73,9 @@ def count(client) -> list[int]:
     return client.execute_command("CONFLICTS", "COUNT")
 
 
-@pytest.fixture(scope="module")
-def regions():
-    with Cluster(2, 2, "--model", "causal") as cluster:
+@pytest.fixture(scope="module", params=[(), ("--replicas", "2")], ids=["wren", "paris"])
+def regions(request):
+    with Cluster(2, 2, "--model", "causal", *request.param) as cluster:
         yield cluster
 
 
@@ -196,8 +196,8 @@ def uses(client, name: str) -> bool:
 
 @pytest.mark.parametrize(
     "options",
-    [("MODEL", "strict"), ("MODEL", "causal", "REPLICAS", "1")],
-    ids=["strict", "paris"],
+    [("MODEL", "strict"), ("MODEL", "causal", "PROTOCOL", "cure")],
+    ids=["strict", "cure"],
 )
 def test_keyspaces_without_a_list_say_so(regions, options):
     name = "without-" + "-".join(options).lower()

@@ -266,8 +266,8 @@ pub fn prepare<'a>(
             Some(Effect::Restore(bytes.clone()))
         }
         Operation::Resolve { .. } => {
-            let text = "there are no conflicts to resolve here: only causal keyspaces record them that every region \
-                        holds, without REPLICAS, and they are resolved outside of interactive transactions";
+            let text = "there are no conflicts to resolve here: only causal keyspaces record them, and they are resolved \
+                        outside of interactive transactions";
             sink.error(&Error::err(text));
             None
         }

@@ -70,8 +70,8 @@ impl Losses {
     /// What a model replies that loses none.
     pub fn none() -> Error {
         Error::err(
-            "this keyspace records no conflicts: only causal ones do whose partitions are in every region (created without \
-             REPLICAS and REGIONS), unless created with CONFLICTS ignore",
+            "this keyspace records no conflicts: only causal ones do, unless created with CONFLICTS ignore or with a baseline as \
+             PROTOCOL",
         )
     }
 }

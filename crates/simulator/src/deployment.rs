@@ -112,6 +112,12 @@ pub trait Deployment {
         Vec::new()
     }
 
+    /// True if a region has a replica of the key's partition, so that it lists what is lost of the key.
+    fn holds(&self, setting: Setting, region: RegionId, key: &[u8]) -> bool {
+        let _ = (setting, region, key);
+        true
+    }
+
     /// How many transactions this instance has not ended: must reach 0 when everything is healed.
     fn undecided(&self, instance: &Self::Protocol) -> usize;
 

@@ -9,6 +9,7 @@ use checker::{
     search_strict_order,
 };
 use std::collections::BTreeMap;
+use types::RegionId;
 
 /// How long traffic goes on after healing.
 const CALM: u64 = 1_000_000;
@@ -191,7 +192,8 @@ impl<D: Deployment> World<D> {
         let mut report = check(&self.recorder.history, self.deployment.level());
         report.violations.splice(0..0, self.recorder.violations);
         if let Some(listed) = listed {
-            report.violations.extend(check_losses(&self.recorder.history, &listed));
+            let holds = |region, key: &[u8]| self.deployment.holds(self.setting, RegionId(region), key);
+            report.violations.extend(check_losses(&self.recorder.history, &listed, holds));
         }
         if report.violations.is_empty()
             && report.model == Level::StrictSerializable

@@ -71,3 +71,28 @@ fn merged_pipelines_keep_the_promise_too() {
     let summary = run("paris", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
+
+/// Corrections 75: an effect resets what it did not observe.
+#[test]
+fn a_reset_of_what_was_not_observed_is_caught() {
+    assert_caught(30, paris::Mutants { reset_unobserved: true, ..Default::default() });
+}
+
+#[test]
+fn every_lost_write_is_listed_and_nothing_else() {
+    let options = Options { with: vec![Feature::Resolutions, Feature::Encounters], ..options(101, 20) };
+    let summary = run("paris", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// What was resolved in one region stays listed in another one.
+#[test]
+fn a_loss_that_is_settled_in_one_region_only_is_caught() {
+    let mutants = paris::Mutants { settled_here_only: true, ..Default::default() };
+    let caught = (1..=30).any(|seed| {
+        let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
+        let options = Options { with: vec![Feature::Resolutions], ..options(seed, 1) };
+        !run_seeds("paris", &options, build).failures.is_empty()
+    });
+    assert!(caught, "not caught in 30 seeds");
+}

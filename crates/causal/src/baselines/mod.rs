@@ -23,6 +23,7 @@ pub struct Fresh;
 
 impl Rule for Fresh {
     const FRESH: bool = true;
+    const MERGES: bool = false;
     const HIDES: bool = true;
     const WAITS: bool = true;
 }
@@ -37,6 +38,7 @@ pub struct Anything;
 
 impl Rule for Anything {
     const FRESH: bool = true;
+    const MERGES: bool = false;
     const HIDES: bool = false;
     const WAITS: bool = false;
 }

@@ -123,6 +123,7 @@ impl<const HYBRID: bool> Times for Vector<HYBRID> {
     type Depends = Entries;
 
     const UNIVERSAL: bool = false;
+    const MERGES: bool = false;
     const OBSERVES: bool = false;
     const FOLLOWS: bool = HYBRID;
 

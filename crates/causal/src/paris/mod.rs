@@ -46,6 +46,7 @@ pub struct Stable;
 
 impl Rule for Stable {
     const FRESH: bool = false;
+    const MERGES: bool = true;
     const HIDES: bool = true;
     const WAITS: bool = false;
 }

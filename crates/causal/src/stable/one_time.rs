@@ -3,14 +3,20 @@
 
 use super::stamp::Stamp;
 use super::times::{Times, oldest_of};
+use mvcc::Bounds;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use types::{Malformed, Reader, RegionId, Timestamp, Wire};
+
+/// No process: the highest number stands for none.
+const NOBODY: u16 = u16::MAX;
 
 /// What tells protocols with one time apart.
 pub trait Rule: Copy + Debug + Default + Ord + 'static {
     /// A snapshot is as fresh as its coordinator. What is stable everywhere is only asked for to know what may be forgotten.
     const FRESH: bool;
+    /// A stamp tells the snapshot that its effects were chosen on: see [`Times::MERGES`].
+    const MERGES: bool;
     /// A snapshot shows nothing that is placed above it.
     const HIDES: bool;
     /// A read waits until everything up to its snapshot has been decided here and received of the other replicas.
@@ -38,6 +44,7 @@ impl<R: Rule> Times for OneTime<R> {
     type Depends = Timestamp;
 
     const UNIVERSAL: bool = true;
+    const MERGES: bool = R::MERGES;
     const OBSERVES: bool = false;
     const FOLLOWS: bool = true;
     const GOSSIP_RARER: u32 = if R::FRESH { 20 } else { 1 };
@@ -94,14 +101,30 @@ impl<R: Rule> Times for OneTime<R> {
         self.time
     }
 
-    /// An effect depends on nothing that is not below its own time, and nothing is shown before all below is there: it
-    /// needs no other time.
-    fn depends_on(self, _: RegionId) -> Timestamp {
-        Timestamp::ZERO
+    /// Nobody sees anything above the snapshot but what his session wrote, which is in no store's hands.
+    fn bounds(self, region: RegionId) -> Option<Bounds<Stamp>> {
+        let upto = Stamp::last_at(self.time);
+        R::MERGES.then(|| Bounds { group: Self::group_of_readers(region), own: upto, others: upto })
     }
 
-    fn observed(_: Timestamp) -> Timestamp {
-        Timestamp::ZERO
+    /// A session's effects may go to one replica after the other, and its cache is its process's: effects of one process
+    /// have observed one another in their order, wherever they are.
+    fn group(stamp: &Stamp) -> u16 {
+        if R::MERGES { stamp.transaction.process.0 } else { stamp.region.0 }
+    }
+
+    fn group_of_readers(_: RegionId) -> u16 {
+        NOBODY
+    }
+
+    /// An effect depends on nothing that is not below its own time, and nothing is shown before all below is there: to be
+    /// shown it needs no other time. It has one to be merged.
+    fn depends_on(self, _: RegionId) -> Timestamp {
+        if R::MERGES { self.time } else { Timestamp::ZERO }
+    }
+
+    fn observed(depends_on: Timestamp) -> Timestamp {
+        if R::MERGES { depends_on } else { Timestamp::ZERO }
     }
 
     fn by_region(self, regions: usize) -> Vec<Timestamp> {
@@ -159,6 +182,17 @@ mod tests {
         Universal::at(Timestamp(1 << 60)).encode(&mut one);
         Timestamp(1 << 60).encode(&mut bare);
         assert_eq!(one, bare);
+    }
+
+    #[test]
+    fn an_effect_has_observed_its_snapshot_and_its_process_s() {
+        let (snapshot, stamp) = (Universal::at(Timestamp(20)), stamp(30, 1));
+        assert_eq!(Universal::observed(snapshot.depends_on(HERE)), Timestamp(20));
+        let process = types::ProcessId(4);
+        let of_process =
+            Stamp { transaction: types::TransactionId { process, ..stamp.transaction }, ..stamp };
+        assert_eq!((Universal::group(&of_process), Universal::group_of_readers(HERE)), (4, NOBODY));
+        assert_eq!(Blocking::observed(Blocking::at(Timestamp(20)).depends_on(HERE)), Timestamp::ZERO);
     }
 
     #[test]

@@ -40,9 +40,9 @@ impl<D: Copy + Default> Stamp<D> {
     }
 }
 
-/// What the effect observed of those before it: everything of its region, whose primary put it after them, and of the
-/// others what its snapshot showed. It is a little more than its client saw where another client of the region was
-/// ahead, never less.
+/// What the effect observed of those before it: everything of its group, and of the others what its snapshot showed. In
+/// Wren the group is the region, whose primary put it after them; in PaRiS the process that its client spoke to. It is a
+/// little more than its client saw where another client of the group was ahead, never less.
 pub(super) fn sight<S: Times>(stamp: &Stamp<S::Depends>) -> Sight<Stamp<S::Depends>> {
-    Sight { group: stamp.region.0, upto: Stamp::last_at(S::observed(stamp.depends_on)) }
+    Sight { group: S::group(stamp), upto: Stamp::last_at(S::observed(stamp.depends_on)) }
 }

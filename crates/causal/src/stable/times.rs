@@ -17,10 +17,13 @@ pub trait Times: Wire + Clone + Copy + Debug + Default + PartialEq + 'static {
     /// in several regions. Otherwise what is stable is so in a region, which holds every partition.
     const UNIVERSAL: bool;
 
-    /// True if stamps tell what their effects observed of the other regions (Corrections 75): effects reset only that, the
-    /// writes that concurrent ones cost are listed, what observes and writes sees its primaries' newest state, and a
-    /// region can be evicted. Otherwise effects are performed in order of place, and what observes and writes is evaluated
-    /// on its snapshot and validated where it is written.
+    /// True if stamps tell what their effects observed (Corrections 75): effects reset only that, and the writes that
+    /// concurrent ones cost are listed. Otherwise effects are performed in order of place.
+    const MERGES: bool;
+
+    /// True if what observes and writes sees its primaries' newest state, so that effects of one region have observed one
+    /// another, and if a region can be evicted. Otherwise what observes and writes is evaluated on its snapshot and
+    /// validated where it is written. Only with [`Times::MERGES`].
     const OBSERVES: bool;
 
     /// True if a partition's clock follows whatever faster time it hears of. Otherwise it only stamps above it.
@@ -86,6 +89,17 @@ pub trait Times: Wire + Clone + Copy + Debug + Default + PartialEq + 'static {
         None
     }
 
+    /// Whose effect it is, among those that merge: one has observed all of its group that are placed before it, and of the
+    /// others what [`Times::observed`] says.
+    fn group(stamp: &Stamp<Self::Depends>) -> u16 {
+        stamp.region.0
+    }
+
+    /// The group of whose effects a reader in `region` may see some that are above what it sees of others.
+    fn group_of_readers(region: RegionId) -> u16 {
+        region.0
+    }
+
     /// The snapshot shows everything that is placed up to here, wherever it is from. So a store may forget what it
     /// looked like below.
     fn whole(self) -> Timestamp;
@@ -96,7 +110,7 @@ pub trait Times: Wire + Clone + Copy + Debug + Default + PartialEq + 'static {
     /// What a stamp says of the effects that were chosen on the snapshot in `region`: [`Stamp::depends_on`].
     fn depends_on(self, region: RegionId) -> Self::Depends;
 
-    /// Who chose effects that say this of themselves had observed everything of the other regions up to here; zero if it
+    /// Who chose effects that say this of themselves had observed everything of the other groups up to here; zero if it
     /// tells nothing of the kind.
     fn observed(depends_on: Self::Depends) -> Timestamp;
 

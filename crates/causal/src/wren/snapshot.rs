@@ -27,6 +27,7 @@ impl Times for Snapshot {
     type Depends = Timestamp;
 
     const UNIVERSAL: bool = false;
+    const MERGES: bool = true;
     const OBSERVES: bool = true;
     const FOLLOWS: bool = true;
 

@@ -42,6 +42,14 @@ pub trait Checked: Times {
     const LEVEL: Level;
     /// All regions' snapshots are the same, so the rule for a region's own effects must not apply to any.
     const OF_NO_REGION: bool = false;
+
+    /// Where an effect committed, as a checker wants to know it: whose effects have observed one another in their order.
+    fn place(stamp: &Stamp<Self::Depends>) -> RegionId {
+        match Self::OF_NO_REGION && !Self::MERGES {
+            true => RegionId(0),
+            false => RegionId(Self::group(stamp)),
+        }
+    }
 }
 
 impl Checked for wren::Snapshot {
@@ -125,8 +133,7 @@ impl<S: Times> CausalDeployment<S> {
             let name = key.key.clone();
             key.effects.iter().map(move |effect| (name.clone(), effect.clone())).collect::<Vec<_>>()
         };
-        let Stamp { at, transaction, region, depends_on } = stamp;
-        let region = if S::OF_NO_REGION { RegionId(0) } else { region };
+        let (Stamp { at, transaction, depends_on, .. }, region) = (stamp, S::place(&stamp));
         Claim {
             session: SessionId(0),
             transaction,
@@ -188,7 +195,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node<S> {
         let NodeId { process, incarnation, slot } = node;
         let (durability, scope) = (setting.durability, Scope::Session);
-        let lease = if S::UNIVERSAL { self.options.lease } else { LEASE };
+        let lease = if S::UNIVERSAL && !S::MERGES { self.options.lease } else { LEASE };
         let pipelined = if setting.merged { self.options.pipelined } else { 1 };
         let options = Options { durability, scope, claims: true, pipelined, lease, ..self.options };
         let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));
@@ -205,7 +212,8 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
                 claim.snapshot = None;
             }
             if let Some(commit) = &mut claim.commit {
-                commit.region = RegionId(0);
+                let (transaction, region) = (claim.transaction, commit.region);
+                commit.region = S::place(&Stamp { transaction, region, ..Stamp::default() });
             }
             if let Some(snapshot) = &mut claim.snapshot {
                 *snapshot = SnapshotClaim { region: RegionId(u16::MAX), ..*snapshot };
@@ -231,7 +239,13 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     }
 
     fn lists_losses(&self) -> bool {
-        S::OBSERVES
+        S::MERGES
+    }
+
+    fn holds(&self, setting: Setting, region: RegionId, key: &[u8]) -> bool {
+        let topology = Self::topology(setting);
+        let partition = topology.partition_of(topology.seed.hash(key));
+        topology.regions[usize::from(region.0)].partitions.contains_key(&partition)
     }
 
     fn losses(&self, instance: &Node<S>) -> Vec<ListedLoss> {

@@ -124,7 +124,7 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let of_losses = |step: &Planned| matches!(step, Planned::Losses(_));
-        if (!S::OBSERVES || self.options.conflict_bytes == 0) && steps.iter().any(of_losses) {
+        if (!S::MERGES || self.options.conflict_bytes == 0) && steps.iter().any(of_losses) {
             return out.reply(id).error(&Losses::none());
         }
         let mut running = Running { riders, ..Running::new(session, id, Kind::OneShot, steps) };

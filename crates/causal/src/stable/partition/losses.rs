@@ -2,15 +2,14 @@
 //! `docs/decisions/0028`).
 
 use super::Partition;
-use super::slices::Evaluation;
 use crate::stable::Times;
-use crate::stable::message::{Answer, Gained};
-use crate::stable::pledge::{Deed, encoded};
+use crate::stable::message::Answer;
+use crate::stable::pledge::encoded;
 use crate::stable::stamp::Stamp;
 use datatypes::{Effect, Items, Operation, key};
 use mvcc::LostWrite;
 use protocol::{Conflict, ConflictingWrite, Losses};
-use types::{Reader, ReplyBuf, ReplySink, Wire};
+use types::{KeyHash, Reader, ReplyBuf, ReplySink, Wire};
 
 /// About how many effects are looked at for a piece of the list.
 const EFFECTS: usize = 4000;
@@ -87,31 +86,39 @@ impl<S: Times> Partition<S> {
 
     /// Evaluates an operation that settles losses of a key: those of them that are known here. The effect takes its place
     /// above them, so whoever performs it has them before it. `None` for any other operation.
-    pub(super) fn settle(
-        &mut self,
-        step: u32,
-        evaluation: &Evaluation<'_, S::Depends>,
-        gained: &mut Gained,
-    ) -> Option<Deed> {
-        let operation = Operation::decode(&mut Reader::new(evaluation.operation)).ok()?;
+    pub(super) fn settle(&mut self, hash: KeyHash, key: &[u8], operation: &[u8]) -> Option<Settlement> {
+        let operation = Operation::decode(&mut Reader::new(operation)).ok()?;
         let Operation::Key(key::Operation::Resolve { losses: wanted }) = operation else { return None };
         let mut reply = ReplyBuf::new();
-        let mut effects = Vec::new();
-        if !S::OBSERVES || self.options.conflict_bytes == 0 {
+        if !S::MERGES || self.options.conflict_bytes == 0 {
             reply.error(&Losses::none());
-        } else {
-            let mut known = self.store.losses_of(evaluation.hash, evaluation.key);
-            known.retain(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name));
-            for (_, loss) in &known {
-                self.clock.recover(loss.stamp.at.max(loss.winner.at));
-            }
-            reply.integer(known.len() as i64);
-            if !known.is_empty() {
-                let losses = Items::collect(known.iter().map(|(name, _)| name.as_slice()));
-                effects.push(encoded(&Effect::Key(key::Effect::Resolve { losses })));
-            }
+            return Some(Settlement { names: Vec::new(), reply });
         }
-        gained.answers.push(Answer::new(step, reply));
-        Some(Deed { operation: Some(evaluation.operation.into()), whole: false, effects })
+        let mut known = self.store.losses_of(hash, key);
+        known.retain(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name));
+        for (_, loss) in &known {
+            self.clock.recover(loss.stamp.at.max(loss.winner.at));
+        }
+        reply.integer(known.len() as i64);
+        let mut names: Vec<Vec<u8>> = known.into_iter().map(|(name, _)| name).collect();
+        names.sort();
+        Some(Settlement { names, reply })
+    }
+}
+
+/// What an operation that settles losses comes to.
+pub(super) struct Settlement {
+    /// Of the losses, in order.
+    names: Vec<Vec<u8>>,
+    /// How many they are.
+    pub(super) reply: ReplyBuf,
+}
+
+impl Settlement {
+    /// What settles them, if there are any.
+    pub(super) fn effects(&self) -> Vec<Box<[u8]>> {
+        let losses = || Items::collect(self.names.iter().map(Vec::as_slice));
+        let effect = || encoded(&Effect::Key(key::Effect::Resolve { losses: losses() }));
+        if self.names.is_empty() { Vec::new() } else { vec![effect()] }
     }
 }

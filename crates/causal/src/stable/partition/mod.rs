@@ -493,7 +493,7 @@ impl<S: Times> Partition<S> {
 /// A store in which effects reset only what they observed, if stamps tell what that is.
 fn new_store<S: Times>(topology: &Topology, options: &Options) -> Store<Stamp<S::Depends>> {
     let mut store = Store::new(topology.seed, Stamp::default());
-    if S::OBSERVES && !options.mutants.reset_unobserved {
+    if S::MERGES && !options.mutants.reset_unobserved {
         store.merge_by(stamp::sight::<S>);
         if options.conflict_bytes > 0 {
             store.list_losses_by(LossOptions { name: Stamp::name, bytes: options.conflict_bytes });

@@ -180,7 +180,12 @@ impl<S: Times> Partition<S> {
                 Work::Observed { operation, effects } => {
                     let deed =
                         Deed { operation: Some(operation.clone()), whole: false, effects: effects.clone() };
-                    if !self.is_unchanged(terms.snapshot, Timestamp::ZERO, hash, part, &deed)? {
+                    let settled = self.settle(hash, &part.key, operation);
+                    let stands = match settled {
+                        Some(settlement) => settlement.effects() == *effects,
+                        None => self.is_unchanged(terms.snapshot, Timestamp::ZERO, hash, part, &deed)?,
+                    };
+                    if !stands {
                         return Err(Vote::Changed { key: part.key.clone() });
                     }
                     deed
@@ -211,7 +216,7 @@ impl<S: Times> Partition<S> {
         expired && pledge::effect(effect).is_some_and(|effect| effect.kind().is_some())
     }
 
-    /// True if the key, as this region and the snapshot show it, holds another type than the effect is for.
+    /// True if the key, as the effect's group and the snapshot show it, holds another type than the effect is for.
     fn is_of_another_type(
         &mut self,
         terms: &Terms<S>,
@@ -227,12 +232,14 @@ impl<S: Times> Partition<S> {
             return false;
         }
         let (region, remote) = (self.region, terms.snapshot.whole());
+        let group = S::group(&self.stamp(terms.id, Timestamp::MAX, terms.snapshot.depends_on(region)));
         let before: Vec<Effect<'_>> = before.iter().filter_map(|bytes| pledge::effect(bytes)).collect();
-        let visible = |stamp: &Stamp<S::Depends>| stamp.region == region || stamp.at <= remote;
-        let bounds = terms
-            .snapshot
-            .bounds(region)
-            .map(|bounds| Bounds { own: Stamp::last_at(Timestamp::MAX), ..bounds });
+        let visible = |stamp: &Stamp<S::Depends>| S::group(stamp) == group || stamp.at <= remote;
+        let bounds = terms.snapshot.bounds(region).map(|bounds| Bounds {
+            group,
+            own: Stamp::last_at(Timestamp::MAX),
+            ..bounds
+        });
         let seen = self.store.with_later(hash, key, visible, bounds, &[], &before, |cell| cell.kind());
         seen.is_some_and(|seen| seen != kind)
     }
@@ -276,7 +283,13 @@ impl<S: Times> Partition<S> {
         random: &mut Rng,
         gained: &mut Gained,
     ) -> Result<Deed, Vote> {
-        if let Some(deed) = self.settle(step, evaluation, gained) {
+        if let Some(settlement) = self.settle(evaluation.hash, evaluation.key, evaluation.operation) {
+            let deed = Deed {
+                operation: Some(evaluation.operation.into()),
+                whole: false,
+                effects: settlement.effects(),
+            };
+            gained.answers.push(Answer::new(step, settlement.reply));
             return Ok(deed);
         }
         let mut reply = ReplyBuf::new();

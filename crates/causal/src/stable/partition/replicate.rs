@@ -26,7 +26,7 @@ impl<S: Times> Partition<S> {
     pub(super) fn on_apply(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         self.give_up_some();
         // Whoever reads less than what is done takes back and does again.
-        self.store.show_to(self.region.0, Stamp::last_at(self.oldest));
+        self.store.show_to(S::group_of_readers(self.region), Stamp::last_at(self.oldest));
         self.store.refresh_some(REFRESHED);
         let bound = self.publishable(now);
         self.promise(bound, out);
@@ -65,8 +65,8 @@ impl<S: Times> Partition<S> {
         let coming = || self.origins.keys().copied().chain(self.still_coming());
         let others = coming().map(|origin| self.observed_by.get(&origin).copied().unwrap_or_default());
         let least = others.fold(own, Timestamp::min);
-        // Effects of one region have observed one another.
-        let alone = coming().next().is_none();
+        // Effects of one region have observed one another where its primary evaluates them.
+        let alone = S::OBSERVES && coming().next().is_none();
         let watershed = match alone || self.options.mutants.forget_context {
             true => Timestamp::MAX,
             false => least,

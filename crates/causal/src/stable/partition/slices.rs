@@ -136,6 +136,11 @@ impl<S: Times> Partition<S> {
                     Work::Evaluate { step, operation, blind } => (*step, operation, *blind),
                     Work::Observed { .. } | Work::Watched { .. } | Work::Candidate => continue,
                 };
+                if let Some(settlement) = self.settle(hash, &part.key, operation) {
+                    let effects = settlement.effects();
+                    answers.push(Answer { effects, ..Answer::new(step, settlement.reply) });
+                    continue;
+                }
                 let (key, cached) = (&*part.key, part.cached.as_slice());
                 let evaluation =
                     Evaluation { hash, key, cached, before: &before, operation, blind, now_millis };

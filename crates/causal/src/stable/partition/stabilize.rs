@@ -193,7 +193,7 @@ impl<S: Times> Partition<S> {
         let close = CLOSE.as_micros() as u64;
         for origin in self.origins.values_mut() {
             let left = behind(origin.up_to);
-            if !S::OBSERVES || left <= close || left <= behind(origin.vouched) / 2 {
+            if !S::MERGES || left <= close || left <= behind(origin.vouched) / 2 {
                 origin.vouched = origin.vouched.max(origin.up_to);
             }
         }
