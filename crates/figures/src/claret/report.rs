@@ -1,6 +1,7 @@
 //! Points as text.
 
 use super::measure::Measured;
+use super::system::System;
 use std::fmt::Write;
 
 /// The length of the longest bar.
@@ -63,9 +64,7 @@ pub fn table(points: &[Measured]) -> String {
 
 /// Who is in whose way, of each system at the last of its points.
 fn conflicts(points: &[Measured], text: &mut String) {
-    let mut systems: Vec<&str> = points.iter().map(|point| point.system).collect();
-    systems.dedup();
-    for system in systems {
+    for system in System::ALL.map(System::name) {
         let Some(point) = points.iter().rev().find(|point| point.system == system) else { continue };
         if point.pairs.is_empty() {
             continue;

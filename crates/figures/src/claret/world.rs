@@ -313,13 +313,17 @@ where
     fn run_until(&mut self, end: u64) {
         while let Some(entry) = self.queue.first_entry() {
             let (at, _) = *entry.key();
-            if at > end || self.workload.idle == self.setup.clients {
+            if self.workload.idle == self.setup.clients {
+                return;
+            }
+            if at > end {
                 break;
             }
             let happening = entry.remove();
             self.now = at;
             self.on(happening);
         }
+        self.now = end;
     }
 
     /// Every client begins a transaction.
