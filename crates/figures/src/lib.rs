@@ -4,12 +4,15 @@
 //! [`tapir`] is the evaluation of TAPIR (its section 7): latency and throughput in three environments, beside two-phase
 //! commit over replicated logs and a weakly consistent store, with the paper's claims.
 //!
+//! [`claret`] is that of Claret (its section 6): raw mix, RUBiS and Retwis with and without each of its optimizations.
+//!
 //! [`tcc`] is those of Wren and PaRiS (the thesis, sections 4.5 and 5.5), beside their baselines.
 //!
 //! [`tardis`] is that of TARDiS (its section 7), beside the same store with locks and with OCC.
 //!
 //! No socket, file, thread or clock: a seed is a run. What depends on real time is measured by the `bench` crate.
 
+pub mod claret;
 mod client;
 mod environment;
 mod measure;

@@ -8,7 +8,8 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 110.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
-const COLORS: [&str; 4] = ["#0b6e4f", "#b3261e", "#c77700", "#3457d5"];
+const COLORS: [&str; 8] =
+    ["#0b6e4f", "#b3261e", "#c77700", "#3457d5", "#7b2d8b", "#555555", "#0097a7", "#8d6e63"];
 const TICKS: u32 = 5;
 
 /// A curve.

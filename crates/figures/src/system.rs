@@ -47,19 +47,19 @@ pub(crate) struct Place<'p> {
 
 impl Place<'_> {
     /// Nothing is lost here, so what is asked again is late only: more than any queue that a closed loop builds.
-    fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         Duration::from_micros(4 * self.environment.longest_round_trip()).max(Duration::from_secs(1))
     }
 
-    fn near_process(&self) -> Option<ProcessId> {
+    pub(crate) fn near_process(&self) -> Option<ProcessId> {
         Some(self.topology.shards.first()?.get(self.near)?.process)
     }
 }
 
 /// How long a request may take: longer than any that is measured.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Followers miss a leader this much later than the first replica does at the start, so that it leads.
-const FOLLOWERS_TICK: Duration = Duration::from_millis(500);
+pub(crate) const FOLLOWERS_TICK: Duration = Duration::from_millis(500);
 
 /// A protocol and how its instances are made.
 pub(crate) trait Deployed {

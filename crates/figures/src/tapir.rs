@@ -246,7 +246,7 @@ pub struct Claim {
 }
 
 /// The points of all experiments by id.
-pub type Points<'p> = [(&'p str, &'p [Measured])];
+pub type Points<'p, P = Measured> = [(&'p str, &'p [P])];
 
 /// The greatest throughput of some systems in an experiment.
 fn peak(points: &Points<'_>, id: &str, systems: &[System]) -> f64 {
@@ -276,7 +276,13 @@ fn at_most(claim: &'static str, about: &'static str, paper: f64, ours: f64, unit
 }
 
 /// A claim that a number is at least the paper's.
-fn at_least(claim: &'static str, about: &'static str, paper: f64, ours: f64, unit: &'static str) -> Claim {
+pub(crate) fn at_least(
+    claim: &'static str,
+    about: &'static str,
+    paper: f64,
+    ours: f64,
+    unit: &'static str,
+) -> Claim {
     Claim { claim, about, paper, ours, unit, met: ours >= paper }
 }
 

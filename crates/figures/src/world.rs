@@ -16,9 +16,9 @@ use types::{
     Rng, Slot, WallTime,
 };
 
-const KEYSPACE: KeyspaceId = KeyspaceId(1);
+pub(crate) const KEYSPACE: KeyspaceId = KeyspaceId(1);
 /// The wall time at virtual time 0, in microseconds since 1970.
-const EPOCH: u64 = 1_790_000_000_000_000;
+pub(crate) const EPOCH: u64 = 1_790_000_000_000_000;
 /// Copies of a shard.
 pub(crate) const REPLICAS: usize = 3;
 
@@ -102,7 +102,7 @@ pub(crate) struct World<'s, D: Deployed> {
     tally: Tally,
 }
 
-fn topology(shards: u16, seed: HashSeed) -> Topology {
+pub(crate) fn topology(shards: u16, seed: HashSeed) -> Topology {
     let replica = |shard: u16, member: usize| Address {
         process: ProcessId(shard * REPLICAS as u16 + member as u16),
         slot: Slot::replica(KEYSPACE, PartitionId(shard)),
@@ -335,7 +335,7 @@ impl<'s, D: Deployed> World<'s, D> {
 }
 
 /// How many records these bytes hold, each behind its length.
-fn count_records(mut bytes: &[u8]) -> u64 {
+pub(crate) fn count_records(mut bytes: &[u8]) -> u64 {
     let mut count = 0;
     while let Some((len, rest)) = bytes.split_first_chunk::<4>() {
         bytes = rest.get(u32::from_le_bytes(*len) as usize..).unwrap_or_default();

@@ -366,6 +366,16 @@ Examples:
   anabranch figures tapir --seconds 2 --out figures
   anabranch figures tapir --only rmw-latency --only touched")]
     Tapir(FiguresArguments),
+    /// Claret's locks, phases and combining, each with and without, beside no transactions and optimistic ones.
+    #[command(after_help = "\
+Throughput, latency and conflicts of readwrite, typed, their phases, claret (typed locks, phases and combining), none, optimistic
+and occ: raw mix, RUBiS and Retwis, beside the paper's claims and the project's aims. Equal seeds give equal output. What is
+run and assumed: docs/figures.md. A run measures --seconds; with --quick a quarter.
+
+Examples:
+  anabranch figures claret --quick
+  anabranch figures claret --quick --only fig5 --only fig9 --out figures")]
+    Claret(FiguresArguments),
     /// Wren beside Cure, Cure with hybrid clocks, and no causal consistency.
     #[command(after_help = "\
 Latency, throughput, how long reads wait, bytes and visibility of wren, cure, h-cure and nocc, beside the thesis's claims.

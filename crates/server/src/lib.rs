@@ -22,6 +22,7 @@ pub fn run() -> ExitCode {
         Command::Serve(arguments) => commands::serve::run(&arguments),
         Command::Cluster(ClusterCommand::Local(arguments)) => commands::cluster::local::run(&arguments),
         Command::Figures(FiguresCommand::Tapir(arguments)) => commands::figures::tapir(&arguments),
+        Command::Figures(FiguresCommand::Claret(arguments)) => commands::figures::claret(&arguments),
         Command::Figures(FiguresCommand::Wren(arguments)) => commands::figures::wren(&arguments),
         Command::Figures(FiguresCommand::Paris(arguments)) => commands::figures::paris(&arguments),
         Command::Figures(FiguresCommand::Tardis(arguments)) => commands::figures::tardis(&arguments),

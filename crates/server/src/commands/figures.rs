@@ -6,7 +6,7 @@ use super::Outcome;
 use crate::cli::FiguresArguments;
 use anyhow::{Context, Result, anyhow};
 use figures::tapir::{Claim, Scale};
-use figures::{COST, Plot, claims_table, tapir, tardis, tcc};
+use figures::{COST, Plot, claims_table, claret, tapir, tardis, tcc};
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
@@ -30,6 +30,33 @@ pub fn tapir(arguments: &FiguresArguments) -> Result<Outcome> {
         (named, experiment.runs, move |points: &[figures::Measured]| plot.plot(points))
     });
     evaluation.run(all, |(system, setup)| figures::run(*system, setup))
+}
+
+/// Runs Claret's evaluation.
+pub fn claret(arguments: &FiguresArguments) -> Result<Outcome> {
+    let costs = claret::COSTS;
+    let assumed = format!(
+        "{} shards of three replicas, {} gateways, round trips of 150 us. A process takes together what has come while it was \
+         busy: {} us for all that comes from one machine or goes to one at once, {} us for each message in it, {} us for a record \
+         that it writes (assumed; nothing waits for a disk). A gateway's {} cores share its work. waits, confl, wounds: how \
+         often a transaction that committed had waited, was refused, lost a lock; failed: tries that clients had to repeat; \
+         combin%: committed with another one; pkt/txn, msg/tx: for each transaction that committed; busy, gate: the busiest \
+         replica and gateway; uneven: deviation of the throughput in pieces of {} ms.",
+        claret::SHARDS,
+        claret::GATEWAYS,
+        costs.packet / 1000,
+        costs.message / 1000,
+        costs.record / 1000,
+        claret::CORES,
+        claret::PIECE / 1000
+    );
+    let evaluation = Evaluation { arguments, assumed, table: claret::table, claims: claret::claims };
+    let all = claret::experiments(scale(arguments)).into_iter().map(|experiment| {
+        let plot = experiment.clone();
+        let named = (experiment.id, experiment.title);
+        (named, experiment.runs, move |points: &[claret::Measured]| plot.plot(points))
+    });
+    evaluation.run(all, claret::run)
 }
 
 /// Runs Wren's evaluation.

@@ -1,0 +1,56 @@
+//! What Claret's evaluation shows whatever the costs are, on few keys and for a short time.
+
+use anabranch_figures::claret::{Measured, Setup, System, run};
+use bench::claret::{RawMix, Retwis, Rubis, Workload};
+
+fn raw_mix(keys: u32, zipf: f64, adds: u8) -> Workload {
+    Workload::RawMix(RawMix { keys, zipf, adds, operations: 4 })
+}
+
+fn measure(system: System, workload: Workload, clients: usize) -> Measured {
+    run(&Setup { system, workload, clients, warm_up: 10_000, measured: 40_000, seed: 1 })
+}
+
+#[test]
+fn a_seed_is_a_run_and_every_system_commits() {
+    let rubis = Workload::Rubis(Rubis { items: 60, bid_heavy: true });
+    let retwis = Workload::Retwis(Retwis { scale: 5, edge_factor: 4, post_heavy: true });
+    let applications = [System::Claret, System::Optimistic];
+    let runs: [(Workload, &[System]); 3] =
+        [(raw_mix(40, 0.8, 50), &System::ALL), (rubis, &applications), (retwis, &applications)];
+    for (workload, systems) in runs {
+        for system in systems {
+            let first = measure(*system, workload.clone(), 12);
+            let kinds = first.committed.len();
+            assert!(kinds >= 2 && first.throughput > 500.0, "{first:?}");
+            if *system == System::Claret {
+                assert_eq!(first, measure(*system, workload.clone(), 12));
+            }
+        }
+    }
+}
+
+#[test]
+fn additions_wait_for_nobody_in_the_types_modes() {
+    let all_add = |system| measure(system, raw_mix(8, 0.0, 100), 16);
+    let (baseline, typed) = (all_add(System::ReadWrite), all_add(System::Typed));
+    assert_eq!((typed.waits, typed.conflicts, typed.wounds), (0, 0, 0), "{typed:?}");
+    assert!(baseline.waits > 0, "{baseline:?}");
+    assert!(typed.throughput > 3.0 * baseline.throughput, "{typed:?} {baseline:?}");
+}
+
+#[test]
+fn looks_that_combine_send_less() {
+    let all_look = |system| measure(system, raw_mix(4, 1.5, 0), 32);
+    let (alone, together) = (all_look(System::TypedPhased), all_look(System::Claret));
+    assert_eq!(alone.combined, 0);
+    assert!(together.combined > 0 && together.packets < 0.8 * alone.packets, "{together:?} {alone:?}");
+}
+
+#[test]
+fn who_meets_nobody_pays_nothing() {
+    let calm = |system| measure(system, raw_mix(2_000, 0.0, 50), 2);
+    let (baseline, claret) = (calm(System::ReadWrite), calm(System::Claret));
+    assert!((claret.throughput / baseline.throughput - 1.0).abs() < 0.03, "{claret:?} {baseline:?}");
+    assert!((claret.messages / baseline.messages - 1.0).abs() < 0.03, "{claret:?} {baseline:?}");
+}
