@@ -29,8 +29,10 @@ const BASELINES: &[&str] = &["cure", "h-cure", "bpr", "nocc"];
 const BASELINE_SEEDS: u32 = 10;
 /// Seeds per protocol of a quick run.
 const QUICK_SEEDS: u32 = 40;
+/// What `test` runs of most protocols.
+const SMOKE_SEEDS: u32 = 25;
 /// What `test` runs with more seeds, and how many: the protocols that users get unless they choose another.
-const THOROUGH: &[(&str, u32)] = &[("tapir", 200), ("wren", 80)];
+const THOROUGH: &[(&str, u32)] = &[("tapir", 200), ("wren", 60)];
 /// Seeds per protocol of one round of `soak`.
 const SOAK_SEEDS: u32 = 2000;
 /// Cases per property of one round of `soak`, for the properties that do not fix their own number.
@@ -78,7 +80,7 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
 pub fn smoke(workspace: &Workspace) -> Result<()> {
     let is_thorough = |name: &str| THOROUGH.iter().any(|(thorough, _)| *thorough == name);
     let quick: Vec<&str> = PROTOCOLS.iter().copied().filter(|name| !is_thorough(name)).collect();
-    simulate(workspace, &quick, QUICK_SEEDS)?;
+    simulate(workspace, &quick, SMOKE_SEEDS)?;
     simulate(workspace, BASELINES, BASELINE_SEEDS)?;
     THOROUGH.iter().try_for_each(|(name, seeds)| simulate(workspace, &[name], *seeds))
 }
