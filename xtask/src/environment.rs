@@ -16,7 +16,7 @@ const PROCESS_TESTS: &str = "tests/process";
 const PACKAGES: &str = "redis-server redis-tools python3-venv";
 
 /// How many files of process tests run at a time.
-const PARALLEL_FILES: &str = "2";
+const PARALLEL_FILES: &str = "3";
 
 /// Runs every `tests/process/test_*.py` against the binary of the shared profile.
 pub fn process_tests(workspace: &Workspace) -> Result<()> {

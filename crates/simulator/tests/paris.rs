@@ -67,7 +67,7 @@ fn a_commit_to_another_replica_than_the_one_that_prepared_is_caught() {
 /// Commands of a pipeline that run as one transaction keep its promise, also where it fails.
 #[test]
 fn merged_pipelines_keep_the_promise_too() {
-    let options = Options { with: vec![Feature::MergedPipelines], ..options(1, 15) };
+    let options = Options { with: vec![Feature::MergedPipelines], ..options(1, 8) };
     let summary = run("paris", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -80,7 +80,7 @@ fn a_reset_of_what_was_not_observed_is_caught() {
 
 #[test]
 fn every_lost_write_is_listed_and_nothing_else() {
-    let options = Options { with: vec![Feature::Resolutions, Feature::Encounters], ..options(101, 20) };
+    let options = Options { with: vec![Feature::Resolutions, Feature::Encounters], ..options(101, 12) };
     let summary = run("paris", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }

@@ -145,7 +145,7 @@ fn types_of_our_own_keep_the_promise_too() {
 /// Commands of a pipeline that run as one transaction keep its promise, also where it fails.
 #[test]
 fn merged_pipelines_keep_the_promise_too() {
-    let options = Options { with: vec![Feature::MergedPipelines], ..options(1, 15) };
+    let options = Options { with: vec![Feature::MergedPipelines], ..options(1, 8) };
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
