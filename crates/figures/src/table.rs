@@ -47,10 +47,15 @@ pub fn table(points: &[Measured]) -> String {
             point.records,
             point.round_trips,
             point.busiest * 100.0,
-            "#".repeat((point.throughput / greatest * BAR).round() as usize)
+            bar(point.throughput / greatest * BAR)
         );
     }
     text
+}
+
+/// A bar of this length.
+pub(crate) fn bar(length: f64) -> String {
+    "#".repeat(length.round() as usize)
 }
 
 /// A line for every claim.

@@ -390,7 +390,8 @@ impl Worker {
         let Some(Some(connection)) = self.connections.get_mut(token) else { return };
         connection.touched = false;
         // Settling touches the connection again when the outcome has come.
-        let awaits_outcome = !connection.closing && self.gateway.ends_transaction(connection.id);
+        let awaits_outcome =
+            connection.stalled && !connection.closing && self.gateway.ends_transaction(connection.id);
         let Some(output) = self.gateway.output_mut(connection.id) else { return };
         if awaits_outcome && output.len() <= KEPT_FOR_COMMIT {
             return;

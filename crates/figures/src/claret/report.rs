@@ -2,6 +2,7 @@
 
 use super::measure::Measured;
 use super::system::System;
+use crate::table::bar;
 use std::fmt::Write;
 
 /// The length of the longest bar.
@@ -55,7 +56,7 @@ pub fn table(points: &[Measured]) -> String {
             point.busiest * 100.0,
             point.busiest_gateway * 100.0,
             point.unevenness,
-            "#".repeat((point.throughput / greatest * BAR).round() as usize)
+            bar(point.throughput / greatest * BAR)
         );
     }
     conflicts(points, &mut text);

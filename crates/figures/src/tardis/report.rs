@@ -1,7 +1,8 @@
 //! Points and claims as text.
 
 use super::Measured;
-use crate::tapir::Claim;
+use crate::table::bar;
+use crate::tapir::{self, Claim};
 use std::fmt::Write;
 
 /// The length of the longest bar.
@@ -53,14 +54,13 @@ pub fn table(points: &[Measured]) -> String {
             point.memory / 1e6,
             each(point.service_us),
             each(point.answered_us),
-            "#".repeat((point.throughput / greatest * BAR).round() as usize)
+            bar(point.throughput / greatest * BAR)
         );
     }
     text
 }
 
-/// The points of all experiments by id.
-type Points<'p> = [(&'p str, &'p [Measured])];
+type Points<'p> = tapir::Points<'p, Measured>;
 
 fn of<'p>(points: &Points<'p>, id: &str) -> &'p [Measured] {
     points.iter().find(|(name, _)| *name == id).map_or(&[][..], |(_, points)| points)
@@ -78,7 +78,7 @@ fn ratio(points: &Points<'_>, id: &str, ours: &str, theirs: &str) -> f64 {
 
 /// What the paper, or the project's goal, asks of a number at least.
 fn at_least(claim: &'static str, about: &'static str, paper: f64, ours: f64) -> Claim {
-    Claim { claim, about, paper, ours, unit: "x", met: ours >= paper }
+    tapir::at_least(claim, about, paper, ours, "x")
 }
 
 fn at_most(claim: &'static str, about: &'static str, paper: f64, ours: f64) -> Claim {
