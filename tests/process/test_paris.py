@@ -38,6 +38,13 @@ def connect(cluster: Cluster, region: str) -> redis.Redis:
     return cluster[f"{region}/1"].client(redis_connect_func=use)
 
 
+def took(action) -> float:
+    """How long this takes, in seconds."""
+    begin = time.monotonic()
+    action()
+    return time.monotonic() - begin
+
+
 def refused(client: redis.Redis, *command: str) -> str:
     """Why this command is not done; empty if it is."""
     try:
@@ -216,10 +223,7 @@ def test_the_next_replica_is_asked_when_the_nearest_is_down():
         for key in keys:
             a.set(key, "before")
         everywhere(clients, lambda client: client.mget(keys), ["before"] * 24)
-        begin = time.monotonic()
-        for _ in range(5):
-            a.mget(keys)
-        assert (time.monotonic() - begin) / 5 < 0.04, "partition 1 is read in region b, which is near"
+        assert min(took(lambda: a.mget(keys)) for _ in range(5)) < 0.08, "partition 1 is read in b: c is 80 ms away"
         clients.close()
         cluster.do("kill b/1")
         with connect(cluster, "a") as a:

@@ -87,6 +87,10 @@ pub enum Mutant {
     ForgetAlone,
     /// Outcomes are forgotten that a vote must be judged by when it is judged again.
     ForgetBelowVotes,
+    /// The same of a vote that another replica has given.
+    ForgetBelowOthersVotes,
+    /// Looks at the keyset are accepted by replicas that lack what they saw.
+    AcceptBlindLooks,
     /// What is unknown and older than what was forgotten is taken for aborted.
     ForgottenIsAborted,
     /// A state is taken without executing again what the record knows beyond it.

@@ -62,6 +62,15 @@ pub trait Application<O: Operations> {
     /// whose effects are in the state already, all or some of them: they count once.
     fn execute_inconsistent(&mut self, group: TransactionId, operation: &O::Inconsistent);
 
+    /// Up to which birth outcomes may be forgotten though a vote for this operation, given now, may be judged again.
+    fn needs(&self, operation: &O::Consensus) -> Timestamp;
+
+    /// Others may forget what was born up to here from now on: no vote given later may need more.
+    fn let_go(&mut self, up_to: Timestamp);
+
+    /// The greatest timestamp up to this one up to which may be forgotten beside what is remembered of what ended.
+    fn forgettable(&self, up_to: Timestamp) -> Timestamp;
+
     /// Every group born at or below `base` that will ever commit has been executed.
     fn close(&mut self, base: Timestamp);
 

@@ -204,6 +204,8 @@ pub enum Message<O: Operations> {
         at: Timestamp,
         /// Where the outcomes of the summary begin: at or below what the leader knows of the receiver's base.
         above: Timestamp,
+        /// What was born up to here may be forgotten.
+        forgettable: Timestamp,
         /// How far the leader is, and its outcomes up to `at`.
         summary: Summary,
     },
@@ -215,6 +217,8 @@ pub enum Message<O: Operations> {
         at: Timestamp,
         /// True if the replica holds no locks of groups born in the interval.
         clear: bool,
+        /// What was born up to here may be forgotten as far as this replica is concerned.
+        forgettable: Timestamp,
         /// How far the replica is, and its outcomes up to `at`.
         summary: Summary,
     },
@@ -384,8 +388,8 @@ wire! {
     16 => Forgotten { group }
     17 => Lacking { question, known }
     18 => Ended { question, groups, complete }
-    19 => Sync { view, at, above, summary }
-    20 => Synced { view, at, clear, summary }
+    19 => Sync { view, at, above, forgettable, summary }
+    20 => Synced { view, at, clear, forgettable, summary }
     21 => FinishSync { view, at }
     22 => SyncFinished { view, at }
     23 => Reconfigure { configuration, alone }

@@ -49,6 +49,7 @@ mod after_loss;
 mod application;
 mod client;
 mod epoch;
+mod forgetting;
 mod log;
 mod merge;
 mod message;

@@ -400,6 +400,7 @@ impl<O: Operations> Replica<O> {
         self.membership = Membership { present: configuration, after, next: None };
         (self.changing, self.sync, self.changeover) =
             (Default::default(), Syncing::default(), Default::default());
+        self.memory.begin_epoch();
         self.pulls.clear();
         self.behind = None;
         self.persist_membership(port);
@@ -411,6 +412,9 @@ impl<O: Operations> Replica<O> {
         };
         if self.status == Status::Normal {
             self.last_normal = self.view;
+            if self.memory.forgets_itself() {
+                app.let_go(self.points.base);
+            }
         }
         self.persist_view(port);
         match self.status {

@@ -1,5 +1,6 @@
 //! An IR replica in normal operation: proposals, results, promises, outcomes. View changes are next door.
 
+use super::forgetting::Memory;
 use super::log::Log;
 use super::outcomes::Pull;
 use super::reconfigure::Changeover;
@@ -79,6 +80,7 @@ pub struct Replica<O: Operations> {
     pub(super) incarnation: Incarnation,
     pub(super) changing: Changing<O>,
     pub(super) sync: Syncing,
+    pub(super) memory: Memory,
     /// Outcomes that are being fetched, by the replica that has them.
     pub(super) pulls: BTreeMap<Address, Pull>,
     /// Who has forgotten outcomes that this replica never had: the state itself must come from there.
@@ -106,6 +108,7 @@ impl<O: Operations> Replica<O> {
             points: Points::default(),
             incarnation: Incarnation(0),
             sync: Syncing::default(),
+            memory: Memory::default(),
             pulls: BTreeMap::new(),
             behind: None,
             forgetful: false,
@@ -284,6 +287,7 @@ impl<O: Operations> Replica<O> {
                 (result, hint) = app.execute_consensus(id, &operation);
             }
             if O::holds(result) {
+                self.memory.voted(born, app.needs(&operation));
                 app.hold(id, &operation);
                 group.held = Some(Held { attempt, operation: operation.clone() });
             } else if group.held.take().is_some() {

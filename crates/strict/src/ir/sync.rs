@@ -161,7 +161,8 @@ impl<O: Operations> Replica<O> {
         for (member, to) in self.members().iter().enumerate().filter(|(member, _)| Some(*member) != self.me) {
             let known = self.sync.bases.get(&member).copied().unwrap_or_default();
             let above = known.min(self.points.base).max(self.points.trimmed);
-            port.send(*to, Message::Sync { view, at, above, summary: self.summary(above, at) });
+            let (forgettable, summary) = (self.memory.forgettable(), self.summary(above, at));
+            port.send(*to, Message::Sync { view, at, above, forgettable, summary });
         }
     }
 
@@ -183,10 +184,14 @@ impl<O: Operations> Replica<O> {
         let Some(member) = self.member(from) else { return };
         let current = |view: u64| self.status == Status::Normal && view == self.view;
         match message {
-            Message::Sync { view, at, above, summary } if current(view) && self.leader(view) == member => {
+            Message::Sync { view, at, above, forgettable, summary }
+                if current(view) && self.leader(view) == member =>
+            {
+                self.memory.learn(forgettable);
                 self.on_sync(from, at, above, &summary, app, port);
             }
-            Message::Synced { view, at, clear, summary } if current(view) => {
+            Message::Synced { view, at, clear, forgettable, summary } if current(view) => {
+                self.memory.told(member, forgettable);
                 self.on_synced((from, member), at, clear, &summary, app, port);
             }
             Message::FinishSync { view, at } if current(view) && self.leader(view) == member => {
@@ -236,8 +241,8 @@ impl<O: Operations> Replica<O> {
             }
         }
         let (view, clear) = (self.view, self.is_clear(at));
-        let summary = self.summary(self.points.base, at);
-        port.send(from.address(), Message::Synced { view, at, clear, summary });
+        let (forgettable, summary) = (self.memory.own(), self.summary(self.points.base, at));
+        port.send(from.address(), Message::Synced { view, at, clear, forgettable, summary });
     }
 
     fn on_synced(
@@ -339,13 +344,29 @@ impl<O: Operations> Replica<O> {
         }
     }
 
-    /// Forgets outcomes of groups born at or below `limit` and the base, some of them. Says whether some are left.
+    /// Forgets outcomes of groups born at or below `limit` and the base, some of them, as far as no vote may need them
+    /// (see [`Memory`]). Says whether some are left.
     pub fn trim(&mut self, limit: Timestamp, app: &mut impl Application<O>, port: &mut impl Port<O>) -> bool {
-        let limit = aligned(limit.min(self.points.base));
-        if limit <= self.points.trimmed {
+        self.memory.closed(self.points.base);
+        let own = self.memory.let_go(limit.min(self.points.base), self.mutants);
+        app.let_go(own);
+        if self.leads() {
+            self.memory.conclude(self.quorum());
+        }
+        let shared =
+            if self.mutants.has(Mutant::ForgetBelowOthersVotes) { own } else { self.memory.forgettable() };
+        let limit = aligned(own.min(shared));
+        let mut trimmed = self.log.cut(self.points.trimmed, limit, TRIMMED_GROUPS);
+        loop {
+            let lower = aligned(app.forgettable(trimmed));
+            if lower >= trimmed {
+                break;
+            }
+            trimmed = lower;
+        }
+        if trimmed <= self.points.trimmed {
             return false;
         }
-        let trimmed = self.log.cut(self.points.trimmed, limit, TRIMMED_GROUPS);
         self.forget(trimmed, app);
         self.set_points(|points| points.trimmed = trimmed, port);
         trimmed < limit

@@ -354,6 +354,7 @@ impl<O: Operations> Replica<O> {
         self.status = Status::ViewChanging;
         self.changing = Changing { failed, ..Changing::default() };
         self.sync = Syncing::default();
+        self.memory.begin_view();
         self.pulls.clear();
         self.persist_view(port);
     }
@@ -599,6 +600,9 @@ impl<O: Operations> Replica<O> {
         self.drop_undecided(base, app);
         self.points.raise_base(base);
         app.close(base);
+        if self.memory.forgets_itself() {
+            app.let_go(self.points.base);
+        }
         port.persist(&Change::Points(self.points));
         let undecided = self.log.undecided().map(|(id, _)| id);
         let ids: BTreeSet<TransactionId> = undecided.chain(merged.keys().copied()).collect();

@@ -57,7 +57,8 @@ pub struct Options {
     pub resend_every: Duration,
     /// A request that is not done after this is answered by an error.
     pub request_timeout: Duration,
-    /// A replica suspects the coordinator of a transaction that it has held prepared for this long.
+    /// A replica suspects the coordinator of a transaction that it has held prepared for this long, and up to three times
+    /// as long if it is far away.
     pub prepared_timeout: Duration,
     /// How often a conflicting transaction is run again before the caller is told CONFLICT.
     pub retries: u32,
@@ -105,7 +106,7 @@ impl Default for Options {
             fast_timeout: Duration::from_millis(50),
             resend_every: Duration::from_millis(250),
             request_timeout: Duration::from_secs(5),
-            prepared_timeout: Duration::from_secs(1),
+            prepared_timeout: Duration::from_millis(600),
             retries: 100,
             backoff: Duration::from_millis(2),
             sync_every: Some(Duration::from_millis(250)),

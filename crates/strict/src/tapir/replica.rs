@@ -105,9 +105,11 @@ impl Replica {
         incarnation: Incarnation,
         options: Options,
     ) -> Self {
+        let mut state = Shard::new(topology.seed, options.isolation, options.mutants);
+        state.set_members(topology.replicas(shard).len());
         Replica {
             ir: ir::Replica::new(topology.configuration(shard), address, options.mutants),
-            state: Shard::new(topology.seed, options.isolation, options.mutants),
+            state,
             topology,
             shard,
             address,
@@ -429,6 +431,7 @@ impl Replica {
                     && self.ir.get(*group).is_none()
                 {
                     self.lag.proposed(*born, now.wall, now.instant, &self.options);
+                    self.suspicion.proposed(*group, *born, now.wall);
                 }
                 if let Some(message) = self.set_aside(now, from, message, out) {
                     self.serve_ir(now, from, message, out);
@@ -485,6 +488,7 @@ impl Replica {
     fn follow_group(&mut self) {
         if self.ir.membership().present.epoch > self.topology.epoch(self.shard) {
             let present = self.ir.membership().present.clone();
+            self.state.set_members(present.members.len());
             self.learn(self.shard, &present);
         }
     }
@@ -526,7 +530,7 @@ impl Replica {
         }
         let forgettable = others.map(told).min().unwrap_or(Timestamp::MAX).min(self.aged);
         let alone = self.options.mutants.has(Mutant::ForgetAlone);
-        let forgettable = if alone { self.aged } else { forgettable }.min(self.state.forgettable());
+        let forgettable = if alone { self.aged } else { forgettable };
         let still = self.stands_still(now.instant);
         let mut port = Wires { out, options: &self.options, now: now.instant };
         if self.ir.on_sync_timer(limit, self.options.sync_patience, &mut self.state, &mut port) {

@@ -13,7 +13,6 @@
 //! all that waits, nothing is recorded and nothing of it bears on safety.
 
 use super::operation::{Part, Prepare};
-use super::shard::Held;
 use commit::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +67,7 @@ impl Reservations {
         now: Instant,
         group: TransactionId,
         operation: &Prepare,
-        prepared: &BTreeMap<TransactionId, Held>,
+        prepared: &BTreeMap<TransactionId, Prepare>,
     ) -> Option<Stamp> {
         let older = self.kept.range(..operation.age).filter(|(_, kept)| kept.ends(prepared) > now);
         let mut against = older.filter(|(_, kept)| conflict(&kept.part, &operation.part));
@@ -82,7 +81,7 @@ impl Reservations {
         now: Instant,
         group: TransactionId,
         age: Stamp,
-        prepared: &BTreeMap<TransactionId, Held>,
+        prepared: &BTreeMap<TransactionId, Prepare>,
     ) -> Option<Instant> {
         let patience = self.patience.get(&group)?;
         let end = self.kept.get(&age)?.ends(prepared).min(*patience);
@@ -96,7 +95,7 @@ impl Reservations {
 }
 
 impl Reservation {
-    fn ends(&self, prepared: &BTreeMap<TransactionId, Held>) -> Instant {
+    fn ends(&self, prepared: &BTreeMap<TransactionId, Prepare>) -> Instant {
         if prepared.contains_key(&self.group) { self.ends_by } else { self.until }
     }
 }
@@ -183,7 +182,7 @@ mod tests {
         let mut kept = Reservations::default();
         kept.keep(at(0), id(5), &operation);
         assert!(kept.before(at(0), id(9), &prepare(6, 0, add(b"a")), &BTreeMap::new()).is_some());
-        let prepared = BTreeMap::from([(id(5), Held::new(operation.clone(), Timestamp::ZERO))]);
+        let prepared = BTreeMap::from([(id(5), operation.clone())]);
         assert_eq!(kept.ends(at(1), id(9), operation.age, &prepared), Some(at(2)));
         assert_eq!(kept.ends(at(2), id(9), operation.age, &prepared), None);
     }

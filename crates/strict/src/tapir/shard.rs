@@ -10,7 +10,7 @@ use super::message::{Evaluation, Reading};
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
 use super::options::Isolation;
 use super::record::{KeyCell, KeyStamps, KeysetStamps, Record, put};
-use crate::ir::Application;
+use crate::ir::{self, Application};
 use crate::part::{Invoked, encoded};
 use crate::{Heat, Meeting, Mutant, Mutants};
 use commit::{
@@ -34,41 +34,19 @@ pub(super) struct Shard {
     closed: Stamp,
     /// The greatest timestamp that is believed.
     latest: Timestamp,
-    prepared: BTreeMap<TransactionId, Held>,
+    prepared: BTreeMap<TransactionId, Prepare>,
     /// Which keys there are, as an object of its own.
     keyset: Keyset,
     isolation: Isolation,
+    /// What may be forgotten by others.
+    let_go: Stamp,
+    /// A vote that succeeded may be judged again by a replica that has missed the proposal.
+    is_wide: bool,
     /// While a vote is judged again: what stands in its way by its stamp, on its keys.
     again: Option<again::Above>,
     /// Who is in whose way.
     heat: Heat,
     mutants: Mutants,
-}
-
-/// A transaction that is prepared here.
-#[derive(Debug)]
-pub(super) struct Held {
-    prepare: Prepare,
-    /// What may be forgotten while it may be judged again. Every other one born at or below it had ended when the vote
-    /// was given, and none of its looks saw less.
-    forgettable: Timestamp,
-}
-
-impl Held {
-    /// What is prepared while everything up to `base` has ended.
-    pub(super) fn new(prepare: Prepare, base: Timestamp) -> Self {
-        let looks = prepare.part.invocations.iter().filter_map(|invoked| invoked.observed.as_ref());
-        let forgettable = looks.map(|observed| before(observed.base())).fold(base, Timestamp::min);
-        Held { prepare, forgettable }
-    }
-}
-
-impl std::ops::Deref for Held {
-    type Target = Prepare;
-
-    fn deref(&self) -> &Prepare {
-        &self.prepare
-    }
 }
 
 /// A read to evaluate.
@@ -93,6 +71,8 @@ impl Shard {
             prepared: BTreeMap::new(),
             keyset: Keyset::default(),
             isolation,
+            let_go: Stamp::ZERO,
+            is_wide: false,
             again: None,
             heat: Heat::default(),
             mutants,
@@ -211,14 +191,8 @@ impl Shard {
     }
 
     /// The transactions prepared here and undecided.
-    pub(super) fn prepared(&self) -> &BTreeMap<TransactionId, Held> {
+    pub(super) fn prepared(&self) -> &BTreeMap<TransactionId, Prepare> {
         &self.prepared
-    }
-
-    /// What may be forgotten while what is prepared here may be judged again.
-    pub(super) fn forgettable(&self) -> Timestamp {
-        let all = self.prepared.values().map(|held| held.forgettable).min().unwrap_or(Timestamp::MAX);
-        if self.mutants.has(Mutant::ForgetBelowVotes) { Timestamp::MAX } else { all }
     }
 
     /// Evaluates an operation on the newest state and the asker's own effects.
@@ -396,13 +370,33 @@ impl Shard {
         validate(stamp, access, committed, prepared, modes)
     }
 
-    /// True if effects may be folded into the cell that are above what was observed as a whole: which of them were
-    /// observed can no longer be told.
+    /// True if effects may be folded into the cell that are above what was observed as a whole, here or at another
+    /// replica that judges the same vote again: which of them were observed can no longer be told. Where others may
+    /// commute with what was observed, that replica may take one that comes yet for one of these.
     fn saw_too_little(&self, key: &[u8], access: &Access<'_>) -> bool {
-        let base = access.observed.map_or(Stamp::ZERO, Observed::base);
-        !access.invocation.observation.is_nothing()
-            && base < self.horizon()
-            && self.store.stamp(self.store.hash(key), key) > base
+        let (observation, base) =
+            (&access.invocation.observation, access.observed.map_or(Stamp::ZERO, Observed::base));
+        if observation.is_nothing() || base >= self.oldest() {
+            return false;
+        }
+        let commutes = base >= self.horizon() && observation.aspect != Some(Aspect::Whole);
+        commutes || self.store.stamp(self.store.hash(key), key) > base
+    }
+
+    /// Where what has ended may be forgotten, here or, when a vote is given, at another replica that judges it again.
+    pub(super) fn oldest(&self) -> Stamp {
+        let elsewhere = self.is_wide && !self.keyset.is_again();
+        if elsewhere { self.horizon().max(self.let_go) } else { self.horizon() }
+    }
+
+    /// Promises what an earlier state has promised.
+    pub(super) fn promise_as(&mut self, earlier: &Shard) {
+        (self.let_go, self.is_wide) = (earlier.let_go, earlier.is_wide);
+    }
+
+    /// Tells how many replicas the shard has.
+    pub(super) fn set_members(&mut self, members: usize) {
+        self.is_wide = ir::fast_quorum(members) < members;
     }
 
     fn commit(&mut self, stamp: Stamp, part: &Part) {
@@ -541,7 +535,7 @@ impl Application<Transactions> for Shard {
             self.keys.hold(&invoked.key, group);
         }
         self.hold_keyset(group, &operation.part);
-        self.prepared.insert(group, Held::new(operation.clone(), self.closed.at));
+        self.prepared.insert(group, operation.clone());
     }
 
     fn release(&mut self, group: TransactionId) {
@@ -558,6 +552,23 @@ impl Application<Transactions> for Shard {
             self.commit(Stamp { at: *at, transaction: group }, part);
         }
     }
+
+    fn needs(&self, operation: &Prepare) -> Timestamp {
+        let looks = operation.part.invocations.iter().filter_map(|invoked| invoked.observed.as_ref());
+        let looks = looks.chain(operation.part.keyset.iter().flat_map(|keyset| &keyset.observed));
+        looks.map(|observed| before(observed.base())).fold(self.closed.at, Timestamp::min)
+    }
+
+    fn let_go(&mut self, up_to: Timestamp) {
+        if up_to > Timestamp::ZERO {
+            self.let_go = self.let_go.max(last_at(up_to));
+        }
+    }
+
+    fn forgettable(&self, up_to: Timestamp) -> Timestamp {
+        self.keyset.forgettable(up_to)
+    }
+
     fn close(&mut self, base: Timestamp) {
         self.closed = self.closed.max(last_at(base));
     }

@@ -1,11 +1,12 @@
 //! Suspicion of coordinators that do not come back, and when a backup coordinator takes over (Corrections 14).
 //!
-//! A transaction is suspected when it is prepared here and nobody has come on with it for a while. A coordinator that
-//! lives repeats itself, and each repetition counts; after a promise to a backup coordinator only higher promises do.
+//! A transaction is suspected when it is prepared here and nobody has come on with it for a while, which is longer where
+//! proposals come from far away. A coordinator that lives repeats itself, and each repetition counts; after a promise to a backup coordinator only higher promises do.
 //! Backup coordinators that start together only take the promises from each other, on slow networks without end. So
 //! they stand in a line, another one for each transaction and coordinator view: the first starts at once, each other
-//! one half the patience later, and patience doubles with every coordinator view that did not suffice. A backup
-//! coordinator repeats what was not answered until its patience is over.
+//! one half the patience later, and patience doubles with every coordinator view that did not suffice. Last of all comes
+//! the replica in the process of the coordinator that is suspected, which may be dead itself. A backup coordinator
+//! repeats what was not answered until its patience is over.
 
 use super::message::{Message, Timer};
 use super::node::Node;
@@ -16,12 +17,18 @@ use crate::ir::{self, CoordinatorView, Status};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Instant, Rng, Timestamp, TransactionId};
+use types::{Address, Instant, ProcessId, Rng, Timestamp, TransactionId, WallTime};
 
 /// Patience doubles at most so often.
 const DOUBLINGS: u32 = 3;
 /// After so many times the patience of a first coordinator, a replica asks which epoch it is.
 const FORSAKEN: u32 = 4;
+/// A coordinator is given so many times its distance longer, as two round trips and something take.
+const DISTANCES: u32 = 5;
+/// But no longer than by so many timeouts: its clock may be wrong.
+const LONGER: u32 = 2;
+/// The share of a new proposal in how far its coordinator is taken to be: one in so many.
+const SMOOTHING: u32 = 8;
 
 /// When somebody last came on with a transaction, under the highest coordinator view promised for it.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +43,8 @@ pub(super) struct Suspicion {
     signs: BTreeMap<TransactionId, Sign>,
     /// The highest round of a coordinator view heard of, where it stood in the way.
     rounds: BTreeMap<TransactionId, u32>,
+    /// How long proposals of a process are on their way, by its clock and ours, smoothed.
+    distances: BTreeMap<ProcessId, Duration>,
 }
 
 impl Suspicion {
@@ -49,6 +58,19 @@ impl Suspicion {
         if let Some(sign) = self.signs.get_mut(group).filter(|sign| sign.promised.round == 0) {
             sign.since = now;
         }
+    }
+
+    /// A transaction was proposed here.
+    pub(super) fn proposed(&mut self, group: TransactionId, at: Timestamp, wall: WallTime) {
+        let age = Duration::from_micros(wall.0.saturating_sub(at.wall().0));
+        let distance = self.distances.entry(group.process).or_insert(age);
+        *distance = *distance - *distance / SMOOTHING + age / SMOOTHING;
+    }
+
+    /// How long a coordinator may be silent.
+    fn timeout(&self, group: TransactionId, least: Duration) -> Duration {
+        let distance = self.distances.get(&group.process).copied().unwrap_or_default();
+        least + (distance * DISTANCES).min(least * LONGER)
     }
 
     /// A recovery met a higher coordinator view.
@@ -100,6 +122,7 @@ impl Replica {
                 _ => fresh,
             };
             self.suspicion.signs.insert(*id, sign);
+            let timeout = self.suspicion.timeout(*id, timeout);
             forsaken |= now.instant - sign.since >= timeout * FORSAKEN;
             let participants = &operation.part.participants;
             let due = now.instant - sign.since >= patience(timeout, sign.promised.round);
@@ -117,10 +140,11 @@ impl Replica {
 
     /// True if this backup coordinator's turn has come. Replicas of other shards only remind the one that is first.
     fn is_next(&self, id: TransactionId, sign: Sign, backup: bool, now: Instant) -> bool {
-        let members = self.topology.replicas(self.shard).len();
-        let me = self.ir.me().unwrap_or(0);
-        let before = (me + members - first_backup(id, sign.promised.round, members)) % members;
-        let patience = patience(self.options.prepared_timeout, sign.promised.round);
+        let members = self.topology.replicas(self.shard);
+        let before = line(id, sign.promised.round, members).position(|member| member == self.address);
+        let before = before.unwrap_or(members.len());
+        let timeout = self.suspicion.timeout(id, self.options.prepared_timeout);
+        let patience = patience(timeout, sign.promised.round);
         !backup || now - sign.since >= patience + patience * before as u32 / 2
     }
 
@@ -140,12 +164,12 @@ impl Replica {
         let backups = self.topology.replicas(first);
         let Some(sign) = self.suspicion.signs.get(&transaction) else { return };
         // The first in line, then the others, one after the other.
-        let patience = patience(self.options.prepared_timeout, round);
+        let timeout = self.suspicion.timeout(transaction, self.options.prepared_timeout);
+        let patience = patience(timeout, round);
         let late = (now.instant - sign.since).saturating_sub(patience).as_micros()
             / (patience.as_micros() / 2).max(1);
-        let place = first_backup(transaction, round, backups.len()) + late as usize;
-        if let Some(backup) = backups.get(place % backups.len().max(1)) {
-            out.send(*backup, Message::Suspect { transaction, born, participants });
+        if let Some(backup) = line(transaction, round, backups).cycle().nth(late as usize) {
+            out.send(backup, Message::Suspect { transaction, born, participants });
         }
     }
 
@@ -176,7 +200,10 @@ impl Replica {
     }
 }
 
-/// Which backup coordinator comes first once `round` coordinator views have not sufficed.
-fn first_backup(id: TransactionId, round: u32, members: usize) -> usize {
-    ((id.number + u64::from(round)) % members.max(1) as u64) as usize
+/// The backup coordinators in their line, once `round` coordinator views have not sufficed.
+fn line(id: TransactionId, round: u32, members: &[Address]) -> impl Iterator<Item = Address> + Clone {
+    let first = ((id.number + u64::from(round)) % members.len().max(1) as u64) as usize;
+    let turn = members[first..].iter().chain(&members[..first]).copied();
+    let beside = move |member: &Address| member.process == id.process;
+    turn.clone().filter(move |member| !beside(member)).chain(turn.filter(beside))
 }

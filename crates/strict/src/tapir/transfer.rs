@@ -186,7 +186,8 @@ impl Replica {
     }
 
     /// Puts a state in the place of the present one, which is freed bit by bit.
-    fn retire(&mut self, aside: Shard) {
+    fn retire(&mut self, mut aside: Shard) {
+        aside.promise_as(&self.state);
         let old = std::mem::replace(&mut self.state, aside);
         self.retired = Some(old.into_remains());
     }

@@ -20,9 +20,8 @@
 
 use super::message::Timer;
 use super::node::{IrMessage, Node};
-use super::operation::Decision;
+use super::operation::{Decision, Prepare};
 use super::replica::{Replica, Wires};
-use super::shard::Held;
 use crate::ir::{self, Status};
 use commit::Stamp;
 use protocol::{Now, Outputs};
@@ -90,7 +89,7 @@ impl Waiting {
     fn take_free(
         &mut self,
         ends: impl Fn(TransactionId, Stamp) -> Option<Instant>,
-        prepared: &BTreeMap<TransactionId, Held>,
+        prepared: &BTreeMap<TransactionId, Prepare>,
     ) -> Option<(NodeId, IrMessage)> {
         let free = self.0.iter().filter(|(id, proposal)| match proposal.until {
             Until::Due(_) => false,

@@ -92,7 +92,7 @@ fn steps(network: &mut Network) -> Vec<Step<'static>> {
 fn coordinators_far_from_each_other_that_want_a_key_at_once_all_get_it_in_time() {
     for seed in 1..=20 {
         let mut network = Network::new(seed, 1, 3, 3, &Options::default());
-        network.delay = Duration::from_millis(300);
+        network.delay = Duration::from_millis(250);
         let steps = [network.increment("a", false)];
         let ids: Vec<RequestId> = (1..=3).map(|process| network.many(process, 1, &steps)).collect();
         let mut sums: Vec<String> = ids.into_iter().map(|id| text(&network.answer(id))).collect();

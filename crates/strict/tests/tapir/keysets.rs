@@ -1,7 +1,8 @@
 //! Steps on the whole keyspace inside transactions (Corrections 78).
 
-use crate::network::{Network, address, text};
+use crate::network::{Network, address, ir_of, text};
 use crate::scripts::assert_settled;
+use anabranch_strict::ir;
 use anabranch_strict::tapir::{Message, Options};
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::{Items, set};
@@ -72,6 +73,48 @@ fn looked_past_a_new_key(mutants: Mutants) -> String {
     // Coordinator 2 reads from the replica beside it.
     let steps = [Step::Count, network.set(b, "seen")];
     many(&mut network, 2, &steps)
+}
+
+/// Of five replicas 1 and 3 have executed an increment. A transaction looks at 1, and is proposed to all but 2, which leads
+/// the next view; another increment, which commutes with the look, commits after these votes, by those of 1, 2 and 3.
+/// Then 1 and 3 are lost. Whether what the look's transaction wrote was answered, and what is read of it in the new view.
+fn looked_before_the_others_knew(mutants: Mutants) -> (bool, String) {
+    let mut network = Network::new(14, 1, 5, 6, &Options { mutants, ..Options::default() });
+    network.one(3, &network.increment("a", true));
+    network.run_for(Duration::from_millis(50));
+    network.filter = Some(Box::new(|from, to, message| match ir_of(message) {
+        Some(ir::Message::Execute { .. }) => match from.process.0 {
+            1 => true,
+            3 => matches!(to.process.0, 2 | 4 | 5),
+            _ => matches!(to.process.0, 4 | 5),
+        },
+        Some(ir::Message::Propose { .. }) => from.process.0 == 1 && to.process.0 == 2,
+        Some(ir::Message::CoordinatorChange { .. }) => true,
+        _ => false,
+    }));
+    network.one(3, &network.increment("a", true));
+    network.run_for(Duration::from_millis(30));
+    let looked = network.many(1, 1, &[Step::Count, network.set("b", "answered")]);
+    network.run_for(Duration::from_millis(100));
+    let answered = network.is_answered(looked);
+    network.one(6, &network.increment("a", true));
+    network.run_for(Duration::from_millis(30));
+    network.down.extend([1, 3].map(|process| address(process, None)));
+    network.down.extend([1, 3].map(|process| address(process, Some(0))));
+    let call = Message::Ir { message: ir::Message::StartViewChange { view: 1 } };
+    network.hand(address(4, Some(0)), address(2, Some(0)), call);
+    network.run_for(Duration::from_millis(200));
+    network.filter = None;
+    network.run_for(Duration::from_secs(8));
+    (answered, text(&network.one(2, &network.get("b"))))
+}
+
+/// Else a leader that lacks what the look saw could not tell that it commutes with what has committed since.
+#[test]
+fn replicas_accept_a_look_only_when_they_have_what_it_saw() {
+    assert!(!looked_before_the_others_knew(Mutants::default()).0);
+    let (answered, read) = looked_before_the_others_knew(Mutant::AcceptBlindLooks.into());
+    assert_eq!((answered, &*read), (true, "null"), "the mutant loses what it answered");
 }
 
 #[test]

@@ -133,21 +133,24 @@ fn what_commuted_with_a_vote_of_the_fast_path_does_not_undo_it_in_a_new_view() {
 
 /// A field is written on the fast path, which the client hears before the coordinator dies, and nobody takes over for
 /// longer than outcomes are remembered. Another field of the key was proposed before, and commits after, and above.
-/// Whether the first field is there after a new view.
-fn field_after_a_long_time(mutants: Mutants) -> String {
-    let mut network = Network::new(13, 1, 3, 4, &Options { mutants, ..crate::sync::options() });
+/// Whether the first field is there after a new view. Of five replicas, the leader of that view has missed the proposal.
+fn field_after_a_long_time(members: u16, mutants: Mutants) -> String {
+    let other_client = members + 1;
+    let mut network =
+        Network::new(13, 1, members, other_client, &Options { mutants, ..crate::sync::options() });
     let before = put(&network, b"before", b"1");
     network.set_skew(address(3, None), 100_000);
     assert_eq!(text(&network.one(3, &before)), "OK");
     network.run_for(Duration::from_millis(50));
     // Proposed below what is there, so that its vote is RETRY, of which its coordinator does not hear.
-    network.filter = Some(Box::new(|from, to, message| match ir_of(message) {
+    network.filter = Some(Box::new(move |from, to, message| match ir_of(message) {
         Some(Ir::Execute { .. }) => from.process.0 == 1,
-        Some(Ir::Reply { .. }) => to.process.0 == 4,
+        Some(Ir::Reply { .. }) => to.process.0 == other_client,
+        Some(Ir::Propose { .. }) => members == 5 && from.process.0 == 1 && to.process.0 == 2,
         _ => false,
     }));
     let other = [put(&network, b"other", b"1")];
-    let id = network.many(4, 4, &other);
+    let id = network.many(other_client, 4, &other);
     network.run_for(Duration::from_millis(20));
     network.set_skew(address(1, None), 150_000);
     let answered = put(&network, b"field", b"answered");
@@ -156,11 +159,14 @@ fn field_after_a_long_time(mutants: Mutants) -> String {
     // Now it hears, and commits above.
     network.filter =
         Some(Box::new(|_, _, message| matches!(ir_of(message), Some(Ir::CoordinatorChange { .. }))));
-    network.set_skew(address(4, None), 400_000);
+    network.set_skew(address(other_client, None), 400_000);
     assert_eq!(text(&network.answer(id)), "OK");
     crate::sync::pass(&mut network, "b", 3000);
     let prepared = network.replicas().map(|(_, replica)| replica.prepared());
-    assert!(prepared.eq([1, 1, 1]), "it is undecided");
+    assert!(
+        prepared.eq([1, usize::from(members == 3), 1, 1, 1].into_iter().take(members.into())),
+        "it is undecided"
+    );
     change_view(&mut network);
     network.run_for(Duration::from_millis(200));
     network.filter = None;
@@ -172,8 +178,15 @@ fn field_after_a_long_time(mutants: Mutants) -> String {
 
 #[test]
 fn a_vote_of_the_fast_path_is_not_undone_by_what_nobody_remembers() {
-    assert_eq!(field_after_a_long_time(Mutants::default()), "answered");
-    let field = field_after_a_long_time(Mutant::ForgetBelowVotes.into());
+    assert_eq!(field_after_a_long_time(3, Mutants::default()), "answered");
+    let field = field_after_a_long_time(3, Mutant::ForgetBelowVotes.into());
+    assert_eq!(field, "null", "the mutant loses what it answered");
+}
+
+#[test]
+fn a_leader_remembers_what_votes_of_others_are_judged_by() {
+    assert_eq!(field_after_a_long_time(5, Mutants::default()), "answered");
+    let field = field_after_a_long_time(5, Mutant::ForgetBelowOthersVotes.into());
     assert_eq!(field, "null", "the mutant loses what it answered");
 }
 

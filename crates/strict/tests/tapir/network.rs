@@ -372,6 +372,10 @@ impl Network {
         self.replies.0[&id].clone()
     }
 
+    pub fn is_answered(&self, id: RequestId) -> bool {
+        self.replies.0.contains_key(&id)
+    }
+
     pub fn request(&mut self, process: u16, request: Request<'_>) -> RequestId {
         self.requests += 1;
         let id = RequestId(self.requests);

@@ -37,7 +37,7 @@ use commit::{Access, Observed, Stamp, Verdict, overwrites};
 use datatypes::Effect;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use types::{Malformed, Reader, TransactionId};
+use types::{Malformed, Reader, Timestamp, TransactionId};
 
 /// A key, a stamp, and the binary form of an effect.
 type ChangedKey = (Box<[u8]>, Stamp, Box<[u8]>);
@@ -83,7 +83,20 @@ impl Keyset {
         }
     }
 
+    /// The greatest timestamp up to this one below which no look's base lies that stays: votes may be judged again by what
+    /// it saw.
+    pub fn forgettable(&self, up_to: Timestamp) -> Timestamp {
+        let stays = self.looked.range((Bound::Excluded(super::last_at(up_to)), Bound::Unbounded));
+        let bases = stays.flat_map(|(_, seen)| seen).map(|observed| super::before(observed.base()));
+        bases.fold(up_to, Timestamp::min)
+    }
+
     /// Whether a vote is looked at again.
+    pub fn is_again(&self) -> bool {
+        self.again
+    }
+
+    /// Tells that.
     pub fn set_again(&mut self, again: bool) {
         self.again = again;
     }
@@ -279,8 +292,12 @@ impl Shard {
 
     fn judge_look(&mut self, stamp: Stamp, part: &Part, observed: &Observed) -> Verdict {
         let base = observed.base();
-        if base < self.horizon() || !observed.contains(self.keyset.flushed) {
+        if base < self.oldest() || !observed.contains(self.keyset.flushed) {
             return Verdict::Abort;
+        }
+        let lacks = self.is_wide && !self.keyset.again && !self.mutants.has(Mutant::AcceptBlindLooks);
+        if lacks && !self.holds_all_of(observed) {
+            return Verdict::Abstain;
         }
         let unseen: Vec<ChangedKey> = self
             .keyset_effects(base)
