@@ -12,6 +12,7 @@
 //!
 //! No socket, file, thread or clock: a seed is a run. What depends on real time is measured by the `bench` crate.
 
+mod agenda;
 pub mod claret;
 mod client;
 mod environment;

@@ -4,12 +4,12 @@
 //! what it brings about leaves when the machine is done with it. One step at a time: a machine that is behind does not
 //! put messages together.
 
+use crate::agenda::Agenda;
 use crate::client::{Client, Load, key_name};
 use crate::environment::{Cost, Environment};
 use crate::measure::Tally;
 use crate::system::{Deployed, LIFE, Place};
 use protocol::{Durable, Input, Now, Packet, Replica, Replies};
-use std::collections::BTreeMap;
 use strict::Topology;
 use types::{
     Address, HashSeed, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, ReplyBuf, ReplySink, RequestId,
@@ -94,8 +94,7 @@ pub(crate) struct World<'s, D: Deployed> {
     deployed: D,
     topology: Topology,
     now: u64,
-    scheduled: u64,
-    queue: BTreeMap<(u64, u64), Event<D::Protocol>>,
+    agenda: Agenda<Event<D::Protocol>>,
     machines: Vec<Machine<D::Protocol>>,
     clients: Vec<Client>,
     requests: u64,
@@ -124,8 +123,7 @@ impl<'s, D: Deployed> World<'s, D> {
             deployed,
             topology,
             now: 0,
-            scheduled: 0,
-            queue: BTreeMap::new(),
+            agenda: Agenda::default(),
             machines: Vec::new(),
             clients: Vec::new(),
             requests: 0,
@@ -173,11 +171,6 @@ impl<'s, D: Deployed> World<'s, D> {
         });
     }
 
-    fn schedule(&mut self, at: u64, event: Event<D::Protocol>) {
-        self.scheduled += 1;
-        self.queue.insert((at, self.scheduled), event);
-    }
-
     /// A machine reacts to something that has come, once it is done with what came before; `messages` were received.
     fn step(
         &mut self,
@@ -210,7 +203,7 @@ impl<'s, D: Deployed> World<'s, D> {
             && at < machine.wake_at
         {
             machine.wake_at = at;
-            self.schedule(at, Event::Wake { machine: index });
+            self.agenda.schedule(at, Event::Wake { machine: index });
         }
         for (to, packet) in packets {
             let to = usize::from(to.process.0);
@@ -218,10 +211,10 @@ impl<'s, D: Deployed> World<'s, D> {
             let far = u32::from(self.setup.environment.is_far(region, there));
             let at = done + self.setup.environment.delay(region, there);
             let hops = hops.map(|hops| hops + far);
-            self.schedule(at, Event::Deliver { to, from, packet, hops });
+            self.agenda.schedule(at, Event::Deliver { to, from, packet, hops });
         }
         if let (Some(reply), Some(client)) = (sink.0, index.checked_sub(self.replicas())) {
-            self.schedule(done, Event::Reply { client, reply, hops });
+            self.agenda.schedule(done, Event::Reply { client, reply, hops });
         }
     }
 
@@ -284,7 +277,7 @@ impl<'s, D: Deployed> World<'s, D> {
         if reply.as_error().is_some() {
             self.tally.aborted(now);
             let wait = asking.backoff(self.setup.environment.longest_round_trip());
-            return self.schedule(now + wait, Event::Begin { client, again: true });
+            return self.agenda.schedule(now + wait, Event::Begin { client, again: true });
         }
         if !asking.is_committing() {
             return self.ask(client);
@@ -294,12 +287,7 @@ impl<'s, D: Deployed> World<'s, D> {
     }
 
     fn run_until(&mut self, end: u64) {
-        while let Some(entry) = self.queue.first_entry() {
-            let (at, _) = *entry.key();
-            if at > end {
-                break;
-            }
-            let event = entry.remove();
+        while let Some((at, event)) = self.agenda.next(end) {
             self.now = at;
             self.on_event(event);
         }
@@ -325,7 +313,7 @@ impl<'s, D: Deployed> World<'s, D> {
         for client in 0..self.clients.len() {
             // Not all at once.
             let at = self.now + self.clients[client].backoff(self.setup.environment.longest_round_trip());
-            self.schedule(at, Event::Begin { client, again: false });
+            self.agenda.schedule(at, Event::Begin { client, again: false });
         }
         self.run_until(warm + self.setup.measured);
         let busiest = self.machines.iter().take(self.replicas()).map(|machine| machine.busy).max();

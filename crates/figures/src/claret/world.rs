@@ -4,6 +4,7 @@ use super::gateway::{Keyspace, News, Station};
 use super::measure::Tally;
 use super::system::Told;
 use super::{COSTS, Costs, ENVIRONMENT, GATEWAYS, SHARDS, Setup};
+use crate::agenda::Agenda;
 use crate::system::{Deployed, LIFE, Place};
 use crate::world::{EPOCH, KEYSPACE, REPLICAS, count_records, topology};
 use bench::claret::{Asked, Command, Event, Form, Plan, Source};
@@ -106,8 +107,7 @@ pub(super) struct World<'s, D: Deployed> {
     setup: &'s Setup,
     deployed: D,
     now: u64,
-    scheduled: u64,
-    queue: BTreeMap<(u64, u64), Happening<D::Protocol>>,
+    agenda: Agenda<Happening<D::Protocol>>,
     machines: Vec<Machine<D::Protocol>>,
     workload: Workload,
     costs: Costs,
@@ -126,8 +126,7 @@ where
             setup,
             deployed,
             now: 0,
-            scheduled: 0,
-            queue: BTreeMap::new(),
+            agenda: Agenda::default(),
             machines: Vec::new(),
             workload: Workload { source, filling, is_filling: true, idle: 0 },
             costs: Costs::NOTHING,
@@ -185,11 +184,6 @@ where
         });
     }
 
-    fn schedule(&mut self, at: u64, happening: Happening<D::Protocol>) {
-        self.scheduled += 1;
-        self.queue.insert((at, self.scheduled), happening);
-    }
-
     fn clock(&self, machine: usize, at: u64) -> Now {
         let wall = WallTime((EPOCH + at).saturating_add_signed(self.machines[machine].skew));
         Now { wall, instant: Instant(at) }
@@ -228,7 +222,7 @@ where
         }
         self.tally.failed(now, news.failed);
         for (client, at) in news.resting {
-            self.schedule(at, Happening::Retry { machine, client });
+            self.agenda.schedule(at, Happening::Retry { machine, client });
         }
     }
 
@@ -260,10 +254,10 @@ where
             && at < machine.wake_at
         {
             machine.wake_at = at;
-            self.schedule(at, Happening::Wake { machine: index });
+            self.agenda.schedule(at, Happening::Wake { machine: index });
         }
         for (to, bundle) in bundles {
-            self.schedule(done + ENVIRONMENT.delay(0, 0), Happening::Deliver { to, bundle });
+            self.agenda.schedule(done + ENVIRONMENT.delay(0, 0), Happening::Deliver { to, bundle });
         }
         self.look(index);
     }
@@ -274,7 +268,7 @@ where
         if !machine.is_due && !machine.inbox.is_empty() {
             machine.is_due = true;
             let at = machine.busy_until.max(self.now);
-            self.schedule(at, Happening::Work { machine: index });
+            self.agenda.schedule(at, Happening::Work { machine: index });
         }
     }
 
@@ -311,19 +305,14 @@ where
 
     /// Until then, or until the last client is idle.
     fn run_until(&mut self, end: u64) {
-        while let Some(entry) = self.queue.first_entry() {
-            let (at, _) = *entry.key();
-            if self.workload.idle == self.setup.clients {
+        while self.workload.idle < self.setup.clients {
+            let Some((at, happening)) = self.agenda.next(end) else {
+                self.now = end;
                 return;
-            }
-            if at > end {
-                break;
-            }
-            let happening = entry.remove();
+            };
             self.now = at;
             self.on(happening);
         }
-        self.now = end;
     }
 
     /// Every client begins a transaction.

@@ -8,11 +8,11 @@ use super::Setup;
 use super::load::{Op, Script, with_steps};
 use super::measure::{Kind, Slice, Tally};
 use super::system::{Constraints, Deployed, KEYSPACE, Kept, LIFE};
-use protocol::{Durable, Input, Now, Packet, Protocol, Replica, Replies, Request};
+use crate::agenda::{Agenda, Answers};
+use protocol::{Durable, Input, Now, Packet, Protocol, Replica, Request};
 use std::collections::{BTreeMap, VecDeque};
 use types::{
-    Address, HashSeed, Instant, NodeId, ProcessId, ReplyBuf, ReplySink, RequestId, Rng, SessionId, WallTime,
-    Wire,
+    Address, HashSeed, Instant, NodeId, ProcessId, ReplyBuf, RequestId, Rng, SessionId, WallTime, Wire,
 };
 
 /// The wall time at virtual time 0, in microseconds since 1970.
@@ -85,22 +85,12 @@ struct Client {
     asked: u64,
 }
 
-#[derive(Default)]
-struct Sink(BTreeMap<RequestId, ReplyBuf>);
-
-impl Replies for Sink {
-    fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
-        self.0.entry(id).or_default()
-    }
-}
-
 /// See the module.
 pub(super) struct World<'s, D: Deployed> {
     setup: &'s Setup,
     deployed: D,
     now: u64,
-    scheduled: u64,
-    queue: BTreeMap<(u64, u64), Event<D::Protocol>>,
+    agenda: Agenda<Event<D::Protocol>>,
     machines: Vec<Machine<D::Protocol>>,
     clients: Vec<Client>,
     /// Requests under way, by number; the loader's are not among them.
@@ -150,8 +140,7 @@ impl<'s, D: Deployed> World<'s, D> {
             setup,
             deployed,
             now: 0,
-            scheduled: 0,
-            queue: BTreeMap::new(),
+            agenda: Agenda::default(),
             machines,
             clients,
             requests: BTreeMap::new(),
@@ -160,24 +149,19 @@ impl<'s, D: Deployed> World<'s, D> {
         }
     }
 
-    fn schedule(&mut self, at: u64, event: Event<D::Protocol>) {
-        self.scheduled += 1;
-        self.queue.insert((at, self.scheduled), event);
-    }
-
     /// A node reacts, and then every node of its machine to what the others of it said. Returns for how long.
     fn turn(
         &mut self,
         index: usize,
         node: usize,
         cost: u64,
-        react: impl FnOnce(&mut Replica<D::Protocol>, Now, &mut Rng, &mut Sink),
+        react: impl FnOnce(&mut Replica<D::Protocol>, Now, &mut Rng, &mut Answers),
     ) -> u64 {
         let costs = self.setup.costs;
         let machine = &mut self.machines[index];
         let begin = self.now.max(machine.busy_until);
         let now = Now { wall: WallTime(EPOCH + begin / 1000), instant: Instant(begin / 1000) };
-        let (mut sink, mut took, mut leaving) = (Sink::default(), cost, Vec::new());
+        let (mut sink, mut took, mut leaving) = (Answers::default(), cost, Vec::new());
         let mut inside: VecDeque<(usize, NodeId, Packet<D::Protocol>)> = VecDeque::new();
         react(&mut machine.nodes[node], now, &mut machine.random, &mut sink);
         let mut next = Some(node);
@@ -218,18 +202,17 @@ impl<'s, D: Deployed> World<'s, D> {
                 && at < machine.wake_at[node]
             {
                 machine.wake_at[node] = at;
-                self.scheduled += 1;
-                self.queue.insert((at, self.scheduled), Event::Wake { machine: index, node });
+                self.agenda.schedule(at, Event::Wake { machine: index, node });
             }
         }
         for (to, from, packet, bytes) in sized {
             let at = done + self.setup.delay(index, usize::from(to.process.0));
-            self.schedule(at, Event::Deliver { to, from, packet, bytes });
+            self.agenda.schedule(at, Event::Deliver { to, from, packet, bytes });
         }
         self.tally.turn(self.now, took);
         for (id, reply) in sink.0 {
             if let Some(client) = self.requests.remove(&id) {
-                self.schedule(done + self.setup.round_trip / 2, Event::Reply { client, reply });
+                self.agenda.schedule(done + self.setup.round_trip / 2, Event::Reply { client, reply });
             }
         }
         took
@@ -268,7 +251,7 @@ impl<'s, D: Deployed> World<'s, D> {
                     }
                 }
                 self.tally.slice(Slice::new(&kept));
-                self.schedule(self.now + self.setup.measured * MILLI / SLICES, Event::Slice);
+                self.agenda.schedule(self.now + self.setup.measured * MILLI / SLICES, Event::Slice);
             }
         }
     }
@@ -291,7 +274,7 @@ impl<'s, D: Deployed> World<'s, D> {
 
     fn send(&mut self, client: usize) {
         self.clients[client].sent += 1;
-        self.schedule(self.now + self.setup.round_trip / 2, Event::Arrive { client });
+        self.agenda.schedule(self.now + self.setup.round_trip / 2, Event::Arrive { client });
     }
 
     /// One of the processors reads the request.
@@ -303,7 +286,7 @@ impl<'s, D: Deployed> World<'s, D> {
         let Some(free) = machine.processors.iter_mut().min() else { return };
         *free = now.max(*free) + self.setup.costs.request;
         let at = *free;
-        self.schedule(at, Event::Ask { client });
+        self.agenda.schedule(at, Event::Ask { client });
     }
 
     fn kind(&self, client: usize) -> Kind {
@@ -362,7 +345,7 @@ impl<'s, D: Deployed> World<'s, D> {
             self.tally.failed(now);
             let window = self.setup.round_trip << asking.tries.min(DOUBLINGS);
             let wait = asking.random.u64(0..=window);
-            return self.schedule(now + wait, Event::Begin { client, again: true });
+            return self.agenda.schedule(now + wait, Event::Begin { client, again: true });
         }
         let is_over = !asking.script.is_transaction || kind == Kind::Commit;
         if !is_over {
@@ -379,12 +362,7 @@ impl<'s, D: Deployed> World<'s, D> {
     }
 
     fn run_until(&mut self, end: u64) {
-        while let Some(entry) = self.queue.first_entry() {
-            let (at, _) = *entry.key();
-            if at > end {
-                break;
-            }
-            let event = entry.remove();
+        while let Some((at, event)) = self.agenda.next(end) {
             self.now = at;
             self.on_event(event);
         }
@@ -447,12 +425,12 @@ impl<'s, D: Deployed> World<'s, D> {
         for client in 0..self.clients.len() {
             // Not all at once.
             let at = self.now + self.clients[client].random.u64(..5 * MILLI);
-            self.schedule(at, Event::Begin { client, again: false });
+            self.agenda.schedule(at, Event::Begin { client, again: false });
         }
         let warm = self.now + self.setup.warm_up * MILLI;
         let end = warm + self.setup.measured * MILLI;
         self.tally.measure(warm, end);
-        self.schedule(warm + self.setup.measured * MILLI / SLICES, Event::Slice);
+        self.agenda.schedule(warm + self.setup.measured * MILLI / SLICES, Event::Slice);
         self.run_until(end);
         self.settle();
         self.tally

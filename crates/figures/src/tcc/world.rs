@@ -7,17 +7,15 @@
 use super::load::{KeySpace, Mix, Name, name};
 use super::measure::{Sample, Tally};
 use super::network::{Costs, REGIONS, delay};
+use crate::agenda::{Agenda, Answers};
 use bench::transactions::Planned;
 use causal::stable::{Message, Node, Options, RegionTopology, Scope, Stamp, Times, Topology};
 use datatypes::{Operation, register};
-use protocol::{
-    Durability, Durable, Frame, Input, KeyedOperation, Now, Packet, Replica, Replies, Request, Step,
-};
-use std::collections::BTreeMap;
+use protocol::{Durability, Durable, Frame, Input, KeyedOperation, Now, Packet, Replica, Request, Step};
 use std::time::Duration;
 use types::{
     Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RegionId,
-    ReplyBuf, ReplySink, RequestId, Rng, SessionId, Slot, Timestamp, WallTime, Wire,
+    ReplyBuf, RequestId, Rng, SessionId, Slot, Timestamp, WallTime, Wire,
 };
 
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
@@ -86,23 +84,13 @@ struct Client {
     random: Rng,
 }
 
-#[derive(Default)]
-struct Sink(BTreeMap<RequestId, ReplyBuf>);
-
-impl Replies for Sink {
-    fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
-        self.0.entry(id).or_default()
-    }
-}
-
 /// See the module. Times are in nanoseconds.
 pub(crate) struct World<'s, S: Times> {
     setup: &'s Setup,
     topology: Topology,
     keys: KeySpace,
     now: u64,
-    scheduled: u64,
-    queue: BTreeMap<(u64, u64), Event<S>>,
+    agenda: Agenda<Event<S>>,
     machines: Vec<Machine<S>>,
     clients: Vec<Client>,
     requests: u64,
@@ -138,8 +126,7 @@ impl<'s, S: Times> World<'s, S> {
             setup,
             keys,
             now: 0,
-            scheduled: 0,
-            queue: BTreeMap::new(),
+            agenda: Agenda::default(),
             machines: Vec::new(),
             clients: Vec::new(),
             requests: 0,
@@ -202,11 +189,6 @@ impl<'s, S: Times> World<'s, S> {
         });
     }
 
-    fn schedule(&mut self, at: u64, event: Event<S>) {
-        self.scheduled += 1;
-        self.queue.insert((at, self.scheduled), event);
-    }
-
     fn wall(&self, machine: usize, at: u64) -> WallTime {
         WallTime((EPOCH + at / 1000).saturating_add_signed(self.machines[machine].skew))
     }
@@ -217,12 +199,12 @@ impl<'s, S: Times> World<'s, S> {
         index: usize,
         which: usize,
         cost: u64,
-        react: impl FnOnce(&mut Replica<Node<S>>, Now, &mut Rng, &mut Sink),
+        react: impl FnOnce(&mut Replica<Node<S>>, Now, &mut Rng, &mut Answers),
     ) {
         let begin = self.now.max(self.machines[index].busy_until);
         let now = Now { wall: self.wall(index, begin), instant: Instant(begin / 1000) };
         let machine = &mut self.machines[index];
-        let (node, mut sink) = (&mut machine.nodes[which], Sink::default());
+        let (node, mut sink) = (&mut machine.nodes[which], Answers::default());
         react(node, now, &mut machine.random, &mut sink);
         let records = count_records(node.records());
         node.appended(1);
@@ -242,14 +224,14 @@ impl<'s, S: Times> World<'s, S> {
             && at < machine.wake_at[which]
         {
             machine.wake_at[which] = at;
-            self.schedule(at, Event::Wake { machine: index, coordinator: which == 1 });
+            self.agenda.schedule(at, Event::Wake { machine: index, coordinator: which == 1 });
         }
         for (to, packet, bytes) in packets {
             self.send(index, done, from, to, packet, bytes);
         }
         for (id, reply) in sink.0 {
             let client = (id.0 % self.clients.len() as u64) as usize;
-            self.schedule(done, Event::Reply { client, reply });
+            self.agenda.schedule(done, Event::Reply { client, reply });
         }
     }
 
@@ -288,7 +270,7 @@ impl<'s, S: Times> World<'s, S> {
             self.tally.sent(self.now, from_region != to_region, false, bytes);
         }
         let takes = delay(from_region.0, to_region.0, index == there) * 1000;
-        self.schedule(done + takes, Event::Deliver { to, from, packet, bytes });
+        self.agenda.schedule(done + takes, Event::Deliver { to, from, packet, bytes });
     }
 
     fn on_event(&mut self, event: Event<S>) {
@@ -310,7 +292,7 @@ impl<'s, S: Times> World<'s, S> {
             Event::Reply { client, reply } => self.on_reply(client, &reply),
             Event::Look => {
                 self.look();
-                self.schedule(self.now + LOOK_EVERY, Event::Look);
+                self.agenda.schedule(self.now + LOOK_EVERY, Event::Look);
             }
         }
     }
@@ -372,7 +354,7 @@ impl<'s, S: Times> World<'s, S> {
     fn on_reply(&mut self, client: usize, reply: &ReplyBuf) {
         if reply.as_error().is_some() {
             self.tally.failed(self.now);
-            return self.schedule(self.now + MILLI, Event::Begin { client });
+            return self.agenda.schedule(self.now + MILLI, Event::Begin { client });
         }
         if self.clients[client].sent < 4 {
             return self.ask(client);
@@ -419,12 +401,7 @@ impl<'s, S: Times> World<'s, S> {
     }
 
     fn run_until(&mut self, end: u64) {
-        while let Some(entry) = self.queue.first_entry() {
-            let (at, _) = *entry.key();
-            if at > end {
-                break;
-            }
-            let event = entry.remove();
+        while let Some((at, event)) = self.agenda.next(end) {
             self.now = at;
             self.on_event(event);
         }
@@ -445,12 +422,12 @@ impl<'s, S: Times> World<'s, S> {
         for client in 0..self.clients.len() {
             // Not all at once.
             let at = self.now + self.clients[client].random.u64(..10 * MILLI);
-            self.schedule(at, Event::Begin { client });
+            self.agenda.schedule(at, Event::Begin { client });
         }
         let warm = first + 400 * MILLI;
         let end = warm + self.setup.measured * MILLI;
         self.tally.measure(warm, end);
-        self.schedule(warm, Event::Look);
+        self.agenda.schedule(warm, Event::Look);
         self.run_until(warm);
         let before = self.waits();
         self.run_until(end);
