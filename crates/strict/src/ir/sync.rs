@@ -345,7 +345,7 @@ impl<O: Operations> Replica<O> {
     }
 
     /// Forgets outcomes of groups born at or below `limit` and the base, some of them, as far as no vote may need them
-    /// (see [`Memory`]). Says whether some are left.
+    /// (see `ir/forgetting.rs`). Says whether some are left.
     pub fn trim(&mut self, limit: Timestamp, app: &mut impl Application<O>, port: &mut impl Port<O>) -> bool {
         self.memory.closed(self.points.base);
         let own = self.memory.let_go(limit.min(self.points.base), self.mutants);
