@@ -171,7 +171,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         if let Some(request) = transaction.request.take() {
             step.out.reply(request).null_array();
         }
-        self.sessions.lose(transaction.session, transaction.age, step.now.instant);
+        self.sessions.lose(transaction.session, transaction.age, transaction.began, step.now.instant);
         self.forget(&transaction, step);
     }
 

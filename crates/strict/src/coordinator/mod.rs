@@ -327,7 +327,7 @@ impl<P: CommitProtocol> Coordinator<P> {
     ) {
         Self::reply_error(&mut transaction, error, step);
         if error.code == ErrorCode::Conflict && transaction.is_begun_anew() {
-            self.sessions.lose(transaction.session, transaction.age, step.now.instant);
+            self.sessions.lose(transaction.session, transaction.age, transaction.began, step.now.instant);
         }
         if transaction.is_idle() {
             self.sessions.fail(transaction.session, error.clone());

@@ -43,8 +43,8 @@ pub struct Lost {
     pub times: u32,
     /// When the latest was refused.
     pub at: Instant,
-    /// What the shortest round took, from one refusal to the next.
-    pub round: Option<Duration>,
+    /// The shortest time after which it has come again.
+    pub away: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -158,15 +158,15 @@ impl Sessions {
     }
 
     /// A transaction of this age that the session's client has to begin anew was refused.
-    pub fn lose(&mut self, session: SessionId, age: Stamp, now: Instant) {
+    pub fn lose(&mut self, session: SessionId, age: Stamp, began: Instant, now: Instant) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let before = state.lost.filter(|lost| lost.age == age);
-        let round = before.map(|lost| now - lost.at);
+        let away = before.map(|lost| began - lost.at);
         state.lost = Some(Lost {
             age,
             times: before.map_or(0, |lost| lost.times) + 1,
             at: now,
-            round: before.and_then(|lost| lost.round).into_iter().chain(round).min(),
+            away: before.and_then(|lost| lost.away).into_iter().chain(away).min(),
         });
     }
 
@@ -253,14 +253,14 @@ mod tests {
         let at = |millis: u64| Instant(millis * 1000);
         let mut sessions = Sessions::default();
         sessions.open(SESSION, 1);
-        sessions.lose(SESSION, age(5), at(100));
-        sessions.lose(SESSION, age(5), at(130));
-        sessions.lose(SESSION, age(5), at(140));
+        sessions.lose(SESSION, age(5), at(90), at(100));
+        sessions.lose(SESSION, age(5), at(120), at(130));
+        sessions.lose(SESSION, age(5), at(135), at(140));
         let lost = sessions.lost(SESSION, at(150)).expect("it has lost");
-        assert_eq!((lost.age, lost.times, lost.round), (age(5), 3, Some(Duration::from_millis(10))));
+        assert_eq!((lost.age, lost.times, lost.away), (age(5), 3, Some(Duration::from_millis(5))));
         assert!(sessions.lost(SESSION, at(2140)).is_none(), "that is long ago");
-        sessions.lose(SESSION, age(7), at(3000));
-        assert_eq!(sessions.lost(SESSION, at(3001)).map(|lost| (lost.times, lost.round)), Some((1, None)));
+        sessions.lose(SESSION, age(7), at(3000), at(3000));
+        assert_eq!(sessions.lost(SESSION, at(3001)).map(|lost| (lost.times, lost.away)), Some((1, None)));
         sessions.win(SESSION);
         assert!(sessions.lost(SESSION, at(3001)).is_none());
     }

@@ -15,6 +15,7 @@ mod epochs;
 mod execute;
 mod hot_keys;
 mod prepare;
+mod quickest;
 mod replicas;
 mod settle;
 mod transaction;
@@ -30,6 +31,7 @@ use crate::ir::{first_view, quorum};
 use clock::HybridClock;
 use hot_keys::HotKeys;
 use protocol::Now;
+use quickest::Quickest;
 use replicas::Replicas;
 use settle::Settlement;
 use smallvec::SmallVec;
@@ -60,6 +62,7 @@ pub struct Tapir {
     /// By shard: a replica that knew more than the closest one, and until when it is read from.
     preferred: BTreeMap<u16, (usize, Instant)>,
     hot: HotKeys,
+    quickest: Quickest,
     /// How the replicas answer.
     replicas: Replicas,
     /// By shard: the highest view heard of.
@@ -90,6 +93,7 @@ impl CommitProtocol for Tapir {
             settlements: BTreeMap::new(),
             preferred: BTreeMap::new(),
             hot: HotKeys::default(),
+            quickest: Quickest::default(),
             replicas: Replicas::default(),
             views: BTreeMap::new(),
             placing: BTreeMap::new(),

@@ -26,6 +26,8 @@ const RESERVED: u32 = 2;
 const RESERVED_WRITING: u32 = 6;
 /// For so many times what the shortest of its runs took, and the bounds of that.
 const KEPT_RUNS: u32 = 8;
+/// A run that waits for nobody takes at most so many times as long as its Prepare.
+const PREPARES: u32 = 4;
 const LEAST_KEPT: Duration = Duration::from_millis(20);
 const MOST_KEPT: Duration = Duration::from_secs(2);
 
@@ -73,7 +75,7 @@ impl Coordinator {
             shards,
             sent_at: now,
             resend_at: now + self.options.resend_every,
-            keep: kept(&transaction),
+            keep: self.kept(&transaction),
             conflict: None,
         });
         self.propose(&transaction, step);
@@ -319,6 +321,7 @@ impl Coordinator {
     pub(super) fn commit(&mut self, transaction: Transaction, at: Timestamp, step: &mut Step<'_, '_>) {
         self.protocol.committed = self.protocol.committed.max(at);
         let Phase::Preparing(preparing) = &transaction.phase else { return self.keep(transaction, step) };
+        self.protocol.quickest.note(step.now.instant - preparing.sent_at, step.now.instant);
         let forgetful = self.options.mutants.has(Mutant::CommitWithoutEffects);
         let decision = |votes: &ShardVotes| {
             let mut part = votes.part.clone();
@@ -390,10 +393,10 @@ impl Coordinator {
     /// coordinator's own wait for it at hot keys meanwhile, and it waits at the replicas for those of others. One that
     /// keys are kept for comes back soon.
     fn backoff(&self, transaction: &Transaction, step: &mut Step<'_, '_>) -> Duration {
-        let run = transaction.own.ran.unwrap_or_default().max(self.options.backoff);
+        let run = self.unhindered(transaction.own.ran.unwrap_or_default()).max(self.options.backoff);
         let lost = transaction.retries;
         let doublings = match lost.saturating_sub(1) {
-            _ if !kept(transaction).is_zero() => 0,
+            _ if !self.kept(transaction).is_zero() => 0,
             before if before <= DOUBLINGS => before,
             before => (2 * DOUBLINGS).saturating_sub(before),
         };
@@ -401,19 +404,27 @@ impl Coordinator {
         let window = (run * 2u32.pow(doublings)).min(left / 2);
         Duration::from_micros(step.random.u64(0..=window.as_micros() as u64))
     }
-}
 
-/// For how long replicas are asked to keep what a transaction touches for it: some times what a run takes, from its
-/// Prepare until that of its next run. One that observes nothing needs no such thing: what it did is never old.
-fn kept(transaction: &Transaction) -> Duration {
-    let ran = transaction.own.ran.or(transaction.lost.and_then(|lost| lost.round));
-    let observes = || transaction.steps.invocations().any(|(_, invoked)| invoked.observed.is_some());
-    let enough = if transaction.steps.is_read_only() { RESERVED } else { RESERVED_WRITING };
-    let observes = !transaction.watches.is_empty() || transaction.steps.has_keyset() || observes();
-    if transaction.losses() < enough || !observes {
-        return Duration::ZERO;
+    /// For how long replicas are asked to keep what a transaction touches for it: some times what a run takes, from its
+    /// Prepare until that of its next run. One that observes nothing needs no such thing: what it did is never old.
+    fn kept(&self, transaction: &Transaction) -> Duration {
+        let observes = || transaction.steps.invocations().any(|(_, invoked)| invoked.observed.is_some());
+        let enough = if transaction.steps.is_read_only() { RESERVED } else { RESERVED_WRITING };
+        let observes = !transaction.watches.is_empty() || transaction.steps.has_keyset() || observes();
+        if transaction.losses() < enough || !observes {
+            return Duration::ZERO;
+        }
+        let prepare = self.protocol.quickest.get();
+        let usual = || prepare.map_or(Duration::ZERO, |prepare| prepare * PREPARES);
+        let run = transaction.own.ran.map_or_else(usual, |run| self.unhindered(run));
+        let away = transaction.lost.and_then(|lost| lost.away).unwrap_or_default();
+        ((run + away) * KEPT_RUNS).clamp(LEAST_KEPT, MOST_KEPT)
     }
-    (ran.unwrap_or_default() * KEPT_RUNS).clamp(LEAST_KEPT, MOST_KEPT)
+
+    /// What of a run's time is not waiting for others, at most.
+    fn unhindered(&self, run: Duration) -> Duration {
+        self.protocol.quickest.get().map_or(run, |prepare| run.min(prepare * PREPARES))
+    }
 }
 
 /// The Finalize of a shard's chosen result, while it is being finalized.
