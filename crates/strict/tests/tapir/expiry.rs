@@ -46,3 +46,23 @@ fn a_member_added_beside_an_unseen_deadline_that_has_passed_begins_a_new_set() {
         assert!(left.contains("second") && !left.contains("first"), "blind {blind}: {left}");
     }
 }
+
+/// A coordinator whose clock is two seconds ahead finds a key expired that lives for one second more; before it prepares,
+/// it learns by another transaction that its clock is wrong.
+#[test]
+fn what_a_wrong_clock_took_for_expired_is_looked_at_again_once_the_clock_is_corrected() {
+    for seed in 1..=20 {
+        let options = Options { clock_bound: Duration::from_millis(100), ..Options::default() };
+        let mut network = Network::new(seed, 1, 3, 4, &options);
+        network.one(1, &network.set("a", "alive"));
+        let at_millis = network.wall(Duration::ZERO).as_millis() + 1000;
+        let expire = Operation::Key(key::Operation::ExpireAt { at_millis, condition: Default::default() });
+        assert_eq!(text(&network.one(1, &step(&network, expire, false))), "1", "seed {seed}");
+        network.run_for(Duration::from_millis(100));
+        network.set_skew(address(4, None), 2_000_000);
+        network.many(4, 1, &[network.set("b", "1")]);
+        network.run_for(Duration::from_micros(400 * seed));
+        let id = network.many(4, 2, &[network.get("a"), network.set("c", "1")]);
+        assert_eq!(text(&network.answer(id)), "alive OK", "seed {seed}");
+    }
+}

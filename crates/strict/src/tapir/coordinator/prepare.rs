@@ -58,6 +58,10 @@ impl Coordinator {
         if self.has_expired(&transaction, at) {
             return self.refuse(transaction, &Conflict { key: None, watch: false }, step);
         }
+        if at.wall().as_millis() < transaction.now_millis {
+            // The clock has gone back since, or was corrected: what it took for expired is alive at this stamp.
+            return self.refuse(transaction, &Conflict { key: None, watch: false }, step);
+        }
         if transaction.watches.iter().any(|watched| passed(watched.expires_at, at)) {
             return self.refuse(transaction, &Conflict { key: None, watch: true }, step);
         }
