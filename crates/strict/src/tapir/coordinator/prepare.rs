@@ -397,7 +397,7 @@ impl Coordinator {
     /// coordinator's own wait for it at hot keys meanwhile, and it waits at the replicas for those of others. One that
     /// keys are kept for comes back soon.
     fn backoff(&self, transaction: &Transaction, step: &mut Step<'_, '_>) -> Duration {
-        let run = self.unhindered(transaction.own.ran.unwrap_or_default()).max(self.options.backoff);
+        let run = self.unhindered(transaction).max(self.options.backoff);
         let lost = transaction.retries;
         let doublings = match lost.saturating_sub(1) {
             _ if !self.kept(transaction).is_zero() => 0,
@@ -418,16 +418,15 @@ impl Coordinator {
         if transaction.losses() < enough || !observes {
             return Duration::ZERO;
         }
-        let prepare = self.protocol.quickest.get();
-        let usual = || prepare.map_or(Duration::ZERO, |prepare| prepare * PREPARES);
-        let run = transaction.own.ran.map_or_else(usual, |run| self.unhindered(run));
+        let run = self.unhindered(transaction);
         let away = transaction.lost.and_then(|lost| lost.away).unwrap_or_default();
         ((run + away) * KEPT_RUNS).clamp(LEAST_KEPT, MOST_KEPT)
     }
 
-    /// What of a run's time is not waiting for others, at most.
-    fn unhindered(&self, run: Duration) -> Duration {
-        self.protocol.quickest.get().map_or(run, |prepare| run.min(prepare * PREPARES))
+    /// What of a transaction's runs is not waiting for others, at most.
+    fn unhindered(&self, transaction: &Transaction) -> Duration {
+        let prepares = self.protocol.quickest.get().map(|prepare| prepare * PREPARES);
+        transaction.own.ran.into_iter().chain(prepares).min().unwrap_or_default()
     }
 }
 
