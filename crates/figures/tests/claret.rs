@@ -54,3 +54,13 @@ fn who_meets_nobody_pays_nothing() {
     assert!((claret.throughput / baseline.throughput - 1.0).abs() < 0.03, "{claret:?} {baseline:?}");
     assert!((claret.messages / baseline.messages - 1.0).abs() < 0.03, "{claret:?} {baseline:?}");
 }
+
+#[test]
+fn transactions_that_would_wait_for_one_another_become_one() {
+    let skewed = |system| {
+        let (workload, clients) = (raw_mix(1_000, 1.2, 50), 256);
+        run(&Setup { system, workload, clients, warm_up: 50_000, measured: 100_000, seed: 1 })
+    };
+    let (baseline, claret) = (skewed(System::ReadWrite), skewed(System::Claret));
+    assert!(claret.throughput > 4.0 * baseline.throughput, "{claret:?} {baseline:?}");
+}

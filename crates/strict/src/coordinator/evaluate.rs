@@ -70,7 +70,8 @@ impl<P: CommitProtocol> Coordinator<P> {
         for index in 0..transaction.steps.list.len() {
             let (now, expiring) = (transaction.now_millis, &self.expiring);
             if transaction.steps.is_ready(index)
-                && (P::asks_first(&transaction)
+                && !P::tell(self, &mut transaction, index, step)
+                && (P::asks_first(&transaction, index)
                     || !transaction.steps.evaluate_here(index, now, expiring, step.random))
             {
                 asked.push(index);

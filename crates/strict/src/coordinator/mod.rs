@@ -118,8 +118,12 @@ pub trait CommitProtocol: Debug + Sized {
     fn refuses_transactions(_: &Self::Options) -> Option<&'static str> {
         None
     }
-    /// True if replicas are asked even for steps that need no evaluation.
-    fn asks_first(_: &Transaction<Self>) -> bool {
+    /// True if replicas are asked for this step even if it needs no evaluation.
+    fn asks_first(_: &Transaction<Self>, _: usize) -> bool {
+        false
+    }
+    /// Evaluates a step by what others of the transaction have found out; false if it cannot.
+    fn tell(_: &Coordinator<Self>, _: &mut Transaction<Self>, _: usize, _: &mut Step<'_, '_, Self>) -> bool {
         false
     }
     /// Everything is evaluated: asks for votes, decides, and in the end calls [`Coordinator::reply_results`],

@@ -174,8 +174,8 @@ impl Steps {
         self.list.iter_mut().for_each(|step| step.progress = Progress::Waiting);
     }
 
-    /// True if the step has not begun and every earlier one on its key is evaluated; before a look at which keys there
-    /// are, every earlier one.
+    /// True if the step has not begun and every earlier one on its key is evaluated, reads before the last write
+    /// excepted; before a look at which keys there are, every earlier one.
     pub fn is_ready(&self, index: usize) -> bool {
         let Some(CallStep { call, progress: Progress::Waiting }) = self.list.get(index) else { return false };
         let apart = |other: &CallStep| match (&call.keyset, &other.call.keyset) {
@@ -183,8 +183,14 @@ impl Steps {
             (Some(_), _) => call.is_flush(),
             (None, Some(_)) => true,
         };
-        let free = |other: &CallStep| apart(other) || matches!(other.progress, Progress::Done(_));
-        self.list[..index].iter().all(free)
+        let mut written = false;
+        self.list[..index].iter().rev().filter(|other| !apart(other)).all(|other| match &other.progress {
+            Progress::Done(done) => {
+                written |= done.invoked.effect.is_some();
+                true
+            }
+            _ => written && call.keyset.is_none() && other.call.is_read(),
+        })
     }
 
     /// Evaluates a step that needs no replica; false if it needs one.

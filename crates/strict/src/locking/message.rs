@@ -26,6 +26,8 @@ pub enum Message {
         only_lock: bool,
         /// Where operations take no locks, take one for this all the same: votes that would change the key are refused.
         reserve: bool,
+        /// Lock for writing, whatever the operation needs: the transaction needs the key in several modes.
+        write: bool,
         /// This read is the whole transaction: answer when the leader is confirmed, and hold nothing.
         alone: bool,
         /// The transaction's own effects on the key so far, in their binary form, in order.
@@ -207,7 +209,7 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, alone, own, now_millis },
+    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, write, alone, own, now_millis },
     1 => Executed { transaction, step, term, evaluation },
     2 => Prepare { transaction, age, floor, term, read_only, span, part },
     3 => Prepared { transaction, at },

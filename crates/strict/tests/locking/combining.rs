@@ -225,3 +225,114 @@ fn groups_are_bounded() {
     let (_, one) = together(&Options::default(), steps);
     assert!(few > 2 * one, "{few} messages for four at a time, {one} for all at once");
 }
+
+/// Looks at one set and adds to another one, some the other way round: each would wait for others, and none has all the keys
+/// of another one.
+fn overlapping(network: &Network, count: usize) -> Vec<Vec<Step<'static>>> {
+    let [a, b, c, d] = network.four_keys(2);
+    let names: [&'static [u8]; 4] = [b"1", b"2", b"3", b"4"];
+    let look = |key: &'static str| network.any(key, Operation::Set(set::Operation::Length), false);
+    let add = |key: &'static str, name: &'static [u8]| {
+        network.any(key, Operation::Set(set::Operation::Add { members: Items::one(name) }), true)
+    };
+    let one = |index: usize| match index % 4 {
+        0 => vec![look(a), add(b, names[index / 4 % 4])],
+        1 => vec![look(b), add(c, names[index / 4 % 4]), look(b)],
+        2 => vec![look(c), add(d, names[index / 4 % 4])],
+        _ => vec![add(a, names[index / 4 % 4]), look(a), look(d)],
+    };
+    (0..count).map(one).collect()
+}
+
+/// Claret's merged lock sets: no matter which keys, those that would wait for one another ask for their locks as one.
+#[test]
+fn those_that_would_wait_for_one_another_become_one() {
+    let run = |combining| {
+        let options = Options { combining, ..Options::default() };
+        together(&options, |network| overlapping(network, 16))
+    };
+    let (with, without) = (run(Some(Combining::default())), run(None));
+    for (index, reply) in with.0.iter().enumerate() {
+        let sizes: Vec<&str> = reply.split(' ').filter(|part| *part != "OK").collect();
+        assert!(sizes.iter().all(|size| size.parse::<u32>().is_ok_and(|size| size <= 4)), "{reply}");
+        // Looks of one transaction at one set, and at what it has added to.
+        assert!(index % 4 != 1 || sizes[0] == sizes[1], "{reply}");
+        assert!(index % 4 != 3 || sizes[0] != "0", "{reply}");
+    }
+    assert!(2 * with.1 < without.1, "{} messages, {} where nothing is combined", with.1, without.1);
+}
+
+/// What is evaluated after another one's answer is told by it where it can be, and asked for where it cannot.
+#[test]
+fn steps_of_a_group_are_evaluated_one_transaction_after_the_other() {
+    let mut network = Network::new(&Options::default());
+    let [a, b, c, d] = network.four_keys(2);
+    let first = [network.increment(a), network.increment(b)];
+    let second = [network.increment(b), network.increment(c)];
+    let third = [network.increment(c), network.increment(d), network.increment(a)];
+    let all = [&first[..], &second, &third].into_iter().cycle().take(12);
+    let requests: Vec<RequestId> =
+        (0..).zip(all).map(|(session, steps)| send(&mut network, session, steps)).collect();
+    let replies = texts(&mut network, &requests);
+    assert!(
+        replies.iter().all(|reply| reply.split(' ').all(|part| part.parse::<u32>().is_ok())),
+        "{replies:?}"
+    );
+    // Every number once.
+    let part = |kind: usize, step: usize| {
+        let of_kind = replies.iter().skip(kind).step_by(3);
+        of_kind.map(move |reply| reply.split(' ').nth(step).and_then(|part| part.parse::<u32>().ok()))
+    };
+    for parts in [[(0, 0), (2, 2)], [(0, 1), (1, 0)], [(1, 1), (2, 0)]] {
+        let mut numbers: Vec<_> =
+            parts.into_iter().flat_map(|(kind, step)| part(kind, step)).flatten().collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, Vec::from_iter(1..=8));
+    }
+    assert_eq!(network.text(2, 0, &[a, b, c, d].map(|key| network.get(key))), "8 8 8 4");
+}
+
+/// A leader dies while a group waits for its locks, holds them or is committed.
+#[test]
+fn a_group_ends_as_one_or_falls_apart() {
+    for when in 0..24 {
+        let mut network = Network::new(&Options::default());
+        let [a, b, c, _] = network.four_keys(2);
+        let kinds = [[a, b], [b, c], [c, a]].map(|keys| keys.map(|key| network.increment(key)));
+        let requests: Vec<RequestId> =
+            (0..9).map(|session| send(&mut network, session, &kinds[session as usize % 3])).collect();
+        network.run_for(DELAY * when / 2);
+        network.cut_off = Some(2 + when as u16 % 2);
+        network.run_for(Duration::from_secs(4));
+        network.cut_off = None;
+        network.run_for(Duration::from_secs(4));
+        let replies: Vec<Option<String>> = requests.iter().map(|id| network.answered(*id)).collect();
+        assert!(
+            replies.iter().all(|reply| reply.as_ref().is_some_and(|it| !it.contains("ERR"))),
+            "{replies:?}"
+        );
+        assert_eq!(
+            network.text(3, 0, &[a, b, c].map(|key| network.get(key))),
+            "6 6 6",
+            "{when}: {replies:?}"
+        );
+    }
+}
+
+/// Also what it has asked for other members only.
+#[test]
+fn what_a_group_holds_is_free_when_it_is_given_up() {
+    let mut network = Network::new(&Options::default());
+    let [a, b, _, d] = network.four_keys(2);
+    network.stop(1);
+    let [first, second, third] = [[b, d], [b, d], [b, a]].map(|keys| keys.map(|key| network.increment(key)));
+    let requests = [first, second, third].map(|steps| send(&mut network, 9, &steps));
+    network.run_for(Duration::from_millis(5_010));
+    for id in requests {
+        let reply = network.answered(id);
+        assert!(reply.as_ref().is_some_and(|reply| reply.contains("UNAVAILABLE")), "{reply:?}");
+    }
+    let began = network.now;
+    assert_eq!(network.text(3, 0, &[network.increment(a)]), "1");
+    assert!(network.now - began < Duration::from_millis(100), "{:?}", network.now - began);
+}

@@ -105,6 +105,11 @@ impl Network {
         self.topology.coordinator(ProcessId(process))
     }
 
+    /// Stops the replicas of a shard.
+    pub fn stop(&mut self, shard: u16) {
+        self.down.extend(self.topology.replicas(shard));
+    }
+
     /// Lets another process lead a shard, if this one does.
     pub fn depose(&mut self, process: u16, shard: u16) {
         let replica = self.topology.replicas(shard)[usize::from(process) - 1];

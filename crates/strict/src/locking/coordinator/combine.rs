@@ -23,34 +23,39 @@ use crate::Mutant;
 use crate::coordinator::{CallStep, Purpose};
 use crate::locking::message::Timer;
 use crate::locking::options::{Combining, Concurrency};
+use datatypes::Mode;
 use mvcc::CompactKey;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use types::Instant;
 
 /// How many hosts of a key are looked at.
 const LOOKED_AT: usize = 8;
 /// A transaction of more steps neither joins nor is joined.
 const STEPS: usize = 16;
 
-type Keys = SmallVec<[CompactKey; 4]>;
+/// A transaction's keys, each with the mode of lock that is enough for all it does there.
+pub(super) type Wants = BTreeMap<CompactKey, Mode>;
 
 /// A transaction that others may join, or that has begun to commit.
 #[derive(Debug)]
-struct Host {
-    keys: Keys,
+pub(super) struct Host {
+    pub wants: Wants,
     /// It has not begun to commit.
     open: bool,
+    /// It has asked nobody anything yet: whoever would have to wait for it, or along with it, becomes a part of it.
+    pub gathers: bool,
     /// Those that wait for its answers, in the order in which they came.
     guests: Vec<u64>,
     /// Those that wait for its end.
-    followers: Vec<u64>,
+    pub followers: Vec<u64>,
 }
 
 /// Who may combine with whom, by the numbers of transactions.
 #[derive(Debug, Default)]
 pub(super) struct Combiner {
-    hosts: BTreeMap<u64, Host>,
+    pub hosts: BTreeMap<u64, Host>,
     by_key: BTreeMap<CompactKey, SmallVec<[u64; 2]>>,
     /// Those whose wait is over.
     released: Vec<u64>,
@@ -60,31 +65,46 @@ pub(super) struct Combiner {
 
 impl Combiner {
     /// Others may join from now on.
-    fn open(&mut self, number: u64, keys: Keys) {
-        for key in &keys {
+    fn open(&mut self, number: u64, wants: Wants) {
+        for key in wants.keys() {
             self.by_key.entry(key.clone()).or_default().push(number);
         }
-        let host = Host { keys, open: true, guests: Vec::new(), followers: Vec::new() };
-        self.hosts.insert(number, host);
+        let (guests, followers) = (Vec::new(), Vec::new());
+        self.hosts.insert(number, Host { wants, open: true, gathers: false, guests, followers });
+    }
+
+    /// The hosts of a key that came last.
+    pub(super) fn of_key(&self, key: &CompactKey) -> impl Iterator<Item = (u64, &Host)> {
+        let numbers = self.by_key.get(key).into_iter().flatten().rev().take(LOOKED_AT);
+        numbers.filter_map(|number| Some((*number, self.hosts.get(number)?)))
     }
 
     /// Hosts that have all of these keys, of those of one key that came last.
-    fn of_keys<'c>(&'c self, keys: &'c [CompactKey]) -> impl Iterator<Item = (u64, &'c Host)> {
-        let numbers = keys.first().and_then(|key| self.by_key.get(key)).into_iter().flatten();
-        let hosts =
-            numbers.rev().take(LOOKED_AT).filter_map(|number| Some((*number, self.hosts.get(number)?)));
-        hosts.filter(|(_, host)| keys.iter().all(|key| host.keys.contains(key)))
+    fn of_keys<'c>(&'c self, wants: &'c Wants) -> impl Iterator<Item = (u64, &'c Host)> {
+        let hosts = wants.keys().next().into_iter().flat_map(|key| self.of_key(key));
+        hosts.filter(|(_, host)| wants.keys().all(|key| host.wants.contains_key(key)))
     }
 
     /// One that may be joined.
-    fn joinable(&self, keys: &[CompactKey], limits: Combining) -> Option<u64> {
-        let has_room = |host: &Host| host.open && host.guests.len() + 1 < limits.members;
-        self.of_keys(keys).find(|(_, host)| has_room(host)).map(|(number, _)| number)
+    fn joinable(&self, wants: &Wants, limits: Combining) -> Option<u64> {
+        let has_room = |host: &Host| host.open && !host.gathers && host.guests.len() + 1 < limits.members;
+        self.of_keys(wants).find(|(_, host)| has_room(host)).map(|(number, _)| number)
     }
 
     /// One that is being committed.
-    fn committing(&self, keys: &[CompactKey]) -> Option<u64> {
-        self.of_keys(keys).find(|(_, host)| !host.open).map(|(number, _)| number)
+    fn committing(&self, wants: &Wants) -> Option<u64> {
+        self.of_keys(wants).find(|(_, host)| !host.open).map(|(number, _)| number)
+    }
+
+    /// A host that gathers wants these too.
+    pub(super) fn extend(&mut self, number: u64, wants: &Wants) {
+        let Some(host) = self.hosts.get_mut(&number) else { return };
+        for (key, mode) in wants {
+            if !host.wants.contains_key(key) {
+                self.by_key.entry(key.clone()).or_default().push(number);
+            }
+            want(&mut host.wants, key, *mode);
+        }
     }
 
     /// It begins to commit: who waits for its answers?
@@ -104,7 +124,7 @@ impl Combiner {
     /// It has ended, or runs again: nobody waits for it any more.
     pub(super) fn release(&mut self, number: u64) {
         let Some(host) = self.hosts.remove(&number) else { return };
-        for key in &host.keys {
+        for key in host.wants.keys() {
             if let Some(numbers) = self.by_key.get_mut(key) {
                 numbers.retain(|other| *other != number);
                 if numbers.is_empty() {
@@ -117,12 +137,12 @@ impl Combiner {
     }
 }
 
-/// Its keys, each once.
-fn keys(transaction: &Transaction) -> Keys {
-    let mut keys: Keys = transaction.steps.list.iter().map(|step| step.call.key.clone()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
+/// Adds a mode to what is wanted: two that differ are in each other's way, and only `write` covers both.
+pub(super) fn want(wants: &mut Wants, key: &CompactKey, mode: Mode) {
+    let wanted = wants.entry(key.clone()).or_insert(mode);
+    if *wanted != mode {
+        *wanted = Mode::Write;
+    }
 }
 
 impl Coordinator {
@@ -136,22 +156,37 @@ impl Coordinator {
         let takes_part = self.options.concurrency == Concurrency::Locking
             && transaction.purpose == Purpose::Auto
             && transaction.watches.is_empty()
-            && (1..=STEPS).contains(&transaction.steps.list.len());
+            && !transaction.steps.list.is_empty()
+            && (transaction.steps.list.len() <= STEPS || !transaction.own.members.is_empty());
         self.options.combining.filter(|_| takes_part)
     }
 
     /// A transaction begins: with another one, or by itself. One that was refused asks for itself.
     pub(super) fn join_or_advance(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
         let Some(limits) = self.combining(&transaction) else { return self.advance(transaction, step) };
-        let keys = keys(&transaction);
+        let wants = self.wants(&transaction);
         let is_first = transaction.retries == 0;
         if is_first && self.options.mutants.has(Mutant::CombineAfterCommitBegan) {
-            return self.join_too_late(transaction, keys, step);
+            return self.join_too_late(transaction, wants, step);
         }
-        let host = self.protocol.combiner.joinable(&keys, limits).filter(|_| is_first);
-        match host.filter(|host| self.suits(&transaction, *host, limits, step)) {
-            Some(host) => self.visit(transaction, host, limits.patience, step),
-            None => self.lead(transaction, keys, limits, step),
+        let host = self.protocol.combiner.joinable(&wants, limits).filter(|_| is_first);
+        if let Some(host) = host.filter(|host| self.suits(&transaction, *host, limits, step)) {
+            return self.visit(transaction, host, limits.patience, step);
+        }
+        self.board_or_lead(transaction, wants, limits, step);
+    }
+
+    /// A transaction that nobody will tell becomes a part of one that gathers, or goes on by itself.
+    fn board_or_lead(
+        &mut self,
+        transaction: Transaction,
+        wants: Wants,
+        limits: Combining,
+        step: &mut Step<'_, '_>,
+    ) {
+        match self.boardable(&transaction, &wants, limits, step) {
+            Some(host) => self.board(transaction, host, &wants, step),
+            None => self.lead(transaction, wants, limits, step),
         }
     }
 
@@ -191,21 +226,36 @@ impl Coordinator {
     /// A transaction goes on by itself, and others may join it. One that has nothing to find out would give nobody the
     /// time for that: it waits for the end of one on its keys that is being committed, as long as it would not
     /// be the only one anyway.
-    fn lead(&mut self, mut transaction: Transaction, keys: Keys, limits: Combining, step: &mut Step<'_, '_>) {
+    fn lead(&mut self, transaction: Transaction, wants: Wants, limits: Combining, step: &mut Step<'_, '_>) {
         if is_alone(&transaction) {
             // A leader that has answered it holds nothing for it.
             return self.advance(transaction, step);
         }
         let number = transaction.id.number;
-        let busy = self.protocol.combiner.committing(&keys);
-        let busy = busy.filter(|_| self.is_unread(&transaction));
+        let ahead = self.protocol.combiner.in_the_way(number, &wants);
+        let busy = self.protocol.combiner.committing(&wants);
+        let busy = busy.filter(|_| ahead.is_none() && self.is_unread(&transaction));
         let busy = busy.filter(|busy| self.suits(&transaction, *busy, limits, step));
-        self.protocol.combiner.open(number, keys);
-        let Some(busy) = busy else { return self.advance(transaction, step) };
-        if let Some(host) = self.protocol.combiner.hosts.get_mut(&busy) {
-            host.followers.push(number);
+        self.protocol.combiner.open(number, wants);
+        match (ahead, busy) {
+            (Some(ahead), _) => self.gather(transaction, ahead, step.now.instant + limits.patience, step),
+            (None, Some(busy)) => self.follow(transaction, busy, step.now.instant + limits.gather, step),
+            (None, None) => self.start(transaction, step),
         }
-        transaction.phase = Phase::Gathering { until: step.now.instant + limits.gather };
+    }
+
+    /// Waits for another one's end.
+    pub(super) fn follow(
+        &mut self,
+        mut transaction: Transaction,
+        ahead: u64,
+        until: Instant,
+        step: &mut Step<'_, '_>,
+    ) {
+        if let Some(host) = self.protocol.combiner.hosts.get_mut(&ahead) {
+            host.followers.push(transaction.id.number);
+        }
+        transaction.phase = Phase::Gathering { until };
         self.keep(transaction, step);
     }
 
@@ -215,17 +265,24 @@ impl Coordinator {
 
     /// A guest, or one that has waited to be joined, goes on by itself.
     pub(super) fn go_by_itself(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        let number = transaction.id.number;
         if let Phase::Visiting { host, .. } = transaction.phase {
-            self.protocol.combiner.leave(host, number);
-            if !is_alone(&transaction) {
-                self.protocol.combiner.open(number, keys(&transaction));
-            }
+            self.protocol.combiner.leave(host, transaction.id.number);
+            transaction.phase = Phase::Executing;
+            (transaction.began, transaction.own.signed) = (step.now.instant, step.now.instant);
+            return match self.combining(&transaction) {
+                Some(limits) => {
+                    let wants = self.wants(&transaction);
+                    self.board_or_lead(transaction, wants, limits, step)
+                }
+                None => self.advance(transaction, step),
+            };
+        }
+        if let Some((ahead, until)) = self.still_in_the_way(&transaction, step.now.instant) {
+            return self.follow(transaction, ahead, until, step);
         }
         transaction.phase = Phase::Executing;
-        transaction.now_millis = step.now.wall.as_millis();
         (transaction.began, transaction.own.signed) = (step.now.instant, step.now.instant);
-        self.advance(transaction, step);
+        self.start(transaction, step);
     }
 
     /// Lets those go on whose wait is over; false if there are none.
@@ -290,15 +347,15 @@ impl Coordinator {
     }
 
     /// The mutant: whoever has begun to commit is joined like any other.
-    fn join_too_late(&mut self, transaction: Transaction, keys: Keys, step: &mut Step<'_, '_>) {
-        let committing = self.protocol.combiner.committing(&keys);
+    fn join_too_late(&mut self, transaction: Transaction, wants: Wants, step: &mut Step<'_, '_>) {
+        let committing = self.protocol.combiner.committing(&wants);
         let host = committing.filter(|host| self.suits(&transaction, *host, Combining::default(), step));
         match host.and_then(|host| self.take(host)) {
             Some(mut host) => {
                 self.take_one_in(&mut host, transaction, step);
                 self.keep(host, step);
             }
-            None => self.lead(transaction, keys, Combining::default(), step),
+            None => self.lead(transaction, wants, Combining::default(), step),
         }
     }
 }

@@ -13,6 +13,8 @@ use types::{Timestamp, TransactionId};
 const TRIES: u32 = 4;
 /// The wait between repetitions doubles at most this often.
 const DOUBLINGS: u32 = 5;
+/// By how much less a group waits before it runs again.
+const OF_GROUPS: u64 = 16;
 
 impl Coordinator {
     /// Asks every participant for its vote.
@@ -211,13 +213,19 @@ impl Coordinator {
         }
     }
 
-    /// The transaction has had no effect: it and its members run again, each by itself, or their callers are told.
+    /// The transaction has had no effect: it and its members run again, each by itself unless it was about locks only, or
+    /// their callers are told.
     pub(super) fn refused(
         &mut self,
         mut transaction: Transaction,
         key: Option<Box<[u8]>>,
         step: &mut Step<'_, '_>,
     ) {
+        self.let_go(&transaction, step);
+        if self.stays_together(&transaction) {
+            self.protocol.combiner.release(transaction.id.number);
+            return self.run_again(transaction, key, step);
+        }
         let members = self.part_with(&mut transaction);
         self.run_again(transaction, key.clone(), step);
         for member in members {
@@ -226,7 +234,6 @@ impl Coordinator {
     }
 
     fn run_again(&mut self, mut transaction: Transaction, key: Option<Box<[u8]>>, step: &mut Step<'_, '_>) {
-        self.let_go(&transaction, step);
         let key = key.or_else(|| transaction.steps.list.first().map(|step| (*step.call.key).into()));
         transaction.conflicted = key;
         let interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
@@ -238,7 +245,12 @@ impl Coordinator {
         let reserves = self.options.reserve_after.is_some_and(|after| transaction.retries >= after);
         transaction.own.locks_first |= self.options.concurrency == Concurrency::Optimistic && reserves;
         step.out.disarm(Timer::Transaction { number: transaction.id.number });
-        let window = self.options.backoff.as_micros() as u64 * 2u64.pow(transaction.retries.min(DOUBLINGS));
+        let mut window =
+            self.options.backoff.as_micros() as u64 * 2u64.pow(transaction.retries.min(DOUBLINGS));
+        if !transaction.own.members.is_empty() {
+            // There are few groups, and many wait for each.
+            window /= OF_GROUPS;
+        }
         let wait = Duration::from_micros(step.random.u64(0..=window));
         transaction.phase = Phase::BackingOff { until: step.now.instant + wait };
         self.keep(transaction, step);

@@ -23,6 +23,7 @@ impl Coordinator {
             operation: (*call.operation).into(),
             only_lock: asks_first(transaction) && transaction.steps.is_unread(index, &self.expiring),
             reserve: asks_first(transaction) && self.options.concurrency == Concurrency::Optimistic,
+            write: transaction.own.plan.writes(&call.key),
             alone: is_alone(transaction),
             own: transaction.steps.own_effects(&call.key, call.shard, index),
             now_millis: transaction.now_millis,
@@ -149,11 +150,14 @@ impl Coordinator {
                 Error::new(ErrorCode::Unavailable, message)
             }
         };
+        let decides = matches!(transaction.phase, Phase::Deciding { .. });
+        if !decides {
+            self.let_go(&transaction, step);
+        }
         for member in self.part_with(&mut transaction) {
             self.fail(member, &error, step);
         }
-        if !matches!(transaction.phase, Phase::Deciding { .. }) {
-            self.let_go(&transaction, step);
+        if !decides {
             return self.fail(transaction, &error, step);
         }
         // The first participant may have written the decision: it is asked until it says so, and nobody waits.

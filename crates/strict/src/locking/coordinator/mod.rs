@@ -12,6 +12,7 @@
 mod combine;
 mod commit;
 mod execute;
+mod gather;
 mod share;
 mod single;
 mod transaction;
@@ -131,13 +132,14 @@ impl CommitProtocol for TwoPhaseCommit {
     }
 
     fn begin(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        let Run { hops, mut locks_first, .. } = transaction.own;
+        let (members, own) = (std::mem::take(&mut transaction.own.members), &transaction.own);
+        let (hops, mut locks_first) = (own.hops, own.locks_first);
         if coordinator.is_unlocked() {
             // Leaders are asked for every step, each by a number of its own.
             locks_first = true;
             coordinator.reserve(transaction.steps.list.len() as u64);
         }
-        transaction.own = Run { signed: step.now.instant, hops, locks_first, ..Run::default() };
+        transaction.own = Run { signed: step.now.instant, hops, locks_first, members, ..Run::default() };
         coordinator.join_or_advance(transaction, step);
     }
 
@@ -164,8 +166,17 @@ impl CommitProtocol for TwoPhaseCommit {
         (options.concurrency == Concurrency::Unlocked).then_some(NO_TRANSACTIONS)
     }
 
-    fn asks_first(transaction: &Transaction) -> bool {
-        asks_first(transaction)
+    fn asks_first(transaction: &Transaction, index: usize) -> bool {
+        asks_first(transaction) && !transaction.own.plan.spares(index)
+    }
+
+    fn tell(
+        coordinator: &Coordinator,
+        transaction: &mut Transaction,
+        index: usize,
+        step: &mut Step<'_, '_>,
+    ) -> bool {
+        coordinator.tell_own(transaction, index, step)
     }
 
     fn commit(coordinator: &mut Coordinator, transaction: Transaction, step: &mut Step<'_, '_>) {

@@ -28,7 +28,7 @@ pub(super) fn share(
 ) -> bool {
     let length = steps.list.len();
     for CallStep { call, .. } in &asked.list {
-        let Some(done) = tell(steps, call, now_millis, expiring, random) else {
+        let Some(done) = tell(steps, steps.list.len(), call, now_millis, expiring, random) else {
             steps.list.truncate(length);
             return false;
         };
@@ -37,15 +37,23 @@ pub(super) fn share(
     true
 }
 
-/// What a call comes to after the step that tells it: for a read, one of those since the last write on its key; for a
-/// write, the last one. Its effect is its own: each member's stay apart, in the order in which they were combined.
-fn tell(steps: &Steps, call: &Call, now_millis: u64, expiring: &Expiring, random: &mut Rng) -> Option<Done> {
+/// What a call comes to after the step that tells it, of those `before` it: for a read, one of those since the last write on
+/// its key; for a write, the last one. Its effect is its own: each member's stay apart, in the order in which they were
+/// combined.
+pub(super) fn tell(
+    steps: &Steps,
+    before: usize,
+    call: &Call,
+    now_millis: u64,
+    expiring: &Expiring,
+    random: &mut Rng,
+) -> Option<Done> {
     let asked = Operation::decode(&mut Reader::new(&call.operation)).ok()?;
-    for CallStep { call: held, progress } in steps.list.iter().rev() {
-        let Progress::Done(done) = progress else { return None };
+    for CallStep { call: held, progress } in steps.list[..before].iter().rev() {
         if held.key != call.key {
             continue;
         }
+        let Progress::Done(done) = progress else { return None };
         let operation = Operation::decode(&mut Reader::new(&held.operation)).ok()?;
         if operation.is_read() != asked.is_read() {
             if asked.is_read() {

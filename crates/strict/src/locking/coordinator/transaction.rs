@@ -1,6 +1,7 @@
 //! Where a transaction is between the leaders of its shards.
 
 use super::TwoPhaseCommit;
+use super::gather::Plan;
 use crate::coordinator::{Answer, CallStep, Progress, Purpose};
 use crate::locking::leader::observed;
 use crate::locking::machine::Evaluation;
@@ -32,6 +33,8 @@ pub struct Run {
     pub members: Vec<Transaction>,
     /// It has waited for another's locks in vain: this time it asks for its own.
     pub apart: bool,
+    /// Where it asks for its locks first: which questions that takes.
+    pub plan: Plan,
 }
 
 /// Where a transaction is.
@@ -48,7 +51,8 @@ pub enum Phase {
     BackingOff { until: Instant },
     /// Waits for what another one, its host, finds out under its locks, to commit with it.
     Visiting { host: u64, until: Instant },
-    /// Has nothing to find out, and waits for the end of one that is being committed: others may join meanwhile.
+    /// Waits for the end of another one: for one it is in conflict with, or, having nothing to find out, for one that is
+    /// being committed. Others may join meanwhile.
     Gathering { until: Instant },
 }
 

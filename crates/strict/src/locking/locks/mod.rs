@@ -38,7 +38,7 @@ impl Default for LockOptions {
 
 impl LockOptions {
     /// The mode that stands for this one.
-    fn mode(self, mode: Mode) -> Mode {
+    pub(in crate::locking) fn mode(self, mode: Mode) -> Mode {
         if self.readers_and_writers && mode != Mode::Observe { Mode::Write } else { mode }
     }
 }

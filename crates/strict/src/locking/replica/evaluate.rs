@@ -7,7 +7,7 @@ use crate::locking::locks::Asker;
 use crate::locking::machine::Question;
 use crate::locking::message::Message;
 use crate::locking::options::Concurrency;
-use datatypes::Operation;
+use datatypes::{Mode, Operation};
 use types::{Address, Reader, TransactionId};
 
 impl Replica {
@@ -21,6 +21,7 @@ impl Replica {
             operation,
             only_lock,
             reserve,
+            write,
             alone,
             own,
             now_millis,
@@ -36,7 +37,11 @@ impl Replica {
         }
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
         if !optimistic || *reserve {
-            let mode = if *only_lock { mode_unread(&decoded) } else { mode_of(&decoded, expired) };
+            let mode = match (write, only_lock) {
+                (true, _) => Mode::Write,
+                (false, true) => mode_unread(&decoded),
+                (false, false) => mode_of(&decoded, expired),
+            };
             let open = leader.open(*id, from, step.now.instant);
             if !matches!(open.stage, Stage::Executing) {
                 return;

@@ -1,0 +1,247 @@
+//! Gathering (Claret, 4.3: "merged lock sets"): transactions of this coordinator that would have to wait for one another
+//! become one before they ask for anything. Decision 0034.
+//!
+//! ```text
+//!   ahead:   asks leaders --- Prepare --- its end
+//!   host:        comes, is in conflict: gathers --> one question to every leader, all its locks --> Prepare --> replies of all
+//!   riders:          come, would wait for either --^  steps behind the host's: whoever comes now gathers anew
+//! ```
+//!
+//! Whoever is [combined](super::combine) is told by another's answers, so its keys must be among that one's. Here the
+//! steps of all are evaluated one transaction after the other, as those of one `MULTI` are, and any keys will do.
+//!
+//! # Invariants
+//! - Who gathers has asked nobody anything and holds nothing: nobody waits for it at a leader.
+//! - A group asks for each lock once, in a mode that is enough for all of its steps on that key: it never holds one mode
+//!   while it waits for another one on the same key.
+//! - A group that loses its locks runs again as a group, a few times; one whose vote is refused falls apart.
+
+use super::combine::{Combiner, Host, Wants, want};
+use super::share::{may_share, tell};
+use super::transaction::{Phase, Transaction};
+use super::{Coordinator, Step};
+use crate::Mutant;
+use crate::coordinator::{CallStep, Progress, Steps};
+use crate::locking::leader::mode_unread;
+use crate::locking::message::Timer;
+use crate::locking::options::Combining;
+use datatypes::{Mode, Operation};
+use mvcc::CompactKey;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Instant, Reader};
+
+/// A group has no more steps.
+const STEPS: usize = 192;
+/// A group that has lost its locks so often falls apart.
+const TOGETHER: u32 = 6;
+
+/// What a transaction that asks for its locks first need not ask for, and what it asks for at once.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Steps without an evaluation whose lock another step asks for.
+    spared: BTreeSet<usize>,
+    /// Keys that are needed in several modes.
+    written: BTreeSet<CompactKey>,
+}
+
+impl Plan {
+    /// True if no question is asked for this step unless it has to be evaluated.
+    pub(super) fn spares(&self, index: usize) -> bool {
+        self.spared.contains(&index)
+    }
+
+    /// True if the key is locked in `write`, whatever the step needs.
+    pub(super) fn writes(&self, key: &CompactKey) -> bool {
+        self.written.contains(key)
+    }
+}
+
+impl Combiner {
+    /// A transaction that is in the way of what is wanted, and has begun or came before.
+    pub(super) fn in_the_way(&self, number: u64, wants: &Wants) -> Option<u64> {
+        let ahead = |key: &CompactKey, mode: Mode| {
+            let mut hosts = self.of_key(key).filter(|(other, host)| match host.gathers {
+                true => *other < number,
+                false => *other != number,
+            });
+            let opposes = |host: &Host| host.wants.get(key).is_some_and(|held| !held.compatible(mode));
+            hosts.find(|(_, host)| opposes(host)).map(|(other, _)| other)
+        };
+        wants.iter().find_map(|(key, mode)| ahead(key, *mode))
+    }
+
+    /// One that gathers on a key where these wants would have to wait for anybody.
+    fn gathering(&self, wants: &Wants, may_board: impl Fn(u64) -> bool) -> Option<u64> {
+        let waits = |key: &CompactKey, mode: Mode| {
+            let mut hosts = self.of_key(key);
+            hosts.any(|(_, host)| host.wants.get(key).is_some_and(|held| !held.compatible(mode)))
+        };
+        let contended = wants.iter().filter(|(key, mode)| waits(key, **mode));
+        let mut groups = contended.flat_map(|(key, _)| self.of_key(key)).filter(|(_, host)| host.gathers);
+        groups.find(|(number, _)| may_board(*number)).map(|(number, _)| number)
+    }
+}
+
+impl Coordinator {
+    /// The locks that a transaction will ask for.
+    pub(super) fn wants(&self, transaction: &Transaction) -> Wants {
+        let mut wants = Wants::new();
+        for (index, CallStep { call, .. }) in transaction.steps.list.iter().enumerate() {
+            let mode = self.mode(&transaction.steps, index);
+            want(&mut wants, &call.key, mode);
+        }
+        wants
+    }
+
+    fn mode(&self, steps: &Steps, index: usize) -> Mode {
+        let operation = Operation::decode(&mut Reader::new(&steps.list[index].call.operation));
+        let mode = match operation {
+            Ok(operation) if steps.is_unread(index, &self.expiring) => mode_unread(&operation),
+            Ok(operation) => operation.mode(),
+            Err(_) => Mode::Write,
+        };
+        self.options.locks.mode(mode)
+    }
+
+    /// A group that a transaction can become a part of, where it would wait otherwise.
+    pub(super) fn boardable(
+        &self,
+        transaction: &Transaction,
+        wants: &Wants,
+        limits: Combining,
+        step: &mut Step<'_, '_>,
+    ) -> Option<u64> {
+        let may_board = |number: u64| {
+            self.transactions.get(&number).is_some_and(|host| {
+                host.own.members.len() + 1 < limits.members
+                    && host.steps.list.len() + transaction.steps.list.len() <= STEPS
+                    && host.deadline + limits.patience >= transaction.deadline
+            })
+        };
+        if transaction.retries > 0 {
+            return None;
+        }
+        let group = self.protocol.combiner.gathering(wants, may_board)?;
+        let host = self.transactions.get(&group)?;
+        // A step that has to be evaluated after another one's answer would hold up all.
+        let mut alone = transaction.steps.list.iter().enumerate().filter(|(index, asked)| {
+            !transaction.steps.is_unread(*index, &self.expiring) && !asked.call.is_read()
+        });
+        let told = alone.all(|(_, asked)| {
+            let mut own = host.steps.list.iter().filter(|other| other.call.key == asked.call.key);
+            own.all(|other| may_share(&other.call, &asked.call, step.random))
+        });
+        told.then_some(group)
+    }
+
+    /// Becomes a part of a group.
+    pub(super) fn board(
+        &mut self,
+        mut rider: Transaction,
+        group: u64,
+        wants: &Wants,
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(mut host) = self.take(group) else { return self.advance(rider, step) };
+        self.protocol.combiner.extend(group, wants);
+        host.steps.push(rider.steps.list.iter().map(|step| step.call.clone()));
+        rider.phase = Phase::Executing;
+        step.out.disarm(Timer::Transaction { number: rider.id.number });
+        host.own.members.push(rider);
+        self.keep(host, step);
+    }
+
+    /// Waits for the end of another one, and takes in whoever would wait for either.
+    pub(super) fn gather(
+        &mut self,
+        mut transaction: Transaction,
+        ahead: u64,
+        until: Instant,
+        step: &mut Step<'_, '_>,
+    ) {
+        if let Some(host) = self.protocol.combiner.hosts.get_mut(&transaction.id.number) {
+            host.gathers = true;
+        }
+        transaction.own.locks_first = true;
+        self.follow(transaction, ahead, until, step);
+    }
+
+    /// Whom a transaction that has gathered has to wait for still, and until when.
+    pub(super) fn still_in_the_way(&self, transaction: &Transaction, now: Instant) -> Option<(u64, Instant)> {
+        let Phase::Gathering { until } = transaction.phase else { return None };
+        let number = transaction.id.number;
+        let host = self.protocol.combiner.hosts.get(&number).filter(|host| host.gathers && now < until)?;
+        Some((self.protocol.combiner.in_the_way(number, &host.wants)?, until))
+    }
+
+    /// Asks for what is to be asked.
+    pub(super) fn start(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        if let Some(host) = self.protocol.combiner.hosts.get_mut(&transaction.id.number) {
+            host.gathers = false;
+        }
+        transaction.now_millis = step.now.wall.as_millis();
+        if transaction.own.locks_first {
+            self.plan(&mut transaction, step);
+        }
+        self.advance(transaction, step);
+    }
+
+    /// Says what each key is locked for, and evaluates at once what needs no question of its own.
+    fn plan(&self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
+        let mut by_key: BTreeMap<CompactKey, Vec<usize>> = BTreeMap::new();
+        for (index, CallStep { call, .. }) in transaction.steps.list.iter().enumerate() {
+            by_key.entry(call.key.clone()).or_default().push(index);
+        }
+        let mut plan = Plan::default();
+        for (key, indices) in by_key {
+            let mut modes = indices.iter().map(|index| self.mode(&transaction.steps, *index));
+            let first = modes.next();
+            if modes.any(|mode| Some(mode) != first) {
+                plan.written.insert(key);
+            }
+            let (unread, asked): (Vec<usize>, Vec<usize>) =
+                indices.iter().partition(|index| transaction.steps.is_unread(**index, &self.expiring));
+            let asks = usize::from(asked.is_empty());
+            plan.spared.extend(unread.into_iter().skip(asks));
+        }
+        for index in &plan.spared {
+            let steps = &mut transaction.steps;
+            let key = steps.list[*index].call.key.clone();
+            let before = steps.list[..*index].iter().filter(|other| other.call.key == key);
+            let waits =
+                |other: &CallStep| !matches!(other.progress, Progress::Done(_)) && !other.call.is_read();
+            if !before.clone().any(waits) {
+                steps.evaluate_here(*index, transaction.now_millis, &self.expiring, step.random);
+            }
+        }
+        transaction.own.plan = plan;
+    }
+
+    /// Evaluates a step of a group by what an earlier one has found out.
+    pub(super) fn tell_own(
+        &self,
+        transaction: &mut Transaction,
+        index: usize,
+        step: &mut Step<'_, '_>,
+    ) -> bool {
+        if transaction.own.members.is_empty() {
+            return false;
+        }
+        let steps = &transaction.steps;
+        let call = steps.list[index].call.clone();
+        let Some(done) = tell(steps, index, &call, transaction.now_millis, &self.expiring, step.random)
+        else {
+            return false;
+        };
+        transaction.steps.list[index].progress = Progress::Done(done);
+        true
+    }
+
+    /// True if a group that was refused runs again as it is.
+    pub(super) fn stays_together(&self, transaction: &Transaction) -> bool {
+        !transaction.own.members.is_empty()
+            && !transaction.is_unheard()
+            && !self.options.mutants.has(Mutant::OrphanSharers)
+            && transaction.retries < self.options.retries.min(TOGETHER)
+    }
+}
