@@ -2,7 +2,7 @@
 
 use super::{Replica, Step};
 use crate::Mutant;
-use crate::locking::leader::{Stage, mode_of, mode_unread};
+use crate::locking::leader::{Stage, claim_of, claim_unread};
 use crate::locking::locks::Asker;
 use crate::locking::machine::Question;
 use crate::locking::message::Message;
@@ -36,13 +36,13 @@ impl Replica {
         }
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
         if !optimistic || *reserve {
-            let mode = if *only_lock { mode_unread(&decoded) } else { mode_of(&decoded, expired) };
+            let claim = if *only_lock { claim_unread(&decoded) } else { claim_of(&decoded, expired) };
             let open = leader.open(*id, from, step.now.instant);
             if !matches!(open.stage, Stage::Executing) {
                 return;
             }
             let asker = Asker { id: *id, age: *age, votes: false, now: step.now.instant };
-            if !leader.locks.lock(asker, key, mode) {
+            if !leader.locks.lock(asker, key, &claim) {
                 return self.block(*id, message, step);
             }
             if optimistic && leader.is_contested(*id, key, &decoded, *only_lock) {

@@ -86,7 +86,7 @@ impl World {
             return self.shards.iter_mut().for_each(|shard| shard.release(id));
         };
         let asker = Asker { id, age, votes: false, now: NOW };
-        if self.shards[shard].lock(asker, key.as_bytes(), mode) {
+        if self.shards[shard].lock(asker, key.as_bytes(), &mode.into()) {
             self.scripts[place].next += 1;
         } else {
             self.scripts[place].blocked_at = Some(shard);
