@@ -1,6 +1,7 @@
 //! The lock table, without phases first.
 
 mod circles;
+mod elements;
 mod phases;
 
 use super::*;
