@@ -172,7 +172,11 @@ fn both_alike(options: &Options, seed: u64) -> Result<(), String> {
     let alike = |text: &str| {
         let words: Vec<&str> = text.split(' ').collect();
         let half = words.len() / 2;
-        if words.len() % 2 == 0 && words[..half] == words[half..] { Ok(()) } else { Err(text.to_owned()) }
+        if words.len().is_multiple_of(2) && words[..half] == words[half..] {
+            Ok(())
+        } else {
+            Err(text.to_owned())
+        }
     };
     for id in sent {
         alike(&network.answer(id))?;
