@@ -16,6 +16,7 @@
 //! check, creation, disappearance when empty, expiry. No networking, no clock, no entropy, no hash-order iteration.
 
 mod cell;
+mod claim;
 mod codec;
 pub mod collections;
 pub mod combine;
@@ -38,6 +39,7 @@ pub mod uid;
 pub mod user;
 
 pub use cell::{Cell, Kind, Patch, Value, apply, exchange, prepare};
+pub use claim::Claim;
 pub use effect::Effect;
 pub use items::Items;
 pub use observation::{Aspect, Footprint, Invocation, Mode, Observation, commutes};

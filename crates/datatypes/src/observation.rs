@@ -197,7 +197,7 @@ fn disjoint_without_deadline(a: &Effect<'_>, b: &Effect<'_>, cell: &Cell) -> boo
 }
 
 /// The lock modes of abstract locks (Claret 5.1.1), coarser than [`commutes`]: holders of compatible modes
-/// always commute, whatever their arguments.
+/// always commute, whatever their arguments. `Place` and `PlaceFields` are modes of a [`crate::Claim`] only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// Observes.
@@ -220,11 +220,15 @@ pub enum Mode {
     Identify,
     /// Changes anything else.
     Write,
+    /// Gives members of a scored set their scores, each under a lock of its own ([`crate::Claim`]).
+    Place,
+    /// Writes fields of a dict, each under a lock of its own.
+    PlaceFields,
 }
 
 impl Mode {
-    /// Every mode.
-    pub const ALL: [Mode; 10] = [
+    /// Every mode, in the order of their binary forms.
+    pub const ALL: [Mode; 12] = [
         Mode::Observe,
         Mode::Add,
         Mode::Remove,
@@ -235,6 +239,8 @@ impl Mode {
         Mode::Rank,
         Mode::Identify,
         Mode::Write,
+        Mode::Place,
+        Mode::PlaceFields,
     ];
 
     /// Its name, for people.
@@ -250,10 +256,13 @@ impl Mode {
             Mode::Rank => "rank",
             Mode::Identify => "identify",
             Mode::Write => "write",
+            Mode::Place => "place",
+            Mode::PlaceFields => "place-fields",
         }
     }
 
-    /// True when holders of the two modes always commute: a mode with itself, unless it is `Write`.
+    /// True when holders of the two modes always commute: a mode with itself, unless it is `Write`. Those that place
+    /// do so since nobody has another one's element.
     pub fn compatible(self, other: Mode) -> bool {
         self == other && self != Mode::Write
     }

@@ -40,6 +40,16 @@ fn additions_wait_for_nobody_in_the_types_modes() {
 }
 
 #[test]
+fn posts_lock_their_own_places_in_a_timeline() {
+    let retwis = Workload::Retwis(Retwis { scale: 8, edge_factor: 8, post_heavy: true });
+    let post = |system| measure(system, retwis.clone(), 32);
+    let (baseline, claret) = (post(System::ReadWrite), post(System::Claret));
+    assert!(claret.throughput > 2.0 * baseline.throughput, "{claret:?} {baseline:?}");
+    let met = claret.pairs.iter().filter(|conflict| conflict.keys == "timeline");
+    assert!(met.map(|conflict| &conflict.wanted).all(|wanted| wanted != "write"), "{:?}", claret.pairs);
+}
+
+#[test]
 fn looks_that_combine_send_less() {
     let all_look = |system| measure(system, raw_mix(4, 1.5, 0), 32);
     let (alone, together) = (all_look(System::TypedPhased), all_look(System::Claret));

@@ -226,7 +226,8 @@ impl Recorder {
     }
 
     /// What ran as one transaction becomes one in the history, under its first command: asked for when its last command was,
-    /// and answered when the first was.
+    /// and answered when the first was. The last command may be another session's, and later than what the first one's asked
+    /// for next: not later than that, then, by which checkers tell the order within a session.
     pub fn merge_pipelines(&mut self) {
         for places in std::mem::take(&mut self.merged) {
             let took_effect = self.history[places[0]].place().is_some();
@@ -245,6 +246,12 @@ impl Recorder {
                 outcomes.push(std::mem::replace(&mut one.outcome, Outcome::Aborted));
                 steps.append(&mut one.steps);
             }
+            let session = self.history[places[0]].session;
+            let own = places.iter().filter(|place| self.history[**place].session == session);
+            let behind = own.max().map_or(0, |last| last + 1);
+            let next = |other: &&Transaction| other.session == session && !other.steps.is_empty();
+            let next = self.history[behind..].iter().find(next).map(|next| next.invoked);
+            let invoked = next.map_or(invoked, |next| next.min(invoked));
             let whole = &mut self.history[places[0]];
             let first = |wanted| outcomes.contains(&wanted).then_some(wanted);
             let outcome = first(Outcome::Committed).or(first(Outcome::Unknown));

@@ -73,6 +73,8 @@ pub enum Mutant {
     LatecomersOvertake,
     /// A transaction that waits keeps what older ones wait for (Corrections 62).
     WaitersKeepLocks,
+    /// Those that change elements of a key lock the key for that, and not the elements (Corrections 60).
+    PlaceWithoutElements,
     /// Who comes when its host has begun to commit is told what the host found out all the same (Corrections 63).
     CombineAfterCommitBegan,
     /// When a host is refused, nobody thinks of those that were to commit with it (Corrections 63).

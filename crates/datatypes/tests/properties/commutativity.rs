@@ -248,6 +248,72 @@ fn the_mode_before_an_evaluation_admits_no_more_than_what_it_comes_to() {
     });
 }
 
+/// Holders of a key's lock and of its elements' judge by these alone.
+fn compatible_claims(a: &Invocation<'_>, b: &Invocation<'_>, _state: Option<&Cell>) -> bool {
+    match (a.claim(), b.claim()) {
+        (Some(a), Some(b)) => a.is_compatible(&b),
+        _ => true,
+    }
+}
+
+/// As if the key's lock were enough.
+fn claims_without_elements(a: &Invocation<'_>, b: &Invocation<'_>, _state: Option<&Cell>) -> bool {
+    match (a.claim(), b.claim()) {
+        (Some(a), Some(b)) => a.mode.compatible(b.mode),
+        _ => true,
+    }
+}
+
+/// Checks steps that are three at a time: how many first pairs were compatible, and how many of those not by their modes.
+fn check_claims(kind: Kind, steps: impl Strategy<Value = Step>) -> [u32; 2] {
+    let met = Counter::new([0; 2]);
+    for_all(1500, (cell_of(kind), vec(steps, 3)), |(cell, steps)| {
+        let [a, b] = [0, 1].map(|place: usize| steps[place].invocation(&cell));
+        let compatible = compatible_claims(&a, &b, None);
+        prop_assert!(!compatible || commutes(&a, &b, None), "{:?} beside {:?}", a, b);
+        check_orders(compatible_claims, &cell, false, &steps[..2], &PAIR)?;
+        check_orders(compatible_claims, &cell, false, &steps, &TRIPLE)?;
+        let placed = compatible && !compatible_modes(&a, &b, None);
+        met.set([met.get()[0] + u32::from(compatible), met.get()[1] + u32::from(placed)]);
+        Ok(())
+    });
+    met.get()
+}
+
+#[test]
+fn invocations_with_compatible_locks_commute_jointly() {
+    for kind in kinds() {
+        let [pairs, _] = check_claims(kind, step_of(kind));
+        assert!(pairs > 60, "the test must meet compatible {kind:?}: {pairs}");
+    }
+    for kind in [Kind::Dict, Kind::ScoredSet] {
+        let [_, placed] = check_claims(kind, effect_of(kind).prop_map(Step::Blind));
+        assert!(placed > 30, "the test must meet writes of different elements of a {kind:?}: {placed}");
+        assert!(is_refuted(claims_without_elements, kind), "the same element of a {kind:?}");
+    }
+}
+
+#[test]
+fn blind_effects_of_any_types_with_compatible_locks_commute() {
+    for_all(5000, (effect(), effect()), |(a, b)| {
+        prop_assert!(!a.claim().is_compatible(&b.claim()) || a.commutes_with(&b), "{:?} beside {:?}", a, b);
+        Ok(())
+    });
+}
+
+#[test]
+fn the_locks_before_an_evaluation_are_enough_for_what_it_comes_to() {
+    for_all(2000, scene(operation_of, || operation().boxed(), 1), |(cell, operations)| {
+        let (_, effect) = evaluate(&cell, &operations[0]);
+        let asked = operations[0].claim();
+        let came_to = Invocation::observed(&operations[0], effect).claim();
+        // What it saw but did not change is the type, which no holder of the lock changes beside it.
+        let enough = |came_to: &datatypes::Claim<'_>| asked.covers(came_to) || came_to.mode == Mode::Observe;
+        prop_assert!(came_to.is_none_or(|came_to| enough(&came_to)), "{:?}", operations[0]);
+        Ok(())
+    });
+}
+
 /// Each pair of invocations of a type, as Claret's table 2 has them for sets: what it says when they were evaluated.
 #[test]
 fn a_narrowed_reply_is_unchanged_by_what_commutes_with_it() {

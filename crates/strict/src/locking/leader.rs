@@ -8,7 +8,7 @@ use super::unlocked::Unapplied;
 use crate::{Invoked, Meeting, Pair, Part};
 use clock::HybridClock;
 use commit::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
-use datatypes::{Effect, Invocation, Mode, Observation, Operation};
+use datatypes::{Claim, Effect, Invocation, Mode, Observation, Operation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,8 +111,8 @@ impl Leader {
         for (id, Prepared { part, .. }) in machine.prepared() {
             let age = Stamp { at: Timestamp::ZERO, transaction: *id };
             for invoked in &part.invocations {
-                for mode in modes(invoked) {
-                    leader.locks.reinstate(*id, age, &invoked.key, mode, now);
+                if let Some(claim) = claim(invoked) {
+                    leader.locks.reinstate(*id, age, &invoked.key, &claim, now);
                 }
             }
             leader.open(*id, coordinator(*id), now);
@@ -228,14 +228,15 @@ impl Leader {
         let seen_type = |invoked: &&Invoked| saw_type_only(invoked) && self.locks.holds_any(id, &invoked.key);
         let to_judge: Vec<&Invoked> = part.invocations.iter().filter(|invoked| !seen_type(invoked)).collect();
         for invoked in to_judge.iter().filter(|invoked| invoked.observed.is_some()) {
-            if !trusting && !modes(invoked).all(|mode| self.locks.protects(id, &invoked.key, mode)) {
+            let claim = claim(invoked);
+            if !trusting && !claim.is_none_or(|it| self.locks.protects(id, &invoked.key, it.mode)) {
                 return Some(Err((*invoked.key).into()));
             }
         }
         let mut granted = true;
         for invoked in to_judge {
-            for mode in modes(invoked) {
-                granted &= self.locks.lock(asker, &invoked.key, mode);
+            if let Some(claim) = claim(invoked) {
+                granted &= self.locks.lock(asker, &invoked.key, &claim);
             }
         }
         granted.then_some(Ok(()))
@@ -270,18 +271,19 @@ impl Leader {
 
     /// Optimistic: the key whose lock somebody has taken whom a vote for this part would disturb.
     pub(super) fn reserved_key(&self, id: TransactionId, part: &Part) -> Option<Box<[u8]>> {
-        let reserved =
-            |invoked: &&Invoked| modes(invoked).any(|mode| self.locks.is_taken(id, &invoked.key, mode));
+        let reserved = |invoked: &&Invoked| {
+            claim(invoked).is_some_and(|claim| self.locks.is_taken(id, &invoked.key, &claim))
+        };
         part.invocations.iter().find(reserved).map(|invoked| (*invoked.key).into())
     }
 
     /// Optimistic: notes whom a vote met on the key that it was refused for.
     pub(super) fn note_refusal(&mut self, id: TransactionId, part: &Part, key: &[u8]) {
         let Some(invoked) = part.invocations.iter().find(|invoked| *invoked.key == *key) else { return };
-        let (Ok(access), Some(wanted)) = (invoked.access(), modes(invoked).next()) else { return };
+        let (Ok(access), Some(wanted)) = (invoked.access(), claim(invoked)) else { return };
         let met = self.voted_on(key, id).find(|other| other.is_in_the_way_of(&access));
-        let met = met.and_then(|other| other.access.invocation.mode());
-        self.locks.heat.note(key, Pair { wanted, met }, Meeting::Conflict);
+        let met = met.and_then(|other| other.access.invocation.claim()).map(|met| met.mode);
+        self.locks.heat.note(key, Pair { wanted: wanted.mode, met }, Meeting::Conflict);
     }
 
     /// Optimistic: true if what was voted for stands in the way of an operation that holds its lock: of one that is
@@ -330,21 +332,20 @@ fn saw_type_only(invoked: &Invoked) -> bool {
     invoked.observed.is_some() && invoked.effect.is_none() && !aspect(invoked).unwrap_or(true)
 }
 
-/// The lock modes that an evaluated operation needs.
-pub(super) fn modes(invoked: &Invoked) -> impl Iterator<Item = Mode> {
-    let mode = invoked.access().map(|access| access.invocation.mode());
-    mode.unwrap_or(Some(Mode::Write)).into_iter()
+/// The locks that an evaluated operation needs, if it needs any.
+pub(super) fn claim(invoked: &Invoked) -> Option<Claim<'_>> {
+    invoked.access().map_or(Some(Mode::Write.into()), |access| access.invocation.claim())
 }
 
-/// The lock mode that an operation needs before it is evaluated: no less than the vote will need for what it came to.
+/// The locks that an operation needs before it is evaluated: no less than the vote will need for what it came to.
 /// A blind one that is evaluated (for the key's deadline) observes as much as any.
-pub(super) fn mode_of(operation: &Operation<'_>, expired: bool) -> Mode {
-    if expired { Mode::Write } else { operation.mode() }
+pub(super) fn claim_of<'o>(operation: &Operation<'o>, expired: bool) -> Claim<'o> {
+    if expired { Mode::Write.into() } else { operation.claim() }
 }
 
-/// The lock mode of a write that needs no evaluation.
-pub(super) fn mode_unread(operation: &Operation<'_>) -> Mode {
-    operation.blind_effect().map_or(Mode::Write, |effect| effect.mode())
+/// The locks of a write that needs no evaluation.
+pub(super) fn claim_unread<'o>(operation: &Operation<'o>) -> Claim<'o> {
+    operation.blind_effect().map_or(Mode::Write.into(), |effect| effect.claim())
 }
 
 /// A version as the stamps of observations have it.

@@ -2,6 +2,7 @@
 
 mod combining;
 mod crowd;
+mod elements;
 mod network;
 mod scripts;
 mod unlocked;

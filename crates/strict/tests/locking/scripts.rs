@@ -156,6 +156,20 @@ fn a_blind_write_on_a_key_with_a_deadline_is_done() {
     }
 }
 
+/// Whoever only writes blindly asks no leader before it votes, and learns of its term from that.
+#[test]
+fn blind_writes_reach_a_leader_of_a_later_term() {
+    for concurrency in [Concurrency::Locking, Concurrency::Optimistic] {
+        let mut network = Network::new(&Options { concurrency, ..Options::default() });
+        let [a, _] = network.keys();
+        let add = [network.any(a, Operation::Register(register::Operation::Increment { by: 1 }), true)];
+        assert_eq!(network.text(2, 0, &add), "OK");
+        (1..=3).for_each(|process| network.depose(process, 0));
+        assert_eq!(network.text(2, 0, &add), "OK", "{concurrency:?}");
+        assert_eq!(network.text(1, 0, &[network.get(a)]), "2");
+    }
+}
+
 /// An operation that others may have a part in beside it has seen the type and nothing else.
 #[test]
 fn an_addition_to_a_key_of_another_type_says_so() {

@@ -22,11 +22,12 @@ use super::transaction::{Phase, Transaction};
 use super::{Coordinator, Step};
 use crate::Mutant;
 use crate::coordinator::{CallStep, Progress, Steps};
-use crate::locking::leader::mode_unread;
+use crate::locking::leader::claim_unread;
 use crate::locking::message::Timer;
 use crate::locking::options::Combining;
-use datatypes::{Mode, Operation};
+use datatypes::{Claim, Mode, Operation};
 use mvcc::CompactKey;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Instant, Reader};
 
@@ -87,20 +88,23 @@ impl Coordinator {
     pub(super) fn wants(&self, transaction: &Transaction) -> Wants {
         let mut wants = Wants::new();
         for (index, CallStep { call, .. }) in transaction.steps.list.iter().enumerate() {
-            let mode = self.mode(&transaction.steps, index);
-            want(&mut wants, &call.key, mode);
+            let claim = self.claimed(&transaction.steps, index);
+            want(&mut wants, &call.key, claim.mode);
         }
         wants
     }
 
-    fn mode(&self, steps: &Steps, index: usize) -> Mode {
+    fn claimed<'s>(&self, steps: &'s Steps, index: usize) -> Claim<'s> {
         let operation = Operation::decode(&mut Reader::new(&steps.list[index].call.operation));
-        let mode = match operation {
-            Ok(operation) if steps.is_unread(index, &self.expiring) => mode_unread(&operation),
-            Ok(operation) => operation.mode(),
-            Err(_) => Mode::Write,
+        let claim = match operation {
+            Ok(operation) if steps.is_unread(index, &self.expiring) => claim_unread(&operation),
+            Ok(operation) => operation.claim(),
+            Err(_) => Mode::Write.into(),
         };
-        self.options.locks.mode(mode)
+        match self.options.locks.mode(claim.mode) {
+            mode if mode == claim.mode => claim,
+            mode => mode.into(),
+        }
     }
 
     /// A group that a transaction can become a part of, where it would wait otherwise.
@@ -194,10 +198,14 @@ impl Coordinator {
         }
         let mut plan = Plan::default();
         for (key, indices) in by_key {
-            let mut modes = indices.iter().map(|index| self.mode(&transaction.steps, *index));
-            let first = modes.next();
-            if modes.any(|mode| Some(mode) != first) {
+            let claims = indices.iter().map(|index| self.claimed(&transaction.steps, *index));
+            let claims: SmallVec<[Claim<'_>; 4]> = claims.collect();
+            let one_mode = claims.iter().all(|claim| claim.mode == claims[0].mode);
+            if !one_mode {
                 plan.written.insert(key);
+            } else if claims.iter().any(|claim| claim.elements.len() > 0) {
+                // Each asks for its own elements.
+                continue;
             }
             let (unread, asked): (Vec<usize>, Vec<usize>) =
                 indices.iter().partition(|index| transaction.steps.is_unread(**index, &self.expiring));

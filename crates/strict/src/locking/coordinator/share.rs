@@ -4,7 +4,7 @@ use crate::coordinator::{Call, CallStep, Done, Expiring, Progress, Steps, whole_
 use crate::part::{Invoked, encoded, narrowed};
 use commit::deadline_set;
 use datatypes::combine::{Combined, Outstanding, combine, may_combine};
-use datatypes::{Effect, Mode, Operation};
+use datatypes::{Claim, Effect, Mode, Operation};
 use types::{Reader, Rng};
 
 /// True if a call is likely to be told by another one's answer, which is not there yet.
@@ -97,14 +97,15 @@ struct Held<'h, 'o> {
 }
 
 impl Held<'_, '_> {
-    /// True if its lock is enough for another one in this mode.
-    fn covers(&self, mode: Mode) -> bool {
+    /// True if its locks are enough for another one that needs these.
+    fn covers(&self, claim: &Claim<'_>) -> bool {
+        let blind = || self.done.invoked.effect().ok().flatten().map(|effect| effect.claim());
         let held = match &self.done.invoked.observed {
-            Some(_) if self.expired => Mode::Write,
-            Some(_) => self.operation.mode(),
-            None => self.done.invoked.effect().ok().flatten().map_or(Mode::Observe, |effect| effect.mode()),
+            Some(_) if self.expired => Mode::Write.into(),
+            Some(_) => self.operation.claim(),
+            None => blind().unwrap_or(Mode::Observe.into()),
         };
-        held == Mode::Write || held == mode
+        held.covers(claim)
     }
 
     /// The second one's step; `None` if it would need another lock, or sets a deadline, which
@@ -122,10 +123,10 @@ impl Held<'_, '_> {
         }
         if let Some(done) = unread() {
             let own = done.invoked.effect().ok().flatten()?;
-            return (done.expires_at == 0 && self.covers(own.mode())).then_some(done);
+            return (done.expires_at == 0 && self.covers(&own.claim())).then_some(done);
         }
         let observed = self.done.invoked.observed.clone()?;
-        if !self.covers(asked.mode()) {
+        if !self.covers(&asked.claim()) {
             return None;
         }
         let operation = match narrowed(asked, &combined.reply) {

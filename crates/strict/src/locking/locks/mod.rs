@@ -1,4 +1,5 @@
-//! A shard's lock table: strict two-phase locking in the types' lock modes.
+//! A shard's lock table: strict two-phase locking in the types' lock modes. A key has a lock, and so have elements of its
+//! value for those that change only these ([`name`]).
 //!
 //! With phases ([`phaser`]), a transaction waits for its turn behind whoever has the lock, older or younger. A younger
 //! one that itself waits somewhere, at this shard or as its coordinator says at another one, loses what an older one
@@ -9,13 +10,15 @@
 //! locks away. So whoever waits is younger than who is waited for, or waits for one that has been voted for and waits
 //! for nobody: no circle can form.
 
+mod name;
 mod phaser;
 #[cfg(test)]
 mod tests;
 
 use crate::{Heat, Meeting, Mutant, Mutants, Pair};
 use commit::Stamp;
-use datatypes::Mode;
+use datatypes::{Claim, Mode};
+use name::Name;
 use phaser::Phaser;
 pub use phaser::Phasing;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,24 +81,24 @@ struct Owner {
     /// It waits at another shard, as its coordinator says.
     waits_elsewhere: bool,
     /// Where it holds or waits.
-    keys: BTreeSet<Box<[u8]>>,
+    names: BTreeSet<Name>,
     /// Where it waits.
-    waiting: BTreeSet<Box<[u8]>>,
+    waiting: BTreeSet<Name>,
 }
 
 impl Owner {
     fn new(age: Stamp) -> Self {
-        let (keys, waiting) = (BTreeSet::new(), BTreeSet::new());
-        Owner { age, firm: false, waits_elsewhere: false, keys, waiting }
+        let (names, waiting) = (BTreeSet::new(), BTreeSet::new());
+        Owner { age, firm: false, waits_elsewhere: false, names, waiting }
     }
 
     fn waits(&self) -> bool {
         self.waits_elsewhere || !self.waiting.is_empty()
     }
 
-    /// True if it waits anywhere but at this key.
-    fn waits_beside(&self, key: &[u8]) -> bool {
-        self.waits_elsewhere || self.waiting.iter().any(|waiting| **waiting != *key)
+    /// True if it waits anywhere but here.
+    fn waits_beside(&self, name: &Name) -> bool {
+        self.waits_elsewhere || self.waiting.iter().any(|waiting| waiting != name)
     }
 }
 
@@ -114,10 +117,10 @@ pub(super) struct Asker {
 pub(super) struct LockTable {
     options: LockOptions,
     mutants: Mutants,
-    keys: BTreeMap<Box<[u8]>, Phaser>,
+    phasers: BTreeMap<Name, Phaser>,
     owners: BTreeMap<TransactionId, Owner>,
     wounded: Vec<(TransactionId, Box<[u8]>)>,
-    freed: BTreeSet<Box<[u8]>>,
+    freed: BTreeSet<Name>,
     granted: BTreeSet<(Stamp, TransactionId)>,
     /// Who is in whose way.
     pub heat: Heat,
@@ -128,7 +131,7 @@ impl LockTable {
         LockTable {
             options,
             mutants,
-            keys: BTreeMap::new(),
+            phasers: BTreeMap::new(),
             owners: BTreeMap::new(),
             wounded: Vec::new(),
             freed: BTreeSet::new(),
@@ -137,89 +140,130 @@ impl LockTable {
         }
     }
 
-    /// Asks for a lock. True if it is granted; else the transaction waits, and has it when [`LockTable::take_ready`]
-    /// names it. Those that have to give way are wounded, perhaps the asker itself.
-    pub(super) fn lock(&mut self, asker: Asker, key: &[u8], mode: Mode) -> bool {
-        let (Asker { id, age, now, .. }, mode) = (asker, self.options.mode(mode));
-        if self.holds(id, key, mode) {
+    /// Asks for a key's lock, and when it has that, for those of elements. True if all are granted; else the transaction
+    /// waits, and can ask for the rest when [`LockTable::take_ready`] names it. Those that have to give way are wounded,
+    /// perhaps the asker itself.
+    pub(super) fn lock(&mut self, asker: Asker, key: &[u8], claim: &Claim<'_>) -> bool {
+        let name = Name::of(key);
+        let has_key = self.lock_one(asker, &name, self.options.mode(claim.mode));
+        has_key
+            && self.elements(asker.id, &name, claim).into_iter().fold(true, |all, element| {
+                let granted = self.lock_one(asker, &element, Mode::Write);
+                all && granted
+            })
+    }
+
+    /// The elements that need locks beside the key's: none where the transaction has all of the key.
+    fn elements(&self, id: TransactionId, name: &Name, claim: &Claim<'_>) -> Vec<Name> {
+        let none = claim.elements.is_empty() || self.mutants.has(Mutant::PlaceWithoutElements);
+        if none || self.holds(id, name, Mode::Write) { Vec::new() } else { name.elements(claim).collect() }
+    }
+
+    fn lock_one(&mut self, asker: Asker, name: &Name, mode: Mode) -> bool {
+        let Asker { id, age, now, .. } = asker;
+        if self.holds(id, name, mode) {
             return true;
         }
         let owner = self.owners.entry(id).or_insert_with(|| Owner::new(age));
         debug_assert_eq!(owner.age, age, "it keeps its age");
-        owner.keys.insert(key.into());
+        owner.names.insert(name.clone());
         if asker.votes && self.options.phasing.is_some() {
-            return self.lock_now(asker, key, mode);
+            return self.lock_now(asker, name, mode);
         }
-        let is_new = owner.waiting.insert(key.into());
-        let phaser = self.keys.entry(key.into()).or_default();
+        let is_new = owner.waiting.insert(name.clone());
+        let phaser = self.phasers.entry(name.clone()).or_default();
         phaser.enqueue(id, age, mode);
         if self.mutants.has(Mutant::LatecomersOvertake) && phaser.opponents(id, mode).next().is_none() {
-            self.grant(id, age, key, mode, now);
+            self.grant(id, age, name, mode, now);
             return true;
         }
-        self.hand_on(key, now, Some(id));
-        if !self.holds(id, key, mode) && self.wound_opponents(asker, key, mode) {
-            self.hand_on(key, now, Some(id));
+        self.hand_on(name, now, Some(id));
+        if !self.holds(id, name, mode) && self.wound_opponents(asker, name, mode) {
+            self.hand_on(name, now, Some(id));
         }
         if self.options.phasing.is_some() && self.owners.get(&id).is_some_and(Owner::waits) {
             self.wound_if_wanted(id);
         }
-        let granted = self.holds(id, key, mode);
+        let granted = self.holds(id, name, mode);
         if is_new && !granted {
-            self.note(key, mode, Meeting::Wait);
+            self.note(name, mode, Meeting::Wait);
         }
         granted
     }
 
     /// For a vote that must not wait: by wound-wait, past the phases.
-    fn lock_now(&mut self, asker: Asker, key: &[u8], mode: Mode) -> bool {
-        self.wound_opponents(asker, key, mode);
-        let phaser = self.keys.entry(key.into()).or_default();
+    fn lock_now(&mut self, asker: Asker, name: &Name, mode: Mode) -> bool {
+        self.wound_opponents(asker, name, mode);
+        let phaser = self.phasers.entry(name.clone()).or_default();
         let wanted = phaser.is_wanted_by_older(asker.age, Modes::default().with(mode));
         let free = !wanted && phaser.opponents(asker.id, mode).next().is_none();
         if free {
-            self.grant(asker.id, asker.age, key, mode, asker.now);
+            self.grant(asker.id, asker.age, name, mode, asker.now);
         } else {
-            self.note(key, mode, Meeting::Conflict);
+            self.note(name, mode, Meeting::Conflict);
         }
         free
     }
 
     /// Somebody who wants the lock in this mode meets those that have it in others, or is behind who waits.
-    fn note(&mut self, key: &[u8], wanted: Mode, meeting: Meeting) {
-        let met = self.keys.get(key).and_then(|phaser| phaser.in_the_way_of(wanted));
-        self.heat.note(key, Pair { wanted, met }, meeting);
+    fn note(&mut self, name: &Name, wanted: Mode, meeting: Meeting) {
+        let met = self.phasers.get(name).and_then(|phaser| phaser.in_the_way_of(wanted));
+        self.heat.note(name.key(), name.seen(Pair { wanted, met }), meeting);
     }
 
-    /// Takes a lock for a transaction that an earlier leader has voted for.
-    pub(super) fn reinstate(&mut self, id: TransactionId, age: Stamp, key: &[u8], mode: Mode, now: Instant) {
-        let mode = self.options.mode(mode);
+    /// Takes locks for a transaction that an earlier leader has voted for.
+    pub(super) fn reinstate(
+        &mut self,
+        id: TransactionId,
+        age: Stamp,
+        key: &[u8],
+        claim: &Claim<'_>,
+        now: Instant,
+    ) {
+        let name = Name::of(key);
+        self.reinstate_one(id, age, &name, self.options.mode(claim.mode), now);
+        for element in self.elements(id, &name, claim) {
+            self.reinstate_one(id, age, &element, Mode::Write, now);
+        }
+    }
+
+    fn reinstate_one(&mut self, id: TransactionId, age: Stamp, name: &Name, mode: Mode, now: Instant) {
         let owner = self.owners.entry(id).or_insert_with(|| Owner::new(age));
         owner.firm = true;
-        owner.keys.insert(key.into());
-        self.keys.entry(key.into()).or_default().grant(id, age, mode, now);
+        owner.names.insert(name.clone());
+        self.phasers.entry(name.clone()).or_default().grant(id, age, mode, now);
     }
 
-    fn holds(&self, id: TransactionId, key: &[u8], mode: Mode) -> bool {
-        let held = self.keys.get(key).and_then(|phaser| phaser.held.get(&id));
+    fn holds(&self, id: TransactionId, name: &Name, mode: Mode) -> bool {
+        let held = self.phasers.get(name).and_then(|phaser| phaser.held.get(&id));
         held.is_some_and(|modes| modes.covers(mode))
     }
 
     /// True if the transaction may rely on what an invocation in this mode observed of the key: one in the mode of a
     /// mutation observes at most the type, which nobody changes beside it.
     pub(super) fn protects(&self, id: TransactionId, key: &[u8], mode: Mode) -> bool {
-        self.holds(id, key, Mode::Observe) || self.holds(id, key, self.options.mode(mode))
+        let name = Name::of(key);
+        self.holds(id, &name, Mode::Observe) || self.holds(id, &name, self.options.mode(mode))
     }
 
     /// True if the transaction has the key's lock in some mode.
     pub(super) fn holds_any(&self, id: TransactionId, key: &[u8]) -> bool {
-        self.keys.get(key).is_some_and(|phaser| phaser.held.contains_key(&id))
+        self.has(id, &Name::of(key))
     }
 
-    /// True if somebody else has the key's lock in a mode that stands in the way of this one.
-    pub(super) fn is_taken(&self, id: TransactionId, key: &[u8], mode: Mode) -> bool {
-        let mode = self.options.mode(mode);
-        self.keys.get(key).is_some_and(|phaser| phaser.opponents(id, mode).next().is_some())
+    fn has(&self, id: TransactionId, name: &Name) -> bool {
+        self.phasers.get(name).is_some_and(|phaser| phaser.held.contains_key(&id))
+    }
+
+    /// True if somebody else has a lock that stands in the way of these.
+    pub(super) fn is_taken(&self, id: TransactionId, key: &[u8], claim: &Claim<'_>) -> bool {
+        let taken = |name: &Name, mode: Mode| {
+            self.phasers.get(name).is_some_and(|phaser| phaser.opponents(id, mode).next().is_some())
+        };
+        let name = Name::of(key);
+        let elements = self.elements(id, &name, claim);
+        taken(&name, self.options.mode(claim.mode))
+            || elements.iter().any(|element| taken(element, Mode::Write))
     }
 
     /// The shard votes for the transaction: from now on it keeps its locks.
@@ -243,7 +287,7 @@ impl LockTable {
     /// Takes locks from transactions that have kept older ones waiting for too long.
     pub(super) fn end_overdue_phases(&mut self, now: Instant) {
         let Some(phasing) = self.options.phasing else { return };
-        let overdue = self.keys.values().filter(|phaser| phaser.is_overdue(now, phasing));
+        let overdue = self.phasers.values().filter(|phaser| phaser.is_overdue(now, phasing));
         let holders: BTreeSet<TransactionId> =
             overdue.flat_map(|phaser| phaser.held.keys().copied()).collect();
         for id in holders {
@@ -254,14 +298,14 @@ impl LockTable {
     /// Gives every lock and every wait of a transaction up.
     pub(super) fn release(&mut self, id: TransactionId) {
         let Some(owner) = self.owners.remove(&id) else { return };
-        for key in owner.keys {
-            let Some(phaser) = self.keys.get_mut(&key) else { continue };
+        for name in owner.names {
+            let Some(phaser) = self.phasers.get_mut(&name) else { continue };
             phaser.held.remove(&id);
             phaser.leave(id, owner.age, Mode::ALL);
             if phaser.is_unused() {
-                self.keys.remove(&key);
+                self.phasers.remove(&name);
             } else {
-                self.freed.insert(key);
+                self.freed.insert(name);
             }
         }
     }
@@ -269,9 +313,8 @@ impl LockTable {
     /// A key whose lock the transaction waits for, or has not got.
     pub(super) fn waited_for(&self, id: TransactionId) -> Option<&[u8]> {
         let owner = self.owners.get(&id)?;
-        let holds = |key: &[u8]| self.keys.get(key).is_some_and(|phaser| phaser.held.contains_key(&id));
-        let lacks = owner.keys.iter().map(|key| &**key).find(|key| !holds(key));
-        owner.waiting.first().map(|key| &**key).or(lacks)
+        let lacks = owner.names.iter().find(|name| !self.has(id, name));
+        owner.waiting.first().or(lacks).map(Name::key)
     }
 
     /// The transactions wounded since this was asked last, with the key that each lost first.
@@ -282,46 +325,46 @@ impl LockTable {
     /// Hands on what was freed since this was asked last. Returns who was granted a lock that it waited for, the oldest
     /// first: each may ask again.
     pub(super) fn take_ready(&mut self, now: Instant) -> Vec<TransactionId> {
-        while let Some(key) = self.freed.pop_first() {
-            self.hand_on(&key, now, None);
+        while let Some(name) = self.freed.pop_first() {
+            self.hand_on(&name, now, None);
         }
         std::mem::take(&mut self.granted).into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Grants a key's lock to whoever can have it now. All but the asker are noted as ready.
-    fn hand_on(&mut self, key: &[u8], now: Instant, asker: Option<TransactionId>) {
+    /// Grants a lock to whoever can have it now. All but the asker are noted as ready.
+    fn hand_on(&mut self, name: &Name, now: Instant, asker: Option<TransactionId>) {
         match self.options.phasing {
             Some(phasing) => {
-                while let Some((id, age, mode)) = self.next(key, now, phasing) {
+                while let Some((id, age, mode)) = self.next(name, now, phasing) {
                     self.note_granted(id, age, asker);
-                    self.grant(id, age, key, mode, now);
+                    self.grant(id, age, name, mode, now);
                 }
             }
-            None => self.hand_on_by_age(key, now, asker),
+            None => self.hand_on_by_age(name, now, asker),
         }
-        if self.keys.get(key).is_some_and(Phaser::is_unused) {
-            self.keys.remove(key);
+        if self.phasers.get(name).is_some_and(Phaser::is_unused) {
+            self.phasers.remove(name);
         }
     }
 
-    fn next(&mut self, key: &[u8], now: Instant, phasing: Phasing) -> Option<(TransactionId, Stamp, Mode)> {
+    fn next(&mut self, name: &Name, now: Instant, phasing: Phasing) -> Option<(TransactionId, Stamp, Mode)> {
         let owners = &self.owners;
-        let may_hold = |id: TransactionId| owners.get(&id).is_some_and(|owner| !owner.waits_beside(key));
-        self.keys.get_mut(key)?.next(now, phasing, self.mutants, may_hold)
+        let may_hold = |id: TransactionId| owners.get(&id).is_some_and(|owner| !owner.waits_beside(name));
+        self.phasers.get_mut(name)?.next(now, phasing, self.mutants, may_hold)
     }
 
     /// Without phases: who waits has the lock as soon as neither a holder nor an older one that waits is in the way.
-    fn hand_on_by_age(&mut self, key: &[u8], now: Instant, asker: Option<TransactionId>) {
-        let waiting = self.keys.get(key).map(Phaser::waiting).unwrap_or_default();
+    fn hand_on_by_age(&mut self, name: &Name, now: Instant, asker: Option<TransactionId>) {
+        let waiting = self.phasers.get(name).map(Phaser::waiting).unwrap_or_default();
         let mut before: Vec<(TransactionId, Mode)> = Vec::new();
         for (age, id, mode) in waiting {
-            let Some(phaser) = self.keys.get(key) else { return };
+            let Some(phaser) = self.phasers.get(name) else { return };
             let behind = before.iter().any(|(other, wanted)| *other != id && !wanted.compatible(mode));
             if behind || phaser.opponents(id, mode).next().is_some() {
                 before.push((id, mode));
-            } else if !self.holds(id, key, mode) {
+            } else if !self.holds(id, name, mode) {
                 self.note_granted(id, age, asker);
-                self.grant(id, age, key, mode, now);
+                self.grant(id, age, name, mode, now);
             }
         }
     }
@@ -332,20 +375,20 @@ impl LockTable {
         }
     }
 
-    fn grant(&mut self, id: TransactionId, age: Stamp, key: &[u8], mode: Mode, now: Instant) {
-        let phaser = self.keys.entry(key.into()).or_default();
+    fn grant(&mut self, id: TransactionId, age: Stamp, name: &Name, mode: Mode, now: Instant) {
+        let phaser = self.phasers.entry(name.clone()).or_default();
         phaser.grant(id, age, mode, now);
         let Some(owner) = self.owners.get_mut(&id) else { return };
         if !phaser.is_waiting(id, age) {
-            owner.waiting.remove(key);
+            owner.waiting.remove(name);
         }
         // Where it was passed over because it waited here too, it may be next.
         self.freed.extend(owner.waiting.iter().cloned());
     }
 
     /// Wounds the younger ones that stand in the asker's way: with phases those that wait, unless the asker votes.
-    fn wound_opponents(&mut self, asker: Asker, key: &[u8], mode: Mode) -> bool {
-        let Some(phaser) = self.keys.get(key) else { return false };
+    fn wound_opponents(&mut self, asker: Asker, name: &Name, mode: Mode) -> bool {
+        let Some(phaser) = self.phasers.get(name) else { return false };
         let any = self.options.phasing.is_none() || asker.votes;
         let must_yield = |id: &TransactionId| {
             let owner = self.owners.get(id);
@@ -355,7 +398,7 @@ impl LockTable {
         };
         let victims: Vec<TransactionId> = phaser.opponents(asker.id, mode).filter(must_yield).collect();
         for victim in &victims {
-            self.wound(*victim, key, Some(mode));
+            self.wound(*victim, name, Some(mode));
         }
         !victims.is_empty()
     }
@@ -366,13 +409,13 @@ impl LockTable {
         if self.mutants.has(Mutant::WaitersKeepLocks) {
             return;
         }
-        let wanted = |key: &[u8]| {
-            let phaser = self.keys.get(key);
+        let wanted = |name: &Name| {
+            let phaser = self.phasers.get(name);
             let held = phaser.and_then(|phaser| Some((phaser, *phaser.held.get(&id)?)));
             held.is_some_and(|(phaser, modes)| phaser.is_wanted_by_older(owner.age, modes))
         };
-        if let Some(key) = owner.keys.iter().find(|key| wanted(key)).cloned() {
-            self.wound(id, &key, None);
+        if let Some(name) = owner.names.iter().find(|name| wanted(name)).cloned() {
+            self.wound(id, &name, None);
         }
     }
 
@@ -380,11 +423,11 @@ impl LockTable {
         owner.waits() && !self.mutants.has(Mutant::WaitersKeepLocks)
     }
 
-    fn wound(&mut self, id: TransactionId, key: &[u8], wanted: Option<Mode>) {
-        if let Some(pair) = self.keys.get(key).and_then(|phaser| phaser.taken_from(id, wanted)) {
-            self.heat.note(key, pair, Meeting::Wound);
+    fn wound(&mut self, id: TransactionId, name: &Name, wanted: Option<Mode>) {
+        if let Some(pair) = self.phasers.get(name).and_then(|phaser| phaser.taken_from(id, wanted)) {
+            self.heat.note(name.key(), name.seen(pair), Meeting::Wound);
         }
         self.release(id);
-        self.wounded.push((id, key.into()));
+        self.wounded.push((id, name.key().into()));
     }
 }

@@ -1,6 +1,7 @@
 //! The lock table, without phases first.
 
 mod circles;
+mod elements;
 mod phases;
 
 use super::*;
@@ -22,7 +23,7 @@ fn age(number: u64) -> Stamp {
 
 fn lock(table: &mut LockTable, number: u64, key: &str, mode: Mode) -> bool {
     let asker = Asker { id: id(number), age: age(number), votes: false, now: NOW };
-    table.lock(asker, key.as_bytes(), mode)
+    table.lock(asker, key.as_bytes(), &mode.into())
 }
 
 #[test]

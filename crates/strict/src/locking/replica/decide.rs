@@ -45,8 +45,13 @@ impl Replica {
                 step,
             );
         }
+        if ballot.term < leader.term {
+            // The next run is to name this term: of one that reads nothing the coordinator hears of it nowhere else.
+            self.refuse(from, id, None, step);
+            return self.redirect(from, id, step);
+        }
         let trusting = self.options.mutants.has(Mutant::UnprotectedReads);
-        if ballot.term < leader.term || (leader.is_closed(id) && !trusting) {
+        if leader.is_closed(id) && !trusting {
             return self.refuse(from, id, None, step);
         }
         let judged = match self.options.concurrency {

@@ -2,7 +2,7 @@
 
 use super::{Replica, Step};
 use crate::Mutant;
-use crate::locking::leader::{Stage, mode_of, mode_unread};
+use crate::locking::leader::{Stage, claim_of, claim_unread};
 use crate::locking::locks::Asker;
 use crate::locking::machine::Question;
 use crate::locking::message::Message;
@@ -37,17 +37,17 @@ impl Replica {
         }
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
         if !optimistic || *reserve {
-            let mode = match (write, only_lock) {
-                (true, _) => Mode::Write,
-                (false, true) => mode_unread(&decoded),
-                (false, false) => mode_of(&decoded, expired),
+            let claim = match (write, only_lock) {
+                (true, _) => Mode::Write.into(),
+                (false, true) => claim_unread(&decoded),
+                (false, false) => claim_of(&decoded, expired),
             };
             let open = leader.open(*id, from, step.now.instant);
             if !matches!(open.stage, Stage::Executing) {
                 return;
             }
             let asker = Asker { id: *id, age: *age, votes: false, now: step.now.instant };
-            if !leader.locks.lock(asker, key, mode) {
+            if !leader.locks.lock(asker, key, &claim) {
                 return self.block(*id, message, step);
             }
             if optimistic && leader.is_contested(*id, key, &decoded, *only_lock) {

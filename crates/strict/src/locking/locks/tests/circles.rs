@@ -1,12 +1,16 @@
 //! Transactions over two shards and four keys: in every order of their messages, all of them end.
 
 use super::*;
+use datatypes::Items;
 use types::Rng;
+
+/// A lock at a shard, of a key and perhaps of elements.
+type Wanted = (usize, &'static str, Claim<'static>);
 
 /// A transaction that locks one key after the other, then commits.
 #[derive(Clone, Debug)]
 struct Script {
-    locks: Vec<(usize, &'static str, Mode)>,
+    locks: Vec<Wanted>,
     next: usize,
     /// The attempt; each has an id of its own and the age of the first.
     attempt: u64,
@@ -32,11 +36,7 @@ struct World {
 }
 
 impl World {
-    fn new(
-        phasing: Option<Phasing>,
-        scripts: Vec<Vec<(usize, &'static str, Mode)>>,
-        mutants: Mutants,
-    ) -> Self {
+    fn new(phasing: Option<Phasing>, scripts: Vec<Vec<Wanted>>, mutants: Mutants) -> Self {
         let options = LockOptions { phasing, ..LockOptions::default() };
         let script = |locks| Script { locks, next: 0, attempt: 0, blocked_at: None, over: false };
         World {
@@ -81,16 +81,18 @@ impl World {
 
     fn go(&mut self, place: usize) {
         let (id, age) = (self.id(place), age(place as u64 + 1));
-        let Some(&(shard, key, mode)) = self.scripts[place].locks.get(self.scripts[place].next) else {
-            self.scripts[place].over = true;
+        let script = &mut self.scripts[place];
+        let Some((shard, key, claim)) = script.locks.get(script.next) else {
+            script.over = true;
             return self.shards.iter_mut().for_each(|shard| shard.release(id));
         };
-        let asker = Asker { id, age, votes: false, now: NOW };
-        if self.shards[shard].lock(asker, key.as_bytes(), mode) {
-            self.scripts[place].next += 1;
-        } else {
-            self.scripts[place].blocked_at = Some(shard);
-            self.under_way.push(Event::Told { shard: 1 - shard, id, waits: true });
+        let (asker, shard) = (Asker { id, age, votes: false, now: NOW }, *shard);
+        let granted = self.shards[shard].lock(asker, key.as_bytes(), claim);
+        let waited = script.blocked_at.is_some();
+        script.next += usize::from(granted);
+        script.blocked_at = (!granted).then_some(shard);
+        if waited == granted {
+            self.under_way.push(Event::Told { shard: 1 - shard, id, waits: !granted });
         }
     }
 
@@ -111,10 +113,9 @@ impl World {
                 for id in self.shards[shard].take_ready(NOW) {
                     quiet = false;
                     let Some(place) = self.place(id) else { continue };
-                    let script = &mut self.scripts[place];
-                    if script.blocked_at == Some(shard) {
-                        (script.next, script.blocked_at) = (script.next + 1, None);
-                        self.under_way.push(Event::Told { shard: 1 - shard, id, waits: false });
+                    // It may have one of several locks, and wait for the others.
+                    if self.scripts[place].blocked_at == Some(shard) {
+                        self.go(place);
                     }
                 }
             }
@@ -129,11 +130,21 @@ impl World {
     }
 }
 
-fn scripts(random: &mut Rng, count: usize, locks: usize) -> Vec<Vec<(usize, &'static str, Mode)>> {
-    let modes = [Mode::Observe, Mode::Add, Mode::Write];
+/// Changes these elements.
+fn place(elements: &'static [&'static [u8]]) -> Claim<'static> {
+    Claim { mode: Mode::Place, elements: Items::Slices(elements) }
+}
+
+fn scripts(random: &mut Rng, count: usize, locks: usize) -> Vec<Vec<Wanted>> {
+    let modes = [Mode::Observe, Mode::Add, Mode::Write].map(Claim::from);
+    let placed = [place(&[b"x"]), place(&[b"y"]), place(&[b"x", b"y"])];
+    let all = [&modes[..], &placed[..]].concat();
+    // Some runs have nothing but elements.
+    let claims = if random.usize(0..3) == 0 { placed.to_vec() } else { all };
     let script = |random: &mut Rng| {
         let lock = |random: &mut Rng| {
-            (random.usize(0..2), ["a", "b"][random.usize(0..2)], modes[random.usize(0..modes.len())])
+            let claim = claims[random.usize(0..claims.len())].clone();
+            (random.usize(0..2), ["a", "b"][random.usize(0..2)], claim)
         };
         (0..locks).map(|_| lock(random)).collect()
     };
@@ -199,7 +210,20 @@ fn every_order_of_a_few_ends() {
             [(1, "a", Add), (0, "a", Add)],
         ],
     ];
-    for case in cases {
+    let cases = cases.map(|case| case.map(|locks| locks.map(|(shard, key, mode)| (shard, key, mode.into()))));
+    let of_elements: [[[Wanted; 2]; 3]; 2] = [
+        [
+            [(0, "a", place(&[b"x", b"y"])), (0, "a", Observe.into())],
+            [(0, "a", place(&[b"y"])), (1, "a", Write.into())],
+            [(1, "a", Observe.into()), (0, "a", place(&[b"x"]))],
+        ],
+        [
+            [(0, "a", place(&[b"x"])), (1, "a", place(&[b"x"]))],
+            [(1, "a", place(&[b"x", b"y"])), (0, "a", place(&[b"x"]))],
+            [(0, "a", Observe.into()), (1, "a", place(&[b"y"]))],
+        ],
+    ];
+    for case in cases.into_iter().chain(of_elements) {
         let build = || {
             let scripts = case.iter().map(|locks| locks.to_vec()).collect();
             World::new(Some(Phasing { members: 1, ..Phasing::default() }), scripts, Mutants::default())
