@@ -33,7 +33,7 @@ pub struct Combining {
 
 impl Default for Combining {
     fn default() -> Self {
-        Combining { members: 32, patience: Duration::from_millis(250), gather: Duration::from_millis(2) }
+        Combining { members: 64, patience: Duration::from_millis(250), gather: Duration::from_millis(2) }
     }
 }
 

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::{Instant, Reader};
 
 /// A group has no more steps.
-const STEPS: usize = 192;
+const STEPS: usize = 256;
 /// A group that has lost its locks so often falls apart.
 const TOGETHER: u32 = 6;
 
@@ -203,7 +203,7 @@ impl Coordinator {
             let one_mode = claims.iter().all(|claim| claim.mode == claims[0].mode);
             if !one_mode {
                 plan.written.insert(key);
-            } else if claims.iter().any(|claim| claim.elements.len() > 0) {
+            } else if claims.iter().any(|claim| !claim.elements.is_empty()) {
                 // Each asks for its own elements.
                 continue;
             }
