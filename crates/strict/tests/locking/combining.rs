@@ -325,8 +325,10 @@ fn what_a_group_holds_is_free_when_it_is_given_up() {
     let mut network = Network::new(&Options::default());
     let [a, b, _, d] = network.four_keys(2);
     network.stop(1);
-    let [first, second, third] = [[b, d], [b, d], [b, a]].map(|keys| keys.map(|key| network.increment(key)));
-    let requests = [first, second, third].map(|steps| send(&mut network, 9, &steps));
+    let requests = [vec![b], vec![b, d], vec![b, a]].map(|keys| {
+        let steps: Vec<Step<'_>> = keys.iter().map(|key| network.increment(key)).collect();
+        send(&mut network, 9, &steps)
+    });
     network.run_for(Duration::from_millis(5_010));
     for id in requests {
         let reply = network.answered(id);
