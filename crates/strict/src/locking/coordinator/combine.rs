@@ -5,7 +5,7 @@
 //!   host:   asks leaders ------ has its answers --> takes its guests in --> Prepare: one part for all --> replies of all
 //!   guest:       comes, waits ----------------------^  combined: a member, one after the other; its locks are the host's
 //!                                                   \- not combined, or the host was refused: asks for itself
-//!   member: --------------------------------------------------------------- refused: all run again, each by itself
+//!   member: ---------------------------------- refused: all run again as one ([`super::gather`]), then each by itself
 //! ```
 //!
 //! # Invariants

@@ -31,8 +31,6 @@ pub struct Run {
     pub signed: Instant,
     /// Those that commit with it, in the order in which they were combined: their steps follow its own.
     pub members: Vec<Transaction>,
-    /// It has waited for another's locks in vain: this time it asks for its own.
-    pub apart: bool,
     /// Where it asks for its locks first: which questions that takes.
     pub plan: Plan,
 }
