@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from harness import Anabranch
+from cluster import Cluster
+from harness import Anabranch, wait_until
 from load import Writer, writers
 
 # Small files and frequent checkpoints, so that crashes meet them; several threads and partitions.
@@ -135,3 +136,37 @@ def test_a_list_of_keyspaces_that_is_missing_or_older_is_refused():
         with server.client() as client:
             assert client.execute_command("KEYSPACE", "USE", "kept")
             assert client.get("key") == b"value"
+
+
+def write_some(client) -> None:
+    """Less than what a checkpoint is taken after."""
+    for number in range(40):
+        client.set("key", "v" * 1000 + str(number))
+
+
+def check_checkpoint(client) -> None:
+    wait_until(lambda: client.info("persistence")["checkpoints"] > 0)
+    assert client.get("key").endswith("v39")
+
+
+def test_what_the_log_has_grown_before_a_kill_counts():
+    """Else a process that is killed again and again takes no checkpoint, and its log and its recovery grow without end."""
+    with Anabranch("everysec", BUSY) as server:
+        for _ in range(8):
+            with server.client(decode_responses=True) as client:
+                write_some(client)
+            server.kill()
+            server.start()
+        with server.client(decode_responses=True) as client:
+            check_checkpoint(client)
+
+
+def test_what_the_log_of_a_replica_has_grown_before_a_kill_counts():
+    with Cluster(3, 1, config=BUSY.replace("threads = 2", "")) as cluster:
+        node = cluster["a/1"]
+        for _ in range(8):
+            with node.client() as client:
+                write_some(client)
+            cluster.do("kill a/1", "restart a/1")
+        with node.client() as client:
+            check_checkpoint(client)

@@ -91,6 +91,8 @@ pub struct Recovered {
     pub checkpoint: GroupNumber,
     /// True if the current checkpoint was damaged and the previous one and the log since were used in its place.
     pub fell_back: bool,
+    /// How many bytes of records came behind the checkpoint.
+    pub grown: u64,
     /// The newest group of the log; all up to it are synced now.
     pub last: GroupNumber,
     /// Where the log was cut, if there was anything beyond its end that may have been a group.
@@ -141,7 +143,13 @@ impl Log {
             used: Vec::new(),
             unsynced: Unsynced::default(),
         };
-        let end = reader.read(visit)?;
+        let mut grown = 0;
+        let end = reader.read(&mut |piece| {
+            if let Piece::Record { bytes, .. } = &piece {
+                grown += bytes.len() as u64;
+            }
+            visit(piece)
+        })?;
         reader.check_end(&end)?;
         let last = reader.last;
         reader.make_durable()?;
@@ -153,6 +161,7 @@ impl Log {
             clean_shutdown: manifest.clean,
             checkpoint: GroupNumber(base),
             fell_back,
+            grown,
             last: GroupNumber(last),
             cut: end.torn.then_some(Cut { file: end.file, offset: end.offset }),
         };

@@ -45,14 +45,15 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// A log for replicas that have peers: when it refuses their records, the process ends and the peers go on.
-    pub(crate) fn of_replicas(log: Log) -> Self {
-        Journal { refusal_is_fatal: true, ..Journal::new(log) }
+    pub(crate) fn of_replicas(log: Log, grown: u64) -> Self {
+        Journal { refusal_is_fatal: true, ..Journal::new(log, grown) }
     }
 
-    pub(crate) fn new(log: Log) -> Self {
+    /// A log that has grown by so many bytes since its checkpoint: a process that is killed often takes one in time, too.
+    pub(crate) fn new(log: Log, grown: u64) -> Self {
         let (written, synced) = (log.written().0, log.synced().0);
         Journal {
-            shared: Mutex::new(Shared { log, dirty: Vec::new(), grown: 0 }),
+            shared: Mutex::new(Shared { log, dirty: Vec::new(), grown }),
             written: AtomicU64::new(written),
             synced: AtomicU64::new(synced),
             failed: RwLock::new(Vec::new()),

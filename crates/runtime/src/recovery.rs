@@ -70,7 +70,7 @@ pub(crate) fn recover(options: Options) -> Result<Process, StartError> {
         clean = recovered.clean_shutdown,
         "recovered"
     );
-    let journal = Some(Journal::new(log));
+    let journal = Some(Journal::new(log, recovered.grown));
     let complete = recovered.clean_shutdown || recovered.created;
     Ok(finish(Process::new(options, metadata, incarnation, into_list(keyspaces), journal), complete))
 }

@@ -159,7 +159,7 @@ fn from_disk(
     };
     let identity = identity.with_complete(complete);
     identity.save(directory).map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
-    let journal = Some(Journal::of_replicas(log));
+    let journal = Some(Journal::of_replicas(log, recovered.grown));
     Ok(Recovered { keyspaces, journal, incarnation, complete, identity: (!complete).then_some(identity) })
 }
 
