@@ -24,6 +24,8 @@ DEFAULT = ("watch", "optimistic")
 CLIENTS = 6
 # How long a process runs between kills, and how long it is away, in seconds.
 CALM, AWAY = 2.0, 1.5
+# Checkpoints are taken between kills, so that starts take as long in the last round as in the first.
+CHECKPOINTS = "[storage]\ncheckpoint_after_bytes = 33_554_432\n"
 # After a kill nobody may be served for so long, in seconds.
 LONGEST_SILENCE = 2.0
 
@@ -84,7 +86,7 @@ def test_retwis_is_strictly_serializable_while_processes_are_killed(by, concurre
     seconds = 2 * SECONDS if SOAK and (by, concurrency) == DEFAULT else SECONDS
     arguments = ["--clients", str(CLIENTS), "--keys", "300", "--zipf", "0.75", "--seconds", str(seconds)]
     arguments += ["--txn"] if by == "txn" else []
-    with Cluster(3, 1, "--partitions", "2", "--concurrency", concurrency) as cluster:
+    with Cluster(3, 1, "--partitions", "2", "--concurrency", concurrency, config=CHECKPOINTS) as cluster:
         nodes = list(cluster)
         for number in range(ROUNDS):
             history = tmp_path / f"retwis-{number}.jsonl"
