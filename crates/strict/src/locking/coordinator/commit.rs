@@ -213,8 +213,8 @@ impl Coordinator {
         }
     }
 
-    /// The transaction has had no effect: it and its members run again, each by itself unless it was about locks only, or
-    /// their callers are told.
+    /// The transaction has had no effect: it and its members run again, as one a few times and then each by itself, or their
+    /// callers are told.
     pub(super) fn refused(
         &mut self,
         mut transaction: Transaction,
