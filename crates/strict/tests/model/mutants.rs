@@ -90,3 +90,14 @@ fn a_refusal_judged_again_is_caught() {
 fn a_promise_that_loses_is_caught() {
     assert_caught(Mutant::NoVoteLosesToAttempts, routes::promise_and_view(), 300_000);
 }
+
+/// The models with a replica down that are explored to their end see what they are for.
+#[test]
+fn bugs_are_caught_with_a_replica_down() {
+    assert_caught(Mutant::TrustStamps, models::quorum_reads_and_a_crash(), 10_000);
+    assert_caught(Mutant::ObservedByMaximum, models::blind_increments_and_a_crash(), 60_000);
+    assert_caught(Mutant::NoTombstones, models::two_backups_and_a_crash(), 3000);
+    assert_caught(Mutant::NoTombstones, models::two_shards_and_a_crash(), 3000);
+    assert_caught(Mutant::FinalizeWithoutView, models::backup_and_view_and_a_crash(), 5000);
+    assert_caught(Mutant::FinalizeWithoutView, models::two_view_changes_and_a_crash(), 10_000);
+}
