@@ -45,6 +45,8 @@ pub(super) struct Suspicion {
     rounds: BTreeMap<TransactionId, u32>,
     /// How long proposals of a process are on their way, by its clock and ours, smoothed.
     distances: BTreeMap<ProcessId, Duration>,
+    /// When signs were looked for last.
+    looked: Instant,
 }
 
 impl Suspicion {
@@ -67,10 +69,22 @@ impl Suspicion {
         *distance = *distance - *distance / SMOOTHING + age / SMOOTHING;
     }
 
+    /// About when a transaction came that was not prepared yet when signs were looked for last. It came then or later,
+    /// unless it waited here before it was judged.
+    fn came(&self, group: TransactionId, at: Timestamp, looked: Instant, now: Now) -> Instant {
+        let age = Duration::from_micros(now.wall.0.saturating_sub(at.wall().0));
+        let here = age.saturating_sub(self.distance(group));
+        Instant(now.instant.0.saturating_sub(here.as_micros() as u64).max(looked.0))
+    }
+
+    /// How far away its coordinator is, in time.
+    fn distance(&self, group: TransactionId) -> Duration {
+        self.distances.get(&group.process).copied().unwrap_or_default()
+    }
+
     /// How long a coordinator may be silent.
     fn timeout(&self, group: TransactionId, least: Duration) -> Duration {
-        let distance = self.distances.get(&group.process).copied().unwrap_or_default();
-        least + (distance * DISTANCES).min(least * LONGER)
+        least + (self.distance(group) * DISTANCES).min(least * LONGER)
     }
 
     /// A recovery met a higher coordinator view.
@@ -91,7 +105,16 @@ impl Replica {
     pub(super) fn arm_suspicion(&self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
         let quarter = (self.options.prepared_timeout.as_micros() as u64 / 4).max(1);
         let wait = Duration::from_micros(quarter + random.u64(0..=quarter));
-        out.arm(Timer::Suspicion, now.instant + wait);
+        let next = now.instant + wait;
+        let due =
+            |(id, sign): (&TransactionId, &Sign)| sign.since + self.patience_for(*id, sign.promised.round);
+        let soonest = self.suspicion.signs.iter().map(due).filter(|due| *due > now.instant).min();
+        out.arm(Timer::Suspicion, soonest.map_or(next, |due| due.min(next)));
+    }
+
+    /// How long a transaction may go without a sign once `round` coordinator views have not sufficed.
+    fn patience_for(&self, id: TransactionId, round: u32) -> Duration {
+        patience(self.suspicion.timeout(id, self.options.prepared_timeout), round)
     }
 
     /// Starts the recovery of transactions that nobody has come on with for too long; repeats what recoveries have
@@ -101,6 +124,7 @@ impl Replica {
         self.recoveries
             .retain(|_, known| now.instant - known.started() < patience(timeout, known.ballot().round));
         self.forget_waiting(now.instant);
+        let looked = std::mem::replace(&mut self.suspicion.looked, now.instant);
         if self.ir.status() != Status::Normal {
             return;
         }
@@ -116,16 +140,15 @@ impl Replica {
         for (id, operation) in prepared {
             let (born, promised) =
                 self.ir.get(*id).map_or((operation.at, CoordinatorView::ORIGINAL), |g| (g.born, g.promised));
-            let fresh = Sign { since: now.instant, promised };
             let sign = match self.suspicion.signs.get(id) {
                 Some(known) if known.promised >= promised => *known,
-                _ => fresh,
+                Some(_) => Sign { since: now.instant, promised },
+                None => Sign { since: self.suspicion.came(*id, operation.at, looked, now), promised },
             };
             self.suspicion.signs.insert(*id, sign);
-            let timeout = self.suspicion.timeout(*id, timeout);
-            forsaken |= now.instant - sign.since >= timeout * FORSAKEN;
+            forsaken |= now.instant - sign.since >= self.suspicion.timeout(*id, timeout) * FORSAKEN;
             let participants = &operation.part.participants;
-            let due = now.instant - sign.since >= patience(timeout, sign.promised.round);
+            let due = now.instant - sign.since >= self.patience_for(*id, sign.promised.round);
             if due && self.is_next(*id, sign, participants.first() == Some(&self.shard), now.instant) {
                 overdue.push(((*id, born), sign.promised.round, participants.clone()));
             }
@@ -143,8 +166,7 @@ impl Replica {
         let members = self.topology.replicas(self.shard);
         let before = line(id, sign.promised.round, members).position(|member| member == self.address);
         let before = before.unwrap_or(members.len());
-        let timeout = self.suspicion.timeout(id, self.options.prepared_timeout);
-        let patience = patience(timeout, sign.promised.round);
+        let patience = self.patience_for(id, sign.promised.round);
         !backup || now - sign.since >= patience + patience * before as u32 / 2
     }
 
@@ -164,8 +186,7 @@ impl Replica {
         let backups = self.topology.replicas(first);
         let Some(sign) = self.suspicion.signs.get(&transaction) else { return };
         // The first in line, then the others, one after the other.
-        let timeout = self.suspicion.timeout(transaction, self.options.prepared_timeout);
-        let patience = patience(timeout, round);
+        let patience = self.patience_for(transaction, round);
         let late = (now.instant - sign.since).saturating_sub(patience).as_micros()
             / (patience.as_micros() / 2).max(1);
         if let Some(backup) = line(transaction, round, backups).cycle().nth(late as usize) {

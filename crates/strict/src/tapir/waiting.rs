@@ -29,8 +29,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Instant, NodeId, Timestamp, TransactionId, WallTime};
 
-/// A proposal that is not said again for so many times the coordinator's patience is forgotten.
-const PATIENCE: u32 = 4;
+/// A proposal that is not said again for so many times the coordinator's patience is not judged any more, but forgotten. A
+/// dead coordinator's would stand in the way of others once more, until it is suspected for this one too.
+const PATIENCE: u32 = 2;
 
 /// What a proposal waits for.
 #[derive(Debug, PartialEq)]
@@ -85,9 +86,10 @@ impl Waiting {
         taken.map(|proposal| (proposal.from, proposal.message)).collect()
     }
 
-    /// Takes the oldest that waits for no transaction any more.
+    /// Takes the oldest that waits for no transaction any more, of those that were said since `lately`.
     fn take_free(
         &mut self,
+        lately: Instant,
         ends: impl Fn(TransactionId, Stamp) -> Option<Instant>,
         prepared: &BTreeMap<TransactionId, Prepare>,
     ) -> Option<(NodeId, IrMessage)> {
@@ -96,6 +98,7 @@ impl Waiting {
             Until::Ended(behind) => !prepared.contains_key(&behind),
             Until::Kept(age) => ends(**id, age).is_none(),
         });
+        let free = free.filter(|(_, proposal)| proposal.said >= lately);
         let (_, id) = free.map(|(id, proposal)| (proposal.age, *id)).min()?;
         self.0.remove(&id).map(|proposal| (proposal.from, proposal.message))
     }
@@ -205,7 +208,9 @@ impl Replica {
 
     fn next_free(&mut self, now: Instant) -> Option<(NodeId, IrMessage)> {
         let ends = |id, age| self.reservations.ends(now, id, age, self.state.prepared());
-        self.waiting.take_free(ends, self.state.prepared())
+        let patience = self.options.resend_every * PATIENCE;
+        let lately = Instant(now.0.saturating_sub(patience.as_micros() as u64));
+        self.waiting.take_free(lately, ends, self.state.prepared())
     }
 
     /// Forgets proposals whose coordinators do not ask any more.
@@ -276,7 +281,7 @@ mod tests {
         hold(&mut waiting, 5, Until::Ended(id(2)));
         hold(&mut waiting, 7, Until::Due(Instant(50)));
         let (nobody, mut free) = (BTreeMap::new(), Vec::new());
-        while let Some(taken) = waiting.take_free(|_, _| None, &nobody) {
+        while let Some(taken) = waiting.take_free(Instant(0), |_, _| None, &nobody) {
             free.push(number(taken));
         }
         assert_eq!(free, [5, 3]);
