@@ -1,10 +1,10 @@
 //! What a run came to.
 
 use crate::client::{Client, Load};
-use crate::system::{Locking, QwStore, System, Tapir};
+use crate::system::{Conventional, QwStore, System, Tapir};
 use crate::world::{Setup, World};
 use serde::Serialize;
-use strict::locking::Concurrency;
+use strict::locking::{Concurrency, Coordinates};
 
 /// What is counted between two moments.
 #[derive(Debug, Default)]
@@ -81,8 +81,19 @@ pub struct Measured {
 pub fn run(system: System, setup: &Setup) -> Measured {
     let tally = match system {
         System::Tapir => World::new(setup, Tapir).run(),
-        System::Locking => World::new(setup, Locking(Concurrency::Locking)).run(),
-        System::Occ => World::new(setup, Locking(Concurrency::Optimistic)).run(),
+        System::TxnLocking => {
+            World::new(setup, Conventional::new(Concurrency::Locking, Coordinates::Client)).run()
+        }
+        System::TxnOcc => {
+            let system = Conventional::new(Concurrency::Optimistic, Coordinates::Client);
+            World::new(setup, system.with_clock()).run()
+        }
+        System::SpanLocking => {
+            World::new(setup, Conventional::new(Concurrency::Locking, Coordinates::Participant)).run()
+        }
+        System::SpanOcc => {
+            World::new(setup, Conventional::new(Concurrency::Optimistic, Coordinates::Participant)).run()
+        }
         System::QwStore => World::new(setup, QwStore).run(),
     };
     sum_up(system, setup, tally)

@@ -4,7 +4,7 @@ use crate::environment::Environment;
 use protocol::{Durability, Protocol};
 use std::time::Duration;
 use strict::{Topology, locking, qwstore, tapir};
-use types::{Incarnation, ProcessId};
+use types::{Address, Incarnation, ProcessId};
 
 /// Every process has one life.
 pub(crate) const LIFE: Incarnation = Incarnation(1);
@@ -14,24 +14,41 @@ pub(crate) const LIFE: Incarnation = Incarnation(1);
 pub enum System {
     /// TAPIR over inconsistent replication.
     Tapir,
-    /// Two-phase commit over replicated logs, locks at the leaders.
-    Locking,
-    /// The same with validation at the leaders.
-    Occ,
+    /// Two-phase commit over replicated logs, which the client coordinates; locks at the leaders.
+    TxnLocking,
+    /// The same with validation at the leaders, reads at the closest replicas, and timestamps of a server.
+    TxnOcc,
+    /// As Spanner: the first participant's leader coordinates; locks.
+    SpanLocking,
+    /// The same with validation, and reads at the closest replicas.
+    SpanOcc,
     /// Weakly consistent, without transactions.
     QwStore,
 }
 
 impl System {
     /// All of them.
-    pub const ALL: [System; 4] = [System::Tapir, System::Locking, System::Occ, System::QwStore];
+    pub const ALL: [System; 6] = [
+        System::Tapir,
+        System::TxnLocking,
+        System::TxnOcc,
+        System::SpanLocking,
+        System::SpanOcc,
+        System::QwStore,
+    ];
+
+    /// The conventional ones (TAPIR, section 7.1): transactions with a leader in every shard.
+    pub const CONVENTIONAL: [System; 4] =
+        [System::TxnLocking, System::TxnOcc, System::SpanLocking, System::SpanOcc];
 
     /// What it is called.
     pub fn name(self) -> &'static str {
         match self {
             System::Tapir => "tapir",
-            System::Locking => "locking",
-            System::Occ => "occ",
+            System::TxnLocking => "txn-locking",
+            System::TxnOcc => "txn-occ",
+            System::SpanLocking => "span-locking",
+            System::SpanOcc => "span-occ",
             System::QwStore => "qwstore",
         }
     }
@@ -43,6 +60,8 @@ pub(crate) struct Place<'p> {
     pub environment: &'p Environment,
     /// Which replica of a shard is close.
     pub near: usize,
+    /// The timestamp server, where there is one.
+    pub clock: Option<Address>,
 }
 
 impl Place<'_> {
@@ -68,6 +87,11 @@ pub(crate) trait Deployed {
     fn replica(&self, place: &Place<'_>, shard: u16, member: usize) -> Self::Protocol;
 
     fn coordinator(&self, place: &Place<'_>, process: ProcessId) -> Self::Protocol;
+
+    /// True if there is a timestamp server, on a machine of its own in the first region: a coordinator without clients.
+    fn has_clock(&self) -> bool {
+        false
+    }
 
     /// True if this instance does what is expected of it: the first replica of a shard with a leader leads.
     fn is_ready(&self, instance: &Self::Protocol, member: usize) -> bool {
@@ -106,14 +130,31 @@ impl Deployed for Tapir {
     }
 }
 
-/// Two-phase commit over replicated logs.
-pub(crate) struct Locking(pub locking::Concurrency);
+/// Two-phase commit over replicated logs: one of the conventional systems.
+pub(crate) struct Conventional {
+    concurrency: locking::Concurrency,
+    coordinates: locking::Coordinates,
+    has_clock: bool,
+}
 
-impl Locking {
+impl Conventional {
+    /// With this way to keep transactions apart, and this coordinator.
+    pub(crate) fn new(concurrency: locking::Concurrency, coordinates: locking::Coordinates) -> Self {
+        Conventional { concurrency, coordinates, has_clock: false }
+    }
+
+    /// The same with a timestamp server.
+    pub(crate) fn with_clock(self) -> Self {
+        Conventional { has_clock: true, ..self }
+    }
+
     fn options(&self, place: &Place<'_>, member: usize) -> locking::Options {
         let tick = locking::Options::default().tick;
         locking::Options {
-            concurrency: self.0,
+            concurrency: self.concurrency,
+            reads: locking::Reads::Closest,
+            coordinates: self.coordinates,
+            clock: place.clock,
             // As the paper's: no phases, nothing combined, and no locks for those that were refused.
             reserve_after: None,
             combining: None,
@@ -129,8 +170,12 @@ impl Locking {
     }
 }
 
-impl Deployed for Locking {
+impl Deployed for Conventional {
     type Protocol = locking::Node;
+
+    fn has_clock(&self) -> bool {
+        self.has_clock
+    }
 
     fn replica(&self, place: &Place<'_>, shard: u16, member: usize) -> locking::Node {
         let options = self.options(place, member);

@@ -10,7 +10,7 @@ const BAR: f64 = 24.0;
 /// A line for every point, under a heading; the bar shows the throughput.
 pub fn table(points: &[Measured]) -> String {
     let mut text = format!(
-        "{:<8} {:<11} {:<6} {:>6} {:>7} {:>7} {:>8} {:>9} {:>9} {:>7} {:>8} {:>8} {:>6} {:>5}\n",
+        "{:<12} {:<11} {:<6} {:>6} {:>7} {:>7} {:>8} {:>9} {:>9} {:>7} {:>8} {:>8} {:>6} {:>5}\n",
         "system",
         "environment",
         "from",
@@ -32,7 +32,7 @@ pub fn table(points: &[Measured]) -> String {
         let touched = if point.touched == 0 { "-".to_owned() } else { point.touched.to_string() };
         let _ = writeln!(
             text,
-            "{:<8} {:<11} {:<6} {:>6} {:>7} {:>7} {:>8.0} {:>9.2} {:>9.2} {:>6.1}% {:>8.1} {:>8.1} {:>6.2} {:>4.0}% {}",
+            "{:<12} {:<11} {:<6} {:>6} {:>7} {:>7} {:>8.0} {:>9.2} {:>9.2} {:>6.1}% {:>8.1} {:>8.1} {:>6.2} {:>4.0}% {}",
             point.system,
             point.environment,
             point.clients_in,

@@ -17,8 +17,6 @@ const RETWIS_SHARDS: u16 = 5;
 const MILD: f64 = 0.6;
 /// More contention.
 const ZIPF: f64 = 0.75;
-/// The systems with leaders.
-const CONVENTIONAL: [System; 2] = [System::Locking, System::Occ];
 const RMW: Workload = Workload::ReadModifyWrite { most_keys: 1 };
 
 /// How much is run.
@@ -286,16 +284,22 @@ pub(crate) fn at_least(
     Claim { claim, about, paper, ours, unit, met: ours >= paper }
 }
 
-/// TAPIR's median latency over that of the fastest of some systems.
-fn latency_ratio(points: &Points<'_>, id: &str, others: &[System], environment: &str, from: &str) -> f64 {
+/// A system's median latency over that of the fastest of some others.
+fn latency_ratio(
+    points: &Points<'_>,
+    id: &str,
+    (system, others): (System, &[System]),
+    (environment, from): (&str, &str),
+) -> f64 {
     let of =
         |system| single(points, id, system, environment, from).map_or(f64::NAN, |point| point.p50_us as f64);
-    of(System::Tapir) / others.iter().map(|system| of(*system)).fold(f64::NAN, f64::min)
+    of(system) / others.iter().map(|system| of(*system)).fold(f64::NAN, f64::min)
 }
 
 /// The paper's claims, compared.
 pub fn claims(points: &Points<'_>) -> Vec<Claim> {
     let mut all = latency_claims(points);
+    all.extend(conventional_claims(points));
     all.extend(throughput_claims(points));
     all
 }
@@ -304,9 +308,10 @@ fn latency_claims(points: &Points<'_>) -> Vec<Claim> {
     let trips = single(points, "rmw-latency", System::Tapir, "wide area", "asia");
     let trips = trips.map_or(f64::NAN, |point| point.round_trips);
     let rmw = |others: &[System], environment, from| {
-        latency_ratio(points, "rmw-latency", others, environment, from)
+        latency_ratio(points, "rmw-latency", (System::Tapir, others), (environment, from))
     };
-    let follow = |from| latency_ratio(points, "follow-wide-area", &CONVENTIONAL, "wide area", from);
+    let conventional = (System::Tapir, &System::CONVENTIONAL[..]);
+    let follow = |from| latency_ratio(points, "follow-wide-area", conventional, ("wide area", from));
     vec![
         at_most(
             "tapir/commit-round-trips",
@@ -319,14 +324,14 @@ fn latency_claims(points: &Points<'_>) -> Vec<Claim> {
             "tapir/rmw-latency-local",
             "section 1, fig. 6: latency over the faster conventional one's",
             0.5,
-            rmw(&CONVENTIONAL, "local", "rack"),
+            rmw(&System::CONVENTIONAL, "local", "rack"),
             "x",
         ),
         at_most(
             "tapir/rmw-latency-wide-area",
             "section 1, fig. 6: the same, client in asia",
             0.5,
-            rmw(&CONVENTIONAL, "wide area", "asia"),
+            rmw(&System::CONVENTIONAL, "wide area", "asia"),
             "x",
         ),
         at_most(
@@ -353,9 +358,32 @@ fn latency_claims(points: &Points<'_>) -> Vec<Claim> {
     ]
 }
 
+/// What the paper says of the conventional systems among themselves.
+fn conventional_claims(points: &Points<'_>) -> Vec<Claim> {
+    let [txn_locking, txn_occ, span_locking, span_occ] = System::CONVENTIONAL;
+    let rmw = |system, other: System, place| latency_ratio(points, "rmw-latency", (system, &[other]), place);
+    let slowest = [txn_locking, span_locking, span_occ].map(|other| rmw(txn_occ, other, ("local", "rack")));
+    vec![
+        at_least(
+            "tapir/timestamp-server",
+            "section 7.3, fig. 6: latency of Txn-OCC over the next slowest one's, in a cluster",
+            1.0,
+            slowest.into_iter().fold(f64::INFINITY, f64::min),
+            "x",
+        ),
+        at_most(
+            "tapir/closest-reads",
+            "section 7.3, fig. 6: latency of Span-OCC over Span-Locking's, client in asia",
+            1.0,
+            rmw(span_occ, span_locking, ("wide area", "asia")),
+            "x",
+        ),
+    ]
+}
+
 fn throughput_claims(points: &Points<'_>) -> Vec<Claim> {
     let tapir = |id: &str| peak(points, id, &[System::Tapir]);
-    let gain = |id: &str| tapir(id) / peak(points, id, &CONVENTIONAL);
+    let gain = |id: &str| tapir(id) / peak(points, id, &System::CONVENTIONAL);
     let (rmw, retwis) = ("rmw-data-center", "retwis-mild-data-center");
     vec![
         at_least(

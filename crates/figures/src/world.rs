@@ -130,10 +130,13 @@ impl<'s, D: Deployed> World<'s, D> {
             tally: Tally::default(),
         };
         let mut random = Rng::with_seed(setup.seed);
+        let server = usize::from(setup.shards) * REPLICAS + setup.clients;
+        let server = world.topology.coordinator(ProcessId(server as u16));
+        let clock = world.deployed.has_clock().then_some(server);
         for shard in 0..setup.shards {
             for member in 0..REPLICAS {
                 let environment = &setup.environment;
-                let place = Place { topology: &world.topology, environment, near: member };
+                let place = Place { topology: &world.topology, environment, near: member, clock };
                 let node = world.deployed.replica(&place, shard, member);
                 let address = world.topology.replicas(shard)[member];
                 world.start(address, node, member % environment.regions.len(), &mut random);
@@ -145,10 +148,16 @@ impl<'s, D: Deployed> World<'s, D> {
             // In one region clients are spread over the replicas; in several the one in their own is close.
             let near = if environment.regions.len() == 1 { client % REPLICAS } else { region };
             let process = ProcessId((world.machines.len()) as u16);
-            let place = Place { topology: &world.topology, environment, near };
+            let place = Place { topology: &world.topology, environment, near, clock };
             let node = world.deployed.coordinator(&place, process);
             world.start(world.topology.coordinator(process), node, region, &mut random);
             world.clients.push(Client::new(client as u64 + 1, random.fork()));
+        }
+        if let Some(server) = clock {
+            let place =
+                Place { topology: &world.topology, environment: &setup.environment, near: 0, clock: None };
+            let node = world.deployed.coordinator(&place, server.process);
+            world.start(server, node, 0, &mut random);
         }
         world
     }

@@ -135,7 +135,7 @@ where
         let mut random = Rng::with_seed(setup.seed);
         for index in 0..HOSTS {
             let (shard, member) = ((index / REPLICAS) as u16, index % REPLICAS);
-            let place = Place { topology: &topology, environment: &ENVIRONMENT, near: member };
+            let place = Place { topology: &topology, environment: &ENVIRONMENT, near: member, clock: None };
             let node = world.deployed.replica(&place, shard, member);
             let replica = Replica::new(topology.replicas(shard)[member].at(LIFE), node);
             world.start(replica, None, &mut random);
@@ -148,7 +148,7 @@ where
 
     fn start_gateway(&mut self, gateway: usize, topology: &Topology, random: &mut Rng) {
         let process = ProcessId((HOSTS + gateway) as u16);
-        let place = Place { topology, environment: &ENVIRONMENT, near: gateway % REPLICAS };
+        let place = Place { topology, environment: &ENVIRONMENT, near: gateway % REPLICAS, clock: None };
         let node = self.deployed.coordinator(&place, process);
         let replica = Replica::new(topology.coordinator(process).at(LIFE), node);
         self.start(replica, Some(Station::new(topology.seed)), random);

@@ -1,11 +1,12 @@
-//! Two-phase commit over replicated logs, with locks or with validation at the leaders.
+//! Two-phase commit over replicated logs, with locks or with validation at the leaders. A seed says where optimistic
+//! transactions read, and who collects votes.
 
 use super::replicated;
 use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::faults::Feature;
 use checker::Level;
 use protocol::Claim;
-use strict::locking::{Concurrency, Node, Options};
+use strict::locking::{Concurrency, Coordinates, Node, Options, Reads};
 use types::{NodeId, Rng};
 
 /// See the module.
@@ -38,8 +39,12 @@ impl Deployment for LockingDeployment {
         let layout = setting.layout;
         // Every fourth seed shows what coordinators do that combine nothing.
         let combines = !setting.hash_seed.0.is_multiple_of(4);
+        // The same in every instance and every life of a seed.
+        let mut drawn = Rng::with_seed(setting.hash_seed.0);
         let options = Options {
             combining: self.options.combining.filter(|_| combines),
+            reads: [Reads::Leader, Reads::Closest][drawn.usize(..2)],
+            coordinates: [Coordinates::Client, Coordinates::Participant][drawn.usize(..2)],
             durability: setting.durability,
             near: Some(replicated::near(layout, process)),
             region: replicated::region(layout, process),

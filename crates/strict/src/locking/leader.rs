@@ -3,7 +3,7 @@
 
 use super::locks::{Asker, LockTable};
 use super::machine::{Machine, Prepared};
-use super::message::Message;
+use super::message::{Message, Span};
 use super::unlocked::Unapplied;
 use crate::{Invoked, Meeting, Pair, Part};
 use clock::HybridClock;
@@ -20,8 +20,10 @@ const CLOCK_BOUND: Duration = Duration::MAX;
 /// How far a transaction is at this shard.
 #[derive(Clone, Debug)]
 pub(super) enum Stage {
-    /// Operations come.
+    /// Operations come, or, before them, others' votes.
     Executing,
+    /// This leader has nothing against it, and collects the others' votes: its own will be part of the decision.
+    Collecting { part: Arc<Part>, floor: u64, span: Span },
     /// The vote, or the decision of the only participant, is on its way through the log.
     Proposed { part: Arc<Part> },
     /// The shard has voted.
@@ -32,10 +34,13 @@ pub(super) enum Stage {
 
 impl Stage {
     /// What others must not conflict with.
-    fn part(&self) -> Option<&Arc<Part>> {
+    pub(super) fn part(&self) -> Option<&Arc<Part>> {
         match self {
             Stage::Executing => None,
-            Stage::Proposed { part } | Stage::Prepared { part } | Stage::Deciding { part } => Some(part),
+            Stage::Collecting { part, .. }
+            | Stage::Proposed { part }
+            | Stage::Prepared { part }
+            | Stage::Deciding { part } => Some(part),
         }
     }
 }
@@ -52,6 +57,10 @@ pub(super) struct Open {
     pub blocked: Vec<Message>,
     /// Its coordinator has given it up while the vote was on its way through the log.
     pub given_up: bool,
+    /// Who collects the votes, if that is another shard's leader.
+    pub collector: Option<Address>,
+    /// The votes that this leader collects, by shard, and who sent them.
+    pub votes: BTreeMap<u16, (Timestamp, Address)>,
 }
 
 impl Open {
@@ -135,13 +144,15 @@ impl Leader {
             stage: Stage::Executing,
             blocked: Vec::new(),
             given_up: false,
+            collector: None,
+            votes: BTreeMap::new(),
         })
     }
 
     /// The transaction's coordinator has spoken. That it is granted a lock it has waited for is no sign of life.
     pub(super) fn heard(&mut self, id: TransactionId, now: Instant) {
         if let Some(open) = self.open.get_mut(&id)
-            && matches!(open.stage, Stage::Executing | Stage::Prepared { .. })
+            && matches!(open.stage, Stage::Executing | Stage::Collecting { .. } | Stage::Prepared { .. })
         {
             open.since = now;
         }

@@ -100,7 +100,7 @@ pub(super) struct Machine {
     /// The greatest timestamp of any entry.
     latest: Timestamp,
     events: Vec<Event>,
-    /// For checkers: every commit of this life, whether somebody may still ask for it or not.
+    /// For checkers: every commit of this life, those that it began with included, whether somebody may still ask for it or not.
     committed: Option<BTreeMap<TransactionId, Outcome>>,
 }
 
@@ -323,6 +323,9 @@ impl Machine {
                 Some(at) => Outcome::Committed { at, part: Arc::new(Part::decode(input)?) },
                 None => Outcome::Aborted,
             };
+            if let (Some(committed), Outcome::Committed { .. }) = (&mut self.committed, &outcome) {
+                committed.insert(id, outcome.clone());
+            }
             self.outcomes.insert(id, outcome);
         }
         Ok(())

@@ -4,13 +4,14 @@ use super::machine::Evaluation;
 use crate::Part;
 use commit::Stamp;
 use replication::log;
-use types::{Timestamp, TransactionId, wire_enum, wire_struct};
+use types::{Address, Timestamp, TransactionId, WallTime, wire_enum, wire_struct};
 
-/// A message between a coordinator and a replica, or two replicas. Only a shard's leader answers what is for it;
+/// A message between a coordinator and a replica, two replicas, or a coordinator and a timestamp server. Only a shard's leader answers what is for it;
 /// others say who leads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// Coordinator to leader: lock the key, where locks are used, and evaluate this operation.
+    /// Coordinator to leader: lock the key, where locks are used, and evaluate this operation. To a replica that does not lead:
+    /// only evaluate it.
     Execute {
         /// The transaction.
         transaction: TransactionId,
@@ -28,6 +29,8 @@ pub enum Message {
         reserve: bool,
         /// Lock for writing, whatever the operation needs: the transaction needs the key in several modes.
         write: bool,
+        /// Any replica may evaluate it, on what it has applied; the vote validates what it saw.
+        anywhere: bool,
         /// This read is the whole transaction: answer when the leader is confirmed, and hold nothing.
         alone: bool,
         /// The transaction's own effects on the key so far, in their binary form, in order.
@@ -35,13 +38,13 @@ pub enum Message {
         /// The transaction's time for expiries, in milliseconds since 1970.
         now_millis: u64,
     },
-    /// Leader to coordinator: the answer.
+    /// Leader, or any replica where that was asked for, to coordinator: the answer.
     Executed {
         /// The transaction.
         transaction: TransactionId,
         /// Which of its steps.
         step: u32,
-        /// The leader's term: locks live no longer.
+        /// The leader's term: locks live no longer. 0 from a replica that does not lead.
         term: u64,
         /// The answer.
         evaluation: Evaluation,
@@ -67,6 +70,9 @@ pub enum Message {
         term: u64,
         /// Nothing changes at any shard.
         read_only: bool,
+        /// Which replica of the first participant leads it, as far as the coordinator knows: votes go there, and it decides.
+        /// `None` where the coordinator collects them.
+        collector: Option<usize>,
         /// It commits not before this, since keys were found expired then, and below the deadlines of those that were
         /// found alive (Corrections 69).
         span: Span,
@@ -202,6 +208,27 @@ pub enum Message {
         /// The operation in its binary form.
         operation: Box<[u8]>,
     },
+    /// Leader of a participant to the leader of the first one, which collects the votes: yes.
+    Vote {
+        /// The transaction.
+        transaction: TransactionId,
+        /// It commits not before this.
+        at: Timestamp,
+        /// Who says so, and is to be told the decision.
+        voter: Address,
+    },
+    /// Coordinator to a timestamp server: what is the time?
+    Stamp {
+        /// Names the answer.
+        transaction: TransactionId,
+    },
+    /// Timestamp server to coordinator.
+    Stamped {
+        /// Names the question.
+        transaction: TransactionId,
+        /// Above every timestamp that it has given.
+        at: Timestamp,
+    },
     /// Replica to replica of a shard: the log's own.
     Log {
         /// The message.
@@ -209,9 +236,9 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, write, alone, own, now_millis },
+    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, write, anywhere, alone, own, now_millis },
     1 => Executed { transaction, step, term, evaluation },
-    2 => Prepare { transaction, age, floor, term, read_only, span, part },
+    2 => Prepare { transaction, age, floor, term, read_only, collector, span, part },
     3 => Prepared { transaction, at },
     4 => Refused { transaction, key, expires },
     5 => Decide { transaction, floor, at },
@@ -230,6 +257,9 @@ wire_enum!(Message {
     18 => Waits { transaction, waits },
     19 => Locked { transaction, step, term },
     20 => Run { transaction, floor, step, key, operation },
+    21 => Vote { transaction, at, voter },
+    22 => Stamp { transaction },
+    23 => Stamped { transaction, at },
 });
 
 impl Message {
@@ -250,6 +280,11 @@ pub struct Span {
 wire_struct!(Span { from_millis, below_millis });
 
 impl Span {
+    /// It commits not before this.
+    pub(super) fn from(self) -> Timestamp {
+        Timestamp::from_wall(WallTime(self.from_millis.saturating_mul(1000)))
+    }
+
     /// True if the limit has passed at this timestamp.
     pub(super) fn is_over(self, at: Timestamp) -> bool {
         self.below_millis != 0 && at.wall().as_millis() >= self.below_millis

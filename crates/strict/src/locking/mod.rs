@@ -27,6 +27,9 @@
 //!
 //! - Transactions of one coordinator whose operations combine commit as one (`coordinator::combine`).
 //!
+//! For experiments: reads at the closest replicas ([`Reads::Closest`]), the first participant's leader as the one that collects
+//! the votes ([`Coordinates::Participant`], `replica::collect`), and a timestamp server ([`Options::clock`]).
+//!
 //! Without locks ([`Concurrency::Unlocked`], a baseline) every operation is a transaction of its own, which its leader evaluates
 //! behind what it has put into the log before (`unlocked`).
 //!
@@ -49,6 +52,6 @@ pub use locks::{LockOptions, Phasing};
 pub use machine::Evaluation;
 pub use message::{Message, Span, Timer};
 pub use node::Node;
-pub use options::{Combining, Concurrency, Options};
+pub use options::{Combining, Concurrency, Coordinates, Options, Reads};
 pub use record::Record;
 pub use replica::Replica;

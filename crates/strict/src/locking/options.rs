@@ -4,7 +4,7 @@ use super::locks::LockOptions;
 use crate::Mutants;
 use protocol::Durability;
 use std::time::Duration;
-use types::{ProcessId, RegionId};
+use types::{Address, ProcessId, RegionId};
 
 /// How a leader keeps conflicting transactions apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,27 @@ pub enum Concurrency {
     /// No transactions: every operation is evaluated and committed by itself, in the order of its shard's log. A
     /// baseline for measurements (Claret, section 6, "non-transactional").
     Unlocked,
+}
+
+/// Where optimistic transactions read. With locks, leaders lock and evaluate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reads {
+    /// At the leaders.
+    #[default]
+    Leader,
+    /// At the closest replicas, on what those have applied (TAPIR, 7.1: the OCC systems). Leaders validate what was seen at the
+    /// vote, and a transaction that was refused reads at them.
+    Closest,
+}
+
+/// Who collects the votes of several shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Coordinates {
+    /// The client's coordinator, which then tells the first participant to write the decision.
+    #[default]
+    Client,
+    /// The leader of the first participant, to which the leaders of the others send their votes (Spanner; TAPIR, 7.1).
+    Participant,
 }
 
 /// How far transactions of one coordinator are combined (Claret, 4.3; Corrections 63).
@@ -42,6 +63,13 @@ impl Default for Combining {
 pub struct Options {
     /// Locks or validation.
     pub concurrency: Concurrency,
+    /// Where optimistic transactions read.
+    pub reads: Reads,
+    /// Who collects votes.
+    pub coordinates: Coordinates,
+    /// Ask this coordinator for a timestamp before the vote; the transaction commits not before it. It costs a round trip and
+    /// brings nothing: a baseline for measurements (TAPIR, 7.3: Txn-OCC's timestamp server). `None`: the own clock will do.
+    pub clock: Option<Address>,
     /// Of locks: whether those that wait have them in phases, or the oldest first; and which modes there are.
     pub locks: LockOptions,
     /// Of locks: transactions of one coordinator share them and commit as one, if so.
@@ -49,7 +77,8 @@ pub struct Options {
     /// How durable a replica's record is before what it says leaves. Below `Synced` an unclean restart makes the
     /// replica forgetful: it does not vote until it has regained what it may have lost (Corrections 67).
     pub durability: Durability,
-    /// Weak reads go to the replica on this process while nobody is known to lead.
+    /// The replicas on this process are the closest ones; of a shard without any, the one in the same place among its replicas.
+    /// Weak reads go there while nobody is known to lead.
     pub near: Option<ProcessId>,
     /// The coordinator's region, named in its claims.
     pub region: RegionId,
@@ -80,6 +109,9 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             concurrency: Concurrency::Locking,
+            reads: Reads::Leader,
+            coordinates: Coordinates::Client,
+            clock: None,
             locks: LockOptions::default(),
             combining: Some(Combining::default()),
             durability: Durability::Synced,

@@ -1,5 +1,7 @@
 //! Two-phase commit over replicated logs, in a network where every message takes a millisecond.
 
+mod closest;
+mod collecting;
 mod combining;
 mod crowd;
 mod elements;

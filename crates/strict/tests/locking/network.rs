@@ -105,6 +105,11 @@ impl Network {
         self.topology.coordinator(ProcessId(process))
     }
 
+    /// A shard's replica on a process.
+    pub fn replica(&self, process: u16, shard: u16) -> Address {
+        self.topology.replicas(shard)[usize::from(process) - 1]
+    }
+
     /// Stops the replicas of a shard.
     pub fn stop(&mut self, shard: u16) {
         self.down.extend(self.topology.replicas(shard));
@@ -112,7 +117,7 @@ impl Network {
 
     /// Lets another process lead a shard, if this one does.
     pub fn depose(&mut self, process: u16, shard: u16) {
-        let replica = self.topology.replicas(shard)[usize::from(process) - 1];
+        let replica = self.replica(process, shard);
         self.down.insert(replica);
         self.run_for(Duration::from_secs(5));
         self.down.remove(&replica);

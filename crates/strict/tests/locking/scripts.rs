@@ -1,7 +1,7 @@
 //! What is told here is how coordinators and leaders deal with transactions that do not go on.
 
 use crate::network::{DELAY, Network};
-use anabranch_strict::locking::{Concurrency, Options};
+use anabranch_strict::locking::{Concurrency, Coordinates, Options};
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::{Operation, counter, key, register};
 use protocol::{Request, Step};
@@ -196,12 +196,15 @@ fn an_absent_key_that_came_and_went_was_touched() {
 #[test]
 fn a_decision_is_learned_from_any_replica() {
     let processes = [1, 2, 3];
-    for concurrency in [Concurrency::Optimistic, Concurrency::Locking] {
+    let optimistic = (Concurrency::Optimistic, Coordinates::Client);
+    let locking = (Concurrency::Locking, Coordinates::Client);
+    let collected = (Concurrency::Locking, Coordinates::Participant);
+    for (concurrency, coordinates) in [optimistic, locking, collected] {
         for (deposed, gateway) in processes.into_iter().flat_map(|deposed| processes.map(|at| (deposed, at)))
         {
             for (alone, wait) in processes.into_iter().flat_map(|alone| (0..8).map(move |wait| (alone, wait)))
             {
-                let options = Options { concurrency, ..Options::default() };
+                let options = Options { concurrency, coordinates, ..Options::default() };
                 let mut network = Network::new(&options);
                 let [a, b] = network.keys();
                 network.depose(deposed, 0);

@@ -1,7 +1,7 @@
 //! Two-phase commit: votes, the decision at the first participant, and its way to the others.
 
 use super::super::message::{Message, Timer};
-use super::super::options::Concurrency;
+use super::super::options::{Concurrency, Coordinates};
 use super::transaction::{Phase, Preparing, Transaction, is_watch_touched, parts, requests, span, touched};
 use super::{Coordinator, Settlement, Step};
 use crate::coordinator::Purpose;
@@ -22,6 +22,9 @@ impl Coordinator {
         if is_watch_touched(&transaction) {
             return self.watch_touched(transaction, step);
         }
+        if self.options.clock.is_some() && transaction.own.stamp.is_none() {
+            return self.ask_time(transaction, step);
+        }
         self.take_in(&mut transaction, step);
         let parts = parts(&transaction);
         if parts.is_empty() {
@@ -33,17 +36,21 @@ impl Coordinator {
         };
         let terms = parts.keys().map(known).collect();
         let read_only = transaction.steps.is_read_only();
-        transaction.phase = Phase::Preparing(Preparing { parts, terms, votes: BTreeMap::new(), read_only });
+        let collected = self.options.coordinates == Coordinates::Participant && parts.len() > 1 && !read_only;
+        let votes = BTreeMap::new();
+        transaction.phase = Phase::Preparing(Preparing { parts, terms, votes, read_only, collected });
         transaction.moved_at = step.now.instant;
         self.propose(&transaction, step);
         self.keep(transaction, step);
     }
 
-    /// Sends Prepare to every shard that has not voted.
+    /// Sends Prepare to every shard that has not voted; where votes are collected elsewhere, to all.
     pub(super) fn propose(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return };
+        let first = preparing.parts.keys().next().filter(|_| preparing.collected);
+        let collector = first.map(|first| self.protocol.leads.get(first).copied().unwrap_or_default().member);
         for (shard, part) in &preparing.parts {
-            if preparing.votes.contains_key(shard) {
+            if preparing.votes.contains_key(shard) && !preparing.collected {
                 continue;
             }
             let message = Message::Prepare {
@@ -52,6 +59,7 @@ impl Coordinator {
                 floor: self.floor(transaction.id),
                 term: preparing.terms.get(shard).copied().unwrap_or(0),
                 read_only: preparing.read_only,
+                collector,
                 span: span(transaction),
                 part: part.clone(),
             };
@@ -66,7 +74,7 @@ impl Coordinator {
         if preparing.parts.contains_key(&shard) {
             preparing.votes.insert(shard, at);
         }
-        if preparing.votes.len() < preparing.parts.len() {
+        if preparing.votes.len() < preparing.parts.len() || preparing.collected {
             return self.keep(transaction, step);
         }
         if preparing.read_only {
@@ -81,9 +89,21 @@ impl Coordinator {
         if let Some(first) = parts.first() {
             self.decide(*first, transaction.id, Some(at), step);
         }
-        transaction.phase = Phase::Deciding { at, parts };
+        transaction.phase = Phase::Deciding { at: Some(at), parts };
         transaction.moved_at = step.now.instant;
         self.keep(transaction, step);
+    }
+
+    /// The time is up for one whose votes are collected by the first participant's leader, which is asked to end that.
+    /// Nobody else may be told that it is over before that leader has said so: it may have decided.
+    pub(super) fn end_collection(&mut self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
+        let Phase::Preparing(preparing) = &transaction.phase else { return };
+        let parts: BTreeSet<u16> = preparing.parts.keys().copied().collect();
+        if let Some(first) = parts.first().copied().filter(|_| preparing.collected) {
+            self.decide(first, transaction.id, None, step);
+            transaction.phase = Phase::Deciding { at: None, parts };
+            transaction.moved_at = step.now.instant;
+        }
     }
 
     pub(super) fn decide(
@@ -151,19 +171,26 @@ impl Coordinator {
         };
         match at {
             _ if !decides => self.keep(transaction, step),
-            Some(at) => self.committed(transaction, at, step),
+            Some(at) => self.committed(transaction, shard, at, step),
             None => self.refused(transaction, None, step),
         }
     }
 
-    /// The decision is written: replies, and tells the other participants.
-    fn committed(&mut self, transaction: Transaction, at: Timestamp, step: &mut Step<'_, '_>) {
+    /// The decision is written, as this shard says: replies, and tells the other participants, or waits until they have
+    /// heard of it.
+    fn committed(&mut self, transaction: Transaction, shard: u16, at: Timestamp, step: &mut Step<'_, '_>) {
         let mut others = touched(&transaction);
         others.pop_first();
+        others.remove(&shard);
+        let told = matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.collected);
         if self.options.claims && transaction.request.is_some() {
             self.claim_of(&transaction, Some(at), requests(&transaction));
         }
-        self.settle(transaction.id, Some(at), others, step);
+        if told {
+            self.settle_told(transaction.id, at, others, step);
+        } else {
+            self.settle(transaction.id, Some(at), others, step);
+        }
         self.reply_all(transaction, step);
     }
 
@@ -183,9 +210,26 @@ impl Coordinator {
         self.protocol.settlements.insert(id.number, settlement);
     }
 
+    /// The same where the first participant's leader tells them, and each says so here: they are told once more if they do not.
+    fn settle_told(
+        &mut self,
+        id: TransactionId,
+        at: Timestamp,
+        waiting: BTreeSet<u16>,
+        step: &mut Step<'_, '_>,
+    ) {
+        if waiting.is_empty() {
+            return;
+        }
+        let timer = Timer::Settlement { number: id.number };
+        step.out.arm(timer, step.now.instant + self.options.resend_every);
+        let settlement = Settlement { id, at: Some(at), waiting, tries: 0, hops: 0 };
+        self.protocol.settlements.insert(id.number, settlement);
+    }
+
     /// Gives up what the transaction holds anywhere.
     pub(super) fn let_go(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
-        let voting = matches!(transaction.phase, Phase::Preparing(_));
+        let voting = matches!(transaction.phase, Phase::Preparing(_) | Phase::Deciding { at: None, .. });
         if voting || self.locks(transaction) {
             self.settle(transaction.id, None, touched(transaction), step);
         }

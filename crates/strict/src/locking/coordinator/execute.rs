@@ -2,11 +2,12 @@
 
 use super::super::machine::Evaluation;
 use super::super::message::Message;
-use super::super::options::Concurrency;
+use super::super::options::{Concurrency, Reads};
 use super::single::in_doubt;
 use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
 use super::{Coordinator, Step};
-use types::{Error, ErrorCode, Instant};
+use crate::coordinator::Purpose;
+use types::{Address, Error, ErrorCode, Instant};
 
 impl Coordinator {
     /// Asks a leader to evaluate a step.
@@ -15,6 +16,7 @@ impl Coordinator {
             return self.ask_single(transaction, index, step);
         }
         let call = &transaction.steps.list[index].call;
+        let anywhere = self.reads_closest(transaction);
         let message = Message::Execute {
             transaction: transaction.id,
             age: transaction.age,
@@ -24,11 +26,36 @@ impl Coordinator {
             only_lock: asks_first(transaction) && transaction.steps.is_unread(index, &self.expiring),
             reserve: asks_first(transaction) && self.options.concurrency == Concurrency::Optimistic,
             write: transaction.own.plan.writes(&call.key),
+            anywhere,
             alone: is_alone(transaction),
             own: transaction.steps.own_effects(&call.key, call.shard, index),
             now_millis: transaction.now_millis,
         };
-        self.send_leader(call.shard, message, step);
+        match anywhere {
+            true => self.send_to(call.shard, self.closest(call.shard), message, step),
+            false => self.send_leader(call.shard, message, step),
+        }
+    }
+
+    /// True if what is to be evaluated is asked of the closest replicas. Whoever was refused may have seen what is stale.
+    pub(super) fn reads_closest(&self, transaction: &Transaction) -> bool {
+        (self.options.reads, self.options.concurrency) == (Reads::Closest, Concurrency::Optimistic)
+            && !transaction.own.at_leaders
+            && transaction.losses() == 0
+            && !asks_first(transaction)
+            && !is_alone(transaction)
+            // What is watched is compared with what is seen later: both times it is to be the newest.
+            && transaction.purpose != Purpose::Watch
+            && transaction.watches.is_empty()
+    }
+
+    /// The closest replica of a shard: the one on the process that is near; or, where that has none, the one in the same place
+    /// among them.
+    pub(super) fn closest(&self, shard: u16) -> usize {
+        let process = self.options.near.unwrap_or(self.process);
+        let place = |shard: &[Address]| shard.iter().position(|replica| replica.process == process);
+        let own = place(self.topology.replicas(shard));
+        own.or_else(|| self.topology.shards.iter().find_map(|shard| place(shard))).unwrap_or(0)
     }
 
     pub(super) fn on_executed(
@@ -82,7 +109,7 @@ impl Coordinator {
             self.keep(transaction, step);
             return None;
         }
-        if *transaction.own.terms.entry(shard).or_insert(term) != term {
+        if term != 0 && *transaction.own.terms.entry(shard).or_insert(term) != term {
             // The locks of the earlier term are gone, and with them what was read under them.
             let key = transaction.steps.list[index as usize].call.key.clone();
             self.refused(transaction, Some((*key).into()), step);
@@ -134,7 +161,9 @@ impl Coordinator {
             self.topology.replicas(shard).len()
         );
         let error = match &transaction.phase {
-            Phase::Preparing(preparing) if preparing.parts.len() > 1 || preparing.read_only => {
+            Phase::Preparing(preparing)
+                if preparing.parts.len() > 1 && !preparing.collected || preparing.read_only =>
+            {
                 Error::new(ErrorCode::Unavailable, format!("{silent}; nothing happened, retry later"))
             }
             Phase::Preparing(_) | Phase::Deciding { .. } => {
@@ -144,12 +173,17 @@ impl Coordinator {
             }
             Phase::BackingOff { .. } => transaction.conflict(),
             Phase::Executing if self.is_unlocked() => in_doubt(&silent),
+            Phase::Executing if transaction.own.stamping => {
+                let message = "the timestamp server did not answer; nothing happened, retry later";
+                Error::new(ErrorCode::Unavailable, message)
+            }
             Phase::Executing | Phase::Visiting { .. } | Phase::Gathering { .. } => {
                 let message =
                     format!("{silent} in time, or locks were not free; nothing happened, retry later");
                 Error::new(ErrorCode::Unavailable, message)
             }
         };
+        self.end_collection(&mut transaction, step);
         let decides = matches!(transaction.phase, Phase::Deciding { .. });
         if !decides {
             self.let_go(&transaction, step);

@@ -15,6 +15,7 @@ mod execute;
 mod gather;
 mod share;
 mod single;
+mod timestamps;
 mod transaction;
 
 use super::message::{Message, Timer};
@@ -22,10 +23,12 @@ use super::options::{Concurrency, Options};
 use super::record::Record;
 use super::replica::Replica;
 use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
+use clock::HybridClock;
 use combine::Combiner;
 use std::collections::{BTreeMap, BTreeSet};
+use timestamps::SERVER_BOUND;
 use transaction::{Phase, Preparing, Run, Transaction, asks_first, touched};
-use types::{Instant, Timestamp, TransactionId};
+use types::{Instant, NodeId, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
 const HOPS: u32 = 4;
@@ -73,6 +76,8 @@ pub struct TwoPhaseCommit {
     settlements: BTreeMap<u64, Settlement>,
     leads: BTreeMap<u16, Lead>,
     combiner: Combiner,
+    /// The time of a timestamp server.
+    server: HybridClock,
 }
 
 impl CommitProtocol for TwoPhaseCommit {
@@ -91,7 +96,12 @@ impl CommitProtocol for TwoPhaseCommit {
     const HAS_KEYSETS: bool = false;
 
     fn new(_: &Options) -> Self {
-        TwoPhaseCommit { settlements: BTreeMap::new(), leads: BTreeMap::new(), combiner: Combiner::default() }
+        TwoPhaseCommit {
+            settlements: BTreeMap::new(),
+            leads: BTreeMap::new(),
+            combiner: Combiner::default(),
+            server: HybridClock::new(SERVER_BOUND),
+        }
     }
 
     fn settings(options: &Options) -> Settings {
@@ -112,6 +122,10 @@ impl CommitProtocol for TwoPhaseCommit {
         coordinator.on_message(from, message, step);
     }
 
+    fn on_stranger(coordinator: &mut Coordinator, from: NodeId, message: Message, step: &mut Step<'_, '_>) {
+        coordinator.on_clock_message(from.address(), message, step);
+    }
+
     fn on_timer(coordinator: &mut Coordinator, timer: Timer, step: &mut Step<'_, '_>) {
         match timer {
             Timer::Transaction { number } => coordinator.on_transaction_timer(number, step),
@@ -125,9 +139,8 @@ impl CommitProtocol for TwoPhaseCommit {
     /// is known to lead, the closest.
     fn replica_for(coordinator: &Coordinator, shard: u16, tries: u32, _: Instant) -> Option<usize> {
         let replicas = coordinator.topology.replicas(shard);
-        let process = coordinator.options.near.unwrap_or(coordinator.process);
-        let near = || replicas.iter().position(|replica| replica.process == process).unwrap_or(0);
-        let first = coordinator.protocol.leads.get(&shard).map_or_else(near, |lead| lead.member);
+        let lead = coordinator.protocol.leads.get(&shard);
+        let first = lead.map_or_else(|| coordinator.closest(shard), |lead| lead.member);
         (!replicas.is_empty()).then(|| (first + tries as usize) % replicas.len())
     }
 
@@ -217,8 +230,12 @@ impl CommitProtocol for TwoPhaseCommit {
             Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. }
                 if transaction.moved_at + coordinator.options.resend_every <= now =>
             {
-                for shard in coordinator.unanswered(&transaction) {
-                    coordinator.try_next(shard, now);
+                if matches!(transaction.phase, Phase::Executing) && coordinator.reads_closest(&transaction) {
+                    transaction.own.at_leaders = true;
+                } else {
+                    for shard in coordinator.unanswered(&transaction) {
+                        coordinator.try_next(shard, now);
+                    }
                 }
                 coordinator.say_again(&mut transaction, step);
                 transaction.own.hops = 0;
@@ -272,7 +289,9 @@ impl Coordinator {
         let Some(message) = self.take_unlocked((shard, member), message, step) else { return };
         match message {
             Message::Executed { transaction, step: index, term, evaluation } if self.is_mine(transaction) => {
-                self.learn_leader(shard, member, term);
+                if term != 0 {
+                    self.learn_leader(shard, member, term);
+                }
                 self.on_executed(shard, transaction.number, index, (term, evaluation), step);
             }
             Message::Locked { transaction, step: index, term } if self.is_mine(transaction) => {
@@ -353,7 +372,11 @@ impl Coordinator {
     /// Asks whoever leads the shard, as far as is known.
     fn send_leader(&self, shard: u16, message: Message, step: &mut Step<'_, '_>) {
         let lead = self.protocol.leads.get(&shard).copied().unwrap_or_default();
-        if let Some(replica) = self.topology.replicas(shard).get(lead.member) {
+        self.send_to(shard, lead.member, message, step);
+    }
+
+    fn send_to(&self, shard: u16, member: usize, message: Message, step: &mut Step<'_, '_>) {
+        if let Some(replica) = self.topology.replicas(shard).get(member) {
             step.out.send(*replica, message);
         }
     }
@@ -451,6 +474,7 @@ impl Coordinator {
     /// Says again what was not answered.
     fn say_again(&mut self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
         match &transaction.phase {
+            Phase::Executing if transaction.own.stamping => self.send_clock(transaction, step),
             Phase::Executing => {
                 let asked: Vec<usize> = transaction.steps.asked().map(|(index, _)| index).collect();
                 for index in asked {
@@ -460,7 +484,7 @@ impl Coordinator {
             Phase::Preparing(_) => self.propose(transaction, step),
             Phase::Deciding { at, parts } => {
                 if let Some(first) = parts.first() {
-                    self.decide(*first, transaction.id, Some(*at), step);
+                    self.decide(*first, transaction.id, *at, step);
                 }
             }
             Phase::BackingOff { .. } | Phase::Visiting { .. } | Phase::Gathering { .. } => {}

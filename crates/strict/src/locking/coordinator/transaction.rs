@@ -31,6 +31,12 @@ pub struct Run {
     pub signed: Instant,
     /// Those that commit with it, in the order in which they were combined: their steps follow its own.
     pub members: Vec<Transaction>,
+    /// A closest replica did not answer: leaders are asked.
+    pub at_leaders: bool,
+    /// Everything is evaluated, and the timestamp server is asked.
+    pub stamping: bool,
+    /// What the timestamp server said: it commits not before this.
+    pub stamp: Option<Timestamp>,
     /// Where it asks for its locks first: which questions that takes.
     pub plan: Plan,
 }
@@ -43,8 +49,9 @@ pub enum Phase {
     Executing,
     /// Prepare is out.
     Preparing(Preparing),
-    /// Every shard has voted yes; the first one writes the decision.
-    Deciding { at: Timestamp, parts: BTreeSet<u16> },
+    /// Every shard has voted yes, and the first one writes the decision; or, without a timestamp, the first one collects the
+    /// votes, and is to end that, unless it has decided.
+    Deciding { at: Option<Timestamp>, parts: BTreeSet<u16> },
     /// Waits to run again.
     BackingOff { until: Instant },
     /// Waits for what another one, its host, finds out under its locks, to commit with it.
@@ -62,6 +69,8 @@ pub struct Preparing {
     pub terms: BTreeMap<u16, u64>,
     pub votes: BTreeMap<u16, Timestamp>,
     pub read_only: bool,
+    /// The first participant's leader collects the votes, and decides; those that are known here do not matter.
+    pub collected: bool,
 }
 
 impl From<Evaluation> for Answer {
@@ -105,7 +114,8 @@ pub(super) fn is_watch_touched(transaction: &Transaction) -> bool {
 /// When it may commit: not before what it found expired, and before the deadlines of what it found alive.
 pub(super) fn span(transaction: &Transaction) -> Span {
     let below_millis = transaction.steps.deadlines().min().unwrap_or(0);
-    Span { from_millis: transaction.now_millis, below_millis }
+    let stamp = transaction.own.stamp.map_or(0, |at| at.wall().as_millis());
+    Span { from_millis: transaction.now_millis.max(stamp), below_millis }
 }
 
 /// Every shard's part.

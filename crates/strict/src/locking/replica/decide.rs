@@ -10,7 +10,7 @@ use crate::locking::options::Concurrency;
 use crate::{Mutant, Part};
 use commit::Stamp;
 use std::sync::Arc;
-use types::{Address, Instant, Timestamp, TransactionId, WallTime, Wire};
+use types::{Address, Instant, Timestamp, TransactionId, Wire};
 
 /// A vote that is asked for.
 pub(super) struct Ballot {
@@ -19,6 +19,8 @@ pub(super) struct Ballot {
     pub floor: u64,
     pub term: u64,
     pub read_only: bool,
+    /// Which replica of the first participant collects the votes.
+    pub collector: Option<usize>,
     pub span: Span,
     pub part: Part,
 }
@@ -31,8 +33,8 @@ impl Replica {
         if ballot.term > leader.term || ballot.term == 0 {
             return self.redirect(from, id, step);
         }
-        if let Some(prepared) = self.machine.prepared().get(&id) {
-            return step.out.send(from, Message::Prepared { transaction: id, at: prepared.at });
+        if let Some(at) = self.machine.prepared().get(&id).map(|prepared| prepared.at) {
+            return self.repeat_vote(from, &ballot, at, step);
         }
         let in_progress = leader.open.get(&id).is_some_and(|open| !matches!(open.stage, Stage::Executing));
         if in_progress {
@@ -46,13 +48,13 @@ impl Replica {
             );
         }
         if ballot.term < leader.term {
-            // The next run is to name this term: of one that reads nothing the coordinator hears of it nowhere else.
-            self.refuse(from, id, None, step);
+            // The next run is to name this term: of one that reads nothing here the coordinator hears of it nowhere else.
+            self.refuse_ballot(from, &ballot, None, step);
             return self.redirect(from, id, step);
         }
         let trusting = self.options.mutants.has(Mutant::UnprotectedReads);
         if leader.is_closed(id) && !trusting {
-            return self.refuse(from, id, None, step);
+            return self.refuse_ballot(from, &ballot, None, step);
         }
         let judged = match self.options.concurrency {
             Concurrency::Locking => {
@@ -77,6 +79,7 @@ impl Replica {
         match judged {
             Some(Ok(())) if ignored.is_some() => {
                 let refusal = Message::Refused { transaction: id, key: ignored, expires: true };
+                self.tell_refusal(&ballot, &refusal, step);
                 self.refuse_with(from, refusal, step);
             }
             Some(Ok(())) => self.vote(from, ballot, step),
@@ -85,11 +88,12 @@ impl Replica {
                 {
                     leader.note_refusal(id, &ballot.part, &key);
                 }
-                self.refuse(from, id, Some(key), step)
+                self.refuse_ballot(from, &ballot, Some(key), step)
             }
             None => {
-                let Ballot { transaction, age, floor, term, read_only, span, part } = ballot;
-                let message = Message::Prepare { transaction, age, floor, term, read_only, span, part };
+                let Ballot { transaction, age, floor, term, read_only, collector, span, part } = ballot;
+                let message =
+                    Message::Prepare { transaction, age, floor, term, read_only, collector, span, part };
                 self.block(id, message, step);
             }
         }
@@ -113,19 +117,22 @@ impl Replica {
 
     /// Nothing stands in the way: the vote goes into the log, or with it the decision where nobody else votes.
     pub(super) fn vote(&mut self, from: Address, ballot: Ballot, step: &mut Step<'_, '_>) {
+        let collector = self.collector(&ballot);
+        if ballot.collector.is_some() && ballot.part.participants.first() == Some(&self.shard) {
+            return self.collect(from, ballot, step);
+        }
         let Some(leader) = &mut self.leader else { return };
-        let Ballot { transaction, floor, part, read_only, span, .. } = ballot;
-        if read_only {
+        if ballot.read_only {
             // Everything was read before this question was sent, and is unchanged now: it was all true at once.
-            leader.close_read(transaction);
-            let answer = Message::Prepared { transaction, at: Timestamp::ZERO };
+            leader.close_read(ballot.transaction);
+            let answer = Message::Prepared { transaction: ballot.transaction, at: Timestamp::ZERO };
             return self.answer_confirmed(from, answer, step);
         }
-        let not_before = Timestamp::from_wall(WallTime(span.from_millis.saturating_mul(1000)));
-        let at = leader.timestamp(self.machine.latest().max(not_before), step.now.wall);
-        if span.is_over(at) {
-            return self.refuse(from, transaction, None, step);
+        let at = leader.timestamp(self.machine.latest().max(ballot.span.from()), step.now.wall);
+        if ballot.span.is_over(at) {
+            return self.refuse_ballot(from, &ballot, None, step);
         }
+        let Ballot { transaction, floor, part, .. } = ballot;
         let alone = part.participants.len() == 1;
         let held = Arc::new(part.clone());
         let entry = if alone {
@@ -137,16 +144,14 @@ impl Replica {
             return self.redirect(from, transaction, step);
         }
         let Some(leader) = &mut self.leader else { return };
-        leader.open(transaction, from, step.now.instant);
+        leader.open(transaction, from, step.now.instant).collector = collector;
         leader.locks.make_firm(transaction);
         leader.advance(transaction, Stage::Proposed { part: held }, step.now.instant);
         if self.options.mutants.has(Mutant::VoteBeforeLog) {
-            let early = if alone {
-                Message::Ended { transaction, at: Some(at) }
-            } else {
-                Message::Prepared { transaction, at }
-            };
-            step.out.send(from, early);
+            match alone {
+                true => step.out.send(from, Message::Ended { transaction, at: Some(at) }),
+                false => self.tell_vote(transaction, at, from, collector, step),
+            }
         }
     }
 
@@ -165,6 +170,19 @@ impl Replica {
         step: &mut Step<'_, '_>,
     ) {
         self.refuse_with(to, Message::refused(id, key), step);
+    }
+
+    /// The same to whoever asked for a vote, and to whoever collects the votes.
+    fn refuse_ballot(
+        &mut self,
+        to: Address,
+        ballot: &Ballot,
+        key: Option<Box<[u8]>>,
+        step: &mut Step<'_, '_>,
+    ) {
+        let refusal = Message::refused(ballot.transaction, key);
+        self.tell_refusal(ballot, &refusal, step);
+        self.refuse_with(to, refusal, step);
     }
 
     fn refuse_with(&mut self, to: Address, refusal: Message, step: &mut Step<'_, '_>) {
@@ -192,7 +210,7 @@ impl Replica {
                 return;
             }
             if let Some(open) = leader.open.get_mut(&id)
-                && !matches!(open.stage, Stage::Executing)
+                && !matches!(open.stage, Stage::Executing | Stage::Collecting { .. })
             {
                 // Others would wait for the coordinator to say it again.
                 open.given_up = true;
@@ -246,7 +264,8 @@ impl Replica {
 
     /// Ends a transaction that this shard, its first participant, has not been told to commit.
     pub(super) fn abort(&mut self, id: TransactionId, now: Instant) {
-        let part = self.machine.prepared().get(&id).map(|prepared| prepared.part.clone());
+        let voted = self.machine.prepared().get(&id).map(|prepared| prepared.part.clone());
+        let part = voted.or_else(|| self.collected(id));
         if self.propose(&Entry::Abort { transaction: id, floor: 0 })
             && let (Some(leader), Some(part)) = (&mut self.leader, part)
         {
@@ -266,7 +285,9 @@ impl Replica {
                     open.since = now;
                     overdue.push((*id, part.participants.first().copied()));
                 }
-                Stage::Executing if now - open.since >= self.options.lock_timeout => {
+                Stage::Executing | Stage::Collecting { .. }
+                    if now - open.since >= self.options.lock_timeout =>
+                {
                     silent.push((*id, open.coordinator));
                 }
                 _ => {}

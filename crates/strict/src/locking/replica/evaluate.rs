@@ -25,6 +25,7 @@ impl Replica {
             alone,
             own,
             now_millis,
+            ..
         } = &message
         else {
             return;
@@ -70,6 +71,19 @@ impl Replica {
         }
         leader.forget(*id);
         self.answer_confirmed(from, answer, step);
+    }
+
+    /// Evaluates on what is applied here, for a transaction whose votes validate what it saw.
+    pub(super) fn look(&mut self, from: Address, message: &Message, step: &mut Step<'_, '_>) {
+        let Message::Execute { transaction, step: index, key, operation, own, now_millis, .. } = message
+        else {
+            return;
+        };
+        let Ok(operation) = Operation::decode(&mut Reader::new(operation)) else { return };
+        let question = Question { key, operation: &operation, own, now_millis: *now_millis };
+        let Ok(evaluation) = self.machine.evaluate(&question, step.random) else { return };
+        let answer = Message::Executed { transaction: *transaction, step: *index, term: 0, evaluation };
+        step.out.send(from, answer);
     }
 
     /// Sends an answer that is true only if this replica still leads.

@@ -1,5 +1,6 @@
 //! A replica of a shard: the log, the machine that it drives, and, in one term of one replica, the leader.
 
+mod collect;
 mod decide;
 mod evaluate;
 
@@ -24,6 +25,8 @@ use types::{Address, Incarnation, Instant, Malformed, Reader, Rng, TransactionId
 pub struct Replica {
     topology: Topology,
     pub(super) shard: u16,
+    /// Which of the shard's replicas it is.
+    index: usize,
     incarnation: Incarnation,
     pub(super) options: Options,
     log: Log,
@@ -77,6 +80,7 @@ impl Replica {
             machine: Machine::new(topology.seed, options.claims),
             topology,
             shard,
+            index,
             incarnation,
             options,
             leader: None,
@@ -251,20 +255,24 @@ impl Replica {
                 match leader.open.get(&id) {
                     Some(open) if open.given_up => self.abort(id, step.now.instant),
                     Some(open) => {
-                        let (transaction, at) = (id, prepared.at);
-                        step.out.send(open.coordinator, Message::Prepared { transaction, at });
+                        let (coordinator, collector) = (open.coordinator, open.collector);
+                        self.tell_vote(id, prepared.at, coordinator, collector, step);
                     }
                     None => {}
                 }
             }
             Event::Ended(id) => {
                 let outcome = self.machine.outcomes().get(&id);
-                let coordinator = leader.forget(id).map(|open| open.coordinator);
-                if let (Some(to), Some(answer)) = (coordinator, leader.unapplied.applied(id)) {
-                    return step.out.send(to, answer);
+                let answer = leader.unapplied.applied(id);
+                let Some(open) = leader.forget(id) else { return };
+                if let Some(answer) = answer {
+                    return step.out.send(open.coordinator, answer);
                 }
-                if let (Some(to), Some(outcome)) = (coordinator, outcome) {
-                    step.out.send(to, Message::Ended { transaction: id, at: outcome.at() });
+                if let Some(at) = outcome.map(Outcome::at) {
+                    step.out.send(open.coordinator, Message::Ended { transaction: id, at });
+                    for (_, voter) in open.votes.values() {
+                        step.out.send(*voter, Message::Decide { transaction: id, floor: 0, at });
+                    }
                 }
             }
         }
@@ -289,6 +297,14 @@ impl Replica {
                     leader.heard(transaction, step.now.instant);
                 }
                 self.ask(from, transaction, message, step);
+                self.wake(step);
+            }
+            Message::Vote { transaction, at, voter } => {
+                self.on_vote(from, transaction, (at, voter), step);
+                self.wake(step);
+            }
+            Message::Refused { transaction, .. } => {
+                self.on_refusal(from, transaction);
                 self.wake(step);
             }
             Message::Alive { transaction } => {
@@ -341,7 +357,10 @@ impl Replica {
     /// A question of a coordinator, or one that waited for a lock.
     fn ask(&mut self, from: Address, id: TransactionId, message: Message, step: &mut Step<'_, '_>) {
         if self.leader.is_none() {
-            return self.redirect(from, id, step);
+            return match message {
+                Message::Execute { anywhere: true, .. } => self.look(from, &message, step),
+                _ => self.redirect(from, id, step),
+            };
         }
         if let Some(outcome) = self.machine.outcomes().get(&id) {
             return step.out.send(from, Message::Ended { transaction: id, at: outcome.at() });
@@ -351,8 +370,8 @@ impl Replica {
         }
         match message {
             Message::Execute { .. } => self.on_execute(from, message, step),
-            Message::Prepare { transaction, age, floor, term, read_only, span, part } => {
-                let ballot = Ballot { transaction, age, floor, term, read_only, span, part };
+            Message::Prepare { transaction, age, floor, term, read_only, collector, span, part } => {
+                let ballot = Ballot { transaction, age, floor, term, read_only, collector, span, part };
                 self.on_prepare(from, ballot, step);
             }
             _ => {}

@@ -1,0 +1,107 @@
+//! The leader of the first participant collects the votes of the others.
+
+use crate::network::{DELAY, Network};
+use anabranch_strict::locking::{Concurrency, Coordinates, Options};
+use protocol::Request;
+use std::time::Duration;
+use types::SessionId;
+
+const PROCESSES: [u16; 3] = [1, 2, 3];
+
+/// Who dies, and when.
+#[derive(Clone, Copy, Debug)]
+struct Death {
+    concurrency: Concurrency,
+    /// After so many messages one after the other.
+    after: u32,
+    /// The first participant's replica on this process.
+    replica: u16,
+    /// The coordinator too, and for good.
+    coordinator: bool,
+}
+
+/// What is answered to a transaction over both shards, if anything, and to the same one later.
+fn with(death: Death) -> (Option<String>, String) {
+    let (concurrency, coordinates) = (death.concurrency, Coordinates::Participant);
+    let mut network = Network::new(&Options { concurrency, coordinates, ..Options::default() });
+    let [a, b] = network.keys();
+    let steps = [network.increment(a), network.increment(b)];
+    let request = Request::Many { session: SessionId(7), steps: &steps, watched: false, multi: true };
+    let id = network.request(1, request);
+    network.run_for(DELAY * death.after);
+    network.down.insert(network.replica(death.replica, 0));
+    if death.coordinator {
+        network.down.insert(network.coordinator(1));
+    }
+    network.run_for(Duration::from_secs(4));
+    let again = network.text(2, 0, &steps);
+    (network.answered(id), again)
+}
+
+/// Every moment at which a replica may die, the leader or not.
+fn deaths(coordinator: bool) -> impl Iterator<Item = Death> {
+    let kinds = [Concurrency::Locking, Concurrency::Optimistic];
+    let of = move |concurrency| {
+        let each =
+            move |replica| (0..10).map(move |after| Death { concurrency, after, replica, coordinator });
+        PROCESSES.into_iter().flat_map(each)
+    };
+    kinds.into_iter().flat_map(of)
+}
+
+/// Whatever is lost with a leader that was collecting votes, or had decided: the client hears what has become of it, and
+/// it has.
+#[test]
+fn a_coordinating_leader_may_die_at_any_moment() {
+    for death in deaths(false) {
+        assert_eq!(with(death), (Some("1 1".to_owned()), "2 2".to_owned()), "{death:?}");
+    }
+}
+
+/// Nobody speaks for the transaction any more: all of it has happened or nothing, and nobody waits for it.
+#[test]
+fn a_coordinating_leader_may_die_with_the_coordinator() {
+    let (mut undone, mut done) = (0, 0);
+    for death in deaths(true) {
+        match with(death).1.as_str() {
+            "1 1" => undone += 1,
+            "2 2" => done += 1,
+            other => panic!("{death:?}: {other}"),
+        }
+    }
+    assert!(undone > 0 && done > 0, "{undone} without effect, {done} with: it died too soon or too late");
+}
+
+/// How many messages a transaction over both shards takes, its end at the other participant included.
+fn messages(coordinates: Coordinates) -> u64 {
+    let mut network =
+        Network::new(&Options { coordinates, tick: Duration::from_millis(200), ..Options::default() });
+    let [a, b] = network.keys();
+    // The coordinator learns who leads.
+    assert_eq!(network.text(1, 0, &[network.increment(a), network.increment(b)]), "1 1");
+    network.run_for(DELAY * 20);
+    let before = network.sent();
+    assert_eq!(network.text(1, 0, &[network.increment(a), network.increment(b)]), "2 2");
+    network.run_for(DELAY * 20);
+    network.sent() - before
+}
+
+#[test]
+fn the_first_participant_writes_its_vote_with_the_decision() {
+    // An entry less: that it is there and committed at two followers, with their answers. Of what coordinators say and hear,
+    // the answers to two votes and the two decisions are a vote and a decision between leaders.
+    assert_eq!(messages(Coordinates::Client), messages(Coordinates::Participant) + 8 + 2);
+}
+
+/// The reply comes when the entries of the votes and of the decision are written, one after the other.
+#[test]
+fn a_coordinating_leader_saves_the_way_back_to_the_coordinator() {
+    let took = |coordinates| {
+        let mut network = Network::new(&Options { coordinates, ..Options::default() });
+        let [a, b] = network.keys();
+        let began = network.now;
+        assert_eq!(network.text(1, 0, &[network.increment(a), network.increment(b)]), "1 1");
+        network.now - began
+    };
+    assert_eq!(took(Coordinates::Client), took(Coordinates::Participant) + DELAY);
+}
