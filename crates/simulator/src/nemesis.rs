@@ -50,11 +50,7 @@ impl<D: Deployment> World<D> {
                 links.iter().for_each(|link| self.network.slow_down(*link, by as i64));
                 self.after(lasts, Event::Relieve { links, by });
             }
-            Fault::LossyLinks { links, share, lasts } => {
-                self.note(&format!("lose {share} of 1000 packets for {lasts} us: {}", listed(&links)));
-                links.iter().for_each(|link| self.network.lose(*link, i64::from(share)));
-                self.after(lasts, Event::Repair { links, share });
-            }
+            Fault::LossyLinks { links, share, lasts } => self.lose_packets(links, share, lasts),
             Fault::Pause { process, lasts } => {
                 self.note(&format!("p{process} stands still for {lasts} us"));
                 self.processes[usize::from(process)].paused_until = self.now + lasts;
@@ -92,6 +88,13 @@ impl<D: Deployment> World<D> {
             Fault::Reconfigure { process, partition, to } => self.reconfigure(process.into(), partition, &to),
             Fault::LoseRegion { region, apart, after } => self.lose_region(RegionId(region), apart, after),
         }
+    }
+
+    /// Lets links lose so many of a thousand packets more for a while.
+    fn lose_packets(&mut self, links: Vec<Link>, share: u32, lasts: u64) {
+        self.note(&format!("lose {share} of 1000 packets for {lasts} us: {}", listed(&links)));
+        links.iter().for_each(|link| self.network.lose(*link, i64::from(share)));
+        self.after(lasts, Event::Repair { links, share });
     }
 
     fn target(&self, fault: &Fault) -> Option<usize> {
