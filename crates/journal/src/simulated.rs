@@ -187,6 +187,7 @@ struct State {
     capacity: Option<u64>,
     write_fails_after: Option<usize>,
     sync_fails: bool,
+    read_fails_after: Option<u32>,
     operations_left: Option<u64>,
 }
 
@@ -209,6 +210,7 @@ impl State {
     fn end_faults(&mut self) {
         self.write_fails_after = None;
         self.sync_fails = false;
+        self.read_fails_after = None;
         self.operations_left = None;
     }
 
@@ -300,6 +302,11 @@ impl SimulatedDisk {
     /// unless it is written again. A process that is only killed leaves it readable.
     pub fn fail_next_sync(&self) {
         self.state().sync_fails = true;
+    }
+
+    /// Makes a read of a file fail after so many others, once, of this mount or a later one.
+    pub fn fail_read(&self, after: u32) {
+        self.state().read_fails_after = Some(after);
     }
 
     /// Kills the mounting process before its operation after this many more that change the disk (a sync is one): for
@@ -450,6 +457,13 @@ impl DiskFile for SimulatedFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.disk.state()?;
+        let fails = state.read_fails_after == Some(0);
+        state.read_fails_after = state.read_fails_after.and_then(|left| left.checked_sub(1));
+        drop(state);
+        if fails {
+            return Err(io::Error::other("injected read error"));
+        }
         self.with(|inode| inode.read(offset, buffer))
     }
 

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
 use anabranch_journal::{
-    DirectoryId, Disk, GroupNumber, Log, LogError, LogOptions, Piece, RealDisk, Recovered, SimulatedDisk,
+    DirectoryId, Disk, GroupNumber, Log, LogError, LogOptions, OpenError, Piece, RealDisk, Recovered,
+    SimulatedDisk,
 };
 use std::sync::Arc;
 use types::{Incarnation, Rng};
@@ -58,6 +59,34 @@ fn a_full_disk_suspends_the_log_until_space_is_back() {
     let (_, recovered, found) = crash_and_open(&disk);
     assert_eq!(found, [b"kept".to_vec(), b"after".to_vec()]);
     assert_eq!(recovered.last, next);
+}
+
+/// Wherever the disk fails to read, that is an error, and not the end of the log.
+#[test]
+fn a_disk_that_cannot_be_read_loses_nothing() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _, _) = open(disk.mount());
+    let records: Vec<Vec<u8>> = (0..40).map(|number| vec![number; 1_500]).collect();
+    for record in &records {
+        log.append(record).unwrap();
+        log.sync_now().unwrap();
+    }
+    let mut reads = 0;
+    loop {
+        disk.fail_read(reads);
+        match Log::open(disk.mount(), &options(), &mut |_| Ok(())) {
+            Err(OpenError::Disk(error)) => {
+                assert!(error.to_string().contains("injected read error"), "{error}")
+            }
+            Err(error) => panic!("after {reads} reads: {error}"),
+            Ok(_) => break,
+        }
+        reads += 1;
+    }
+    assert!(reads > 5, "several segments were to be read, not {reads} times");
+    disk.heal();
+    let (_, recovered, found) = open(disk.mount());
+    assert_eq!((found, recovered.cut), (records, None));
 }
 
 #[test]

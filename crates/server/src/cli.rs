@@ -272,18 +272,20 @@ impl From<ClusterModel> for runtime::ClusterModel {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A failing seed prints the command that shows it again. Equal seeds give equal output.
+A failing seed prints the command that shows it again. Equal seeds give equal output. With --seed or --script what
+happened is printed to standard error, event by event.
 
 Examples:
   anabranch sim wren --seeds 200
-  anabranch sim tapir --seed 17 --history tapir-17.jsonl --trace")]
+  anabranch sim tapir --seed 17
+  anabranch sim tapir --seed 17 --quiet --history /tmp/h")]
 pub struct SimArguments {
     /// The protocol to simulate
     pub protocol: String,
     /// Run this many seeds, from 0
     #[arg(long, value_name = "N", required_unless_present_any = ["seed", "script"], conflicts_with = "seed")]
     pub seeds: Option<NonZeroU64>,
-    /// Run this seed only
+    /// Run this seed only, print what happens and write its history
     #[arg(long, value_name = "X")]
     pub seed: Option<u64>,
     /// Run what this file says, as printed for a failing seed
@@ -295,12 +297,13 @@ pub struct SimArguments {
     /// Let every seed bring this, also where it is off for its known bugs; may be given several times
     #[arg(long, value_name = "FEATURE")]
     pub with: Vec<Feature>,
-    /// Write the history of the first failing seed, or else of the last seed, to this file
+    /// Write the history of the first failing seed, or else of the last seed, to this file [default with --seed:
+    /// sim-PROTOCOL-SEED.jsonl in the present folder; else none]
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Print what happened in the run of --seed or --script, event by event, to standard error
+    /// With --seed or --script: do not print what happened, and write no history but to --history
     #[arg(long, conflicts_with = "seeds")]
-    pub trace: bool,
+    pub quiet: bool,
     /// Seeds that run at the same time [default: one per processor]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
@@ -477,10 +480,10 @@ mod tests {
     #[test]
     fn sim_takes_seeds_or_one_seed() {
         assert!(parse("anabranch sim wren --seeds 20 --json").is_ok());
-        assert!(parse("anabranch sim wren --seed 0 --trace --history /tmp/h").is_ok());
+        assert!(parse("anabranch sim wren --seed 0 --quiet --history /tmp/h").is_ok());
         assert!(parse("anabranch sim wren").is_err());
         assert!(parse("anabranch sim wren --seeds 2 --seed 1").is_err());
-        assert!(parse("anabranch sim wren --seeds 2 --trace").is_err());
+        assert!(parse("anabranch sim wren --seeds 2 --quiet").is_err());
     }
 
     #[test]

@@ -81,13 +81,34 @@ features! {
     /// Writes that an earlier one may hide which they have not observed: elements of lists are replaced, registers and fields
     /// that others write words to are incremented. Only where they are asked for.
     Encounters = 0.0;
+    /// Of what goes wrong at certain times only what is asked for, and often. Only where it is asked for.
+    Focus = 0.0;
+    /// One or two keys are all there is. Only where it is asked for.
+    FewKeys = 0.0;
+    /// Nothing but counters, most of whose changes are bounded subtractions. Only where it is asked for.
+    Bounds = 0.0;
+    /// A process is cut off for a moment while others restart, so that views begin which it sleeps through, and one more when
+    /// it is back. Only where it is asked for.
+    SleepingReplicas = 0.0;
+    /// Processes with replicas restart one after the other, faster than the views that begin with that are told. Only where it
+    /// is asked for.
+    CrashLoops = 0.0;
+    /// Links lose most of their packets for a while, in one direction or both. Only where it is asked for.
+    LossyLinks = 0.0;
+    /// A process dies, and the disk fails to read when it starts again. Only where it is asked for.
+    ReadErrors = 0.0;
 }
 
 impl Feature {
     /// True for what goes wrong at certain times, as drawn in `schedule`.
     pub(crate) fn is_fault(self) -> bool {
-        use Feature::{ClockJumps, Eviction, LastReplies, Reconfiguration};
-        self <= ClockJumps || matches!(self, Reconfiguration | Eviction | LastReplies)
+        use Feature::{
+            ClockJumps, CrashLoops, Eviction, LastReplies, LossyLinks, ReadErrors, Reconfiguration,
+            SleepingReplicas,
+        };
+        let later =
+            [Reconfiguration, Eviction, LastReplies, SleepingReplicas, CrashLoops, LossyLinks, ReadErrors];
+        self <= ClockJumps || later.contains(&self)
     }
 
     /// Every feature.
@@ -116,6 +137,9 @@ impl std::fmt::Display for Feature {
 /// This feature and those behind it are drawn after everything else, so that a new one leaves the seeds without it as
 /// they were.
 const LATER: Feature = Feature::Keyset;
+
+/// The mean time between two faults of a seed with few kinds of them, at most.
+const OFTEN: u64 = 400_000;
 
 /// What a seed draws. All times are in microseconds of virtual time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -210,6 +234,15 @@ impl Swarm {
         let later = FEATURES.iter().filter(|(feature, share)| *feature >= LATER && random.f64() < *share);
         swarm.features.extend(later.map(|(feature, _)| *feature).filter(|feature| !off.contains(feature)));
         swarm
+    }
+
+    /// Leaves out the faults that are not among these.
+    pub(crate) fn focus(&mut self, with: &[Feature]) {
+        self.features.retain(|feature| !feature.is_fault() || with.contains(feature));
+        self.fault_interval = match self.fault_interval {
+            0 => OFTEN,
+            interval => interval.min(OFTEN),
+        };
     }
 
     /// True if the seed brings it.

@@ -7,8 +7,8 @@
 //! everything is healed and progress is demanded: every transaction ends, every gateway answers, and all answer alike.
 //! The history is then checked ([`checker`]).
 //!
-//! This crate never reads a real clock, opens a file or a socket, or draws entropy: a seed is a run, and every seed is
-//! run twice to show it. Real timing and real disks are the runtime's tests.
+//! This crate never reads a real clock, opens a file or a socket, or draws entropy: a seed is a run, and unless
+//! [`Options::once`] says otherwise every seed is run twice to show it. Real timing and real disks are the runtime's tests.
 //!
 //! ```text
 //!   clients --requests--> coordinator \                          / coordinator

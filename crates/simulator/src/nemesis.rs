@@ -50,6 +50,7 @@ impl<D: Deployment> World<D> {
                 links.iter().for_each(|link| self.network.slow_down(*link, by as i64));
                 self.after(lasts, Event::Relieve { links, by });
             }
+            Fault::LossyLinks { links, share, lasts } => self.lose_packets(links, share, lasts),
             Fault::Pause { process, lasts } => {
                 self.note(&format!("p{process} stands still for {lasts} us"));
                 self.processes[usize::from(process)].paused_until = self.now + lasts;
@@ -68,6 +69,11 @@ impl<D: Deployment> World<D> {
                 self.note(&format!("the next sync of p{process} fails"));
                 self.processes[usize::from(process)].disk.fail_next_sync();
             }
+            Fault::ReadError { process, reads, down } => {
+                self.strike(process.into(), End::Killed, down);
+                self.note(&format!("p{process} cannot read its disk at its next start, after {reads} reads"));
+                self.processes[usize::from(process)].disk.fail_read(reads);
+            }
             Fault::FullDisk { process, room, lasts } => {
                 self.note(&format!("p{process} has {room} bytes of disk left, for {lasts} us"));
                 let process = usize::from(process);
@@ -84,9 +90,19 @@ impl<D: Deployment> World<D> {
         }
     }
 
+    /// Lets links lose so many of a thousand packets more for a while.
+    fn lose_packets(&mut self, links: Vec<Link>, share: u32, lasts: u64) {
+        self.note(&format!("lose {share} of 1000 packets for {lasts} us: {}", listed(&links)));
+        links.iter().for_each(|link| self.network.lose(*link, i64::from(share)));
+        self.after(lasts, Event::Repair { links, share });
+    }
+
     fn target(&self, fault: &Fault) -> Option<usize> {
         match fault {
-            Fault::Cut { .. } | Fault::SlowLinks { .. } | Fault::LoseRegion { .. } => None,
+            Fault::Cut { .. }
+            | Fault::SlowLinks { .. }
+            | Fault::LossyLinks { .. }
+            | Fault::LoseRegion { .. } => None,
             Fault::Kill { process, .. }
             | Fault::PowerCut { process, .. }
             | Fault::LoseDisk { process, .. }
@@ -96,6 +112,7 @@ impl<D: Deployment> World<D> {
             | Fault::Slow { process, .. }
             | Fault::WriteError { process, .. }
             | Fault::SyncError { process }
+            | Fault::ReadError { process, .. }
             | Fault::FullDisk { process, .. }
             | Fault::ClockJump { process, .. }
             | Fault::Reconfigure { process, .. } => Some(usize::from(*process)),

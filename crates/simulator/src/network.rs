@@ -28,6 +28,8 @@ struct LinkState {
     cuts: u32,
     /// What is added to its delays at present.
     extra: u64,
+    /// How many of a thousand packets it loses at present, beside those that all links lose.
+    lossy: u64,
 }
 
 impl Network {
@@ -39,7 +41,7 @@ impl Network {
         let seed = self.seed;
         self.links.entry(link).or_insert_with(|| {
             let mut random = stream(seed, "link", u64::from(link.0) << 16 | u64::from(link.1));
-            LinkState { factor: random.f64(), random, cuts: 0, extra: 0 }
+            LinkState { factor: random.f64(), random, cuts: 0, extra: 0, lossy: 0 }
         })
     }
 
@@ -60,9 +62,15 @@ impl Network {
         state.extra = state.extra.saturating_add_signed(by);
     }
 
+    /// Lets a link lose so many of a thousand packets more; fewer again when it is negative.
+    pub fn lose(&mut self, link: Link, share: i64) {
+        let state = self.link(link);
+        state.lossy = state.lossy.saturating_add_signed(share);
+    }
+
     /// Ends all faults for good; delays remain.
     pub fn heal(&mut self) {
-        self.links.values_mut().for_each(|link| (link.cuts, link.extra) = (0, 0));
+        self.links.values_mut().for_each(|link| (link.cuts, link.extra, link.lossy) = (0, 0, 0));
         self.healed = true;
     }
 
@@ -74,7 +82,7 @@ impl Network {
         swarm: &Swarm,
     ) -> Vec<u64> {
         let healed = self.healed;
-        let LinkState { random, factor, cuts, extra } = self.link((from.0, to.0));
+        let LinkState { random, factor, cuts, extra, lossy } = self.link((from.0, to.0));
         if from == to {
             return vec![random.u64(1..20)];
         }
@@ -91,7 +99,7 @@ impl Network {
             return arrivals;
         }
         let second = delay();
-        if random.f64() < swarm.loss {
+        if random.f64() < swarm.loss + *lossy as f64 / 1_000.0 {
             arrivals.clear();
         }
         if random.f64() < swarm.duplication {

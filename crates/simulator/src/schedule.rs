@@ -17,6 +17,14 @@ const JUMP: i64 = 2_000_000;
 const APART: u64 = 200_000;
 /// How long it takes at most until an operator gives a lost region up.
 const EVICTED: u64 = 2_000_000;
+/// How many of a transaction's events are the first ones.
+const EARLY: u32 = 12;
+/// After how many reads of a start a disk fails at most.
+const READS: u32 = 12;
+/// How long a process is cut off at most that sleeps through a view.
+const ASLEEP: u64 = 700_000;
+/// How long a restart takes at most that begins a view.
+const RESTART: u64 = 80_000;
 /// How long a step of a slow process takes at most.
 const SLOW_STEP: u64 = 4_000;
 
@@ -27,10 +35,11 @@ pub(crate) fn draw(random: &mut Rng, swarm: &Swarm, hosts: &[Host], traffic: u64
         return faults;
     }
     let kinds: Vec<Feature> = swarm.features.iter().copied().filter(|feature| feature.is_fault()).collect();
+    let longest = longest(swarm, hosts);
     let mut at = exponential(random, swarm.fault_interval);
     while at < traffic {
         if let Some(feature) = random.choice(&kinds) {
-            one(*feature, at, random, hosts, &mut faults);
+            one(*feature, (at, longest), random, hosts, &mut faults);
         }
         at += 1 + exponential(random, swarm.fault_interval);
     }
@@ -38,8 +47,30 @@ pub(crate) fn draw(random: &mut Rng, swarm: &Swarm, hosts: &[Host], traffic: u64
     faults
 }
 
-/// The fault, or faults, that a feature brings at a time.
-fn one(feature: Feature, at: u64, random: &mut Rng, hosts: &[Host], faults: &mut Vec<TimedFault>) {
+/// How many events the longest transaction takes at its coordinator: a request and an answer for every step, two requests
+/// more, and of every replica a vote, a confirmation, and that it has executed.
+fn longest(swarm: &Swarm, hosts: &[Host]) -> u32 {
+    let replicas: usize = hosts.iter().map(|host| host.partitions.len()).sum();
+    (2 * swarm.longest + 2 + 3 * replicas) as u32
+}
+
+/// After how many events a coordinator dies: most often one of the first, else any up to the last.
+fn step_of_death(at: u64, longest: u32, random: &mut Rng) -> u32 {
+    match random.u32(..16) {
+        // Of a stream of its own, so that all else in a seed is as it was when there were no later ones.
+        EARLY.. if longest > EARLY => Rng::with_seed(at).u32(EARLY..longest),
+        step => step,
+    }
+}
+
+/// The fault, or faults, that a feature brings at a time, where transactions take so many events at most.
+fn one(
+    feature: Feature,
+    (at, longest): (u64, u32),
+    random: &mut Rng,
+    hosts: &[Host],
+    faults: &mut Vec<TimedFault>,
+) {
     let process = random.u16(..hosts.len() as u16);
     let down = random.u64(10_000..DEAD);
     let lasts = random.u64(100_000..CUT);
@@ -49,7 +80,7 @@ fn one(feature: Feature, at: u64, random: &mut Rng, hosts: &[Host], faults: &mut
         Feature::LostDisks => Fault::LoseDisk { process, down },
         Feature::CoordinatorDeaths => {
             let process = coordinator(random, hosts).unwrap_or(process);
-            Fault::CoordinatorDeath { process, events: random.u32(..16), down }
+            Fault::CoordinatorDeath { process, events: step_of_death(at, longest, random), down }
         }
         Feature::LastReplies => {
             let process = coordinator(random, hosts).unwrap_or(process);
@@ -64,6 +95,13 @@ fn one(feature: Feature, at: u64, random: &mut Rng, hosts: &[Host], faults: &mut
             faults.extend(flaps.map(|(at, fault)| TimedFault { at, fault }));
             return;
         }
+        Feature::LossyLinks => {
+            let links = links(random, hosts.len() as u16);
+            Fault::LossyLinks { links, share: random.u32(300..950), lasts }
+        }
+        Feature::ReadErrors => Fault::ReadError { process, reads: random.u32(..READS), down },
+        Feature::CrashLoops => return crash_loop(at, random, hosts, faults),
+        Feature::SleepingReplicas => return sleeping_replica(at, random, hosts, faults),
         Feature::SlowLinks => {
             let links = links(random, hosts.len() as u16);
             Fault::SlowLinks { links, by: random.u64(1_000..400_000), lasts }
@@ -90,6 +128,40 @@ fn one(feature: Feature, at: u64, random: &mut Rng, hosts: &[Host], faults: &mut
         _ => return,
     };
     faults.push(TimedFault { at, fault });
+}
+
+/// A process with replicas, and perhaps a gateway with it, is cut off for a moment. Another process restarts meanwhile, so
+/// that a view begins without the first one, and another about when it is back.
+fn sleeping_replica(at: u64, random: &mut Rng, hosts: &[Host], faults: &mut Vec<TimedFault>) {
+    let storing: Vec<u16> =
+        hosts.iter().filter(|host| !host.partitions.is_empty()).map(|host| host.process.0).collect();
+    let Some(asleep) = random.choice(&storing).copied() else { return };
+    let mut apart = vec![asleep];
+    if random.bool() {
+        apart.extend(coordinator(random, hosts));
+    }
+    let lasts = random.u64(20_000..ASLEEP);
+    let others = || hosts.iter().map(|host| host.process.0).filter(|process| !apart.contains(process));
+    let links =
+        apart.iter().flat_map(|end| others().flat_map(|other| [(*end, other), (other, *end)])).collect();
+    faults.push(TimedFault { at, fault: Fault::Cut { links, lasts } });
+    for from in [at, (at + lasts).saturating_sub(RESTART)] {
+        let Some(process) = random.choice(&storing).copied() else { return };
+        let fault = Fault::Kill { process, down: random.u64(1_000..RESTART) };
+        faults.push(TimedFault { at: from + random.u64(..2 * RESTART), fault });
+    }
+}
+
+/// Some processes with replicas restart again and again for a while.
+fn crash_loop(at: u64, random: &mut Rng, hosts: &[Host], faults: &mut Vec<TimedFault>) {
+    let storing: Vec<u16> =
+        hosts.iter().filter(|host| !host.partitions.is_empty()).map(|host| host.process.0).collect();
+    let apart = random.u64(10_000..2 * RESTART);
+    for round in 0..random.u64(4..20) {
+        let Some(process) = random.choice(&storing).copied() else { return };
+        let fault = Fault::Kill { process, down: random.u64(1_000..2 * apart) };
+        faults.push(TimedFault { at: at + round * apart, fault });
+    }
 }
 
 /// A partition that has somewhere to go moves to three or five processes of those that may have it.
@@ -139,4 +211,29 @@ fn links(random: &mut Rng, count: u16) -> Vec<Link> {
         }
     }
     links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::{Deployment, Layout};
+    use crate::deployments::TapirDeployment;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn coordinators_die_at_every_step_of_the_longest_transactions() {
+        let layout = Layout { regions: 1, partitions: 3, replicas: 5, gateways: 1, ..Layout::default() };
+        let hosts = TapirDeployment::default().hosts(layout);
+        let mut random = Rng::with_seed(5);
+        let mut swarm = Swarm::draw(&mut random, &BTreeSet::new());
+        (swarm.longest, swarm.fault_interval) = (7, 1_000);
+        swarm.features = BTreeSet::from([Feature::CoordinatorDeaths]);
+        let faults = draw(&mut random, &swarm, &hosts, 8_000_000);
+        let step = |fault: TimedFault| match fault.fault {
+            Fault::CoordinatorDeath { events, .. } => Some(events),
+            _ => None,
+        };
+        let steps: BTreeSet<u32> = faults.into_iter().filter_map(step).collect();
+        assert_eq!(steps, (0..2 * 7 + 2 + 3 * 15).collect());
+    }
 }

@@ -52,6 +52,8 @@ pub(crate) enum Fault {
     Cut { links: Vec<Link>, lasts: u64 },
     /// Links are slower.
     SlowLinks { links: Vec<Link>, by: u64, lasts: u64 },
+    /// Links lose so many of a thousand packets more.
+    LossyLinks { links: Vec<Link>, share: u32, lasts: u64 },
     /// A process stands still.
     Pause { process: u16, lasts: u64 },
     /// A process takes so long for every step, and as many milliseconds more for a sync.
@@ -60,6 +62,8 @@ pub(crate) enum Fault {
     WriteError { process: u16, bytes: usize },
     /// A disk's next sync fails.
     SyncError { process: u16 },
+    /// A process dies for so long, and after so many reads of its next start its disk fails once.
+    ReadError { process: u16, reads: u32, down: u64 },
     /// A disk has so many bytes left.
     FullDisk { process: u16, room: u64, lasts: u64 },
     /// A wall clock jumps.
@@ -117,6 +121,9 @@ impl Script {
         let mut layout = deployment.layout(&mut stream(seed, "layout", 0));
         let mut swarm = Swarm::draw(&mut stream(seed, "swarm", 0), &off);
         swarm.features.extend(with.iter().filter(|feature| !lacks.contains(feature)));
+        if swarm.has(Feature::Focus) {
+            swarm.focus(with);
+        }
         if !swarm.has(Feature::Reconfiguration) {
             layout.spares = 0;
         }

@@ -120,17 +120,21 @@ impl Workload {
             kinds.truncate(2);
             kinds.extend(&KINDS[PLAIN_KINDS + 1..]);
         }
+        if swarm.has(Feature::Bounds) {
+            kinds = vec![KINDS[PLAIN_KINDS + 1]];
+        }
         if kinds.is_empty() {
             kinds.push(KINDS[0]);
         }
+        let few = swarm.has(Feature::FewKeys);
+        kinds.truncate(if few { 2 } else { usize::MAX });
         if swarm.has(Feature::Expiry) {
             kinds.push(KINDS[PLAIN_KINDS]);
         }
+        let keys_per_kind = if few { 1 } else { swarm.keys_per_kind };
         let name = |prefix: &str, index: usize| format!("{prefix}:{index}").into_bytes();
         let keys = (kinds.iter())
-            .flat_map(|(kind, prefix)| {
-                (0..swarm.keys_per_kind).map(move |index| (*kind, name(prefix, index)))
-            })
+            .flat_map(|(kind, prefix)| (0..keys_per_kind).map(move |index| (*kind, name(prefix, index))))
             .collect();
         Workload { keys, next_value: 0 }
     }
@@ -229,6 +233,7 @@ impl Workload {
         let read = only_reads || random.f64() < swarm.reads;
         let operation = match kind {
             _ if read => read_of(kind, random),
+            Kind::Tally if swarm.has(Feature::Bounds) => bounded_write(random),
             _ if swarm.has(Feature::Resolutions) && random.u32(..8) == 0 => {
                 encode(&Operation::Key(key::Operation::Resolve { losses: Items::NONE }))
             }
@@ -395,6 +400,14 @@ fn counter_write(random: &mut Rng) -> counter::Operation {
         0 => counter::Operation::Take { by: random.i64(1..20), floor: random.i64(-5..10) },
         _ => counter::Operation::Add { by: random.i64(-3..10) },
     }
+}
+
+/// As much is added as is taken, so that the sum stays near the floors.
+fn bounded_write(random: &mut Rng) -> Vec<u8> {
+    encode(&Operation::Counter(match random.u32(..3) {
+        0 => counter::Operation::Add { by: random.i64(1..8) },
+        _ => counter::Operation::Take { by: random.i64(1..4), floor: 0 },
+    }))
 }
 
 fn register_write<'a>(value: &'a [u8], random: &mut Rng) -> register::Operation<'a> {

@@ -59,6 +59,8 @@ pub(crate) enum Event {
     Join { links: Vec<Link> },
     /// Slow links are as before again.
     Relieve { links: Vec<Link>, by: u64 },
+    /// Links lose no more than before.
+    Repair { links: Vec<Link>, share: u32 },
     /// A disk has room again.
     Empty { process: usize },
     /// A slow process is as fast as before.
@@ -200,6 +202,9 @@ impl<D: Deployment> World<D> {
             Event::Join { links } => links.into_iter().for_each(|link| self.network.join(link)),
             Event::Relieve { links, by } => {
                 links.into_iter().for_each(|link| self.network.slow_down(link, -(by as i64)));
+            }
+            Event::Repair { links, share } => {
+                links.into_iter().for_each(|link| self.network.lose(link, -i64::from(share)));
             }
             Event::Empty { process } => self.processes[process].disk.set_capacity(None),
             Event::Recover { process, step } => {

@@ -5,20 +5,18 @@ mod support;
 use anabranch_simulator::{Feature, Options, TapirDeployment, run, run_seeds};
 use checker::Level;
 use std::time::Duration;
-use strict::{Mutant, tapir};
+use strict::{Mutant, Mutants, tapir};
 use support::{assert_keeps_its_promise, options};
 
-/// Tries one seed after the other, each of which brings these features, until one shows the bug.
+/// Tries one seed after the other, each of which brings these features, until one shows the bug and nothing without it.
 fn assert_caught_with(features: &[Feature], seeds: u64, mutant: Mutant) {
-    let caught = (1..=seeds).find(|seed| {
-        let seed = *seed;
-        let build = || TapirDeployment {
-            options: tapir::Options { mutants: mutant.into(), ..tapir::Options::default() },
-            ..TapirDeployment::default()
-        };
+    let fails = |seed, mutants| {
+        let options_of = || tapir::Options { mutants, ..tapir::Options::default() };
+        let build = || TapirDeployment { options: options_of(), ..TapirDeployment::default() };
         let options = Options { with: features.to_vec(), ..options(seed, 1) };
         !run_seeds("tapir", &options, build).failures.is_empty()
-    });
+    };
+    let caught = (1..=seeds).find(|seed| fails(*seed, mutant.into()) && !fails(*seed, Mutants::default()));
     println!("{mutant:?}: caught by seed {caught:?}");
     assert!(caught.is_some(), "{mutant:?}: not caught in {seeds} seeds");
 }
@@ -26,6 +24,23 @@ fn assert_caught_with(features: &[Feature], seeds: u64, mutant: Mutant) {
 #[test]
 fn tapir_is_strictly_serializable() {
     assert_keeps_its_promise("tapir", &options(1, 10));
+}
+
+/// Each twice, as no seed of `cargo xtask test sim` brings these by itself.
+#[test]
+fn what_only_tests_ask_for_breaks_no_promise_and_runs_alike() {
+    use Feature::{Bounds, CrashLoops, FewKeys, Focus, LossyLinks, ReadErrors, SleepingReplicas};
+    let with = [
+        &[Focus, CrashLoops, FewKeys][..],
+        &[Focus, SleepingReplicas, LossyLinks, FewKeys],
+        &[Bounds, ReadErrors],
+    ];
+    for with in with {
+        let options = Options { first_seed: 1, seeds: 6, with: with.to_vec(), ..Options::default() };
+        let summary = run("tapir", &options).unwrap();
+        assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+        assert!(summary.committed > 20 * summary.seeds, "{with:?}: {} committed", summary.committed);
+    }
 }
 
 #[test]
@@ -105,6 +120,13 @@ caught! {
     an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 300;
     a_wrong_quorum_is_caught: WrongQuorum, [Feature::LastReplies], 200;
     refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 300;
+    bounds_that_hold_in_pairs_are_caught: PairwiseBounds, [Feature::Bounds, Feature::FewKeys], 40;
+    records_of_views_slept_through_are_caught:
+        MergeEveryView, [Feature::Focus, Feature::CrashLoops, Feature::FewKeys], 120;
+    votes_of_an_earlier_attempt_are_caught:
+        MixAttempts, [Feature::Focus, Feature::LastReplies, Feature::LossyLinks, Feature::ClockJumps], 80;
+    locks_that_a_view_does_not_mention_are_caught:
+        DropUnmentionedLocks, [Feature::SleepingReplicas, Feature::FewKeys], 40;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 100;
 }
 

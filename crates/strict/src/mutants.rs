@@ -14,6 +14,8 @@ pub enum Mutant {
     AbsentReadsPass,
     /// A greatest stamp names what was observed (Corrections 65).
     ObservedByMaximum,
+    /// Bounded subtractions that fit in pairs pass for commuting (Corrections 66).
+    PairwiseBounds,
     /// What a transaction saw of which keys there are is not validated (Corrections 78).
     KeysetUnvalidated,
     /// The deletion of an expired key does not commit with who observed it (Corrections 69).

@@ -10,17 +10,17 @@ use serde::Serialize;
 use simulator::{Failure, Options, Script, Summary, UnknownProtocol, Violation};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs the seeds or the script, prints the summary, and for what failed the command that shows it again and, of the
-/// first one, a short script.
+/// first one, a short script. Of a single run also what happened, and its history.
 pub fn run(arguments: &SimArguments) -> Result<Outcome> {
     let options = |seed: u64| Options {
         first_seed: seed,
         seeds: 1,
-        readable: arguments.trace,
+        readable: is_told(arguments),
         with: arguments.with.clone(),
         ..Options::default()
     };
@@ -38,11 +38,12 @@ pub fn run(arguments: &SimArguments) -> Result<Outcome> {
             run_seeds(seeds, threads, |seed| simulator::run(&arguments.protocol, &options(seed)))?
         }
     };
-    if let Some(file) = &arguments.history {
-        std::fs::write(file, &total.history).with_context(|| format!("cannot write {}", file.display()))?;
-    }
     for line in &total.trace {
         eprintln!("{line}");
+    }
+    if let Some(file) = history_file(arguments) {
+        std::fs::write(&file, &total.history).with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("history written to {}", file.display());
     }
     if arguments.shrink > 0
         && arguments.script.is_none()
@@ -64,12 +65,24 @@ pub fn run(arguments: &SimArguments) -> Result<Outcome> {
     Ok(Outcome::of(total.violations == 0))
 }
 
+/// True if what happens is told event by event: that of one run is.
+fn is_told(arguments: &SimArguments) -> bool {
+    arguments.seeds.is_none() && !arguments.quiet
+}
+
+/// Where the history goes.
+fn history_file(arguments: &SimArguments) -> Option<PathBuf> {
+    let named = |seed: u64| PathBuf::from(format!("sim-{}-{seed}.jsonl", arguments.protocol));
+    let default = arguments.seed.filter(|_| is_told(arguments)).map(named);
+    arguments.history.clone().or(default)
+}
+
 fn replay(file: &Path, arguments: &SimArguments) -> Result<Total> {
     let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let script = Script::read(&text[..]).with_context(|| format!("cannot use {}", file.display()))?;
     let (said, wanted) = (script.protocol(), &arguments.protocol);
     ensure!(said == wanted, "{} is a script of `{said}`: run `anabranch sim {said}`", file.display());
-    let mut summary = simulator::replay(&script, arguments.trace)?;
+    let mut summary = simulator::replay(&script, is_told(arguments))?;
     for failure in &mut summary.failures {
         failure.command = format!("anabranch sim {said} --script {}", file.display());
     }

@@ -1,6 +1,6 @@
 //! `sim`, `check` and `bench`.
 
-use super::support::{Directory, Server, output, stderr, stdout};
+use super::support::{Directory, Server, anabranch, output, stderr, stdout};
 use serde_json::Value;
 
 /// A protocol that can be simulated.
@@ -26,6 +26,27 @@ fn an_unknown_protocol_is_refused_with_those_that_there_are() {
         "{}",
         stderr(&refused)
     );
+}
+
+#[test]
+fn one_seed_is_told_and_its_history_written() {
+    let directory = Directory::new("seed");
+    let run = |more: &[&str]| {
+        let arguments = [&["sim", PROTOCOL, "--seed", "7"], more].concat();
+        anabranch(&arguments).current_dir(&directory.0).output().unwrap()
+    };
+    let file = directory.0.join("sim-solo-7.jsonl");
+    let quiet = run(&["--quiet"]);
+    assert!(stderr(&quiet).is_empty() && !file.exists(), "{}", stderr(&quiet));
+
+    let told = run(&[]);
+    assert_eq!(stdout(&told), stdout(&quiet));
+    assert!(stderr(&told).contains("everything is healed"), "{}", stderr(&told));
+    assert!(stderr(&told).ends_with("history written to sim-solo-7.jsonl\n"), "{}", stderr(&told));
+    let (written, asked) = (std::fs::read(&file).unwrap(), directory.file("asked.jsonl"));
+    let quiet = run(&["--quiet", "--history", &asked]);
+    assert_eq!(stderr(&quiet), format!("history written to {asked}\n"));
+    assert_eq!(std::fs::read(&asked).unwrap(), written);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A replica's copy of a shard: the store, the prepared transactions, and validation. IR's application.
 
 mod again;
+mod bounds;
 mod keyset;
 mod met;
 mod prefetch;
@@ -13,6 +14,7 @@ use super::record::{KeyCell, KeyStamps, KeysetStamps, Record, put};
 use crate::ir::{self, Application};
 use crate::part::{Invoked, encoded};
 use crate::{Heat, Meeting, Mutant, Mutants};
+use bounds::Take;
 use commit::{
     Access, CommittedRead, ModeStamps, Observed, Stamp, Undecided, Verdict, overwrites, validate,
     validate_in_order,
@@ -323,7 +325,8 @@ impl Shard {
                 Ok(access) if self.saw_too_little(&invoked.key, &access) => Verdict::Abort,
                 Ok(access) => {
                     let against = self.judge_against_keyset(stamp, &invoked.key, &access);
-                    self.judge_access(stamp, &invoked.key, &access).max(against)
+                    let take = self.bounded(part, &invoked.key);
+                    self.judge_access(stamp, &invoked.key, &access, take).max(against)
                 }
                 Err(_) => Verdict::Abort,
             };
@@ -346,7 +349,7 @@ impl Shard {
             && !self.mutants.has(Mutant::BlindWritesIgnoreDeadlines)
     }
 
-    fn judge_access(&self, stamp: Stamp, key: &[u8], access: &Access<'_>) -> Verdict {
+    fn judge_access(&self, stamp: Stamp, key: &[u8], access: &Access<'_>, take: Option<Take>) -> Verdict {
         if self.isolation == Isolation::Serializable {
             let committed = self.store.effects(self.store.hash(key), key).rev();
             let prepared = self.prepared_on(key, stamp.transaction);
@@ -362,8 +365,11 @@ impl Shard {
         let (hash, base) = (self.store.hash(key), access.observed.map_or(Stamp::ZERO, Observed::base));
         let missing = !access.invocation.observation.is_nothing() && self.newest_effect(hash, key) > base;
         let committed = missing.then(|| self.store.effects(hash, key).rev()).into_iter().flatten();
-        let committed = committed.filter(|(other, _)| counts(*other) && !absent);
-        let prepared = self.prepared_on(key, stamp.transaction).filter(|other| counts(other.stamp));
+        let missed = |effect: &Effect<'_>| take.is_none_or(|take| !self.fits_after(take, effect, key));
+        let committed = committed.filter(|(other, effect)| counts(*other) && !absent && missed(effect));
+        let beside = |other: Stamp| take.is_none_or(|take| !self.fits_beside(take, other.transaction, key));
+        let prepared = self.prepared_on(key, stamp.transaction);
+        let prepared = prepared.filter(|other| counts(other.stamp) && beside(other.stamp));
         let above_reads = Stamp { at: newest.at.next(), ..stamp };
         let lenient = self.mutants.has(Mutant::StampBelowReads);
         let stamp = if lenient { stamp.max(above_reads) } else { stamp };
