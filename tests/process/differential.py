@@ -37,11 +37,22 @@ class Connection:
     watches: bool = False
 
 
+class LeftOut:
+    """Which steps are not played: none. Those of `names` are asked about, given whether they would be part of MULTI, and
+    whether some connection watches keys."""
+
+    names = frozenset()
+
+    def __call__(self, step: Step, in_transaction: bool, watched: bool) -> bool:
+        return False
+
+
 @dataclass
 class Play:
     """The state of one comparison."""
 
     servers: tuple
+    left_out: "LeftOut" = field(default_factory=lambda: LeftOut())
     connections: list[Connection] = field(default_factory=list)
     compared: int = 0
 
@@ -66,10 +77,11 @@ class Play:
         batch = []
         for step in steps:
             handling = special(step)
-            if batch and (handling or not step.joined or step.connection != batch[-1].connection):
+            alone = handling or step.arguments[0].upper() in self.left_out.names
+            if batch and (alone or not step.joined or step.connection != batch[-1].connection):
                 self._flush(batch)
                 batch = []
-            if handling:
+            if alone:
                 self._alone(step, handling)
             else:
                 batch.append(step)
@@ -115,10 +127,12 @@ class Play:
         elif name == b"UNWATCH" and connection.queued is None:
             connection.watches = False
 
-    def _alone(self, step: Step, handling: str) -> None:
-        """A command that needs care: it chooses at random, answers piece by piece, or names a client."""
+    def _alone(self, step: Step, handling: str | None) -> None:
+        """A command that needs care: it chooses at random, answers piece by piece, names a client or is left out."""
         connection = self.connections[step.connection]
         in_transaction = connection.queued is not None
+        if self.left_out(step, in_transaction, any(other.watches for other in self.connections)):
+            return
         if handling == "keyspace" and (in_transaction or connection.watches):
             return
         if in_transaction and handling in ("random", "lexical", "hello"):
@@ -293,9 +307,9 @@ def read_or_closed(raw: Raw) -> Reply:
         return CLOSED
 
 
-def find_mismatch(servers: tuple, steps: list[Step]) -> Mismatch | None:
+def find_mismatch(servers: tuple, steps: list[Step], **options) -> Mismatch | None:
     """Plays the steps on emptied servers; returns the first disagreement."""
-    with Play(servers) as play:
+    with Play(servers, **options) as play:
         try:
             play.run(steps)
         except Mismatch as mismatch:

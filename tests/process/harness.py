@@ -161,6 +161,10 @@ class Redis(Server):
 
     name = "redis-server"
 
+    def __init__(self, databases: int = 16):
+        super().__init__()
+        self.databases = databases
+
     def start(self):
         for _ in range(10):
             self.port = free_port()
@@ -168,7 +172,7 @@ class Redis(Server):
             data.mkdir(exist_ok=True)
             self._spawn(
                 ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(data), "--save", ""]
-                + ["--appendonly", "no", "--logfile", str(self.folder / "log")]
+                + ["--appendonly", "no", "--logfile", str(self.folder / "log"), "--databases", str(self.databases)]
             )
             if self._answers():
                 return self

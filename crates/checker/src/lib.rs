@@ -68,6 +68,7 @@ mod graph;
 mod history;
 mod identifiers;
 mod invocations;
+mod key_order;
 mod levels;
 mod list_elements;
 mod losses;

@@ -1,7 +1,7 @@
 //! Strict serializability over typed operations, checked through the claimed commit order.
 //!
-//! 1. A graph: on each key an edge between any two transactions that do not commute there, from the lower place to
-//!    the higher; session order; and real time. It must have no cycle.
+//! 1. A graph: on each key a way between any two transactions that do not commute there, from the lower place to
+//!    the higher (see [`crate::key_order`]); session order; and real time. It must have no cycle.
 //! 2. Any topological order of it is then a serial execution with the same results as any other, because what it
 //!    leaves open commutes. One is replayed, and every reply and every effect must come out as seen and claimed.
 //! 3. Transactions that changed nothing may have taken no place. Each must find one between what had ended before it
@@ -9,7 +9,8 @@
 
 use crate::graph::{Graph, Reason};
 use crate::history::{Outcome, Transaction};
-use crate::invocations::{Decoded, conflict, decode_all};
+use crate::invocations::{Decoded, decode_all};
+use crate::key_order::add_key_edges;
 use crate::readers::{Readers, have_places};
 use crate::render::readable;
 use crate::replay::{Cells, replay_onto};
@@ -77,25 +78,6 @@ fn graph_of<'d>(placed: &'d [Decoded<'_>], unplaced: &'d [Decoded<'_>], real_tim
         graph.add_moments(&all().map(interval).collect::<Vec<_>>());
     }
     graph
-}
-
-fn add_key_edges<'d>(placed: &'d [Decoded<'_>], graph: &mut Graph<'d>) {
-    let mut keys: BTreeMap<&'d [u8], Vec<(usize, Vec<datatypes::Invocation<'d>>)>> = BTreeMap::new();
-    for (node, transaction) in placed.iter().enumerate() {
-        for (key, invocations) in transaction.by_key() {
-            keys.entry(key).or_default().push((node, invocations));
-        }
-    }
-    for (key, mut users) in keys {
-        users.sort_by_key(|(node, _)| placed[*node].transaction.place());
-        for (index, (later, invocations)) in users.iter().enumerate() {
-            for (earlier, others) in &users[..index] {
-                if conflict(others, invocations) {
-                    graph.add_edge(*earlier, *later, Reason::Key(key));
-                }
-            }
-        }
-    }
 }
 
 fn add_session_edges<'d, 'h: 'd>(

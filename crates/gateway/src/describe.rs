@@ -158,6 +158,10 @@ const DIFFERENCES: &[&str] = &[
      `SCAN` visits at most 10000 keys a call, whatever `COUNT` says.",
     "`RANDOMKEY` draws a key and asks whether it exists: a transaction that has it depends on this key, not on the \
      others. That there is none is exact where commands on the whole keyspace can be part of the transaction.",
+    "In a cluster every process has clients of its own, which are all that `CLIENT LIST` and `CLIENT KILL` know, and \
+     `SELECT` takes the numbers of the keyspaces that there are.",
+    "In replicated strict keyspaces without leaders a deletion of everything stops whoever watches a key, one that \
+     was not there included.",
     "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
      checked before the key is looked at.",
     "`SRANDMEMBER` repeats at most 10000000 members, and refuses more.",

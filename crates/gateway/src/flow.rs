@@ -215,7 +215,10 @@ impl<H: Host> Engine<'_, H> {
 
     fn unwatch(&mut self) -> Result<(), Error> {
         self.connection.encoder().simple("OK");
-        self.forget_watches();
+        // What an open transaction watches belongs to it, as to one that is queued.
+        if !matches!(self.connection.session.mode, Mode::Interactive { .. }) {
+            self.forget_watches();
+        }
         Ok(())
     }
 

@@ -230,6 +230,38 @@ fn broken_sessions() {
     assert_verdicts("an effect without its cause", &causes, &with(WritesFollowReads), &[]);
 }
 
+/// As by a view change that forgets what some replica had answered from: nobody told the client of the first.
+#[test]
+fn an_observed_transaction_vanishes() {
+    let ordered = [StrictSerializable, Serializable, Snapshot, TransactionalCausal, Causal];
+    for (last, number) in [(NIL, "(nil)"), (A, "\"1\"")] {
+        let vanished = last == NIL;
+        let refused = |by: &[Level]| if vanished { by.to_vec() } else { Vec::new() };
+        let mut history = History::default();
+        history.transaction(1, 0, 10).step("x", write("a"), None).at(1).unknown();
+        history.transaction(2, 20, 30).step("x", GET, A).step("y", write("b"), OK).at(2);
+        history.transaction(3, 40, 50).step("y", GET, B).step("x", GET, last).at(3);
+        let by = ordered.into_iter().chain([WritesFollowReads]).collect::<Vec<_>>();
+        assert_verdicts("vanished, its successor is there", &history, &refused(&by), &[]);
+        let mut history = History::default();
+        history.transaction(1, 0, 10).step("x", write("a"), None).at(1).unknown();
+        history.transaction(2, 20, 30).step("x", GET, A).at(2);
+        history.transaction(3, 40, 50).step("x", GET, last).at(3);
+        assert_verdicts("vanished without a trace", &history, &refused(&[StrictSerializable]), &[]);
+        let mut history = History::default();
+        history.transaction(1, 0, 10).step("n", increment(1), None).at(1).unknown();
+        history.transaction(2, 20, 30).step("n", GET, Some("\"1\"")).at(2);
+        history.transaction(2, 40, 50).step("n", GET, Some(number)).at(3);
+        let report = check(&history.unclaimed(), Serializable);
+        assert_eq!(
+            (report.ok, report.undecided),
+            (!vanished, false),
+            "an increment: {:?}",
+            report.violations
+        );
+    }
+}
+
 #[test]
 fn real_time_violations() {
     let mut stale = History::default();

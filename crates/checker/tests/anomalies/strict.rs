@@ -1,6 +1,6 @@
 //! Histories that are not strictly serializable, each by one known anomaly, and good ones that look alike.
 
-use crate::support::{GET, History, MEMBERS, POP, add, increment, push, write};
+use crate::support::{Builder, DELETE, EXISTS, GET, History, MEMBERS, POP, add, increment, push, write};
 use anabranch_checker::{Check, Level, SearchOutcome, check, search_strict_order};
 
 fn assert_good(history: &History) {
@@ -125,6 +125,72 @@ fn write_skew() {
     history.transaction(2, 0, 50).step("y", GET, Some("(nil)")).step("x", write("1"), Some("OK")).at(6);
     assert_bad(&history, Check::Replies);
     assert_search_refuses(&history);
+}
+
+/// A look at which keys of the keyspace there are, told as histories tell KEYS: key by key.
+fn look<'h>(transaction: Builder<'h>, a: bool, b: bool) -> Builder<'h> {
+    let seen = |exists: bool| Some(if exists { "(integer) 1" } else { "(integer) 0" });
+    transaction.step("a", EXISTS, seen(a)).step("b", EXISTS, seen(b))
+}
+
+/// Good if the last argument says so, else refused for its replies.
+fn assert_phantom(history: &History, good: bool) {
+    if good {
+        return assert_good(history);
+    }
+    assert_bad(history, Check::Replies);
+    assert_search_refuses(history);
+    let report = check(&history.unclaimed(), Level::Serializable);
+    assert!(!report.ok, "without claims it is no better");
+}
+
+#[test]
+fn phantoms_over_the_keyset() {
+    for good in [false, true] {
+        // Each makes a key because it saw none.
+        let mut skew = History::default();
+        look(skew.transaction(1, 0, 50), false, false).step("a", write("1"), Some("OK")).at(5);
+        look(skew.transaction(2, 0, 50), good, false).step("b", write("2"), Some("OK")).at(6);
+        assert_phantom(&skew, good);
+        // A key comes between two looks of one transaction.
+        let mut twice = History::default();
+        twice.transaction(1, 0, 50).step("a", write("1"), Some("OK")).at(5);
+        let first = look(twice.transaction(2, 0, 50), good, false);
+        look(first, true, false).at(6);
+        assert_phantom(&twice, good);
+        // A look sees one of two keys that come together.
+        let mut half = History::default();
+        half.transaction(1, 0, 50).step("a", write("1"), Some("OK")).step("b", write("1"), Some("OK")).at(5);
+        look(half.transaction(2, 0, 50), true, good).at(6);
+        assert_phantom(&half, good);
+        // A look sees one of two keys that go together.
+        let mut gone = History::default();
+        gone.transaction(1, 0, 10).step("a", write("1"), Some("OK")).step("b", write("1"), Some("OK")).at(5);
+        let both = gone.transaction(2, 20, 50).step("a", DELETE, Some("(integer) 1"));
+        both.step("b", DELETE, Some("(integer) 1")).at(6);
+        look(gone.transaction(3, 20, 50), false, !good).at(7);
+        assert_phantom(&gone, good);
+    }
+}
+
+/// A transaction that somebody observed takes no place, as if a view change had forgotten it.
+#[test]
+fn an_observed_transaction_that_vanished() {
+    for vanished in [true, false] {
+        let mut history = History::default();
+        let first = history.transaction(1, 0, 10).step("n", increment(1), None);
+        if vanished {
+            first.without_effects().unknown()
+        } else {
+            first.at(5).unknown()
+        };
+        history.transaction(2, 20, 30).step("n", increment(1), Some("(integer) 2")).at(25);
+        if vanished {
+            assert!(assert_bad(&history, Check::Replies).contains("the client saw (integer) 2"));
+        } else {
+            assert_good(&history);
+        }
+    }
 }
 
 #[test]

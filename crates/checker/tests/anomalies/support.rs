@@ -38,6 +38,7 @@ pub const ALL_ELEMENTS: Operation<'static> = Operation::List(list::Operation::Ra
 pub const POP: Operation<'static> =
     Operation::List(list::Operation::Pop { end: list::End::Back, count: None });
 pub const DELETE: Operation<'static> = Operation::Key(key::Operation::Delete);
+pub const EXISTS: Operation<'static> = Operation::Key(key::Operation::Exists);
 
 impl History {
     /// The same without claims.

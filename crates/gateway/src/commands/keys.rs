@@ -113,8 +113,10 @@ fn set_deadline<'a>(call: &Call<'a>, unit_millis: i64, base_millis: u64) -> Resu
     let time = call.integer(2)?.checked_mul(unit_millis);
     let at =
         time.and_then(|time| time.checked_add(base_millis as i64)).ok_or_else(|| call.invalid_expiry())?;
-    // A time before 1970 is in the past like any other.
-    call.one(Operation::Key(key::Operation::ExpireAt { at_millis: at.max(0) as u64, condition }))
+    // A time in the past is like any other, and is one for whoever evaluates this too: a transaction has the time at
+    // which it began.
+    let at_millis = u64::try_from(at).ok().filter(|at| *at > call.now_millis).unwrap_or(0);
+    call.one(Operation::Key(key::Operation::ExpireAt { at_millis, condition }))
 }
 
 fn expire_condition(call: &Call<'_>) -> Result<ExpireCondition, Error> {

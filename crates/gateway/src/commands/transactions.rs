@@ -19,7 +19,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("exec", 1, ANYTIME, "1.2.0", "Executes the queued commands as one transaction", Steer(Flow::Exec)),
     Command::new("discard", 1, ANYTIME | FAST, "2.0.0", "Forgets the queued commands", Steer(Flow::Discard)),
     Command::new("watch", -2, ANYTIME | FAST, "2.2.0", "Lets EXEC do nothing if one of the keys changes before it", Steer(Flow::Watch)).keys(1, -1, 1),
-    Command::new("unwatch", 1, ANYTIME | FAST, "2.2.0", "Forgets the watched keys", Steer(Flow::Unwatch)),
+    Command::new("unwatch", 1, ANYTIME | FAST, "2.2.0", "Forgets the watched keys; does nothing inside a transaction", Steer(Flow::Unwatch)),
     Command::new("txn", -2, ANYTIME, "anabranch 0.1.0", "Interactive transactions, whose commands are answered at once", Handler::Container).containing(TXN),
     Command::new("blind", -2, WRITE | DENYOOM, "anabranch 0.1.0", "Writes without observing the result, so that the write commutes: BLIND INCR key", Handler::Data(blind)).keys(2, 2, 1),
 ];
