@@ -537,6 +537,8 @@ impl<O: Operations> Replica<O> {
         let base = accepted.max(self.points.base);
         let decided = records.values().find_map(|told| told.next.clone());
         let next = decided.or_else(|| self.changeover.proposed_in(self.view));
+        // Votes are judged again by what the base closes: who voted knew of it.
+        self.close_through(base, app);
         let held = self.log.undecided().filter(|(_, group)| group.held.is_some()).map(|(id, _)| id);
         held.filter(|_| !self.mutants.has(Mutant::KeepLocksInMerge)).for_each(|id| app.release(id));
         let majority = self.likely_votes(known);
@@ -588,6 +590,13 @@ impl<O: Operations> Replica<O> {
         }
     }
 
+    /// What was born at or below the base commits no more, and what has committed there is all there is.
+    fn close_through(&mut self, base: Timestamp, app: &mut impl Application<O>) {
+        self.drop_undecided(base, app);
+        self.points.raise_base(base);
+        app.close(base);
+    }
+
     /// The record's part of that.
     pub(super) fn install_record(
         &mut self,
@@ -597,9 +606,7 @@ impl<O: Operations> Replica<O> {
         port: &mut impl Port<O>,
     ) {
         self.points.accepted = base.max(self.points.base);
-        self.drop_undecided(base, app);
-        self.points.raise_base(base);
-        app.close(base);
+        self.close_through(base, app);
         if self.memory.forgets_itself() {
             app.let_go(self.points.base);
         }

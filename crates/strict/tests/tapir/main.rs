@@ -4,6 +4,7 @@ mod contention;
 mod epochs;
 mod expiry;
 mod keysets;
+mod kills;
 mod merges;
 mod mutants;
 mod network;

@@ -370,7 +370,9 @@ fn conflict(a: &Committed, b: &Committed) -> bool {
         };
         for (key, act) in c.asked.iter().flat_map(|asked| &asked.acts) {
             let adds = matches!(act, Act::Blind | Act::Bid(_) | Act::BlindBid(_));
-            touch(key.as_bytes(), adds, matches!(act, Act::Get));
+            // A bid that does not win changes nothing: it only looks.
+            let lost = matches!(act, Act::Bid(_)) && c.effects.iter().all(|(of, _)| **of != *key.as_bytes());
+            touch(key.as_bytes(), adds, lost || matches!(act, Act::Get | Act::Leader));
         }
         for (key, effect) in &c.effects {
             let effect = Effect::decode(&mut Reader::new(effect)).expect("an effect");
@@ -401,12 +403,40 @@ fn real_time(all: &[Committed]) -> Result<(), String> {
             preceded[*index] -= usize::from(before(first, *index));
         }
     }
-    let stuck: Vec<_> = left.iter().map(|index| (all[*index].at, &all[*index].asked)).collect();
-    if left.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("real time contradicts the order of stamps: {stuck:?}"))
+    let Some(cycle) = left.iter().filter_map(|at| cycle(*at, &left, before)).min_by_key(Vec::len) else {
+        return Ok(());
+    };
+    let cycle: Vec<String> = cycle
+        .into_iter()
+        .map(|at| {
+            format!(
+                "{:?}, answered at {:?}, {:?}, effects {:?}",
+                all[at].at, all[at].end, all[at].asked, all[at].effects
+            )
+        })
+        .collect();
+    Err(format!("real time contradicts the order of stamps:\n{}", cycle.join("\n")))
+}
+
+/// A shortest way from a transaction back to itself.
+fn cycle(from: usize, among: &BTreeSet<usize>, before: impl Fn(usize, usize) -> bool) -> Option<Vec<usize>> {
+    let (mut ways, mut seen) = (vec![vec![from]], BTreeSet::new());
+    while !ways.is_empty() {
+        let mut longer = Vec::new();
+        for way in ways {
+            let last = *way.last()?;
+            if way.len() > 1 && last == from {
+                return Some(way);
+            }
+            let next: Vec<usize> =
+                among.iter().copied().filter(|next| *next != last && before(last, *next)).collect();
+            for next in next.into_iter().filter(|next| seen.insert(*next)) {
+                longer.push(way.iter().copied().chain([next]).collect());
+            }
+        }
+        ways = longer;
     }
+    None
 }
 
 fn run(seed: u64, members: u16, options: &Options, requests: u64) -> Result<usize, String> {
