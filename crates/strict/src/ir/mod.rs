@@ -56,6 +56,7 @@ mod message;
 mod outcomes;
 mod reconfigure;
 mod record;
+mod recovery;
 mod replica;
 mod sync;
 mod view_change;
@@ -67,8 +68,8 @@ pub use log::{Digest, EndedGroup, Points, Summary};
 pub use merge::merge;
 pub use message::{Ending, Message, Part, Question};
 pub use record::{CoordinatorView, Entry, Group, Groups, Held};
+pub use recovery::Recovering;
 pub use replica::{Change, Port, Replica, Status};
-pub use view_change::Recovering;
 
 /// How many failures `members` replicas survive.
 pub fn tolerated(members: usize) -> usize {

@@ -1,21 +1,18 @@
-//! View changes and the recovery of a replica that may have forgotten.
+//! View changes.
 
 use super::epoch::within_epoch;
 use super::outcomes::MESSAGE_BYTES;
 use super::reconfigure::Closing;
 use super::replica::{Change, Port, Replica, Status};
 use super::sync::Syncing;
-use super::{
-    Application, Configuration, Group, Groups, Membership, Message, Operations, Part, Points, Summary,
-    epoch_of, first_view, merge,
-};
+use super::{Application, Configuration, Group, Groups, Message, Operations, Part, Summary, epoch_of, merge};
 use crate::Mutant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Address, Incarnation, NodeId, Timestamp, TransactionId, Wire};
+use types::{Address, NodeId, Timestamp, TransactionId, Wire};
 
 /// How often what has not been answered is said again.
-const RESEND_EVERY: Duration = Duration::from_millis(100);
+pub(super) const RESEND_EVERY: Duration = Duration::from_millis(100);
 /// Longer by this for every group of the record, which has to be sent, merged and installed: said again sooner, it
 /// only keeps the others from doing so.
 const RESEND_LATER_BY: Duration = Duration::from_micros(250);
@@ -106,11 +103,11 @@ pub(super) struct Changing<O: Operations> {
     /// How often something was said in this view without success.
     pub(super) resent: u32,
     /// How many views in a row have not started.
-    failed: u32,
+    pub(super) failed: u32,
     /// While recovering: the views of others, by replica.
     pub(super) views: BTreeMap<usize, u64>,
     /// While recovering: only this view or a later one may end it; `None` until f+1 others have answered.
-    not_before: Option<u64>,
+    pub(super) not_before: Option<u64>,
 }
 
 impl<O: Operations> Default for Changing<O> {
@@ -187,150 +184,6 @@ impl<O: Operations> Replica<O> {
             Message::ViewStarted { view, ready } => self.on_view_started(from, view, ready, app, port),
             _ => {}
         }
-    }
-
-    /// Takes a change back from the log or a checkpoint; `Recovered` comes after all of them.
-    pub fn recover(&mut self, change: Recovering<O>, app: &mut impl Application<O>) {
-        match change {
-            Recovering::View { view, last_normal } => {
-                self.view = self.view.max(view);
-                self.last_normal = self.last_normal.max(last_normal);
-            }
-            Recovering::Membership(membership) => {
-                // What this replica remembers counts before what it was told at its start.
-                if epoch_of(self.view) > membership.present.epoch {
-                    self.view = first_view(membership.present.epoch);
-                }
-                self.me = membership.present.members.iter().position(|member| *member == self.address);
-                self.membership = membership;
-            }
-            Recovering::Group { id, group } => {
-                let older = |known: &Group<O>| known.revision < group.revision;
-                if group.born > self.points.trimmed && self.log.get(id).is_none_or(older) {
-                    if let Some(outcome) = &group.outcome {
-                        app.execute_inconsistent(id, outcome);
-                    }
-                    self.log.insert(id, group);
-                }
-            }
-            Recovering::Points(Points { floor, accepted, base, trimmed }) => {
-                self.points.floor = self.points.floor.max(floor);
-                self.points.accepted = accepted;
-                if base > self.points.base {
-                    self.drop_undecided(base, app);
-                    app.close(base);
-                }
-                self.points.raise_base(base);
-                if trimmed > self.points.trimmed {
-                    self.points.trimmed = trimmed;
-                    self.forget(trimmed, app);
-                }
-            }
-            Recovering::State { base } => self.take_state(base, app),
-        }
-    }
-
-    /// Recovery from the log is over; `incarnation` is this life's. With `complete` the replica goes on where it
-    /// was; else it must learn from f+1 others before it says anything (Corrections 4, 7 and 67).
-    pub fn recovered(
-        &mut self,
-        incarnation: Incarnation,
-        complete: bool,
-        app: &mut impl Application<O>,
-        port: &mut impl Port<O>,
-    ) {
-        self.incarnation = incarnation;
-        for (id, group) in self.log.undecided() {
-            if let Some(held) = &group.held {
-                app.hold(id, &held.operation);
-            }
-        }
-        let forgets = self.mutants.has(Mutant::ForgetRecovery);
-        let alone = self.me.is_some() && self.members().len() == 1;
-        let first = self.membership.present.epoch == 0;
-        let fresh = first && self.log.revision() == 0 && self.view == 0 && self.points == Points::default();
-        self.forgetful = !complete && !alone && !forgets;
-        if self.me.is_none() {
-            self.status = Status::Outside;
-            port.arm_view_timer(RESEND_EVERY);
-        } else if alone && self.membership.next.is_some() {
-            self.status = Status::ViewChanging;
-            self.enter_view(self.view + 1, port);
-            self.lead_if_enough(app, port);
-        } else if alone || forgets || (complete && fresh) {
-            (self.status, self.last_normal) = (Status::Normal, self.view);
-        } else if complete {
-            // What was missed while away comes with a new view.
-            self.status = Status::ViewChanging;
-            self.enter_view(self.view + 1, port);
-        } else {
-            self.status = Status::Recovering;
-            self.ask_views(port);
-        }
-    }
-
-    pub(super) fn ask_views(&mut self, port: &mut impl Port<O>) {
-        self.changing.views.clear();
-        self.changing.not_before = None;
-        for to in self.others() {
-            port.send(to, Message::WhichView { incarnation: self.incarnation });
-        }
-        port.arm_view_timer(RESEND_EVERY);
-    }
-
-    fn on_which_view(&mut self, from: NodeId, incarnation: Incarnation, port: &mut impl Port<O>) {
-        if self.me.is_none() {
-            self.tell_epoch(from.address(), port);
-        } else if self.status != Status::Recovering {
-            let (view, serving) = (self.view, self.status == Status::Normal);
-            port.send(from.address(), Message::ThisView { incarnation, view, serving });
-        }
-    }
-
-    fn on_this_view(
-        &mut self,
-        from: NodeId,
-        incarnation: Incarnation,
-        (view, serving): (u64, bool),
-        port: &mut impl Port<O>,
-    ) {
-        let Some(member) = self.member(from) else { return };
-        if self.status == Status::Normal && incarnation == self.incarnation {
-            return self.on_neighbour(member, (view, serving), port);
-        }
-        let asks = self.status == Status::Recovering
-            || (self.status == Status::Outside && self.forgetful && serving);
-        if !asks || incarnation != self.incarnation {
-            return;
-        }
-        self.changing.views.insert(member, view);
-        if self.changing.views.len() < self.quorum() || self.changing.not_before.is_some() {
-            return;
-        }
-        if self.status == Status::Outside {
-            // f+1 still serve in an epoch without this replica: it has never been in a later one.
-            self.forgetful = false;
-            return;
-        }
-        let highest = self.changing.views.values().copied().max().unwrap_or(0).max(self.view);
-        self.demand_view(highest + 1, port);
-    }
-
-    /// As a recovering replica: asks the others to enter a view that this one does not lead.
-    fn demand_view(&mut self, mut view: u64, port: &mut impl Port<O>) {
-        if self.changing.not_before.is_none() {
-            self.changing.not_before = Some(view);
-        }
-        if Some(self.leader(view)) == self.me {
-            view += 1;
-        }
-        self.view = view;
-        self.persist_view(port);
-        for to in self.others() {
-            port.send(to, Message::StartViewChange { view });
-        }
-        self.changing.failed += 1;
-        port.arm_view_timer(self.pause() * PATIENCE);
     }
 
     pub(super) fn persist_view(&self, port: &mut impl Port<O>) {
@@ -774,32 +627,4 @@ impl<O: Operations> Replica<O> {
         let wait = self.resend_every() * 2u32.saturating_pow(self.changing.resent.min(8));
         wait.min(RESEND_AT_MOST.max(self.resend_every()))
     }
-}
-
-/// A change of the durable state, read back.
-#[derive(Debug)]
-pub enum Recovering<O: Operations> {
-    /// See [`Change::Group`].
-    Group {
-        /// The group.
-        id: TransactionId,
-        /// All of it.
-        group: Group<O>,
-    },
-    /// See [`Change::View`].
-    View {
-        /// The view entered.
-        view: u64,
-        /// The last normal view.
-        last_normal: u64,
-    },
-    /// See [`Change::Membership`].
-    Membership(Membership),
-    /// See [`Change::Points`].
-    Points(Points),
-    /// See [`Replica::state_arrived`]; the application has taken the state.
-    State {
-        /// What the state's owner had trimmed.
-        base: Timestamp,
-    },
 }
