@@ -155,23 +155,23 @@ impl<O: Operations> Replica<O> {
 /// A change of the durable state, read back.
 #[derive(Debug)]
 pub enum Recovering<O: Operations> {
-    /// See [`Change::Group`].
+    /// See [`Change::Group`](super::replica::Change::Group).
     Group {
         /// The group.
         id: TransactionId,
         /// All of it.
         group: Group<O>,
     },
-    /// See [`Change::View`].
+    /// See [`Change::View`](super::replica::Change::View).
     View {
         /// The view entered.
         view: u64,
         /// The last normal view.
         last_normal: u64,
     },
-    /// See [`Change::Membership`].
+    /// See [`Change::Membership`](super::replica::Change::Membership).
     Membership(Membership),
-    /// See [`Change::Points`].
+    /// See [`Change::Points`](super::replica::Change::Points).
     Points(Points),
     /// See [`Replica::state_arrived`]; the application has taken the state.
     State {
