@@ -7,7 +7,7 @@ from cluster import Cluster
 from harness import wait_until
 
 REGIONS = "ab"
-PROTOCOLS = ("cure", "h-cure", "bpr", "nocc")
+PROTOCOLS = ("cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc")
 
 
 def connect(cluster: Cluster, region: str, protocol: str) -> redis.Redis:

@@ -1,7 +1,8 @@
 """Causal keyspaces: regions that are cut apart go on writing the same keys, and come together when the cut is over.
 
 `ANABRANCH_SOAK=1` keeps them apart for five minutes. Every increment must count, every lost write be listed in all
-regions alike, and requests must be answered while it heals.
+regions alike, and requests must be answered while it heals. What other clients see of all regions from before the cut
+until after it is recorded, checked, and exported for other people's checkers.
 """
 
 import os
@@ -14,12 +15,15 @@ import pytest
 from cluster import Cluster
 from harness import wait_until
 from test_conflicts import conflicts
+from test_history_export import FORMATS, READERS, exported
 from test_histories import bench, check, finish
 
 SECONDS = int(os.environ.get("ANABRANCH_CUT_SECONDS") or (300 if os.environ.get("ANABRANCH_SOAK") else 6))
 # Commands a second of each side, and in a pipeline.
 RATE, BATCH = 1500, 50
 KEYS, ELEMENTS = 40, 12
+# Milliseconds for which the recorded clients rest between transactions: five minutes of them are checked at once.
+PAUSE = 5
 # How long what is written may take to be the same everywhere once the cut is over, and a pipeline meanwhile, in seconds.
 CONVERGED_WITHIN = 60
 ANSWERED_WITHIN = 5.0
@@ -138,18 +142,18 @@ def test_regions_that_were_cut_apart_come_together_with_every_change(regions, tm
         here.set("begun", "yes")
         wait_until(lambda: there.get("begun") == "yes", timeout=15)
         before = resident(cluster)
+        # The clients that are recorded go on for a while when it is over.
+        after = min(SECONDS / 2, 10)
+        arguments = ["--clients", "4", "--keys", "200", "--most-keys", "3", "--pause", str(PAUSE)]
+        history = tmp_path / "history.jsonl"
+        running = bench(cluster, "rmw", history, *arguments, "--seconds", str(int(SECONDS + after + 2)))
+        time.sleep(0.5)
         cut = [f"cut {name[0]} {last[0]}" for name in nodes if name != last]
         cluster.do(*cut)
         begun = time.monotonic()
         for side in sides:
             side.start()
-        # What clients of all regions see around the end of the cut is recorded.
-        recorded = min(SECONDS / 2, 10)
-        time.sleep(SECONDS - recorded)
-        arguments = ("--clients", "4", "--keys", "200", "--most-keys", "3", "--seconds", str(int(2 * recorded)))
-        history = tmp_path / "history.jsonl"
-        running = bench(cluster, "rmw", history, *arguments)
-        time.sleep(recorded)
+        time.sleep(SECONDS)
         for side in sides:
             side.heals.set()
         # Nobody writes without a merge any more.
@@ -157,7 +161,7 @@ def test_regions_that_were_cut_apart_come_together_with_every_change(regions, tm
         apart, written, at_most = time.monotonic() - begun, sum(side.written for side in sides), resident(cluster)
         cluster.do("heal")
         healed = time.monotonic()
-        time.sleep(recorded)
+        time.sleep(after)
         for side in sides:
             side.stopping.set()
             side.join()
@@ -171,6 +175,8 @@ def test_regions_that_were_cut_apart_come_together_with_every_change(regions, tm
         converged = time.monotonic() - healed
         summary = finish(running, CONVERGED_WITHIN)
         report = check(history, "transactional-causal")
+        for layout in FORMATS:
+            assert transactions_in(exported(history, layout), layout) >= summary["committed"]
         wanted = lost(*sides)
         wait_until(lambda: told(conflicts(here, "MATCH", "heal:*")) == wanted, timeout=CONVERGED_WITHIN)
         listed = [conflicts(client, "MATCH", "heal:*") for client in clients]
@@ -186,11 +192,18 @@ def test_regions_that_were_cut_apart_come_together_with_every_change(regions, tm
         longest = max(side.longest for side in sides)
         print(
             f"\n{regions} regions, apart for {apart:.0f} s: {written} commands, {written / apart:.0f} a second; the same "
-            f"everywhere after {converged:.1f} s, of which {recorded} s were written on; the longest pipeline of {BATCH} "
+            f"everywhere after {converged:.1f} s, of which {after} s were written on; the longest pipeline of {BATCH} "
             f"took {longest:.2f} s; {len(wanted)} lost writes listed; {report['transactions']} transactions checked, "
             f"{summary['committed']} committed; {before} MiB before, {at_most} at the end of the cut, {settled} after"
         )
         assert longest < ANSWERED_WITHIN
+
+
+def transactions_in(text: str, layout: str) -> int:
+    """How many committed transactions an exported history has, some for its beginning included."""
+    if layout not in READERS:
+        return len(text.splitlines())
+    return sum(committed for transactions in READERS[layout](text).values() for committed, _ in transactions)
 
 
 def there_and_gone(sides: list[Side]):

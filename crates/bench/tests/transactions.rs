@@ -148,6 +148,7 @@ fn settings(urls: Vec<Target>, workload: Workload, history: Option<&str>) -> Set
         clients: 4,
         warm_up: Duration::ZERO,
         duration,
+        pause: Duration::ZERO,
         txn: false,
         branch: false,
         steps: false,

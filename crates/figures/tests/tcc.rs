@@ -51,6 +51,14 @@ fn hybrid_clocks_save_waiting_for_clocks() {
     assert!(together < cure / 2.0, "{together} {cure}");
 }
 
+/// The thesis, section 4.5.2, has some 2 ms: what commits is applied every 5 ms, and only then read there.
+#[test]
+fn a_read_that_waits_for_an_application_waits_for_half_an_interval() {
+    let applied = measure(System::HybridCureApplied, &setup(3, 3));
+    assert!(applied.waited_share > 0.9, "{applied:?}");
+    assert!((1_500.0..5_000.0).contains(&applied.wait_us), "{applied:?}");
+}
+
 /// The thesis, section 4.5.6: two timestamps in Wren, whatever the number of regions and of partitions; one in PaRiS.
 #[test]
 fn metadata_grows_with_the_regions_in_cure_only() {

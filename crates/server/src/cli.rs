@@ -234,6 +234,10 @@ pub enum ClusterProtocol {
     HCure,
     /// Blocking partial replication
     Bpr,
+    /// Cure whose reads wait for the next application, as in the thesis's code
+    CureApplied,
+    /// Cure with hybrid clocks, likewise
+    HCureApplied,
     /// Without causal consistency
     Nocc,
 }
@@ -245,6 +249,8 @@ impl From<ClusterProtocol> for runtime::ClusterProtocol {
             ClusterProtocol::Cure => runtime::ClusterProtocol::Cure,
             ClusterProtocol::HCure => runtime::ClusterProtocol::HCure,
             ClusterProtocol::Bpr => runtime::ClusterProtocol::Bpr,
+            ClusterProtocol::CureApplied => runtime::ClusterProtocol::CureApplied,
+            ClusterProtocol::HCureApplied => runtime::ClusterProtocol::HCureApplied,
             ClusterProtocol::Nocc => runtime::ClusterProtocol::Nocc,
         }
     }

@@ -55,3 +55,17 @@ fn an_effect_shown_without_what_it_depends_on_is_caught() {
 fn a_forgotten_bound_is_caught() {
     assert_caught::<Cure>("cure", 50, Mutants { bound_not_remembered: true, ..Mutants::default() });
 }
+
+/// As in the code that the thesis measured, where what commits is read from the next application on.
+#[test]
+fn reads_that_wait_for_applications_keep_the_promise_too() {
+    fn assert_kept<S: Checked>(name: &str) {
+        let applied = stable::Options { applied_reads: true, ..stable::Options::default() };
+        let summary = run_seeds(name, &options(1, 5), || CausalDeployment::<S>::new(applied));
+        assert!(summary.failures.is_empty(), "{:?}", summary.failures);
+        assert!(summary.committed > 100);
+    }
+    assert_kept::<Cure>("cure");
+    assert_kept::<HybridCure>("h-cure");
+    assert_kept::<Blocking>("bpr");
+}

@@ -36,12 +36,24 @@ pub enum Protocol {
     Paris,
     /// Fresh snapshots of one time.
     Bpr,
+    /// Cure whose reads wait for the next application.
+    CureApplied,
+    /// Cure with hybrid clocks, likewise.
+    HybridCureApplied,
     /// No snapshots.
     NoCc,
 }
 
-const PROTOCOLS: [Protocol; 6] =
-    [Protocol::Wren, Protocol::Cure, Protocol::HybridCure, Protocol::Bpr, Protocol::NoCc, Protocol::Paris];
+const PROTOCOLS: [Protocol; 8] = [
+    Protocol::Wren,
+    Protocol::Cure,
+    Protocol::HybridCure,
+    Protocol::Bpr,
+    Protocol::CureApplied,
+    Protocol::HybridCureApplied,
+    Protocol::NoCc,
+    Protocol::Paris,
+];
 
 impl Protocol {
     /// What it is called.
@@ -52,6 +64,8 @@ impl Protocol {
             Protocol::HybridCure => "h-cure",
             Protocol::Paris => "paris",
             Protocol::Bpr => "bpr",
+            Protocol::CureApplied => "cure-applied",
+            Protocol::HybridCureApplied => "h-cure-applied",
             Protocol::NoCc => "nocc",
         }
     }
@@ -152,6 +166,7 @@ fn one(settings: &Settings, protocol: Protocol) -> Result<Summary, RunError> {
         clients: settings.clients,
         warm_up: settings.warm_up,
         duration: settings.duration,
+        pause: Duration::ZERO,
         txn: true,
         branch: false,
         steps: false,

@@ -272,7 +272,13 @@ impl Client {
                 return Ok(());
             }
         }
-        self.begin(Instant::now(), shared)
+        let (now, pause) = (Instant::now(), shared.settings.pause);
+        if pause.is_zero() || now >= shared.end {
+            return self.begin(now, shared);
+        }
+        self.failures = 0;
+        self.state = State::Resting(now + pause);
+        Ok(())
     }
 
     /// Rests before the next try, at least so long, if there is one.

@@ -41,6 +41,8 @@ pub struct Settings {
     pub warm_up: Duration,
     /// How long.
     pub duration: Duration,
+    /// How long a client rests after each transaction.
+    pub pause: Duration,
     /// `TXN BEGIN` and `TXN COMMIT` instead of `WATCH`, `MULTI` and `EXEC`.
     pub txn: bool,
     /// `BRANCH BEGIN` and `BRANCH COMMIT` instead: what conflicts forks.

@@ -155,6 +155,9 @@ pub struct Options {
     /// True if every partition is a group of copies in its region (`replication::copies`): whoever is spoken to may have been
     /// deposed, and some follow.
     pub copied: bool,
+    /// Where reads wait: true if what commits is known to them from the next application on, as in the code that the thesis
+    /// measured; else at once.
+    pub applied_reads: bool,
     /// True if a partition that lost records serves with what the peers that answer know, and without peers with
     /// what is left (Corrections 84). Otherwise it waits for all of them.
     pub accept_loss: bool,
@@ -186,6 +189,7 @@ impl Default for Options {
             queue_bytes: 32 << 20,
             conflict_bytes: 4 << 20,
             copied: false,
+            applied_reads: false,
             accept_loss: false,
             pipelined: 64,
             scope: Scope::Process,

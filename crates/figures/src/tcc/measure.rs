@@ -138,13 +138,14 @@ const CURVE: [u8; 13] = [1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99];
 
 /// Runs a system.
 pub fn run(system: System, setup: &Setup) -> Measured {
+    let applied = system.is_applied();
     let tally = match system {
-        System::Wren => World::<wren::Snapshot>::new(setup).run(),
-        System::Cure => World::<Cure>::new(setup).run(),
-        System::HybridCure => World::<HybridCure>::new(setup).run(),
-        System::Paris => World::<paris::Universal>::new(setup).run(),
-        System::Bpr => World::<Blocking>::new(setup).run(),
-        System::NoCc => World::<Uncoordinated>::new(setup).run(),
+        System::Wren => World::<wren::Snapshot>::new(setup, applied).run(),
+        System::Cure | System::CureApplied => World::<Cure>::new(setup, applied).run(),
+        System::HybridCure | System::HybridCureApplied => World::<HybridCure>::new(setup, applied).run(),
+        System::Paris => World::<paris::Universal>::new(setup, applied).run(),
+        System::Bpr => World::<Blocking>::new(setup, applied).run(),
+        System::NoCc => World::<Uncoordinated>::new(setup, applied).run(),
     };
     sum_up(system, setup, tally)
 }

@@ -30,6 +30,10 @@ pub enum System {
     Paris,
     /// Fresh snapshots of one time, partial replication.
     Bpr,
+    /// Cure whose reads wait for the next application, as in the thesis's code.
+    CureApplied,
+    /// The same by hybrid clocks.
+    HybridCureApplied,
     /// No snapshots.
     NoCc,
 }
@@ -43,13 +47,27 @@ impl System {
             System::HybridCure => "h-cure",
             System::Paris => "paris",
             System::Bpr => "bpr",
+            System::CureApplied => "cure-applied",
+            System::HybridCureApplied => "h-cure-applied",
             System::NoCc => "nocc",
         }
+    }
+
+    /// True if its reads wait for the next application.
+    pub(crate) fn is_applied(self) -> bool {
+        matches!(self, System::CureApplied | System::HybridCureApplied)
     }
 }
 
 /// What full replication is compared with.
-const FULL: [System; 4] = [System::Wren, System::HybridCure, System::Cure, System::NoCc];
+const FULL: [System; 6] = [
+    System::Wren,
+    System::HybridCure,
+    System::Cure,
+    System::HybridCureApplied,
+    System::CureApplied,
+    System::NoCc,
+];
 /// What partial replication is compared with.
 const PARTIAL: [System; 3] = [System::Paris, System::Bpr, System::NoCc];
 /// Reads and writes as in the thesis: 19 and 1, 18 and 2, 10 and 10.

@@ -119,7 +119,8 @@ fn topology(setup: &Setup) -> Topology {
 }
 
 impl<'s, S: Times> World<'s, S> {
-    pub fn new(setup: &'s Setup) -> Self {
+    /// Where reads wait, they wait for the next application if `applied`.
+    pub fn new(setup: &'s Setup, applied: bool) -> Self {
         let topology = topology(setup);
         let keys = KeySpace::new(&topology, topology.seed, setup.mix);
         let mut world = World {
@@ -139,7 +140,7 @@ impl<'s, S: Times> World<'s, S> {
         for region in (0..setup.regions).map(RegionId) {
             let held: Vec<(u16, Address)> = world.topology.held(region).collect();
             held.into_iter().for_each(|(partition, address)| {
-                world.start(region, partition, address, &mut random);
+                world.start(region, partition, address, applied, &mut random);
             });
         }
         // They greet one another.
@@ -158,7 +159,14 @@ impl<'s, S: Times> World<'s, S> {
         world
     }
 
-    fn start(&mut self, region: RegionId, partition: u16, address: Address, random: &mut Rng) {
+    fn start(
+        &mut self,
+        region: RegionId,
+        partition: u16,
+        address: Address,
+        applied_reads: bool,
+        random: &mut Rng,
+    ) {
         let options = Options {
             durability: Durability::Written,
             scope: Scope::Session,
@@ -168,6 +176,7 @@ impl<'s, S: Times> World<'s, S> {
             suspect_after: PATIENCE,
             // So that what nobody reads is forgotten within a run.
             lease: LEASE,
+            applied_reads,
             ..Options::default()
         };
         let replica = Node::partition(self.topology.clone(), region, partition, options);

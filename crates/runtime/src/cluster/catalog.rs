@@ -145,7 +145,7 @@ impl ClusterKeyspace {
     /// Cure's snapshots need all partitions in every region, and have a place for so many regions.
     fn check_protocol(&self, cluster: &ClusterFile) -> Result<(), String> {
         let (name, protocol) = (&self.name, self.protocol.as_str());
-        let is_cure = matches!(self.protocol, ClusterProtocol::Cure | ClusterProtocol::HCure);
+        let is_cure = self.protocol.is_cure();
         if is_cure && self.is_partial() {
             return Err(format!(
                 "keyspace '{name}': PROTOCOL {protocol} keeps every partition in every region; leave REPLICAS and REGIONS \
@@ -282,7 +282,10 @@ impl ClusterKeyspace {
                 }
                 b"PROTOCOL" => {
                     wanted.protocol = ClusterProtocol::from_name(&text).ok_or_else(|| {
-                        Error::err(format!("PROTOCOL is usual, cure, h-cure, bpr or nocc, not '{text}'"))
+                        Error::err(format!(
+                            "PROTOCOL is usual, cure, h-cure, bpr, cure-applied, h-cure-applied or nocc, not \
+                             '{text}'"
+                        ))
                     })?;
                 }
                 b"ISOLATION" => {

@@ -88,17 +88,23 @@ pub enum ClusterProtocol {
     HCure,
     /// Blocking partial replication.
     Bpr,
+    /// Cure whose reads wait for the next application, as in the code that the thesis measured.
+    CureApplied,
+    /// Cure with hybrid clocks, likewise.
+    HCureApplied,
     /// Without causal consistency.
     Nocc,
 }
 
 impl ClusterProtocol {
     /// All of them.
-    const ALL: [ClusterProtocol; 5] = [
+    const ALL: [ClusterProtocol; 7] = [
         ClusterProtocol::Usual,
         ClusterProtocol::Cure,
         ClusterProtocol::HCure,
         ClusterProtocol::Bpr,
+        ClusterProtocol::CureApplied,
+        ClusterProtocol::HCureApplied,
         ClusterProtocol::Nocc,
     ];
 
@@ -114,12 +120,25 @@ impl ClusterProtocol {
             ClusterProtocol::Cure => "cure",
             ClusterProtocol::HCure => "h-cure",
             ClusterProtocol::Bpr => "bpr",
+            ClusterProtocol::CureApplied => "cure-applied",
+            ClusterProtocol::HCureApplied => "h-cure-applied",
             ClusterProtocol::Nocc => "nocc",
         }
     }
 
     fn is_usual(&self) -> bool {
         *self == ClusterProtocol::Usual
+    }
+
+    /// True if its snapshots are vectors, with an entry for each region.
+    pub(crate) fn is_cure(self) -> bool {
+        use ClusterProtocol::{Cure, CureApplied, HCure, HCureApplied};
+        matches!(self, Cure | HCure | CureApplied | HCureApplied)
+    }
+
+    /// True if its reads wait for the next application.
+    pub(crate) fn is_applied(self) -> bool {
+        matches!(self, ClusterProtocol::CureApplied | ClusterProtocol::HCureApplied)
     }
 }
 

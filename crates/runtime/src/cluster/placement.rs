@@ -99,8 +99,12 @@ pub(crate) fn build(
                     ReplicatedKeyspace::Partial(causal_nodes(topology, entry, life))
                 }
                 ClusterProtocol::Usual => ReplicatedKeyspace::Causal(causal_nodes(topology, entry, life)),
-                ClusterProtocol::Cure => ReplicatedKeyspace::Cure(causal_nodes(topology, entry, life)),
-                ClusterProtocol::HCure => ReplicatedKeyspace::HybridCure(causal_nodes(topology, entry, life)),
+                ClusterProtocol::Cure | ClusterProtocol::CureApplied => {
+                    ReplicatedKeyspace::Cure(causal_nodes(topology, entry, life))
+                }
+                ClusterProtocol::HCure | ClusterProtocol::HCureApplied => {
+                    ReplicatedKeyspace::HybridCure(causal_nodes(topology, entry, life))
+                }
                 ClusterProtocol::Bpr => ReplicatedKeyspace::Blocking(causal_nodes(topology, entry, life)),
                 ClusterProtocol::Nocc => {
                     ReplicatedKeyspace::Uncoordinated(causal_nodes(topology, entry, life))
@@ -287,6 +291,7 @@ fn causal_options(entry: &ClusterKeyspace, life: Life) -> stable::Options {
         durability: life.durability,
         accept_loss: life.accept_loss,
         queue_bytes: life.region_queue_bytes,
+        applied_reads: entry.protocol.is_applied(),
         ..stable::Options::default()
     };
     let conflict_bytes = if entry.ignore_conflicts { 0 } else { options.conflict_bytes };

@@ -287,6 +287,9 @@ pub struct TransactionLoad {
     /// Measurements of each server
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "history")]
     pub rounds: NonZeroUsize,
+    /// How long a client rests after each transaction
+    #[arg(long, value_name = "MS", default_value = "0")]
+    pub pause: u32,
     /// Use TXN BEGIN and TXN COMMIT instead of WATCH, MULTI and EXEC
     #[arg(long)]
     pub txn: bool,

@@ -143,6 +143,7 @@ fn settings_of(workload: Workload, load: &TransactionLoad) -> transactions::Sett
         clients: load.clients.get(),
         warm_up: Duration::ZERO,
         duration: Duration::from_secs(u64::from(load.seconds.get())),
+        pause: Duration::from_millis(u64::from(load.pause)),
         txn: load.txn,
         branch: false,
         steps: false,

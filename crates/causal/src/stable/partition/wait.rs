@@ -3,7 +3,8 @@
 //! other one, to propose a time above what their transaction has seen. Protocols of stable snapshots never wait.
 //!
 //! A read at time t is answered once no clock here stamps at or below t any more and nothing prepared below t is
-//! undecided. What commits is known to readers at once: nothing waits for it to be applied.
+//! undecided. What commits is known to readers at once: nothing waits for it to be applied, unless
+//! `Options::applied_reads` says so.
 
 use super::Partition;
 use crate::stable::message::Message;
@@ -121,7 +122,10 @@ impl<S: Times> Partition<S> {
 
     /// What of it is installed for readers, and the log will not let fall.
     fn installed_for_readers(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) -> Timestamp {
-        let bound = self.publishable(now);
+        let bound = match self.options.applied_reads {
+            true => self.installed,
+            false => self.publishable(now),
+        };
         self.promise(bound, out);
         S::installed(bound, crate::stable::oldest_of(self.received()))
     }
