@@ -72,7 +72,7 @@ def test_every_model_and_concurrency_can_be_chosen(cluster):
         (("MODEL", "strict", "REPLICAS", 7), "the cluster has 5"),
         (("MODEL", "strict", "PARTITIONS", 0), "1 to 1024"),
         (("MODEL", "strict", "PARTITIONS", "many"), "PARTITIONS is a number"),
-        (("MODEL", "strict", "CONCURRENCY", "luck"), "optimistic, locking or occ"),
+        (("MODEL", "strict", "CONCURRENCY", "luck"), "optimistic, locking, occ or qwstore"),
         (("MODEL", "causal", "REPLICAS", 3), "at most one replica in a region"),
         (("MODEL", "strict", "COLOUR", "red"), "unknown keyspace option"),
         (("MODEL", "strict", "ISOLATION", "loose"), "strict or serializable"),

@@ -1,4 +1,5 @@
-"""`LOCKS none`, the baseline without transactions: each operation is atomic, durable and replicated; several are not one."""
+"""The baselines without transactions: `LOCKS none`, each operation of which is atomic, durable and replicated, but several are not
+one; and QWStore, which writes everywhere, reads anywhere, and lets the last writer win."""
 
 import threading
 
@@ -6,6 +7,7 @@ import pytest
 import redis
 
 from cluster import Cluster
+from harness import wait_until
 from test_keyspaces import create, info, use
 
 OPTIONS = ("MODEL", "strict", "CONCURRENCY", "locking", "LOCKS", "none", "REPLICAS", 3, "PARTITIONS", 2)
@@ -81,3 +83,47 @@ def test_every_increment_counts_once(cluster, restart):
         use(client, name)
         held = int(client.get("sum"))
     assert max(told) <= held <= len(told) + len(unknown)
+
+
+QWSTORE = ("MODEL", "strict", "CONCURRENCY", "qwstore", "REPLICAS", 3, "PARTITIONS", 2)
+
+
+def test_qwstore_has_what_it_acknowledged_at_every_replica_and_after_a_restart(cluster):
+    clients = [node.client(single_connection_client=True) for node in cluster]
+    create(clients[0], "everywhere", *QWSTORE)
+    assert info(clients[1], "everywhere")["concurrency"] == "qwstore"
+    for client in clients:
+        use(client, "everywhere")
+    keys = [f"k{number}" for number in range(50)]
+    for round_number, client in enumerate(clients):
+        values = [f"{round_number}.{number}" for number in range(50)]
+        assert client.mset(dict(zip(keys, values)))
+        # All replicas have acknowledged it, so each, the one of its own process, shows it at once.
+        assert all(reader.mget(keys) == values for reader in clients)
+    assert clients[0].sadd("s", "x", "y") == 2 and clients[1].smembers("s") == {"x", "y"}
+    for command, refused in (("WATCH k1", "watches"), ("DBSIZE", "whole keyspace"), ("TXN ABORT", "aborts|TXN BEGIN")):
+        with pytest.raises(redis.ResponseError, match=refused):
+            clients[0].execute_command(*command.split())
+    clients[2].close()
+    cluster.do("kill a/3", "restart a/3")
+    with cluster["a/3"].client(single_connection_client=True) as client:
+        wait_until(lambda: client.ping(), timeout=10)
+        use(client, "everywhere")
+        assert client.mget(keys) == values and client.smembers("s") == {"x", "y"}
+    for client in clients[:2]:
+        client.close()
+
+
+def test_qwstore_says_that_a_write_is_in_doubt_while_a_replica_is_away(cluster):
+    with cluster["a/1"].client(single_connection_client=True) as client:
+        create(client, "doubted", *QWSTORE)
+        use(client, "doubted")
+        assert client.set("k", "before")
+        cluster.do("kill a/3")
+        try:
+            with pytest.raises(redis.ResponseError, match="UNKNOWNOUTCOME"):
+                client.set("k", "after")
+            assert client.get("k") == "after", "the closest replica has it"
+        finally:
+            cluster.do("restart a/3")
+        assert client.set("k", "again") and client.get("k") == "again"

@@ -221,6 +221,8 @@ pub enum ClusterConcurrency {
     Locking,
     /// Two-phase commit over replicated logs, validation at the shards' leaders
     Occ,
+    /// Write all, read any, without transactions: a baseline for measurements
+    Qwstore,
 }
 
 /// Which protocol keeps a causal keyspace.
@@ -262,6 +264,7 @@ impl From<ClusterConcurrency> for runtime::ClusterConcurrency {
             ClusterConcurrency::Optimistic => runtime::ClusterConcurrency::Optimistic,
             ClusterConcurrency::Locking => runtime::ClusterConcurrency::Locking,
             ClusterConcurrency::Occ => runtime::ClusterConcurrency::Occ,
+            ClusterConcurrency::Qwstore => runtime::ClusterConcurrency::QwStore,
         }
     }
 }

@@ -295,7 +295,9 @@ impl ClusterKeyspace {
                 }
                 b"CONCURRENCY" => {
                     wanted.concurrency = ClusterConcurrency::from_name(&text).ok_or_else(|| {
-                        Error::err(format!("CONCURRENCY is optimistic, locking or occ, not '{text}'"))
+                        Error::err(format!(
+                            "CONCURRENCY is optimistic, locking, occ or qwstore, not '{text}'"
+                        ))
                     })?;
                 }
                 b"PHASING" => wanted.without_phases = one_of(option, value, ["on", "off"])? == 1,

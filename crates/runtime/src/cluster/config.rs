@@ -73,6 +73,8 @@ pub enum ClusterConcurrency {
     Locking,
     /// Two-phase commit over replicated logs, validation at the leaders.
     Occ,
+    /// QWStore: no transactions and no promise about reads, a baseline for measurements.
+    QwStore,
 }
 
 /// Which protocol keeps a causal keyspace.
@@ -522,9 +524,8 @@ impl ClusterConcurrency {
     /// The one of this name, in any case.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let named = |concurrency: &Self| concurrency.as_str().eq_ignore_ascii_case(name);
-        [ClusterConcurrency::Optimistic, ClusterConcurrency::Locking, ClusterConcurrency::Occ]
-            .into_iter()
-            .find(named)
+        use ClusterConcurrency::{Locking, Occ, Optimistic, QwStore};
+        [Optimistic, Locking, Occ, QwStore].into_iter().find(named)
     }
 
     /// Its name in commands.
@@ -533,6 +534,7 @@ impl ClusterConcurrency {
             ClusterConcurrency::Optimistic => "optimistic",
             ClusterConcurrency::Locking => "locking",
             ClusterConcurrency::Occ => "occ",
+            ClusterConcurrency::QwStore => "qwstore",
         }
     }
 }

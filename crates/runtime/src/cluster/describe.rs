@@ -59,14 +59,15 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
         true => (0..entry.partitions).map(|partition| placed(cluster, entry, partition)).collect(),
         false => Vec::new(),
     };
-    let optimistic =
-        entry.model == ClusterModel::Strict && entry.concurrency == ClusterConcurrency::Optimistic;
-    let locking = entry.model == ClusterModel::Strict && entry.concurrency == ClusterConcurrency::Locking;
+    let strict = entry.model == ClusterModel::Strict;
+    let optimistic = strict && entry.concurrency == ClusterConcurrency::Optimistic;
+    let locking = strict && entry.concurrency == ClusterConcurrency::Locking;
     let baseline = entry.protocol != ClusterProtocol::Usual;
     sink.map(
         pairs.len()
             + 2
             + usize::from(baseline)
+            + usize::from(strict)
             + if optimistic { 3 } else { 0 }
             + if locking { 3 } else { 0 }
             + usize::from(!placed_in.is_empty()),
@@ -78,6 +79,10 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
     if baseline {
         sink.bulk(b"protocol");
         sink.bulk(entry.protocol.as_str().as_bytes());
+    }
+    if strict {
+        sink.bulk(b"concurrency");
+        sink.bulk(entry.concurrency.as_str().as_bytes());
     }
     if optimistic {
         let clocks = placement::clocks(entry);

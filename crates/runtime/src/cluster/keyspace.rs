@@ -11,7 +11,7 @@ use protocol::{Gate, Now, Request};
 use replication::copies::{self, Member};
 use std::collections::BTreeMap;
 use strict::ir::Status;
-use strict::{locking, tapir};
+use strict::{locking, qwstore, tapir};
 use types::{
     Error, Instant, KeyspaceId, NodeId, PartitionId, RegionId, RequestId, Slot, Timestamp, WallTime,
 };
@@ -20,6 +20,8 @@ use types::{
 pub(crate) enum ReplicatedKeyspace {
     Strict(Nodes<tapir::Node>),
     Locking(Nodes<locking::Node>),
+    /// A baseline without transactions.
+    QwStore(Nodes<qwstore::Node>),
     Causal(Nodes<wren::Node>),
     /// Causal, with several copies of each partition in a region.
     Copied(Nodes<copies::Node<wren::Node>>),
@@ -115,6 +117,7 @@ macro_rules! each {
         match $keyspace {
             ReplicatedKeyspace::Strict($nodes) => $call,
             ReplicatedKeyspace::Locking($nodes) => $call,
+            ReplicatedKeyspace::QwStore($nodes) => $call,
             ReplicatedKeyspace::Causal($nodes) => $call,
             ReplicatedKeyspace::Copied($nodes) => $call,
             ReplicatedKeyspace::Partial($nodes) => $call,
@@ -140,6 +143,7 @@ macro_rules! each_causal {
             ReplicatedKeyspace::Uncoordinated($nodes) => $call,
             ReplicatedKeyspace::Strict(_)
             | ReplicatedKeyspace::Locking(_)
+            | ReplicatedKeyspace::QwStore(_)
             | ReplicatedKeyspace::Copied(_)
             | ReplicatedKeyspace::Branch(_)
             | ReplicatedKeyspace::Dropped => $other,

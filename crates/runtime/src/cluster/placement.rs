@@ -19,7 +19,7 @@ use protocol::{Durability, Input, Now, Protocol, Replica};
 use replication::copies::{self, Groups};
 use std::time::Duration;
 use strict::ir::Configuration;
-use strict::{locking, tapir};
+use strict::{locking, qwstore, tapir};
 use types::{Address, HashSeed, Incarnation, KeyspaceId, PartitionId, ProcessId, RegionId, Rng, Slot};
 
 /// This process in this life.
@@ -129,6 +129,7 @@ fn strict_keyspace(topology: tapir::Topology, entry: &ClusterKeyspace, life: Lif
         ClusterConcurrency::Locking if entry.without_locks => locking::Concurrency::Unlocked,
         ClusterConcurrency::Locking => locking::Concurrency::Locking,
         ClusterConcurrency::Occ => locking::Concurrency::Optimistic,
+        ClusterConcurrency::QwStore => return ReplicatedKeyspace::QwStore(unordered_nodes(topology, life)),
     };
     let phasing = (!entry.without_phases).then(locking::Phasing::default);
     let options = locking::Options {
@@ -145,6 +146,14 @@ fn strict_keyspace(topology: tapir::Topology, entry: &ClusterKeyspace, life: Lif
     ReplicatedKeyspace::Locking(shard_nodes(&topology, life, coordinator, |shard, index| {
         locking::Node::replica(topology.clone(), shard, index, life.incarnation, options.clone())
     }))
+}
+
+/// The replicas and the coordinator of a keyspace without transactions.
+fn unordered_nodes(topology: tapir::Topology, life: Life) -> Nodes<qwstore::Node> {
+    let options = qwstore::Options { durability: life.durability, ..qwstore::Options::default() };
+    let coordinator =
+        qwstore::Node::coordinator(topology.clone(), life.process, life.incarnation, options.clone());
+    shard_nodes(&topology, life, coordinator, |_, _| qwstore::Node::replica(&topology, &options))
 }
 
 /// What may be altered of a keyspace's options.

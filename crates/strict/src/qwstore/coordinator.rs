@@ -123,12 +123,10 @@ impl Coordinator {
             Request::Many { watched: true, .. } | Request::Watch { .. } => {
                 return refuse(id, "watches", out);
             }
-            Request::Begin { .. }
-            | Request::Commit { .. }
-            | Request::Abort { .. }
-            | Request::Unwatch { .. } => {
+            Request::Begin { .. } | Request::Commit { .. } | Request::Unwatch { .. } => {
                 return out.reply(id).simple("OK");
             }
+            Request::Abort { .. } => return refuse(id, "aborts, since what was done stays", out),
             Request::Context { .. } => return refuse(id, "contexts", out),
             Request::Own { words, .. } => return out.reply(id).error(&Request::refused(words, "strict")),
             Request::Close { .. } => return,
@@ -165,7 +163,9 @@ impl Coordinator {
         let replicas = self.topology.replicas(call.shard);
         match &pending.phase {
             Phase::Reading { tries } => {
-                let member = (self.options.near + tries) % replicas.len().max(1);
+                let here = replicas.iter().position(|replica| replica.process == self.process);
+                let first = here.unwrap_or(self.options.near);
+                let member = (first + tries) % replicas.len().max(1);
                 let (key, operation) = (call.key.clone(), call.operation.clone());
                 let (key, operation) = ((*key).into(), (*operation).into());
                 let message = Message::Read { id, key, operation, now_millis: now.wall.as_millis() };
@@ -274,6 +274,8 @@ impl Coordinator {
 }
 
 fn refuse(id: RequestId, what: &str, out: &mut Outputs<'_, Node>) {
-    let text = format!("QWStore does not offer {what}: it has operations on single keys only");
+    let text = format!(
+        "QWStore, a baseline without transactions, does not offer {what}: it has operations on single keys only"
+    );
     out.reply(id).error(&Error::err(text));
 }

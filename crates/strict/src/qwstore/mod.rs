@@ -1,6 +1,6 @@
 //! QWStore: a weakly consistent store without transactions, a baseline that TAPIR's paper compares with (section 7.1).
 //!
-//! For measurements only: no keyspace can be kept so.
+//! For measurements: `KEYSPACE CREATE ... CONCURRENCY qwstore`.
 //!
 //! # Guarantee
 //! Replicas that have received the same writes hold the same state: effects take effect in the order of their
@@ -14,7 +14,7 @@
 //!               what has effects:         Write(effects, timestamp) at all replicas -> acknowledgements -> reply
 //! ```
 //!
-//! Left out: watches and commands on the whole keyspace, which are refused; repair of a replica that has lost its
+//! Left out: aborts, watches and commands on the whole keyspace, which are refused; repair of a replica that has lost its
 //! journal; trimming of histories, as in [`crate::tapir`].
 
 mod coordinator;
@@ -49,7 +49,7 @@ pub struct Options {
     pub acknowledgements: Acknowledgements,
     /// How durable a write is before a replica acknowledges it.
     pub durability: Durability,
-    /// Reads go to this replica of each shard first.
+    /// Reads go to this replica of each shard first, if there is none in the same process.
     pub near: usize,
     /// A question that is not answered after this is asked again; a read at the next replica.
     pub resend_every: Duration,
