@@ -33,7 +33,7 @@
 //! ```
 //!
 //! * `number` names the transaction in the history; `session` the client's causal thread, which has at most one
-//!   transaction at a time.
+//!   transaction at a time, or a pipeline, sent at one time, whose order is that of the numbers.
 //! * `invoked`, `responded`: microseconds of one clock that all clients share; `responded` is absent while unknown.
 //! * `outcome`: `committed`; `aborted` (nothing happened); `unknown` (no answer, or UNKNOWNOUTCOME).
 //! * `key`: the key's bytes, printable ASCII as it is, everything else and the backslash as `\xNN`.
