@@ -95,5 +95,5 @@ pub use history::{
 pub use levels::{holds_by_claims, holds_by_definition, infer};
 pub use losses::{ListedLoss, check_losses};
 pub use render::{describe, render, render_values};
-pub use report::{Check, Level, Report, Violation, check, check_file};
+pub use report::{Check, Level, Report, Violation, check, check_file, check_replies};
 pub use search::{SearchOutcome, search_serial_order, search_strict_order};
