@@ -42,8 +42,8 @@ class Documented(LeftOut):
     """What a cluster is documented to answer otherwise."""
 
     def __init__(self, concurrency: str):
-        self.led, self.validates = concurrency != "optimistic", concurrency == "occ"
-        self.names = LOOKS | FLUSHES | {b"CLIENT", b"RENAME"}
+        self.led = concurrency != "optimistic"
+        self.names = LOOKS | FLUSHES | {b"CLIENT"}
 
     def __call__(self, step: Step, in_transaction: bool, watched: bool) -> bool:
         name = step.arguments[0].upper()
@@ -51,9 +51,6 @@ class Documented(LeftOut):
             return self.led or not in_transaction
         if name in FLUSHES:
             return in_transaction if self.led else watched
-        # Begun again without a pause, while an answered transaction is still undecided at its second shard: CONFLICT.
-        if name == b"RENAME" and self.validates:
-            return True
         # Every process has clients of its own.
         return step.arguments[-1].startswith(b"{client ")
 
@@ -129,8 +126,6 @@ def test_any_process_replies_what_redis_does(cluster, peer):
     assert_same_replies(lambda _: anywhere, peer, sequences_of(concurrency), left_out=Documented(concurrency))
 
 
-# Not with occ: COMMIT is a CONFLICT there while an answered transaction is still undecided at its second shard.
-@pytest.mark.parametrize("cluster", ["optimistic", "locking"], indirect=True)
 def test_interactive_transactions_reply_what_one_server_does(cluster, single):
     concurrency, cluster = cluster
     left_out = Documented(concurrency)

@@ -22,6 +22,16 @@ use crate::{
 
 /// Checks a level. False if the history remained undecided.
 pub(crate) fn check(history: &[Transaction], level: Level, findings: &mut Findings) -> bool {
+    let decided = check_replies(history, level, findings);
+    if !is_session_guarantee(level) {
+        totals::check(history, findings);
+        identifiers::check(history, findings);
+    }
+    decided
+}
+
+/// The same without what the operations that clients asked for come to in the end.
+pub(crate) fn check_replies(history: &[Transaction], level: Level, findings: &mut Findings) -> bool {
     let claims = Claims::of(history);
     let has_rest = history.iter().any(|transaction| transaction.at_rest) || history.is_empty();
     let decided = match level {
@@ -43,10 +53,6 @@ pub(crate) fn check(history: &[Transaction], level: Level, findings: &mut Findin
     };
     if level != Level::ExactlyOnce && !is_session_guarantee(level) {
         convergence::check(history, findings);
-    }
-    if !is_session_guarantee(level) {
-        totals::check(history, findings);
-        identifiers::check(history, findings);
     }
     decided
 }

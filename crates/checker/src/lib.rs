@@ -33,7 +33,7 @@
 //! ```
 //!
 //! * `number` names the transaction in the history; `session` the client's causal thread, which has at most one
-//!   transaction at a time.
+//!   transaction at a time, or a pipeline, sent at one time, whose order is that of the numbers.
 //! * `invoked`, `responded`: microseconds of one clock that all clients share; `responded` is absent while unknown.
 //! * `outcome`: `committed`; `aborted` (nothing happened); `unknown` (no answer, or UNKNOWNOUTCOME).
 //! * `key`: the key's bytes, printable ASCII as it is, everything else and the backslash as `\xNN`.
@@ -95,5 +95,5 @@ pub use history::{
 pub use levels::{holds_by_claims, holds_by_definition, infer};
 pub use losses::{ListedLoss, check_losses};
 pub use render::{describe, render, render_values};
-pub use report::{Check, Level, Report, Violation, check, check_file};
+pub use report::{Check, Level, Report, Violation, check, check_file, check_replies};
 pub use search::{SearchOutcome, search_serial_order, search_strict_order};

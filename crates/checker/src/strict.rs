@@ -80,18 +80,19 @@ fn graph_of<'d>(placed: &'d [Decoded<'_>], unplaced: &'d [Decoded<'_>], real_tim
     graph
 }
 
+/// Of what a session sent at one time, in a pipeline, the numbers tell the order: nodes with a place come before those without.
 fn add_session_edges<'d, 'h: 'd>(
     transactions: impl Iterator<Item = (usize, &'d Decoded<'h>)>,
     graph: &mut Graph<'_>,
 ) {
-    let mut sessions: BTreeMap<u64, Vec<(u64, usize)>> = BTreeMap::new();
+    let mut sessions: BTreeMap<u64, Vec<(u64, u64, usize)>> = BTreeMap::new();
     for (node, transaction) in transactions.filter(|(_, t)| !t.steps.is_empty()) {
-        let Transaction { session, invoked, .. } = transaction.transaction;
-        sessions.entry(*session).or_default().push((*invoked, node));
+        let Transaction { session, invoked, number, .. } = transaction.transaction;
+        sessions.entry(*session).or_default().push((*invoked, *number, node));
     }
     for mut nodes in sessions.into_values() {
         nodes.sort_unstable();
-        nodes.windows(2).for_each(|pair| graph.add_edge(pair[0].1, pair[1].1, Reason::Session));
+        nodes.windows(2).for_each(|pair| graph.add_edge(pair[0].2, pair[1].2, Reason::Session));
     }
 }
 

@@ -155,8 +155,9 @@ impl Conventional {
             reads: locking::Reads::Closest,
             coordinates: self.coordinates,
             clock: place.clock,
-            // As the paper's: no phases, nothing combined, and no locks for those that were refused.
+            // As the paper's: no phases, nothing combined, no locks for those that were refused, and no waiting.
             reserve_after: None,
+            patient: false,
             combining: None,
             locks: locking::LockOptions { phasing: None, ..locking::LockOptions::default() },
             durability: Durability::Written,

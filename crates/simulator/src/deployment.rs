@@ -5,7 +5,7 @@ use checker::{Level, ListedLoss};
 use protocol::{Claim, Durability, KeyEffect, Protocol};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
-use types::{HashSeed, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, Rng, Timestamp};
+use types::{HashSeed, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, Rng, Timestamp, TransactionId};
 
 /// The keyspace that is simulated.
 pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
@@ -54,6 +54,19 @@ pub struct Setting {
     pub hash_seed: HashSeed,
     /// The commands of a pipeline may run as one transaction.
     pub merged: bool,
+}
+
+/// What a replica has, and whether it serves.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// It serves, and does so since a loss was accepted.
+    pub goes_on: bool,
+    /// Everything that committed and was born up to here is here, whether it is remembered or not.
+    pub base: Timestamp,
+    /// What else it knows to have committed, with the births.
+    pub executed: Vec<(TransactionId, Timestamp)>,
+    /// What it has voted for, with the timestamps, and does not know the end of.
+    pub held: Vec<(TransactionId, Timestamp)>,
 }
 
 /// A protocol and how it is laid out.
@@ -147,6 +160,23 @@ pub trait Deployment {
     /// What an operator says to a replica whose region stays when this one is gone for good.
     fn evict(&self, region: RegionId) -> Option<<Self::Protocol as Protocol>::Message> {
         let _ = region;
+        None
+    }
+
+    /// What an operator says to the coordinator of some process so that a partition goes on with the first of these, and what
+    /// the others have, though more are lost than it survives.
+    fn accept_loss(
+        &self,
+        partition: PartitionId,
+        processes: &[ProcessId],
+    ) -> Option<<Self::Protocol as Protocol>::Message> {
+        let _ = (partition, processes);
+        None
+    }
+
+    /// What a replica has, where operators accept losses.
+    fn standing(&self, instance: &Self::Protocol) -> Option<Standing> {
+        let _ = instance;
         None
     }
 

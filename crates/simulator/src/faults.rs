@@ -97,6 +97,9 @@ features! {
     LossyLinks = 0.0;
     /// A process dies, and the disk fails to read when it starts again. Only where it is asked for.
     ReadErrors = 0.0;
+    /// More than f replicas of a partition are lost for good, and an operator lets those that are left go on; partitions do not
+    /// move otherwise. Only where it is asked for.
+    AcceptLoss = 0.0;
 }
 
 impl Feature {

@@ -184,18 +184,24 @@ impl<D: Deployment> World<D> {
         self.recorder.merge_pipelines();
         self.recorder.expand_keysets();
         self.take_cut();
-        self.recorder.check_strays();
-        if self.deployment.level() == Level::StrictSerializable {
+        let judged = self.judge_loss();
+        // What was answered may be lost, and what was refused may have committed.
+        let whole = judged.is_none();
+        if whole {
+            self.recorder.check_strays();
+        }
+        if whole && self.deployment.level() == Level::StrictSerializable {
             self.recorder.check_watches();
         }
         let (trace_hash, trace) = self.trace.finish();
-        let mut report = check(&self.recorder.history, self.deployment.level());
+        let mut report = judged.unwrap_or_else(|| check(&self.recorder.history, self.deployment.level()));
         report.violations.splice(0..0, self.recorder.violations);
         if let Some(listed) = listed {
             let holds = |region, key: &[u8]| self.deployment.holds(self.setting, RegionId(region), key);
             report.violations.extend(check_losses(&self.recorder.history, &listed, holds));
         }
-        if report.violations.is_empty()
+        if whole
+            && report.violations.is_empty()
             && report.model == Level::StrictSerializable
             && !self.swarm.has(Feature::Expiry)
             && search_strict_order(&self.recorder.history, SEARCHED) == SearchOutcome::Impossible

@@ -23,7 +23,7 @@
 //!
 //! # What is not simulated yet
 //!
-//! Bit rot, commands on a whole keyspace outside of transactions, and losses that an operator accepts.
+//! Bit rot, commands on a whole keyspace outside of transactions, and causal gaps that an operator accepts.
 
 mod client;
 mod deployment;
@@ -31,6 +31,7 @@ mod deployments;
 mod faults;
 mod finale;
 mod keyset;
+mod losses;
 mod nemesis;
 mod network;
 mod process;
@@ -46,7 +47,7 @@ mod workload;
 mod world;
 
 pub use checker::Violation;
-pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutants, Setting};
+pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutants, Setting, Standing};
 pub use deployments::{
     BlockingDeployment, CausalDeployment, Checked, CureDeployment, HybridCureDeployment, LockingDeployment,
     NAMES, ParisDeployment, SoloDeployment, TapirDeployment, TardisDeployment, UncoordinatedDeployment,

@@ -1,6 +1,7 @@
 //! Performs the faults of a script: processes die, stand still and lose power or disks, links fail, clocks jump.
 
 use crate::deployment::Deployment;
+use crate::faults::Feature;
 use crate::process::End;
 use crate::script::{Fault, Link, TimedFault};
 use crate::trace::kind;
@@ -87,6 +88,7 @@ impl<D: Deployment> World<D> {
             }
             Fault::Reconfigure { process, partition, to } => self.reconfigure(process.into(), partition, &to),
             Fault::LoseRegion { region, apart, after } => self.lose_region(RegionId(region), apart, after),
+            Fault::LoseMajority { lost, after } => self.lose_processes(&lost, after),
         }
     }
 
@@ -102,7 +104,8 @@ impl<D: Deployment> World<D> {
             Fault::Cut { .. }
             | Fault::SlowLinks { .. }
             | Fault::LossyLinks { .. }
-            | Fault::LoseRegion { .. } => None,
+            | Fault::LoseRegion { .. }
+            | Fault::LoseMajority { .. } => None,
             Fault::Kill { process, .. }
             | Fault::PowerCut { process, .. }
             | Fault::LoseDisk { process, .. }
@@ -187,10 +190,10 @@ impl<D: Deployment> World<D> {
         replicas.map(|replica| self.deployment.cut_of(replica.protocol(), region)).collect()
     }
 
-    /// True unless a region is lost and those that are left have not agreed on the cut.
+    /// True unless something is lost for good and those that are left have not gone on, or agreed on a region's cut.
     pub(crate) fn has_agreed(&self) -> bool {
         let agreed = |cuts: BTreeSet<_>| cuts.len() == 1 && !cuts.contains(&None);
-        self.lost_region.is_none_or(|region| agreed(self.cuts(region)))
+        self.has_gone_on() && self.lost_region.is_none_or(|region| agreed(self.cuts(region)))
     }
 
     /// What was committed in a lost region above the cut is given up, by all that are left alike.
@@ -205,7 +208,7 @@ impl<D: Deployment> World<D> {
         }
     }
 
-    fn note(&mut self, text: &str) {
+    pub(crate) fn note(&mut self, text: &str) {
         self.trace.note(self.now, kind::FAULT, text.as_bytes(), || text.to_owned());
     }
 
@@ -273,6 +276,10 @@ impl<D: Deployment> World<D> {
 
     /// Ends a process's life; its clients find their connections closed.
     pub(crate) fn end(&mut self, process: usize, how: End) {
+        if self.swarm.has(Feature::AcceptLoss) {
+            // What it has told others is known before it is gone.
+            self.observe();
+        }
         self.processes[process].end(how, self.setting.durability);
         self.disconnect(process);
     }

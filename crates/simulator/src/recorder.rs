@@ -225,6 +225,11 @@ impl Recorder {
         }
     }
 
+    /// The transactions that are known to have committed.
+    pub fn claimed(&self) -> BTreeSet<[u64; 3]> {
+        self.claimed.keys().copied().collect()
+    }
+
     /// What ran as one transaction becomes one in the history, under its first command: asked for when its last command was,
     /// and answered when the first was. The last command may be another session's, and later than what the first one's asked
     /// for next: not later than that, then, by which checkers tell the order within a session.

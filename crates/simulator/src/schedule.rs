@@ -17,6 +17,8 @@ const JUMP: i64 = 2_000_000;
 const APART: u64 = 200_000;
 /// How long it takes at most until an operator gives a lost region up.
 const EVICTED: u64 = 2_000_000;
+/// How long it takes at most until an operator accepts that too many replicas are lost.
+const ACCEPTED: u64 = 1_000_000;
 /// How many of a transaction's events are the first ones.
 const EARLY: u32 = 12;
 /// After how many reads of a start a disk fails at most.
@@ -176,6 +178,22 @@ fn reconfiguration(random: &mut Rng, hosts: &[Host]) -> Option<Fault> {
     let gateways: Vec<u16> = hosts.iter().filter(|host| host.gateway).map(|host| host.process.0).collect();
     let process = *random.choice(&gateways)?;
     (to.len() % 2 == 1).then_some(Fault::Reconfigure { process, partition: partition.0, to })
+}
+
+/// More of the replicas of a partition than it survives are lost for good, but not all; then an operator accepts that.
+pub(crate) fn loss(random: &mut Rng, hosts: &[Host], traffic: u64) -> Option<TimedFault> {
+    let partitions: Vec<PartitionId> = hosts.iter().flat_map(|host| host.partitions.clone()).collect();
+    let partition = *random.choice(&partitions)?;
+    let members = hosts.iter().filter(|host| host.partitions.contains(&partition));
+    let mut lost: Vec<u16> = members.map(|host| host.process.0).collect();
+    let (most, all) = (lost.len().saturating_sub(1) / 2, lost.len());
+    if all < 2 {
+        return None;
+    }
+    random.shuffle(&mut lost);
+    lost.truncate(random.usize(most + 1..all));
+    let fault = Fault::LoseMajority { lost, after: random.u64(10_000..ACCEPTED) };
+    Some(TimedFault { at: random.u64(traffic / 8..traffic * 3 / 4), fault })
 }
 
 /// A gateway, and rather one that shares its process with no replica.

@@ -73,6 +73,9 @@ pub(crate) enum Fault {
     /// All processes of a region are lost with their disks, one so long after the other; and so long after the last one an
     /// operator lets the others go on without it.
     LoseRegion { region: u16, apart: u64, after: u64 },
+    /// These processes are lost with their disks, more than a partition survives; so long after that an operator lets those
+    /// that are left go on.
+    LoseMajority { lost: Vec<u16>, after: u64 },
 }
 
 /// A fault and when it happens.
@@ -124,11 +127,20 @@ impl Script {
         if swarm.has(Feature::Focus) {
             swarm.focus(with);
         }
-        if !swarm.has(Feature::Reconfiguration) {
+        let loses = swarm.has(Feature::AcceptLoss);
+        if loses {
+            swarm.features.remove(&Feature::Reconfiguration);
+        }
+        if !swarm.has(Feature::Reconfiguration) && !loses {
             layout.spares = 0;
         }
         let hosts: Vec<Host> = deployment.hosts(layout);
-        let faults = schedule::draw(&mut stream(seed, "faults", 0), &swarm, &hosts, TRAFFIC);
+        let mut faults = schedule::draw(&mut stream(seed, "faults", 0), &swarm, &hosts, TRAFFIC);
+        if loses {
+            let members = &hosts[..hosts.len() - usize::from(layout.spares)];
+            faults.extend(schedule::loss(&mut stream(seed, "loss", 0), members, TRAFFIC));
+            faults.sort_by_key(|fault| fault.at);
+        }
         Script { protocol: protocol.to_owned(), seed, layout, swarm, traffic: TRAFFIC, faults, plans: None }
     }
 

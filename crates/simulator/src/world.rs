@@ -7,6 +7,7 @@ use crate::client::{Client, Context};
 use crate::deployment::{Deployment, Mutants, Setting};
 use crate::faults::{Feature, Swarm, exponential};
 use crate::keyset::KnownKeys;
+use crate::losses::{Loss, Seen};
 use crate::network::Network;
 use crate::process::{Process, Served, Sink, StartError};
 use crate::recorder::Recorder;
@@ -28,6 +29,8 @@ const START_AGAIN: u64 = 100_000;
 
 /// How often instances are asked what has committed.
 const OBSERVED_EVERY: u64 = 500_000;
+/// By how much more often where it matters what each of them had.
+const OFTEN: u64 = 5;
 
 /// Something that happens at a time.
 pub(crate) enum Event {
@@ -53,6 +56,8 @@ pub(crate) enum Event {
     Fault(Fault),
     /// A process of a lost region is lost.
     Lose { process: usize },
+    /// An operator looks after what is left of a partition.
+    Accept,
     /// A region is given up.
     Evict { region: RegionId },
     /// Cut links are joined again.
@@ -99,6 +104,10 @@ pub(crate) struct World<D: Deployment> {
     pub contexts: Vec<Context>,
     /// The region that is lost for good.
     pub lost_region: Option<RegionId>,
+    /// More replicas of partitions than they survive are lost for good.
+    pub loss: Option<Loss>,
+    /// What replicas had before that.
+    pub seen: Seen,
     /// What is in logs of transactions that committed, whether somebody claimed them or not.
     pub decided: Vec<Claim>,
     /// Which client waits for which request.
@@ -144,6 +153,8 @@ impl<D: Deployment> World<D> {
             began: Vec::new(),
             contexts: Vec::new(),
             lost_region: None,
+            loss: None,
+            seen: Seen::default(),
             decided: Vec::new(),
             waiting: BTreeMap::new(),
             next_request: 1,
@@ -194,11 +205,13 @@ impl<D: Deployment> World<D> {
             Event::Restart { process } => self.start(process),
             Event::Observe => {
                 self.observe();
-                self.after(OBSERVED_EVERY, Event::Observe);
+                let often = if self.swarm.has(Feature::AcceptLoss) { OFTEN } else { 1 };
+                self.after(OBSERVED_EVERY / often, Event::Observe);
             }
             Event::Fault(fault) => self.on_fault(fault),
             Event::Lose { process } => self.on_lose(process),
             Event::Evict { region } => self.on_evict(region),
+            Event::Accept => self.on_accept(),
             Event::Join { links } => links.into_iter().for_each(|link| self.network.join(link)),
             Event::Relieve { links, by } => {
                 links.into_iter().for_each(|link| self.network.slow_down(link, -(by as i64)));
@@ -234,6 +247,9 @@ impl<D: Deployment> World<D> {
             for claim in self.deployment.outcomes(replica.protocol()) {
                 self.recorder.outcome(claim, replica.node().slot.partition);
             }
+        }
+        if self.swarm.has(Feature::AcceptLoss) {
+            self.see_replicas();
         }
     }
 

@@ -139,6 +139,7 @@ caught! {
     locks_that_a_view_does_not_mention_are_caught:
         DropUnmentionedLocks, [Feature::SleepingReplicas, Feature::FewKeys], 40;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 100;
+    a_loss_that_takes_what_was_voted_for_with_it_is_caught: DropUndecidedAtChange, [Feature::AcceptLoss], 40;
 }
 
 #[test]
@@ -179,6 +180,23 @@ fn waits_for_skewed_clocks_break_no_promise() {
     let summary = run_seeds("tapir", &options, build);
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     assert!(summary.committed > 10 * summary.seeds, "{} of {}", summary.committed, summary.transactions);
+}
+
+/// More than f replicas are lost for good, and an operator lets the others go on: what these have is one state, on which
+/// everything goes on. 995: a coordinator says again what was lost, after others have missed it.
+#[test]
+fn those_that_are_left_after_an_accepted_loss_go_on_with_what_they_have() {
+    let mut gone_on = 0;
+    for seed in 1..=40 {
+        let with = vec![Feature::AcceptLoss];
+        let summary = run("tapir", &Options { readable: true, with, ..options(seed, 1) }).unwrap();
+        assert!(summary.failures.is_empty() && summary.undecided == 0, "{:#?}", summary.failures);
+        gone_on += u32::from(summary.trace.iter().any(|line| line.contains("have gone on")));
+    }
+    assert!(gone_on >= 30, "in only {gone_on} of 40 seeds has anybody gone on");
+    let with = vec![Feature::AcceptLoss];
+    let summary = run("tapir", &Options { with, ..options(995, 1) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
 /// Counters, summaries, tops and identifiers.

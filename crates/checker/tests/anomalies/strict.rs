@@ -334,3 +334,21 @@ fn a_reader_that_needs_another_order_keeps_real_time() {
     // Another order would do that has it lack that one nevertheless.
     assert!(check(&history.0, Level::Serializable).ok);
 }
+
+/// A pipeline looks at a set and adds to it; that the look came first, only its number says. The readers before it need
+/// the additions of others in another order than that of the places, so that all are put into the graph.
+#[test]
+fn of_a_pipeline_the_number_tells_which_came_first() {
+    for reversed in [false, true] {
+        let mut history = beside_24_that_commute(&[&[12], &[12, 3]]);
+        history.transaction(50, 0, 10).step("s", add("a"), Some("(integer) 1")).at(2);
+        history.transaction(60, 20, 100).step("s", MEMBERS, Some("{\"a\"}"));
+        history.transaction(60, 20, 100).step("s", add("b"), Some("(integer) 1")).at(90);
+        if reversed {
+            let look = history.0.len() - 2;
+            (history.0[look].number, history.0[look + 1].number) = (29, 28);
+        }
+        let report = check(&history.0, Level::StrictSerializable);
+        assert_eq!(report.ok && !report.undecided, !reversed, "{report:?}");
+    }
+}

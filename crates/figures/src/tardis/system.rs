@@ -177,6 +177,7 @@ impl Deployed for Flat {
             concurrency: self.concurrency,
             combining: usual.combining.filter(|_| self.typed),
             reserve_after: usual.reserve_after.filter(|_| self.typed),
+            patient: false,
             locks: match self.typed {
                 true => usual.locks,
                 false => locking::LockOptions { phasing: None, readers_and_writers: true },

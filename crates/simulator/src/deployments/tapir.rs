@@ -1,7 +1,7 @@
 //! TAPIR.
 
 use super::replicated;
-use crate::deployment::{Deployment, Host, Layout, Setting};
+use crate::deployment::{Deployment, Host, Layout, Setting, Standing};
 use crate::faults::Feature;
 use checker::Level;
 use protocol::Claim;
@@ -9,6 +9,9 @@ use std::time::Duration;
 use strict::ir::Status;
 use strict::tapir::{Isolation, Message, Node, Options};
 use types::{NodeId, PartitionId, ProcessId, Rng};
+
+/// Epochs that begin after an accepted loss are not below this.
+const FIRST_AFTER_LOSS: u32 = 0x1_0000;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +96,22 @@ impl Deployment for TapirDeployment {
     fn move_to(&self, partition: PartitionId, processes: &[ProcessId]) -> Option<Message> {
         let (shard, processes) = (partition.0, processes.to_vec());
         Some(Message::Place { shard, processes, accept_loss: false })
+    }
+
+    fn accept_loss(&self, partition: PartitionId, processes: &[ProcessId]) -> Option<Message> {
+        let (shard, processes) = (partition.0, processes.to_vec());
+        Some(Message::Place { shard, processes, accept_loss: true })
+    }
+
+    fn standing(&self, instance: &Node) -> Option<Standing> {
+        let Node::Replica(replica) = instance else { return None };
+        let began_after_loss = replica.membership().present.epoch >= FIRST_AFTER_LOSS;
+        Some(Standing {
+            goes_on: began_after_loss && replica.status() == Status::Normal,
+            base: replica.points().base,
+            executed: replica.committed().collect(),
+            held: replica.voted().collect(),
+        })
     }
 
     /// A pipeline may run as one transaction, whose claim the recorder cannot divide among the requests yet.

@@ -63,6 +63,15 @@ impl<P: CommitProtocol> Coordinator<P> {
         P::begin(self, transaction, step);
     }
 
+    /// The transaction goes on under another number, with what it has found out.
+    pub(crate) fn renumber(&mut self, transaction: &mut Transaction<P>) {
+        let before = transaction.id.number;
+        transaction.id = self.next_id();
+        if self.sessions.opened(transaction.session) == Some(before) {
+            self.sessions.open(transaction.session, transaction.id.number);
+        }
+    }
+
     /// Evaluates what can be evaluated; when everything is, goes on to what the transaction is for.
     pub(crate) fn advance(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
         transaction.moved_at = step.now.instant;

@@ -53,8 +53,10 @@ pub(super) struct Open {
     /// When it was heard of last, or voted for.
     pub since: Instant,
     pub stage: Stage,
-    /// Questions that wait for locks.
+    /// Questions that wait for locks, or for the ends of others.
     pub blocked: Vec<Message>,
+    /// Optimistic: by step that waits for no lock, whose ends it waits for.
+    behind: BTreeMap<u32, BTreeSet<TransactionId>>,
     /// Its coordinator has given it up while the vote was on its way through the log.
     pub given_up: bool,
     /// Who collects the votes, if that is another shard's leader.
@@ -79,7 +81,7 @@ pub(super) struct Leader {
     pub locks: LockTable,
     pub open: BTreeMap<TransactionId, Open>,
     by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
-    /// Optimistic: those that have a lock, and wait for the end of what was voted for before.
+    /// Optimistic: those that wait for the end of what was voted for before.
     pub waiting: BTreeSet<TransactionId>,
     /// Refused or given up in this term (false), or voted for without an entry, since it only read (true): a late
     /// repetition gets the same answer, and locks nothing.
@@ -143,6 +145,7 @@ impl Leader {
             since: now,
             stage: Stage::Executing,
             blocked: Vec::new(),
+            behind: BTreeMap::new(),
             given_up: false,
             collector: None,
             votes: BTreeMap::new(),
@@ -166,6 +169,11 @@ impl Leader {
         if let Some(open) = self.open.get_mut(&id) {
             (open.stage, open.since) = (stage, now);
         }
+    }
+
+    /// True unless votes for the transaction have been asked for here.
+    pub(super) fn is_executing(&self, id: TransactionId) -> bool {
+        self.open.get(&id).is_none_or(|open| matches!(open.stage, Stage::Executing))
     }
 
     /// Nothing of the transaction is left here.
@@ -253,13 +261,15 @@ impl Leader {
         granted.then_some(Ok(()))
     }
 
-    /// Optimistic: what stands in the way of a part, by the rules that TAPIR's replicas judge by.
+    /// Optimistic: what stands in the way of a part, by the rules that TAPIR's replicas judge by; rather what has changed
+    /// than what is undecided.
     pub(super) fn validate_part(
         &self,
         id: TransactionId,
         part: &Part,
         machine: &Machine,
-    ) -> Result<(), Box<[u8]>> {
+    ) -> Result<(), Objection> {
+        let mut judged = Ok(());
         for invoked in &part.invocations {
             let verdict = invoked.access().map_or(Verdict::Abort, |access| {
                 let version = machine.version(&invoked.key);
@@ -273,19 +283,21 @@ impl Leader {
                 let prepared = self.voted_on(&invoked.key, id);
                 validate(above, &access, newest.into_iter(), prepared, &ModeStamps::default())
             });
-            if verdict != Verdict::Ok {
-                return Err((*invoked.key).into());
+            match verdict {
+                Verdict::Ok => {}
+                Verdict::Abstain => judged = judged.and(Err(Objection::undecided(&invoked.key))),
+                _ => return Err(Objection::from(Box::from(&*invoked.key))),
             }
         }
-        Ok(())
+        judged
     }
 
     /// Optimistic: the key whose lock somebody has taken whom a vote for this part would disturb.
-    pub(super) fn reserved_key(&self, id: TransactionId, part: &Part) -> Option<Box<[u8]>> {
+    pub(super) fn reserved_key(&self, id: TransactionId, part: &Part) -> Option<Objection> {
         let reserved = |invoked: &&Invoked| {
             claim(invoked).is_some_and(|claim| self.locks.is_taken(id, &invoked.key, &claim))
         };
-        part.invocations.iter().find(reserved).map(|invoked| (*invoked.key).into())
+        part.invocations.iter().find(reserved).map(|invoked| Objection::undecided(&invoked.key))
     }
 
     /// Optimistic: notes whom a vote met on the key that it was refused for.
@@ -313,7 +325,37 @@ impl Leader {
         })
     }
 
-    /// Optimistic: the question has its lock, and waits for the end of what was voted for before.
+    /// Optimistic: true while a step without a lock waits for somebody who had been voted for when it was first asked for. It
+    /// waits for nobody who comes later, so that others cannot keep it waiting.
+    pub(super) fn is_behind(
+        &mut self,
+        asker: (TransactionId, u32),
+        coordinator: Address,
+        key: &[u8],
+        now: Instant,
+    ) -> bool {
+        let ((id, step), others) = (asker, self.changing(key, asker.0));
+        let known = self.open.get(&id).and_then(|open| open.behind.get(&step));
+        let waits = known.map_or(!others.is_empty(), |behind| !behind.is_disjoint(&others));
+        if waits {
+            self.open(id, coordinator, now).behind.entry(step).or_insert(others);
+        } else if let Some(open) = self.open.get_mut(&id) {
+            let has_waited = open.behind.remove(&step).is_some();
+            if has_waited && open.behind.is_empty() && open.votes.is_empty() {
+                // Nothing is held for it.
+                self.forget(id);
+            }
+        }
+        waits
+    }
+
+    /// The others that were voted for, or are about to be, and change a key.
+    fn changing(&self, key: &[u8], except: TransactionId) -> BTreeSet<TransactionId> {
+        let changing = self.voted_on(key, except).filter(|other| other.changes);
+        changing.map(|other| other.stamp.transaction).collect()
+    }
+
+    /// Optimistic: the question waits for the end of what was voted for before.
     pub(super) fn wait_for_ends(&mut self, id: TransactionId, message: Message) {
         if let Some(open) = self.open.get_mut(&id) {
             open.keep(message);
@@ -332,6 +374,26 @@ impl Leader {
     pub(super) fn is_undecided(&self, id: TransactionId, key: &[u8], operation: &Operation<'_>) -> bool {
         let read = Invocation::observed(operation, None);
         self.voted_on(key, id).any(|other| !datatypes::commutes(&read, &other.access.invocation, None))
+    }
+}
+
+/// What stands in the way of a vote.
+#[derive(Debug)]
+pub(super) struct Objection {
+    pub key: Box<[u8]>,
+    /// Who it is has not ended: nothing that was seen has changed.
+    pub undecided: bool,
+}
+
+impl Objection {
+    pub(super) fn undecided(key: &[u8]) -> Self {
+        Objection { key: key.into(), undecided: true }
+    }
+}
+
+impl From<Box<[u8]>> for Objection {
+    fn from(key: Box<[u8]>) -> Self {
+        Objection { key, undecided: false }
     }
 }
 

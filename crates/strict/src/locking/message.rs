@@ -33,6 +33,8 @@ pub enum Message {
         anywhere: bool,
         /// This read is the whole transaction: answer when the leader is confirmed, and hold nothing.
         alone: bool,
+        /// Where operations take no locks, wait for the end of what has been voted for on the key by now, and evaluate it then.
+        patient: bool,
         /// The transaction's own effects on the key so far, in their binary form, in order.
         own: Vec<Box<[u8]>>,
         /// The transaction's time for expiries, in milliseconds since 1970.
@@ -94,6 +96,9 @@ pub enum Message {
         key: Option<Box<[u8]>>,
         /// It did so for its deadline: a write that leaves what is there has to be evaluated on it (Corrections 69).
         expires: bool,
+        /// Nothing that was seen has changed: only what is undecided stood in the way. Under another number the same question
+        /// may be answered yes.
+        undecided: bool,
     },
     /// Coordinator to leader: the decision. At the first participant a commit becomes true with its entry.
     Decide {
@@ -236,11 +241,11 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, write, anywhere, alone, own, now_millis },
+    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, write, anywhere, alone, patient, own, now_millis },
     1 => Executed { transaction, step, term, evaluation },
     2 => Prepare { transaction, age, floor, term, read_only, collector, span, part },
     3 => Prepared { transaction, at },
-    4 => Refused { transaction, key, expires },
+    4 => Refused { transaction, key, expires, undecided },
     5 => Decide { transaction, floor, at },
     6 => Ended { transaction, at },
     7 => Inquire { transaction },
@@ -265,7 +270,7 @@ wire_enum!(Message {
 impl Message {
     /// A refusal, for locks or for what has changed.
     pub(super) fn refused(transaction: TransactionId, key: Option<Box<[u8]>>) -> Self {
-        Message::Refused { transaction, key, expires: false }
+        Message::Refused { transaction, key, expires: false, undecided: false }
     }
 }
 

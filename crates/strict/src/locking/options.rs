@@ -12,7 +12,7 @@ pub enum Concurrency {
     /// Strict two-phase locking: operations wait for the locks of others.
     #[default]
     Locking,
-    /// Optimistic: operations wait for nobody, and the vote validates what they saw.
+    /// Optimistic: operations take no locks, and the vote validates what they saw.
     Optimistic,
     /// No transactions: every operation is evaluated and committed by itself, in the order of its shard's log. A
     /// baseline for measurements (Claret, section 6, "non-transactional").
@@ -99,6 +99,9 @@ pub struct Options {
     pub retries: u32,
     /// An optimistic transaction that was refused so often takes locks on its further runs; `None`: never.
     pub reserve_after: Option<u32>,
+    /// Optimistic: what a session, and not the coordinator, would have to begin again waits for the end of what was voted for
+    /// before it, and asks for votes once more where only that stood in the way.
+    pub patient: bool,
     /// The least window that the wait before running again is drawn from; doubles with every conflict, a few times.
     pub backoff: Duration,
     /// The bug under test, if any.
@@ -125,6 +128,7 @@ impl Default for Options {
             lock_timeout: Duration::from_secs(1),
             retries: 40,
             reserve_after: Some(2),
+            patient: true,
             backoff: Duration::from_millis(2),
             mutants: Mutants::default(),
         }

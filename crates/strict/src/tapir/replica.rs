@@ -180,6 +180,11 @@ impl Replica {
         self.ir.undecided().map(|(id, held)| (id, held.is_some()))
     }
 
+    /// The transactions that it holds prepared and undecided, and at which timestamps.
+    pub fn voted(&self) -> impl Iterator<Item = (TransactionId, Timestamp)> + '_ {
+        self.state.prepared().iter().map(|(id, prepare)| (*id, prepare.at))
+    }
+
     /// How many transactions it holds prepared and undecided.
     pub fn prepared(&self) -> usize {
         self.state.prepared().len()
@@ -228,6 +233,13 @@ impl Replica {
             };
             Some((*id, decided))
         })
+    }
+
+    /// The transactions that it knows to have committed and has not forgotten, with their births.
+    pub fn committed(&self) -> impl Iterator<Item = (TransactionId, Timestamp)> + '_ {
+        let ended = self.ir.groups().iter();
+        let committed = ended.filter(|(_, group)| matches!(group.outcome, Some(Decision::Commit { .. })));
+        committed.map(|(id, group)| (*id, group.born))
     }
 
     pub(super) fn on_input(

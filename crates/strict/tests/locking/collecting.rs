@@ -105,3 +105,35 @@ fn a_coordinating_leader_saves_the_way_back_to_the_coordinator() {
     };
     assert_eq!(took(Coordinates::Client), took(Coordinates::Participant) + DELAY);
 }
+
+/// What is there in the end of a transaction whose coordinator's time is over while nobody of the first participant answers,
+/// from this moment on; `None` if its client hears more than that the outcome is unknown.
+fn given_up_at_its_deadline(gateway: u16, quarters: u32) -> Option<String> {
+    let options = Options {
+        coordinates: Coordinates::Participant,
+        request_timeout: Duration::from_secs(2),
+        ..Options::default()
+    };
+    let mut network = Network::new(&options);
+    let [a, b] = network.keys();
+    let steps = [network.increment(a), network.increment(b)];
+    let request = Request::Many { session: SessionId(7), steps: &steps, watched: false, multi: true };
+    let id = network.request(gateway, request);
+    network.run_for(DELAY / 4 * quarters);
+    network.stop(0);
+    network.run_for(options.request_timeout + 2 * DELAY);
+    let unknown = network.answered(id).is_some_and(|answer| answer.starts_with("UNKNOWNOUTCOME"));
+    network.down.clear();
+    network.run_for(Duration::from_secs(4));
+    unknown.then(|| network.text(gateway, 0, &[network.get(a), network.get(b)]))
+}
+
+/// The first participant may have decided: nobody else is told to abort before it has said so.
+#[test]
+fn a_coordinator_whose_time_is_over_tells_nobody_but_the_leader_that_may_have_decided() {
+    let cases = PROCESSES.into_iter().flat_map(|gateway| (0..60).map(move |quarters| (gateway, quarters)));
+    let ended: Vec<String> =
+        cases.filter_map(|(gateway, quarters)| given_up_at_its_deadline(gateway, quarters)).collect();
+    assert!(ended.iter().all(|keys| ["1 1", "null null"].contains(&keys.as_str())), "in halves: {ended:?}");
+    assert!(ended.contains(&"1 1".to_owned()), "none had decided: {ended:?}");
+}

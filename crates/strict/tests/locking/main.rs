@@ -6,5 +6,6 @@ mod combining;
 mod crowd;
 mod elements;
 mod network;
+mod patience;
 mod scripts;
 mod unlocked;

@@ -117,12 +117,13 @@ impl Coordinator {
         self.send_leader(shard, Message::Decide { transaction, floor, at }, step);
     }
 
-    /// A shard refuses, or has taken the transaction's locks away: it cannot commit any more.
+    /// A shard refuses, perhaps for what is undecided only, or has taken the transaction's locks away: it cannot commit any
+    /// more under this number.
     pub(super) fn on_refused(
         &mut self,
         shard: u16,
         number: u64,
-        key: Option<Box<[u8]>>,
+        (key, undecided): (Option<Box<[u8]>>, bool),
         step: &mut Step<'_, '_>,
     ) {
         let Some(mut transaction) = self.take(number) else { return };
@@ -139,6 +140,10 @@ impl Coordinator {
             let several =
                 matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.parts.len() > 1);
             transaction.own.locks_first |= several && self.options.concurrency == Concurrency::Locking;
+            let votes = undecided && transaction.committing && self.is_patient(&transaction);
+            if votes && transaction.own.refusals < self.options.retries {
+                return self.vote_later(transaction, key, step);
+            }
             self.refused(transaction, key, step);
         } else {
             self.keep(transaction, step);
@@ -277,6 +282,34 @@ impl Coordinator {
         }
     }
 
+    /// Nothing that it saw has changed, so it keeps that, and asks for votes again when what stood in the way may have ended.
+    /// Nothing of it is held meanwhile: nobody waits for it.
+    fn vote_later(&mut self, mut transaction: Transaction, key: Option<Box<[u8]>>, step: &mut Step<'_, '_>) {
+        self.let_go(&transaction, step);
+        transaction.conflicted = key;
+        transaction.own.refusals += 1;
+        let window = self.window(transaction.own.refusals);
+        self.back_off(transaction, window, step);
+    }
+
+    /// Asks for votes under another number.
+    pub(super) fn vote_again(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        step.out.disarm(Timer::Transaction { number: transaction.id.number });
+        self.renumber(&mut transaction);
+        self.prepare(transaction, step);
+    }
+
+    /// What the wait before a try is drawn from, in microseconds: the longer, the more tries were in vain.
+    fn window(&self, refusals: u32) -> u64 {
+        self.options.backoff.as_micros() as u64 * 2u64.pow(refusals.min(DOUBLINGS))
+    }
+
+    fn back_off(&mut self, mut transaction: Transaction, window: u64, step: &mut Step<'_, '_>) {
+        let wait = Duration::from_micros(step.random.u64(0..=window));
+        transaction.phase = Phase::BackingOff { until: step.now.instant + wait };
+        self.keep(transaction, step);
+    }
+
     fn run_again(&mut self, mut transaction: Transaction, key: Option<Box<[u8]>>, step: &mut Step<'_, '_>) {
         let key = key.or_else(|| transaction.steps.list.first().map(|step| (*step.call.key).into()));
         transaction.conflicted = key;
@@ -289,14 +322,11 @@ impl Coordinator {
         let reserves = self.options.reserve_after.is_some_and(|after| transaction.retries >= after);
         transaction.own.locks_first |= self.options.concurrency == Concurrency::Optimistic && reserves;
         step.out.disarm(Timer::Transaction { number: transaction.id.number });
-        let mut window =
-            self.options.backoff.as_micros() as u64 * 2u64.pow(transaction.retries.min(DOUBLINGS));
+        let mut window = self.window(transaction.retries);
         if !transaction.own.members.is_empty() {
             // There are few groups, and many wait for each.
             window /= OF_GROUPS;
         }
-        let wait = Duration::from_micros(step.random.u64(0..=window));
-        transaction.phase = Phase::BackingOff { until: step.now.instant + wait };
-        self.keep(transaction, step);
+        self.back_off(transaction, window, step);
     }
 }

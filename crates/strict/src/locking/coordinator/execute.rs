@@ -28,6 +28,7 @@ impl Coordinator {
             write: transaction.own.plan.writes(&call.key),
             anywhere,
             alone: is_alone(transaction),
+            patient: self.is_patient(transaction),
             own: transaction.steps.own_effects(&call.key, call.shard, index),
             now_millis: transaction.now_millis,
         };
@@ -35,6 +36,12 @@ impl Coordinator {
             true => self.send_to(call.shard, self.closest(call.shard), message, step),
             false => self.send_leader(call.shard, message, step),
         }
+    }
+
+    /// True if the transaction rather waits than being refused, since its session would have to begin it again, or what it watches.
+    pub(super) fn is_patient(&self, transaction: &Transaction) -> bool {
+        let begun_anew = matches!(transaction.purpose, Purpose::Interactive { .. } | Purpose::Watch);
+        self.options.patient && self.options.concurrency == Concurrency::Optimistic && begun_anew
     }
 
     /// True if what is to be evaluated is asked of the closest replicas. Whoever was refused may have seen what is stale.

@@ -223,6 +223,9 @@ impl CommitProtocol for TwoPhaseCommit {
         coordinator.give_sign(&mut transaction, step);
         match &transaction.phase {
             _ if transaction.is_idle() => {}
+            Phase::BackingOff { until } if *until <= now && transaction.committing => {
+                return coordinator.vote_again(transaction, step);
+            }
             Phase::BackingOff { until } if *until <= now => return coordinator.run(transaction, step),
             Phase::Visiting { until, .. } | Phase::Gathering { until } if *until <= now => {
                 return coordinator.go_by_itself(transaction, step);
@@ -304,11 +307,11 @@ impl Coordinator {
             Message::Prepared { transaction, at } if self.is_mine(transaction) => {
                 self.on_prepared(shard, transaction.number, at, step);
             }
-            Message::Refused { transaction, key, expires } if self.is_mine(transaction) => {
+            Message::Refused { transaction, key, expires, undecided } if self.is_mine(transaction) => {
                 if let Some(key) = key.as_ref().filter(|_| expires) {
                     self.expiring.learn(key);
                 }
-                self.on_refused(shard, transaction.number, key, step);
+                self.on_refused(shard, transaction.number, (key, undecided), step);
             }
             Message::Ended { transaction, at } if self.is_mine(transaction) => {
                 self.on_ended(shard, transaction.number, at, step);

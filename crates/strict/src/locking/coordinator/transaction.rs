@@ -39,6 +39,8 @@ pub struct Run {
     pub stamp: Option<Timestamp>,
     /// Where it asks for its locks first: which questions that takes.
     pub plan: Plan,
+    /// How often it was refused a vote for what was undecided, and asked again.
+    pub refusals: u32,
 }
 
 /// Where a transaction is.

@@ -2,7 +2,7 @@
 //! first.
 
 use super::{Replica, Step};
-use crate::locking::leader::Stage;
+use crate::locking::leader::{Objection, Stage};
 use crate::locking::locks::Asker;
 use crate::locking::machine::Entry;
 use crate::locking::message::{Message, Span};
@@ -62,7 +62,12 @@ impl Replica {
                 let votes = ballot.part.participants.len() > 1;
                 let asker = Asker { id, age: ballot.age, votes, now: step.now.instant };
                 let locked = leader.lock_part(asker, &ballot.part, trusting);
-                if locked.is_none() && votes { self.lock_now(asker, &ballot, trusting, step) } else { locked }
+                let locked = if locked.is_none() && votes {
+                    self.lock_now(asker, &ballot, trusting, step)
+                } else {
+                    locked
+                };
+                locked.map(|judged| judged.map_err(Objection::from))
             }
             // Nobody asks for votes.
             Concurrency::Unlocked => return,
@@ -78,17 +83,20 @@ impl Replica {
         let ignored = self.machine.ignored_deadline(&ballot.part).map(Box::from);
         match judged {
             Some(Ok(())) if ignored.is_some() => {
-                let refusal = Message::Refused { transaction: id, key: ignored, expires: true };
+                let refusal =
+                    Message::Refused { transaction: id, key: ignored, expires: true, undecided: false };
                 self.tell_refusal(&ballot, &refusal, step);
                 self.refuse_with(from, refusal, step);
             }
             Some(Ok(())) => self.vote(from, ballot, step),
-            Some(Err(key)) => {
+            Some(Err(Objection { key, undecided })) => {
                 if let (Concurrency::Optimistic, Some(leader)) = (self.options.concurrency, &mut self.leader)
                 {
                     leader.note_refusal(id, &ballot.part, &key);
                 }
-                self.refuse_ballot(from, &ballot, Some(key), step)
+                let refusal = Message::Refused { transaction: id, key: Some(key), expires: false, undecided };
+                self.tell_refusal(&ballot, &refusal, step);
+                self.refuse_with(from, refusal, step);
             }
             None => {
                 let Ballot { transaction, age, floor, term, read_only, collector, span, part } = ballot;

@@ -23,6 +23,7 @@ impl Replica {
             reserve,
             write,
             alone,
+            patient,
             own,
             now_millis,
             ..
@@ -56,6 +57,13 @@ impl Replica {
             }
         } else if *alone && leader.is_undecided(*id, key, &decoded) {
             return step.out.send(from, Message::refused(*id, Some(key.clone())));
+        } else if *patient {
+            if !leader.is_executing(*id) {
+                return;
+            }
+            if leader.is_behind((*id, *index), from, key, step.now.instant) {
+                return leader.wait_for_ends(*id, message);
+            }
         }
         if *only_lock {
             let (step_index, term) = (*index, leader.term);
