@@ -113,7 +113,8 @@ fn properties(workspace: &Workspace) -> Result<()> {
 
 /// Model checking with higher bounds, one model after the other: each may need some gigabytes.
 fn models(workspace: &Workspace) -> Result<()> {
-    let mut tests = workspace.cargo(&["test", "--profile", PROFILE, "-p", "anabranch-strict"]);
+    let mut tests =
+        workspace.cargo(&["test", "--profile", PROFILE, "-p", "anabranch-strict", "-p", "anabranch-causal"]);
     tests.args(["--test", "model", "--", "--test-threads", "1"]);
     run(tests.env("ANABRANCH_SOAK", "1"))
 }

@@ -47,6 +47,57 @@ fn a_receiver_taken_for_the_origin_is_caught() {
     assert_caught(50, wren::Mutants { receiver_as_origin: true, ..Default::default() });
 }
 
+/// Corrections 27: a snapshot shows effects of other regions, and not what of its own region they depend on.
+#[test]
+fn a_remote_time_above_the_local_one_is_caught() {
+    assert_caught(20, wren::Mutants { remote_not_below_local: true, ..Default::default() });
+}
+
+/// Corrections 32: several transactions may share a place, and the first of them speaks for all.
+#[test]
+fn effects_that_vouch_for_their_place_are_caught() {
+    let mutants = wren::Mutants { effects_vouch: true, ..Default::default() };
+    assert_caught_with(&[Feature::CoarseClocks], 20, mutants);
+}
+
+/// Corrections 70: two who observe a key in one region at the same time both win.
+#[test]
+fn what_observes_past_something_undecided_is_caught() {
+    assert_caught(10, wren::Mutants { undecided_ignored: true, ..Default::default() });
+}
+
+/// Corrections 73: a coordinator dies with a decision that nobody else has.
+#[test]
+fn a_decision_that_only_the_coordinator_knows_is_caught() {
+    let mutants = wren::Mutants { answered_before_decision: true, ..Default::default() };
+    assert_caught_with(&[Feature::LastReplies], 20, mutants);
+}
+
+/// Leases so short that snapshots in use fall below the horizon when a coordinator is not heard for a moment.
+fn out_of_lease(mutants: wren::Mutants) -> WrenDeployment {
+    let lease = Duration::from_millis(50);
+    WrenDeployment::new(wren::Options { mutants, lease, ..wren::Options::default() })
+}
+
+/// Corrections 33: what is no longer kept is refused.
+#[test]
+fn snapshots_that_fall_below_the_horizon_are_refused() {
+    let with = vec![Feature::Partitions, Feature::Interactive];
+    let summary = run_seeds("wren", &Options { with, ..options(1, 10) }, || out_of_lease(Default::default()));
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[test]
+fn a_snapshot_read_below_the_horizon_is_caught() {
+    let mutants = wren::Mutants { read_below_horizon: true, ..Default::default() };
+    let caught = (1..=20).any(|seed| {
+        let with = vec![Feature::Partitions, Feature::Interactive];
+        let options = Options { with, ..options(seed, 1) };
+        !run_seeds("wren", &options, || out_of_lease(mutants)).failures.is_empty()
+    });
+    assert!(caught, "not caught in 20 seeds");
+}
+
 /// Elements that two regions replace or remove, and increments of what others set to words: what is lost is listed.
 #[test]
 fn what_an_earlier_write_hides_is_listed() {

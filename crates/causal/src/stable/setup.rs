@@ -252,6 +252,20 @@ pub struct Mutants {
     pub depends_on_nothing: bool,
     /// Who takes a partition over begins below what was promised before (Corrections 22).
     pub promise_forgotten: bool,
+    /// A snapshot's remote time is what is stable of the others, also where that is not below its local time (Corrections 27).
+    pub remote_not_below_local: bool,
+    /// The other regions are told the time only when nothing that has committed waits to be applied (Corrections 32).
+    pub heartbeat_when_idle: bool,
+    /// An effect vouches for its place to those that receive it, although another one may share that (Corrections 32).
+    pub effects_vouch: bool,
+    /// Snapshots below the horizon are answered from what is left (Corrections 33).
+    pub read_below_horizon: bool,
+    /// What observes does not look whether something undecided is in its way (Corrections 70).
+    pub undecided_ignored: bool,
+    /// A transaction sees whatever its thread's cache holds when it reads (Corrections 72).
+    pub cache_unversioned: bool,
+    /// Coordinators answer, and tell all participants, before the decider has logged the decision (Corrections 73).
+    pub answered_before_decision: bool,
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The harness is tested too: each deliberate mistake is caught within a stated number of seeds.
 
+use crate::client::{Client, GET, key_in, step, write};
 use crate::random::{CALM, FORGETTING, LOSING, Plan, REMOVING, play};
-use anabranch_causal::wren::Mutants;
+use crate::world::{EPOCH, World, coordinator, replica};
+use anabranch_causal::wren::{Mutants, Options};
 
 fn caught(mutants: Mutants, seeds: u64) {
     caught_in(Plan { mutants, rounds: 150, jumps: true, near: 12_000, ..CALM }, seeds);
@@ -76,4 +78,51 @@ fn a_forgotten_context_is_caught() {
 fn a_dropped_queue_that_counts_as_sent_is_caught() {
     let mutants = Mutants { dropped_counts_as_sent: true, ..Mutants::default() };
     caught_in(Plan { mutants, ..FORGETTING }, 20);
+}
+
+/// How far behind another region is, at most, in milliseconds, while something commits in every tick.
+fn lag_under_load(mutants: Mutants) -> u64 {
+    let mut world = World::new(2, 1, 1, Options { mutants, ..Options::default() }, 2);
+    world.run_ms(200);
+    let lags = (0..400).map(|round: u64| {
+        let writer = Client::new(coordinator(0, 0), round + 1);
+        writer.send(&mut world, &[step("k", write(&round.to_string()))]);
+        world.run_ms(1);
+        let far = world.node(replica(1, 0)).as_partition().expect("it is a partition");
+        let heard = far.received_of_regions().map(|(_, at)| at.wall().0).min().expect("of one region");
+        (EPOCH + world.now - heard) / 1000
+    });
+    lags.max().expect("there was load")
+}
+
+/// Corrections 32, liveness: the time is told after a batch, too, and also while something waits. Whatever is written
+/// meanwhile, other regions see all but the last milliseconds.
+#[test]
+fn time_that_is_told_only_when_nothing_waits_is_caught() {
+    let (sound, mutant) = (Mutants::default(), Mutants { heartbeat_when_idle: true, ..Mutants::default() });
+    let [sound, mutant] = [sound, mutant].map(lag_under_load);
+    assert!(sound < 50, "{sound} ms behind");
+    assert!(mutant > 300, "{mutant} ms behind: the load goes on for 400 ms");
+}
+
+/// A transaction reads a key, another session of its process writes that and a second one, and the first goes on to the
+/// second: what it reads of the two.
+fn reads_around_a_write(mutants: Mutants) -> [String; 2] {
+    let mut world = World::new(1, 2, 1, Options { mutants, ..Options::default() }, 3);
+    world.run_ms(200);
+    let (x, y) = (key_in(0, 2, "x"), key_in(1, 2, "y"));
+    let (reader, writer) = (Client::new(coordinator(0, 0), 1), Client::new(coordinator(0, 0), 2));
+    writer.many(&mut world, &[step(&x, write("1")), step(&y, write("1"))]);
+    reader.begin(&mut world);
+    let first = reader.operate(&mut world, &x, GET);
+    writer.many(&mut world, &[step(&x, write("2")), step(&y, write("2"))]);
+    [first, reader.operate(&mut world, &y, GET)]
+}
+
+/// Corrections 72: the shared cache is as it was when the transaction began.
+#[test]
+fn a_shared_cache_without_versions_is_caught() {
+    assert_eq!(reads_around_a_write(Mutants::default()), ["\"1\"", "\"1\""]);
+    let mutants = Mutants { cache_unversioned: true, ..Mutants::default() };
+    assert_eq!(reads_around_a_write(mutants), ["\"1\"", "\"2\""], "fractured");
 }

@@ -556,6 +556,13 @@ const OFF: Mutants = Mutants {
     read_not_installed: false,
     depends_on_nothing: false,
     promise_forgotten: false,
+    remote_not_below_local: false,
+    heartbeat_when_idle: false,
+    effects_vouch: false,
+    read_below_horizon: false,
+    undecided_ignored: false,
+    cache_unversioned: false,
+    answered_before_decision: false,
 };
 
 #[test]

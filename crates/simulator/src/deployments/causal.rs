@@ -195,7 +195,8 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node<S> {
         let NodeId { process, incarnation, slot } = node;
         let (durability, scope) = (setting.durability, Scope::Session);
-        let lease = if S::UNIVERSAL && !S::MERGES { self.options.lease } else { LEASE };
+        let lease = self.options.lease;
+        let lease = if S::UNIVERSAL && !S::MERGES { lease } else { lease.min(LEASE) };
         let pipelined = if setting.merged { self.options.pipelined } else { 1 };
         let options = Options { durability, scope, claims: true, pipelined, lease, ..self.options };
         let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));

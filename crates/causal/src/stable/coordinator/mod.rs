@@ -270,6 +270,9 @@ impl<S: Times> Coordinator<S> {
         if self.options.mutants.read_above_stable {
             return self.stable.reaching(clock).readable();
         }
+        if self.options.mutants.remote_not_below_local {
+            return self.stable;
+        }
         let newest = clock.max(self.thread(session).highest).max(self.given);
         let snapshot = self.stable.begin(self.region, newest);
         self.given = self.given.max(snapshot.reach());

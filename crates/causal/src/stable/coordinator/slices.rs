@@ -287,7 +287,8 @@ impl<S: Times> Coordinator<S> {
     /// What a transaction sees of a key beyond its snapshot: its thread's cache, then its own writes.
     fn overlay(&self, running: &Running<S>, key: &[u8]) -> Seen<S> {
         let thread = self.threads.get(&self.thread_key(running.session));
-        let cached = thread.map(|thread| thread.overlay(key, running.snapshot.reach(), running.epoch).0);
+        let epoch = if self.options.mutants.cache_unversioned { u64::MAX } else { running.epoch };
+        let cached = thread.map(|thread| thread.overlay(key, running.snapshot.reach(), epoch).0);
         let open = self.sessions.get(&running.session).and_then(|state| state.open.as_ref());
         let own =
             open.filter(|_| matches!(running.kind, Kind::Operate)).into_iter().flat_map(|open| &open.done);

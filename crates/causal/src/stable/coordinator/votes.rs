@@ -284,6 +284,12 @@ impl<S: Times> Coordinator<S> {
     fn decide(&mut self, now: Now, number: u64, at: Timestamp, out: &mut Outputs<'_, Node<S>>) {
         let Some(mut running) = self.running.remove(&number) else { return };
         if let Phase::Preparing(prepared) = running.phase {
+            if self.options.mutants.answered_before_decision {
+                let missing = prepared.participants.clone();
+                running.phase = Phase::Deciding { at, prepared };
+                self.running.insert(number, running);
+                return self.spread(now, number, at, missing, out);
+            }
             out.send(prepared.decider(), Message::Commit { id: self.id(number), at });
             out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
             running.phase = Phase::Deciding { at, prepared };
@@ -320,8 +326,20 @@ impl<S: Times> Coordinator<S> {
         if self.options.mutants.target_chosen_twice {
             missing.iter_mut().for_each(|(other, place)| *place = self.routes.next(*other, *place));
         }
+        self.spread(now, number, at, missing, out);
+    }
+
+    /// The transaction has committed: tells those who do not know it, until they have confirmed it.
+    fn spread(
+        &mut self,
+        now: Now,
+        number: u64,
+        at: Timestamp,
+        missing: BTreeMap<u16, Address>,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         for other in missing.values() {
-            out.send(*other, Message::Commit { id, at });
+            out.send(*other, Message::Commit { id: self.id(number), at });
         }
         self.spreading.insert(number, Spreading { at, missing });
         self.on_committed(now, number, at, out);

@@ -168,16 +168,30 @@ pub struct Partition<S: Times> {
     remains: Option<Remains<Stamp<S::Depends>>>,
 }
 
+/// What it will do follows from this and from what a checkpoint tells, but for streams and transfers under way: models compare
+/// states by it.
 impl<S: Times> fmt::Debug for Partition<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let resumed = self.links.iter().filter(|(_, link)| link.is_resumed());
+        let resumed: Vec<RegionId> = resumed.map(|(region, _)| *region).collect();
         f.debug_struct("Partition")
             .field("region", &self.region)
             .field("index", &self.index)
+            .field("life", &self.life)
+            .field("clock", &self.clock)
             .field("installed", &self.installed)
+            .field("promised", &self.promised)
             .field("origins", &self.origins)
             .field("stable", &self.stable)
             .field("horizon", &self.horizon)
-            .field("life", &self.life)
+            .field("participant", &self.participant)
+            .field("held", &self.held)
+            .field("decisions", &self.decisions)
+            .field("resumed", &resumed)
+            .field("outbox", &self.outbox)
+            .field("sight", &(self.oldest, self.promised_sight, self.watershed, &self.observed_by))
+            .field("leases", &self.leases)
+            .field("root", &self.root)
             .field("refill", &self.refill)
             .finish_non_exhaustive()
     }

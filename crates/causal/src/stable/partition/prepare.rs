@@ -331,6 +331,9 @@ impl<S: Times> Partition<S> {
     }
 
     fn is_blocked(&self, pledge: &Pledge) -> bool {
+        if self.options.mutants.undecided_ignored {
+            return false;
+        }
         let holders = self.held.get(&pledge.key).into_iter().flatten();
         let theirs = holders.filter_map(|id| self.participant.prepared(*id)).flat_map(|(_, p)| &p.pledges);
         theirs.filter(|other| other.key == pledge.key).any(|other| other.is_in_the_way_of(pledge))

@@ -32,6 +32,7 @@ impl<S: Times> Partition<S> {
         self.promise(bound, out);
         self.installed = self.installed.max(bound);
         self.raise_watershed();
+        let is_idle = self.participant.waiting().next().is_none();
         let due = match self.options.mutants.apply_below {
             true => self.participant.apply_through(self.installed.previous()),
             false => self.participant.apply_through(self.installed),
@@ -44,7 +45,8 @@ impl<S: Times> Partition<S> {
         let heartbeat_due = now.instant - self.last_heartbeat >= self.options.heartbeat_every;
         for peer in peers {
             let sent = self.send_due(peer, out);
-            if sent || heartbeat_due {
+            let withheld = self.options.mutants.heartbeat_when_idle && (sent || !is_idle);
+            if (sent || heartbeat_due) && !withheld {
                 self.last_heartbeat = now.instant;
                 self.tell_time(peer, sent, out);
             }
@@ -156,6 +158,11 @@ impl<S: Times> Partition<S> {
         let logged = Stamp { region: origin, ..stamp };
         self.persist(&Record::Replicated(borrowed(logged, &effects)), out);
         self.store_effects(stamp, &effects);
+        if self.options.mutants.effects_vouch
+            && let Some(known) = self.origins.get_mut(&origin)
+        {
+            known.up_to = at;
+        }
     }
 
     pub(super) fn on_heartbeat(

@@ -92,7 +92,8 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let Message::SliceReq { id, round, snapshot, now_millis, parts, whole } = request else { return };
-        let outcome = if snapshot.whole() < self.horizon.whole() {
+        let forgotten = snapshot.whole() < self.horizon.whole();
+        let outcome = if forgotten && !self.options.mutants.read_below_horizon {
             Outcome::TooOld
         } else {
             match self.slice(snapshot, now_millis, &parts, random) {

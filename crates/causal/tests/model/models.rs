@@ -1,0 +1,147 @@
+//! The models.
+
+use crate::explore::{Outcome, explore};
+use crate::setup::{Act, Setup};
+
+/// One region, two partitions: a transaction that writes both, one that reads both.
+pub fn a_writer_and_a_reader() -> Setup {
+    Setup::new(1, 2).with(0, Act::Write(1), &[0, 1]).with(0, Act::Read, &[0, 1])
+}
+
+/// The same, and the clocks go on.
+pub fn a_writer_and_a_reader_with_clocks() -> Setup {
+    Setup { walls: vec![vec![0, 5], vec![0, 5]], ..a_writer_and_a_reader() }
+}
+
+/// Two transactions that write both partitions.
+fn two_writers_and_a_reader() -> Setup {
+    Setup::new(1, 2).with(0, Act::Write(1), &[0, 1]).with(0, Act::Write(2), &[0, 1]).with(
+        0,
+        Act::Read,
+        &[0, 1],
+    )
+}
+
+/// The same, and the clocks go on, one further than the other.
+fn two_writers_and_a_reader_with_clocks() -> Setup {
+    Setup { walls: vec![vec![0, 5], vec![0, 7]], ..two_writers_and_a_reader() }
+}
+
+/// The coordinator of the transaction that writes may die, and participants look for what is in doubt whenever they like.
+pub fn a_dead_coordinator() -> Setup {
+    Setup { mortal: 1, doubts: true, ..a_writer_and_a_reader() }
+}
+
+/// The same beside another transaction.
+fn a_dead_coordinator_and_another_writer() -> Setup {
+    Setup { mortal: 1, doubts: true, ..two_writers_and_a_reader() }
+}
+
+/// A partition restarts with its log.
+pub fn a_restart() -> Setup {
+    Setup { restarts: 1, ..a_writer_and_a_reader() }
+}
+
+/// A partition restarts, and the coordinator dies.
+fn a_restart_and_a_dead_coordinator() -> Setup {
+    Setup { restarts: 1, ..a_dead_coordinator() }
+}
+
+/// Two regions, one partition: both regions write its key, and one reads it.
+pub fn two_regions() -> Setup {
+    Setup::new(2, 1).with(0, Act::Write(1), &[0]).with(1, Act::Write(2), &[0]).with(1, Act::Read, &[0])
+}
+
+/// The same, and the clock of one region goes on.
+pub fn two_regions_with_a_clock() -> Setup {
+    Setup { walls: vec![vec![0, 5], vec![0]], ..two_regions() }
+}
+
+/// One region writes, and a partition restarts.
+pub fn two_regions_and_a_restart() -> Setup {
+    Setup { restarts: 1, ..Setup::new(2, 1).with(0, Act::Write(1), &[0]).with(1, Act::Read, &[0]) }
+}
+
+/// Both regions write, and a partition restarts.
+fn two_writing_regions_and_a_restart() -> Setup {
+    Setup { restarts: 1, ..two_regions() }
+}
+
+/// Two regions of two partitions: one writes both keys, the other reads them.
+fn two_regions_of_two_partitions() -> Setup {
+    Setup::new(2, 2).with(0, Act::Write(1), &[0, 1]).with(1, Act::Read, &[0, 1])
+}
+
+/// How many states a search visits that does not end.
+const BOUND: usize = 100_000;
+/// By how much more in a long run.
+const SOAK: usize = 40;
+
+/// Explores, demands that no property is violated, and lets some of the last states come to rest.
+fn explored(setup: Setup, most: usize) -> Outcome {
+    let requests = setup.requests.len();
+    let outcome = explore(setup, most, 100);
+    if let Some(violation) = &outcome.violation {
+        panic!("{violation}");
+    }
+    println!(
+        "{} states, {} of instances, {} came to rest, all {}",
+        outcome.states, outcome.locals, outcome.healed, outcome.exhausted
+    );
+    assert_eq!(outcome.answered, requests, "each is answered, in some state all");
+    outcome
+}
+
+/// Every state within the setup's bounds holds.
+fn exhaust(setup: Setup) {
+    let outcome = explored(setup, 1_000_000);
+    assert!(outcome.exhausted, "more than {} states", outcome.states);
+}
+
+/// The states closest to the beginning hold.
+fn visit(setup: Setup) {
+    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
+    explored(setup, if soak { BOUND * SOAK } else { BOUND });
+}
+
+#[test]
+fn a_reader_sees_all_of_a_transaction_or_nothing() {
+    exhaust(a_writer_and_a_reader());
+    exhaust(a_writer_and_a_reader_with_clocks());
+}
+
+#[test]
+fn a_reader_sees_all_of_each_of_two_transactions_or_nothing() {
+    exhaust(two_writers_and_a_reader());
+    visit(two_writers_and_a_reader_with_clocks());
+}
+
+#[test]
+fn a_reader_sees_no_half_of_what_a_dead_coordinator_left() {
+    exhaust(a_dead_coordinator());
+    visit(a_dead_coordinator_and_another_writer());
+}
+
+#[test]
+fn a_restart_stamps_above_what_was_published() {
+    exhaust(a_restart());
+    visit(a_restart_and_a_dead_coordinator());
+}
+
+#[test]
+fn a_region_counts_nothing_that_it_lacks() {
+    exhaust(two_regions());
+    exhaust(Setup { window: 2, ..two_regions() });
+    exhaust(two_regions_with_a_clock());
+}
+
+#[test]
+fn a_region_counts_nothing_that_it_lacks_whoever_restarts() {
+    exhaust(two_regions_and_a_restart());
+    visit(two_writing_regions_and_a_restart());
+}
+
+#[test]
+fn another_region_sees_all_of_a_transaction_or_nothing() {
+    visit(two_regions_of_two_partitions());
+}

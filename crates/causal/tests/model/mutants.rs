@@ -1,0 +1,66 @@
+//! Each known bug, and the model that finds it. `docs/protocols/wren.md` has the table.
+
+use crate::explore::explore;
+use crate::models;
+use crate::setup::Setup;
+use anabranch_causal::wren::Mutants;
+
+/// Explores a model with a bug built in: it must be found within so many states, in which the code as it is has none.
+fn assert_caught(mutants: Mutants, setup: Setup, most: usize) {
+    let mut mutated = setup.clone();
+    mutated.options.mutants = mutants;
+    let outcome = explore(mutated, most, 100);
+    assert!(outcome.violation.is_some(), "{mutants:?}: not caught in {} states", outcome.states);
+    println!("{} states", outcome.states);
+    let sound = explore(setup, outcome.states, 0).violation;
+    assert_eq!(sound, None, "without {mutants:?}");
+}
+
+/// Corrections 20.
+#[test]
+fn an_effect_left_out_at_the_bound_is_caught() {
+    assert_caught(Mutants { apply_below: true, ..Default::default() }, models::two_regions(), 1000);
+}
+
+/// Corrections 21: within a region, and between two.
+#[test]
+fn a_forgotten_bound_is_caught() {
+    let mutants = Mutants { bound_not_remembered: true, ..Default::default() };
+    assert_caught(mutants, models::a_writer_and_a_reader_with_clocks(), 50_000);
+    assert_caught(mutants, models::two_regions_with_a_clock(), 1000);
+}
+
+/// Corrections 22.
+#[test]
+fn a_forgotten_promise_is_caught() {
+    let mutants = Mutants { promise_forgotten: true, ..Default::default() };
+    assert_caught(mutants, models::a_restart(), 20_000);
+}
+
+/// Corrections 24.
+#[test]
+fn a_heartbeat_past_the_stream_is_caught() {
+    assert_caught(Mutants { ungated_heartbeat: true, ..Default::default() }, models::two_regions(), 1000);
+}
+
+/// Corrections 27.
+#[test]
+fn a_remote_time_above_the_local_one_is_caught() {
+    let mutants = Mutants { remote_not_below_local: true, ..Default::default() };
+    assert_caught(mutants, models::two_regions(), 1000);
+}
+
+/// Corrections 73: together with 23, for the decider aborts what it knows nothing of.
+#[test]
+fn a_decision_that_only_the_coordinator_knows_is_caught() {
+    let mutants = Mutants { answered_before_decision: true, ..Default::default() };
+    assert_caught(mutants, models::a_dead_coordinator(), 100_000);
+}
+
+/// The reader's coordinator has a fast clock.
+#[test]
+fn a_snapshot_above_the_stable_time_is_caught() {
+    let walls = vec![vec![0], vec![0], vec![0], vec![10]];
+    let setup = Setup { walls, ..models::a_writer_and_a_reader() };
+    assert_caught(Mutants { read_above_stable: true, ..Default::default() }, setup, 20_000);
+}
