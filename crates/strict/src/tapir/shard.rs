@@ -525,6 +525,14 @@ impl Application<Transactions> for Shard {
             return Vote::PrepareOk;
         }
         let stamp = Stamp { at: operation.at, transaction: group };
+        let committed = ended.iter().filter_map(|(_, decision)| match decision {
+            Decision::Commit { part, .. } => Some(&**part),
+            Decision::Abort => None,
+        });
+        let prepared = self.prepared.values().map(|prepared| &*prepared.part);
+        if again::is_observed(stamp, committed.chain(prepared)) {
+            return Vote::PrepareOk;
+        }
         if !self.mutants.has(Mutant::RevalidateByModes) {
             self.again = Some(again::Above::new(stamp, &operation.part, ended));
         }

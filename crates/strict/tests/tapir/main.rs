@@ -8,6 +8,7 @@ mod kills;
 mod merges;
 mod mutants;
 mod network;
+mod observed;
 mod orders;
 mod paths;
 mod pipelines;

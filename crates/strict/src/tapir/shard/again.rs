@@ -13,10 +13,19 @@
 
 use crate::part::Part;
 use crate::tapir::operation::Decision;
-use commit::{Access, ModeStamps, Stamp};
+use commit::{Access, ModeStamps, Observed, Stamp};
 use datatypes::{Mode, commutes};
 use std::collections::{BTreeMap, BTreeSet};
 use types::TransactionId;
+
+/// True if one of these parts names what was committed at a stamp as observed. Only what has been executed is observed, so the
+/// transaction had committed, whatever has committed above it since: who holds a transaction undecided accepts those that
+/// have observed it elsewhere, and may hear of their end first.
+pub(super) fn is_observed<'p>(stamp: Stamp, parts: impl Iterator<Item = &'p Part>) -> bool {
+    let names = |observed: &Observed| observed.base() == stamp || observed.above().contains(&stamp);
+    let mut observed = parts.flat_map(|part| &part.invocations).filter_map(|it| it.observed.as_ref());
+    observed.any(names)
+}
 
 /// What has committed above a stamp, by key.
 #[derive(Debug, Default)]
