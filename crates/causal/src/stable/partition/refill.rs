@@ -288,6 +288,12 @@ impl<S: Times> Partition<S> {
         self.on_refill(now, random, out);
     }
 
+    /// True while a store is built that will replace the one that is there. What this one folds meanwhile would not be among the
+    /// effects that are merged into the new one, and the giver need not have it.
+    pub(super) fn is_replacing(&self) -> bool {
+        self.refill.as_ref().is_some_and(|refill| refill.staged.is_some())
+    }
+
     /// Goes on with what is under way.
     pub(super) fn on_refill(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<S>>) {
         let (retry, patience) = (self.options.retry_after, 2 * self.options.doubt_after);

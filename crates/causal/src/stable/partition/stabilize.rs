@@ -240,7 +240,8 @@ impl<S: Times> Partition<S> {
             self.stable = self.stable.newest(stable);
         }
         self.oldest = self.oldest.max(S::observed(oldest.depends_on(self.region)));
-        if !self.checkpointing && !self.lent && !self.giver.is_giving(now.instant, self.options.lease) {
+        let is_given_from = self.checkpointing || self.lent;
+        if !is_given_from && !self.is_replacing() && !self.giver.is_giving(now.instant, self.options.lease) {
             self.raise_horizon(oldest);
         }
     }
