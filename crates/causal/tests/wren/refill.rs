@@ -2,8 +2,9 @@
 
 use crate::client::{Client, GET, blind_step, increment, key_in, step, write};
 use crate::world::{Faults, World, coordinator, replica};
-use anabranch_causal::wren::{Mutants, Options};
+use anabranch_causal::wren::{Message, Mutants, Options};
 use protocol::Durability;
+use std::time::Duration;
 
 const SMALL: usize = 20_000;
 
@@ -270,4 +271,38 @@ fn a_region_cut_off_for_long_takes_the_state_when_it_returns() {
     here.one(&mut world, &b, increment(1));
     world.run_ms(300);
     assert!(read(&mut world, there).ends_with("; \"801\""));
+}
+
+/// `Behind` goes beside the stream, so it may arrive once more when the state has been taken. It is taken once more then, beside
+/// what goes on: what is committed meanwhile, and folded, is not in the store that was taken.
+#[test]
+fn what_is_committed_while_the_state_is_taken_once_more_stays() {
+    let options = Options { lease: Duration::from_millis(400), ..Options::default() };
+    let mut world = World::new(2, 1, 1, options, 7);
+    world.run_ms(1_000);
+    let (here, there) = (Client::new(coordinator(0, 0), 1), Client::new(coordinator(1, 0), 2));
+    let reader = Client::new(coordinator(1, 0), 3);
+    // So that it is given in many pieces.
+    for number in 0..400 {
+        here.many(&mut world, &[step(&format!("large:{number}"), write(&"v".repeat(20_000)))]);
+    }
+    let mut increments = 0;
+    for pause in [10, 20, 40, 80, 160, 320] {
+        // The horizon is the older one there when it asks, and goes on when nobody reads the old snapshot any more.
+        reader.begin(&mut world);
+        reader.operate(&mut world, "count", GET);
+        world.run_ms(300);
+        world.tell_from(replica(0, 0), replica(1, 0), Message::Behind);
+        world.run_ms(pause);
+        reader.commit(&mut world);
+        for _ in 0..50 {
+            there.many(&mut world, &[blind_step("count", increment(1))]);
+            increments += 1;
+            world.run_ms(7);
+        }
+    }
+    world.run_ms(2_000);
+    for client in [here, there] {
+        assert_eq!(client.one(&mut world, "count", GET), format!("\"{increments}\""));
+    }
 }

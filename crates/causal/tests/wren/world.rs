@@ -271,9 +271,13 @@ impl World {
 
     /// Somebody tells a node something.
     pub fn tell(&mut self, address: Address, message: Message) {
+        self.tell_from(address, address, message);
+    }
+
+    /// A node that is up tells another one something.
+    pub fn tell_from(&mut self, teller: Address, address: Address, message: Message) {
         let times = self.times(address);
-        let replica = self.host(address).replica.as_mut().expect("it is up");
-        let from = replica.node();
+        let from = self.host(teller).replica.as_ref().expect("it is up").node();
         let mut inbox = std::mem::take(&mut self.inbox);
         let packet = Packet::Datagram(message);
         let replica = self.hosts.get_mut(&address).and_then(|host| host.replica.as_mut()).expect("it is up");
