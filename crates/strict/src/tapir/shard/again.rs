@@ -21,6 +21,10 @@ use types::TransactionId;
 /// True if one of these parts names what was committed at a stamp as observed. Only what has been executed is observed, so the
 /// transaction had committed, whatever has committed above it since: who holds a transaction undecided accepts those that
 /// have observed it elsewhere, and may hear of their end first.
+///
+/// Who has it below a closed base does not name it, but what closed that base does: one that had not observed it would be
+/// refused by those that hold it. That one had not ended when the vote was given, so nobody has forgotten it
+/// (`ir/forgetting.rs`), and f+1 replicas have accepted it, one of which tells of it.
 pub(super) fn is_observed<'p>(stamp: Stamp, parts: impl Iterator<Item = &'p Part>) -> bool {
     let names = |observed: &Observed| observed.base() == stamp || observed.above().contains(&stamp);
     let mut observed = parts.flat_map(|part| &part.invocations).filter_map(|it| it.observed.as_ref());
