@@ -293,22 +293,7 @@ def test_every_type_lives_on_every_process(strict):
     assert b.flushdb() and c.mget(flushed) == [None] * 40
 
 
-def refuses_keysets(cluster) -> bool:
-    """True for a cluster with leaders, which must refuse commands on the whole keyspace in transactions."""
-    if "optimistic" in cluster.command:
-        return False
-    with cluster["a/1"].raw() as raw:
-        assert raw.call("MULTI").raw == b"+OK\r\n"
-        raw.call("SET", "refused", "1")
-        raw.call("DBSIZE")
-        assert raw.call("EXEC").raw.startswith(b"-ERR commands on the whole keyspace cannot take part")
-        assert raw.call("GET", "refused").is_null
-    return True
-
-
 def test_the_whole_keyspace_is_part_of_transactions(strict):
-    if refuses_keysets(strict):
-        return
     with strict["a/1"].raw() as first, strict["b/1"].raw() as second:
 
         def many(raw, *commands):
@@ -340,8 +325,6 @@ def test_the_whole_keyspace_is_part_of_transactions(strict):
 
 def test_counts_beside_creations_are_all_different(strict):
     """Each transaction creates a key and counts: every count is one that nobody else saw."""
-    if refuses_keysets(strict):
-        return
     counts = []
 
     def create(node, number):

@@ -154,7 +154,7 @@ const DIFFERENCES: &[&str] = &[
      with `CROSSKEYSPACE`, and so is `FLUSHALL` where there is more than one keyspace.",
     "`KEYS`, `SCAN` and `DBSIZE` outside a transaction see no snapshot; a key present all the time is seen. Inside \
      one they are part of it: in `TXN`, keys that come or go meanwhile are a `CONFLICT`; \
-     replicated strict keyspaces with `CONCURRENCY locking` or `occ` refuse them there, and causal ones in `TXN`. \
+     causal keyspaces refuse them in `TXN`, and those with `LOCKS none`, which have no transactions, in `MULTI`. \
      `SCAN` visits at most 10000 keys a call, whatever `COUNT` says.",
     "`RANDOMKEY` draws a key and asks whether it exists: a transaction that has it depends on this key, not on the \
      others. That there is none is exact where commands on the whole keyspace can be part of the transaction.",

@@ -137,6 +137,11 @@ pub trait Deployment {
     /// What histories are checked for.
     fn level(&self) -> Level;
 
+    /// True if a coordinator may commit several clients' transactions as one.
+    fn combines(&self) -> bool {
+        false
+    }
+
     /// What the protocol does not offer or does not survive by design: never drawn.
     fn lacks(&self) -> &[Feature] {
         &[]

@@ -188,7 +188,7 @@ impl<D: Deployment> World<D> {
         // What was answered may be lost, and what was refused may have committed.
         let whole = judged.is_none();
         if whole {
-            self.recorder.check_strays();
+            self.recorder.check_strays(self.deployment.combines());
         }
         if whole && self.deployment.level() == Level::StrictSerializable {
             self.recorder.check_watches();

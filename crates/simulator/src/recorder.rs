@@ -26,6 +26,8 @@ pub(crate) struct Recorder {
     requests: BTreeMap<RequestId, usize>,
     /// All that were asked for, by their requests.
     asked: BTreeMap<RequestId, usize>,
+    /// The process of the gateway that each was asked at last, by its place in the history.
+    asked_at: BTreeMap<usize, u64>,
     /// What was asked for in pipelines whose commands may run as one transaction.
     piped: BTreeSet<usize>,
     /// What pipelines asked for in several requests and was done as one transaction.
@@ -91,7 +93,8 @@ impl Recorder {
     }
 
     /// A request of a transaction has reached its gateway.
-    pub fn asked(&mut self, request: RequestId, place: usize) {
+    pub fn asked(&mut self, request: RequestId, place: usize, process: usize) {
+        self.asked_at.insert(place, process as u64);
         self.requests.insert(request, place);
         self.asked.insert(request, place);
     }
@@ -266,8 +269,8 @@ impl Recorder {
     }
 
     /// Every transaction that nobody claimed, but that took effect, must be one whose client is in doubt: one that
-    /// was asked to write all the keys that it changed.
-    pub fn check_strays(&mut self) {
+    /// was asked to write all the keys that it changed; where a coordinator `combines`, several such of one process.
+    pub fn check_strays(&mut self, combines: bool) {
         let unknown =
             |t: &&Transaction| t.outcome == Outcome::Unknown && !t.steps.is_empty() && t.claim.is_none();
         let doubts: Vec<&Transaction> = self.history.iter().filter(unknown).collect();
@@ -276,6 +279,11 @@ impl Recorder {
         let mut pipelines: BTreeMap<u64, BTreeSet<&Key>> = BTreeMap::new();
         for doubt in doubts.iter().filter(piped) {
             pipelines.entry(doubt.session).or_default().extend(doubt.steps.iter().map(|step| &step.key));
+        }
+        let mut groups: BTreeMap<u64, BTreeSet<&Key>> = BTreeMap::new();
+        for doubt in doubts.iter().filter(|_| combines) {
+            let Some(process) = self.asked_at.get(&(doubt.number as usize)) else { continue };
+            groups.entry(*process).or_default().extend(doubt.steps.iter().map(|step| &step.key));
         }
         // A coordinator may give a read up with a definite answer, and a backup coordinator end it later: it changes
         // nothing, and nobody sees its results. A write is not to be ended without its effects.
@@ -293,7 +301,10 @@ impl Recorder {
             }
             let wrote = |doubt: &Transaction, key: &Key| doubt.steps.iter().any(|step| step.key == *key);
             let in_doubt = doubts.iter().any(|doubt| claim.effects.iter().all(|(key, _)| wrote(doubt, key)))
-                || pipelines.values().any(|keys| claim.effects.iter().all(|(key, _)| keys.contains(key)));
+                || pipelines.values().any(|keys| claim.effects.iter().all(|(key, _)| keys.contains(key)))
+                || groups
+                    .get(&claim.transaction[0])
+                    .is_some_and(|keys| claim.effects.iter().all(|(key, _)| keys.contains(key)));
             let explained = in_doubt || (claim.effects.is_empty() && given_up.contains(&claim.transaction));
             if !explained {
                 let keys: Vec<String> = claim.effects.iter().map(|(key, _)| key.to_string()).collect();

@@ -164,7 +164,7 @@ impl<D: Deployment> World<D> {
         let place = open.place;
         // The batch borrows from what is asked.
         let asked = Open { plan: open.plan.clone(), context: open.context.clone(), request, ..*open };
-        self.recorder.asked(request, place);
+        self.recorder.asked(request, place, process);
         let fed = asked.ask::<D::Protocol>(session, seed, |batch| {
             self.step(process, replica, |replica, now, random, sink| replica.step(now, batch, random, sink));
         });

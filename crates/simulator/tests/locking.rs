@@ -10,10 +10,16 @@ use support::{assert_keeps_its_promise, options};
 
 /// Tries one seed after the other until one shows the bug and nothing without it.
 fn assert_caught(concurrency: Concurrency, seeds: u64, mutant: Mutant) {
+    assert_caught_with(&[], concurrency, seeds, mutant);
+}
+
+/// The same where seeds have these features.
+fn assert_caught_with(with: &[Feature], concurrency: Concurrency, seeds: u64, mutant: Mutant) {
     let fails = |seed, mutants| {
         let options_of = || locking::Options { concurrency, mutants, ..locking::Options::default() };
         let build = || LockingDeployment { options: options_of() };
-        !run_seeds("locking", &options(seed, 1), build).failures.is_empty()
+        let options = Options { with: with.to_vec(), ..options(seed, 1) };
+        !run_seeds("locking", &options, build).failures.is_empty()
     };
     let caught = (1..=seeds).any(|seed| fails(seed, mutant.into()) && !fails(seed, Mutants::default()));
     assert!(caught, "{mutant:?}: not caught in {seeds} seeds");
@@ -42,6 +48,27 @@ fn a_vote_without_its_locks_is_caught() {
 #[test]
 fn a_vote_without_validation_is_caught() {
     assert_caught(Concurrency::Optimistic, 20, Mutant::SkipValidation);
+}
+
+#[test]
+fn keys_that_come_and_go_unnoticed_are_caught() {
+    for concurrency in [Concurrency::Locking, Concurrency::Optimistic] {
+        assert_caught_with(&[Feature::Keyset], concurrency, 40, Mutant::KeysetUnvalidated);
+    }
+}
+
+/// Seed 19 of locking: several clients of one coordinator are in doubt about what committed as one. Seed 122 of occ: over
+/// several shards one looked at all keys, and what came later at one of them, and left all keys as they were, got a lower
+/// timestamp.
+#[test]
+fn commands_on_the_whole_keyspace_keep_the_promise_inside_transactions() {
+    for (protocol, seeds) in [("locking", [0..8, 19..20]), ("occ", [0..8, 122..123])] {
+        for seeds in seeds {
+            let count = seeds.end - seeds.start;
+            let options = Options { with: vec![Feature::Keyset], ..options(seeds.start, count) };
+            assert_keeps_its_promise(protocol, &options);
+        }
+    }
 }
 
 #[test]

@@ -79,6 +79,14 @@ impl Part {
         self.keyset.as_ref().is_some_and(|keyset| !keyset.observed.is_empty())
     }
 
+    /// True if whether the key exists afterwards depends on how much others have put into it.
+    pub fn takes_from(&self, key: &[u8]) -> bool {
+        let mut on_key = self.invocations.iter().filter(|invoked| *invoked.key == *key);
+        on_key.any(|invoked| {
+            invoked.effect().map_or(true, |effect| effect.is_some_and(|effect| takes(&effect)))
+        })
+    }
+
     /// Everything that it observed.
     pub fn observations(&self) -> impl Iterator<Item = &Observed> {
         let looks = self.keyset.iter().flat_map(|keyset| &keyset.observed);
@@ -111,6 +119,11 @@ impl Part {
         }
         effects
     }
+}
+
+/// True if whether a key exists after an effect depends on how much was there before.
+pub(crate) fn takes(effect: &Effect<'_>) -> bool {
+    effect.may_remove() && !overwrites(effect)
 }
 
 /// Most operations and effects are not longer in their binary form.

@@ -81,14 +81,11 @@ impl Deployment for LockingDeployment {
         matches!(instance, Node::Replica(replica) if replica.is_forgetful())
     }
 
-    /// Commands on the whole keyspace are refused in transactions.
+    fn combines(&self) -> bool {
+        self.options.combining.is_some()
+    }
+
     fn lacks(&self) -> &[Feature] {
-        &[
-            Feature::Keyset,
-            Feature::Reconfiguration,
-            Feature::Contexts,
-            Feature::Eviction,
-            Feature::MergedPipelines,
-        ]
+        &[Feature::Reconfiguration, Feature::Contexts, Feature::Eviction, Feature::MergedPipelines]
     }
 }

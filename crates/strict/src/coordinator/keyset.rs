@@ -5,12 +5,16 @@ use super::steps::{Call, CallStep, Done, Progress, Steps};
 use crate::Topology;
 use crate::part::{Invoked, KeysetAccess};
 use commit::Observed;
-use mvcc::CompactKey;
+use datatypes::Effect;
+use mvcc::{CompactKey, Stamp, Store};
 use std::collections::BTreeMap;
-use types::{Reply, ReplyBuf, ReplySink, wire_enum, wire_struct};
+use types::{Malformed, Reader, Reply, ReplyBuf, ReplySink, wire_enum, wire_struct};
 
 /// A scan cursor: the shard in the top bits, the place in the replica's index below.
 pub const CURSOR_BITS: u32 = 48;
+
+/// How many places of the index a scan visits at most for each key it was asked for.
+const PLACES_PER_KEY: u32 = 10;
 
 /// What a look asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,81 @@ pub struct KeysetCall {
     pub kind: KeysetKind,
     /// With the last call of a step: how many calls it has. Their answers are one reply.
     pub last_of: Option<u16>,
+}
+
+/// The asker's own keys: whether each existed before, and whether it does now.
+type OwnKeys<'q> = BTreeMap<&'q [u8], (bool, bool)>;
+
+/// A replica's answer to a look: its newest state, with the asker's own effects.
+pub fn look_at<S: Stamp>(
+    store: &mut Store<S>,
+    question: &LookQuestion,
+    observed: Observed,
+) -> Result<Look, Malformed> {
+    let mut own = OwnKeys::new();
+    for (key, effects) in &question.own {
+        let effects = effects.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
+        let effects: Vec<Effect<'_>> = effects.collect::<Result<_, _>>()?;
+        let hash = store.hash(key);
+        let existed = store.record(hash, key).is_some_and(|record| record.cell().value.is_some());
+        let exists = store.with_state(hash, key, |_| true, &effects, |cell| cell.value.is_some());
+        own.insert(key, (existed && !question.flushed, exists));
+    }
+    let mut look = Look { count: 0, keys: Vec::new(), cursor: 0, observed };
+    match question.kind {
+        LookKind::Count => {
+            let before = own.values().filter(|(existed, _)| *existed).count();
+            let after = own.values().filter(|(_, exists)| *exists).count();
+            let committed = if question.flushed { 0 } else { store.len() };
+            look.count = (committed - before + after) as u64;
+        }
+        LookKind::Keys => {
+            let mut cursor = 0;
+            loop {
+                cursor = visit(store, cursor, question.flushed, &own, &mut look.keys);
+                if cursor == 0 {
+                    break;
+                }
+            }
+            add_created(&own, &mut look.keys);
+        }
+        LookKind::Scan { place, count } => {
+            look.cursor = place;
+            for _ in 0..count.max(1).saturating_mul(PLACES_PER_KEY) {
+                look.cursor = visit(store, look.cursor, question.flushed, &own, &mut look.keys);
+                if look.cursor == 0 || look.keys.len() >= count as usize {
+                    break;
+                }
+            }
+            if place == 0 {
+                add_created(&own, &mut look.keys);
+            }
+        }
+    }
+    Ok(look)
+}
+
+/// Adds the keys of one place of the index that exist and that the asker has not removed.
+fn visit<S: Stamp>(
+    store: &Store<S>,
+    cursor: u64,
+    flushed: bool,
+    own: &OwnKeys<'_>,
+    keys: &mut Vec<Box<[u8]>>,
+) -> u64 {
+    if flushed {
+        return 0;
+    }
+    store.scan(cursor, |key, _| {
+        if own.get(key).is_none_or(|(_, exists)| *exists) {
+            keys.push(key.into());
+        }
+    })
+}
+
+fn add_created(own: &OwnKeys<'_>, keys: &mut Vec<Box<[u8]>>) {
+    let created = own.iter().filter(|(_, (existed, exists))| *exists && !*existed);
+    keys.extend(created.map(|(key, _)| Box::from(*key)));
 }
 
 /// The calls of a step on the whole keyspace; `None` for a scan from a cursor that no scan replied.

@@ -23,7 +23,7 @@ mod transaction;
 pub use browse::Question;
 pub use draw::draw_from;
 pub use expiring::Expiring;
-pub use keyset::{Look, LookKind, LookQuestion};
+pub use keyset::{Look, LookQuestion, look_at};
 pub use steps::{Answer, Call, CallStep, Done, Progress, Steps, observe_whole, whole_key};
 pub use transaction::{Purpose, Transaction};
 
@@ -62,8 +62,6 @@ pub trait CommitProtocol: Debug + Sized {
     const TURN: usize;
     /// Watched keys are read again, as the first steps of the transaction; else its votes judge what was seen.
     const REREADS_WATCHES: bool;
-    /// Steps on the whole keyspace may be part of transactions.
-    const HAS_KEYSETS: bool;
 
     /// What a coordinator starts with.
     fn new(options: &Self::Options) -> Self;

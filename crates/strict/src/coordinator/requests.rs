@@ -129,7 +129,8 @@ impl<P: CommitProtocol> Coordinator<P> {
         if let [protocol::Step::Random] = steps {
             return self.draw(session, id, Own::default(), step);
         }
-        let exact = P::HAS_KEYSETS && (multi || matches!(steps, [protocol::Step::Flush]));
+        let whole = P::refuses_transactions(&self.options).is_none();
+        let exact = whole && (multi || matches!(steps, [protocol::Step::Flush]));
         if let (
             false,
             [only @ (protocol::Step::Count | protocol::Step::Flush | protocol::Step::Scan { .. })],
@@ -159,10 +160,10 @@ impl<P: CommitProtocol> Coordinator<P> {
                 protocol::Step::Random => {
                     return Err(Error::refused("a key is drawn by a request of its own"));
                 }
-                _ if !P::HAS_KEYSETS => {
+                _ if P::refuses_transactions(&self.options).is_some() => {
                     return Err(Error::refused(
-                        "commands on the whole keyspace cannot take part in a transaction of a keyspace with \
-                         CONCURRENCY locking or occ; run them by themselves",
+                        "commands on the whole keyspace cannot be among others in a keyspace with LOCKS none, a \
+                         baseline without transactions; run them by themselves",
                     ));
                 }
                 _ => {

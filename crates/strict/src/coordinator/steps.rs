@@ -290,6 +290,12 @@ impl Steps {
         self.list[index].progress = Progress::Done(Done { result, invoked, expires_at });
     }
 
+    /// The key that a step is on; none of one on the whole keyspace.
+    pub fn key_of(&self, index: usize) -> Option<Box<[u8]>> {
+        let step = self.list.get(index).filter(|step| step.call.keyset.is_none())?;
+        Some((*step.call.key).into())
+    }
+
     /// True if the step belongs to this shard and a replica has been asked for it.
     pub fn is_asked(&self, index: usize, shard: u16) -> bool {
         let step = self.list.get(index);

@@ -1,6 +1,7 @@
 //! What only a shard's leader has: the locks, the transactions in progress, the votes on their way through the log.
 //! All of it lasts for one term; the next leader finds the votes in the machine and asks for nothing else.
 
+use super::keyset::Keyset;
 use super::locks::{Asker, LockTable};
 use super::machine::{Machine, Prepared};
 use super::message::{Message, Span};
@@ -81,6 +82,7 @@ pub(super) struct Leader {
     pub locks: LockTable,
     pub open: BTreeMap<TransactionId, Open>,
     by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
+    pub keyset: Keyset,
     /// Optimistic: those that wait for the end of what was voted for before.
     pub waiting: BTreeSet<TransactionId>,
     /// Refused or given up in this term (false), or voted for without an entry, since it only read (true): a late
@@ -110,6 +112,7 @@ impl Leader {
             locks,
             open: BTreeMap::new(),
             by_key: BTreeMap::new(),
+            keyset: Keyset::default(),
             waiting: BTreeSet::new(),
             closed: BTreeMap::new(),
             floors: BTreeMap::new(),
@@ -166,6 +169,9 @@ impl Leader {
         for invoked in stage.part().into_iter().flat_map(|part| &part.invocations) {
             self.by_key.entry((*invoked.key).into()).or_default().insert(id);
         }
+        if let Some(part) = stage.part() {
+            self.keyset.hold(id, part);
+        }
         if let Some(open) = self.open.get_mut(&id) {
             (open.stage, open.since) = (stage, now);
         }
@@ -180,6 +186,7 @@ impl Leader {
     pub(super) fn forget(&mut self, id: TransactionId) -> Option<Open> {
         self.locks.release(id);
         let open = self.open.remove(&id)?;
+        self.keyset.release(id);
         for invoked in open.stage.part().into_iter().flat_map(|part| &part.invocations) {
             if let Some(ids) = self.by_key.get_mut(&*invoked.key) {
                 ids.remove(&id);
@@ -320,9 +327,10 @@ impl Leader {
     ) -> bool {
         let observation = if blind { Observation::NOTHING } else { operation.observation() };
         let invocation = Invocation { observation, effect: operation.blind_effect() };
-        self.voted_on(key, id).any(|other| {
-            !blind && other.changes || !datatypes::commutes(&invocation, &other.access.invocation, None)
-        })
+        self.is_flushing(id)
+            || self.voted_on(key, id).any(|other| {
+                !blind && other.changes || !datatypes::commutes(&invocation, &other.access.invocation, None)
+            })
     }
 
     /// Optimistic: true while a step without a lock waits for somebody who had been voted for when it was first asked for. It
@@ -352,7 +360,7 @@ impl Leader {
     /// The others that were voted for, or are about to be, and change a key.
     fn changing(&self, key: &[u8], except: TransactionId) -> BTreeSet<TransactionId> {
         let changing = self.voted_on(key, except).filter(|other| other.changes);
-        changing.map(|other| other.stamp.transaction).collect()
+        changing.map(|other| other.stamp.transaction).chain(self.flushing(except)).collect()
     }
 
     /// Optimistic: the question waits for the end of what was voted for before.
@@ -373,27 +381,29 @@ impl Leader {
     /// Optimistic: true if an operation that reads would miss what was voted for and may be known already.
     pub(super) fn is_undecided(&self, id: TransactionId, key: &[u8], operation: &Operation<'_>) -> bool {
         let read = Invocation::observed(operation, None);
-        self.voted_on(key, id).any(|other| !datatypes::commutes(&read, &other.access.invocation, None))
+        self.is_flushing(id)
+            || self.voted_on(key, id).any(|other| !datatypes::commutes(&read, &other.access.invocation, None))
     }
 }
 
 /// What stands in the way of a vote.
 #[derive(Debug)]
 pub(super) struct Objection {
-    pub key: Box<[u8]>,
+    /// The key; none where it is the set of the shard's keys.
+    pub key: Option<Box<[u8]>>,
     /// Who it is has not ended: nothing that was seen has changed.
     pub undecided: bool,
 }
 
 impl Objection {
     pub(super) fn undecided(key: &[u8]) -> Self {
-        Objection { key: key.into(), undecided: true }
+        Objection { key: Some(key.into()), undecided: true }
     }
 }
 
 impl From<Box<[u8]>> for Objection {
     fn from(key: Box<[u8]>) -> Self {
-        Objection { key, undecided: false }
+        Objection { key: Some(key), undecided: false }
     }
 }
 

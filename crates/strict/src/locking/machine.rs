@@ -1,6 +1,8 @@
 //! What the log's entries build at every replica: the store, the prepared transactions, the outcomes.
 
 use super::absent::Absent;
+use super::leader::observed;
+use crate::coordinator::{Look, LookQuestion, look_at};
 use crate::part::{Part, encoded};
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use mvcc::Store;
@@ -99,6 +101,10 @@ pub(super) struct Machine {
     floors: BTreeMap<(ProcessId, Incarnation), u64>,
     /// The greatest timestamp of any entry.
     latest: Timestamp,
+    /// The entry that was applied last.
+    applied: u64,
+    /// The last entry that created or removed a key.
+    keys_changed: u64,
     events: Vec<Event>,
     /// For checkers: every commit of this life, those that it began with included, whether somebody may still ask for it or not.
     committed: Option<BTreeMap<TransactionId, Outcome>>,
@@ -115,6 +121,8 @@ impl Machine {
             outcomes: BTreeMap::new(),
             floors: BTreeMap::new(),
             latest: Timestamp::ZERO,
+            applied: 0,
+            keys_changed: 0,
             events: Vec::new(),
             committed: claims.then(BTreeMap::new),
         }
@@ -155,6 +163,24 @@ impl Machine {
     pub(super) fn version(&self, key: &[u8]) -> u64 {
         let record = self.store.record(self.store.hash(key), key);
         record.map_or_else(|| self.absent.version(key), mvcc::Record::stamp)
+    }
+
+    /// The last entry that created or removed a key.
+    pub(super) fn keys_changed(&self) -> u64 {
+        self.keys_changed
+    }
+
+    /// True if an effect in the state that there is would create the key, or might remove it.
+    pub(super) fn may_come_or_go(&self, key: &[u8], effect: &Effect<'_>) -> bool {
+        match self.store.record(self.store.hash(key), key) {
+            Some(_) => effect.may_remove(),
+            None => effect.may_create(),
+        }
+    }
+
+    /// Looks at which keys there are: what it saw is named by the entry that was applied last.
+    pub(super) fn look(&mut self, question: &LookQuestion) -> Result<Look, Malformed> {
+        look_at(&mut self.store, question, observed(self.applied))
     }
 
     /// True if the key has a deadline that has passed.
@@ -204,22 +230,56 @@ impl Machine {
     }
 
     fn commit(&mut self, index: u64, part: &Part) {
-        let mut fresh: BTreeMap<&[u8], bool> = BTreeMap::new();
-        for invoked in &part.invocations {
+        let flushed_after = part.keyset.as_ref().and_then(|keyset| keyset.flushed_after);
+        if flushed_after.is_some() {
+            self.flush(index);
+        }
+        // By key: whether this entry is news to it, and whether it existed.
+        let mut before: BTreeMap<&[u8], (bool, bool)> = BTreeMap::new();
+        for invoked in part.invocations.iter().skip(flushed_after.unwrap_or(0) as usize) {
             let Ok(Some(effect)) = invoked.effect() else { continue };
             let hash = self.store.hash(&invoked.key);
             // A state that was taken beside traffic may hold this entry already.
-            let stamp = self.store.record(hash, &invoked.key).map_or(0, mvcc::Record::stamp);
-            if *fresh.entry(&invoked.key).or_insert(stamp < index) {
+            let stamp = self.store.record(hash, &invoked.key).map(mvcc::Record::stamp);
+            let known = (stamp.unwrap_or(0) < index, stamp.is_some());
+            if before.entry(&invoked.key).or_insert(known).0 {
                 self.store.commit(hash, &invoked.key, index, &effect);
             }
         }
-        for key in fresh.into_keys() {
-            match self.store.record(self.store.hash(key), key) {
-                Some(_) => self.absent.present(key),
-                None => self.absent.deleted(key, index),
+        for (key, (is_news, existed)) in before {
+            let exists = self.store.record(self.store.hash(key), key).is_some();
+            match exists {
+                true => self.absent.present(key),
+                false => self.absent.deleted(key, index),
+            }
+            if !is_news || exists != existed {
+                self.keys_changed = self.keys_changed.max(index);
             }
         }
+    }
+
+    /// Deletes every key.
+    fn flush(&mut self, index: u64) {
+        let (mut keys, mut cursor): (Vec<Box<[u8]>>, u64) = (Vec::new(), 0);
+        loop {
+            cursor = self.store.scan(cursor, |key, record| {
+                // A state that was taken beside traffic may hold later entries already.
+                if record.stamp() < index {
+                    keys.push(key.into());
+                }
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        // A place of the index may be visited twice.
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            self.store.commit(self.store.hash(&key), &key, index, &Effect::DELETE);
+            self.absent.deleted(&key, index);
+        }
+        self.keys_changed = self.keys_changed.max(index);
     }
 
     /// Notes how a transaction ended, for as long as somebody may ask.
@@ -286,7 +346,7 @@ impl Machine {
 
     /// The tables that entries are judged by, as one piece.
     fn save_tables(&self, chunk: &mut Vec<u8>) {
-        self.latest.encode(chunk);
+        (self.latest, self.applied, self.keys_changed).encode(chunk);
         self.absent.encode(chunk);
         self.floors.len().encode(chunk);
         for ((process, incarnation), floor) in &self.floors {
@@ -307,7 +367,7 @@ impl Machine {
     }
 
     fn restore_tables(&mut self, input: &mut Reader<'_>) -> Result<(), Malformed> {
-        self.latest = Wire::decode(input)?;
+        (self.latest, self.applied, self.keys_changed) = Wire::decode(input)?;
         self.absent = Absent::decode(input)?;
         for _ in 0..input.count()? {
             let (process, incarnation, floor) = Wire::decode(input)?;
@@ -336,6 +396,7 @@ impl Application for Machine {
     fn apply(&mut self, index: u64, entry: &[u8]) {
         let entry = Entry::decode(&mut Reader::new(entry));
         debug_assert!(entry.is_ok(), "entries are made by the same software");
+        self.applied = index;
         if let Ok(entry) = entry {
             self.perform(index, entry);
         }

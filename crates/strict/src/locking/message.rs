@@ -2,6 +2,7 @@
 
 use super::machine::Evaluation;
 use crate::Part;
+use crate::coordinator::{Look, LookQuestion};
 use commit::Stamp;
 use replication::log;
 use types::{Address, Timestamp, TransactionId, WallTime, wire_enum, wire_struct};
@@ -92,7 +93,7 @@ pub enum Message {
     Refused {
         /// The transaction.
         transaction: TransactionId,
-        /// The key that stood in the way.
+        /// The key that stood in the way, if one did.
         key: Option<Box<[u8]>>,
         /// It did so for its deadline: a write that leaves what is there has to be evaluated on it (Corrections 69).
         expires: bool,
@@ -234,6 +235,26 @@ pub enum Message {
         /// Above every timestamp that it has given.
         at: Timestamp,
     },
+    /// Coordinator to leader: look at which keys there are, as a part of the transaction (Corrections 78).
+    Look {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Which of its steps.
+        step: u32,
+        /// What is asked, and what the transaction has done to keys so far.
+        question: LookQuestion,
+    },
+    /// Leader to coordinator: what it saw.
+    Looked {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Which of its steps.
+        step: u32,
+        /// The leader's term: what it saw can be judged only in this one.
+        term: u64,
+        /// What it saw, and the log's index at which.
+        look: Look,
+    },
     /// Replica to replica of a shard: the log's own.
     Log {
         /// The message.
@@ -265,6 +286,8 @@ wire_enum!(Message {
     21 => Vote { transaction, at, voter },
     22 => Stamp { transaction },
     23 => Stamped { transaction, at },
+    24 => Look { transaction, step, question },
+    25 => Looked { transaction, step, term, look },
 });
 
 impl Message {

@@ -37,6 +37,7 @@
 
 mod absent;
 mod coordinator;
+mod keyset;
 mod leader;
 mod locks;
 mod machine;

@@ -5,6 +5,7 @@ mod collecting;
 mod combining;
 mod crowd;
 mod elements;
+mod keysets;
 mod network;
 mod patience;
 mod scripts;

@@ -295,6 +295,7 @@ fn text(reply: &ReplyBuf) -> String {
         Reply::Integer(value) => value.to_string(),
         Reply::Error(error) => error.to_string(),
         Reply::Null => "null".to_owned(),
+        Reply::Array(elements) => format!("[{elements}]"),
         other => format!("{other:?}"),
     });
     elements.collect::<Vec<_>>().join(" ")

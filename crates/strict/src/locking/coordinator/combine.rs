@@ -157,6 +157,7 @@ impl Coordinator {
             && transaction.purpose == Purpose::Auto
             && transaction.watches.is_empty()
             && !transaction.steps.list.is_empty()
+            && !transaction.steps.has_keyset()
             && (transaction.steps.list.len() <= STEPS || !transaction.own.members.is_empty());
         self.options.combining.filter(|_| takes_part)
     }

@@ -4,7 +4,7 @@ use super::super::message::{Message, Timer};
 use super::super::options::{Concurrency, Coordinates};
 use super::transaction::{Phase, Preparing, Transaction, is_watch_touched, parts, requests, span, touched};
 use super::{Coordinator, Settlement, Step};
-use crate::coordinator::Purpose;
+use crate::coordinator::{Purpose, Steps};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Timestamp, TransactionId};
@@ -311,7 +311,8 @@ impl Coordinator {
     }
 
     fn run_again(&mut self, mut transaction: Transaction, key: Option<Box<[u8]>>, step: &mut Step<'_, '_>) {
-        let key = key.or_else(|| transaction.steps.list.first().map(|step| (*step.call.key).into()));
+        let named = |steps: &Steps| if steps.has_keyset() { None } else { steps.key_of(0) };
+        let key = key.or_else(|| named(&transaction.steps));
         transaction.conflicted = key;
         let interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
         if interactive || transaction.is_unheard() || transaction.retries >= self.options.retries {

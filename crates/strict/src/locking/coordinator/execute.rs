@@ -6,7 +6,7 @@ use super::super::options::{Concurrency, Reads};
 use super::single::in_doubt;
 use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
 use super::{Coordinator, Step};
-use crate::coordinator::Purpose;
+use crate::coordinator::{Look, Purpose};
 use types::{Address, Error, ErrorCode, Instant};
 
 impl Coordinator {
@@ -16,6 +16,10 @@ impl Coordinator {
             return self.ask_single(transaction, index, step);
         }
         let call = &transaction.steps.list[index].call;
+        if let Some(question) = transaction.steps.look_question(index) {
+            let message = Message::Look { transaction: transaction.id, step: index as u32, question };
+            return self.send_leader(call.shard, message, step);
+        }
         let anywhere = self.reads_closest(transaction);
         let message = Message::Execute {
             transaction: transaction.id,
@@ -82,6 +86,20 @@ impl Coordinator {
         self.advance(transaction, step);
     }
 
+    /// A leader has looked at which keys there are.
+    pub(super) fn on_looked(
+        &mut self,
+        shard: u16,
+        number: u64,
+        index: u32,
+        (term, look): (u64, Look),
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
+        transaction.steps.take_look(index as usize, look, self.topology.shards.len() as u16);
+        self.advance(transaction, step);
+    }
+
     /// A leader holds the lock that a step needs, which is evaluated here.
     pub(super) fn on_locked(
         &mut self,
@@ -118,8 +136,8 @@ impl Coordinator {
         }
         if term != 0 && *transaction.own.terms.entry(shard).or_insert(term) != term {
             // The locks of the earlier term are gone, and with them what was read under them.
-            let key = transaction.steps.list[index as usize].call.key.clone();
-            self.refused(transaction, Some((*key).into()), step);
+            let key = transaction.steps.key_of(index as usize);
+            self.refused(transaction, key, step);
             return None;
         }
         self.unblock(&mut transaction, shard, step);

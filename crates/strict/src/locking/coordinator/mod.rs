@@ -93,7 +93,6 @@ impl CommitProtocol for TwoPhaseCommit {
     const TURN: usize = 1;
     /// Nothing stays locked for a watch: the keys are looked at again, and their versions compared.
     const REREADS_WATCHES: bool = true;
-    const HAS_KEYSETS: bool = false;
 
     fn new(_: &Options) -> Self {
         TwoPhaseCommit {
@@ -180,7 +179,8 @@ impl CommitProtocol for TwoPhaseCommit {
     }
 
     fn asks_first(transaction: &Transaction, index: usize) -> bool {
-        asks_first(transaction) && !transaction.own.plan.spares(index)
+        let on_key = transaction.steps.list[index].call.keyset.is_none();
+        asks_first(transaction) && on_key && !transaction.own.plan.spares(index)
     }
 
     fn tell(
@@ -300,6 +300,10 @@ impl Coordinator {
             Message::Locked { transaction, step: index, term } if self.is_mine(transaction) => {
                 self.learn_leader(shard, member, term);
                 self.on_locked(shard, transaction.number, index, term, step);
+            }
+            Message::Looked { transaction, step: index, term, look } if self.is_mine(transaction) => {
+                self.learn_leader(shard, member, term);
+                self.on_looked(shard, transaction.number, index, (term, look), step);
             }
             Message::Blocked { transaction } if self.is_mine(transaction) => {
                 self.on_blocked(shard, transaction.number, step);

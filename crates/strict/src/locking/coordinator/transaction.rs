@@ -126,9 +126,14 @@ pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, Part> {
     for (shard, invoked) in transaction.steps.invocations() {
         invocations.entry(shard).or_default().push(invoked.clone());
     }
+    let mut keysets = transaction.steps.keysets();
+    for shard in keysets.keys() {
+        invocations.entry(*shard).or_default();
+    }
     let participants: Vec<u16> = invocations.keys().copied().collect();
     let part = |(shard, invocations)| {
-        (shard, Part { participants: participants.clone(), invocations, keyset: None })
+        let keyset = keysets.remove(&shard);
+        (shard, Part { participants: participants.clone(), invocations, keyset })
     };
     invocations.into_iter().map(part).collect()
 }

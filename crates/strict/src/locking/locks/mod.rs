@@ -284,6 +284,20 @@ impl LockTable {
         }
     }
 
+    /// Wounds the younger ones that have locks, unless the shard has voted for them. False if anybody else has any.
+    pub(super) fn take_from_younger(&mut self, asker: Asker) -> bool {
+        let holds =
+            |id: TransactionId, owner: &Owner| owner.names.iter().find(|name| self.has(id, name)).cloned();
+        let others = self.owners.iter().filter(|(id, _)| **id != asker.id);
+        let holders: Vec<(TransactionId, bool, Name)> = others
+            .filter_map(|(id, owner)| Some((*id, !owner.firm && owner.age >= asker.age, holds(*id, owner)?)))
+            .collect();
+        for (id, _, name) in holders.iter().filter(|(_, yields, _)| *yields) {
+            self.wound(*id, name, None);
+        }
+        holders.iter().all(|(_, yields, _)| *yields)
+    }
+
     /// Takes locks from transactions that have kept older ones waiting for too long.
     pub(super) fn end_overdue_phases(&mut self, now: Instant) {
         let Some(phasing) = self.options.phasing else { return };

@@ -80,6 +80,10 @@ impl Replica {
                 }))
             }
         };
+        let judged = match judged {
+            Some(Ok(())) => Some(self.judge_keyset(&ballot, step)),
+            other => other,
+        };
         let ignored = self.machine.ignored_deadline(&ballot.part).map(Box::from);
         match judged {
             Some(Ok(())) if ignored.is_some() => {
@@ -90,11 +94,12 @@ impl Replica {
             }
             Some(Ok(())) => self.vote(from, ballot, step),
             Some(Err(Objection { key, undecided })) => {
-                if let (Concurrency::Optimistic, Some(leader)) = (self.options.concurrency, &mut self.leader)
+                if let (Concurrency::Optimistic, Some(leader), Some(key)) =
+                    (self.options.concurrency, &mut self.leader, &key)
                 {
-                    leader.note_refusal(id, &ballot.part, &key);
+                    leader.note_refusal(id, &ballot.part, key);
                 }
-                let refusal = Message::Refused { transaction: id, key: Some(key), expires: false, undecided };
+                let refusal = Message::Refused { transaction: id, key, expires: false, undecided };
                 self.tell_refusal(&ballot, &refusal, step);
                 self.refuse_with(from, refusal, step);
             }
@@ -105,6 +110,27 @@ impl Replica {
                 self.block(id, message, step);
             }
         }
+    }
+
+    /// What stands in the way of a part as far as the shard's keys as a whole are concerned.
+    fn judge_keyset(&mut self, ballot: &Ballot, step: &mut Step<'_, '_>) -> Result<(), Objection> {
+        let Some(leader) = &mut self.leader else { return Ok(()) };
+        if ballot.part.keyset.is_none() && leader.keyset.is_idle() {
+            return Ok(());
+        }
+        let Ballot { transaction: id, age, read_only, part, .. } = ballot;
+        let asker = Asker { id: *id, age: *age, votes: part.participants.len() > 1, now: step.now.instant };
+        let protected = self.options.concurrency != Concurrency::Locking
+            || !part.flushes()
+            || leader.locks.take_from_younger(asker);
+        let judged = match protected {
+            true => leader.judge_keyset(asker, (part, *read_only), &self.machine, &self.options),
+            false => Err(Objection { key: None, undecided: true }),
+        };
+        if judged.is_err() && part.keyset.is_some() {
+            leader.keyset.keep(*age, part, step.now.instant, &self.options);
+        }
+        judged
     }
 
     /// Locks what a part needs once those that had to give way have. Where others vote too there is no waiting beyond

@@ -2,6 +2,7 @@
 
 use super::{Replica, Step};
 use crate::Mutant;
+use crate::coordinator::LookQuestion;
 use crate::locking::leader::{Stage, claim_of, claim_unread};
 use crate::locking::locks::Asker;
 use crate::locking::machine::Question;
@@ -52,7 +53,12 @@ impl Replica {
             if !leader.locks.lock(asker, key, &claim) {
                 return self.block(*id, message, step);
             }
-            if optimistic && leader.is_contested(*id, key, &decoded, *only_lock) {
+            let contested = match optimistic {
+                true => leader.is_contested(*id, key, &decoded, *only_lock),
+                // A deletion of everything has no key's lock.
+                false => leader.is_flushing(*id),
+            };
+            if contested {
                 return leader.wait_for_ends(*id, message);
             }
         } else if *alone && leader.is_undecided(*id, key, &decoded) {
@@ -79,6 +85,23 @@ impl Replica {
         }
         leader.forget(*id);
         self.answer_confirmed(from, answer, step);
+    }
+
+    /// Looks at which keys there are. No lock protects that: the vote judges whether it is still so.
+    pub(super) fn on_look(
+        &mut self,
+        from: Address,
+        (id, index): (TransactionId, u32),
+        question: &LookQuestion,
+        step: &mut Step<'_, '_>,
+    ) {
+        let Some(leader) = &self.leader else { return };
+        if leader.is_closed(id) {
+            return step.out.send(from, Message::refused(id, None));
+        }
+        let term = leader.term;
+        let Ok(look) = self.machine.look(question) else { return };
+        step.out.send(from, Message::Looked { transaction: id, step: index, term, look });
     }
 
     /// Evaluates on what is applied here, for a transaction whose votes validate what it saw.

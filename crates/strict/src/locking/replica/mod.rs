@@ -13,7 +13,7 @@ use super::options::Options;
 use super::record::Record;
 use super::unlocked::Single;
 use crate::coordinator::draw_from;
-use crate::{Decided, Heat, KeyedEffects, Mutant, Topology};
+use crate::{Decided, Heat, Mutant, Topology};
 use commit::Stamp;
 use decide::Ballot;
 use protocol::{Durability, Input, Now, Outputs};
@@ -135,12 +135,8 @@ impl Replica {
         self.machine.committed().iter().map(|(id, outcome)| {
             let decided = match outcome {
                 Outcome::Committed { at, part } => {
-                    let effects: KeyedEffects = part
-                        .invocations
-                        .iter()
-                        .filter_map(|invoked| Some(((*invoked.key).into(), invoked.effect.clone()?)))
-                        .collect();
-                    Decided::Committed { stamp: Stamp { at: *at, transaction: *id }, effects }
+                    let stamp = Stamp { at: *at, transaction: *id };
+                    Decided::Committed { stamp, effects: part.effects() }
                 }
                 Outcome::Aborted => Decided::Aborted,
             };
@@ -292,7 +288,9 @@ impl Replica {
                 let one = Single { transaction, floor, index, key, operation };
                 self.on_run(from, one, step);
             }
-            Message::Execute { transaction, .. } | Message::Prepare { transaction, .. } => {
+            Message::Execute { transaction, .. }
+            | Message::Look { transaction, .. }
+            | Message::Prepare { transaction, .. } => {
                 if let Some(leader) = &mut self.leader {
                     leader.heard(transaction, step.now.instant);
                 }
@@ -370,6 +368,7 @@ impl Replica {
         }
         match message {
             Message::Execute { .. } => self.on_execute(from, message, step),
+            Message::Look { step: index, question, .. } => self.on_look(from, (id, index), &question, step),
             Message::Prepare { transaction, age, floor, term, read_only, collector, span, part } => {
                 let ballot = Ballot { transaction, age, floor, term, read_only, collector, span, part };
                 self.on_prepare(from, ballot, step);

@@ -83,7 +83,6 @@ impl CommitProtocol for Tapir {
     const TURN: usize = TURN;
     /// The replicas validate what was seen when the watch began, like any other observation.
     const REREADS_WATCHES: bool = false;
-    const HAS_KEYSETS: bool = true;
 
     fn new(_: &Options) -> Self {
         Tapir {

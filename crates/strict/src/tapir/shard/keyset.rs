@@ -30,10 +30,10 @@
 
 use super::{Question, Shard};
 use crate::Mutant;
-use crate::coordinator::{Look, LookKind, LookQuestion};
-use crate::part::{KeysetAccess, Part};
+use crate::coordinator::{Look, LookQuestion, look_at};
+use crate::part::{KeysetAccess, Part, takes};
 use crate::tapir::record::KeysetStamps;
-use commit::{Access, Observed, Stamp, Verdict, overwrites};
+use commit::{Access, Observed, Stamp, Verdict};
 use datatypes::Effect;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -41,9 +41,6 @@ use types::{Malformed, Reader, Timestamp, TransactionId};
 
 /// A key, a stamp, and the binary form of an effect.
 type ChangedKey = (Box<[u8]>, Stamp, Box<[u8]>);
-
-/// How many places of the index a scan visits at most for each key it was asked for.
-const PLACES_PER_KEY: u32 = 10;
 
 /// What validation keeps of the keyset.
 #[derive(Debug, Default)]
@@ -144,17 +141,6 @@ fn changes_keyset(effect: &Effect<'_>) -> bool {
     effect.may_create() || effect.may_remove()
 }
 
-/// True if whether a key exists after an effect depends on how much was there before.
-fn takes(effect: &Effect<'_>) -> bool {
-    effect.may_remove() && !overwrites(effect)
-}
-
-/// True if a part takes from a key.
-fn takes_from(part: &Part, key: &[u8]) -> bool {
-    let mut on_key = part.invocations.iter().filter(|invoked| *invoked.key == *key);
-    on_key.any(|invoked| invoked.effect().map_or(true, |effect| effect.is_some_and(|effect| takes(&effect))))
-}
-
 /// The verdict of a stamp that has to be above another one.
 fn above(stamp: Stamp, other: Stamp) -> Verdict {
     if stamp <= other { Verdict::Retry { above: other.at } } else { Verdict::Ok }
@@ -213,65 +199,7 @@ impl Shard {
     pub(in crate::tapir) fn look(&mut self, question: &LookQuestion) -> Result<Look, Malformed> {
         let base = self.keyset_base();
         let observed = Observed::new(base, self.keyset_effects(base).map(|(_, stamp, _)| stamp));
-        let mut own: BTreeMap<&[u8], (bool, bool)> = BTreeMap::new();
-        for (key, effects) in &question.own {
-            let effects = effects.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
-            let effects: Vec<Effect<'_>> = effects.collect::<Result<_, _>>()?;
-            let hash = self.store.hash(key);
-            let existed = self.store.record(hash, key).is_some_and(|record| record.cell().value.is_some());
-            let exists = self.store.with_state(hash, key, |_| true, &effects, |cell| cell.value.is_some());
-            own.insert(key, (existed && !question.flushed, exists));
-        }
-        let mut look = Look { count: 0, keys: Vec::new(), cursor: 0, observed };
-        match question.kind {
-            LookKind::Count => {
-                let before = own.values().filter(|(existed, _)| *existed).count();
-                let after = own.values().filter(|(_, exists)| *exists).count();
-                let committed = if question.flushed { 0 } else { self.store.len() };
-                look.count = (committed - before + after) as u64;
-            }
-            LookKind::Keys => {
-                let mut cursor = 0;
-                loop {
-                    cursor = self.visit(cursor, question.flushed, &own, &mut look.keys);
-                    if cursor == 0 {
-                        break;
-                    }
-                }
-                add_created(&own, &mut look.keys);
-            }
-            LookKind::Scan { place, count } => {
-                look.cursor = place;
-                for _ in 0..count.max(1).saturating_mul(PLACES_PER_KEY) {
-                    look.cursor = self.visit(look.cursor, question.flushed, &own, &mut look.keys);
-                    if look.cursor == 0 || look.keys.len() >= count as usize {
-                        break;
-                    }
-                }
-                if place == 0 {
-                    add_created(&own, &mut look.keys);
-                }
-            }
-        }
-        Ok(look)
-    }
-
-    /// Adds the keys of one place of the index that exist and that the asker has not removed.
-    fn visit(
-        &self,
-        cursor: u64,
-        flushed: bool,
-        own: &BTreeMap<&[u8], (bool, bool)>,
-        keys: &mut Vec<Box<[u8]>>,
-    ) -> u64 {
-        if flushed {
-            return 0;
-        }
-        self.store.scan(cursor, |key, _| {
-            if own.get(key).is_none_or(|(_, exists)| *exists) {
-                keys.push(key.into());
-            }
-        })
+        look_at(&mut self.store, question, observed)
     }
 
     /// The verdict over what a transaction did with the keyset.
@@ -316,7 +244,7 @@ impl Shard {
             .filter_map(|(key, other, effect)| Some((key, *other, effect.as_ref()?, Verdict::Abstain)));
         for (key, other, effect, conflict) in committed.chain(prepared) {
             let Ok(effect) = Effect::decode(&mut Reader::new(effect)) else { return Verdict::Abort };
-            let kept = complete && self.keeps(observed, takes_from(part, key), key, &effect);
+            let kept = complete && self.keeps(observed, part.takes_from(key), key, &effect);
             worst = worst.max(if kept { self.keyset.after(stamp, other) } else { conflict });
         }
         worst
@@ -396,7 +324,7 @@ impl Shard {
             let seen = prepared.part.keyset.iter().flat_map(|keyset| &keyset.observed);
             let unaware = seen.filter(|observed| !observed.contains(stamp));
             let at = Stamp { at: prepared.at, transaction: *id };
-            let takes = takes_from(&prepared.part, key);
+            let takes = prepared.part.takes_from(key);
             looks.extend(unaware.map(|observed| (at, *complete, takes, observed.clone())));
         }
         let mut worst = Verdict::Ok;
@@ -468,9 +396,4 @@ impl Shard {
     pub(super) fn is_flushing_for(&self, question: &Question<'_>) -> bool {
         self.keyset.is_flushing(question.transaction)
     }
-}
-
-fn add_created(own: &BTreeMap<&[u8], (bool, bool)>, keys: &mut Vec<Box<[u8]>>) {
-    let created = own.iter().filter(|(_, (existed, exists))| *exists && !*existed);
-    keys.extend(created.map(|(key, _)| Box::from(*key)));
 }

@@ -1,0 +1,155 @@
+//! Which keys a shard has, as an object of its own (Corrections 78): KEYS, DBSIZE and SCAN inside transactions look at
+//! it, FLUSHDB empties it, and whatever may create or remove a key changes it.
+//!
+//! It has no lock, whatever keys have: every transaction would have to take it. Whoever looks is told which entry had been
+//! applied, and the vote judges. A look is still true if since then no entry has created or removed a key, nor changed one
+//! that the transaction itself takes from, whose being there depends on how much others have put into it. From its vote
+//! to its end nobody gets a vote who might make it untrue. So at the moment of the last vote all that a transaction has seen
+//! is true, what it saw under locks and what it saw without.
+//!
+//! A deletion of everything looks at nothing. It gets a vote where nobody else has one that has not ended, and until its
+//! own end nobody gets one. With locks it takes away what others hold who are younger, and waits for older ones; from its vote on
+//! operations wait for its end.
+//!
+//! Nobody waits here for a vote: who is refused comes again. One that was refused several times is kept room for: younger
+//! ones that would be in its way are refused for a while, so that what is undecided comes to an end, and it gets its turn. What
+//! is kept is kept by age, which stays when a transaction runs again. None of it bears on safety.
+
+use super::leader::{Leader, Objection, Open};
+use super::locks::Asker;
+use super::machine::Machine;
+use super::options::Options;
+use crate::{Mutant, Part};
+use commit::{Observed, Stamp};
+use std::collections::BTreeMap;
+use types::{Instant, TransactionId};
+
+/// Room is kept for one that was refused for this fraction of the time after which locks are taken away.
+const KEPT: u32 = 4;
+
+/// One that was refused.
+#[derive(Debug)]
+struct Kept {
+    refusals: u32,
+    flushes: bool,
+    until: Instant,
+}
+
+/// What a leader keeps of the shard's keys as a whole.
+#[derive(Debug, Default)]
+pub(super) struct Keyset {
+    /// Those that were voted for, or are about to be, and looked or delete everything; true for the latter.
+    held: BTreeMap<TransactionId, bool>,
+    /// By age.
+    kept: BTreeMap<Stamp, Kept>,
+}
+
+impl Keyset {
+    /// True if nobody looks, nor deletes everything.
+    pub(super) fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.kept.is_empty()
+    }
+
+    /// A transaction has been voted for, or is about to be.
+    pub(super) fn hold(&mut self, id: TransactionId, part: &Part) {
+        if part.keyset.is_some() {
+            self.held.insert(id, part.flushes());
+        }
+    }
+
+    /// It has ended.
+    pub(super) fn release(&mut self, id: TransactionId) {
+        self.held.remove(&id);
+    }
+
+    /// Such a transaction was refused: if it was often enough, room is kept for it.
+    pub(super) fn keep(&mut self, age: Stamp, part: &Part, now: Instant, options: &Options) {
+        self.kept.retain(|_, kept| kept.until > now);
+        let until = now + options.lock_timeout / KEPT;
+        let refusals = self.kept.get(&age).map_or(0, |kept| kept.refusals) + 1;
+        self.kept.insert(age, Kept { refusals, flushes: part.flushes(), until });
+    }
+}
+
+impl Leader {
+    /// The others that have a vote, or are about to, and delete everything.
+    pub(super) fn flushing(&self, except: TransactionId) -> impl Iterator<Item = TransactionId> {
+        let held = self.keyset.held.iter().filter(move |(id, flushes)| **flushes && **id != except);
+        held.map(|(id, _)| *id)
+    }
+
+    /// True if there is any.
+    pub(super) fn is_flushing(&self, except: TransactionId) -> bool {
+        self.flushing(except).next().is_some()
+    }
+
+    /// What stands in the way of a part, as far as the shard's keys as a whole are concerned; rather what has changed than
+    /// what is undecided.
+    pub(super) fn judge_keyset(
+        &mut self,
+        asker: Asker,
+        (part, read_only): (&Part, bool),
+        machine: &Machine,
+        options: &Options,
+    ) -> Result<(), Objection> {
+        let trusting = options.mutants.has(Mutant::KeysetUnvalidated);
+        if !trusting && part.looks() && !is_still_true(part, machine) {
+            return Err(Objection { key: None, undecided: false });
+        }
+        let voted =
+            |(id, open): (&TransactionId, &Open)| open.stage.part().filter(|_| *id != asker.id).cloned();
+        let meets = match &part.keyset {
+            Some(_) => {
+                self.open.iter().filter_map(voted).any(|other| is_kept_apart(part, &other, machine, trusting))
+            }
+            None => {
+                let held = self.keyset.held.keys().filter_map(|id| self.open.get_key_value(id));
+                held.filter_map(voted).any(|other| is_kept_apart(part, &other, machine, trusting))
+            }
+        };
+        let enough = options.reserve_after.unwrap_or(u32::MAX);
+        let mut older = self.keyset.kept.range(..asker.age).filter(|(_, kept)| kept.until > asker.now);
+        let kept_off = !read_only
+            && older.any(|(_, kept)| {
+                kept.refusals >= enough && (kept.flushes || changes_keys(part, Some(machine)))
+            });
+        if meets || kept_off {
+            return Err(Objection { key: None, undecided: true });
+        }
+        self.keyset.kept.remove(&asker.age);
+        Ok(())
+    }
+}
+
+/// True if no entry has changed what the part's looks saw.
+fn is_still_true(part: &Part, machine: &Machine) -> bool {
+    let looks = part.keyset.iter().flat_map(|keyset| &keyset.observed);
+    let Some(seen) = looks.map(Observed::newest).min().map(|stamp| stamp.at.0) else { return true };
+    let mut taken_from = part.invocations.iter().filter(|invoked| part.takes_from(&invoked.key));
+    machine.keys_changed() <= seen && taken_from.all(|invoked| machine.version(&invoked.key) <= seen)
+}
+
+/// True if a part may not get a vote beside one that has it. Where that one commits at this shard alone its timestamp is
+/// known, and what comes later has a later one. Else whichever of the two is answered first might get the later one: then
+/// they have to commute in every state, as those who check histories take it.
+fn is_kept_apart(part: &Part, held: &Part, machine: &Machine, trusting: bool) -> bool {
+    let state = Some(machine).filter(|_| held.participants.len() == 1);
+    let looks_past = |looking: &Part, other: &Part| {
+        let mut changed = other.invocations.iter().filter(|invoked| invoked.effect.is_some());
+        let taken_from = changed.any(|invoked| looking.takes_from(&invoked.key));
+        looking.looks() && !trusting && (taken_from || changes_keys(other, state))
+    };
+    part.flushes() || held.flushes() || looks_past(part, held) || looks_past(held, part)
+}
+
+/// True if a part may create or remove a key: in this state, or in any.
+fn changes_keys(part: &Part, state: Option<&Machine>) -> bool {
+    let changes = |effect: &datatypes::Effect<'_>, key: &[u8]| match state {
+        Some(machine) => machine.may_come_or_go(key, effect),
+        None => effect.may_create() || effect.may_remove(),
+    };
+    let mut effects = part.invocations.iter().map(|invoked| (invoked.effect(), &*invoked.key));
+    part.flushes()
+        || effects
+            .any(|(effect, key)| effect.map_or(true, |effect| effect.is_some_and(|it| changes(&it, key))))
+}
