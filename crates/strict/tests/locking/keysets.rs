@@ -256,10 +256,7 @@ fn whoever_looks_at_all_keys_gets_a_turn_in_a_crowd() {
         let failed =
             replies.iter().filter(|reply| reply.contains("CONFLICT") || reply.contains("UNAVAILABLE"));
         assert_eq!(failed.count(), 0, "{concurrency:?}: {replies:?}");
-        println!(
-            "{concurrency:?}: {} looks and deletions, the longest {longest:?}, {commits} others",
-            replies.len()
-        );
+        assert!(longest < Duration::from_secs(2), "{concurrency:?}: {longest:?}");
         assert!(replies.len() >= 10 && commits >= 100, "{concurrency:?}: {} {commits}", replies.len());
     }
 }
