@@ -3,6 +3,7 @@
 use crate::properties::{Known, Properties};
 use crate::setup::Setup;
 use crate::space::{Allowed, Hasher, Space};
+use crate::symmetry::Symmetry;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
@@ -32,8 +33,10 @@ impl State {
 
 /// How a search ended.
 pub struct Outcome {
-    /// Different states of the whole system.
+    /// Different states of the whole system that were visited.
     pub states: usize,
+    /// How many there are of these, with those that differ in the names of replicas that are alike.
+    pub named: usize,
     /// Different states of single instances.
     pub locals: usize,
     /// Every state within the bounds of the setup was visited.
@@ -49,16 +52,24 @@ pub struct Outcome {
     pub answered: (usize, usize),
 }
 
+/// How a state was reached first.
+struct Parent {
+    state: u32,
+    instance: u8,
+    /// The instance's state after the step: that of one of its namesakes may stand for it in what is kept.
+    local: u32,
+}
+
 /// A search in progress.
 struct Search {
     space: Space,
     states: Vec<State>,
-    parents: Vec<(u32, u8)>,
+    parents: Vec<Parent>,
     table: HashTable<u32>,
 }
 
 impl Search {
-    fn add(&mut self, state: State, parent: (u32, u8)) -> bool {
+    fn add(&mut self, state: State, parent: Parent) -> bool {
         let hash = Hasher::default().hash_one(state);
         let Search { states, table, .. } = self;
         if table.find(hash, |known| states[*known as usize] == state).is_some() {
@@ -109,26 +120,34 @@ impl Search {
     fn trace(&self, mut at: u32) -> String {
         let mut lines = Vec::new();
         while at != 0 {
-            let (parent, instance) = self.parents[at as usize];
-            let instance = usize::from(instance);
-            let [before, after] = [parent, at].map(|id| self.states[id as usize].tuple[instance]);
-            lines.push(self.space.describe(before, after));
-            at = parent;
+            let Parent { state, instance, local } = self.parents[at as usize];
+            let before = self.states[state as usize].tuple[usize::from(instance)];
+            lines.push(self.space.describe(before, local));
+            at = state;
         }
         lines.reverse();
         lines.iter().enumerate().map(|(n, line)| format!("{:>3}. {line}\n", n + 1)).collect()
     }
 }
 
-/// Visits every state within the bounds of the setup, or as many as `limit`, and checks the properties in each.
+/// Visits every state within the bounds of the setup, or as many as `limit`, and checks the properties in each. Of states
+/// that differ only in the names of replicas that are alike, one is visited; from line to line of a trace these may change
+/// their names.
 pub fn explore(setup: Setup, limit: usize) -> Outcome {
+    explore_with(setup, limit, true)
+}
+
+/// The same; only if `reduced` one stands for all that differ in names.
+pub fn explore_with(setup: Setup, limit: usize, reduced: bool) -> Outcome {
+    let mut symmetry = Symmetry::new(&setup, reduced);
     let mut space = Space::new(setup);
     let instances = space.setup.instances();
     assert!(instances <= INSTANCES && space.setup.requests.len() <= REQUESTS, "a small model");
     let mut first = State { tuple: [0; INSTANCES], before: [0; REQUESTS], instances: instances as u8 };
     (0..instances).for_each(|instance| first.tuple[instance] = space.start(instance));
     let mut search = Search { space, states: Vec::new(), parents: Vec::new(), table: HashTable::new() };
-    search.add(first, (0, 0));
+    search.add(first, Parent { state: 0, instance: 0, local: 0 });
+    let mut named = 1;
     let mut properties = Properties::default();
     let (mut at, mut last, mut some, mut violation) = (0, Vec::new(), Vec::new(), None);
     let mut available = Vec::new();
@@ -141,9 +160,13 @@ pub fn explore(setup: Setup, limit: usize) -> Outcome {
             for local in search.space.moves(state.tuple[instance], &available, allowed).iter().copied() {
                 moved = true;
                 let next = search.after(&state, instance, local);
-                if !search.add(next, (at as u32, instance as u8)) {
+                let (least, namesakes) = symmetry.least(&mut search.space, next.tuple());
+                let mut kept = next;
+                kept.tuple[..least.len()].copy_from_slice(&least);
+                if !search.add(kept, Parent { state: at as u32, instance: instance as u8, local }) {
                     continue;
                 }
+                named += namesakes;
                 let known = Known { space: &search.space, state: &next };
                 if let Err(broken) = properties.check(&known, state.tuple[instance], local) {
                     violation = Some(format!("{broken}\n{}", search.trace(search.states.len() as u32 - 1)));
@@ -161,6 +184,7 @@ pub fn explore(setup: Setup, limit: usize) -> Outcome {
     }
     Outcome {
         states: search.states.len(),
+        named,
         locals: search.space.locals.len(),
         exhausted: at == search.states.len(),
         violation,

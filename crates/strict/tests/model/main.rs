@@ -25,3 +25,4 @@ mod routes;
 mod serial;
 mod setup;
 mod space;
+mod symmetry;

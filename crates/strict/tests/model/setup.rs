@@ -79,6 +79,8 @@ pub struct Setup {
     pub restarts: (u8, u8),
     /// Messages are delivered at most once; else as often as anybody likes.
     pub once: bool,
+    /// The replicas that are down all the time.
+    pub down: Vec<usize>,
     /// What does not pass is lost.
     pub routes: Option<Routes>,
     /// By coordinator: the replicas that hear what it proposes and finalizes, a bit each; empty for all of them.
@@ -112,6 +114,7 @@ impl Setup {
             views: 0,
             restarts: (0, 0),
             once: false,
+            down: Vec::new(),
             routes: None,
             heard: Vec::new(),
             acknowledgements: false,

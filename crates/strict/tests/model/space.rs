@@ -33,7 +33,7 @@ pub struct Sent {
 pub struct Local {
     pub instance: usize,
     /// Where it was first reached from, and how.
-    parent: Option<u32>,
+    pub parent: Option<u32>,
     pub event: Event,
     /// How often it has restarted: with the log, and without.
     pub restarts: (u8, u8),
@@ -240,7 +240,7 @@ impl Space {
     }
 
     /// The number of a message; none if nobody gets it.
-    fn number(&mut self, from: NodeId, to: types::Address, mut message: Message) -> Option<u32> {
+    pub fn number(&mut self, from: NodeId, to: types::Address, mut message: Message) -> Option<u32> {
         let to = self.setup.find(to)?;
         let acknowledgement = is_acknowledgement(&message, to >= self.setup.replicas());
         let answer = matches!(&message, Message::Ir { message: Ir::Reply { finalized: false, .. } });
@@ -249,7 +249,8 @@ impl Space {
         }
         let sender = self.setup.find(from.address())?;
         let lost = self.setup.routes.is_some_and(|arrives| !arrives(sender, to, &message))
-            || !self.setup.is_heard(sender, to, &message);
+            || !self.setup.is_heard(sender, to, &message)
+            || self.setup.down.contains(&to);
         let undelivered = acknowledgement || lost || self.setup.dies(to);
         normalize(&mut message);
         let mut bytes = Vec::new();
