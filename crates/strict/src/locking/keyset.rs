@@ -111,7 +111,7 @@ impl Leader {
         let mut older = self.keyset.kept.range(..asker.age).filter(|(_, kept)| kept.until > asker.now);
         let kept_off = !read_only
             && older.any(|(_, kept)| {
-                kept.refusals >= enough && (kept.flushes || changes_keys(part, Some(machine)))
+                kept.refusals >= enough && (kept.flushes || changes_keys(part, state_for(part, machine)))
             });
         if meets || kept_off {
             return Err(Objection { key: None, undecided: true });
@@ -133,13 +133,18 @@ fn is_still_true(part: &Part, machine: &Machine) -> bool {
 /// known, and what comes later has a later one. Else whichever of the two is answered first might get the later one: then
 /// they have to commute in every state, as those who check histories take it.
 fn is_kept_apart(part: &Part, held: &Part, machine: &Machine, trusting: bool) -> bool {
-    let state = Some(machine).filter(|_| held.participants.len() == 1);
+    let state = state_for(held, machine);
     let looks_past = |looking: &Part, other: &Part| {
         let mut changed = other.invocations.iter().filter(|invoked| invoked.effect.is_some());
         let taken_from = changed.any(|invoked| looking.takes_from(&invoked.key));
         looking.looks() && !trusting && (taken_from || changes_keys(other, state))
     };
     part.flushes() || held.flushes() || looks_past(part, held) || looks_past(held, part)
+}
+
+/// The state in which those have to commute with a part that come after it: this one, or any.
+fn state_for<'m>(part: &Part, machine: &'m Machine) -> Option<&'m Machine> {
+    Some(machine).filter(|_| part.participants.len() == 1)
 }
 
 /// True if a part may create or remove a key: in this state, or in any.

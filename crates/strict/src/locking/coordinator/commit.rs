@@ -13,6 +13,8 @@ use types::{Timestamp, TransactionId};
 const TRIES: u32 = 4;
 /// The wait between repetitions doubles at most this often.
 const DOUBLINGS: u32 = 5;
+/// By how much more slowly that wait grows for what is on the whole keyspace.
+const WHOLE: u32 = 4;
 /// By how much less a group waits before it runs again.
 const OF_GROUPS: u64 = 16;
 
@@ -323,7 +325,9 @@ impl Coordinator {
         let reserves = self.options.reserve_after.is_some_and(|after| transaction.retries >= after);
         transaction.own.locks_first |= self.options.concurrency == Concurrency::Optimistic && reserves;
         step.out.disarm(Timer::Transaction { number: transaction.id.number });
-        let mut window = self.window(transaction.retries);
+        // Where room is kept for it, others wait for its coming back.
+        let slower = if transaction.steps.has_keyset() { WHOLE } else { 1 };
+        let mut window = self.window(transaction.retries / slower);
         if !transaction.own.members.is_empty() {
             // There are few groups, and many wait for each.
             window /= OF_GROUPS;

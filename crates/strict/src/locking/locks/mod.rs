@@ -284,7 +284,7 @@ impl LockTable {
         }
     }
 
-    /// Wounds the younger ones that have locks, unless the shard has voted for them. False if anybody else has any.
+    /// Wounds all others that have locks, if all of them are younger and the shard has voted for none; else false.
     pub(super) fn take_from_younger(&mut self, asker: Asker) -> bool {
         let holds =
             |id: TransactionId, owner: &Owner| owner.names.iter().find(|name| self.has(id, name)).cloned();
@@ -292,10 +292,11 @@ impl LockTable {
         let holders: Vec<(TransactionId, bool, Name)> = others
             .filter_map(|(id, owner)| Some((*id, !owner.firm && owner.age >= asker.age, holds(*id, owner)?)))
             .collect();
-        for (id, _, name) in holders.iter().filter(|(_, yields, _)| *yields) {
+        let yield_all = holders.iter().all(|(_, yields, _)| *yields);
+        for (id, _, name) in holders.iter().filter(|_| yield_all) {
             self.wound(*id, name, None);
         }
-        holders.iter().all(|(_, yields, _)| *yields)
+        yield_all
     }
 
     /// Takes locks from transactions that have kept older ones waiting for too long.
