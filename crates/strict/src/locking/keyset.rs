@@ -62,6 +62,11 @@ impl Keyset {
         self.held.remove(&id);
     }
 
+    /// One that room was kept for gets its vote.
+    pub(super) fn come(&mut self, age: Stamp) {
+        self.kept.remove(&age);
+    }
+
     /// Such a transaction was refused: if it was often enough, room is kept for it.
     pub(super) fn keep(&mut self, age: Stamp, part: &Part, now: Instant, options: &Options) {
         self.kept.retain(|_, kept| kept.until > now);
@@ -86,7 +91,7 @@ impl Leader {
     /// What stands in the way of a part, as far as the shard's keys as a whole are concerned; rather what has changed than
     /// what is undecided.
     pub(super) fn judge_keyset(
-        &mut self,
+        &self,
         asker: Asker,
         (part, read_only): (&Part, bool),
         machine: &Machine,
@@ -116,7 +121,6 @@ impl Leader {
         if meets || kept_off {
             return Err(Objection { key: None, undecided: true });
         }
-        self.keyset.kept.remove(&asker.age);
         Ok(())
     }
 }

@@ -120,15 +120,17 @@ impl Replica {
         }
         let Ballot { transaction: id, age, read_only, part, .. } = ballot;
         let asker = Asker { id: *id, age: *age, votes: part.participants.len() > 1, now: step.now.instant };
-        let protected = self.options.concurrency != Concurrency::Locking
-            || !part.flushes()
-            || leader.locks.take_from_younger(asker);
-        let judged = match protected {
-            true => leader.judge_keyset(asker, (part, *read_only), &self.machine, &self.options),
-            false => Err(Objection { key: None, undecided: true }),
-        };
-        if judged.is_err() && part.keyset.is_some() {
-            leader.keyset.keep(*age, part, step.now.instant, &self.options);
+        let mut judged = leader.judge_keyset(asker, (part, *read_only), &self.machine, &self.options);
+        let takes_locks =
+            judged.is_ok() && part.flushes() && self.options.concurrency == Concurrency::Locking;
+        if takes_locks && !leader.locks.take_from_younger(asker) {
+            judged = Err(Objection { key: None, undecided: true });
+        }
+        if part.keyset.is_some() {
+            match judged {
+                Ok(()) => leader.keyset.come(*age),
+                Err(_) => leader.keyset.keep(*age, part, step.now.instant, &self.options),
+            }
         }
         judged
     }

@@ -167,13 +167,15 @@ impl Replica {
         }
     }
 
-    /// Asks what these transactions have asked, and what has not been answered, once more.
+    /// Asks what these transactions have asked, and what has not been answered, once more; but not for one that another of them
+    /// has wounded meanwhile, which would get a vote, and hear that it was refused.
     pub(super) fn ask_again(
         &mut self,
         ids: impl IntoIterator<Item = TransactionId>,
         step: &mut Step<'_, '_>,
     ) {
         for id in ids {
+            self.tell_wounded(step);
             let Some(leader) = &mut self.leader else { return };
             let Some(open) = leader.open.get_mut(&id) else { continue };
             let (from, blocked) = (open.coordinator, std::mem::take(&mut open.blocked));
