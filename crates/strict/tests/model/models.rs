@@ -177,6 +177,14 @@ pub fn two_transactions_and_a_crash() -> Setup {
     Setup { timers: 1, ..setup }.with(PUNCTUAL, &[(a, Act::Get), (b, Act::Set(2))])
 }
 
+/// The same, where the other transaction is at one of the two shards only.
+pub fn another_at_one_shard(shard: u16, acts: &[Act]) -> Setup {
+    let setup = two_shards_and_a_crash();
+    let key = setup.key_of(shard);
+    let acts: Vec<(&'static str, Act)> = acts.iter().map(|act| (key, *act)).collect();
+    Setup { timers: 1, ..setup }.with(PUNCTUAL, &acts)
+}
+
 /// Two shards, a coordinator that lives.
 pub fn two_shards_alive() -> Setup {
     let setup = Setup { once: true, ..Setup::new(2) };
@@ -354,5 +362,14 @@ fn replicas_that_are_alike_count_once() {
         assert!(whole.exhausted && reduced.exhausted);
         println!("{} of {}", reduced.states, whole.states);
         assert_eq!((reduced.named, reduced.answered), (whole.states, whole.answered));
+    }
+}
+
+#[test]
+fn one_of_two_transactions_that_meet_at_one_shard_is_left_by_its_coordinator() {
+    for shard in [0, 1] {
+        for acts in [&[Act::Get][..], &[Act::Set(2)], &[Act::Increment]] {
+            exhaust(another_at_one_shard(shard, acts), (1, 1));
+        }
     }
 }
