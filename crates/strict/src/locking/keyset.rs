@@ -11,7 +11,9 @@
 //! own end nobody gets one. With locks it takes away what others hold who are younger, and waits for older ones; from its vote on
 //! operations wait for its end.
 //!
-//! Nobody waits here for a vote: who is refused comes again. One that was refused several times is kept room for: younger
+//! A look waits for the ends of those that were voted for before it and may change what it sees: they may have been
+//! answered. With locks a vote for one that looked or deletes everything waits so for those that did neither, who wait for nobody.
+//! For others nobody waits here: who is refused comes again. One that was refused several times is kept room for: younger
 //! ones that would be in its way are refused for a while, so that what is undecided comes to an end, and it gets its turn. What
 //! is kept is kept by age, which stays when a transaction runs again. None of it bears on safety.
 
@@ -21,7 +23,8 @@ use super::machine::Machine;
 use super::options::Options;
 use crate::{Mutant, Part};
 use commit::{Observed, Stamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use types::{Instant, TransactionId};
 
 /// Room is kept for one that was refused for this fraction of the time after which locks are taken away.
@@ -86,6 +89,28 @@ impl Leader {
     /// True if there is any.
     pub(super) fn is_flushing(&self, except: TransactionId) -> bool {
         self.flushing(except).next().is_some()
+    }
+
+    /// The others that have a vote, or are about to, and may create or remove a key.
+    pub(super) fn changing_keys(&self, except: TransactionId, machine: &Machine) -> BTreeSet<TransactionId> {
+        let changes = |part: &&Arc<Part>| changes_keys(part, state_for(part, machine));
+        let others = self.open.iter().filter(|(id, _)| **id != except);
+        others
+            .filter(|(_, open)| open.stage.part().is_some_and(|part| changes(&part)))
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// Those that a vote for a part may wait for.
+    pub(super) fn kept_apart(
+        &self,
+        except: TransactionId,
+        part: &Part,
+        machine: &Machine,
+    ) -> BTreeSet<TransactionId> {
+        let apart = |held: &Arc<Part>| held.keyset.is_none() && is_kept_apart(part, held, machine, false);
+        let others = self.open.iter().filter(|(id, _)| **id != except);
+        others.filter(|(_, open)| open.stage.part().is_some_and(&apart)).map(|(id, _)| *id).collect()
     }
 
     /// What stands in the way of a part, as far as the shard's keys as a whole are concerned; rather what has changed than

@@ -18,6 +18,9 @@ use types::{Address, Incarnation, Instant, ProcessId, Timestamp, TransactionId, 
 /// The clock follows what the log has accepted, however far ahead.
 const CLOCK_BOUND: Duration = Duration::MAX;
 
+/// What waits is no step but the vote.
+pub(super) const VOTE: u32 = u32::MAX;
+
 /// How far a transaction is at this shard.
 #[derive(Clone, Debug)]
 pub(super) enum Stage {
@@ -56,7 +59,7 @@ pub(super) struct Open {
     pub stage: Stage,
     /// Questions that wait for locks, or for the ends of others.
     pub blocked: Vec<Message>,
-    /// Optimistic: by step that waits for no lock, whose ends it waits for.
+    /// By step that waits for no lock, or [`VOTE`], whose ends it waits for.
     behind: BTreeMap<u32, BTreeSet<TransactionId>>,
     /// Its coordinator has given it up while the vote was on its way through the log.
     pub given_up: bool,
@@ -83,7 +86,7 @@ pub(super) struct Leader {
     pub open: BTreeMap<TransactionId, Open>,
     by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
     pub keyset: Keyset,
-    /// Optimistic: those that wait for the end of what was voted for before.
+    /// Those that wait for the end of what was voted for before.
     pub waiting: BTreeSet<TransactionId>,
     /// Refused or given up in this term (false), or voted for without an entry, since it only read (true): a late
     /// repetition gets the same answer, and locks nothing.
@@ -333,23 +336,24 @@ impl Leader {
             })
     }
 
-    /// Optimistic: true while a step without a lock waits for somebody who had been voted for when it was first asked for. It
+    /// True while a step without a lock waits for those of the others who had been voted for when it was first asked for. It
     /// waits for nobody who comes later, so that others cannot keep it waiting.
     pub(super) fn is_behind(
         &mut self,
         asker: (TransactionId, u32),
         coordinator: Address,
-        key: &[u8],
+        others: BTreeSet<TransactionId>,
         now: Instant,
     ) -> bool {
-        let ((id, step), others) = (asker, self.changing(key, asker.0));
+        let (id, step) = asker;
         let known = self.open.get(&id).and_then(|open| open.behind.get(&step));
         let waits = known.map_or(!others.is_empty(), |behind| !behind.is_disjoint(&others));
         if waits {
             self.open(id, coordinator, now).behind.entry(step).or_insert(others);
         } else if let Some(open) = self.open.get_mut(&id) {
             let has_waited = open.behind.remove(&step).is_some();
-            if has_waited && open.behind.is_empty() && open.votes.is_empty() {
+            let is_kept = !open.behind.is_empty() || !open.votes.is_empty() || !open.blocked.is_empty();
+            if has_waited && !is_kept && self.locks.is_stranger(id) {
                 // Nothing is held for it.
                 self.forget(id);
             }
@@ -358,12 +362,12 @@ impl Leader {
     }
 
     /// The others that were voted for, or are about to be, and change a key.
-    fn changing(&self, key: &[u8], except: TransactionId) -> BTreeSet<TransactionId> {
+    pub(super) fn changing(&self, key: &[u8], except: TransactionId) -> BTreeSet<TransactionId> {
         let changing = self.voted_on(key, except).filter(|other| other.changes);
         changing.map(|other| other.stamp.transaction).chain(self.flushing(except)).collect()
     }
 
-    /// Optimistic: the question waits for the end of what was voted for before.
+    /// The question waits for the end of what was voted for before.
     pub(super) fn wait_for_ends(&mut self, id: TransactionId, message: Message) {
         if let Some(open) = self.open.get_mut(&id) {
             open.keep(message);

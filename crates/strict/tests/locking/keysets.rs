@@ -166,6 +166,30 @@ fn a_look_does_not_miss_what_was_answered() {
     }
 }
 
+/// The same for one that cannot run again: what it sees holds, whether the other's decision is on its way when it looks or
+/// when it commits.
+#[test]
+fn nobody_is_refused_for_what_was_answered() {
+    for concurrency in BOTH {
+        for process in [1, 2, 3] {
+            let mut network = network(concurrency, Mutants::default());
+            let [a, b] = network.keys();
+            let both = [put(&network, a, b"1"), put(&network, b, b"1")];
+            network.text(1, 0, &both);
+            begin(&mut network, process);
+            assert_eq!(
+                operate(&mut network, process, &[Step::Count]),
+                "2",
+                "{concurrency:?}, process {process}"
+            );
+            network.text(1, 0, &both);
+            let steps = [put(&network, network.four_keys(1)[3], b"2")];
+            operate(&mut network, process, &steps);
+            assert_eq!(commit(&mut network, process), "OK", "{concurrency:?}, process {process}");
+        }
+    }
+}
+
 /// The same with a deletion of everything.
 #[test]
 fn nobody_reads_what_was_deleted_with_everything() {

@@ -325,6 +325,11 @@ impl LockTable {
         }
     }
 
+    /// True if the transaction has no lock, and waits for none.
+    pub(super) fn is_stranger(&self, id: TransactionId) -> bool {
+        !self.owners.contains_key(&id)
+    }
+
     /// A key whose lock the transaction waits for, or has not got.
     pub(super) fn waited_for(&self, id: TransactionId) -> Option<&[u8]> {
         let owner = self.owners.get(&id)?;

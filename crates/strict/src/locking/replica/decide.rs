@@ -2,7 +2,7 @@
 //! first.
 
 use super::{Replica, Step};
-use crate::locking::leader::{Objection, Stage};
+use crate::locking::leader::{Objection, Stage, VOTE};
 use crate::locking::locks::Asker;
 use crate::locking::machine::Entry;
 use crate::locking::message::{Message, Span};
@@ -81,7 +81,7 @@ impl Replica {
             }
         };
         let judged = match judged {
-            Some(Ok(())) => Some(self.judge_keyset(&ballot, step)),
+            Some(Ok(())) => self.judge_keyset(from, &ballot, step),
             other => other,
         };
         let ignored = self.machine.ignored_deadline(&ballot.part).map(Box::from);
@@ -112,19 +112,33 @@ impl Replica {
         }
     }
 
-    /// What stands in the way of a part as far as the shard's keys as a whole are concerned.
-    fn judge_keyset(&mut self, ballot: &Ballot, step: &mut Step<'_, '_>) -> Result<(), Objection> {
-        let Some(leader) = &mut self.leader else { return Ok(()) };
+    /// What stands in the way of a part as far as the shard's keys as a whole are concerned; `None` if the vote waits.
+    fn judge_keyset(
+        &mut self,
+        from: Address,
+        ballot: &Ballot,
+        step: &mut Step<'_, '_>,
+    ) -> Option<Result<(), Objection>> {
+        let Some(leader) = &mut self.leader else { return Some(Ok(())) };
         if ballot.part.keyset.is_none() && leader.keyset.is_idle() {
-            return Ok(());
+            return Some(Ok(()));
         }
         let Ballot { transaction: id, age, read_only, part, .. } = ballot;
         let asker = Asker { id: *id, age: *age, votes: part.participants.len() > 1, now: step.now.instant };
         let mut judged = leader.judge_keyset(asker, (part, *read_only), &self.machine, &self.options);
-        let takes_locks =
-            judged.is_ok() && part.flushes() && self.options.concurrency == Concurrency::Locking;
-        if takes_locks && !leader.locks.take_from_younger(asker) {
+        let with_locks = self.options.concurrency == Concurrency::Locking;
+        if with_locks && judged.is_ok() && part.flushes() && !leader.locks.take_from_younger(asker) {
             judged = Err(Objection { key: None, undecided: true });
+        } else if with_locks
+            && self.options.patient
+            && part.keyset.is_some()
+            && judged.as_ref().is_err_and(|objection| objection.undecided)
+        {
+            let others = leader.kept_apart(*id, part, &self.machine);
+            if leader.is_behind((*id, VOTE), from, others, step.now.instant) {
+                leader.waiting.insert(*id);
+                return None;
+            }
         }
         if part.keyset.is_some() {
             match judged {
@@ -132,7 +146,7 @@ impl Replica {
                 Err(_) => leader.keyset.keep(*age, part, step.now.instant, &self.options),
             }
         }
-        judged
+        Some(judged)
     }
 
     /// Locks what a part needs once those that had to give way have. Where others vote too there is no waiting beyond

@@ -2,7 +2,6 @@
 
 use super::{Replica, Step};
 use crate::Mutant;
-use crate::coordinator::LookQuestion;
 use crate::locking::leader::{Stage, claim_of, claim_unread};
 use crate::locking::locks::Asker;
 use crate::locking::machine::Question;
@@ -67,7 +66,8 @@ impl Replica {
             if !leader.is_executing(*id) {
                 return;
             }
-            if leader.is_behind((*id, *index), from, key, step.now.instant) {
+            let others = leader.changing(key, *id);
+            if leader.is_behind((*id, *index), from, others, step.now.instant) {
                 return leader.wait_for_ends(*id, message);
             }
         }
@@ -87,17 +87,23 @@ impl Replica {
         self.answer_confirmed(from, answer, step);
     }
 
-    /// Looks at which keys there are. No lock protects that: the vote judges whether it is still so.
-    pub(super) fn on_look(
-        &mut self,
-        from: Address,
-        (id, index): (TransactionId, u32),
-        question: &LookQuestion,
-        step: &mut Step<'_, '_>,
-    ) {
-        let Some(leader) = &self.leader else { return };
+    /// Looks at which keys there are. No lock protects that: the vote judges whether it is still so. What has been voted for
+    /// may be known already, and comes first.
+    pub(super) fn on_look(&mut self, from: Address, message: Message, step: &mut Step<'_, '_>) {
+        let Message::Look { transaction: id, step: index, question } = &message else { return };
+        let (id, index) = (*id, *index);
+        let Some(leader) = &mut self.leader else { return };
         if leader.is_closed(id) {
             return step.out.send(from, Message::refused(id, None));
+        }
+        if self.options.patient {
+            if !leader.is_executing(id) {
+                return;
+            }
+            let others = leader.changing_keys(id, &self.machine);
+            if leader.is_behind((id, index), from, others, step.now.instant) {
+                return leader.wait_for_ends(id, message);
+            }
         }
         let term = leader.term;
         let Ok(look) = self.machine.look(question) else { return };

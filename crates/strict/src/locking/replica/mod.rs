@@ -368,7 +368,7 @@ impl Replica {
         }
         match message {
             Message::Execute { .. } => self.on_execute(from, message, step),
-            Message::Look { step: index, question, .. } => self.on_look(from, (id, index), &question, step),
+            Message::Look { .. } => self.on_look(from, message, step),
             Message::Prepare { transaction, age, floor, term, read_only, collector, span, part } => {
                 let ballot = Ballot { transaction, age, floor, term, read_only, collector, span, part };
                 self.on_prepare(from, ballot, step);
