@@ -57,6 +57,17 @@ def heads(client) -> list:
     return client.execute_command("BRANCH", "HEADS")
 
 
+def emptied(sites, node) -> redis.Redis:
+    """A client of the keyspace `manual`, emptied, in which all that earlier tests did at any site has arrived."""
+    clients = [using(site, "manual") for site in sites]
+    wait_until(lambda: len({tuple(sorted(heads(client))) for client in clients}) == 1, 20)
+    for client in clients:
+        client.close()
+    client = using(node, "manual")
+    client.flushdb()
+    return client
+
+
 def settle(clients, seconds: float = 20) -> None:
     """Waits until all sites have the same only head."""
     wait_until(lambda: len({tuple(heads(client)) for client in clients}) == 1 and len(heads(clients[0])) == 1, seconds)
@@ -111,8 +122,7 @@ def test_sites_that_are_cut_off_fork_and_merge_by_the_types_rules(sites, auto):
 
 
 def test_interactive_transactions_of_one_site_conflict_or_fork(sites):
-    one, two = using(sites["a/1"], "manual"), using(sites["a/1"], "manual")
-    one.flushdb()
+    one, two = emptied(sites, sites["a/1"]), using(sites["a/1"], "manual")
     one.set("n", 1)
     # TXN: as in a strict keyspace, one of two that read and write the same is told to retry.
     for client in (one, two):
@@ -149,8 +159,7 @@ def test_interactive_transactions_of_one_site_conflict_or_fork(sites):
 
 
 def test_end_constraints_decide_what_forks(sites):
-    one, two = using(sites["a/1"], "manual"), using(sites["a/1"], "manual")
-    one.flushdb()
+    one, two = emptied(sites, sites["a/1"]), using(sites["a/1"], "manual")
 
     def race(end: str):
         """Two transactions read and write the same from one state; the second ends with `end`."""
@@ -182,8 +191,7 @@ def test_end_constraints_decide_what_forks(sites):
 
 
 def test_old_states_can_be_read_and_looked_at(sites):
-    client = using(sites["a/1"], "manual")
-    client.flushdb()
+    client = emptied(sites, sites["a/1"])
     client.set("k", "old")
     (old,) = heads(client)
     client.set("k", "new")
@@ -207,8 +215,7 @@ def test_old_states_can_be_read_and_looked_at(sites):
 
 
 def test_commands_that_read_are_answered_at_any_state_that_is_kept(sites):
-    client = using(sites["a/1"], "manual")
-    client.flushdb()
+    client = emptied(sites, sites["a/1"])
     client.mset({"k": "old", "l": "1"})
     client.rpush("list", "a", "b")
     (old,) = heads(client)
@@ -238,8 +245,7 @@ def test_commands_that_read_are_answered_at_any_state_that_is_kept(sites):
 
 
 def test_a_name_goes_on_with_what_is_committed_on_it(sites):
-    client = using(sites["b/1"], "manual")
-    client.flushdb()
+    client = emptied(sites, sites["b/1"])
     client.set("k", "base")
     (base,) = heads(client)
     assert client.execute_command("BRANCH", "NAME", "release/1", base) == base
