@@ -441,6 +441,7 @@ impl Replica {
                 if let (ir::Message::Propose { group, born, .. }, Some(_)) =
                     (&message, self.options.sync_every)
                     && self.ir.get(*group).is_none()
+                    && !self.waiting.holds(*group)
                 {
                     self.lag.proposed(*born, now.wall, now.instant, &self.options);
                     self.suspicion.proposed(*group, *born, now.wall);

@@ -27,7 +27,7 @@ const FORSAKEN: u32 = 4;
 const DISTANCES: u32 = 5;
 /// But no longer than by so many timeouts: its clock may be wrong.
 const LONGER: u32 = 2;
-/// The share of a new proposal in how far its coordinator is taken to be: one in so many.
+/// The share of a later proposal in how far its coordinator is taken to be: one in so many.
 const SMOOTHING: u32 = 8;
 
 /// When somebody last came on with a transaction, under the highest coordinator view promised for it.
@@ -62,11 +62,15 @@ impl Suspicion {
         }
     }
 
-    /// A transaction was proposed here.
+    /// A transaction was proposed here, for the first time. What comes late comes so for many reasons, what comes soon for
+    /// one: the distance falls faster than it rises.
     pub(super) fn proposed(&mut self, group: TransactionId, at: Timestamp, wall: WallTime) {
         let age = Duration::from_micros(wall.0.saturating_sub(at.wall().0));
         let distance = self.distances.entry(group.process).or_insert(age);
-        *distance = *distance - *distance / SMOOTHING + age / SMOOTHING;
+        *distance = match age < *distance {
+            true => (*distance + age) / 2,
+            false => *distance - *distance / SMOOTHING + age / SMOOTHING,
+        };
     }
 
     /// About when a transaction came that was not prepared yet when signs were looked for last. It came then or later,
@@ -227,4 +231,29 @@ fn line(id: TransactionId, round: u32, members: &[Address]) -> impl Iterator<Ite
     let turn = members[first..].iter().chain(&members[..first]).copied();
     let beside = move |member: &Address| member.process == id.process;
     turn.clone().filter(move |member| !beside(member)).chain(turn.filter(beside))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_late_proposals_do_not_make_a_coordinator_far() {
+        let mut suspicion = Suspicion::default();
+        let group = TransactionId::default();
+        let mut proposed = |age: u64| {
+            let wall = WallTime(10_000_000);
+            suspicion.proposed(group, Timestamp::from_wall(WallTime(wall.0 - age)), wall);
+            suspicion.timeout(group, Duration::from_millis(600))
+        };
+        for age in [1000, 250_000, 1000, 500_000, 1000, 250_000, 1000, 1000, 1000] {
+            proposed(age);
+        }
+        assert!(proposed(1000) < Duration::from_millis(650), "one round trip of a millisecond");
+        for _ in 0..64 {
+            proposed(100_000);
+        }
+        let far = proposed(100_000);
+        assert!(far > Duration::from_millis(1050) && far <= Duration::from_millis(1100), "{far:?}");
+    }
 }

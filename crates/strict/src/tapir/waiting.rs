@@ -62,6 +62,11 @@ struct Proposal {
 pub(super) struct Waiting(BTreeMap<TransactionId, Proposal>);
 
 impl Waiting {
+    /// True if a proposal of this transaction waits.
+    pub(super) fn holds(&self, group: TransactionId) -> bool {
+        self.0.contains_key(&group)
+    }
+
     /// When the next one has waited for long enough, if it is known; `ends` says until when keys are kept.
     fn next_due(&self, ends: impl Fn(TransactionId, Stamp) -> Option<Instant>) -> Option<Instant> {
         let due = self.0.iter().filter_map(|(id, proposal)| match proposal.until {
