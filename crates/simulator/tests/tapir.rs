@@ -134,8 +134,6 @@ caught! {
     bounds_that_hold_in_pairs_are_caught: PairwiseBounds, [Feature::Bounds, Feature::FewKeys], 40;
     records_of_views_slept_through_are_caught:
         MergeEveryView, [Feature::Focus, Feature::CrashLoops, Feature::FewKeys], 120;
-    votes_of_an_earlier_attempt_are_caught:
-        MixAttempts, [Feature::Bounds, Feature::FewKeys, Feature::LossyLinks, Feature::SlowLinks], 40;
     locks_that_a_view_does_not_mention_are_caught:
         DropUnmentionedLocks, [Feature::SleepingReplicas, Feature::FewKeys], 40;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 100;

@@ -115,6 +115,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             Purpose::Watch => self.watch_evaluated(transaction, step),
             Purpose::Interactive { .. } if !transaction.committing => {
                 self.reply_steps(&mut transaction, step);
+                self.sessions.answered(transaction.session, step.now.instant);
                 self.keep(transaction, step);
             }
             Purpose::Auto | Purpose::Flush { .. } | Purpose::Interactive { .. } => {
@@ -181,7 +182,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         if let Some(request) = transaction.request.take() {
             step.out.reply(request).null_array();
         }
-        self.sessions.lose(transaction.session, transaction.age, transaction.began, step.now.instant);
+        self.sessions.lose(transaction.session, transaction.age, transaction.retries, step.now.instant);
         self.forget(&transaction, step);
     }
 

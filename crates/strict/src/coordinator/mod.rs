@@ -329,7 +329,7 @@ impl<P: CommitProtocol> Coordinator<P> {
     ) {
         Self::reply_error(&mut transaction, error, step);
         if error.code == ErrorCode::Conflict && transaction.is_begun_anew() {
-            self.sessions.lose(transaction.session, transaction.age, transaction.began, step.now.instant);
+            self.sessions.lose(transaction.session, transaction.age, transaction.retries, step.now.instant);
         }
         if transaction.is_idle() {
             self.sessions.fail(transaction.session, error.clone());
@@ -372,6 +372,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             self.sessions.end_turn(transaction.session);
         }
         self.sessions.close(transaction.session, number);
+        self.sessions.answered(transaction.session, step.now.instant);
     }
 
     /// Keeps for checkers what the transaction did at this timestamp; without one, that it did nothing.

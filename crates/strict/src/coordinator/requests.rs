@@ -10,6 +10,15 @@ use types::{Error, ErrorCode, KeyHash, RequestId, SessionId};
 impl<P: CommitProtocol> Coordinator<P> {
     pub(super) fn on_request(&mut self, id: RequestId, request: &Request<'_>, step: &mut Step<'_, '_, P>) {
         match request {
+            Request::Many { session, .. }
+            | Request::Watch { session, .. }
+            | Request::Begin { session, .. }
+            | Request::Operate { session, .. }
+            | Request::Commit { session } => self.sessions.asked(*session, step.now.instant),
+            // One is queued; the others have to do with no transaction.
+            _ => {}
+        }
+        match request {
             Request::One { session, operation } => self.on_one(*session, id, operation, step),
             Request::Many { session, steps, watched, multi } => {
                 self.on_many(*session, id, steps, (*watched, *multi), step);
@@ -45,8 +54,9 @@ impl<P: CommitProtocol> Coordinator<P> {
         step: &mut Step<'_, '_, P>,
     ) {
         let call = Call::new(&self.topology, operation);
-        let deadline = step.now.instant + self.settings.request_timeout;
-        self.sessions.queue(session, Queued { id, call, deadline });
+        let now = step.now.instant;
+        let deadline = now + self.settings.request_timeout;
+        self.sessions.queue(session, Queued { id, call, deadline }, now);
     }
 
     /// Lets the next operations of every session run whose last ones have ended.

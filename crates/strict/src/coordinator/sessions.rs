@@ -43,7 +43,10 @@ pub struct Lost {
     pub times: u32,
     /// When the latest was refused.
     pub at: Instant,
-    /// The shortest time after which it has come again.
+    /// How long the client has taken since then, between replies and what it asked next.
+    pub thought: Duration,
+    /// The shortest such time until it was refused again. What replicas take is no part of it: the longer others wait for
+    /// keys that are kept for it, the longer its reads wait for those.
     pub away: Option<Duration>,
 }
 
@@ -55,6 +58,8 @@ struct Session {
     /// Why the transaction that the session has open ended: it hears so until it ends it too.
     failed: Option<Error>,
     lost: Option<Lost>,
+    /// When its last request was answered, if it has lost one and has asked for nothing since.
+    answered: Option<Instant>,
     /// Operations of the pipeline are in progress, or about to be.
     in_turn: bool,
     /// The operations behind them.
@@ -71,8 +76,9 @@ pub struct Sessions {
 
 impl Sessions {
     /// Queues an operation behind the session's earlier ones.
-    pub fn queue(&mut self, session: SessionId, queued: Queued) {
+    pub fn queue(&mut self, session: SessionId, queued: Queued, now: Instant) {
         let state = self.sessions.entry(session).or_default();
+        state.asked(now);
         state.queue.push_back(queued);
         if !std::mem::replace(&mut state.in_turn, true) {
             self.turns.push(session);
@@ -157,15 +163,30 @@ impl Sessions {
         }
     }
 
-    /// A transaction of this age that the session's client has to begin anew was refused.
-    pub fn lose(&mut self, session: SessionId, age: Stamp, began: Instant, now: Instant) {
+    /// The session asks for something.
+    pub fn asked(&mut self, session: SessionId, now: Instant) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.asked(now);
+        }
+    }
+
+    /// A request of the session has been answered.
+    pub fn answered(&mut self, session: SessionId, now: Instant) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.answered = state.lost.map(|_| now);
+        }
+    }
+
+    /// A transaction of this age that the session's client has to begin anew was refused, and so often before.
+    pub fn lose(&mut self, session: SessionId, age: Stamp, retries: u32, now: Instant) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let before = state.lost.filter(|lost| lost.age == age);
-        let away = before.map(|lost| began - lost.at);
+        let away = before.map(|lost| lost.thought);
         state.lost = Some(Lost {
             age,
-            times: before.map_or(0, |lost| lost.times) + 1,
+            times: before.map_or(0, |lost| lost.times) + 1 + retries,
             at: now,
+            thought: Duration::ZERO,
             away: before.and_then(|lost| lost.away).into_iter().chain(away).min(),
         });
     }
@@ -185,6 +206,14 @@ impl Sessions {
     /// The session has ended.
     pub fn remove(&mut self, session: SessionId) {
         self.sessions.remove(&session);
+    }
+}
+
+impl Session {
+    fn asked(&mut self, now: Instant) {
+        if let (Some(lost), Some(answered)) = (&mut self.lost, self.answered.take()) {
+            lost.thought += now - answered;
+        }
     }
 }
 
@@ -209,22 +238,22 @@ mod tests {
     #[test]
     fn operations_run_in_order_and_one_turn_at_a_time() {
         let mut sessions = Sessions::default();
-        (1..=3).for_each(|id| sessions.queue(SESSION, queued(id, 100)));
+        (1..=3).for_each(|id| sessions.queue(SESSION, queued(id, 100), Instant(0)));
         assert_eq!(turn(&mut sessions, 0, 2), Some((vec![], vec![1, 2])));
-        sessions.queue(SESSION, queued(4, 100));
+        sessions.queue(SESSION, queued(4, 100), Instant(0));
         assert_eq!(turn(&mut sessions, 0, 2), None, "the first turn has not ended");
         sessions.end_turn(SESSION);
         assert_eq!(turn(&mut sessions, 0, 2), Some((vec![], vec![3, 4])));
         sessions.end_turn(SESSION);
         assert_eq!(turn(&mut sessions, 0, 2), Some((vec![], vec![])), "the pipeline has ended");
-        sessions.queue(SESSION, queued(5, 100));
+        sessions.queue(SESSION, queued(5, 100), Instant(0));
         assert_eq!(turn(&mut sessions, 0, 2), Some((vec![], vec![5])), "and begins again");
     }
 
     #[test]
     fn what_was_put_back_keeps_its_place() {
         let mut sessions = Sessions::default();
-        (1..=4).for_each(|id| sessions.queue(SESSION, queued(id, 100)));
+        (1..=4).for_each(|id| sessions.queue(SESSION, queued(id, 100), Instant(0)));
         let mut operations =
             sessions.next_turn(Instant(0), 3).map(|turn| turn.operations).unwrap_or_default();
         sessions.put_back(SESSION, operations.split_off(1).into_iter());
@@ -235,14 +264,16 @@ mod tests {
     #[test]
     fn what_has_waited_too_long_does_not_run() {
         let mut sessions = Sessions::default();
-        [(1, 5), (2, 10), (3, 11)].into_iter().for_each(|(id, at)| sessions.queue(SESSION, queued(id, at)));
+        [(1, 5), (2, 10), (3, 11)]
+            .into_iter()
+            .for_each(|(id, at)| sessions.queue(SESSION, queued(id, at), Instant(0)));
         assert_eq!(turn(&mut sessions, 10, 9), Some((vec![1, 2], vec![3])));
     }
 
     #[test]
     fn a_session_that_has_ended_has_no_turn() {
         let mut sessions = Sessions::default();
-        sessions.queue(SESSION, queued(1, 100));
+        sessions.queue(SESSION, queued(1, 100), Instant(0));
         sessions.remove(SESSION);
         assert_eq!(turn(&mut sessions, 0, 9), None);
     }
@@ -253,13 +284,25 @@ mod tests {
         let at = |millis: u64| Instant(millis * 1000);
         let mut sessions = Sessions::default();
         sessions.open(SESSION, 1);
-        sessions.lose(SESSION, age(5), at(90), at(100));
-        sessions.lose(SESSION, age(5), at(120), at(130));
-        sessions.lose(SESSION, age(5), at(135), at(140));
+        sessions.lose(SESSION, age(5), 0, at(100));
+        for (asked, answered) in [(102, 110), (115, 128), (129, 130)] {
+            sessions.answered(SESSION, at(asked - 1));
+            sessions.asked(SESSION, at(asked));
+            sessions.asked(SESSION, at(asked + 1));
+            sessions.answered(SESSION, at(answered));
+        }
+        sessions.lose(SESSION, age(5), 2, at(140));
         let lost = sessions.lost(SESSION, at(150)).expect("it has lost");
-        assert_eq!((lost.age, lost.times, lost.away), (age(5), 3, Some(Duration::from_millis(5))));
-        assert!(sessions.lost(SESSION, at(2140)).is_none(), "that is long ago");
-        sessions.lose(SESSION, age(7), at(3000), at(3000));
+        assert_eq!((lost.age, lost.times, lost.away), (age(5), 4, Some(Duration::from_millis(3))));
+        sessions.answered(SESSION, at(140));
+        sessions.asked(SESSION, at(149));
+        sessions.lose(SESSION, age(5), 0, at(150));
+        assert_eq!(
+            sessions.lost(SESSION, at(150)).and_then(|lost| lost.away),
+            Some(Duration::from_millis(3))
+        );
+        assert!(sessions.lost(SESSION, at(2150)).is_none(), "that is long ago");
+        sessions.lose(SESSION, age(7), 0, at(3000));
         assert_eq!(sessions.lost(SESSION, at(3001)).map(|lost| (lost.times, lost.away)), Some((1, None)));
         sessions.win(SESSION);
         assert!(sessions.lost(SESSION, at(3001)).is_none());

@@ -307,6 +307,7 @@ impl Replica {
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
+        self.coordinator_lives(now.instant, from);
         let asks = matches!(
             message,
             Message::Read { .. }

@@ -10,16 +10,17 @@
 //! it is prepared here and has not ended soon, the younger ones are judged, and refused as ever; and whoever has waited
 //! until the end of the first reservation that it met waits for no other one, nor for the same one prolonged. Older ones
 //! are not kept off, and there are fewer of these all the time: so whoever stays refused for long enough commits. As with
-//! all that waits, nothing is recorded and nothing of it bears on safety.
+//! all that waits, nothing is recorded and nothing of it bears on safety. Nor does anybody wait for one that will not come
+//! again: not for one that has come without asking, nor while nothing is heard of its coordinator.
 
 use super::operation::{Part, Prepare};
 use commit::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Instant, Timestamp, TransactionId};
+use types::{Incarnation, Instant, ProcessId, Timestamp, TransactionId};
 
-/// One that is prepared is waited for, for this fraction of the time for which its keys are kept.
+/// One that is prepared, or waits itself, is waited for, for this fraction of the time for which its keys are kept.
 const ENDING: u32 = 12;
 
 /// What one transaction has asked for.
@@ -29,8 +30,11 @@ struct Reservation {
     group: TransactionId,
     part: Arc<Part>,
     until: Instant,
-    /// Until when the younger ones wait for the end of one that is prepared here.
+    /// Until when the younger ones wait for the end of one that is prepared here, or waits here itself.
     ends_by: Instant,
+    waits: bool,
+    /// Until when its coordinator is taken to live, if nothing more is heard of it.
+    lives: Instant,
 }
 
 /// See the module.
@@ -43,22 +47,44 @@ pub(super) struct Reservations {
 }
 
 impl Reservations {
-    /// Keeps what a transaction touches, in place of what was kept for its earlier runs.
-    pub(super) fn keep(&mut self, now: Instant, group: TransactionId, operation: &Prepare) {
+    /// Keeps what a transaction touches, in place of what was kept for its earlier runs, while its coordinator is heard
+    /// of again and again within `patience`.
+    pub(super) fn keep(
+        &mut self,
+        now: Instant,
+        group: TransactionId,
+        operation: &Prepare,
+        patience: Duration,
+    ) {
         self.kept.retain(|_, kept| kept.until > now);
-        if !operation.keep.is_zero() {
-            let (part, until) = (operation.part.clone(), now + operation.keep);
-            let ends_by = now + operation.keep / ENDING;
-            self.kept.insert(operation.age, Reservation { group, part, until, ends_by });
+        if operation.keep.is_zero() {
+            self.kept.remove(&operation.age);
+            return;
+        }
+        let (part, until) = (operation.part.clone(), now + operation.keep);
+        let (ends_by, lives) = (now + operation.keep / ENDING, now + patience);
+        self.kept.insert(operation.age, Reservation { group, part, until, ends_by, waits: false, lives });
+    }
+
+    /// Something is heard of a process, which is now taken to live until then.
+    pub(super) fn heard(&mut self, process: ProcessId, incarnation: Incarnation, lives: Instant) {
+        let of =
+            |kept: &&mut Reservation| (kept.group.process, kept.group.incarnation) == (process, incarnation);
+        self.kept.values_mut().filter(of).for_each(|kept| kept.lives = lives);
+    }
+
+    /// The transaction waits here itself, after it has come again.
+    pub(super) fn waits(&mut self, age: Stamp) {
+        if let Some(kept) = self.kept.get_mut(&age) {
+            kept.waits = true;
         }
     }
 
     /// A transaction has ended; one that was refused may come again.
     pub(super) fn end(&mut self, group: TransactionId, refused: bool) {
         self.patience.remove(&group);
-        if !refused {
-            self.kept.retain(|_, kept| kept.group != group);
-        }
+        self.kept.retain(|_, kept| refused || kept.group != group);
+        self.kept.values_mut().filter(|kept| kept.group == group).for_each(|kept| kept.waits = false);
     }
 
     /// The age of the oldest transaction that a younger one's proposal has to wait for.
@@ -96,7 +122,8 @@ impl Reservations {
 
 impl Reservation {
     fn ends(&self, prepared: &BTreeMap<TransactionId, Prepare>) -> Instant {
-        if prepared.contains_key(&self.group) { self.ends_by } else { self.until }
+        let ends = if self.waits || prepared.contains_key(&self.group) { self.ends_by } else { self.until };
+        ends.min(self.lives)
     }
 }
 
@@ -120,6 +147,8 @@ mod tests {
     use super::*;
     use commit::Observed;
     use datatypes::{Effect, Operation, register};
+
+    const PATIENCE: Duration = Duration::from_millis(500);
 
     fn id(number: u64) -> TransactionId {
         TransactionId { number, ..TransactionId::default() }
@@ -152,7 +181,7 @@ mod tests {
     #[test]
     fn younger_ones_that_conflict_are_kept_off_until_the_end_or_for_the_time_asked_for() {
         let (mut kept, nobody) = (Reservations::default(), BTreeMap::new());
-        kept.keep(at(0), id(5), &prepare(5, 24, look(b"a")));
+        kept.keep(at(0), id(5), &prepare(5, 24, look(b"a")), PATIENCE);
         let age = Stamp { at: Timestamp(5), transaction: id(5) };
         let waits = |kept: &mut Reservations, now, operation: Prepare| {
             kept.before(at(now), id(9), &operation, &nobody)
@@ -163,7 +192,7 @@ mod tests {
         assert_eq!(waits(&mut kept, 24, prepare(6, 0, add(b"a"))), None, "its time is over");
         assert_eq!(waits(&mut kept, 1, prepare(6, 0, add(b"a"))), Some(age));
         // It comes again, as 7.
-        kept.keep(at(20), id(7), &prepare(5, 24, look(b"a")));
+        kept.keep(at(20), id(7), &prepare(5, 24, look(b"a")), PATIENCE);
         kept.end(id(5), true);
         assert_eq!(kept.ends(at(23), id(9), age, &nobody), Some(at(24)), "the end of the first one");
         assert_eq!(waits(&mut kept, 24, prepare(6, 0, add(b"a"))), None, "who has waited for the first");
@@ -177,10 +206,44 @@ mod tests {
     }
 
     #[test]
+    fn nobody_waits_for_one_that_has_come_without_asking_or_whose_coordinator_is_silent() {
+        let (mut kept, nobody) = (Reservations::default(), BTreeMap::new());
+        let waits = |kept: &mut Reservations, now, number| {
+            kept.before(at(now), id(number), &prepare(6, 0, add(b"a")), &nobody).is_some()
+        };
+        kept.keep(at(0), id(5), &prepare(5, 2000, look(b"a")), PATIENCE);
+        assert!(waits(&mut kept, 1, 9));
+        kept.keep(at(2), id(7), &prepare(5, 0, look(b"a")), PATIENCE);
+        assert!(!waits(&mut kept, 3, 9), "it has come, and is not to be kept off from anything");
+        kept.keep(at(10), id(8), &prepare(5, 2000, look(b"a")), PATIENCE);
+        let lives = |kept: &mut Reservations, now: u64, incarnation| {
+            kept.heard(ProcessId::default(), Incarnation(incarnation), at(now) + PATIENCE);
+        };
+        lives(&mut kept, 400, 0);
+        assert!(waits(&mut kept, 600, 10));
+        lives(&mut kept, 600, 1);
+        assert!(!waits(&mut kept, 901, 11), "it was another one that was heard of");
+    }
+
+    #[test]
+    fn who_has_come_again_and_waits_here_is_waited_for_for_a_short_time() {
+        let (mut kept, nobody) = (Reservations::default(), BTreeMap::new());
+        let operation = prepare(5, 24, look(b"a"));
+        let waits = |kept: &mut Reservations, now, number| {
+            kept.before(at(now), id(number), &prepare(6, 0, add(b"a")), &nobody).is_some()
+        };
+        kept.keep(at(0), id(5), &operation, PATIENCE);
+        kept.waits(operation.age);
+        assert!(waits(&mut kept, 1, 9) && !waits(&mut kept, 2, 10), "those may be waiting for each other");
+        kept.end(id(5), true);
+        assert!(waits(&mut kept, 3, 11), "now it is awaited anew");
+    }
+
+    #[test]
     fn once_it_is_prepared_it_is_waited_for_for_a_short_time() {
         let operation = prepare(5, 24, look(b"a"));
         let mut kept = Reservations::default();
-        kept.keep(at(0), id(5), &operation);
+        kept.keep(at(0), id(5), &operation, PATIENCE);
         assert!(kept.before(at(0), id(9), &prepare(6, 0, add(b"a")), &BTreeMap::new()).is_some());
         let prepared = BTreeMap::from([(id(5), operation.clone())]);
         assert_eq!(kept.ends(at(1), id(9), operation.age, &prepared), Some(at(2)));
@@ -192,7 +255,7 @@ mod tests {
         let (mut kept, nobody) = (Reservations::default(), BTreeMap::new());
         let mut counting = prepare(5, 24, look(b"a"));
         Arc::make_mut(&mut counting.part).keyset = Some(Default::default());
-        kept.keep(at(0), id(5), &counting);
+        kept.keep(at(0), id(5), &counting, PATIENCE);
         assert!(kept.before(at(1), id(9), &prepare(6, 0, add(b"b")), &nobody).is_some());
         assert!(kept.before(at(1), id(9), &prepare(6, 0, look(b"b")), &nobody).is_none());
     }

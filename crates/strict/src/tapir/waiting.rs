@@ -165,13 +165,14 @@ impl Replica {
         if !self.is_new(&message) {
             return Some(message);
         }
-        self.reservations.keep(now.instant, *group, operation);
+        self.reservations.keep(now.instant, *group, operation, self.options.resend_every * PATIENCE);
         let kept = self.reservations.before(now.instant, *group, operation, self.state.prepared());
         let Some(until) =
             kept.map(Until::Kept).or_else(|| self.state.waits_for(*group, operation).map(Until::Ended))
         else {
             return Some(message);
         };
+        self.reservations.waits(operation.age);
         self.hold(now, from, message, until);
         None
     }
@@ -181,6 +182,12 @@ impl Replica {
         let (group, attempt, at, age) = (*group, *attempt, operation.at, operation.age);
         let proposal = Proposal { from, message, attempt, at, age, until, said: now.instant };
         self.waiting.0.insert(group, proposal);
+    }
+
+    /// Something is heard of a coordinator.
+    pub(super) fn coordinator_lives(&mut self, now: Instant, from: NodeId) {
+        let lives = now + self.options.resend_every * PATIENCE;
+        self.reservations.heard(from.process, from.incarnation, lives);
     }
 
     pub(super) fn arm_skew_wait(&self, now: Now, out: &mut Outputs<'_, Node>) {
