@@ -2,6 +2,7 @@
 
 use super::Times;
 use super::stamp::Stamp;
+use mvcc::CompactKey;
 use replication::transfer::{Ask, Piece};
 use types::{Address, Error, RegionId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
 
@@ -254,7 +255,7 @@ wire_enum!(Message<S: Times> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part<S: Times> {
     /// The key.
-    pub key: Box<[u8]>,
+    pub key: CompactKey,
     /// In a slice: the effects of the session that the snapshot does not show, in order of place (Corrections 37).
     pub cached: Vec<CachedEffect<S::Depends>>,
     /// In a slice: the effects of the transaction so far; the work is done on top.
@@ -284,7 +285,7 @@ pub enum Work<S> {
         /// The step of the transaction that gets the result.
         step: u32,
         /// The operation.
-        operation: Box<[u8]>,
+        operation: CompactKey,
         /// True when the client does not want the result.
         blind: bool,
     },
@@ -297,7 +298,7 @@ pub enum Work<S> {
     /// the operation that chose them (Corrections 70).
     Observed {
         /// The operation.
-        operation: Box<[u8]>,
+        operation: CompactKey,
         /// The effects.
         effects: Vec<Box<[u8]>>,
     },

@@ -29,7 +29,7 @@ impl Reason {
     fn is_about(&self, step: &Planned) -> bool {
         match (self, step) {
             (Reason::Silent(partitions), Planned::Key { partition, .. }) => partitions.contains(partition),
-            (Reason::Key(busy), Planned::Key { key, .. }) => busy == key,
+            (Reason::Key(busy), Planned::Key { key, .. }) => **busy == **key,
             _ => false,
         }
     }

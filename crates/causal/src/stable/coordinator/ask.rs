@@ -4,6 +4,7 @@ use crate::stable::pledge::encoded;
 use crate::stable::setup::Topology;
 use crate::stable::token::Token;
 use datatypes::{Cell, Context, Effect, Operation, prepare};
+use mvcc::CompactKey;
 use protocol::{ContextAsk, KeyedOperation, Losses, Request, Step};
 use std::time::Duration;
 use types::{Error, KeyHash, ReplyBuf, ReplySink, Rng};
@@ -44,7 +45,7 @@ pub(super) enum Ask {
 /// One step of a transaction.
 #[derive(Clone, Debug)]
 pub(super) enum Planned {
-    Key { key: Box<[u8]>, partition: u16, what: What },
+    Key { key: CompactKey, partition: u16, what: What },
     Count,
     Flush,
     Keys,
@@ -57,11 +58,11 @@ pub(super) enum Planned {
 #[derive(Clone, Debug)]
 pub(super) enum What {
     /// It only reads.
-    Read { operation: Box<[u8]>, blind: bool },
+    Read { operation: CompactKey, blind: bool },
     /// It writes whatever the state is, and its reply is known.
     Write { effect: Box<[u8]>, reply: ReplyBuf },
     /// It writes, and its reply or its effect depends on the state.
-    Observing { operation: Box<[u8]>, blind: bool },
+    Observing { operation: CompactKey, blind: bool },
 }
 
 impl Planned {

@@ -97,7 +97,8 @@ pub(super) enum Phase<S: Times> {
 #[derive(Debug)]
 pub(super) struct Preparing<S: Times> {
     pub(super) votes: Votes<u16>,
-    pub(super) messages: BTreeMap<u16, Message<S>>,
+    /// By partition, ascending.
+    pub(super) messages: Vec<(u16, Message<S>)>,
     /// Each partition's replica that was asked: the decision goes to the same (Corrections 30).
     pub(super) participants: BTreeMap<u16, Address>,
     pub(super) decider: u16,

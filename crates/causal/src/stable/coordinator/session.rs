@@ -3,6 +3,7 @@
 use super::ask::Ask;
 use crate::stable::Times;
 use crate::stable::message::Work;
+use mvcc::CompactKey;
 use std::collections::{BTreeMap, VecDeque};
 use types::{Error, Instant, RequestId, TransactionId};
 
@@ -45,7 +46,7 @@ pub(super) struct Open<S> {
 /// A write of an interactive transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Done<S> {
-    pub(super) key: Box<[u8]>,
+    pub(super) key: CompactKey,
     pub(super) partition: u16,
     pub(super) work: Work<S>,
 }

@@ -43,9 +43,11 @@ pub(super) fn part_of<'p, S: Times>(parts: &'p mut Parts<S>, partition: u16, key
 /// The work of all steps on keys. A flush deletes, in its place, every key that the transaction mentions.
 pub(super) fn work_of<S: Times>(steps: &[Planned]) -> Parts<S> {
     let mut parts = Parts::new();
-    for step in steps {
-        if let Planned::Key { key, partition, .. } = step {
-            part_of(&mut parts, *partition, key);
+    if steps.iter().any(|step| matches!(step, Planned::Flush)) {
+        for step in steps {
+            if let Planned::Key { key, partition, .. } = step {
+                part_of(&mut parts, *partition, key);
+            }
         }
     }
     for (number, step) in (0u32..).zip(steps) {
@@ -146,8 +148,10 @@ impl<S: Times> Coordinator<S> {
             let thread = self.thread(running.session);
             running.epoch = thread.epoch;
             running.now_millis = millis(now, thread.highest);
-            running.replies = running.steps.iter().map(known_reply).collect();
-            running.numbers.clear();
+            if running.attempts > 0 {
+                running.replies = running.steps.iter().map(known_reply).collect();
+                running.numbers.clear();
+            }
         }
         self.sessions.entry(running.session).or_default().running = Some(number);
         out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
@@ -158,7 +162,7 @@ impl<S: Times> Coordinator<S> {
         if questions.is_empty() {
             return self.after_slices(now, number, running, out);
         }
-        let targets = match self.targets(questions.keys()) {
+        let targets = match self.targets(questions.iter().map(|(partition, _)| partition)) {
             Ok(targets) => targets,
             Err(silent) => return self.fail_early(now, number, running, silent, out),
         };
@@ -203,13 +207,15 @@ impl<S: Times> Coordinator<S> {
     /// all replicas of a partition are silent.
     pub(super) fn ask_again(&mut self, number: u64, out: &mut Outputs<'_, Node<S>>) -> bool {
         let Some(running) = self.running.get(&number) else { return true };
-        let mut questions = self.questions(number, running);
+        let questions = self.questions(number, running);
         let Some(Running { phase: Phase::Slices { awaited, .. }, .. }) = self.running.get_mut(&number) else {
             return true;
         };
-        for (partition, replica) in &mut *awaited {
-            *replica = self.routes.next(*partition, *replica);
-            questions.remove(partition).into_iter().for_each(|question| out.send(*replica, question));
+        for (partition, question) in questions {
+            if let Some(replica) = awaited.get_mut(&partition) {
+                *replica = self.routes.next(partition, *replica);
+                out.send(*replica, question);
+            }
         }
         awaited.values().all(|replica| !self.routes.is_silent(*replica))
     }
@@ -217,7 +223,7 @@ impl<S: Times> Coordinator<S> {
     /// What is asked of each partition. In one region, a transaction with an observing write reads its keys at the
     /// primaries, when it prepares: one snapshot could not show what they observe. Where parts may be in several
     /// regions, the newest states there would not belong together: it reads its snapshot, and has that validated.
-    fn questions(&self, number: u64, running: &Running<S>) -> BTreeMap<u16, Message<S>> {
+    fn questions(&self, number: u64, running: &Running<S>) -> Vec<(u16, Message<S>)> {
         let at_primaries = S::OBSERVES
             && matches!(running.kind, Kind::OneShot)
             && running.steps.iter().any(Planned::is_observing);
@@ -271,14 +277,14 @@ impl<S: Times> Coordinator<S> {
                 Planned::Key { .. } | Planned::Flush => {}
             }
         }
-        let mut questions = BTreeMap::new();
+        let mut questions = Vec::new();
         for partition in 0..self.topology.partitions() {
             let parts = parts.remove(&partition).unwrap_or_default();
             let whole = whole.remove(&partition).unwrap_or_default();
             if !parts.is_empty() || !whole.is_empty() {
                 let (id, snapshot, now_millis) = (self.id(number), running.snapshot, running.now_millis);
                 let message = Message::SliceReq { id, round: 0, snapshot, now_millis, parts, whole };
-                questions.insert(partition, message);
+                questions.push((partition, message));
             }
         }
         questions

@@ -87,10 +87,10 @@ impl<S: Times> Coordinator<S> {
         let snapshot = running.snapshot;
         let highest = self.thread(running.session).highest.max(snapshot.reach());
         let effects = parts.values().flatten().map(chosen_effects).collect();
-        let except: Vec<Box<[u8]>> = parts.values().flatten().map(|part| part.key.clone()).collect();
-        let whole: Vec<Whole> =
-            flush.map(|step| Whole::Flush { step: step as u32, except }).into_iter().collect();
-        let mut messages = BTreeMap::new();
+        let except = || parts.values().flatten().map(|part| Box::from(&*part.key)).collect();
+        let whole = flush.map(|step| Whole::Flush { step: step as u32, except: except() });
+        let whole: Vec<Whole> = whole.into_iter().collect();
+        let mut messages = Vec::new();
         for partition in participants.keys() {
             let message = Message::Prepare {
                 id,
@@ -103,7 +103,7 @@ impl<S: Times> Coordinator<S> {
                 parts: parts.remove(partition).unwrap_or_default(),
                 whole: whole.clone(),
             };
-            messages.insert(*partition, message);
+            messages.push((*partition, message));
         }
         let votes = Votes::new(participants.keys().copied());
         let life = self.lives.get(&participants[&decider]).copied();
@@ -353,8 +353,10 @@ impl<S: Times> Coordinator<S> {
             return false;
         }
         for partition in preparing.votes.missing() {
-            let message = preparing.messages[&partition].clone();
-            out.send(preparing.participants[&partition], message);
+            let message = preparing.messages.iter().find(|(of, _)| *of == partition);
+            if let Some((_, message)) = message {
+                out.send(preparing.participants[&partition], message.clone());
+            }
         }
         true
     }
@@ -429,5 +431,5 @@ fn chosen_effects<S: Times>(part: &Part<S>) -> KeyEffects {
         Work::Observed { effects, .. } => effects.as_slice(),
         Work::Evaluate { .. } | Work::Watched { .. } | Work::Candidate => &[],
     });
-    KeyEffects { key: part.key.clone(), effects: effects.cloned().collect() }
+    KeyEffects { key: (*part.key).into(), effects: effects.cloned().collect() }
 }

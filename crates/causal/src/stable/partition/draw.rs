@@ -3,6 +3,7 @@
 use super::Partition;
 use crate::stable::Times;
 use crate::stable::message::{Answer, Part, Work};
+use mvcc::CompactKey;
 use std::collections::BTreeSet;
 use types::{ReplyBuf, ReplySink, Rng};
 
@@ -51,23 +52,23 @@ impl<S: Times> Partition<S> {
         &mut self,
         snapshot: S,
         now_millis: u64,
-        (own, shown): (&BTreeSet<&[u8]>, &[Box<[u8]>]),
+        (own, shown): (&BTreeSet<&[u8]>, &[CompactKey]),
         random: &mut Rng,
-    ) -> Option<Box<[u8]>> {
+    ) -> Option<CompactKey> {
         for _ in 0..DRAWS {
             let known = self.store.known();
             let place = random.usize(0..(known + shown.len()).max(1));
             if let Some(own) = place.checked_sub(known).and_then(|place| shown.get(place)) {
                 return Some(own.clone());
             }
-            let key: Box<[u8]> = self.store.random_known(random)?.into();
+            let key: CompactKey = self.store.random_known(random)?.into();
             let fits = !own.contains(&*key)
                 && self.shows_key(snapshot, &key, Default::default(), now_millis, random);
             if fits {
                 return Some(key);
             }
         }
-        let (mut all, mut cursor): (Vec<Box<[u8]>>, u64) = (Vec::new(), 0);
+        let (mut all, mut cursor): (Vec<CompactKey>, u64) = (Vec::new(), 0);
         loop {
             cursor = self.store.scan_all(cursor, |key| all.push(key.into()));
             if cursor == 0 {

@@ -101,7 +101,7 @@ impl<S: Times> Partition<S> {
         self.learn_stable(now, terms.snapshot);
         if S::observed(terms.snapshot.depends_on(self.region)) < self.promised_sight {
             // Peers were told that what follows has observed more. The coordinator's lease is long over.
-            let key = parts.first().map(|part| part.key.clone()).unwrap_or_default();
+            let key = parts.first().map(|part| Box::from(&*part.key)).unwrap_or_default();
             return Err(Vote::Conflict { key, raise: self.promised_sight });
         }
         self.work_out(terms, parts, whole, random)
@@ -142,7 +142,7 @@ impl<S: Times> Partition<S> {
         worked: &mut Worked,
     ) -> Result<(), Vote> {
         let hash = self.store.hash(&part.key);
-        let mut pledge = Pledge { key: part.key.clone(), deeds: Vec::new() };
+        let mut pledge = Pledge { key: (*part.key).into(), deeds: Vec::new() };
         let mut before: Vec<Box<[u8]>> = Vec::new();
         let mut known = true;
         if part.work.iter().any(|work| matches!(work, Work::Evaluate { .. })) {
@@ -178,15 +178,18 @@ impl<S: Times> Partition<S> {
                 }
                 Work::Candidate => continue,
                 Work::Observed { operation, effects } => {
-                    let deed =
-                        Deed { operation: Some(operation.clone()), whole: false, effects: effects.clone() };
+                    let deed = Deed {
+                        operation: Some((**operation).into()),
+                        whole: false,
+                        effects: effects.clone(),
+                    };
                     let settled = self.settle(hash, &part.key, operation);
                     let stands = match settled {
                         Some(settlement) => settlement.effects() == *effects,
                         None => self.is_unchanged(terms.snapshot, Timestamp::ZERO, hash, part, &deed)?,
                     };
                     if !stands {
-                        return Err(Vote::Changed { key: part.key.clone() });
+                        return Err(Vote::Changed { key: (*part.key).into() });
                     }
                     deed
                 }
@@ -204,9 +207,9 @@ impl<S: Times> Partition<S> {
         }
         if !known {
             let effects = pledge.effects().cloned().collect();
-            worked.gained.effects.push(KeyEffects { key: part.key.clone(), effects });
+            worked.gained.effects.push(KeyEffects { key: (*part.key).into(), effects });
         }
-        worked.pledges.insert(part.key.clone(), pledge);
+        worked.pledges.insert((*part.key).into(), pledge);
         Ok(())
     }
 
@@ -271,7 +274,7 @@ impl<S: Times> Partition<S> {
         }
         match raise {
             Timestamp::ZERO => Ok(()),
-            raise => Err(Vote::Conflict { key: part.key.clone(), raise }),
+            raise => Err(Vote::Conflict { key: (*part.key).into(), raise }),
         }
     }
 
