@@ -371,8 +371,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         if !transaction.turn.is_empty() {
             self.sessions.end_turn(transaction.session);
         }
-        self.sessions.close(transaction.session, number);
-        self.sessions.answered(transaction.session, step.now.instant);
+        self.sessions.end(transaction.session, number, step.now.instant);
     }
 
     /// Keeps for checkers what the transaction did at this timestamp; without one, that it did nothing.

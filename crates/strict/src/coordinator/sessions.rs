@@ -142,7 +142,15 @@ impl Sessions {
     /// The session's open transaction is this one no longer.
     pub fn close(&mut self, session: SessionId, number: u64) {
         if let Some(state) = self.sessions.get_mut(&session) {
-            state.open = state.open.filter(|open| *open != number);
+            state.close(number);
+        }
+    }
+
+    /// A transaction of the session has ended, and been answered.
+    pub fn end(&mut self, session: SessionId, number: u64, now: Instant) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.close(number);
+            state.answered(now);
         }
     }
 
@@ -173,7 +181,7 @@ impl Sessions {
     /// A request of the session has been answered.
     pub fn answered(&mut self, session: SessionId, now: Instant) {
         if let Some(state) = self.sessions.get_mut(&session) {
-            state.answered = state.lost.map(|_| now);
+            state.answered(now);
         }
     }
 
@@ -210,6 +218,14 @@ impl Sessions {
 }
 
 impl Session {
+    fn close(&mut self, number: u64) {
+        self.open = self.open.filter(|open| *open != number);
+    }
+
+    fn answered(&mut self, now: Instant) {
+        self.answered = self.lost.map(|_| now);
+    }
+
     fn asked(&mut self, now: Instant) {
         if let (Some(lost), Some(answered)) = (&mut self.lost, self.answered.take()) {
             lost.thought += now - answered;
