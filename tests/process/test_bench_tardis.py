@@ -2,11 +2,15 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
+import redis
 
 from cluster import Cluster
-from harness import binary, wait_until
+from harness import binary, free_port, wait_until
+
+BERKELEYDB = Path(__file__).parents[2] / "examples" / "berkeleydb" / "server.c"
 
 KEYSPACES = {
     "forks": ["branch", "LOCAL", "branch"],
@@ -55,3 +59,38 @@ def test_what_cannot_be_run_is_refused(port):
     assert refused.returncode != 0 and "nowhere" in refused.stderr
     assert bench(port, "locks", "--branch").returncode != 0
     assert "--history" in bench(port, "locks", "--history", "/tmp/never").stderr
+
+
+@pytest.fixture(scope="module")
+def berkeleydb(tmp_path_factory):
+    """The port of the paper's peer, built from its source."""
+    folder, port = tmp_path_factory.mktemp("berkeleydb"), free_port()
+    program = folder / "server"
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program, BERKELEYDB, "-ldb"], check=True)
+    with subprocess.Popen([program, str(port), folder], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout.readline() == "ready\n"
+            yield port
+        finally:
+            server.kill()
+
+
+def test_berkeleydb_runs_the_same_transactions(port, berkeleydb):
+    result = bench(port, "forks", "--branch", "--zipf", "0.99", "--against", f"127.0.0.1:{berkeleydb}")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    theirs = report["theirs"]
+    assert report["aborts"] == 0 and theirs["by"] == "txn"
+    assert theirs["committed"] > 0 and theirs["aborts"] > 0, "locks on fifty keys meet"
+    assert theirs["unknown"] == 0 and report["ratio"] > 0
+
+
+def test_berkeleydb_commits_a_transaction_as_a_whole(berkeleydb):
+    with redis.Redis(port=berkeleydb, decode_responses=True, protocol=2).client() as client:
+        run = client.execute_command
+        assert run("TXN", "BEGIN") == "OK" and run("SET", "first", "1") and run("TXN", "ABORT") == "OK"
+        assert client.get("first") is None
+        assert run("TXN", "BEGIN") == "OK" and run("MSET", "first", "2", "second", "3") and run("TXN", "COMMIT") == "OK"
+        assert client.mget("first", "second", "third") == ["2", "3", None]
+        with pytest.raises(redis.ResponseError):
+            run("TXN", "COMMIT")

@@ -12,8 +12,10 @@ use crate::workspace::{Workspace, capture, is_installed, run};
 
 const REQUIREMENTS: &str = "tests/requirements.txt";
 const PROCESS_TESTS: &str = "tests/process";
-/// Debian's names for the peer of the differential test, its client tools and Python's environments.
-const PACKAGES: &str = "redis-server redis-tools python3-venv";
+/// Debian's names for the peer of the differential test, its client tools, Python's environments, and the peer of `bench tardis`.
+const PACKAGES: &str = "redis-server redis-tools python3-venv libdb5.3-dev";
+/// What that peer is compiled with.
+const BERKELEYDB: &str = "/usr/include/db.h";
 
 /// How many files of process tests run at a time.
 const PARALLEL_FILES: &str = "3";
@@ -67,7 +69,9 @@ fn process_test_files(root: &Path) -> Result<Vec<PathBuf>> {
 
 /// Installs the system packages that are missing, or fails with the command that does.
 fn install_packages(workspace: &Workspace) -> Result<()> {
-    if is_installed("redis-server") && is_installed("redis-cli") && python_can_make_environments(workspace) {
+    let has_peers =
+        is_installed("redis-server") && is_installed("redis-cli") && Path::new(BERKELEYDB).exists();
+    if has_peers && python_can_make_environments(workspace) {
         return Ok(());
     }
     if !is_installed("apt-get") || !is_root(workspace) {
