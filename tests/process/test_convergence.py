@@ -69,3 +69,16 @@ def test_concurrent_changes_of_regions_that_are_cut_apart_reset_only_what_they_s
 def can_write(regions, name: str) -> bool:
     with regions[name].client() as client:
         return bool(client.set(f"written:{name}", "x"))
+
+
+def test_keys_that_are_overdue_leave_though_nobody_meets_them(regions):
+    """DBSIZE counts what occupies memory. A key whose deadline one region moves in time stays in both."""
+    with regions["a/1"].client() as a, regions["b/2"].client() as b:
+        before = a.dbsize()
+        for number in range(300):
+            a.set(f"overdue:{number}", "x", px=1500)
+        a.set("refreshed", "x", px=3000)
+        wait_until(lambda: b.get("refreshed") == "x", timeout=10)
+        assert b.expire("refreshed", 3600)
+        wait_until(lambda: a.dbsize() <= before + 1 and b.dbsize() <= before + 1, timeout=60, every=0.25)
+        assert a.get("refreshed") == b.get("refreshed") == "x"

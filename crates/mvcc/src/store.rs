@@ -38,6 +38,7 @@ use datatypes::{Cell, Value};
 use snapshots::KeyHistory;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
+use std::ops::Bound;
 use types::{HashSeed, KeyHash, Rng};
 
 pub use remains::Remains;
@@ -389,6 +390,20 @@ impl<S: Stamp> Store<S> {
             .range(..(now_millis.saturating_add(1), CompactKey::new(b"")))
             .take(limit)
             .map(|(_, key)| &**key)
+    }
+
+    /// The keys whose deadline, in milliseconds since 1970, has passed at `now_millis`, with it; in this order those behind
+    /// `after`, if that is given.
+    pub fn overdue(
+        &self,
+        after: Option<&(u64, CompactKey)>,
+        now_millis: u64,
+    ) -> impl Iterator<Item = (u64, CompactKey)> {
+        let beyond = (now_millis.saturating_add(1), CompactKey::new(b""));
+        let until = after.map_or(beyond.clone(), |after| beyond.max(after.clone()));
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.deadlines.range((from.cloned(), Bound::Included(until)));
+        range.take_while(move |(at, _)| *at <= now_millis).cloned()
     }
 
     /// The earliest deadline of a key, in milliseconds since 1970.

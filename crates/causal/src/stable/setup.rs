@@ -266,6 +266,8 @@ pub struct Mutants {
     pub cache_unversioned: bool,
     /// Coordinators answer, and tell all participants, before the decider has logged the decision (Corrections 73).
     pub answered_before_decision: bool,
+    /// Keys are deleted when their deadline has passed here, whatever other regions have done to them in time (Corrections 69).
+    pub expired_by_own_clock: bool,
 }
 
 #[cfg(test)]

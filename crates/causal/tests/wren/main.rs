@@ -3,6 +3,7 @@
 mod client;
 mod contexts;
 mod evict;
+mod expiry;
 mod faults;
 mod heal;
 mod mutants;

@@ -563,6 +563,7 @@ const OFF: Mutants = Mutants {
     undecided_ignored: false,
     cache_unversioned: false,
     answered_before_decision: false,
+    expired_by_own_clock: false,
 };
 
 #[test]

@@ -5,12 +5,13 @@
 //! `recover` is the log and the checkpoint, `refill` takes from the peers what is missing and gives what they miss,
 //! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good,
 //! `copies` is what a partition does that is kept by several processes of its region,
-//! `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed.
+//! `expire` deletes what is overdue, `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed.
 
 mod copies;
 mod decide;
 mod draw;
 mod evict;
+mod expire;
 mod inquire;
 mod losses;
 mod prepare;
@@ -31,6 +32,7 @@ use clock::HybridClock;
 use commit::{Decisions, Participant};
 use datatypes::{Effect, key};
 use evict::Evictions;
+use expire::Expiry;
 use inquire::Inquiry;
 use mvcc::{LossOptions, Remains, Store};
 use protocol::{Input, Now, Outputs};
@@ -157,6 +159,7 @@ pub struct Partition<S: Times> {
     inquiries: BTreeMap<TransactionId, Inquiry>,
     /// Regions that are gone for good.
     evictions: Evictions,
+    expiry: Expiry,
     /// Snapshots up to here have been read since the log confirmed that this copy leads.
     vouched: S,
     /// What has committed since somebody asked; see [`super::Options::claims`].
@@ -247,6 +250,7 @@ impl<S: Times> Partition<S> {
             fence: Timestamp::ZERO,
             inquiries: BTreeMap::new(),
             evictions: Evictions::default(),
+            expiry: Expiry::default(),
             decided: Vec::new(),
             without: Vec::new(),
             waiting: Waiting::default(),
@@ -315,6 +319,11 @@ impl<S: Times> Partition<S> {
     /// How many effects on a key are kept only because one that is yet to come may not have observed them.
     pub fn unobserved(&self, key: &[u8]) -> usize {
         self.store.context(self.store.hash(key), key).count()
+    }
+
+    /// How many keys it holds, those included whose deadline has passed and that are not deleted yet.
+    pub fn held_keys(&self) -> usize {
+        self.store.len()
     }
 
     /// How many decisions it remembers.

@@ -9,6 +9,7 @@
 //! above it; the horizon stays meanwhile. A record logged after its beginning may be in it already: a transaction's
 //! effects on a key count once, and what is at or below the horizon is in the cell.
 
+use super::expire::is_nobodys;
 use super::{Decided, Life, Origin, Partition, Pending};
 use crate::stable::pledge;
 use crate::stable::record::{self, Effects, Record};
@@ -72,8 +73,11 @@ impl<S: Times> Partition<S> {
             Record::Alone { effects: Effects { stamp, effects }, gained } => {
                 self.clock.recover(stamp.at);
                 self.commit_effects(stamp, effects.into_owned());
-                let decided = Decided { at: Some(stamp.at), outlives: false, gained: gained.into_owned() };
-                self.decisions.decide(stamp.transaction, decided);
+                if !is_nobodys(stamp.transaction) {
+                    let gained = gained.into_owned();
+                    let decided = Decided { at: Some(stamp.at), outlives: false, gained };
+                    self.decisions.decide(stamp.transaction, decided);
+                }
             }
             Record::Replicated(Effects { stamp, .. }) if self.evictions.has(stamp.region) => {}
             Record::Replicated(Effects { stamp, effects }) => {

@@ -16,6 +16,7 @@
 //! says nothing to anybody before. What it took counts when all is there. It is in no log: a record says that there
 //! were gaps, and until a checkpoint holds what filled them, a restart takes it again.
 
+use super::expire::is_nobodys;
 use super::recover::{CHUNK_BYTES, KeptContext, KeptEffects};
 use super::{Decided, Life, Outgoing, Partition, new_store};
 use crate::stable::message::{Gained, KeyEffects, Message, Outcome, Vote};
@@ -533,7 +534,10 @@ impl<S: Times> Partition<S> {
             if let Some(pending) = self.participant.take(id) {
                 self.let_go(id, &pending.pledges);
             }
-            self.decisions.decide(id, Decided { at: Some(at), outlives: true, gained: Gained::default() });
+            if !is_nobodys(id) {
+                let decided = Decided { at: Some(at), outlives: true, gained: Gained::default() };
+                self.decisions.decide(id, decided);
+            }
             if !self.options.mutants.nothing_forwarded {
                 self.participant.commit(at, id, outgoing);
             }

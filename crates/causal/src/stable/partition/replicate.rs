@@ -28,6 +28,7 @@ impl<S: Times> Partition<S> {
         // Whoever reads less than what is done takes back and does again.
         self.store.show_to(S::group_of_readers(self.region), Stamp::last_at(self.oldest));
         self.store.refresh_some(REFRESHED);
+        self.expire_some(now, out);
         let bound = self.publishable(now);
         self.promise(bound, out);
         self.installed = self.installed.max(bound);
