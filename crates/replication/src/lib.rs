@@ -12,5 +12,5 @@ mod outbox;
 pub mod transfer;
 
 pub use link::Link;
-pub use minimum::MinimumOf;
+pub use minimum::{Lattice, MinimumOf};
 pub use outbox::{Outbox, Window};

@@ -41,6 +41,9 @@ pub struct Layout {
     /// Processes without a gateway whose replicas may join every partition, for reconfigurations.
     #[serde(default)]
     pub spares: u16,
+    /// How many partitions of a region report to one at most.
+    #[serde(default)]
+    pub fan_out: u16,
 }
 
 /// What an instance is told at its start, the same in every life.

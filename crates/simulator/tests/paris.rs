@@ -52,6 +52,12 @@ fn a_forgotten_bound_is_caught() {
     assert_caught(50, paris::Mutants { bound_not_remembered: true, ..Default::default() });
 }
 
+/// The tree inside a region: one in its middle speaks for itself alone.
+#[test]
+fn a_minimum_without_those_below_is_caught() {
+    assert_caught(30, paris::Mutants { subtree_left_out: true, ..Default::default() });
+}
+
 /// Corrections 29.
 #[test]
 fn a_region_that_vouches_for_what_it_has_not_received_is_caught() {

@@ -36,6 +36,12 @@ fn a_snapshot_read_above_stable_time_is_caught() {
     assert_caught(20, wren::Mutants { read_above_stable: true, ..Default::default() });
 }
 
+/// BiST over a tree: one in its middle speaks for itself alone.
+#[test]
+fn a_minimum_without_those_below_is_caught() {
+    assert_caught(30, wren::Mutants { subtree_left_out: true, ..Default::default() });
+}
+
 /// Corrections 75: a removal takes away what it never saw.
 #[test]
 fn a_reset_of_what_was_not_observed_is_caught() {

@@ -1,6 +1,7 @@
 //! The snapshots of Cure: one time for each region.
 
 use crate::stable::{Stamp, Times};
+use replication::Lattice;
 use types::{Malformed, Reader, RegionId, Timestamp, Wire};
 
 /// How many regions a keyspace of these protocols may have.
@@ -119,6 +120,16 @@ impl<const HYBRID: bool> Wire for Vector<HYBRID> {
     }
 }
 
+impl<const HYBRID: bool> Lattice for Vector<HYBRID> {
+    fn newest(self, other: Self) -> Self {
+        Vector(self.0.combine(&other.0, Timestamp::max))
+    }
+
+    fn oldest(self, other: Self) -> Self {
+        Vector(self.0.combine(&other.0, Timestamp::min))
+    }
+}
+
 impl<const HYBRID: bool> Times for Vector<HYBRID> {
     type Depends = Entries;
 
@@ -210,14 +221,6 @@ impl<const HYBRID: bool> Times for Vector<HYBRID> {
 
     fn depends_by_region(depends_on: Entries, regions: usize) -> Vec<Timestamp> {
         depends_on.by_region(regions)
-    }
-
-    fn newest(self, other: Self) -> Self {
-        Vector(self.0.combine(&other.0, Timestamp::max))
-    }
-
-    fn oldest(self, other: Self) -> Self {
-        Vector(self.0.combine(&other.0, Timestamp::min))
     }
 }
 

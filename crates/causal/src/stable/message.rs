@@ -130,20 +130,23 @@ pub enum Message<S: Times> {
         /// Up to where.
         up_to: Timestamp,
     },
-    /// Partition to the root of its region's stabilization tree.
+    /// Partition to the one above it in its region's stabilization tree; and the root to the roots of the other regions.
     StableReport {
-        /// What it has applied of its own region, and received of the others.
+        /// What it and all below it have applied of their own region, and received of the others: the minimum, time by
+        /// time. The default before all below it have reported to this life of it.
         installed: S,
-        /// The oldest snapshot that one of its coordinators reads.
+        /// The oldest snapshot that one of their coordinators reads.
         oldest: S,
+        /// Its clock, which follows those below it.
+        fastest: Timestamp,
     },
-    /// The root to the partitions of its region.
+    /// The root to the partitions below it, which pass it on.
     StableTime {
         /// The minimum over `installed`, time by time.
         stable: S,
         /// The minimum over `oldest`, time by time.
         oldest: S,
-        /// The root's clock, which follows the fastest of the region's: slow ones follow it, so that one of them does
+        /// The sender's clock, which follows the fastest of the region's: slow ones follow it, so that one of them does
         /// not hold everybody's snapshots back.
         fastest: Timestamp,
     },
@@ -200,7 +203,8 @@ pub enum Message<S: Times> {
     /// for good.
     Gone {
         /// To replicas of the partition: up to where the sender holds their transactions; it accepts no more. To other
-        /// partitions: up to where the receiver has told the sender, the root, that it holds them.
+        /// partitions: up to where the sender was told, by them or by those between in the stabilization tree, that they
+        /// hold them.
         held: Vec<(RegionId, Timestamp)>,
         /// Everything up to here is held by all partitions of the sender's region.
         shown: Timestamp,
@@ -236,7 +240,7 @@ wire_enum!(Message<S: Times> {
     10 => Replicate { origin, id, at, depends_on, effects },
     11 => Heartbeat { origin, at, received, observed },
     12 => Received { up_to },
-    13 => StableReport { installed, oldest },
+    13 => StableReport { installed, oldest, fastest },
     14 => StableTime { stable, oldest, fastest },
     15 => Recall,
     16 => Recalled { horizon, held, highest, observed },

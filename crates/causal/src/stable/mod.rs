@@ -6,7 +6,7 @@
 //!   partition/     the other half: slices, votes and decisions, replication, stabilization, recovery, state transfer
 //!   times          what differs: which times are stable, and what a snapshot made of them shows
 //!   one_time       the same where it is one time
-//!   setup          who has a replica of what
+//!   setup, tree    who has a replica of what, and who reports to whom what is stable
 //!   message, record, stamp, pledge     what they say, log, order by, and hold on keys
 //! ```
 //!
@@ -23,6 +23,7 @@ mod setup;
 mod stamp;
 mod times;
 mod token;
+mod tree;
 
 pub use coordinator::Coordinator;
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};

@@ -4,6 +4,7 @@
 use super::stamp::Stamp;
 use super::times::{Times, oldest_of};
 use mvcc::Bounds;
+use replication::Lattice;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use types::{Malformed, Reader, RegionId, Timestamp, Wire};
@@ -37,6 +38,16 @@ impl<R: Rule> Wire for OneTime<R> {
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         Timestamp::decode(input).map(Times::at)
+    }
+}
+
+impl<R: Rule> Lattice for OneTime<R> {
+    fn newest(self, other: Self) -> Self {
+        self.max(other)
+    }
+
+    fn oldest(self, other: Self) -> Self {
+        self.min(other)
     }
 }
 
@@ -133,14 +144,6 @@ impl<R: Rule> Times for OneTime<R> {
 
     fn depends_by_region(_: Timestamp, regions: usize) -> Vec<Timestamp> {
         if R::WAITS { vec![Timestamp::ZERO; regions] } else { Vec::new() }
-    }
-
-    fn newest(self, other: Self) -> Self {
-        self.max(other)
-    }
-
-    fn oldest(self, other: Self) -> Self {
-        self.min(other)
     }
 }
 

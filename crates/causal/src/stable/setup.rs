@@ -1,5 +1,6 @@
 //! Who takes part, and how a node is set up.
 
+use super::tree;
 use protocol::Durability;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,6 +89,37 @@ impl Topology {
         self.held(region).next().map(|(_, replica)| replica)
     }
 
+    /// Whom a partition of a region reports to in the region's stabilization tree; nobody if it is the root.
+    pub(super) fn parent(&self, region: RegionId, index: u16, fan_out: u16) -> Option<Address> {
+        let parent = tree::parent(self.position(region, index)?, fan_out)?;
+        self.held(region).nth(parent).map(|(_, replica)| replica)
+    }
+
+    /// Who reports to a partition of a region.
+    pub(super) fn children(
+        &self,
+        region: RegionId,
+        index: u16,
+        fan_out: u16,
+    ) -> impl Iterator<Item = Address> {
+        let children = self.position(region, index).map(|position| tree::children(position, fan_out));
+        let held = self.held(region).map(|(_, replica)| replica).enumerate();
+        held.filter(move |(at, _)| children.as_ref().is_some_and(|children| children.contains(at)))
+            .map(|(_, replica)| replica)
+    }
+
+    /// Through which of its children a partition of a region hears of another one of the region, if it does.
+    pub(super) fn through(&self, region: RegionId, index: u16, other: u16, fan_out: u16) -> Option<Address> {
+        let (above, below) = (self.position(region, index)?, self.position(region, other)?);
+        let child = tree::through(above, below, fan_out)?;
+        self.held(region).nth(child).map(|(_, replica)| replica)
+    }
+
+    /// Where a partition stands among those that a region holds.
+    fn position(&self, region: RegionId, index: u16) -> Option<usize> {
+        self.held(region).position(|(held, _)| held == index)
+    }
+
     /// The roots of the other regions.
     pub(super) fn other_roots(&self, region: RegionId) -> impl Iterator<Item = Address> {
         self.others(region).filter_map(|other| self.root(other))
@@ -129,6 +161,8 @@ pub struct Options {
     /// Between two reports for the stable times (the paper's delta G), and between two questions of a coordinator
     /// for them.
     pub gossip_every: Duration,
+    /// How many partitions report to one at most, in the tree by which a region finds what is stable; 1 at least.
+    pub fan_out: u16,
     /// After how long without an answer a replica counts as down, where a partition has others.
     pub suspect_after: Duration,
     /// The least time between two heartbeats without effects to one peer.
@@ -177,6 +211,7 @@ impl Default for Options {
             durability: Durability::Written,
             apply_every: Duration::from_millis(5),
             gossip_every: Duration::from_millis(5),
+            fan_out: 8,
             suspect_after: Duration::from_millis(500),
             heartbeat_every: Duration::from_millis(5),
             retry_after: Duration::from_millis(100),
@@ -216,6 +251,8 @@ pub struct Mutants {
     pub non_monotone_snapshot: bool,
     /// A region's minimum leaves out what its partitions have received of their other replicas (Corrections 29).
     pub own_entry_only: bool,
+    /// An inner partition of the stabilization tree tells what it has installed itself, without those below it.
+    pub subtree_left_out: bool,
     /// The commit message goes to a replica that is chosen anew, not to the one that prepared (Corrections 30).
     pub target_chosen_twice: bool,
     /// A partition that lost records serves and stamps at once (Corrections 67).
@@ -308,6 +345,10 @@ mod tests {
         assert_eq!(topology.names(2), "a, b");
         assert_eq!(topology.root(RegionId(1)), Some(replica(2, 1)));
         assert_eq!(topology.root(RegionId(2)), None, "a region may hold nothing");
+        assert_eq!(topology.parent(RegionId(1), 2, 8), Some(replica(2, 1)), "they stand side by side");
+        assert_eq!(topology.children(RegionId(1), 1, 8).collect::<Vec<_>>(), [replica(2, 2)]);
+        assert_eq!(topology.through(RegionId(1), 1, 2, 8), Some(replica(2, 2)));
+        assert_eq!(topology.through(RegionId(1), 1, 0, 8), None, "it does not hold that");
         assert_eq!(topology.other_roots(RegionId(2)).collect::<Vec<_>>(), [replica(1, 0), replica(2, 1)]);
     }
 }

@@ -3,13 +3,14 @@
 
 use super::stamp::Stamp;
 use mvcc::Bounds;
+use replication::Lattice;
 use std::fmt::Debug;
 use types::{RegionId, Timestamp, Wire};
 
 /// Stable times, and the snapshots that are made of them: Wren has two, the local and the remote one, PaRiS one, Cure one
-/// for each region. [`Times::newest`] and [`Times::oldest`] are the bounds of two, time by time; the default is below
+/// for each region. [`Lattice::newest`] and [`Lattice::oldest`] are the bounds of two, time by time; the default is below
 /// all others.
-pub trait Times: Wire + Clone + Copy + Debug + Default + PartialEq + 'static {
+pub trait Times: Lattice + Wire + Debug + Default + PartialEq + 'static {
     /// What a stamp says of what its effects depend on, beside their place.
     type Depends: Wire + Copy + Ord + Debug + Default + 'static;
 
@@ -125,12 +126,6 @@ pub trait Times: Wire + Clone + Copy + Debug + Default + PartialEq + 'static {
         let _ = (depends_on, regions);
         Vec::new()
     }
-
-    /// The newer of the two, time by time.
-    fn newest(self, other: Self) -> Self;
-
-    /// The older of the two, time by time.
-    fn oldest(self, other: Self) -> Self;
 }
 
 /// The oldest time of what has been received; `MAX` if there is nobody to receive anything of.

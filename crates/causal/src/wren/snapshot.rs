@@ -2,6 +2,7 @@
 
 use crate::stable::{Stamp, Times, oldest_of};
 use mvcc::Bounds;
+use replication::Lattice;
 use types::{RegionId, Timestamp, wire_struct};
 
 /// A causal snapshot of one region: everything of its own up to `local`, everything of the others up to `remote`,
@@ -20,6 +21,16 @@ impl Snapshot {
     /// holds above the snapshot is newer than anything the snapshot shows (Wren, Algorithm 5, line 5).
     pub fn of(lst: Timestamp, rst: Timestamp) -> Self {
         Snapshot { local: lst, remote: rst.min(lst.previous()) }
+    }
+}
+
+impl Lattice for Snapshot {
+    fn newest(self, other: Self) -> Self {
+        Snapshot { local: self.local.max(other.local), remote: self.remote.max(other.remote) }
+    }
+
+    fn oldest(self, other: Self) -> Self {
+        Snapshot { local: self.local.min(other.local), remote: self.remote.min(other.remote) }
     }
 }
 
@@ -87,14 +98,6 @@ impl Times for Snapshot {
 
     fn observed(depends_on: Timestamp) -> Timestamp {
         depends_on
-    }
-
-    fn newest(self, other: Self) -> Self {
-        Snapshot { local: self.local.max(other.local), remote: self.remote.max(other.remote) }
-    }
-
-    fn oldest(self, other: Self) -> Self {
-        Snapshot { local: self.local.min(other.local), remote: self.remote.min(other.remote) }
     }
 }
 

@@ -72,6 +72,19 @@ fn two_regions_of_two_partitions() -> Setup {
     Setup::new(2, 2).with(0, Act::Write(1), &[0, 1]).with(1, Act::Read, &[0, 1])
 }
 
+/// One region, three partitions that stand below one another in the stabilization tree: a transaction that writes the first and the
+/// last, one that reads both.
+pub fn a_chain_of_partitions() -> Setup {
+    let mut setup = Setup::new(1, 3).with(0, Act::Write(1), &[0, 2]).with(0, Act::Read, &[0, 2]);
+    setup.options.fan_out = 1;
+    setup
+}
+
+/// The same, and one of them restarts.
+fn a_chain_and_a_restart() -> Setup {
+    Setup { restarts: 1, ..a_chain_of_partitions() }
+}
+
 /// How many states a search visits that does not end.
 const BOUND: usize = 100_000;
 /// By how much more in a long run.
@@ -126,6 +139,12 @@ fn a_reader_sees_no_half_of_what_a_dead_coordinator_left() {
 fn a_restart_stamps_above_what_was_published() {
     exhaust(a_restart());
     visit(a_restart_and_a_dead_coordinator());
+}
+
+#[test]
+fn a_reader_sees_all_of_a_transaction_or_nothing_however_deep_the_tree() {
+    exhaust(a_chain_of_partitions());
+    visit(a_chain_and_a_restart());
 }
 
 #[test]

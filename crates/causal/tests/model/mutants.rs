@@ -50,6 +50,13 @@ fn a_remote_time_above_the_local_one_is_caught() {
     assert_caught(mutants, models::two_regions(), 1000);
 }
 
+/// The stabilization tree: one in its middle speaks for itself alone.
+#[test]
+fn a_minimum_without_those_below_is_caught() {
+    let mutants = Mutants { subtree_left_out: true, ..Default::default() };
+    assert_caught(mutants, models::a_chain_of_partitions(), 10_000);
+}
+
 /// Corrections 73: together with 23, for the decider aborts what it knows nothing of.
 #[test]
 fn a_decision_that_only_the_coordinator_knows_is_caught() {

@@ -66,6 +66,14 @@ pub fn check(space: &Space, before: &State, after: &State) -> Result<(), String>
     agreed(space, after)
 }
 
+/// Who reports to whom: itself, and all above it in the stabilization tree of its region.
+fn with_those_above(setup: &Setup, at: usize) -> impl Iterator<Item = usize> {
+    let (partitions, fan_out) = (usize::from(setup.partitions), usize::from(setup.options.fan_out));
+    let first = at - at % partitions;
+    let places = std::iter::successors(Some(at - first), move |place| Some(place.checked_sub(1)? / fan_out));
+    places.map(move |place| first + place)
+}
+
 /// Corrections 20 and 21: nothing commits at or below what is known to be installed or stable anywhere.
 fn placed_above(
     space: &Space,
@@ -75,12 +83,13 @@ fn placed_above(
     place: Timestamp,
 ) -> Result<(), String> {
     let setup = &space.setup;
-    let own = &space.locals[state.locals[at] as usize].known;
-    if place <= own.published {
-        return Err(format!(
-            "{id} commits at {place:?}, but up to {:?} was said to be installed",
-            own.published
-        ));
+    for above in with_those_above(setup, at) {
+        let published = space.locals[state.locals[above] as usize].known.published;
+        if place <= published {
+            return Err(format!(
+                "{id} commits at {place:?}, but up to {published:?} was said to be installed"
+            ));
+        }
     }
     for (instance, local) in state.locals.iter().enumerate() {
         let stable = space.locals[*local as usize].known.stable;

@@ -11,4 +11,5 @@ mod pipelines;
 mod promises;
 mod random;
 mod refill;
+mod tree;
 mod world;

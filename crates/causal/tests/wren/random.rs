@@ -539,6 +539,7 @@ const OFF: Mutants = Mutants {
     receiver_as_origin: false,
     non_monotone_snapshot: false,
     own_entry_only: false,
+    subtree_left_out: false,
     target_chosen_twice: false,
     stamp_before_refill: false,
     vouch_for_lost: false,

@@ -84,6 +84,8 @@ pub struct World {
     claims: Vec<Claim>,
     /// What was replicated: it committed, whatever its client was told.
     pub replicated: Vec<Claim>,
+    /// How many messages of stabilization each has sent and received.
+    pub stabilization: BTreeMap<Address, u64>,
 }
 
 /// Where the coordinator with this number in a region is.
@@ -117,6 +119,7 @@ impl World {
             random: Rng::with_seed(seed),
             claims: Vec::new(),
             replicated: Vec::new(),
+            stabilization: BTreeMap::new(),
         };
         for region in 0..regions {
             let replicas = (0..partitions).map(|index| replica(region, index));
@@ -322,6 +325,9 @@ impl World {
     }
 
     fn put_on_its_way(&mut self, from: NodeId, to: Address, packet: &Packet<Node>) {
+        if is_stabilization(packet) {
+            [from.address(), to].into_iter().for_each(|at| *self.stabilization.entry(at).or_default() += 1);
+        }
         let (here, there) = (self.hosts[&from.address()].region, self.hosts[&to].region);
         let copies = if self.random.u64(..100) < self.faults.duplication { 2 } else { 1 };
         for _ in 0..copies {
@@ -412,6 +418,12 @@ impl World {
 }
 
 /// The records of a group, each behind its length in four bytes.
+fn is_stabilization(packet: &Packet<Node>) -> bool {
+    let Packet::Frame(Frame::Data { message, .. }) = packet else { return false };
+    let message = Message::decode(&mut Reader::new(message));
+    matches!(message, Ok(Message::StableReport { .. } | Message::StableTime { .. }))
+}
+
 fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (len, rest) = bytes.split_first_chunk::<4>()?;

@@ -1,5 +1,6 @@
-//! The protocols of `causal`: Wren, PaRiS and their baselines. Two to four regions and one to four partitions, each
-//! replica on a process of its own, with gateways beside replicas and alone. Where transactions may have parts in several
+//! The protocols of `causal`: Wren, PaRiS and their baselines. Two to four regions and one to four partitions, now and then
+//! up to six, each replica on a process of its own, with gateways beside replicas and alone. Trees are narrow, so that they are
+//! deep. Where transactions may have parts in several
 //! regions, each partition is in two regions at least and not always in all of them, so that a region may hold nothing.
 
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
@@ -15,6 +16,28 @@ use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, S
 
 /// Short, so that horizons rise and what is below them is folded within a run.
 const LEASE: Duration = Duration::from_secs(1);
+
+/// One of so many deployments has more partitions.
+const WIDE: u32 = 8;
+/// As many more.
+const MORE_PARTITIONS: u16 = 3;
+/// The most there are.
+const MOST_PARTITIONS: u16 = 6;
+
+/// The shape of the trees by which regions find what is stable, and how many partitions there are now and then. It is drawn last,
+/// so that nothing else of a shape depends on it.
+pub(super) fn with_tree(layout: Layout, more: u16, random: &mut Rng) -> Layout {
+    let fan_out = random.u16(1..=3);
+    let more = if random.u32(..WIDE) == 0 { more } else { 0 };
+    Layout { fan_out, partitions: (layout.partitions + more).min(MOST_PARTITIONS), ..layout }
+}
+
+/// The options of an instance in a deployment of this shape.
+pub(super) fn with_fan_out(options: Options, layout: Layout) -> Options {
+    // A script from before there was a choice says nothing.
+    let fan_out = if layout.fan_out == 0 { options.fan_out } else { layout.fan_out };
+    Options { fan_out, ..options }
+}
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -167,15 +190,16 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         let (most_regions, most_partitions) = if S::UNIVERSAL { (MOST_REGIONS, 4) } else { (3, 3) };
         let regions = random.u16(2..=most_regions);
         let beside = random.u32(..4) > 0;
-        Layout {
+        let layout = Layout {
             regions,
             partitions: random.u16(1..=most_partitions),
             replicas: if S::UNIVERSAL { random.u16(2..=regions) } else { 1 },
             apart: true,
             beside,
             gateways: if beside { random.u16(..3) } else { regions },
-            spares: 0,
-        }
+            ..Layout::default()
+        };
+        with_tree(layout, MORE_PARTITIONS, random)
     }
 
     fn hosts(&self, layout: Layout) -> Vec<Host> {
@@ -199,6 +223,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         let lease = if S::UNIVERSAL && !S::MERGES { lease } else { lease.min(LEASE) };
         let pipelined = if setting.merged { self.options.pipelined } else { 1 };
         let options = Options { durability, scope, claims: true, pipelined, lease, ..self.options };
+        let options = with_fan_out(options, setting.layout);
         let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));
         match slot.partition {
             Some(partition) => Node::partition(topology, region, partition.0, options),

@@ -1,6 +1,6 @@
 //! Wren with three copies of every partition in its region, in different processes, kept by a replicated log.
 
-use super::causal::{WrenDeployment, told};
+use super::causal::{WrenDeployment, told, with_fan_out, with_tree};
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
 use causal::wren::{self, KeyEffects, RegionTopology, Scope, Stamp, Topology};
@@ -81,15 +81,16 @@ impl Deployment for WrenCopiesDeployment {
         let regions = random.u16(1..=MOST_REGIONS);
         let beside = random.u32(..4) > 0;
         let partitions = random.u16(1..=2);
-        Layout {
+        let layout = Layout {
             regions,
             partitions,
             replicas: COPIES,
             apart: random.u32(..3) == 0,
             beside,
             gateways: if beside { random.u16(..2) } else { regions },
-            spares: 0,
-        }
+            ..Layout::default()
+        };
+        with_tree(layout, 1, random)
     }
 
     fn hosts(&self, layout: Layout) -> Vec<Host> {
@@ -118,7 +119,7 @@ impl Deployment for WrenCopiesDeployment {
             pipelined: if setting.merged { self.options.pipelined } else { 1 },
             lease: LEASE,
             copied: true,
-            ..self.options
+            ..with_fan_out(self.options, setting.layout)
         };
         let of_group = copies::Options { durability: setting.durability, ..self.copies };
         match slot.partition {

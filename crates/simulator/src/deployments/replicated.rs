@@ -20,7 +20,7 @@ pub(super) fn layout(random: &mut Rng) -> Layout {
         apart: partitions * replicas <= 9 && random.u32(..3) == 0,
         beside,
         gateways: if beside { random.u16(..3) } else { random.u16(1..3) },
-        spares: 0,
+        ..Layout::default()
     }
 }
 

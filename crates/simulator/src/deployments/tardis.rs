@@ -103,7 +103,7 @@ impl Deployment for TardisDeployment {
             apart: true,
             beside,
             gateways: if beside { random.u16(..3) } else { regions },
-            spares: 0,
+            ..Layout::default()
         }
     }
 

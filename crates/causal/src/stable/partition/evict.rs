@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   Evict ----> any replica; it spreads with what follows
-//!   Gone -----> the other partitions of the region; root to partition: "you have told me that you hold so much"
+//!   Gone -----> the other partitions of the region; to one below in the stabilization tree: "I was told that you hold so much"
 //!   Gone -----> the other regions' replicas of the partition: "of these I hold so much, and accept no more"
 //!   Survives -> root of the region: the most that anybody holds of this partition; and whether all above is given up
 //!   Cut ------> partitions of the region: the least over all of them; and whether all have given up what is above
@@ -21,7 +21,9 @@
 //! that much of all partitions itself.
 //!
 //! A partition that restarted knows less of what it holds than it has told, since times that arrive are not logged. So it
-//! first hears from its root what that was, and from all what their region's stable time is; the root from all partitions.
+//! first hears what that was from all above it in the stabilization tree, and from all what their region's stable time is; the
+//! root from all partitions. What it told is at whoever is above it, or at those above that one, as part of a minimum that the
+//! root can still come to call stable: so each of them says what it was told of the part of the tree in which the partition is.
 //!
 //! A lost region that comes back is refused, told why, and serves nothing any more.
 
@@ -238,9 +240,15 @@ impl<S: Times> Partition<S> {
     }
 
     fn gone_to_mate(&self, mate: Address) -> Message<S> {
-        let told = self.root.as_ref().and_then(|root| root.installed(mate)).unwrap_or_default();
+        let told = self.told_of(mate).unwrap_or_default();
         let held = self.evictions.set().map(|region| (region, told.whole())).collect();
         Message::Gone { held, shown: self.stable.whole(), asks: true }
+    }
+
+    /// What those below this one have told that they hold, where another partition of the region is among them.
+    fn told_of(&self, mate: Address) -> Option<S> {
+        let (region, other) = self.topology.locate(mate)?;
+        self.tree.installed(self.topology.through(region, self.index, other, self.options.fan_out)?)
     }
 
     /// True once it has heard what it may have told before it restarted. What it says from then on stands.
@@ -248,8 +256,8 @@ impl<S: Times> Partition<S> {
         self.evictions.cuts().is_some() || self.mates().all(|mate| self.evictions.mates.contains(&mate))
     }
 
-    /// Another partition of the region says what is held: the whole region up to `shown`, this partition what the root
-    /// has heard of it.
+    /// Another partition of the region says what is held: the whole region up to `shown`, this partition what
+    /// was told of it upwards.
     fn hear_mate(
         &mut self,
         mate: Address,
@@ -276,7 +284,7 @@ impl<S: Times> Partition<S> {
     fn tell_root(&mut self, out: &mut Outputs<'_, Node<S>>) {
         let (Some(held), clean) = (self.surviving(), self.evictions.is_clean) else { return };
         match self.topology.root(self.region) {
-            Some(root) if self.root.is_none() => out.send(root, Message::Survives { held, clean }),
+            Some(root) if !self.tree.is_root() => out.send(root, Message::Survives { held, clean }),
             _ => {
                 self.evictions.of_region.insert(self.address(), (held, clean));
             }
@@ -294,7 +302,9 @@ impl<S: Times> Partition<S> {
     /// At the root: the cuts, once all partitions of the region have said what survives of them, and whether all have
     /// given up what is above.
     fn agreed(&self) -> Option<(Held, bool)> {
-        self.root.as_ref()?;
+        if !self.tree.is_root() {
+            return None;
+        }
         let told = self.topology.held(self.region).map(|(_, replica)| self.evictions.of_region.get(&replica));
         let told: Vec<&(Held, bool)> = told.collect::<Option<_>>()?;
         let least = told.iter().map(|(held, _)| held.clone());
@@ -344,7 +354,7 @@ impl<S: Times> Partition<S> {
         clean: bool,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        if self.root.is_some() && self.evictions.is_about(&held) {
+        if self.tree.is_root() && self.evictions.is_about(&held) {
             self.evictions.of_region.insert(from, (held, clean));
             if self.evictions.is_over {
                 self.tell_cuts(from, out);

@@ -39,7 +39,7 @@ use protocol::{Input, Now, Outputs};
 use refill::{Refill, Told};
 use replication::transfer::Giver;
 use replication::{Link, Outbox};
-use stabilize::{Leases, Root};
+use stabilize::{Leases, Tree};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -134,9 +134,9 @@ pub struct Partition<S: Times> {
     /// What each other region said that its effects to come have observed.
     observed_by: BTreeMap<RegionId, Timestamp>,
     leases: Leases<S>,
-    /// At the root of the region's stabilization tree.
-    root: Option<Root<S>>,
-    /// Of the stabilization tree.
+    /// Its part of the region's stabilization tree.
+    tree: Tree<S>,
+    /// Whom it exchanges something with there.
     neighbours: BTreeMap<Address, Link>,
     last_heartbeat: Instant,
     /// The horizon stays while a checkpoint is taken.
@@ -194,7 +194,7 @@ impl<S: Times> fmt::Debug for Partition<S> {
             .field("outbox", &self.outbox)
             .field("sight", &(self.oldest, self.promised_sight, self.watershed, &self.observed_by))
             .field("leases", &self.leases)
-            .field("root", &self.root)
+            .field("tree", &self.tree)
             .field("refill", &self.refill)
             .finish_non_exhaustive()
     }
@@ -205,13 +205,7 @@ impl<S: Times> Partition<S> {
     pub(super) fn new(topology: Topology, region: RegionId, index: u16, options: Options) -> Self {
         let peers = topology.holders(index).map(|(holder, _)| holder);
         let others: Vec<RegionId> = peers.filter(|holder| *holder != region).collect();
-        let root = Root::of(&topology, region, index);
-        let neighbours: Vec<Address> = match &root {
-            Some(root) => {
-                root.members().filter(|member| *member != topology.address(region, index)).collect()
-            }
-            None => topology.root(region).into_iter().collect(),
-        };
+        let tree = Tree::of(&topology, region, index, &options);
         let mut store = new_store::<S>(&topology, &options);
         store.set_horizon(Some(Stamp::default()));
         Partition {
@@ -236,8 +230,8 @@ impl<S: Times> Partition<S> {
             watershed: Timestamp::ZERO,
             observed_by: BTreeMap::new(),
             leases: Leases::default(),
-            root,
-            neighbours: neighbours.into_iter().map(|address| (address, Link::default())).collect(),
+            neighbours: tree.neighbours().map(|address| (address, Link::default())).collect(),
+            tree,
             last_heartbeat: Instant::default(),
             checkpointing: false,
             lent: false,
@@ -395,8 +389,8 @@ impl<S: Times> Partition<S> {
             Message::Survives { held, clean } => self.on_survives(from.address(), held, clean, out),
             Message::Cut { cuts, over } => self.on_cut(&cuts, over, out),
             // A report that is left out is not repeated until it is answered.
-            Message::StableReport { installed, oldest } => {
-                self.on_stable_report(now, from.address(), installed, oldest);
+            Message::StableReport { installed, oldest, fastest } => {
+                self.on_stable_report(now, from.address(), (installed, oldest), fastest);
             }
             message if self.life == Life::Refilling => self.refuse(from, &message, out),
             Message::StartTx { stable, oldest } => {
@@ -416,7 +410,7 @@ impl<S: Times> Partition<S> {
             }
             Message::StableTime { stable, oldest, fastest } => {
                 self.follow(now, fastest);
-                self.on_stable_time(now, from.address(), stable, oldest);
+                self.on_stable_time(now, from.address(), stable, oldest, out);
             }
             Message::StartTxResp { .. }
             | Message::SliceResp { .. }

@@ -1,17 +1,24 @@
 //! The stable times and the horizon: BiST and garbage collection (Wren, section 4.4.2; Algorithm 7, lines 29 to 31;
-//! Corrections 27, 28 and 33). The tree has depth one: the region's first partition is its root. Where what is stable
-//! is so in all regions, the roots exchange what they have found (PaRiS, Algorithm 11, lines 34 to 38; Corrections 29):
+//! Corrections 27, 28 and 33). The partitions of a region stand in a tree (`stable::tree`, decision 0036), with its first
+//! partition at the root. Where what is stable is so in all regions, the roots exchange what they have found (PaRiS,
+//! Algorithm 11, lines 34 to 38; Corrections 29):
 //!
 //! ```text
-//!   partition -- StableReport --> root of the region <-- StableReport --> root of another region
-//!             <-- StableTime ---
+//!   partition -- StableReport --> inner partition -- StableReport --> root of the region <-- StableReport --> root of
+//!             <-- StableTime ---                  <-- StableTime ---                                       another region
 //! ```
+//!
+//! What a partition reports is the minimum over itself and all below it: they have installed as much, as each of them told
+//! behind its own log. It tells nothing of them before all right below it have spoken to this life of it; until then the one
+//! above goes by what it heard of the earlier life, which stays true. What is stable goes down as it comes: only the way up
+//! waits for ticks.
 
 use super::Partition;
 use crate::stable::message::Message;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Timer, Times, Topology};
+use crate::stable::{Node, Options, Timer, Times, Topology};
 use protocol::{Now, Outputs};
+use replication::{Lattice, Link, MinimumOf};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Address, Instant, RegionId, Timestamp};
@@ -19,87 +26,80 @@ use types::{Address, Instant, RegionId, Timestamp};
 /// What arrives of a region that is further behind than this is vouched for in long steps.
 const CLOSE: Duration = Duration::from_secs(1);
 
-/// What the root of the tree aggregates.
+/// What somebody has installed, and the oldest snapshot that is read of it.
+type Told<S> = (S, S);
+
+/// A partition's place in its region's stabilization tree, and what it aggregates there.
 #[derive(Debug)]
-pub(super) struct Root<S> {
-    /// What the partitions of the region told: the paper's GST comes of it.
-    region: Told<S>,
-    /// What the roots of the other regions told.
-    others: Told<S>,
+pub(super) struct Tree<S> {
+    is_root: bool,
+    /// Whom it reports to: the one above it; at the root the roots of the other regions, where what is stable is so in all.
+    above: Vec<Address>,
+    /// Who reports to it of the region.
+    below: Vec<Address>,
+    /// What it has itself, and what those right below it reported to this life of it. At the root the paper's GST comes of it.
+    subtree: MinimumOf<Address, Told<S>>,
+    /// At the root: what the roots of the other regions told.
+    others: MinimumOf<Address, Told<S>>,
 }
 
-#[derive(Debug)]
-struct Told<S> {
-    installed: OldestOf<S>,
-    oldest: OldestOf<S>,
-}
-
-/// The minimum, time by time, over what every member last reported; there is none before all have. It only rises,
-/// because what a member reports does.
-#[derive(Debug)]
-struct OldestOf<S>(BTreeMap<Address, Option<S>>);
-
-impl<S: Times> OldestOf<S> {
-    fn report(&mut self, member: Address, times: S) {
-        if let Some(known) = self.0.get_mut(&member) {
-            *known = Some(known.map_or(times, |known| known.newest(times)));
+impl<S: Times> Tree<S> {
+    /// Of a partition that begins.
+    pub(super) fn of(topology: &Topology, region: RegionId, index: u16, options: &Options) -> Self {
+        let parent = topology.parent(region, index, options.fan_out);
+        let is_root = parent.is_none();
+        let others: Vec<Address> = topology.other_roots(region).filter(|_| S::UNIVERSAL && is_root).collect();
+        let below: Vec<Address> = topology.children(region, index, options.fan_out).collect();
+        let own = topology.address(region, index);
+        Tree {
+            is_root,
+            above: parent.into_iter().chain(others.iter().copied()).collect(),
+            subtree: MinimumOf::new(below.iter().copied().chain([own])),
+            others: MinimumOf::new(others),
+            below,
         }
     }
 
-    fn oldest(&self) -> Option<S> {
-        self.0.values().copied().reduce(|one, other| Some(one?.oldest(other?)))?
-    }
-}
-
-impl<S: Times> Told<S> {
-    fn of(members: &[Address]) -> Self {
-        let nothing = || OldestOf(members.iter().map(|member| (*member, None)).collect());
-        Told { installed: nothing(), oldest: nothing() }
+    pub(super) fn is_root(&self) -> bool {
+        self.is_root
     }
 
-    fn report(&mut self, member: Address, installed: S, oldest: S) {
-        self.installed.report(member, installed);
-        self.oldest.report(member, oldest);
+    /// Whom it exchanges anything with.
+    pub(super) fn neighbours(&self) -> impl Iterator<Item = Address> {
+        self.above.iter().chain(&self.below).copied()
     }
 
-    /// What all have installed and the oldest snapshot, once all have reported.
-    fn minimum(&self) -> Option<(S, S)> {
-        Some((self.installed.oldest()?, self.oldest.oldest()?))
-    }
-}
-
-impl<S: Times> Root<S> {
-    /// The root of a region's tree, if this partition is it.
-    pub(super) fn of(topology: &Topology, region: RegionId, index: u16) -> Option<Self> {
-        let held: Vec<Address> = topology.held(region).map(|(_, replica)| replica).collect();
-        let others: Vec<Address> = topology.other_roots(region).filter(|_| S::UNIVERSAL).collect();
-        let is_root = topology.root(region) == Some(topology.address(region, index));
-        is_root.then(|| Root { region: Told::of(&held), others: Told::of(&others) })
+    /// What one right below it has told that it and all below that one have installed.
+    pub(super) fn installed(&self, child: Address) -> Option<S> {
+        self.subtree.reported(child).map(|(installed, _)| installed)
     }
 
-    /// Who reports to it.
-    pub(super) fn members(&self) -> impl Iterator<Item = Address> {
-        self.region.installed.0.keys().chain(self.others.installed.0.keys()).copied()
+    fn report(&mut self, member: Address, told: Told<S>) {
+        self.subtree.report(member, told);
+        self.others.report(member, told);
     }
 
-    /// What a partition of the region has installed, as it told.
-    pub(super) fn installed(&self, member: Address) -> Option<S> {
-        self.region.installed.0.get(&member).copied().flatten()
-    }
-
-    fn report(&mut self, member: Address, installed: S, oldest: S) {
-        self.region.report(member, installed, oldest);
-        self.others.report(member, installed, oldest);
-    }
-
-    /// The stable times and the oldest snapshot, once everybody has reported.
-    fn stable(&self) -> Option<(S, S)> {
-        let (installed, oldest) = self.region.minimum()?;
-        if self.others.installed.0.is_empty() {
-            return Some((installed, oldest));
+    /// At the root: the stable times and the oldest snapshot, once everybody has reported.
+    fn stable(&self) -> Option<Told<S>> {
+        let of_region = self.subtree.minimum()?;
+        match self.others.members().next() {
+            None => Some(of_region),
+            Some(_) => Some(of_region.oldest(self.others.minimum()?)),
         }
-        let (of_others, oldest_of_others) = self.others.minimum()?;
-        Some((installed.oldest(of_others), oldest.oldest(oldest_of_others)))
+    }
+}
+
+/// Tells these neighbours, but for those that have been told enough without an answer.
+fn tell<S: Times>(
+    neighbours: &mut BTreeMap<Address, Link>,
+    to: &[Address],
+    message: &Message<S>,
+    out: &mut Outputs<'_, Node<S>>,
+) {
+    for address in to {
+        if neighbours.get_mut(address).is_some_and(Link::may_tell) {
+            out.stream(*address, message.clone());
+        }
     }
 }
 
@@ -165,23 +165,27 @@ impl<S: Times> Partition<S> {
         let installed = S::of_partition(self.region, self.installed, self.received());
         let oldest = self.leases.oldest(self.stable.readable(), now.instant, self.options.lease);
         let own = self.address();
-        if let Some(root) = &mut self.root {
-            root.report(own, installed, oldest);
+        self.tree.report(own, (installed, oldest));
+        if self.tree.is_root() {
             // Before everybody has reported, what was stable is still told: one that told an earlier life all that it
-            // may tell unanswered learns of this one, and reports again.
-            let (of_region, oldest_of_region) = root.region.minimum().unwrap_or_default();
-            let (stable, oldest) = root.stable().unwrap_or((self.stable, S::default()));
-            let fastest = self.clock.last();
-            let to_leaves = Message::StableTime { stable, oldest, fastest };
-            let to_roots = Message::StableReport { installed: of_region, oldest: oldest_of_region };
-            self.tell_neighbours(&to_leaves, &to_roots, out);
+            // may tell unanswered learns of this one, and reports again. So does what is reported meanwhile, above.
+            let (stable, oldest) = self.tree.stable().unwrap_or_default();
             self.take_stable(now, stable, oldest);
-        } else {
-            let report = Message::StableReport { installed, oldest };
-            self.tell_neighbours(&report, &report, out);
+            self.tell_below(oldest, out);
         }
+        let is_alone = self.options.mutants.subtree_left_out && !self.tree.is_root();
+        let of_subtree = if is_alone { Some((installed, oldest)) } else { self.tree.subtree.minimum() };
+        let (installed, oldest) = of_subtree.unwrap_or_default();
+        let report = Message::StableReport { installed, oldest, fastest: self.clock.last() };
+        tell(&mut self.neighbours, &self.tree.above, &report, out);
         self.free_some();
         out.arm(Timer::Gossip, now.instant + self.options.gossip_every * S::GOSSIP_RARER);
+    }
+
+    /// Tells those below what is stable.
+    fn tell_below(&mut self, oldest: S, out: &mut Outputs<'_, Node<S>>) {
+        let told = Message::StableTime { stable: self.stable, oldest, fastest: self.clock.last() };
+        tell(&mut self.neighbours, &self.tree.below, &told, out);
     }
 
     /// Every place at which a snapshot of a long cut is read is one at which two halves of histories are brought together, as
@@ -207,30 +211,27 @@ impl<S: Times> Partition<S> {
         all.map(move |(region, at)| (region, if is_left_out { Timestamp::MAX } else { at }))
     }
 
-    fn tell_neighbours(&mut self, inside: &Message<S>, outside: &Message<S>, out: &mut Outputs<'_, Node<S>>) {
-        for (address, link) in &mut self.neighbours {
-            if link.may_tell() {
-                let is_inside =
-                    self.topology.locate(*address).is_some_and(|(region, _)| region == self.region);
-                out.stream(*address, if is_inside { inside } else { outside }.clone());
-            }
-        }
-    }
-
-    pub(super) fn on_stable_report(&mut self, now: Now, from: Address, installed: S, oldest: S) {
-        let Some(root) = &mut self.root else { return };
-        root.report(from, installed, oldest);
+    pub(super) fn on_stable_report(&mut self, now: Now, from: Address, told: (S, S), fastest: Timestamp) {
+        self.tree.report(from, told);
         if let Some(link) = self.neighbours.get_mut(&from) {
             link.heard();
         }
-        self.follow(now, installed.reach());
+        self.follow(now, fastest);
     }
 
-    pub(super) fn on_stable_time(&mut self, now: Now, from: Address, stable: S, oldest: S) {
+    pub(super) fn on_stable_time(
+        &mut self,
+        now: Now,
+        from: Address,
+        stable: S,
+        oldest: S,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         if let Some(link) = self.neighbours.get_mut(&from) {
             link.heard();
         }
         self.take_stable(now, stable, oldest);
+        self.tell_below(oldest, out);
     }
 
     fn take_stable(&mut self, now: Now, stable: S, oldest: S) {

@@ -1,0 +1,65 @@
+//! The shape of a region's stabilization tree: the places 0, 1, 2 and so on of the partitions that the region holds, in
+//! the order of a heap in which each has so many children. Everybody finds the same tree without a word.
+
+use std::ops::Range;
+
+/// Whom the one at this place reports to; nobody if it is the root.
+pub(super) fn parent(place: usize, fan_out: u16) -> Option<usize> {
+    Some(place.checked_sub(1)? / width(fan_out))
+}
+
+/// Who reports to the one at this place, as far as there are so many.
+pub(super) fn children(place: usize, fan_out: u16) -> Range<usize> {
+    let first = place * width(fan_out) + 1;
+    first..first + width(fan_out)
+}
+
+/// Through which of its children the one `above` hears of what is `below`, if it does.
+pub(super) fn through(above: usize, below: usize, fan_out: u16) -> Option<usize> {
+    let (mut child, mut up) = (below, parent(below, fan_out)?);
+    while up > above {
+        (child, up) = (up, parent(up, fan_out)?);
+    }
+    (up == above).then_some(child)
+}
+
+fn width(fan_out: u16) -> usize {
+    usize::from(fan_out.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_but_the_root_is_below_exactly_one() {
+        for fan_out in [1, 2, 3, 8] {
+            for place in 1..100 {
+                let parents: Vec<usize> =
+                    (0..100).filter(|above| children(*above, fan_out).contains(&place)).collect();
+                assert_eq!(parents, [parent(place, fan_out).unwrap()]);
+            }
+            assert_eq!(parent(0, fan_out), None);
+        }
+    }
+
+    #[test]
+    fn small_keyspaces_have_no_inner_place() {
+        assert!((1..=8).all(|place| parent(place, 8) == Some(0)));
+        assert_eq!(parent(9, 8), Some(1));
+    }
+
+    #[test]
+    fn what_is_below_is_heard_of_through_the_child_on_its_way() {
+        assert_eq!((parent(6, 2), parent(2, 2)), (Some(2), Some(0)));
+        assert_eq!(through(0, 6, 2), Some(2));
+        assert_eq!(through(2, 6, 2), Some(6));
+        assert_eq!((through(1, 6, 2), through(6, 2, 2), through(6, 6, 2)), (None, None, None));
+        assert_eq!((through(0, 4, 1), through(3, 4, 1)), (Some(1), Some(4)), "a chain");
+    }
+
+    #[test]
+    fn a_fan_out_of_nothing_is_a_chain() {
+        assert_eq!((children(2, 0), parent(3, 0)), (3..4, Some(2)));
+    }
+}
