@@ -128,6 +128,13 @@ pub trait Deployment {
         Vec::new()
     }
 
+    /// True if what this replica lists is all that its region lists of its partition: not if it is one of several copies, and
+    /// not the one that leads.
+    fn lists(&self, instance: &Self::Protocol) -> bool {
+        let _ = instance;
+        true
+    }
+
     /// True if a region has a replica of the key's partition, so that it lists what is lost of the key.
     fn holds(&self, setting: Setting, region: RegionId, key: &[u8]) -> bool {
         let _ = (setting, region, key);
@@ -166,8 +173,8 @@ pub trait Deployment {
     }
 
     /// What an operator says to a replica whose region stays when this one is gone for good.
-    fn evict(&self, region: RegionId) -> Option<<Self::Protocol as Protocol>::Message> {
-        let _ = region;
+    fn evict(&self, region: RegionId, to: &Self::Protocol) -> Option<<Self::Protocol as Protocol>::Message> {
+        let _ = (region, to);
         None
     }
 
@@ -186,6 +193,12 @@ pub trait Deployment {
     fn standing(&self, instance: &Self::Protocol) -> Option<Standing> {
         let _ = instance;
         None
+    }
+
+    /// True if an instance need not be told of the eviction once more. Where what is told may be lost, it must have heard.
+    fn has_heard(&self, instance: &Self::Protocol, region: RegionId) -> bool {
+        let _ = (instance, region);
+        true
     }
 
     /// Of an instance that knows it: what was committed in a lost region above this is given up, by all alike.

@@ -8,8 +8,9 @@ use checker::{
     Check, Level, ListedLoss, Outcome, Report, SearchOutcome, Transaction, Violation, check, check_losses,
     search_strict_order,
 };
-use std::collections::BTreeMap;
-use types::RegionId;
+use protocol::Replica;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{RegionId, Slot};
 
 /// How long traffic goes on after healing.
 const CALM: u64 = 1_000_000;
@@ -52,6 +53,9 @@ pub fn simulate<D: Deployment>(deployment: D, script: &Script, mutants: Mutants,
     world.demand_writes();
     world.demand_progress();
     world.read_at_rest();
+    if world.deployment.lists_losses() {
+        world.await_lists();
+    }
     world.observe();
     world.into_run(script)
 }
@@ -166,14 +170,37 @@ impl<D: Deployment> World<D> {
         readers.iter().zip(places).filter_map(answered).collect()
     }
 
+    /// The replicas of processes that live, each with its region. A region that is lost for good has none.
+    fn living(&self) -> impl Iterator<Item = (u16, &Replica<D::Protocol>)> {
+        let lives = self.processes.iter().filter_map(|process| Some((process, process.life.as_ref()?)));
+        let replicas = lives.flat_map(|(process, life)| {
+            life.replicas.iter().map(move |replica| (process.host.region.0, replica))
+        });
+        replicas.filter(|(_, replica)| replica.node().slot.partition.is_some())
+    }
+
+    /// Where one of several copies lists, there must be one.
+    fn await_lists(&mut self) {
+        let end = self.now + PATIENCE;
+        let places = |world: &Self, lists: &dyn Fn(&D::Protocol) -> bool| -> BTreeSet<(u16, Slot)> {
+            let living = world.living().filter(|(_, replica)| lists(replica.protocol()));
+            living.map(|(region, replica)| (region, replica.node().slot)).collect()
+        };
+        while self.now < end
+            && places(self, &|_| true) != places(self, &|replica| self.deployment.lists(replica))
+        {
+            self.run_until(self.now + ROUND / 10);
+        }
+    }
+
     /// What each region lists of what was lost to concurrent writes.
     fn losses(&self) -> BTreeMap<u16, Vec<ListedLoss>> {
         let mut listed: BTreeMap<u16, Vec<ListedLoss>> = BTreeMap::new();
-        // A region that is lost for good lists nothing.
-        let lives = self.processes.iter().filter(|process| !process.host.partitions.is_empty());
-        for (process, life) in lives.filter_map(|process| Some((process, process.life.as_ref()?))) {
-            let of_life = life.replicas.iter().flat_map(|replica| self.deployment.losses(replica.protocol()));
-            listed.entry(process.host.region.0).or_default().extend(of_life);
+        for (region, replica) in self.living() {
+            let of_region = listed.entry(region).or_default();
+            if self.deployment.lists(replica.protocol()) {
+                of_region.extend(self.deployment.losses(replica.protocol()));
+            }
         }
         listed
     }

@@ -10,9 +10,12 @@ use support::{assert_keeps_its_promise, options};
 /// Tries one seed after the other until one shows the bug.
 fn assert_caught(with: &[Feature], seeds: u64, wren: wren::Mutants, copies: copies::Mutants) {
     let caught = (1..=seeds).any(|seed| {
-        let build = || WrenCopiesDeployment {
-            options: wren::Options { mutants: wren, ..wren::Options::default() },
-            copies: copies::Options { mutants: copies, ..copies::Options::default() },
+        let build = || {
+            let options = wren::Options { mutants: wren, ..wren::Options::default() };
+            WrenCopiesDeployment::new(
+                options,
+                copies::Options { mutants: copies, ..copies::Options::default() },
+            )
         };
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("wren-copies", &options, build).failures.is_empty()
@@ -55,4 +58,13 @@ fn a_deposed_leaders_state_that_is_kept_is_caught() {
 fn a_member_that_forgot_and_votes_is_caught() {
     let mutants = copies::Mutants { trusting: true, ..Default::default() };
     assert_caught(&[Feature::LostDisks], 60, wren::Mutants::default(), mutants);
+}
+
+/// A region is lost while leaders of the others die, stand still and are cut off.
+#[test]
+fn the_others_go_on_without_a_lost_region_whoever_leads() {
+    let options =
+        Options { with: vec![Feature::Eviction, Feature::Kills, Feature::Partitions], ..options(1, 12) };
+    let summary = run("wren-copies", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }

@@ -283,6 +283,8 @@ pub struct Mutants {
     pub forgotten_for_lost: bool,
     /// A survivor keeps what it holds of an evicted region above the cut.
     pub kept_above_cut: bool,
+    /// Whoever learns the cut from its log, as copies that follow do, keeps what it holds above.
+    pub kept_by_followers: bool,
     /// Reads do not wait until their snapshot is installed.
     pub read_not_installed: bool,
     /// What effects depend on is not looked at: a snapshot shows them by their place alone.

@@ -554,6 +554,7 @@ const OFF: Mutants = Mutants {
     cut_not_reached: false,
     forgotten_for_lost: false,
     kept_above_cut: false,
+    kept_by_followers: false,
     read_not_installed: false,
     depends_on_nothing: false,
     promise_forgotten: false,

@@ -475,12 +475,6 @@ impl ClusterKeyspace {
                  processes, or copy the keys to another keyspace"
             ));
         }
-        if self.is_copied() {
-            return Err(format!(
-                "partitions of keyspace '{name}' have copies: a region cannot be evicted from it yet; restore two of three \
-                 processes of each of its partitions, or copy the keys to another keyspace"
-            ));
-        }
         if self.is_partial() {
             return Err(format!(
                 "partitions of keyspace '{name}' are in some regions only, and transactions have parts in several: a \

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use strict::ir::Status;
 use strict::{locking, qwstore, tapir};
 use types::{
-    Error, Instant, KeyspaceId, NodeId, PartitionId, RegionId, RequestId, Slot, Timestamp, WallTime,
+    Address, Error, Instant, KeyspaceId, NodeId, PartitionId, RegionId, RequestId, Slot, Timestamp, WallTime,
 };
 
 /// See the module. One variant per protocol: the enum dispatches and does nothing else.
@@ -310,27 +310,33 @@ impl ReplicatedKeyspace {
         file: &ClusterFile,
         now: Now,
     ) -> bool {
-        let ReplicatedKeyspace::Causal(nodes) = self else { return false };
-        let knows = |partition: &wren::Partition| {
-            let known: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
-            partition.is_evicted() || entry.evicted.iter().all(|region| known.contains(&&**region))
-        };
-        let late = causal_partitions(nodes).filter(|partition| !knows(partition));
-        let late: Vec<u16> = late.map(stable::Partition::index).collect();
         let regions = entry.evicted.iter().filter_map(|region| file.region_of_name(region));
         let regions: Vec<RegionId> = regions.map(RegionId).collect();
-        let own = nodes.protocols().filter_map(stable::Node::as_coordinator).next();
-        // It may be the only one of its region that is up.
-        let coordinator_is_late = own.is_some_and(|own| regions.contains(&own.region()) && !own.is_evicted());
-        if coordinator_is_late {
-            let message = stable::Message::Evict { regions: regions.clone() };
-            nodes.tell(Slot::coordinator(id), message, now);
+        if regions.is_empty() {
+            return false;
         }
-        for partition in &late {
-            let message = stable::Message::Evict { regions: regions.clone() };
-            nodes.tell(Slot::replica(id, PartitionId(*partition)), message, now);
+        let message = || stable::Message::Evict { regions: regions.clone() };
+        match self {
+            ReplicatedKeyspace::Causal(nodes) => {
+                let late = late_of_evictions(nodes.protocols(), id, entry, &regions);
+                late.iter().for_each(|(slot, _)| nodes.tell(*slot, message(), now));
+                !late.is_empty()
+            }
+            ReplicatedKeyspace::Copied(nodes) => {
+                let groups = members(nodes).filter(|member| member.is_leader());
+                let group_of = |member: &Member<wren::Node>| {
+                    Some((member.protocol().as_partition()?.index(), member.group()))
+                };
+                let groups: BTreeMap<u16, Address> = groups.filter_map(group_of).collect();
+                let late = late_of_evictions(led(nodes), id, entry, &regions);
+                for (slot, partition) in &late {
+                    let to = partition.and_then(|index| groups.get(&index).copied());
+                    nodes.tell_instance(*slot, to, message(), now);
+                }
+                !late.is_empty()
+            }
+            _ => false,
         }
-        coordinator_is_late || !late.is_empty()
     }
 
     /// Takes over what was altered.
@@ -395,6 +401,25 @@ fn causal_partitions<S: Times>(
     nodes: &Nodes<stable::Node<S>>,
 ) -> impl Iterator<Item = &stable::Partition<S>> {
     nodes.protocols().filter_map(stable::Node::as_partition)
+}
+
+/// The instances that have not heard of a lost region, by their slots; a replica with its partition.
+fn late_of_evictions<'n>(
+    nodes: impl Iterator<Item = &'n wren::Node> + Clone,
+    id: KeyspaceId,
+    entry: &ClusterKeyspace,
+    regions: &[RegionId],
+) -> Vec<(Slot, Option<u16>)> {
+    let knows = |partition: &wren::Partition| {
+        let known: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
+        partition.is_evicted() || entry.evicted.iter().all(|region| known.contains(&&**region))
+    };
+    let own = nodes.clone().filter_map(stable::Node::as_coordinator).next();
+    // It may be the only one of its region that is up.
+    let coordinator = own.filter(|own| regions.contains(&own.region()) && !own.is_evicted());
+    let late = nodes.filter_map(stable::Node::as_partition).filter(|partition| !knows(partition));
+    let late = late.map(|late| (Slot::replica(id, PartitionId(late.index())), Some(late.index())));
+    coordinator.map(|_| (Slot::coordinator(id), None)).into_iter().chain(late).collect()
 }
 
 fn is_serving<S: Times>(nodes: &Nodes<stable::Node<S>>) -> bool {

@@ -4,7 +4,10 @@ use crate::cluster::peers::Peers;
 use crate::journal::Journal;
 use crate::recovery::NoReplies;
 use protocol::{Durable, Gate, Input, Now, Packet, Protocol, Replica, Replies, Request};
-use types::{Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RequestId, Rng, Slot, Wire};
+use replication::copies::{self, Copied};
+use types::{
+    Address, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RequestId, Rng, Slot, Wire,
+};
 
 /// See the module.
 pub(crate) struct Nodes<P: Protocol> {
@@ -235,4 +238,13 @@ impl<P: Protocol> Nodes<P> {
 /// An input of recovery, which says nothing to anybody.
 fn step_before_life<P: Protocol>(replica: &mut Replica<P>, input: Input<'_, P>) {
     replica.step(Now::default(), &mut vec![input], &mut Rng::with_seed(0), &mut NoReplies::new());
+}
+
+impl<P: Copied> Nodes<copies::Node<P>> {
+    /// The process says something to the instance that one of its nodes speaks for, of a group by the group's address.
+    pub(crate) fn tell_instance(&mut self, to: Slot, group: Option<Address>, message: P::Message, now: Now) {
+        let Some(from) = self.replicas.first().map(Replica::node) else { return };
+        let address = group.unwrap_or_else(|| from.address());
+        self.tell(to, copies::Node::said(from, address, message), now);
+    }
 }

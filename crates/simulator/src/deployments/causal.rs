@@ -170,6 +170,23 @@ impl<S: Times> CausalDeployment<S> {
     }
 }
 
+/// What coordinators claim, as the checker is to read it.
+pub(super) fn in_its_terms<S: Checked>(mut claims: Vec<Claim>) -> Vec<Claim> {
+    for claim in claims.iter_mut().filter(|_| S::OF_NO_REGION) {
+        if S::LEVEL == Level::Convergence {
+            claim.snapshot = None;
+        }
+        if let Some(commit) = &mut claim.commit {
+            let (transaction, region) = (claim.transaction, commit.region);
+            commit.region = S::place(&Stamp { transaction, region, ..Stamp::default() });
+        }
+        if let Some(snapshot) = &mut claim.snapshot {
+            *snapshot = SnapshotClaim { region: RegionId(u16::MAX), ..*snapshot };
+        }
+    }
+    claims
+}
+
 /// A lost write as the checker wants it.
 pub(super) fn told(conflict: Conflict) -> ListedLoss {
     ListedLoss {
@@ -232,20 +249,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     }
 
     fn claims(&self, instance: &mut Node<S>) -> Vec<Claim> {
-        let mut claims = instance.take_claims();
-        for claim in claims.iter_mut().filter(|_| S::OF_NO_REGION) {
-            if S::LEVEL == Level::Convergence {
-                claim.snapshot = None;
-            }
-            if let Some(commit) = &mut claim.commit {
-                let (transaction, region) = (claim.transaction, commit.region);
-                commit.region = S::place(&Stamp { transaction, region, ..Stamp::default() });
-            }
-            if let Some(snapshot) = &mut claim.snapshot {
-                *snapshot = SnapshotClaim { region: RegionId(u16::MAX), ..*snapshot };
-            }
-        }
-        claims
+        in_its_terms::<S>(instance.take_claims())
     }
 
     /// What is replicated has committed, whether its coordinator lived to claim it or not.
@@ -290,7 +294,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         }
     }
 
-    fn evict(&self, region: RegionId) -> Option<Message<S>> {
+    fn evict(&self, region: RegionId, _: &Node<S>) -> Option<Message<S>> {
         S::OBSERVES.then(|| Message::Evict { regions: vec![region] })
     }
 

@@ -13,7 +13,7 @@ pub use causal::{
     BlockingDeployment, CausalDeployment, Checked, CureDeployment, HybridCureDeployment, ParisDeployment,
     UncoordinatedDeployment, WrenDeployment,
 };
-pub use copies::WrenCopiesDeployment;
+pub use copies::{CopiesDeployment, ParisCopiesDeployment, WrenCopiesDeployment};
 pub use locking::LockingDeployment;
 pub use solo::SoloDeployment;
 pub use tapir::TapirDeployment;
@@ -28,6 +28,7 @@ pub const NAMES: &[&str] = &[
     "nocc",
     "occ",
     "paris",
+    "paris-copies",
     "solo",
     "tapir",
     "tapir-serializable",
@@ -56,6 +57,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
         "nocc" => Some(task.perform(UncoordinatedDeployment::default)),
         "occ" => Some(task.perform(LockingDeployment::optimistic)),
         "paris" => Some(task.perform(ParisDeployment::default)),
+        "paris-copies" => Some(task.perform(ParisCopiesDeployment::default)),
         "solo" => Some(task.perform(|| SoloDeployment)),
         "tapir" => Some(task.perform(TapirDeployment::default)),
         "tapir-serializable" => Some(task.perform(TapirDeployment::serializable)),

@@ -48,6 +48,8 @@ impl<S: Times> Partition<S> {
             }
         }
         kept.put_into(&mut self.store);
+        // Whoever told this may not have given up everything yet.
+        self.evictions.search_again();
         Ok(())
     }
 
@@ -151,6 +153,7 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         self.settle_origins();
+        self.give_up_all();
         if (complete && !self.gaps) || self.options.mutants.stamp_before_refill {
             return self.begin_serving(now, out);
         }
