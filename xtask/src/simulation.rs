@@ -22,6 +22,7 @@ const PROTOCOLS: &[&str] = &[
     "tardis-forking",
     "tardis-handler",
     "wren-copies",
+    "paris-copies",
 ];
 /// Baselines for measurements: few seeds are enough, as they share most of their code with the others.
 const BASELINES: &[&str] = &["cure", "h-cure", "bpr", "nocc"];

@@ -27,6 +27,8 @@ pub(crate) enum ReplicatedKeyspace {
     Copied(Nodes<copies::Node<wren::Node>>),
     /// Causal, with partitions in some of the regions only.
     Partial(Nodes<paris::Node>),
+    /// Both.
+    PartialCopied(Nodes<copies::Node<paris::Node>>),
     /// Causal, with the baselines of the two.
     Cure(Nodes<stable::Node<Cure>>),
     HybridCure(Nodes<stable::Node<HybridCure>>),
@@ -121,6 +123,7 @@ macro_rules! each {
             ReplicatedKeyspace::Causal($nodes) => $call,
             ReplicatedKeyspace::Copied($nodes) => $call,
             ReplicatedKeyspace::Partial($nodes) => $call,
+            ReplicatedKeyspace::PartialCopied($nodes) => $call,
             ReplicatedKeyspace::Cure($nodes) => $call,
             ReplicatedKeyspace::HybridCure($nodes) => $call,
             ReplicatedKeyspace::Blocking($nodes) => $call,
@@ -145,8 +148,20 @@ macro_rules! each_causal {
             | ReplicatedKeyspace::Locking(_)
             | ReplicatedKeyspace::QwStore(_)
             | ReplicatedKeyspace::Copied(_)
+            | ReplicatedKeyspace::PartialCopied(_)
             | ReplicatedKeyspace::Branch(_)
             | ReplicatedKeyspace::Dropped => $other,
+        }
+    };
+}
+
+/// The same for those of them whose partitions have copies.
+macro_rules! each_copied {
+    ($keyspace:expr, $nodes:ident => $call:expr, $other:expr) => {
+        match $keyspace {
+            ReplicatedKeyspace::Copied($nodes) => $call,
+            ReplicatedKeyspace::PartialCopied($nodes) => $call,
+            _ => $other,
         }
     };
 }
@@ -204,9 +219,12 @@ impl ReplicatedKeyspace {
                 locking::Node::Replica(replica) => !replica.is_forgetful(),
                 locking::Node::Coordinator(_) => true,
             }),
-            ReplicatedKeyspace::Copied(nodes) => members(nodes).all(|member| !member.is_lacking()),
             // A site that has nothing yet holds what it is asked, and says so after a while.
-            _ => each_causal!(self, nodes => is_serving(nodes), true),
+            _ => each_copied!(
+                self,
+                nodes => members(nodes).all(|member| !member.is_lacking()),
+                each_causal!(self, nodes => is_serving(nodes), true)
+            ),
         }
     }
 
@@ -235,14 +253,15 @@ impl ReplicatedKeyspace {
                 };
                 Backlog { combined: nodes.protocols().find_map(combined), ..Backlog::default() }
             }
-            ReplicatedKeyspace::Copied(nodes) => {
-                Backlog::of(led(nodes).filter_map(stable::Node::as_partition))
-            }
             ReplicatedKeyspace::Branch(nodes) => Backlog {
                 queued_bytes: sites(nodes).map(site::Site::queued_bytes).sum(),
                 ..Backlog::default()
             },
-            _ => each_causal!(self, nodes => Backlog::of(causal_partitions(nodes)), Backlog::default()),
+            _ => each_copied!(
+                self,
+                nodes => Backlog::of(led(nodes).filter_map(stable::Node::as_partition)),
+                each_causal!(self, nodes => Backlog::of(causal_partitions(nodes)), Backlog::default())
+            ),
         }
     }
 
@@ -272,11 +291,12 @@ impl ReplicatedKeyspace {
         match self {
             ReplicatedKeyspace::Strict(nodes) => nodes.protocols().filter_map(strict).collect(),
             ReplicatedKeyspace::Locking(nodes) => nodes.protocols().filter_map(led).collect(),
-            ReplicatedKeyspace::Copied(nodes) => members(nodes).map(copy_state).collect(),
             ReplicatedKeyspace::Branch(nodes) => sites(nodes).map(branch_state).collect(),
-            _ => {
+            _ => each_copied!(
+                self,
+                nodes => members(nodes).map(copy_state).collect(),
                 each_causal!(self, nodes => causal_partitions(nodes).map(causal_state).collect(), Vec::new())
-            }
+            ),
         }
     }
 
@@ -296,10 +316,11 @@ impl ReplicatedKeyspace {
 
     /// How old is what is known here, if the keyspace is causal.
     pub(crate) fn lag(&self, wall: WallTime) -> Option<Lag> {
-        match self {
-            ReplicatedKeyspace::Copied(nodes) => Some(Lag::of(led(nodes), wall)),
-            _ => each_causal!(self, nodes => Some(Lag::of(nodes.protocols(), wall)), None),
-        }
+        each_copied!(
+            self,
+            nodes => Some(Lag::of(led(nodes), wall)),
+            each_causal!(self, nodes => Some(Lag::of(nodes.protocols(), wall)), None)
+        )
     }
 
     /// Tells the replicas here which regions are gone for good. True if that was news.
@@ -312,29 +333,15 @@ impl ReplicatedKeyspace {
     ) -> bool {
         let regions = entry.evicted.iter().filter_map(|region| file.region_of_name(region));
         let regions: Vec<RegionId> = regions.map(RegionId).collect();
-        if regions.is_empty() {
-            return false;
-        }
-        let message = || stable::Message::Evict { regions: regions.clone() };
         match self {
+            _ if regions.is_empty() => false,
             ReplicatedKeyspace::Causal(nodes) => {
                 let late = late_of_evictions(nodes.protocols(), id, entry, &regions);
+                let message = || stable::Message::Evict { regions: regions.clone() };
                 late.iter().for_each(|(slot, _)| nodes.tell(*slot, message(), now));
                 !late.is_empty()
             }
-            ReplicatedKeyspace::Copied(nodes) => {
-                let groups = members(nodes).filter(|member| member.is_leader());
-                let group_of = |member: &Member<wren::Node>| {
-                    Some((member.protocol().as_partition()?.index(), member.group()))
-                };
-                let groups: BTreeMap<u16, Address> = groups.filter_map(group_of).collect();
-                let late = late_of_evictions(led(nodes), id, entry, &regions);
-                for (slot, partition) in &late {
-                    let to = partition.and_then(|index| groups.get(&index).copied());
-                    nodes.tell_instance(*slot, to, message(), now);
-                }
-                !late.is_empty()
-            }
+            ReplicatedKeyspace::Copied(nodes) => evict_of_copies(nodes, id, entry, &regions, now),
             _ => false,
         }
     }
@@ -403,14 +410,34 @@ fn causal_partitions<S: Times>(
     nodes.protocols().filter_map(stable::Node::as_partition)
 }
 
+/// Tells those that lead; they are told again until their logs have it.
+fn evict_of_copies<S: Times>(
+    nodes: &mut Nodes<copies::Node<stable::Node<S>>>,
+    id: KeyspaceId,
+    entry: &ClusterKeyspace,
+    regions: &[RegionId],
+    now: Now,
+) -> bool {
+    let groups = members(nodes).filter(|member| member.is_leader());
+    let group_of =
+        |member: &Member<stable::Node<S>>| Some((member.protocol().as_partition()?.index(), member.group()));
+    let groups: BTreeMap<u16, Address> = groups.filter_map(group_of).collect();
+    let late = late_of_evictions(led(nodes), id, entry, regions);
+    for (slot, partition) in &late {
+        let to = partition.and_then(|index| groups.get(&index).copied());
+        nodes.tell_instance(*slot, to, stable::Message::Evict { regions: regions.to_vec() }, now);
+    }
+    !late.is_empty()
+}
+
 /// The instances that have not heard of a lost region, by their slots; a replica with its partition.
-fn late_of_evictions<'n>(
-    nodes: impl Iterator<Item = &'n wren::Node> + Clone,
+fn late_of_evictions<'n, S: Times>(
+    nodes: impl Iterator<Item = &'n stable::Node<S>> + Clone,
     id: KeyspaceId,
     entry: &ClusterKeyspace,
     regions: &[RegionId],
 ) -> Vec<(Slot, Option<u16>)> {
-    let knows = |partition: &wren::Partition| {
+    let knows = |partition: &stable::Partition<S>| {
         let known: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
         partition.is_evicted() || entry.evicted.iter().all(|region| known.contains(&&**region))
     };
@@ -426,18 +453,22 @@ fn is_serving<S: Times>(nodes: &Nodes<stable::Node<S>>) -> bool {
     causal_partitions(nodes).all(stable::Partition::is_serving)
 }
 
-fn members(nodes: &Nodes<copies::Node<wren::Node>>) -> impl Iterator<Item = &Member<wren::Node>> {
+fn members<S: Times>(
+    nodes: &Nodes<copies::Node<stable::Node<S>>>,
+) -> impl Iterator<Item = &Member<stable::Node<S>>> {
     nodes.protocols().filter_map(copies::Node::as_member)
 }
 
 /// The instances that serve here: the coordinator, and the partitions whose groups are led here.
-fn led(nodes: &Nodes<copies::Node<wren::Node>>) -> impl Iterator<Item = &wren::Node> + Clone {
-    let serves = |node: &&copies::Node<wren::Node>| node.as_member().is_none_or(Member::is_leader);
+fn led<S: Times>(
+    nodes: &Nodes<copies::Node<stable::Node<S>>>,
+) -> impl Iterator<Item = &stable::Node<S>> + Clone {
+    let serves = |node: &&copies::Node<stable::Node<S>>| node.as_member().is_none_or(Member::is_leader);
     nodes.protocols().filter(serves).map(copies::Node::protocol)
 }
 
 /// A copy of a partition in words.
-fn copy_state(member: &Member<wren::Node>) -> String {
+fn copy_state<S: Times>(member: &Member<stable::Node<S>>) -> String {
     let Some(partition) = member.protocol().as_partition() else { return String::new() };
     let ((own, all), index) = (member.number(), partition.index());
     let copy = own + 1;

@@ -2,8 +2,9 @@
 //!
 //! A strict keyspace has 2f+1 replicas of every shard over all regions: on every process, or on as many as it says,
 //! shard s from process number s modulo the processes on. A causal one has every partition once in every region:
-//! partition p on the process number p modulo the region's processes; with copies, on as many from that one on. One that says how many replicas it has, has
-//! partition p in as many regions, from region number p modulo its regions on.
+//! partition p on the process number p modulo the region's processes; with copies, on as many from that one on. One that says how
+//! many replicas it has, has partition p in as many regions, from region number p modulo its regions on, and a region's n-th
+//! partition where Wren has partition n.
 
 use crate::cluster::config::{
     ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterMove,
@@ -14,7 +15,6 @@ use crate::cluster::nodes::Nodes;
 use crate::recovery::NoReplies;
 use branch::{Policy, site};
 use causal::stable::{self, RegionTopology, Times, Topology};
-use causal::wren;
 use protocol::{Durability, Input, Now, Protocol, Replica};
 use replication::copies::{self, Groups};
 use std::time::Duration;
@@ -59,15 +59,27 @@ fn strict_topology(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeys
     topology
 }
 
+/// The partitions that a region holds, each with the addresses of its copies there.
+fn held(
+    file: &ClusterFile,
+    keyspace: KeyspaceId,
+    entry: &ClusterKeyspace,
+    region: u16,
+) -> impl Iterator<Item = (u16, Vec<Address>)> {
+    let (processes, copies) = (file.processes_of(region), usize::from(entry.copies.unwrap_or(1)));
+    let held =
+        (0..entry.partitions).filter(move |partition| entry.holders(file, *partition).contains(&region));
+    held.enumerate().map(move |(place, partition)| {
+        let from = processes.iter().cycle().skip(place % processes.len()).take(copies);
+        (partition, from.map(|process| address(*process, keyspace, partition)).collect())
+    })
+}
+
 fn causal_topology(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeyspace) -> Topology {
     let region = |region| {
-        let processes = file.processes_of(region);
-        let held =
-            (0..entry.partitions).filter(|partition| entry.holders(file, *partition).contains(&region));
-        let replica = |(place, partition): (usize, u16)| {
-            (partition, address(processes[place % processes.len()], keyspace, partition))
-        };
-        RegionTopology { name: file.region_name(region), partitions: held.enumerate().map(replica).collect() }
+        let first = |(partition, copies): (u16, Vec<Address>)| Some((partition, *copies.first()?));
+        let partitions = held(file, keyspace, entry, region).filter_map(first).collect();
+        RegionTopology { name: file.region_name(region), partitions }
     };
     Topology { regions: (0..file.regions()).map(region).collect(), keyspace, seed: HashSeed(file.seed) }
 }
@@ -87,12 +99,11 @@ pub(crate) fn build(
         ClusterModel::Causal => {
             let topology = causal_topology(file, id, entry);
             if entry.is_copied() {
-                return ReplicatedKeyspace::Copied(copied_nodes(
-                    topology,
-                    groups(file, id, entry),
-                    entry,
-                    life,
-                ));
+                let groups = groups(file, id, entry);
+                return match entry.is_partial() {
+                    true => ReplicatedKeyspace::PartialCopied(copied_nodes(topology, groups, entry, life)),
+                    false => ReplicatedKeyspace::Copied(copied_nodes(topology, groups, entry, life)),
+                };
             }
             match entry.protocol {
                 ClusterProtocol::Usual if entry.is_partial() => {
@@ -256,24 +267,16 @@ fn shard_nodes<P: Protocol>(
 
 /// The groups of a causal keyspace whose partitions have copies, each named by the address that its topology has.
 fn groups(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeyspace) -> Groups {
-    let copies = usize::from(entry.copies.unwrap_or(1));
-    let of_region = |region| {
-        let processes = file.processes_of(region);
-        let group = move |partition: u16| {
-            let from = processes.iter().cycle().skip(usize::from(partition) % processes.len()).take(copies);
-            from.map(|process| address(*process, keyspace, partition)).collect()
-        };
-        (0..entry.partitions).map(group).collect::<Vec<Vec<Address>>>()
-    };
+    let of_region = |region| held(file, keyspace, entry, region).map(|(_, copies)| copies);
     Groups::new((0..file.regions()).flat_map(of_region))
 }
 
-fn copied_nodes(
+fn copied_nodes<S: Times>(
     topology: Topology,
     groups: Groups,
     entry: &ClusterKeyspace,
     life: Life,
-) -> Nodes<copies::Node<wren::Node>> {
+) -> Nodes<copies::Node<stable::Node<S>>> {
     let of_group = copies::Options { durability: life.durability, ..copies::Options::default() };
     // What a copy says waits for the group's log, however durable that is at each of them.
     let options =
@@ -281,14 +284,14 @@ fn copied_nodes(
     let keyspace = topology.keyspace;
     let at = |slot| Address { process: life.process, slot }.at(life.incarnation);
     let coordinator =
-        wren::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);
+        stable::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);
     let place = at(Slot::coordinator(keyspace));
     let mut replicas = vec![Replica::new(place, copies::Node::guest(place, coordinator, groups.clone()))];
     for (partition, group) in topology.held(life.region) {
         let members = groups.members(group).iter();
         for _ in members.filter(|member| member.process == life.process) {
             let place = at(group.slot);
-            let node = wren::Node::partition(topology.clone(), life.region, partition, options);
+            let node = stable::Node::partition(topology.clone(), life.region, partition, options);
             replicas.push(Replica::new(place, copies::Node::member(place, node, groups.clone(), of_group)));
         }
     }
@@ -460,5 +463,34 @@ mod tests {
         assert_eq!(copied.check_copies(&file(3, 3)), Ok(()));
         assert_eq!(build(&file(3, 3), KeyspaceId(4), &copied, life).partitions(), [0, 1, 2]);
         assert!(copied.check_copies(&file(3, 2)).is_err_and(|why| why.contains("region 'a' has 2")));
+        let baseline = ClusterKeyspace { protocol: ClusterProtocol::Bpr, ..copied };
+        assert!(baseline.check_copies(&file(3, 3)).is_err_and(|why| why.contains("PROTOCOL bpr")));
+    }
+
+    /// Region a holds partitions 0 and 2, the second one from its second process on.
+    #[test]
+    fn partly_replicated_partitions_have_copies_in_each_of_their_regions() {
+        let entry = ClusterKeyspace { copies: Some(3), ..entry(ClusterModel::Causal, Some(2)) };
+        assert_eq!(entry.check_copies(&file(3, 3)), Ok(()));
+        let topology = causal_topology(&file(3, 3), KeyspaceId(1), &entry);
+        let groups = groups(&file(3, 3), KeyspaceId(1), &entry);
+        let members = |region: usize, partition: u16| -> Vec<u16> {
+            let group = topology.regions[region].partitions[&partition];
+            groups.members(group).iter().map(|member| member.process.0).collect()
+        };
+        assert_eq!((members(0, 0), members(0, 2)), (vec![1, 2, 3], vec![2, 3, 1]));
+        assert_eq!((members(1, 0), members(1, 1)), (vec![4, 5, 6], vec![5, 6, 4]));
+        assert!(!topology.regions[0].partitions.contains_key(&1));
+    }
+
+    #[test]
+    fn a_region_that_holds_nothing_needs_no_processes_for_copies() {
+        let regions = vec!["a".to_owned(), "b".to_owned()];
+        let entry = ClusterKeyspace { copies: Some(3), regions, ..entry(ClusterModel::Causal, Some(2)) };
+        let mut file = file(3, 3);
+        file.processes.pop();
+        assert_eq!(entry.check_copies(&file), Ok(()));
+        let everywhere = ClusterKeyspace { regions: Vec::new(), ..entry };
+        assert!(everywhere.check_copies(&file).is_err_and(|why| why.contains("region 'c' has 2")));
     }
 }

@@ -93,7 +93,7 @@ impl<S: Times> Coordinator<S> {
         Coordinator {
             home: usize::from(process.0) % here.len().max(1),
             homes: here.into_iter().chain(elsewhere).collect(),
-            routes: Routes::new(&topology, region, S::UNIVERSAL),
+            routes: Routes::new(&topology, region, S::UNIVERSAL, options.copied),
             topology,
             region,
             process,
