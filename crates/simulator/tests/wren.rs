@@ -225,9 +225,3 @@ fn a_lost_chunk_that_counts_as_sent_is_caught() {
     let mutants = wren::Mutants { dropped_counts_as_sent: true, ..Default::default() };
     assert_caught_with(&[Feature::SmallQueues, Feature::Partitions], 20, mutants);
 }
-
-#[test]
-fn a_checkpoint_that_does_not_tell_what_is_spilled_is_caught() {
-    let mutants = wren::Mutants { spilled_not_told: true, ..Default::default() };
-    assert_caught_with(&[Feature::SmallQueues, Feature::Partitions, Feature::Kills], 30, mutants);
-}
