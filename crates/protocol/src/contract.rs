@@ -50,6 +50,35 @@ pub trait Protocol: Sized {
 
     /// The log takes records again.
     fn log_healed(&mut self) {}
+
+    /// What became of a chunk of the spool: its bytes, which were asked for by [`Outputs::fetch`]; or `None`, asked or not:
+    /// it is gone, or could not be kept in the first place. Like a step otherwise.
+    fn spooled(&mut self, now: Now, chunk: u64, bytes: Option<&[u8]>, out: &mut Outputs<'_, Self>) {
+        let _ = (now, chunk, bytes, out);
+    }
+}
+
+/// What an instance asks of its spool, in this order: a place for bytes that would occupy too much memory. It lasts for
+/// a life at most, and may lose anything at any time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpoolRequest {
+    /// Keep this chunk; answered only if that fails. Numbers ascend.
+    Spill {
+        /// Its number.
+        chunk: u64,
+        /// What it is.
+        bytes: Vec<u8>,
+    },
+    /// Tell this chunk; always answered.
+    Fetch {
+        /// Its number.
+        chunk: u64,
+    },
+    /// Nothing up to this chunk, and with it, is needed any more.
+    Forget {
+        /// Its number.
+        through: u64,
+    },
 }
 
 /// A record that can be encoded.
@@ -143,6 +172,7 @@ pub struct Outputs<'o, P: Protocol> {
     pub(crate) gated: &'o mut Vec<Outgoing<P::Message>>,
     pub(crate) ungated: &'o mut Vec<(Address, P::Message)>,
     pub(crate) timers: &'o mut Timers<P::Timer>,
+    pub(crate) spool: &'o mut Vec<SpoolRequest>,
     pub(crate) replies: &'o mut dyn Replies,
 }
 
@@ -191,5 +221,20 @@ impl<P: Protocol> Outputs<'_, P> {
     /// Clears the timer's deadline.
     pub fn disarm(&mut self, timer: P::Timer) {
         self.timers.disarm(timer);
+    }
+
+    /// Moves bytes out of the memory; waits for no record, since it tells nobody anything. See [`SpoolRequest`].
+    pub fn spill(&mut self, chunk: u64, bytes: Vec<u8>) {
+        self.spool.push(SpoolRequest::Spill { chunk, bytes });
+    }
+
+    /// Asks for a chunk that was spilled; [`Protocol::spooled`] is the answer.
+    pub fn fetch(&mut self, chunk: u64) {
+        self.spool.push(SpoolRequest::Fetch { chunk });
+    }
+
+    /// Frees every chunk up to this one, and it.
+    pub fn forget_spilled(&mut self, through: u64) {
+        self.spool.push(SpoolRequest::Forget { through });
     }
 }

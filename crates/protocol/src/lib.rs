@@ -24,6 +24,12 @@
 //! records are as durable as their class says ([`Durability`]). What vouches for nothing may pass
 //! ([`Outputs::send_now`]).
 //!
+//! # The spool
+//!
+//! What waits long for somebody else, and is much, need not stay in memory: [`Outputs::spill`] hands it to the driver,
+//! [`Outputs::fetch`] asks for it again ([`Replica::spool_requests`], [`Replica::spooled`]). A spool ends with the life,
+//! and may lose any part of itself before: a protocol keeps there only what it can do without.
+//!
 //! # One sequenced stream per peer
 //!
 //! Effects, heartbeats and stability reports to one peer share one stream ([`Outputs::stream`]): behind the gate,
@@ -43,7 +49,7 @@ mod timers;
 pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim, VectorClaim};
 pub use compiled::Compiled;
 pub use conflict::{Conflict, ConflictingWrite};
-pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies};
+pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies, SpoolRequest};
 pub use gate::{Durable, Gate};
 pub use replica::{Packet, Replica};
 pub use request::{ContextAsk, KeyedOperation, Losses, Request, Step};

@@ -1,6 +1,6 @@
 //! A protocol instance with its timers, its streams and its durability gate; pure, and owned by either driver.
 
-use crate::contract::{Input, Now, Outgoing, Outputs, Protocol, Replies};
+use crate::contract::{Input, Now, Outgoing, Outputs, Protocol, Replies, SpoolRequest};
 use crate::gate::{Durable, Gate};
 use crate::stream::{Arrival, Frame, Streams};
 use crate::timers::Timers;
@@ -77,6 +77,7 @@ pub struct Replica<P: Protocol> {
     gate: Gate,
     packets: Vec<(Address, Packet<P>)>,
     ungated: Vec<(Address, P::Message)>,
+    spool: Vec<SpoolRequest>,
     #[cfg(feature = "mutants")]
     skip_gate: bool,
 }
@@ -99,6 +100,7 @@ impl<P: Protocol> Replica<P> {
             gate: Gate::OPEN,
             packets: Vec::new(),
             ungated: Vec::new(),
+            spool: Vec::new(),
             #[cfg(feature = "mutants")]
             skip_gate: false,
         }
@@ -151,6 +153,7 @@ impl<P: Protocol> Replica<P> {
             gated: &mut self.fresh,
             ungated: &mut self.ungated,
             timers: &mut self.timers,
+            spool: &mut self.spool,
             replies,
         };
         let answer = react(&mut self.protocol, &mut out);
@@ -234,6 +237,17 @@ impl<P: Protocol> Replica<P> {
             |message: &Outgoing<P::Message>| !matches!(message, Outgoing::Stream { to, .. } if *to == peer);
         self.fresh.retain(kept);
         self.held.retain(|(_, held)| !matches!(held, Held::Message(message) if !kept(message)));
+    }
+
+    /// What steps asked of the spool since the last call, in order. A driver without a spool answers each `Spill` and
+    /// `Fetch` with [`Replica::spooled`] and `None`.
+    pub fn spool_requests(&mut self) -> Vec<SpoolRequest> {
+        std::mem::take(&mut self.spool)
+    }
+
+    /// See [`Protocol::spooled`]. Like a step.
+    pub fn spooled(&mut self, now: Now, chunk: u64, bytes: Option<&[u8]>, replies: &mut dyn Replies) {
+        self.drive(replies, |protocol, out| protocol.spooled(now, chunk, bytes, out));
     }
 
     /// Fires every timer whose deadline has come and sends again what has waited too long.

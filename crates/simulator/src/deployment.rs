@@ -57,6 +57,8 @@ pub struct Setting {
     pub hash_seed: HashSeed,
     /// The commands of a pipeline may run as one transaction.
     pub merged: bool,
+    /// Queues for other regions keep next to nothing in memory.
+    pub small_queues: bool,
 }
 
 /// What a replica has, and whether it serves.
@@ -115,6 +117,11 @@ pub trait Deployment {
     fn served(&self, records: &[u8]) -> Option<Vec<KeyEffect>> {
         let _ = records;
         None
+    }
+
+    /// True if replicas spill what waits for other regions.
+    fn spills(&self) -> bool {
+        false
     }
 
     /// True if replicas list what was lost to concurrent writes.

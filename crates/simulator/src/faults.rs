@@ -100,6 +100,9 @@ features! {
     /// More than f replicas of a partition are lost for good, and an operator lets those that are left go on; partitions do not
     /// move otherwise. Only where it is asked for.
     AcceptLoss = 0.0;
+    /// Of what is queued for other regions next to nothing stays in memory and little is on its way at a time: the rest is
+    /// spilled, and some of that is lost, where the protocol spills.
+    SmallQueues = 0.3;
 }
 
 impl Feature {

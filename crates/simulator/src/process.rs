@@ -37,6 +37,8 @@ pub(crate) struct Process<P: Protocol> {
     pub random: Rng,
     /// What the times of writes, syncs and checkpoints are drawn from, and what a crash leaves.
     pub noise: Rng,
+    /// What the fate of chunks in spools is drawn from.
+    pub spool_noise: Rng,
     /// How far its wall clock is from virtual time.
     pub clock_offset: i64,
     /// What its wall clock advances by at a time.
@@ -88,6 +90,8 @@ pub(crate) struct Life<P: Protocol> {
     pub incarnation: Incarnation,
     pub log: Log,
     pub replicas: Vec<Replica<P>>,
+    /// What each of them has spilled.
+    pub spools: Vec<BTreeMap<u64, Vec<u8>>>,
     /// Replies behind their gates.
     pub replies: Vec<(Gate, RequestId, ReplyBuf)>,
     pub write_scheduled: bool,
@@ -149,6 +153,7 @@ impl<P: Protocol> Process<P> {
             host,
             disk: SimulatedDisk::new(),
             random: stream(seed, "protocol", index),
+            spool_noise: stream(seed, "spool", index),
             clock_offset: noise.i64(-skew..=skew),
             clock_tick,
             noise,
@@ -229,6 +234,7 @@ impl<P: Protocol> Process<P> {
             incarnation,
             log,
             replicas: Vec::new(),
+            spools: Vec::new(),
             replies: Vec::new(),
             write_scheduled: false,
             sync: None,
@@ -255,6 +261,7 @@ impl<P: Protocol> Process<P> {
             replica.step(time, &mut batch, &mut self.random, &mut sink);
             if let Some(life) = &mut self.life {
                 life.replicas.push(replica);
+                life.spools.push(BTreeMap::new());
             }
         }
         Ok(sink)

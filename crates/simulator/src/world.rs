@@ -48,6 +48,8 @@ pub(crate) enum Event {
     BeginSync { process: usize, incarnation: Incarnation },
     /// A checkpoint begins, or goes on.
     Checkpoint { process: usize, incarnation: Incarnation, begin: bool },
+    /// A replica is told of a chunk of its spool; `lost` if it is not there, whether it is or not.
+    Spooled { process: usize, incarnation: Incarnation, replica: usize, chunk: u64, lost: bool },
     /// A dead process starts.
     Restart { process: usize },
     /// Instances are asked what has committed.
@@ -127,7 +129,8 @@ impl<D: Deployment> World<D> {
         let Script { seed, layout, ref swarm, .. } = *script;
         let hash_seed = HashSeed(stream(seed, "hash", 0).u64(..));
         let merged = swarm.has(Feature::MergedPipelines);
-        let setting = Setting { layout, durability: swarm.durability(), hash_seed, merged };
+        let small_queues = swarm.has(Feature::SmallQueues);
+        let setting = Setting { layout, durability: swarm.durability(), hash_seed, merged, small_queues };
         let processes = (deployment.hosts(layout).into_iter())
             .map(|host| Process::new(host, seed, swarm.clock_skew, swarm.clock_tick))
             .collect();
@@ -199,6 +202,11 @@ impl<D: Deployment> World<D> {
             }
             Event::Checkpoint { process, incarnation, begin } => {
                 self.on_checkpoint(process, incarnation, begin)
+            }
+            Event::Spooled { process, incarnation, replica, chunk, lost } => {
+                if self.lives(process, incarnation) {
+                    self.on_spooled(process, replica, chunk, lost);
+                }
             }
             Event::Ask { process, client, request } => self.on_ask(process, client, request),
             Event::Close { process, session } => self.on_close(process, session),
@@ -444,6 +452,7 @@ impl<D: Deployment> World<D> {
         for (from, to, packet) in packets {
             self.send(from, to, &packet);
         }
+        self.spool(index);
         for (_, request, reply) in open {
             if let Some(client) = self.waiting.get(&request).copied() {
                 self.after(1, Event::Reply { client, request, reply });
@@ -540,6 +549,7 @@ fn process_of(event: &Event) -> Option<usize> {
         | Event::RetryLog { process, .. }
         | Event::BeginSync { process, .. }
         | Event::Checkpoint { process, .. }
+        | Event::Spooled { process, .. }
         | Event::Ask { process, .. }
         | Event::Close { process, .. } => Some(*process),
         _ => None,

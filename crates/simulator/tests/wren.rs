@@ -206,3 +206,22 @@ fn merged_pipelines_keep_the_promise_too() {
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
+
+/// Queues of which most is spilled, to spools that lose some of it; and partitions that restart without theirs.
+#[test]
+fn queues_that_spill_keep_the_promise_too() {
+    let with = vec![Feature::SmallQueues, Feature::Partitions, Feature::Kills];
+    assert_keeps_its_promise("wren", &Options { with, ..options(1, 12) });
+}
+
+#[test]
+fn a_chunk_that_counts_as_sent_before_it_is_there_is_caught() {
+    let mutants = wren::Mutants { awaited_counts_as_sent: true, ..Default::default() };
+    assert_caught_with(&[Feature::SmallQueues, Feature::Partitions], 20, mutants);
+}
+
+#[test]
+fn a_lost_chunk_that_counts_as_sent_is_caught() {
+    let mutants = wren::Mutants { dropped_counts_as_sent: true, ..Default::default() };
+    assert_caught_with(&[Feature::SmallQueues, Feature::Partitions], 20, mutants);
+}

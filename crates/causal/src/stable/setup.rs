@@ -2,6 +2,7 @@
 
 use super::tree;
 use protocol::Durability;
+use replication::Window;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Address, HashSeed, KeyHash, KeyspaceId, RegionId};
@@ -181,9 +182,13 @@ pub struct Options {
     pub promise: Duration,
     /// How far ahead of a partition's clock a coordinator's timestamp may be (Corrections 35 and 85).
     pub clock_bound: Duration,
-    /// How much of its transactions a partition keeps for regions that lack them, in bytes. A region that was cut off
-    /// for longer takes the state instead.
+    /// How much of its transactions a partition keeps in memory for regions that lack them, in bytes.
     pub queue_bytes: usize,
+    /// How much beyond that it keeps in its spool, in bytes; 0 if there is none. A region that was cut off for longer takes
+    /// the state instead. Partitions that have copies do not spill.
+    pub spill_bytes: u64,
+    /// How much may be on its way to a region that has not said that it holds it.
+    pub window: Window,
     /// How much memory a partition's list of writes that were lost to concurrent ones may occupy, in bytes; 0 for no list.
     pub conflict_bytes: usize,
     /// True if every partition is a group of copies in its region (`replication::copies`): whoever is spoken to may have been
@@ -222,6 +227,8 @@ impl Default for Options {
             promise: Duration::from_millis(250),
             clock_bound: Duration::from_secs(60),
             queue_bytes: 32 << 20,
+            spill_bytes: 0,
+            window: Window { items: 4096, bytes: 4 << 20 },
             conflict_bytes: 4 << 20,
             copied: false,
             applied_reads: false,
@@ -267,6 +274,10 @@ pub struct Mutants {
     pub settled_here_only: bool,
     /// What was dropped from the queue for a region counts as sent.
     pub dropped_counts_as_sent: bool,
+    /// So does what is still to be fetched from the spool.
+    pub awaited_counts_as_sent: bool,
+    /// A checkpoint does not say that what is in the spool will be gone.
+    pub spilled_not_told: bool,
     /// Effects reset everything before them, observed or not (Corrections 75).
     pub reset_unobserved: bool,
     /// Who did what is forgotten as soon as every snapshot of the region shows it, also while effects may come from

@@ -1,7 +1,7 @@
 //! The harness is tested too: each deliberate mistake is caught within a stated number of seeds.
 
 use crate::client::{Client, GET, key_in, step, write};
-use crate::random::{CALM, FORGETTING, LOSING, Plan, REMOVING, play};
+use crate::random::{CALM, FORGETTING, LOSING, Plan, REMOVING, SPILLING, play};
 use crate::world::{EPOCH, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};
 
@@ -78,6 +78,19 @@ fn a_forgotten_context_is_caught() {
 fn a_dropped_queue_that_counts_as_sent_is_caught() {
     let mutants = Mutants { dropped_counts_as_sent: true, ..Mutants::default() };
     caught_in(Plan { mutants, ..FORGETTING }, 20);
+}
+
+#[test]
+fn a_chunk_that_counts_as_sent_before_it_is_fetched_is_caught() {
+    let mutants = Mutants { awaited_counts_as_sent: true, ..Mutants::default() };
+    caught_in(Plan { mutants, ..SPILLING }, 20);
+}
+
+/// A partition that restarts from it takes what was in the spool for sent.
+#[test]
+fn a_checkpoint_that_does_not_tell_what_is_spilled_is_caught() {
+    let mutants = Mutants { spilled_not_told: true, ..Mutants::default() };
+    caught_in(Plan { mutants, ..SPILLING }, 20);
 }
 
 /// How far behind another region is, at most, in milliseconds, while something commits in every tick.

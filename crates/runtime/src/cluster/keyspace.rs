@@ -55,8 +55,12 @@ pub(crate) struct Backlog {
     pub(crate) recorded_groups: usize,
     /// Strict with locks: transactions of this process that committed with another one of it.
     pub(crate) combined: Option<u64>,
-    /// Causal: bytes of transactions that some region may lack.
+    /// Causal: bytes of transactions that some region may lack, in memory.
     pub(crate) queued_bytes: usize,
+    /// Causal: and in the spool.
+    pub(crate) spilled_bytes: u64,
+    /// Causal: how often a partition here began to take its peers' state in this life.
+    pub(crate) transfers: Option<u64>,
     /// Causal: writes that were lost to concurrent ones, and are listed.
     pub(crate) conflicts: usize,
     /// Causal: and those that were dropped from the list because it was full.
@@ -67,10 +71,13 @@ pub(crate) struct Backlog {
 
 impl Backlog {
     fn of<'n, S: Times>(partitions: impl Iterator<Item = &'n stable::Partition<S>>) -> Backlog {
-        partitions.fold(Backlog::default(), |backlog, partition| {
+        let none = Backlog { transfers: Some(0), ..Backlog::default() };
+        partitions.fold(none, |backlog, partition| {
             let (listed, dropped) = partition.listed_conflicts();
             Backlog {
                 queued_bytes: backlog.queued_bytes + partition.queued_bytes(),
+                spilled_bytes: backlog.spilled_bytes + partition.spilled_bytes(),
+                transfers: backlog.transfers.map(|transfers| transfers + partition.transfers()),
                 conflicts: backlog.conflicts + listed,
                 conflicts_dropped: backlog.conflicts_dropped + dropped,
                 ..backlog
@@ -495,10 +502,14 @@ fn causal_state<S: Times>(partition: &stable::Partition<S>) -> String {
     };
     let gone: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
     format!(
-        "{}: serving, {} transactions ({} bytes) queued for other regions{conflicts}{}{}",
+        "{}: serving, {} transactions ({} bytes{}) queued for other regions{conflicts}{}{}",
         partition.index(),
         partition.unreceived(),
         partition.queued_bytes(),
+        match partition.spilled_bytes() {
+            0 => String::new(),
+            spilled => format!(", and {spilled} in the spool"),
+        },
         match partition.went_on_without() {
             [] => String::new(),
             silent => format!("; what only {} knew was given up", silent.join(", ")),

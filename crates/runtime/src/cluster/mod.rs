@@ -27,6 +27,7 @@ mod peers;
 mod place;
 mod placement;
 mod recovery;
+mod spool;
 
 pub use catalog::ClusterCatalog;
 pub use config::{
@@ -54,6 +55,7 @@ use parking_lot::Mutex;
 use peers::{Arrivals, Peers};
 use placement::Life;
 use protocol::{Gate, Now, Request};
+use spool::Spools;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -126,6 +128,7 @@ pub(crate) struct Cluster {
     /// The log has records of a keyspace that was dropped; the next checkpoint does not.
     has_remains: bool,
     peers: Peers,
+    spools: Spools,
     arrived: Arrivals,
     /// Something was stepped since the last pump.
     stirred: bool,
@@ -196,6 +199,7 @@ impl Cluster {
             } else if !matches!(keyspace, ReplicatedKeyspace::Dropped) {
                 tracing::info!(keyspace = entry.name, "dropped");
                 *keyspace = ReplicatedKeyspace::Dropped;
+                self.spools.drop_keyspace(KeyspaceId(index as u16));
                 self.dropped.push(KeyspaceId(index as u16));
                 self.has_remains = true;
                 // Begun before, it may be of a keyspace that is no more.
@@ -283,7 +287,7 @@ impl Cluster {
     /// Does everything that can be done without waiting.
     pub(crate) fn pump(&mut self, journal: Option<&Journal>, turn: &mut Turn<'_>) {
         self.stirred = false;
-        let mut context = Context { journal, peers: &mut self.peers };
+        let mut context = Context { journal, peers: &mut self.peers, spools: &mut self.spools };
         for keyspace in &mut self.keyspaces {
             keyspace.pump(&mut context, turn);
         }

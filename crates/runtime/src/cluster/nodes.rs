@@ -1,6 +1,7 @@
 //! The replicas and the coordinator of one replicated keyspace in this process, stepped by the thread that owns them.
 
 use crate::cluster::peers::Peers;
+use crate::cluster::spool::Spools;
 use crate::journal::Journal;
 use crate::recovery::NoReplies;
 use protocol::{Durable, Gate, Input, Now, Packet, Protocol, Replica, Replies, Request};
@@ -28,10 +29,11 @@ pub(crate) struct Turn<'t> {
     pub(crate) replies: &'t mut dyn Replies,
 }
 
-/// Where records and packets go.
+/// Where records, packets and what is spilled go.
 pub(crate) struct Context<'c> {
     pub(crate) journal: Option<&'c Journal>,
     pub(crate) peers: &'c mut Peers,
+    pub(crate) spools: &'c mut Spools,
 }
 
 impl Context<'_> {
@@ -165,7 +167,8 @@ impl<P: Protocol> Nodes<P> {
         loop {
             let served = self.serve(turn);
             self.release(context, turn.now.instant);
-            if !served && self.inboxes.iter().all(Vec::is_empty) {
+            let told = self.spool(context, turn);
+            if !served && !told && self.inboxes.iter().all(Vec::is_empty) {
                 return;
             }
         }
@@ -195,6 +198,21 @@ impl<P: Protocol> Nodes<P> {
                 }
             }
         }
+    }
+
+    /// Keeps what replicas spilled, and tells them what they asked for; false if there was nothing to tell.
+    fn spool(&mut self, context: &mut Context<'_>, turn: &mut Turn<'_>) -> bool {
+        let mut told = false;
+        for replica in &mut self.replicas {
+            let Some(partition) = replica.node().slot.partition else { continue };
+            for request in replica.spool_requests() {
+                if let Some((chunk, bytes)) = context.spools.perform(self.keyspace, partition, request) {
+                    replica.spooled(turn.now, chunk, bytes.as_deref(), turn.replies);
+                    told = true;
+                }
+            }
+        }
+        told
     }
 
     /// When `pump` is due at the latest.

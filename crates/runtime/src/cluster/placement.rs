@@ -33,6 +33,8 @@ pub(crate) struct Life {
     pub(crate) accept_loss: bool,
     /// See `Options`.
     pub(crate) region_queue_bytes: usize,
+    /// 0 where there is no disk.
+    pub(crate) region_spill_bytes: u64,
 }
 
 fn address(process: u16, keyspace: KeyspaceId, partition: u16) -> Address {
@@ -303,6 +305,7 @@ fn causal_options(entry: &ClusterKeyspace, life: Life) -> stable::Options {
         durability: life.durability,
         accept_loss: life.accept_loss,
         queue_bytes: life.region_queue_bytes,
+        spill_bytes: life.region_spill_bytes,
         applied_reads: entry.protocol.is_applied(),
         ..stable::Options::default()
     };
@@ -453,6 +456,7 @@ mod tests {
             durability: Durability::Written,
             accept_loss: false,
             region_queue_bytes: 1 << 20,
+            region_spill_bytes: 0,
         };
         let partitions =
             |model, replicas| build(&file(3, 3), KeyspaceId(4), &entry(model, replicas), life).partitions();

@@ -10,6 +10,7 @@ use causal::stable::{KeyEffects, Message, Node, Options, RegionTopology, Scope, 
 use causal::{paris, wren};
 use checker::{Level, ListedLoss};
 use protocol::{Claim, CommitStamp, Conflict, SnapshotClaim, VectorClaim};
+use replication::Window;
 use std::marker::PhantomData;
 use std::time::Duration;
 use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot, Timestamp};
@@ -197,6 +198,13 @@ pub(super) fn told(conflict: Conflict) -> ListedLoss {
     }
 }
 
+/// A few transactions stay in memory, fewer are on their way to a region at a time; in every fourth run the spool is small too.
+fn with_small_queues(options: Options, setting: Setting) -> Options {
+    let window = Window { items: 16, bytes: 6_000 };
+    let spill_bytes = if setting.hash_seed.0.is_multiple_of(4) { 5_000 } else { 1 << 20 };
+    Options { queue_bytes: 1_000, spill_bytes, window, ..options }
+}
+
 /// How many regions a message may speak of, as a deployment has at most.
 const MOST_REGIONS: u16 = 4;
 
@@ -241,6 +249,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         let pipelined = if setting.merged { self.options.pipelined } else { 1 };
         let options = Options { durability, scope, claims: true, pipelined, lease, ..self.options };
         let options = with_fan_out(options, setting.layout);
+        let options = if setting.small_queues { with_small_queues(options, setting) } else { options };
         let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));
         match slot.partition {
             Some(partition) => Node::partition(topology, region, partition.0, options),
@@ -266,6 +275,10 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         }
         let decided = instance.take_decided().into_iter();
         decided.map(|(stamp, effects)| Self::outcome(stamp, usize::from(MOST_REGIONS), &effects)).collect()
+    }
+
+    fn spills(&self) -> bool {
+        true
     }
 
     fn lists_losses(&self) -> bool {

@@ -231,12 +231,17 @@ impl<S: Times> Partition<S> {
         if self.life == Life::Refilling || self.forgetful {
             record::put::<S>(chunk, &Record::Gaps { filled: self.life == Life::Serving });
         }
-        record::put::<S>(chunk, &Record::Dropped { until: self.outbox.dropped() });
     }
 
-    /// The transactions of this region placed after `told` that some region may lack. A cursor is half the place up
+    /// The transactions of this region placed after `told` that some region may lack, of those in memory. What has left it since
+    /// the last piece, or before, is missing, and each piece says so: it is in no log either. A cursor is half the place up
     /// to which they have been told, so that it never looks like one of a key.
     fn checkpoint_outgoing(&self, told: Timestamp, chunk: &mut Vec<u8>) -> u64 {
+        let until = match self.options.mutants.spilled_not_told {
+            true => self.outbox.dropped(),
+            false => self.outbox.dropped_from_memory(),
+        };
+        record::put::<S>(chunk, &Record::Dropped { until });
         let mut last = told;
         let waiting = self.participant.waiting().filter(|(at, ..)| *at > told);
         for (at, id, outgoing) in self.outbox.after(told).chain(waiting) {

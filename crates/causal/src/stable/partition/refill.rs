@@ -179,19 +179,23 @@ impl<S: Times> Partition<S> {
     /// What is lacked of a peer is no longer queued there: its state is taken, beside serving.
     pub(super) fn on_behind(&mut self, now: Now, from: Address, out: &mut Outputs<'_, Node<S>>) {
         if self.refill.is_none() && self.is_peer(from) {
-            out.stream(from, Message::Recall);
-            self.refill = Some(Refill::of(now, BTreeSet::from([from])));
-            out.arm(Timer::Refill, now.instant + self.options.retry_after);
+            self.begin_refill(now, BTreeSet::from([from]), out);
         }
+    }
+
+    /// Asks these what they hold.
+    fn begin_refill(&mut self, now: Now, unanswered: BTreeSet<Address>, out: &mut Outputs<'_, Node<S>>) {
+        unanswered.iter().for_each(|address| out.stream(*address, Message::Recall));
+        self.refill = Some(Refill::of(now, unanswered));
+        self.transfers += 1;
+        out.arm(Timer::Refill, now.instant + self.options.retry_after);
     }
 
     /// Takes from all peers, beside serving, what they hold and this one lacks.
     pub(super) fn take_from_peers(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let peers = self.links.keys().map(|peer| self.topology.address(*peer, self.index));
         let unanswered: BTreeSet<Address> = peers.collect();
-        unanswered.iter().for_each(|address| out.stream(*address, Message::Recall));
-        self.refill = Some(Refill::of(now, unanswered));
-        out.arm(Timer::Refill, now.instant + self.options.retry_after);
+        self.begin_refill(now, unanswered, out);
     }
 
     fn recall(
@@ -201,9 +205,7 @@ impl<S: Times> Partition<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        unanswered.iter().for_each(|address| out.stream(*address, Message::Recall));
-        self.refill = Some(Refill::of(now, unanswered));
-        out.arm(Timer::Refill, now.instant + self.options.retry_after);
+        self.begin_refill(now, unanswered, out);
         self.take_if_answered(now, random, out);
     }
 

@@ -12,11 +12,8 @@ use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Timer, Times};
 use protocol::{Now, Outputs};
-use replication::Window;
 use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
 
-/// How much may be on its way to a region that has not said that it holds it.
-const WINDOW: Window = Window { items: 4096, bytes: 4 << 20 };
 /// How many steps a tick spends at most on keys in which effects wait, on average: about a millisecond.
 const REFRESHED: u64 = 5000;
 /// About what a transaction occupies in a queue beside its effects, in bytes.
@@ -41,10 +38,8 @@ impl<S: Times> Partition<S> {
         for (at, id, outgoing) in due {
             self.outbox.push(at, id, outgoing.bytes(), outgoing);
         }
-        let peers: Vec<RegionId> =
-            self.links.iter().filter(|(_, link)| link.is_resumed()).map(|(peer, _)| *peer).collect();
         let heartbeat_due = now.instant - self.last_heartbeat >= self.options.heartbeat_every;
-        for peer in peers {
+        for peer in self.resumed() {
             let sent = self.send_due(peer, out);
             let withheld = self.options.mutants.heartbeat_when_idle && (sent || !is_idle);
             if (sent || heartbeat_due) && !withheld {
@@ -52,7 +47,13 @@ impl<S: Times> Partition<S> {
                 self.tell_time(peer, sent, out);
             }
         }
+        self.tend_spool(out);
         out.arm(Timer::Apply, now.instant + self.options.apply_every);
+    }
+
+    /// The peers that have said where they are to be sent on from.
+    pub(super) fn resumed(&self) -> Vec<RegionId> {
+        self.links.iter().filter(|(_, link)| link.is_resumed()).map(|(peer, _)| *peer).collect()
     }
 
     /// Every transaction of this region that is not applied yet has observed the others up to here.
@@ -102,21 +103,27 @@ impl<S: Times> Partition<S> {
 
     /// Sends a peer what it lacks of what has been applied, as far as there is room on the way. True if that was
     /// anything.
-    fn send_due(&mut self, peer: RegionId, out: &mut Outputs<'_, Node<S>>) -> bool {
+    pub(super) fn send_due(&mut self, peer: RegionId, out: &mut Outputs<'_, Node<S>>) -> bool {
         if self.options.mutants.dropped_counts_as_sent && self.outbox.lacks(peer) {
             self.outbox.resume(peer, self.outbox.dropped());
         }
         let to = self.topology.address(peer, self.index);
-        let (due, _) = self.outbox.take_due(peer, self.installed, WINDOW);
+        let (due, _) = self.outbox.take_due(peer, self.installed, self.options.window);
         for (at, id, outgoing) in &due {
             let (depends_on, effects) = (outgoing.depends_on, outgoing.effects.clone());
             let (id, at, origin) = (*id, *at, self.region);
             out.stream(to, Message::Replicate { origin, id, at, depends_on, effects });
         }
-        !due.is_empty()
+        let is_any = !due.is_empty();
+        if self.options.mutants.awaited_counts_as_sent
+            && let Some(last) = self.outbox.awaits(peer)
+        {
+            self.outbox.resume(peer, last);
+        }
+        is_any
     }
 
-    fn tell_time(&mut self, peer: RegionId, batch: bool, out: &mut Outputs<'_, Node<S>>) {
+    pub(super) fn tell_time(&mut self, peer: RegionId, batch: bool, out: &mut Outputs<'_, Node<S>>) {
         let may_tell = self.links.get_mut(&peer).is_some_and(|link| link.may_tell());
         if !batch && !may_tell {
             return;
