@@ -318,6 +318,8 @@ pub struct Mutants {
     pub answered_before_decision: bool,
     /// Keys are deleted when their deadline has passed here, whatever other regions have done to them in time (Corrections 69).
     pub expired_by_own_clock: bool,
+    /// What has arrived of other regions is in the log by its effects only.
+    pub heard_not_logged: bool,
 }
 
 #[cfg(test)]

@@ -587,6 +587,7 @@ const OFF: Mutants = Mutants {
     cache_unversioned: false,
     answered_before_decision: false,
     expired_by_own_clock: false,
+    heard_not_logged: false,
 };
 
 #[test]

@@ -21,7 +21,7 @@ use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use types::{Instant, Malformed, Reader, Rng, Timestamp};
+use types::{Instant, Malformed, Reader, RegionId, Rng, Timestamp};
 
 /// Where a checkpoint's keys begin, among its cursors.
 const KEYS: u64 = 1 << 63;
@@ -95,6 +95,11 @@ impl<S: Times> Partition<S> {
                 self.promised_sight = self.promised_sight.max(observed);
                 self.clock.recover(until);
             }
+            Record::Heard { received } => {
+                for (origin, up_to) in received {
+                    self.recover_received(origin, up_to);
+                }
+            }
             Record::Horizon { at } => self.raise_horizon(S::at(at)),
             Record::Received { origin, up_to, above } => {
                 let above = above.iter().copied().collect();
@@ -130,6 +135,15 @@ impl<S: Times> Partition<S> {
             Record::LossesDropped { count } => self.store.put_dropped_losses(count),
         }
         Ok(())
+    }
+
+    /// Everything of a region up to here is here, unless what the log relies on is in no log.
+    fn recover_received(&mut self, origin: RegionId, up_to: Timestamp) {
+        if let Some(origin) = self.origins.get_mut(&origin).filter(|_| !self.gaps) {
+            origin.up_to = origin.up_to.max(up_to);
+            let up_to = origin.up_to;
+            origin.above.retain(|(at, _)| *at > up_to);
+        }
     }
 
     /// The stream of every region is in order: everything below its last effect is here.

@@ -96,6 +96,10 @@ impl<S: Times> Partition<S> {
             let until = Timestamp::from_wall(types::WallTime(bound.wall().0 + ahead)).max(bound);
             self.promised_sight = self.promised_sight.max(self.oldest);
             self.persist(&Record::Promise { until, observed: self.promised_sight }, out);
+            if !self.options.mutants.heard_not_logged && !self.origins.is_empty() {
+                let received = self.origins.iter().map(|(origin, received)| (*origin, received.up_to));
+                self.persist(&Record::Heard { received: received.collect() }, out);
+            }
             self.promised = until;
             self.tell_progress(out);
         }
