@@ -122,10 +122,11 @@ pub trait Deployment {
         false
     }
 
-    /// What this replica lists of that.
-    fn losses(&self, instance: &Self::Protocol) -> Vec<ListedLoss> {
+    /// What this replica lists of that; `None` from one that does not speak for its partition in its region, as one that
+    /// follows a leader. Where losses are listed, exactly one must speak for each in the end.
+    fn losses(&self, instance: &Self::Protocol) -> Option<Vec<ListedLoss>> {
         let _ = instance;
-        Vec::new()
+        None
     }
 
     /// True if a region has a replica of the key's partition, so that it lists what is lost of the key.

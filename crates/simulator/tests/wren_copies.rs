@@ -25,6 +25,13 @@ fn copies_are_transactionally_causal() {
     assert_keeps_its_promise("wren-copies", &options(1, 10));
 }
 
+/// 87: when everything had come to rest a group was without a leader for a moment, and so nobody listed what it had lost.
+#[test]
+fn seeds_that_showed_bugs_pass() {
+    let summary = run("wren-copies", &options(87, 1)).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
 #[test]
 fn a_minority_loses_its_disks_and_nothing_is_lost() {
     let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 20) };

@@ -274,9 +274,8 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         topology.regions[usize::from(region.0)].partitions.contains_key(&partition)
     }
 
-    fn losses(&self, instance: &Node<S>) -> Vec<ListedLoss> {
-        let partition = instance.as_partition().into_iter();
-        partition.flat_map(|partition| partition.conflicts()).map(told).collect()
+    fn losses(&self, instance: &Node<S>) -> Option<Vec<ListedLoss>> {
+        Some(instance.as_partition()?.conflicts().into_iter().map(told).collect())
     }
 
     fn undecided(&self, instance: &Node<S>) -> usize {

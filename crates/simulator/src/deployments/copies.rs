@@ -154,10 +154,9 @@ impl Deployment for WrenCopiesDeployment {
     }
 
     /// The leader's list is the group's.
-    fn losses(&self, instance: &Node) -> Vec<ListedLoss> {
-        let leads = instance.as_member().is_some_and(copies::Member::is_leader);
-        let partition = instance.protocol().as_partition().filter(|_| leads).into_iter();
-        partition.flat_map(|partition| partition.conflicts()).map(told).collect()
+    fn losses(&self, instance: &Node) -> Option<Vec<ListedLoss>> {
+        instance.as_member().filter(|member| member.is_leader())?;
+        Some(instance.protocol().as_partition()?.conflicts().into_iter().map(told).collect())
     }
 
     /// Also what copies that follow have not heard the end of: they keep no more than the leader for long.
