@@ -57,6 +57,10 @@ pub struct Setting {
     pub hash_seed: HashSeed,
     /// The commands of a pipeline may run as one transaction.
     pub merged: bool,
+    /// The sessions of a gateway share a causal thread.
+    pub shared: bool,
+    /// Queues for other regions hold little, and the state goes over in small pieces.
+    pub small_queues: bool,
 }
 
 /// What a replica has, and whether it serves.
@@ -143,6 +147,11 @@ pub trait Deployment {
 
     /// True if a coordinator may commit several clients' transactions as one.
     fn combines(&self) -> bool {
+        false
+    }
+
+    /// True if its protocol has causal threads, which sessions may share, and queues for other regions.
+    fn is_causal(&self) -> bool {
         false
     }
 

@@ -100,6 +100,14 @@ features! {
     /// More than f replicas of a partition are lost for good, and an operator lets those that are left go on; partitions do not
     /// move otherwise. Only where it is asked for.
     AcceptLoss = 0.0;
+    /// The sessions of a gateway share a causal thread, as they do by default; otherwise each is one of its own.
+    SharedThreads = 0.5;
+    /// Queues for other regions hold little, so that a region which is cut off takes the state, and that goes over in small
+    /// pieces. Only where it is asked for.
+    SmallQueues = 0.0;
+    /// Nothing but registers that are read and set, so that histories are decided without claims. Only where
+    /// it is asked for.
+    Registers = 0.0;
 }
 
 impl Feature {

@@ -6,7 +6,7 @@ use crate::script::Script;
 use crate::world::{Event, World};
 use checker::{
     Check, Level, ListedLoss, Outcome, Report, SearchOutcome, Transaction, Violation, check, check_losses,
-    search_strict_order,
+    check_unclaimed, search_strict_order,
 };
 use std::collections::BTreeMap;
 use types::{PartitionId, RegionId};
@@ -35,6 +35,8 @@ pub struct Run {
     pub history: Vec<Transaction>,
     /// What the checks found.
     pub report: Report,
+    /// True if the history, of a causal protocol, was also checked without its claims, and that decided nothing.
+    pub undecided_unclaimed: bool,
 }
 
 /// Runs a script and checks its history.
@@ -244,8 +246,28 @@ impl<D: Deployment> World<D> {
                 "the claims explain the history, but a search that believes none finds no order".into();
             report.violations.push(Violation { check: Check::Order, message, transactions: Vec::new() });
         }
+        let unclaimed = second_opinion(&self.recorder.history, &report);
+        if let Some(unclaimed) = &unclaimed {
+            report.violations.extend(unclaimed.violations.iter().cloned());
+        }
+        let undecided_unclaimed = unclaimed.is_some_and(|unclaimed| unclaimed.undecided);
         report.ok = report.violations.is_empty();
         let script = Script { plans: Some(self.began), ..script.clone() };
-        Run { script, trace_hash, trace, history: self.recorder.history, report }
+        let history = self.recorder.history;
+        Run { script, trace_hash, trace, history, report, undecided_unclaimed }
     }
+}
+
+/// What a causal history is without its claims, if these explain it. Sessions of a region that was lost may have seen what was
+/// given up, which only claims tell.
+fn second_opinion(history: &[Transaction], report: &Report) -> Option<Report> {
+    let is_asked = report.model == Level::TransactionalCausal
+        && report.violations.is_empty()
+        && !history.iter().any(|transaction| transaction.given_up);
+    is_asked.then(|| check_unclaimed(history, Level::TransactionalCausal)).map(|mut report| {
+        for violation in &mut report.violations {
+            violation.message = format!("the claims explain it, but without them: {}", violation.message);
+        }
+        report
+    })
 }

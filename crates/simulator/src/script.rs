@@ -120,6 +120,9 @@ impl Script {
         let off = deployment.off().iter().filter(|feature| !with.contains(feature));
         let mut lacks = deployment.lacks().to_vec();
         lacks.extend((!deployment.lists_losses()).then_some(Feature::Resolutions));
+        lacks.extend((!deployment.is_causal()).then_some(Feature::SharedThreads));
+        // What takes the place of a queue is the state of a protocol that merges.
+        lacks.extend((!deployment.is_causal() || !deployment.lists_losses()).then_some(Feature::SmallQueues));
         let off: BTreeSet<Feature> = off.chain(&lacks).copied().collect();
         let mut layout = deployment.layout(&mut stream(seed, "layout", 0));
         let mut swarm = Swarm::draw(&mut stream(seed, "swarm", 0), &off);

@@ -32,6 +32,14 @@ fn seeds_that_showed_bugs_pass() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
+/// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
+#[test]
+fn sessions_that_share_a_thread_keep_the_promise_too() {
+    let options = Options { with: vec![Feature::SharedThreads, Feature::Interactive], ..options(1, 8) };
+    let summary = run("wren-copies", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
 #[test]
 fn a_minority_loses_its_disks_and_nothing_is_lost() {
     let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 20) };

@@ -308,6 +308,7 @@ impl Run {
                     steps: Vec::new(),
                     claim: Some(claim),
                     follows: None,
+                    thread: None,
                     given_up: false,
                     at_rest: false,
                 }),
@@ -423,6 +424,7 @@ impl Run {
             steps,
             claim: None,
             follows: None,
+            thread: None,
             given_up: false,
             at_rest: false,
         });
@@ -504,6 +506,7 @@ fn claimed(claim: &Claim) -> checker::Claim {
         snapshot,
         effects: effects.collect(),
         vector: None,
+        thread: None,
         branch: None,
     }
 }
@@ -563,6 +566,10 @@ const OFF: Mutants = Mutants {
     read_below_horizon: false,
     undecided_ignored: false,
     cache_unversioned: false,
+    pruned_for_newest: false,
+    unknown_not_awaited: false,
+    horizon_while_replaced: false,
+    own_first_at_a_tie: false,
     answered_before_decision: false,
     expired_by_own_clock: false,
 };

@@ -17,6 +17,11 @@ use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, S
 /// Short, so that horizons rise and what is below them is folded within a run.
 const LEASE: Duration = Duration::from_secs(1);
 
+/// What a queue for another region holds where it holds little, in bytes: about three transactions.
+const SMALL_QUEUE: usize = 600;
+/// Of the state as much goes over at a time there: hardly more than a key.
+const SMALL_PIECE: usize = 1;
+
 /// One of so many deployments has more partitions.
 const WIDE: u32 = 8;
 /// As many more.
@@ -164,6 +169,7 @@ impl<S: Times> CausalDeployment<S> {
             snapshot: None,
             effects: effects.iter().flat_map(of_key).collect(),
             vector: VectorClaim::of(Vec::new(), S::depends_by_region(depends_on, regions)),
+            thread: None,
             requests: Vec::new(),
             branch: None,
         }
@@ -178,6 +184,16 @@ pub(super) fn told(conflict: Conflict) -> ListedLoss {
         value: conflict.lost.value.into(),
         instead: conflict.kept.value.into(),
     }
+}
+
+/// What a run's setting says of an instance's options.
+pub(super) fn set(setting: Setting, options: Options) -> Options {
+    let scope = if setting.shared { Scope::Process } else { Scope::Session };
+    let (queue_bytes, piece_bytes) = match setting.small_queues {
+        true => (SMALL_QUEUE, SMALL_PIECE),
+        false => (options.queue_bytes, options.piece_bytes),
+    };
+    Options { durability: setting.durability, scope, queue_bytes, piece_bytes, ..options }
 }
 
 /// How many regions a message may speak of, as a deployment has at most.
@@ -218,11 +234,10 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
 
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node<S> {
         let NodeId { process, incarnation, slot } = node;
-        let (durability, scope) = (setting.durability, Scope::Session);
         let lease = self.options.lease;
         let lease = if S::UNIVERSAL && !S::MERGES { lease } else { lease.min(LEASE) };
         let pipelined = if setting.merged { self.options.pipelined } else { 1 };
-        let options = Options { durability, scope, claims: true, pipelined, lease, ..self.options };
+        let options = Options { claims: true, pipelined, lease, ..set(setting, self.options) };
         let options = with_fan_out(options, setting.layout);
         let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));
         match slot.partition {
@@ -266,6 +281,10 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
 
     fn lists_losses(&self) -> bool {
         S::MERGES
+    }
+
+    fn is_causal(&self) -> bool {
+        true
     }
 
     fn holds(&self, setting: Setting, region: RegionId, key: &[u8]) -> bool {

@@ -1,9 +1,9 @@
 //! Wren with three copies of every partition in its region, in different processes, kept by a replicated log.
 
-use super::causal::{WrenDeployment, told, with_fan_out, with_tree};
+use super::causal::{WrenDeployment, set, told, with_fan_out, with_tree};
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
-use causal::wren::{self, KeyEffects, RegionTopology, Scope, Stamp, Topology};
+use causal::wren::{self, KeyEffects, RegionTopology, Stamp, Topology};
 use checker::{Level, ListedLoss};
 use protocol::Claim;
 use replication::copies::{self, Groups};
@@ -114,12 +114,11 @@ impl Deployment for WrenCopiesDeployment {
         let options = wren::Options {
             // What a copy says waits for the group's log, whatever that waits for.
             durability: protocol::Durability::Written,
-            scope: Scope::Session,
             claims: true,
             pipelined: if setting.merged { self.options.pipelined } else { 1 },
             lease: LEASE,
             copied: true,
-            ..with_fan_out(self.options, setting.layout)
+            ..with_fan_out(set(setting, self.options), setting.layout)
         };
         let of_group = copies::Options { durability: setting.durability, ..self.copies };
         match slot.partition {
@@ -150,6 +149,10 @@ impl Deployment for WrenCopiesDeployment {
     }
 
     fn lists_losses(&self) -> bool {
+        true
+    }
+
+    fn is_causal(&self) -> bool {
         true
     }
 
