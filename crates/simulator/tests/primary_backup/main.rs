@@ -23,7 +23,15 @@ impl Deployment for PrimaryBackup {
     type Protocol = Node;
 
     fn layout(&self, _: &mut Rng) -> Layout {
-        Layout { regions: 3, partitions: 1, replicas: 1, apart: true, beside: true, gateways: 1, spares: 0 }
+        Layout {
+            regions: 3,
+            partitions: 1,
+            replicas: 1,
+            apart: true,
+            beside: true,
+            gateways: 1,
+            ..Layout::default()
+        }
     }
 
     fn hosts(&self, _: Layout) -> Vec<Host> {
