@@ -46,7 +46,7 @@ mod request;
 mod stream;
 mod timers;
 
-pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim, VectorClaim};
+pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim, ThreadClaim, VectorClaim};
 pub use compiled::Compiled;
 pub use conflict::{Conflict, ConflictingWrite};
 pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies, SpoolRequest};

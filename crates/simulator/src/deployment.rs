@@ -57,7 +57,9 @@ pub struct Setting {
     pub hash_seed: HashSeed,
     /// The commands of a pipeline may run as one transaction.
     pub merged: bool,
-    /// Queues for other regions keep next to nothing in memory.
+    /// The sessions of a gateway share a causal thread.
+    pub shared: bool,
+    /// Queues for other regions keep next to nothing in memory, and the state goes over in small pieces.
     pub small_queues: bool,
 }
 
@@ -129,17 +131,11 @@ pub trait Deployment {
         false
     }
 
-    /// What this replica lists of that.
-    fn losses(&self, instance: &Self::Protocol) -> Vec<ListedLoss> {
+    /// What this replica lists of that; `None` from one that does not speak for its partition in its region, as one that
+    /// follows a leader. Where losses are listed, exactly one must speak for each in the end.
+    fn losses(&self, instance: &Self::Protocol) -> Option<Vec<ListedLoss>> {
         let _ = instance;
-        Vec::new()
-    }
-
-    /// True if what this replica lists is all that its region lists of its partition: not if it is one of several copies, and
-    /// not the one that leads.
-    fn lists(&self, instance: &Self::Protocol) -> bool {
-        let _ = instance;
-        true
+        None
     }
 
     /// True if a region has a replica of the key's partition, so that it lists what is lost of the key.
@@ -156,6 +152,11 @@ pub trait Deployment {
 
     /// True if a coordinator may commit several clients' transactions as one.
     fn combines(&self) -> bool {
+        false
+    }
+
+    /// True if its protocol has causal threads, which sessions may share, and queues for other regions.
+    fn is_causal(&self) -> bool {
         false
     }
 

@@ -162,9 +162,11 @@ impl<D: Deployment> World<D> {
         self.processes[process].counting = self.processes[process].condemned.is_some();
         let (session, seed) = (*session, self.setting.hash_seed);
         let place = open.place;
+        let life = self.processes[process].life.as_ref().filter(|_| self.setting.shared);
+        let thread = life.map(|life| (process as u64) << 32 | u64::from(life.incarnation.0));
         // The batch borrows from what is asked.
         let asked = Open { plan: open.plan.clone(), context: open.context.clone(), request, ..*open };
-        self.recorder.asked(request, place, process);
+        self.recorder.asked(request, place, process, thread);
         let fed = asked.ask::<D::Protocol>(session, seed, |batch| {
             self.step(process, replica, |replica, now, random, sink| replica.step(now, batch, random, sink));
         });

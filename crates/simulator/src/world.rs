@@ -129,8 +129,9 @@ impl<D: Deployment> World<D> {
         let Script { seed, layout, ref swarm, .. } = *script;
         let hash_seed = HashSeed(stream(seed, "hash", 0).u64(..));
         let merged = swarm.has(Feature::MergedPipelines);
-        let small_queues = swarm.has(Feature::SmallQueues);
-        let setting = Setting { layout, durability: swarm.durability(), hash_seed, merged, small_queues };
+        let (shared, small_queues) = (swarm.has(Feature::SharedThreads), swarm.has(Feature::SmallQueues));
+        let durability = swarm.durability();
+        let setting = Setting { layout, durability, hash_seed, merged, shared, small_queues };
         let processes = (deployment.hosts(layout).into_iter())
             .map(|host| Process::new(host, seed, swarm.clock_skew, swarm.clock_tick))
             .collect();
@@ -369,6 +370,7 @@ impl<D: Deployment> World<D> {
                     snapshot: None,
                     effects,
                     vector: None,
+                    thread: None,
                     requests: Vec::new(),
                     branch: None,
                 },

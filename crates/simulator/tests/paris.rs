@@ -8,9 +8,14 @@ use support::{assert_keeps_its_promise, options};
 
 /// Tries one seed after the other until one shows the bug.
 fn assert_caught(seeds: u64, mutants: paris::Mutants) {
+    assert_caught_with(&[], seeds, mutants);
+}
+
+fn assert_caught_with(with: &[Feature], seeds: u64, mutants: paris::Mutants) {
     let caught = (1..=seeds).any(|seed| {
         let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
-        !run_seeds("paris", &options(seed, 1), build).failures.is_empty()
+        let options = Options { with: with.to_vec(), ..options(seed, 1) };
+        !run_seeds("paris", &options, build).failures.is_empty()
     });
     assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
 }
@@ -95,10 +100,34 @@ fn every_lost_write_is_listed_and_nothing_else() {
 #[test]
 fn a_loss_that_is_settled_in_one_region_only_is_caught() {
     let mutants = paris::Mutants { settled_here_only: true, ..Default::default() };
-    let caught = (1..=30).any(|seed| {
-        let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
-        let options = Options { with: vec![Feature::Resolutions], ..options(seed, 1) };
-        !run_seeds("paris", &options, build).failures.is_empty()
-    });
-    assert!(caught, "not caught in 30 seeds");
+    assert_caught_with(&[Feature::Resolutions], 30, mutants);
+}
+
+/// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
+#[test]
+fn sessions_that_share_a_thread_keep_the_promise_too() {
+    let options = Options { with: vec![Feature::SharedThreads], ..options(1, 10) };
+    let summary = run("paris", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[test]
+fn a_shared_cache_without_versions_is_caught() {
+    let mutants = paris::Mutants { cache_unversioned: true, ..Default::default() };
+    assert_caught_with(&[Feature::SharedThreads, Feature::Interactive], 10, mutants);
+}
+
+/// Corrections 31.
+#[test]
+fn a_tie_that_is_not_broken_alike_is_caught() {
+    let mutants = paris::Mutants { own_first_at_a_tie: true, ..Default::default() };
+    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 40, mutants);
+}
+
+#[test]
+fn histories_of_registers_are_decided_without_claims() {
+    let with = vec![Feature::Registers, Feature::SharedThreads];
+    let summary = run("paris", &Options { with, ..options(1, 6) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    assert_eq!(summary.undecided_unclaimed, 0);
 }

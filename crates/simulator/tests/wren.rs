@@ -2,8 +2,9 @@
 
 mod support;
 
-use anabranch_simulator::{Feature, Options, WrenDeployment, run, run_seeds};
+use anabranch_simulator::{Feature, Options, Summary, WrenDeployment, run, run_seeds};
 use causal::wren;
+use checker::Transaction;
 use std::time::Duration;
 use support::{assert_keeps_its_promise, options};
 
@@ -21,9 +22,42 @@ fn assert_caught_with(with: &[Feature], seeds: u64, mutants: wren::Mutants) {
     assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
 }
 
+/// The history of the last seed.
+fn history_of(summary: &Summary) -> Vec<Transaction> {
+    let mut history = Vec::new();
+    summary.write_history(&mut history).unwrap();
+    checker::read_history(&history[..]).unwrap()
+}
+
 #[test]
 fn wren_is_transactionally_causal() {
     assert_keeps_its_promise("wren", &options(1, 10));
+}
+
+/// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
+#[test]
+fn sessions_that_share_a_thread_keep_the_promise_too() {
+    let summary = run("wren", &Options { with: vec![Feature::SharedThreads], ..options(1, 20) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    let history = history_of(&summary);
+    let shares =
+        |t: &&Transaction| t.thread.is_some() && t.claim.as_ref().is_some_and(|claim| claim.thread.is_some());
+    assert!(history.iter().filter(shares).count() > 20, "the last seed's clients shared too little");
+}
+
+/// Corrections 72: the cache that they share is as it was when a transaction began.
+#[test]
+fn a_shared_cache_without_versions_is_caught() {
+    let mutants = wren::Mutants { cache_unversioned: true, ..Default::default() };
+    assert_caught_with(&[Feature::SharedThreads, Feature::Interactive], 10, mutants);
+}
+
+/// Corrections 72: what an older snapshot does not show is still to be read from the cache.
+#[test]
+fn a_cache_that_forgets_what_only_the_newest_snapshot_shows_is_caught() {
+    let mutants = wren::Mutants { pruned_for_newest: true, ..Default::default() };
+    assert_caught_with(&[Feature::SharedThreads, Feature::Interactive], 20, mutants);
+    assert_caught_with(&[Feature::Interactive], 20, mutants);
 }
 
 #[test]
@@ -64,6 +98,60 @@ fn a_remote_time_above_the_local_one_is_caught() {
 fn effects_that_vouch_for_their_place_are_caught() {
     let mutants = wren::Mutants { effects_vouch: true, ..Default::default() };
     assert_caught_with(&[Feature::CoarseClocks], 20, mutants);
+}
+
+/// Corrections 31: two regions commit at the same time, which each takes for the earlier one of its own.
+#[test]
+fn a_tie_that_is_not_broken_alike_is_caught() {
+    let mutants = wren::Mutants { own_first_at_a_tie: true, ..Default::default() };
+    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 40, mutants);
+}
+
+/// What is dropped from queues for a region that is cut off it takes with the state, beside what goes on.
+const CUT_OFF: &[Feature] =
+    &[Feature::SmallQueues, Feature::Partitions, Feature::SlowLinks, Feature::Focus, Feature::FewKeys];
+
+#[test]
+fn regions_that_take_the_state_after_a_cut_keep_the_promise_too() {
+    let summary = run("wren", &Options { with: CUT_OFF.to_vec(), ..options(1, 10) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[test]
+fn a_dropped_queue_that_counts_as_sent_is_caught() {
+    let mutants = wren::Mutants { dropped_counts_as_sent: true, ..Default::default() };
+    assert_caught_with(CUT_OFF, 10, mutants);
+}
+
+/// What is folded while the state is taken is in neither store afterwards.
+#[test]
+fn a_horizon_that_rises_while_the_state_is_taken_is_caught() {
+    let mutants = wren::Mutants { horizon_while_replaced: true, ..Default::default() };
+    assert_caught_with(CUT_OFF, 40, mutants);
+}
+
+/// Nothing but registers, whose versions replies name: the promise is decided without believing any claim.
+#[test]
+fn histories_of_registers_are_decided_without_claims() {
+    for seed in 1..=6 {
+        let with = vec![Feature::Registers, Feature::SharedThreads];
+        let summary = run("wren", &Options { with, ..options(seed, 1) }).unwrap();
+        assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+        assert_eq!(summary.undecided_unclaimed, 0, "seed {seed}");
+    }
+}
+
+/// The check that believes no claim sees mistakes by itself.
+#[test]
+fn a_mistake_is_seen_without_claims() {
+    let mutants = wren::Mutants { read_above_stable: true, ..Default::default() };
+    let seen = (1..=20).any(|seed| {
+        let build = || WrenDeployment::new(wren::Options { mutants, ..wren::Options::default() });
+        let options = Options { with: vec![Feature::Registers], ..options(seed, 1) };
+        let history = history_of(&run_seeds("wren", &options, build));
+        !checker::check_unclaimed(&history, checker::Level::TransactionalCausal).ok
+    });
+    assert!(seen, "not seen in 20 seeds");
 }
 
 /// Corrections 70: two who observe a key in one region at the same time both win.
@@ -116,9 +204,7 @@ fn clients_take_contexts_over_from_one_another() {
     let options = Options { with: vec![Feature::Contexts], ..options(1, 20) };
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-    let mut history = Vec::new();
-    summary.write_history(&mut history).unwrap();
-    let history = checker::read_history(&history[..]).unwrap();
+    let history = history_of(&summary);
     let taken = history.iter().filter(|t| t.follows.is_some() && t.outcome == checker::Outcome::Committed);
     assert!(taken.count() > 10, "the last seed's clients took over too few");
 }

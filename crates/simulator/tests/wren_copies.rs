@@ -28,6 +28,21 @@ fn copies_are_transactionally_causal() {
     assert_keeps_its_promise("wren-copies", &options(1, 10));
 }
 
+/// 87: when everything had come to rest a group was without a leader for a moment, and so nobody listed what it had lost.
+#[test]
+fn seeds_that_showed_bugs_pass() {
+    let summary = run("wren-copies", &options(87, 1)).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
+#[test]
+fn sessions_that_share_a_thread_keep_the_promise_too() {
+    let options = Options { with: vec![Feature::SharedThreads, Feature::Interactive], ..options(1, 8) };
+    let summary = run("wren-copies", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
 #[test]
 fn a_minority_loses_its_disks_and_nothing_is_lost() {
     let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 20) };

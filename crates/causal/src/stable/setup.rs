@@ -189,6 +189,8 @@ pub struct Options {
     pub spill_bytes: u64,
     /// How much may be on its way to a region that has not said that it holds it.
     pub window: Window,
+    /// About how much of its state a replica gives to another one at a time, in bytes.
+    pub piece_bytes: usize,
     /// How much memory a partition's list of writes that were lost to concurrent ones may occupy, in bytes; 0 for no list.
     pub conflict_bytes: usize,
     /// True if every partition is a group of copies in its region (`replication::copies`): whoever is spoken to may have been
@@ -229,6 +231,7 @@ impl Default for Options {
             queue_bytes: 32 << 20,
             spill_bytes: 0,
             window: Window { items: 4096, bytes: 4 << 20 },
+            piece_bytes: 64 << 10,
             conflict_bytes: 4 << 20,
             copied: false,
             applied_reads: false,
@@ -304,6 +307,8 @@ pub struct Mutants {
     pub promise_forgotten: bool,
     /// A snapshot's remote time is what is stable of the others, also where that is not below its local time (Corrections 27).
     pub remote_not_below_local: bool,
+    /// Of two effects at one time each replica performs its own first, whatever their ids (Corrections 31).
+    pub own_first_at_a_tie: bool,
     /// The other regions are told the time only when nothing that has committed waits to be applied (Corrections 32).
     pub heartbeat_when_idle: bool,
     /// An effect vouches for its place to those that receive it, although another one may share that (Corrections 32).
@@ -314,6 +319,12 @@ pub struct Mutants {
     pub undecided_ignored: bool,
     /// A transaction sees whatever its thread's cache holds when it reads (Corrections 72).
     pub cache_unversioned: bool,
+    /// Caches forget what the newest snapshot shows, also while an older one is read (Corrections 72).
+    pub pruned_for_newest: bool,
+    /// A session goes on although the outcome of its last transaction is not known yet (Corrections 34 and 72).
+    pub unknown_not_awaited: bool,
+    /// The horizon rises, and what is below it is folded, also while a store is built that will replace the one that is there.
+    pub horizon_while_replaced: bool,
     /// Coordinators answer, and tell all participants, before the decider has logged the decision (Corrections 73).
     pub answered_before_decision: bool,
     /// Keys are deleted when their deadline has passed here, whatever other regions have done to them in time (Corrections 69).

@@ -325,6 +325,7 @@ impl Run {
                     steps: Vec::new(),
                     claim: Some(claim),
                     follows: None,
+                    thread: None,
                     given_up: false,
                     at_rest: false,
                 }),
@@ -440,6 +441,7 @@ impl Run {
             steps,
             claim: None,
             follows: None,
+            thread: None,
             given_up: false,
             at_rest: false,
         });
@@ -521,6 +523,7 @@ fn claimed(claim: &Claim) -> checker::Claim {
         snapshot,
         effects: effects.collect(),
         vector: None,
+        thread: None,
         branch: None,
     }
 }
@@ -585,6 +588,10 @@ const OFF: Mutants = Mutants {
     read_below_horizon: false,
     undecided_ignored: false,
     cache_unversioned: false,
+    pruned_for_newest: false,
+    unknown_not_awaited: false,
+    horizon_while_replaced: false,
+    own_first_at_a_tie: false,
     answered_before_decision: false,
     expired_by_own_clock: false,
     heard_not_logged: false,

@@ -499,6 +499,7 @@ fn replicated(packet: &Packet<Node>) -> Option<Claim> {
         snapshot: None,
         effects: effects.collect(),
         vector: None,
+        thread: None,
         requests: Vec::new(),
         branch: None,
     })

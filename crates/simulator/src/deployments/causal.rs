@@ -18,6 +18,9 @@ use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, S
 /// Short, so that horizons rise and what is below them is folded within a run.
 const LEASE: Duration = Duration::from_secs(1);
 
+/// Of the state as much goes over at a time there: hardly more than a key.
+const SMALL_PIECE: usize = 1;
+
 /// One of so many deployments has more partitions.
 const WIDE: u32 = 8;
 /// As many more.
@@ -165,6 +168,7 @@ impl<S: Times> CausalDeployment<S> {
             snapshot: None,
             effects: effects.iter().flat_map(of_key).collect(),
             vector: VectorClaim::of(Vec::new(), S::depends_by_region(depends_on, regions)),
+            thread: None,
             requests: Vec::new(),
             branch: None,
         }
@@ -202,7 +206,13 @@ pub(super) fn told(conflict: Conflict) -> ListedLoss {
 fn with_small_queues(options: Options, setting: Setting) -> Options {
     let window = Window { items: 16, bytes: 6_000 };
     let spill_bytes = if setting.hash_seed.0.is_multiple_of(4) { 5_000 } else { 1 << 20 };
-    Options { queue_bytes: 1_000, spill_bytes, window, ..options }
+    Options { queue_bytes: 1_000, spill_bytes, window, piece_bytes: SMALL_PIECE, ..options }
+}
+
+/// What a run's setting says of an instance's options.
+pub(super) fn set(setting: Setting, options: Options) -> Options {
+    let scope = if setting.shared { Scope::Process } else { Scope::Session };
+    Options { durability: setting.durability, scope, ..options }
 }
 
 /// How many regions a message may speak of, as a deployment has at most.
@@ -243,11 +253,10 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
 
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node<S> {
         let NodeId { process, incarnation, slot } = node;
-        let (durability, scope) = (setting.durability, Scope::Session);
         let lease = self.options.lease;
         let lease = if S::UNIVERSAL && !S::MERGES { lease } else { lease.min(LEASE) };
         let pipelined = if setting.merged { self.options.pipelined } else { 1 };
-        let options = Options { durability, scope, claims: true, pipelined, lease, ..self.options };
+        let options = Options { claims: true, pipelined, lease, ..set(setting, self.options) };
         let options = with_fan_out(options, setting.layout);
         let options = if setting.small_queues { with_small_queues(options, setting) } else { options };
         let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));
@@ -285,15 +294,18 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         S::MERGES
     }
 
+    fn is_causal(&self) -> bool {
+        true
+    }
+
     fn holds(&self, setting: Setting, region: RegionId, key: &[u8]) -> bool {
         let topology = Self::topology(setting);
         let partition = topology.partition_of(topology.seed.hash(key));
         topology.regions[usize::from(region.0)].partitions.contains_key(&partition)
     }
 
-    fn losses(&self, instance: &Node<S>) -> Vec<ListedLoss> {
-        let partition = instance.as_partition().into_iter();
-        partition.flat_map(|partition| partition.conflicts()).map(told).collect()
+    fn losses(&self, instance: &Node<S>) -> Option<Vec<ListedLoss>> {
+        Some(instance.as_partition()?.conflicts().into_iter().map(told).collect())
     }
 
     fn undecided(&self, instance: &Node<S>) -> usize {

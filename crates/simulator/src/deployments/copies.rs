@@ -1,10 +1,10 @@
 //! Wren and PaRiS with three copies of every partition in each of its regions, in different processes, kept by a replicated
 //! log.
 
-use super::causal::{CausalDeployment, Checked, in_its_terms, told, with_fan_out, with_tree};
+use super::causal::{CausalDeployment, Checked, in_its_terms, set, told, with_fan_out, with_tree};
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
-use causal::stable::{self, KeyEffects, RegionTopology, Scope, Stamp, Times, Topology};
+use causal::stable::{self, KeyEffects, RegionTopology, Stamp, Times, Topology};
 use causal::{paris, wren};
 use checker::{Level, ListedLoss};
 use protocol::{Claim, Packet};
@@ -142,12 +142,11 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
         let options = stable::Options {
             // What a copy says waits for the group's log, whatever that waits for.
             durability: protocol::Durability::Written,
-            scope: Scope::Session,
             claims: true,
             pipelined: if setting.merged { self.options.pipelined } else { 1 },
             lease: LEASE,
             copied: true,
-            ..with_fan_out(self.options, setting.layout)
+            ..with_fan_out(set(setting, self.options), setting.layout)
         };
         let of_group = copies::Options { durability: setting.durability, ..self.copies };
         match slot.partition {
@@ -181,14 +180,14 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
         S::MERGES
     }
 
-    /// The leader's list is the group's.
-    fn lists(&self, instance: &Node<S>) -> bool {
-        instance.as_member().is_some_and(copies::Member::is_leader)
+    fn is_causal(&self) -> bool {
+        true
     }
 
-    fn losses(&self, instance: &Node<S>) -> Vec<ListedLoss> {
-        let partition = instance.protocol().as_partition().into_iter();
-        partition.flat_map(|partition| partition.conflicts()).map(told).collect()
+    /// The leader's list is the group's.
+    fn losses(&self, instance: &Node<S>) -> Option<Vec<ListedLoss>> {
+        instance.as_member().filter(|member| member.is_leader())?;
+        Some(instance.protocol().as_partition()?.conflicts().into_iter().map(told).collect())
     }
 
     fn holds(&self, setting: Setting, region: RegionId, key: &[u8]) -> bool {

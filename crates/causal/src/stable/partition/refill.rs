@@ -17,7 +17,7 @@
 //! were gaps, and until a checkpoint holds what filled them, a restart takes it again.
 
 use super::expire::is_nobodys;
-use super::recover::{CHUNK_BYTES, KeptContext, KeptEffects};
+use super::recover::{KeptContext, KeptEffects};
 use super::{Decided, Life, Outgoing, Partition, new_store};
 use crate::stable::message::{Gained, KeyEffects, Message, Outcome, Vote};
 use crate::stable::record::{self, Record};
@@ -146,7 +146,7 @@ impl<S: Times> Partition<S> {
         let (mut content, mut cursor) = (Vec::new(), ask.cursor);
         for _ in 0..VISITS {
             cursor = self.checkpoint_keys(cursor, above, &mut content);
-            if cursor == 0 || content.len() >= CHUNK_BYTES {
+            if cursor == 0 || content.len() >= self.options.piece_bytes {
                 break;
             }
         }

@@ -12,10 +12,13 @@ use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Timer, Times};
 use protocol::{Now, Outputs};
-use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
+use types::{Address, Incarnation, NodeId, ProcessId, RegionId, Timestamp, TransactionId};
 
 /// How many steps a tick spends at most on keys in which effects wait, on average: about a millisecond.
 const REFRESHED: u64 = 5000;
+/// Above every id that a transaction has.
+const LAST: TransactionId =
+    TransactionId { process: ProcessId(u16::MAX), incarnation: Incarnation(u32::MAX), number: u64::MAX };
 /// About what a transaction occupies in a queue beside its effects, in bytes.
 const OVERHEAD: usize = 128;
 
@@ -166,8 +169,9 @@ impl<S: Times> Partition<S> {
             return;
         }
         let region = if self.options.mutants.receiver_as_origin { self.region } else { origin };
-        let stamp = Stamp { at, transaction: id, region, depends_on };
-        let logged = Stamp { region: origin, ..stamp };
+        let transaction = if self.ties_wrongly(at, &effects) { LAST } else { id };
+        let stamp = Stamp { at, transaction, region, depends_on };
+        let logged = Stamp { region: origin, transaction: id, ..stamp };
         self.persist(&Record::Replicated(borrowed(logged, &effects)), out);
         self.store_effects(stamp, &effects);
         if self.options.mutants.effects_vouch
@@ -175,6 +179,15 @@ impl<S: Times> Partition<S> {
         {
             known.up_to = at;
         }
+    }
+
+    /// The mistake that Corrections 31 warns of: where an effect of this region is at the same time on the same key.
+    fn ties_wrongly(&self, at: Timestamp, effects: &[KeyEffects]) -> bool {
+        let is_tied = |of_key: &KeyEffects| {
+            let mut known = self.store.effects(self.store.hash(&of_key.key), &of_key.key);
+            known.any(|(stamp, _)| stamp.at == at && stamp.region == self.region)
+        };
+        self.options.mutants.own_first_at_a_tie && effects.iter().any(is_tied)
     }
 
     pub(super) fn on_heartbeat(
