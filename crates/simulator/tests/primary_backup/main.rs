@@ -65,12 +65,13 @@ impl Deployment for PrimaryBackup {
 
     fn lacks(&self) -> &[Feature] {
         use Feature::{
-            BlindExpiry, EverySecond, Expiry, Interactive, Keyset, LostDisks, Pipelines, Reconfiguration,
-            Watches,
+            BlindExpiry, EverySecond, Eviction, Expiry, Interactive, Keyset, LostDisks, Pipelines,
+            Reconfiguration, Watches,
         };
         &[
             BlindExpiry,
             EverySecond,
+            Eviction,
             Expiry,
             Interactive,
             Keyset,
