@@ -330,7 +330,7 @@ fn branch_topology(file: &ClusterFile, keyspace: KeyspaceId) -> site::Topology {
         let processes = file.processes_of(region);
         address(processes[usize::from(keyspace.0) % processes.len()], keyspace, 0)
     };
-    site::Topology { sites: (0..file.regions()).map(site).collect(), keyspace }
+    site::Topology::of_sites((0..file.regions()).map(site).collect(), keyspace)
 }
 
 /// What may be altered of a branch keyspace.
