@@ -17,7 +17,7 @@
 //! Every order, behind its number. A checkpoint says of every key which order it reaches up to, and recovery does to a key
 //! only what comes later: it is taken beside traffic.
 
-use crate::dag::Branches;
+use crate::dag::{Branches, Label};
 use crate::instance::Instance;
 use crate::records::{Order, Records, Stored};
 use crate::site::{Message, Record, Timer, put, split};
@@ -25,12 +25,14 @@ use crate::{Mutant, Mutants};
 use mvcc::CompactKey;
 use protocol::{Durability, Input, Now, Outputs};
 use replication::Link;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Address, Malformed, Reader, Wire};
 
 /// How often it says what is on its disk.
 pub(crate) const SAY_EVERY: Duration = Duration::from_millis(100);
+/// How many keys are looked at in one go for what a manager's log has lost.
+const SWEPT: usize = 500;
 /// How large a piece of a checkpoint becomes before it is handed over, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -41,6 +43,16 @@ struct Progress {
     last: Option<CompactKey>,
     /// Keys that went since it began, with the numbers of the orders that took them.
     removed: BTreeMap<CompactKey, u64>,
+}
+
+/// A search for versions of states that a manager's log has lost (Corrections 57).
+#[derive(Debug)]
+struct Sweep {
+    /// See `Order::Life`.
+    first: u64,
+    labels: BTreeSet<Label>,
+    /// The last key that was looked at.
+    last: Option<CompactKey>,
 }
 
 /// See the module.
@@ -58,6 +70,8 @@ pub struct Part {
     /// The number of the last order that is known to be on the disk.
     safe: u64,
     checkpoint: Option<Progress>,
+    /// What a manager's log has lost is looked for.
+    sweep: Option<Sweep>,
     /// While it recovers: up to which order a checkpoint shows a key.
     shown: BTreeMap<CompactKey, u64>,
 }
@@ -76,6 +90,7 @@ impl Part {
             applied: 0,
             safe: 0,
             checkpoint: None,
+            sweep: None,
             shown: BTreeMap::new(),
         }
     }
@@ -107,6 +122,7 @@ impl Part {
             }
             Input::Timer(Timer::Safe) => {
                 self.say_safe(out);
+                self.sweep();
                 out.arm(Timer::Safe, now.instant + SAY_EVERY);
             }
             Input::Snapshot(piece) => {
@@ -149,7 +165,34 @@ impl Part {
         out.persist(&Record::Order { number, order }, self.durability);
         self.note_removed(order, number);
         self.records.obey_all(order, &self.meter);
+        self.note_life(order);
         self.applied = number;
+    }
+
+    fn note_life(&mut self, order: &Order) {
+        match order {
+            Order::Life { first, labels } => {
+                let labels = labels.iter().copied().collect();
+                self.sweep = Some(Sweep { first: *first, labels, last: None });
+            }
+            // Labels begin anew.
+            Order::Clear => self.sweep = None,
+            Order::Write { .. } | Order::Restore { .. } | Order::Fold { .. } => {}
+        }
+    }
+
+    /// Frees some versions that no state sees. They are not shown by a checkpoint that comes later, and do no harm in one
+    /// that came before.
+    fn sweep(&mut self) {
+        if self.checkpoint.is_some() {
+            return;
+        }
+        let Some(sweep) = &mut self.sweep else { return };
+        let is_meant = |label: Label| !label.is_before(sweep.first) || sweep.labels.contains(&label);
+        sweep.last = self.records.retain(sweep.last.as_ref(), SWEPT, is_meant);
+        if sweep.last.is_none() {
+            self.sweep = None;
+        }
     }
 
     /// Keys that an order may take away are not shown by the checkpoint under way: it has to say so.
@@ -158,7 +201,7 @@ impl Part {
         match order {
             Order::Clear => progress.removed.extend(self.records.keys().map(|key| (key.clone(), number))),
             Order::Fold { keys, .. } => progress.removed.extend(keys.iter().map(|key| (key.clone(), number))),
-            Order::Write { .. } | Order::Restore { .. } => {}
+            Order::Write { .. } | Order::Restore { .. } | Order::Life { .. } => {}
         }
     }
 
@@ -232,6 +275,7 @@ impl Part {
                 } else {
                     self.records.obey(&order, &self.meter, |_, key| is_later(key));
                 }
+                self.note_life(&order);
                 self.applied = self.applied.max(number);
             }
             Record::STORED => {

@@ -11,6 +11,11 @@ impl Dag {
         self.branches.begin_life(incarnation);
     }
 
+    /// The number of the next branch, and the labels that versions have.
+    pub(crate) fn labels(&self) -> (u64, Vec<Label>) {
+        (self.branches.next(), self.by_id.values().map(|node| self.state(*node).versions).collect())
+    }
+
     /// Appends the binary form. What is held, and a state on its way out, are a life's own.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         self.branches.encode(out);

@@ -23,6 +23,13 @@ pub struct Label {
 }
 wire_struct!(Label { branch, sequence });
 
+impl Label {
+    /// True if its branch began before this one.
+    pub(crate) fn is_before(self, branch: u64) -> bool {
+        self.branch < branch
+    }
+}
+
 #[derive(Debug, Default)]
 struct Branch {
     /// Ascending: branches that begin earlier, each with the greatest sequence number that is seen of it.
@@ -80,6 +87,11 @@ impl Branches {
     pub fn begin_life(&mut self, incarnation: Incarnation) {
         self.branches.values_mut().for_each(|branch| branch.is_closed = true);
         self.next = (self.next + LOST).max(u64::from(incarnation.0) << 32);
+    }
+
+    /// The number of the next branch.
+    pub fn next(&self) -> u64 {
+        self.next
     }
 
     /// Something has this label from now on.

@@ -57,10 +57,8 @@ impl Keyspace {
 
     /// True if the keys that a state wrote can be read now; those that cannot are asked for.
     pub fn fetch_written(&mut self, state: StateId) -> bool {
-        if !self.is_parted() {
-            return true;
-        }
-        let keys = self.written(state).unwrap_or_default();
+        let Some(node) = self.dag.node(state).filter(|_| self.is_parted()) else { return true };
+        let keys: Vec<CompactKey> = self.dag.writes(node).iter().map(|(key, _)| key.clone()).collect();
         self.fetch(keys.iter())
     }
 
@@ -120,7 +118,7 @@ impl Keyspace {
         if !self.options.mutants.has(Mutant::ReuseLabels) {
             self.dag.begin_life(incarnation);
         }
-        self.records.begin_life(incarnation);
+        self.records.begin_life(incarnation, self.dag.labels());
     }
 
     /// The states that the log is to have gone, since the last call.
@@ -153,6 +151,7 @@ impl Keyspace {
     /// It is something else.
     pub fn read_image(&mut self, input: &mut Reader<'_>) -> Result<(), Malformed> {
         self.dag = Dag::read(input, self.options.mutants)?;
+        self.collector.wake();
         self.records.read_orders(input)
     }
 }

@@ -18,6 +18,9 @@ use types::{Incarnation, Malformed, Reader, Wire, put_varint};
 /// More orders than a log loses.
 const LOST: u64 = 1 << 20;
 
+/// How many keys wait to be asked for: who still wants more asks again.
+const MOST_WANTED: usize = 10_000;
+
 /// What is for one partition.
 #[derive(Debug, Default)]
 struct Lane {
@@ -211,8 +214,8 @@ impl Records {
     /// Asks for a key, unless it was asked for.
     pub(crate) fn want(&mut self, key: &CompactKey) {
         let Some(away) = &mut self.away else { return };
-        if !away.loading.contains_key(key) {
-            let lane = away.lane_of(key);
+        let lane = away.lane_of(key);
+        if !away.loading.contains_key(key) && away.lanes[lane].wanted.len() < MOST_WANTED {
             away.lanes[lane].wanted.insert(key.clone());
         }
     }
@@ -258,9 +261,10 @@ impl Records {
             self.take_stored(stored);
             let is_stale = away.mutants.has(Mutant::StaleAnswers);
             for order in loading.since.iter().filter(|_| !is_stale) {
-                self.obey(order, &away.meter, |records, meant| {
-                    *meant == key && records.has_versions_of(meant)
-                });
+                match order {
+                    Order::Clear => self.take_stored(Stored { key: key.clone(), versions: Vec::new() }),
+                    _ => self.obey(order, &away.meter, |_, _| true),
+                }
             }
             if self.has_versions_of(&key) {
                 away.touch(&key);
@@ -272,7 +276,8 @@ impl Records {
     /// Forgets the keys that were not used for the longest time, until so many are here.
     pub(crate) fn shrink(&mut self, most: usize) {
         let Some(mut away) = self.away.take() else { return };
-        while self.keys.len() > most
+        // Of keys that went by themselves the uses are left.
+        while (self.keys.len() > most || away.by_use.len() > self.keys.len() + most)
             && let Some((_, key)) = away.by_use.pop_first()
         {
             away.used.remove(&key);
@@ -320,10 +325,13 @@ impl Records {
         self.away.as_ref().map_or(0, |away| away.lanes.iter().map(|lane| lane.pending.len()).sum())
     }
 
-    /// Numbers of this life are above those of every life before, also where the log has lost the last ones.
-    pub(crate) fn begin_life(&mut self, incarnation: Incarnation) {
-        if let Some(away) = &mut self.away {
-            away.last = (away.last + LOST).max(u64::from(incarnation.0) << 32);
+    /// Numbers of this life are above those of every life before, also where the log has lost the last ones. Versions
+    /// labelled before this branch are labelled by one of these labels, or of states that are lost.
+    pub(crate) fn begin_life(&mut self, incarnation: Incarnation, (first, labels): (u64, Vec<Label>)) {
+        let Some(away) = &mut self.away else { return };
+        away.last = (away.last + LOST).max(u64::from(incarnation.0) << 32);
+        for lane in 0..away.lanes.len() {
+            self.give(lane, Order::Life { first, labels: labels.clone() });
         }
     }
 

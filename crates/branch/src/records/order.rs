@@ -7,6 +7,7 @@ use crate::dag::{Branches, Label, Sight};
 use crate::transaction::Effects;
 use datatypes::Cell;
 use mvcc::CompactKey;
+use std::ops::Bound;
 use types::{Malformed, Reader, Wire, put_varint, wire_enum};
 
 /// One step of a partition.
@@ -43,12 +44,21 @@ pub enum Order {
     },
     /// Nothing is left.
     Clear,
+    /// A life of the manager began. Of labels on branches before this one no more are given: versions labelled so, but not
+    /// by one of these labels, are of states that the manager's log has lost.
+    Life {
+        /// The branch.
+        first: u64,
+        /// The labels of versions that there are.
+        labels: Vec<Label>,
+    },
 }
 wire_enum!(Order {
     0 => Write { label, id, sight, writes },
     1 => Restore { label, id, writes },
     2 => Fold { from, to, keys },
     3 => Clear,
+    4 => Life { first, labels },
 });
 
 impl Order {
@@ -84,6 +94,7 @@ impl Order {
                 Order::Fold { from: *from, to: *to, keys }
             }
             Order::Clear => Order::Clear,
+            Order::Life { .. } => return None,
         };
         Some(part)
     }
@@ -171,7 +182,29 @@ impl Records {
                 }
             }
             Order::Clear => self.keys.clear(),
+            Order::Life { .. } => {}
         }
+    }
+
+    /// Frees what no state sees of some keys after one; returns the last of them, `None` behind the last of all.
+    pub(crate) fn retain(
+        &mut self,
+        after: Option<&CompactKey>,
+        count: usize,
+        is_meant: impl Fn(Label) -> bool,
+    ) -> Option<CompactKey> {
+        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(Placed::of(key)));
+        let keys: Vec<Placed> =
+            self.keys.range((from, Bound::Unbounded)).take(count).map(|(placed, _)| placed.clone()).collect();
+        for placed in &keys {
+            if let Some(versions) = self.keys.get_mut(placed) {
+                versions.retain(&is_meant);
+                if versions.is_void() {
+                    self.keys.remove(placed);
+                }
+            }
+        }
+        keys.last().filter(|_| keys.len() == count).map(|Placed(_, key)| key.clone())
     }
 
     /// All versions of a key.

@@ -18,7 +18,7 @@ use mvcc::CompactKey;
 use protocol::{Durability, Now, Outputs, Request, Step};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::{Address, Error, ErrorCode, Instant, ReplyBuf, ReplySink, Rng, SessionId};
+use types::{Address, Error, ErrorCode, Instant, ProcessId, ReplyBuf, ReplySink, Rng, SessionId};
 
 /// After how long without a word a partition is taken to be away.
 const SILENT_AFTER: Duration = Duration::from_millis(1500);
@@ -115,6 +115,11 @@ impl Partitions {
     /// When it is worth while to look again for keys that were asked for.
     pub fn look_again_after(&self, usual: Duration) -> Duration {
         if self.lanes.iter().all(|lane| lane.is_up) { LOOK_AGAIN_AFTER } else { usual }
+    }
+
+    /// Nobody waits for the answers to what an earlier life of a process asked.
+    pub fn forget_process(&mut self, process: ProcessId) {
+        self.parked.retain(|parked| parked.asker.process() != Some(process));
     }
 
     /// How many requests wait.
@@ -262,21 +267,23 @@ impl Site {
         (now, random): (Now, &mut Rng),
         out: &mut Outputs<'_, Instance>,
     ) {
-        if self.keyspace.is_parted() {
-            let parked = |site: &mut Site, request: &Request<'_>| {
-                let session = super::clients::session_at(asker.process(), request.session());
-                if matches!(request, Request::Close { .. }) {
-                    site.partitions.parked.retain(|parked| parked.session != session);
-                }
-                session
-            };
-            let Ok(session) = crate::asked::decoded(request, |request| parked(self, request)) else { return };
+        let process = asker.process();
+        let whose = |request: &Request<'_>| {
+            let session = super::clients::session_at(process, request.session());
+            (session, matches!(request, Request::Close { .. }))
+        };
+        if self.keyspace.is_parted()
+            && let Ok((session, is_over)) = crate::asked::decoded(request, whose)
+        {
+            if is_over {
+                self.partitions.parked.retain(|parked| parked.session != session);
+            }
             let until = now.instant + PARKED_FOR;
             self.partitions.parked.push(Parked { asker, session, request: request.into(), until });
             return self.serve_parked((now, random), out);
         }
         let mut reply = ReplyBuf::new();
-        self.on_asked(asker.process(), request, (now, random), &mut reply, out);
+        self.on_asked(process, request, (now, random), &mut reply, out);
         asker.answer(reply, out);
     }
 

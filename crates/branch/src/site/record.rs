@@ -289,7 +289,10 @@ impl Site {
             7 => self.has_begun = true,
             8 => self.start_over(),
             9 => self.keyspace.begin_life(Incarnation(u32::decode(&mut input)?)),
-            10 => self.keyspace.repeat(&Gone::decode(&mut input)?),
+            10 => {
+                self.keyspace.repeat(&Gone::decode(&mut input)?);
+                self.gossip.took_out(self.keyspace.take_gone());
+            }
             11 => self.keyspace.read_image(&mut input)?,
             _ => return Err(Malformed("record of a site")),
         }

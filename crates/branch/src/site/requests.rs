@@ -329,6 +329,7 @@ impl Site {
 
     /// A process of the region has gone: so have its sessions.
     pub(super) fn close_all_of(&mut self, process: ProcessId) {
+        self.partitions.forget_process(process);
         for session in self.clients.of_process(process) {
             self.close(session);
         }
