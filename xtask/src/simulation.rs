@@ -21,6 +21,7 @@ const PROTOCOLS: &[&str] = &[
     "tardis",
     "tardis-forking",
     "tardis-handler",
+    "tardis-parts",
     "wren-copies",
 ];
 /// Baselines for measurements: few seeds are enough, as they share most of their code with the others.

@@ -287,7 +287,7 @@ impl Site {
     ) {
         match input {
             Input::Request { id, request } if self.is_joining() => self.hold(id, &request, now.instant),
-            Input::Request { id, request } if self.keyspace.is_parted() => {
+            Input::Request { id, request } if !self.is_at_hand(&request) => {
                 let request = crate::asked::encoded(&request);
                 self.serve(join::Asker::Client(id), &request, (now, random), out);
             }

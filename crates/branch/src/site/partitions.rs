@@ -259,6 +259,21 @@ impl Site {
         out.arm(Timer::Partitions, now.instant + SAY_EVERY);
     }
 
+    /// True for a request of this process that can be served as it is: what it looks at is near, and nothing of its session waits.
+    /// What chooses branches or merges may turn out to need more, and an end has to be told to what waits.
+    pub(super) fn is_at_hand(&mut self, request: &Request<'_>) -> bool {
+        if !self.keyspace.is_parted() {
+            return true;
+        }
+        if matches!(request, Request::Own { .. } | Request::Close { .. }) {
+            return false;
+        }
+        let session = super::clients::session_at(None, request.session());
+        let needs = self.needs(session, request);
+        self.partitions.parked.iter().all(|parked| parked.session != session)
+            && self.keyspace.fetch(needs.iter())
+    }
+
     /// Serves a request, now or when what it needs is here.
     pub(super) fn serve(
         &mut self,
