@@ -28,8 +28,6 @@ pub enum Mutant {
     UnsyncedOrders,
     /// What was asked of a record partition stands as it was asked, whatever was written since.
     StaleAnswers,
-    /// A state's end is told to record partitions and not noted in the log.
-    UnloggedFolds,
     /// Collection takes states that other sites may still build on.
     IgnoreSites,
 }

@@ -266,6 +266,9 @@ impl Part {
         match input.byte()? {
             Record::ORDER => {
                 let (number, order) = (u64::decode(&mut input)?, Order::decode(&mut input)?);
+                if number <= self.applied {
+                    return Ok(());
+                }
                 let shown = &self.shown;
                 let is_later = |key: &CompactKey| shown.get(key).is_none_or(|shown| *shown < number);
                 if order == Order::Clear {
@@ -276,7 +279,7 @@ impl Part {
                     self.records.obey(&order, &self.meter, |_, key| is_later(key));
                 }
                 self.note_life(&order);
-                self.applied = self.applied.max(number);
+                self.applied = number;
             }
             Record::STORED => {
                 let (number, stored) = (u64::decode(&mut input)?, Stored::decode(&mut input)?);

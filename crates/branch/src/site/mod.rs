@@ -105,6 +105,7 @@ pub struct Site {
     clients: Clients,
     gossip: Gossip,
     checkpoint: record::Progress,
+    marks: record::Marks,
     claims: Claims,
     names: names::Names,
     handling: handling::Handling,
@@ -138,6 +139,7 @@ impl Site {
             clients: Clients::default(),
             gossip,
             checkpoint: record::Progress::default(),
+            marks: record::Marks::default(),
             names: names::Names::default(),
             handling: handling::Handling::default(),
             has_begun: false,
@@ -272,9 +274,9 @@ impl Site {
         random: &mut Rng,
         out: &mut Outputs<'_, Instance>,
     ) {
-        self.note_gone(out);
+        self.note_moments(out);
         self.react(input, now, random, out);
-        self.note_gone(out);
+        self.note_moments(out);
         self.tell_partitions(out);
     }
 

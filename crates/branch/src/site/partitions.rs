@@ -10,10 +10,10 @@
 
 use super::join::Asker;
 use super::{Message, Record, Site, Timer};
+use crate::Policy;
 use crate::instance::Instance;
 use crate::keyspace::Piece;
 use crate::part::SAY_EVERY;
-use crate::{Mutant, Policy};
 use mvcc::CompactKey;
 use protocol::{Durability, Now, Outputs, Request, Step};
 use std::collections::BTreeSet;
@@ -136,6 +136,7 @@ impl Site {
 
     /// A life begins.
     pub(super) fn begin_with_partitions(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        self.marks.recovered();
         if !self.keyspace.is_parted() {
             return;
         }
@@ -151,10 +152,12 @@ impl Site {
         out.arm(Timer::Partitions, now.instant + SAY_EVERY);
     }
 
-    /// Writes down which states have gone, on the disk: once partitions have forgotten them, they must not come back here.
-    pub(super) fn note_gone(&mut self, out: &mut Outputs<'_, Instance>) {
-        let is_noted = !self.options.mutants.has(Mutant::UnloggedFolds);
-        for gone in self.keyspace.take_unlogged().iter().filter(|_| is_noted) {
+    /// Writes down which moment a checkpoint shows, and which states have gone, on the disk: once partitions have forgotten them, they must not come back here.
+    pub(super) fn note_moments(&mut self, out: &mut Outputs<'_, Instance>) {
+        if let Some(mark) = self.marks.take_due() {
+            out.persist(&Record::Mark { mark }, self.options.durability);
+        }
+        for gone in &self.keyspace.take_unlogged() {
             out.persist(&Record::Gone { gone }, Durability::Synced);
         }
     }

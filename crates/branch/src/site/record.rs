@@ -69,8 +69,15 @@ pub enum Record<'a> {
     },
     /// Of the checkpoint of such a site: everything but the records, and what partitions may not have.
     Image {
+        /// Names the record of the log that it reaches up to.
+        mark: u64,
         /// In binary form.
         bytes: &'a [u8],
+    },
+    /// Of such a site: what stands before this is in a checkpoint's image.
+    Mark {
+        /// Which one.
+        mark: u64,
     },
     /// Of a record partition: it did as it was told.
     Order {
@@ -97,6 +104,7 @@ impl Record<'_> {
     pub(crate) const ORDER: u8 = 12;
     pub(crate) const STORED: u8 = 13;
     pub(crate) const APPLIED: u8 = 14;
+    const MARK: u8 = 15;
 }
 
 impl Encode for Record<'_> {
@@ -143,8 +151,13 @@ impl Encode for Record<'_> {
                 out.push(10);
                 Wire::encode(*gone, out);
             }
-            Record::Image { bytes } => {
+            Record::Mark { mark } => {
+                out.push(Self::MARK);
+                Wire::encode(mark, out);
+            }
+            Record::Image { mark, bytes } => {
                 out.push(11);
+                Wire::encode(mark, out);
                 out.extend_from_slice(bytes);
             }
             Record::Order { number, order } => {
@@ -175,6 +188,45 @@ pub(super) enum Progress {
     Kept(StateId),
 }
 
+/// An image shows a moment, which is later than that at which the log behind the checkpoint begins. What it makes of that log
+/// must not be made again: orders for partitions would get other numbers.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    last: u64,
+    /// The log is to be told before anything else.
+    due: Option<u64>,
+    /// While it recovers: records up to this mark are in the image.
+    skip_to: Option<u64>,
+}
+
+impl Marks {
+    fn next(&mut self, life: Incarnation) -> u64 {
+        self.last = (self.last + 1).max(u64::from(life.0) << 32);
+        self.due = Some(self.last);
+        self.last
+    }
+
+    /// What the log is to be told now.
+    pub fn take_due(&mut self) -> Option<u64> {
+        self.due.take()
+    }
+
+    fn is_in_image(&mut self, record: &[u8]) -> bool {
+        let Some(mark) = self.skip_to else { return false };
+        let mut input = Reader::new(record);
+        let is_mark = input.byte().is_ok_and(|kind| kind == Record::MARK);
+        if is_mark && u64::decode(&mut input).is_ok_and(|found| found == mark) {
+            self.skip_to = None;
+        }
+        true
+    }
+
+    /// The log was read.
+    pub fn recovered(&mut self) {
+        self.skip_to = None;
+    }
+}
+
 /// How large a piece of a checkpoint becomes before it is handed over, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -184,7 +236,8 @@ impl Site {
         if cursor == 0 && self.keyspace.is_parted() {
             let mut bytes = Vec::new();
             self.keyspace.put_image(&mut bytes);
-            put(chunk, &Record::Image { bytes: &bytes });
+            let mark = self.marks.next(self.incarnation);
+            put(chunk, &Record::Image { mark, bytes: &bytes });
             self.gossip.took_out(self.keyspace.take_gone());
             self.put_rest(chunk);
         } else if cursor == 0 {
@@ -244,6 +297,9 @@ impl Site {
 
     /// A record of the log came; see `on_snapshot`.
     pub(super) fn on_recover(&mut self, record: &[u8], now: Instant) {
+        if self.marks.is_in_image(record) {
+            return;
+        }
         let outcome = self.recover(record, now);
         debug_assert!(outcome.is_ok(), "log records are checksummed: {outcome:?}");
     }
@@ -293,7 +349,11 @@ impl Site {
                 self.keyspace.repeat(&Gone::decode(&mut input)?);
                 self.gossip.took_out(self.keyspace.take_gone());
             }
-            11 => self.keyspace.read_image(&mut input)?,
+            11 => {
+                self.marks.skip_to = Some(u64::decode(&mut input)?);
+                self.keyspace.read_image(&mut input)?;
+            }
+            Record::MARK => {}
             _ => return Err(Malformed("record of a site")),
         }
         Ok(())
