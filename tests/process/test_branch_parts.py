@@ -98,7 +98,7 @@ def test_transactions_watches_and_merges_are_as_elsewhere(cluster):
     cluster.do("heal")
     wait_until(lambda: all(client.get("n") == "12" for client in clients), 30)
     wait_until(lambda: all(client.smembers("s") == {"of a", "of b"} for client in clients), 30)
-    session = cluster["a/3"].using("parted", single_connection_client=True)
+    session = cluster["a/3"].using("parted")
     state = heads(session)[0]
     clients[0].set("n", "other")
     assert session.execute_command("AT", state, "GET", "n") == "12"

@@ -37,6 +37,7 @@ struct Lane {
     is_up: bool,
     /// The number of the last order that was sent.
     sent: u64,
+    /// When it was last heard, or this life began.
     heard: Option<Instant>,
     /// It does not have what it once had on its disk.
     has_lost: bool,
@@ -146,7 +147,8 @@ impl Site {
             // They may have something of a site whose disk was lost.
             self.start_afresh(out);
         }
-        for lane in &self.partitions.lanes {
+        for lane in &mut self.partitions.lanes {
+            lane.heard = Some(now.instant);
             out.stream(lane.address, Message::Attend);
         }
         out.arm(Timer::Partitions, now.instant + SAY_EVERY);
