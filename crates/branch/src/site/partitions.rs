@@ -323,6 +323,7 @@ impl Site {
                     reply.as_error().is_none_or(|error| !crate::Refusal::Elsewhere.is(&error))
                 }
                 Outlook::Refused(error) => {
+                    self.claim_refused(&parked.request);
                     reply.error(&error);
                     true
                 }
@@ -334,6 +335,17 @@ impl Site {
                 behind.insert(parked.session);
                 self.partitions.parked.push(parked);
             }
+        }
+    }
+
+    /// For checkers: a transaction that was all of one request has ended, and done nothing.
+    fn claim_refused(&mut self, request: &[u8]) {
+        let whole = |request: &Request<'_>| {
+            matches!(request, Request::One { .. } | Request::Many { .. }).then(|| request.session())
+        };
+        if let Ok(Some(session)) = crate::asked::decoded(request, whole) {
+            self.claims.asking = session;
+            self.claims.ended(&[], None, &mut self.keyspace);
         }
     }
 
