@@ -4,6 +4,12 @@
 //! thread, with the messages between them in binary form; there are no sockets and no disk. Time is what the thread got of
 //! a processor, so other programs disturb little.
 
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "a measurement reads the system's clock and prints; the crate itself does neither"
+)]
+
 use anabranch_branch::Instance;
 use anabranch_branch::site::{Options, Topology};
 use datatypes::{Operation, register};

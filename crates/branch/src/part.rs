@@ -115,10 +115,10 @@ impl Part {
             Input::Message { from, message } if from.address() == self.manager => {
                 self.on_message(message, out);
             }
-            Input::PeerStarted { peer } if peer.address() == self.manager => {
-                if self.link.started(peer.incarnation) {
-                    out.stream(self.manager, Message::Standing { applied: self.applied });
-                }
+            Input::PeerStarted { peer }
+                if peer.address() == self.manager && self.link.started(peer.incarnation) =>
+            {
+                out.stream(self.manager, Message::Standing { applied: self.applied });
             }
             Input::Timer(Timer::Safe) => {
                 self.say_safe(out);
