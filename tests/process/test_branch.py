@@ -283,7 +283,7 @@ def test_other_models_refuse_these_commands(sites):
         with pytest.raises(redis.exceptions.ResponseError, match="another model than causal"):
             client.execute_command(*command)
     assert client.set("k", "v")
-    for options in (["PARTITIONS", "2"], ["REPLICAS", "3"], ["MERGE", "sometimes"], ["LOCAL", "x"]):
+    for options in (["PARTITIONS", "0"], ["REPLICAS", "3"], ["MERGE", "sometimes"], ["LOCAL", "x"]):
         with pytest.raises(redis.exceptions.ResponseError):
             client.execute_command("KEYSPACE", "CREATE", "bad", "MODEL", "branch", *options)
     with pytest.raises(redis.exceptions.ResponseError, match="are for MODEL branch"):

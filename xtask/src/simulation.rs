@@ -21,6 +21,7 @@ const PROTOCOLS: &[&str] = &[
     "tardis",
     "tardis-forking",
     "tardis-handler",
+    "tardis-parts",
     "wren-copies",
     "paris-copies",
 ];

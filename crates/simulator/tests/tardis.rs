@@ -10,10 +10,14 @@ use support::{assert_keeps_its_promise, options};
 
 /// Tries one seed after the other until one shows the bug.
 fn assert_caught(seeds: u64, mutant: Mutant) {
+    assert_caught_in("tardis", TardisDeployment::default(), seeds, mutant);
+}
+
+fn assert_caught_in(name: &str, deployment: TardisDeployment, seeds: u64, mutant: Mutant) {
     let is_caught = (1..=seeds).any(|seed| {
-        let options_of_sites = branch::site::Options { mutants: mutant.into(), ..Default::default() };
-        let build = || TardisDeployment { options: options_of_sites, ..Default::default() };
-        !run_seeds("tardis", &options(seed, 1), build).failures.is_empty()
+        let options_of_sites = branch::site::Options { mutants: mutant.into(), ..deployment.options };
+        let build = || TardisDeployment { options: options_of_sites, ..deployment };
+        !run_seeds(name, &options(seed, 1), build).failures.is_empty()
     });
     assert!(is_caught, "{mutant:?}: not caught in {seeds} seeds");
 }
@@ -32,6 +36,12 @@ fn a_site_that_forks_by_itself_does_so_too() {
 #[test]
 fn a_handler_that_sometimes_fails_loses_nothing() {
     let summary = run("tardis-handler", &options(1, 10)).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[test]
+fn records_in_partitions_are_what_the_state_dag_says() {
+    let summary = run("tardis-parts", &options(1, 20)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
@@ -100,4 +110,21 @@ fn merges_with_ids_of_their_sites_are_caught() {
 #[test]
 fn sessions_that_forget_what_they_read_are_caught() {
     assert_caught(30, Mutant::ForgetReads);
+}
+
+/// A record partition that loses power has lost what it said it had.
+#[test]
+fn orders_that_are_said_to_be_on_the_disk_and_are_not_are_caught() {
+    assert_caught_in("tardis-parts", TardisDeployment::parted(), 60, Mutant::UnsyncedOrders);
+}
+
+#[test]
+fn answers_of_record_partitions_that_are_taken_as_they_were_asked_for_are_caught() {
+    assert_caught_in("tardis-parts", TardisDeployment::parted(), 20, Mutant::StaleAnswers);
+}
+
+/// Corrections 57 and 67.
+#[test]
+fn labels_that_are_given_again_are_caught() {
+    assert_caught_in("tardis-parts", TardisDeployment::parted(), 60, Mutant::ReuseLabels);
 }

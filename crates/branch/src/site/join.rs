@@ -12,7 +12,7 @@
 use super::{Message, Record, Site, Timer};
 use crate::instance::Instance;
 use crate::keyspace::Piece;
-use protocol::{Now, Outputs, Request};
+use protocol::{Durability, Now, Outputs, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Address, Error, ErrorCode, Instant, NodeId, ProcessId, ReplyBuf, RequestId, Rng};
@@ -27,11 +27,32 @@ const HELD_FOR: Duration = Duration::from_secs(3);
 const PIECES: usize = 500;
 
 /// Who asked what.
-#[derive(Debug)]
-enum Asker {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asker {
     Client(RequestId),
     /// A gateway of another process of the region, and its number of the question.
     Process(NodeId, u64),
+}
+
+impl Asker {
+    /// The process, if it is another one.
+    pub fn process(&self) -> Option<ProcessId> {
+        match self {
+            Asker::Client(_) => None,
+            Asker::Process(from, _) => Some(from.process),
+        }
+    }
+
+    /// Gives the reply, if there is any.
+    pub fn answer(&self, reply: ReplyBuf, out: &mut Outputs<'_, Instance>) {
+        match self {
+            _ if reply.is_empty() => {}
+            Asker::Client(id) => reply.replay(out.reply(*id)),
+            Asker::Process(from, number) => {
+                out.stream(from.address(), Message::Answer { number: *number, reply });
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -65,6 +86,7 @@ impl Site {
 
     /// The log was read. A site that has never begun looks for another one that has.
     pub(super) fn begin_or_join(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        self.begin_with_partitions(now, out);
         if self.has_begun || self.topology.sites.len() == 1 {
             return self.begin_serving(now, out);
         }
@@ -79,6 +101,14 @@ impl Site {
         }
         self.joining.is_under_way = false;
         self.begin_life(now, out);
+    }
+
+    /// Forgets everything, in the log too. What partitions are told to forget, a power cut must not bring back here.
+    pub(super) fn start_afresh(&mut self, out: &mut Outputs<'_, Instance>) {
+        self.start_over();
+        let parted = self.keyspace.is_parted();
+        let class = if parted { Durability::Synced } else { self.options.durability };
+        out.persist(&Record::Afresh, class);
     }
 
     fn others(&self) -> impl Iterator<Item = Address> {
@@ -113,7 +143,7 @@ impl Site {
         for held in self.joining.held.extract_if(.., |held| held.until <= now.instant) {
             let mut reply = ReplyBuf::new();
             types::ReplySink::error(&mut reply, &Error::new(ErrorCode::Loading, text.clone()));
-            answer(&held.asker, reply, out);
+            held.asker.answer(reply, out);
         }
     }
 
@@ -149,8 +179,7 @@ impl Site {
         if has_begun {
             self.joining.source = Some((from, now.instant));
             self.joining.attempt += 1;
-            self.start_over();
-            out.persist(&Record::Afresh, self.options.durability);
+            self.start_afresh(out);
             return out.stream(from, Message::Fetch { attempt: self.joining.attempt });
         }
         self.joining.empty.insert(from);
@@ -169,13 +198,17 @@ impl Site {
         self.keyspace.begin_checkpoint();
         self.gossip.took_out(self.keyspace.take_gone());
         let mut pieces = Vec::new();
+        let is_parted = self.keyspace.is_parted();
         while self.keyspace.next_piece(|piece| pieces.push(piece)) {
             if pieces.len() >= PIECES {
                 let pieces = std::mem::take(&mut pieces);
                 out.stream(from, Message::Pieces { attempt, pieces, is_last: false });
             }
         }
-        out.stream(from, Message::Pieces { attempt, pieces, is_last: true });
+        out.stream(from, Message::Pieces { attempt, pieces, is_last: !is_parted });
+        if is_parted {
+            self.partitions.fetch_all(from, attempt);
+        }
     }
 
     /// Sends what had to wait for a checkpoint.
@@ -214,23 +247,7 @@ impl Site {
 
     fn serve_held(&mut self, (now, random): (Now, &mut Rng), out: &mut Outputs<'_, Instance>) {
         for held in std::mem::take(&mut self.joining.held) {
-            let mut reply = ReplyBuf::new();
-            let process: Option<ProcessId> = match &held.asker {
-                Asker::Client(_) => None,
-                Asker::Process(from, _) => Some(from.process),
-            };
-            self.on_asked(process, &held.request, (now, random), &mut reply, out);
-            answer(&held.asker, reply, out);
-        }
-    }
-}
-
-fn answer(asker: &Asker, reply: ReplyBuf, out: &mut Outputs<'_, Instance>) {
-    match asker {
-        _ if reply.is_empty() => {}
-        Asker::Client(id) => reply.replay(out.reply(*id)),
-        Asker::Process(from, number) => {
-            out.stream(from.address(), Message::Answer { number: *number, reply });
+            self.serve(held.asker, &held.request, (now, random), out);
         }
     }
 }

@@ -43,7 +43,7 @@ fn address(site: usize) -> Address {
 
 impl World {
     fn new(count: usize, options: Options, seed: u64) -> Self {
-        let topology = Topology { sites: (0..count).map(address).collect(), keyspace: KEYSPACE };
+        let topology = Topology::of_sites((0..count).map(address).collect(), KEYSPACE);
         let mut world = World {
             topology,
             options,

@@ -298,7 +298,10 @@ impl ReplicatedKeyspace {
         match self {
             ReplicatedKeyspace::Strict(nodes) => nodes.protocols().filter_map(strict).collect(),
             ReplicatedKeyspace::Locking(nodes) => nodes.protocols().filter_map(led).collect(),
-            ReplicatedKeyspace::Branch(nodes) => sites(nodes).map(branch_state).collect(),
+            ReplicatedKeyspace::Branch(nodes) => {
+                let parts = nodes.protocols().filter_map(branch::Instance::as_part);
+                sites(nodes).map(branch_state).chain(parts.map(part_state)).collect()
+            }
             _ => each_copied!(
                 self,
                 nodes => members(nodes).map(copy_state).collect(),
@@ -383,8 +386,16 @@ fn branch_state(site: &site::Site) -> String {
     let census = site.keyspace().census();
     let joining = if site.is_joining() { "waits to hear from the other sites; " } else { "" };
     let handler = site.handler_state().map(|handler| format!(", {handler}")).unwrap_or_default();
+    let parted = match site.keyspace().is_parted() {
+        true => format!(
+            " near, {} orders not yet on the disks of record partitions, {} requests waiting for them",
+            site.keyspace().pending_orders(),
+            site.waiting()
+        ),
+        false => String::new(),
+    };
     format!(
-        "site: {joining}{} states, {} heads, {} keys, {} versions, {} states ({} bytes) queued for other sites, {} waiting for \
+        "site: {joining}{} states, {} heads, {} keys, {} versions{parted}, {} states ({} bytes) queued for other sites, {} waiting for \
          a parent{handler}",
         census.states,
         census.heads,
@@ -394,6 +405,10 @@ fn branch_state(site: &site::Site) -> String {
         site.queued_bytes(),
         site.orphans()
     )
+}
+
+fn part_state(part: &branch::Part) -> String {
+    format!("records: {} keys, {} versions, up to order {}", part.keys(), part.versions(), part.applied())
 }
 
 /// What a client of a dropped keyspace is told.

@@ -125,7 +125,7 @@ pub(crate) fn build(
             }
         }
         ClusterModel::Branch => {
-            ReplicatedKeyspace::Branch(branch_nodes(branch_topology(file, id), entry, life))
+            ReplicatedKeyspace::Branch(branch_nodes(branch_topology(file, id, entry), entry, life))
         }
     }
 }
@@ -330,13 +330,21 @@ fn causal_nodes<S: Times>(topology: Topology, entry: &ClusterKeyspace, life: Lif
 }
 
 /// The sites of keyspace k are dealt out as causal partitions are: in each region on its process number k modulo the
-/// region's processes.
-fn branch_topology(file: &ClusterFile, keyspace: KeyspaceId) -> site::Topology {
-    let site = |region| {
+/// region's processes. Records that lie in partitions of their own follow, partition p on the process number k + p; the
+/// site itself has the number 0.
+fn branch_topology(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeyspace) -> site::Topology {
+    let at = |region: u16, partition: u16| {
         let processes = file.processes_of(region);
-        address(processes[usize::from(keyspace.0) % processes.len()], keyspace, 0)
+        let place = (usize::from(keyspace.0) + usize::from(partition)) % processes.len();
+        address(processes[place], keyspace, partition)
     };
-    site::Topology { sites: (0..file.regions()).map(site).collect(), keyspace }
+    let apart = if entry.partitions > 1 { entry.partitions } else { 0 };
+    let records = |region| (1..=apart).map(|partition| at(region, partition)).collect();
+    site::Topology {
+        sites: (0..file.regions()).map(|region| at(region, 0)).collect(),
+        partitions: (0..file.regions()).map(records).collect(),
+        keyspace,
+    }
 }
 
 /// What may be altered of a branch keyspace.
@@ -371,7 +379,14 @@ fn branch_nodes(topology: site::Topology, entry: &ClusterKeyspace, life: Life) -
     let options = site::Options { durability: life.durability, ..branching(entry) };
     let (keyspace, region) = (topology.keyspace, usize::from(life.region.0));
     let site = topology.sites[region];
-    let instance = if site.process == life.process {
+    let here = topology.partitions[region].iter().filter(|place| place.process == life.process);
+    let records: Vec<_> = here
+        .map(|place| {
+            let part = branch::Instance::part(site, options.durability, options.mutants);
+            Replica::new(place.at(life.incarnation), part)
+        })
+        .collect();
+    let first = if site.process == life.process {
         let mut instance = branch::Instance::site(topology, region, life.incarnation, options);
         if let Some(site) = instance.as_site_mut() {
             site.set_handler(handler(entry));
@@ -381,7 +396,7 @@ fn branch_nodes(topology: site::Topology, entry: &ClusterKeyspace, life: Life) -
         let address = Address { process: life.process, slot: Slot::coordinator(keyspace) };
         Replica::new(address.at(life.incarnation), branch::Instance::forward(site))
     };
-    Nodes::new(life.process, keyspace, vec![instance])
+    Nodes::new(life.process, keyspace, std::iter::once(first).chain(records).collect())
 }
 
 #[cfg(test)]
@@ -445,6 +460,24 @@ mod tests {
         assert_eq!(held(&partial), [vec![(0, 1), (1, 2), (2, 1)], vec![], vec![(0, 5), (1, 6), (2, 5)]]);
         partial.replicas = Some(1);
         assert_eq!(held(&partial), [vec![(1, 1)], vec![], vec![(0, 5), (2, 6)]]);
+    }
+
+    #[test]
+    fn records_of_a_branch_keyspace_go_to_the_processes_after_its_site() {
+        let topology = |partitions| {
+            let entry = ClusterKeyspace { partitions, ..entry(ClusterModel::Branch, None) };
+            let topology = branch_topology(&file(2, 3), KeyspaceId(4), &entry);
+            let process =
+                |place: &Address| (place.process.0, place.slot.partition.map(|partition| partition.0));
+            let sites: Vec<_> = topology.sites.iter().map(process).collect();
+            let records: Vec<Vec<_>> =
+                topology.partitions.iter().map(|places| places.iter().map(process).collect()).collect();
+            (sites, records)
+        };
+        let sites = vec![(2, Some(0)), (5, Some(0))];
+        assert_eq!(topology(1), (sites.clone(), vec![vec![], vec![]]));
+        let records = vec![vec![(3, Some(1)), (1, Some(2))], vec![(6, Some(1)), (4, Some(2))]];
+        assert_eq!(topology(2), (sites, records));
     }
 
     #[test]

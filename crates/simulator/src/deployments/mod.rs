@@ -35,6 +35,7 @@ pub const NAMES: &[&str] = &[
     "tardis",
     "tardis-forking",
     "tardis-handler",
+    "tardis-parts",
     "wren",
     "wren-copies",
 ];
@@ -64,6 +65,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
         "tardis" => Some(task.perform(TardisDeployment::default)),
         "tardis-forking" => Some(task.perform(TardisDeployment::forking)),
         "tardis-handler" => Some(task.perform(TardisDeployment::handling)),
+        "tardis-parts" => Some(task.perform(TardisDeployment::parted)),
         "wren" => Some(task.perform(WrenDeployment::default)),
         "wren-copies" => Some(task.perform(WrenCopiesDeployment::default)),
         _ => None,
