@@ -25,8 +25,8 @@ fn assert_caught_with(with: &[Feature], seeds: u64, mutants: wren::Mutants) {
 /// The history of the last seed.
 fn history_of(summary: &Summary) -> Vec<Transaction> {
     let mut history = Vec::new();
-    summary.write_history(&mut history).unwrap();
-    checker::read_history(&history[..]).unwrap()
+    summary.write_history(&mut history).expect("a history can be written to memory");
+    checker::read_history(&history[..]).expect("what was written can be read")
 }
 
 #[test]
