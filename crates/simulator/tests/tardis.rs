@@ -115,7 +115,7 @@ fn sessions_that_forget_what_they_read_are_caught() {
 /// A record partition that loses power has lost what it said it had.
 #[test]
 fn orders_that_are_said_to_be_on_the_disk_and_are_not_are_caught() {
-    assert_caught_in("tardis-parts", TardisDeployment::parted(), 60, Mutant::UnsyncedOrders);
+    assert_caught_in("tardis-parts", TardisDeployment::parted(), 400, Mutant::UnsyncedOrders);
 }
 
 #[test]
