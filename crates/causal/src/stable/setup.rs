@@ -191,6 +191,9 @@ pub struct Options {
     pub window: Window,
     /// About how much of its state a replica gives to another one at a time, in bytes.
     pub piece_bytes: usize,
+    /// For how long who gives keeps what a silent taker may still ask for, and who takes waits for the next piece. Many round
+    /// trips between regions, or no transfer ever ends.
+    pub transfer_patience: Duration,
     /// How much memory a partition's list of writes that were lost to concurrent ones may occupy, in bytes; 0 for no list.
     pub conflict_bytes: usize,
     /// True if every partition is a group of copies in its region (`replication::copies`): whoever is spoken to may have been
@@ -232,6 +235,7 @@ impl Default for Options {
             spill_bytes: 0,
             window: Window { items: 4096, bytes: 4 << 20 },
             piece_bytes: 64 << 10,
+            transfer_patience: Duration::from_secs(10),
             conflict_bytes: 4 << 20,
             copied: false,
             applied_reads: false,

@@ -312,7 +312,7 @@ impl<S: Times> Partition<S> {
                 return;
             }
             Stage::Asking => {}
-            Stage::Taking { heard, .. } if now.instant - *heard >= self.options.lease => {
+            Stage::Taking { heard, .. } if now.instant - *heard >= self.options.transfer_patience => {
                 return self.begin_again(now, random, out);
             }
             Stage::Taking { taker, above, .. } => {
