@@ -230,8 +230,12 @@ impl Collector {
         if let Some((key, change)) = dag.pop_write(fold.drained) {
             dag.meter().keys(1);
             records.relabel(&key, fold.from, fold.to);
+            let is_root = fold.gone == dag.root();
+            if is_root {
+                records.forget_void(&key, fold.to);
+            }
             // What the root wrote, all see: nobody asks for it.
-            let is_asked = fold.gone != dag.root() && !self.mutants.has(Mutant::DropWriteSets);
+            let is_asked = !is_root && !self.mutants.has(Mutant::DropWriteSets);
             if is_asked {
                 dag.note_write(fold.into, key, change);
             }
