@@ -229,6 +229,8 @@ pub struct Mutants {
     /// Messages do not wait for the log (an ungated heartbeat, an ungated vote).
     #[cfg(feature = "mutants")]
     pub ungated: bool,
+    /// Replies do not wait for the log.
+    pub ungated_replies: bool,
     /// Recovery takes a torn group for an intact one.
     pub torn_groups: bool,
     /// Effects that the disk refused are not undone.

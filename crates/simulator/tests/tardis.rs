@@ -4,7 +4,7 @@
 
 mod support;
 
-use anabranch_simulator::{Feature, Options, TardisDeployment, run, run_seeds};
+use anabranch_simulator::{Feature, Mutants, Options, TardisDeployment, run, run_seeds};
 use branch::Mutant;
 use support::{assert_keeps_its_promise, options};
 
@@ -62,6 +62,17 @@ fn types_of_our_own_are_merged_and_come_back_from_the_log() {
     let with = vec![Feature::Types];
     let summary = run("tardis", &Options { with, ..options(1, 10) }).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// The driver's mistake, not the protocol's: processes made it while the log was being synced, since a site answers its clients itself.
+#[test]
+fn replies_that_do_not_wait_for_the_log_are_caught() {
+    let mutants = Mutants { ungated_replies: true, ..Mutants::default() };
+    let is_caught = |seed: u64| {
+        let summary = run("tardis", &Options { mutants, ..options(seed, 1) }).unwrap();
+        !summary.failures.is_empty()
+    };
+    assert!((1..=20).any(is_caught), "not caught in 20 seeds");
 }
 
 /// Corrections 51.

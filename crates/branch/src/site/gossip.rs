@@ -340,9 +340,9 @@ impl Gossip {
         if !self.peers.values().any(news) {
             return;
         }
-        // A power cut must not take back what the promise rests on.
+        // A power cut must not take back what the promise rests on. No reply tells of it.
         let class = if durability == Durability::Volatile { durability } else { Durability::Synced };
-        out.persist(&Record::Ceiling { states: &states }, class);
+        out.persist_for_messages(&Record::Ceiling { states: &states }, class);
         for (address, peer) in self.peers.iter_mut().filter(|(_, peer)| news(peer)) {
             peer.ceiling.clone_from(&states);
             out.stream(*address, Message::Ceiling { states: states.clone() });
