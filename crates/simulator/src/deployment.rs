@@ -90,6 +90,11 @@ pub trait Deployment {
     /// A fresh instance, before recovery. Its node's slot says whether it is a replica or a coordinator.
     fn start(&self, node: NodeId, setting: Setting, random: &mut Rng) -> Self::Protocol;
 
+    /// True if replicas serve the clients of their processes themselves: such a process has no coordinator.
+    fn serves_at_replicas(&self) -> bool {
+        false
+    }
+
     /// Takes the claims made since the last call.
     fn claims(&self, instance: &mut Self::Protocol) -> Vec<Claim>;
 
