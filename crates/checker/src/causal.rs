@@ -4,7 +4,8 @@
 //! session's own earlier ones, merged where they did not observe one another (Corrections 75); what changes a key may be evaluated on the newest state of its region instead. Checked: replies and effects are those of an execution on that set, in order of place;
 //! the set holds everything that its members saw; a session's sets only grow and hold its own writes, and those of a
 //! context that it took over; a transaction's place is above everything it saw; and nothing in a set began after it was used, which is the promise
-//! of stable times. Sets are bit sets over the committed transactions: memory grows with the square of the history.
+//! of stable times. What was given up with a lost region is shown to nobody but who wrote it, and to him until he is told. Sets are
+//! bit sets over the committed transactions: memory grows with the square of the history.
 //!
 //! Where sessions share a causal thread (Corrections 72), a transaction claims what it saw of the thread beyond its snapshot, as
 //! no order of overlapping requests tells it. Who was asked after another one of the thread was answered must see what that
@@ -15,6 +16,7 @@ use crate::invocations::{Decoded, decode_all};
 use crate::merged::Merged;
 use crate::replay::{Cells, replay};
 use crate::report::{Check, Findings};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// True when a snapshot shows a committed transaction (Wren, Algorithm 6; Corrections 26).
@@ -51,6 +53,9 @@ impl BitSet {
     fn insert(&mut self, index: usize) {
         self.0[index / 64] |= 1 << (index % 64);
     }
+    fn remove(&mut self, index: usize) {
+        self.0[index / 64] &= !(1 << (index % 64));
+    }
     fn contains(&self, index: usize) -> bool {
         self.0[index / 64] & 1 << (index % 64) != 0
     }
@@ -73,6 +78,8 @@ struct Visible<'d, 'h> {
     all: &'d [Decoded<'h>],
     /// Positions in `all`, in order of place.
     writers: Vec<usize>,
+    /// The positions among these of what was given up.
+    lost: Vec<usize>,
     /// For each of `all` that has a snapshot: the writers it saw.
     seen: Vec<Option<BitSet>>,
     /// For each of `all`: its position among the writers.
@@ -98,7 +105,8 @@ impl<'d, 'h> Visible<'d, 'h> {
         writers.sort_by_key(|at| all[*at].transaction.place());
         let mut rank = vec![None; all.len()];
         writers.iter().enumerate().for_each(|(position, at)| rank[*at] = Some(position));
-        let mut visible = Visible { all, writers, seen: Vec::new(), rank };
+        let lost = (0..writers.len()).filter(|at| all[writers[*at]].transaction.given_up).collect();
+        let mut visible = Visible { all, writers, lost, seen: Vec::new(), rank };
         let own = visible.own_earlier();
         visible.seen = (0..all.len()).map(|at| visible.seen_by(at, &own)).collect();
         visible.add_beyond();
@@ -226,7 +234,8 @@ impl<'d, 'h> Visible<'d, 'h> {
         for (at, seen) in self.with_sets() {
             for position in seen.iter() {
                 let Some(needed) = &self.seen[self.writers[position]] else { continue };
-                if let Some(missing) = seen.first_missing(needed) {
+                let needed = self.without_own_lost(self.writers[position], needed);
+                if let Some(missing) = seen.first_missing(&needed) {
                     let (number, middle) = (self.all[at].number(), self.writer(position).number());
                     let first = self.writer(missing).number();
                     let message = format!(
@@ -237,6 +246,15 @@ impl<'d, 'h> Visible<'d, 'h> {
                 }
             }
         }
+    }
+
+    /// What a transaction saw, without what its session had written and was given up: that is a part of nothing else.
+    fn without_own_lost<'s>(&self, at: usize, seen: &'s BitSet) -> Cow<'s, BitSet> {
+        let session = self.all[at].transaction.session;
+        let own = self.lost.iter().filter(|position| self.writer(**position).transaction.session == session);
+        let mut left = Cow::Borrowed(seen);
+        own.filter(|position| seen.contains(**position)).for_each(|position| left.to_mut().remove(*position));
+        left
     }
 
     fn check_sessions(&self, findings: &mut Findings) {
@@ -342,22 +360,73 @@ impl<'d, 'h> Visible<'d, 'h> {
     /// Each key by itself: its steps are explained by the snapshot or, where the transaction changes the key, by the
     /// newest state of its region, on which such operations are evaluated so that two of one region cannot both win
     /// (Corrections 70).
+    ///
+    /// A session sees what it wrote and was given up until it is told so: then all of that is gone, for good. Until then
+    /// it may still see it, from then on it must not; a transaction sees all of it or nothing.
     fn replay(&self, findings: &mut Findings) {
-        for (at, seen) in self.with_sets() {
-            let transaction = &self.all[at];
-            let keys: BTreeSet<&[u8]> = transaction.steps.iter().map(|step| step.key).collect();
-            for key in keys {
-                let on_snapshot = self.replay_key(at, key, seen, "its snapshot");
-                let changes =
-                    transaction.steps.iter().any(|step| step.key == key && !step.operation.is_read());
-                let newest = self.newest(at).filter(|_| changes && on_snapshot.is_err());
-                let explained =
-                    newest.map(|newest| self.replay_key(at, key, &newest, "the newest state of its region"));
-                if let (Err((check, message)), None | Some(Err(_))) = (on_snapshot, explained) {
-                    findings.add(check, message, vec![transaction.number()]);
+        let mut order: Vec<(usize, &BitSet)> = self.with_sets().collect();
+        order.sort_by_key(|(at, _)| self.all[*at].transaction.invoked);
+        let mut told: BTreeSet<u64> = BTreeSet::new();
+        for (at, seen) in order {
+            let number = self.all[at].number();
+            let left = self.without_own_lost(at, seen);
+            let session = self.all[at].transaction.session;
+            if *left == *seen {
+                self.explain(at, seen)
+                    .into_iter()
+                    .for_each(|(check, text)| findings.add(check, text, vec![number]));
+                continue;
+            }
+            let with_lost = self.explain(at, seen);
+            let without = (told.contains(&session) || !with_lost.is_empty()).then(|| self.explain(at, &left));
+            match without {
+                None => {}
+                Some(without) if without.is_empty() => {
+                    let is_news = told.insert(session) && !with_lost.is_empty();
+                    if is_news && !self.was_refused(at, seen, &left) {
+                        let message = format!(
+                            "session {session}: transaction {number} does not see what the session wrote and was given up, \
+                             and nobody has told it"
+                        );
+                        findings.add(Check::Session, message, vec![number]);
+                    }
+                }
+                Some(without) => {
+                    let found = if told.contains(&session) { without } else { with_lost };
+                    found.into_iter().for_each(|(check, text)| findings.add(check, text, vec![number]));
                 }
             }
         }
+    }
+
+    /// True if the session was told an error after it wrote the first of what it sees no more.
+    fn was_refused(&self, at: usize, seen: &BitSet, left: &BitSet) -> bool {
+        let own = &self.all[at].transaction;
+        let gone = left.first_missing(seen).map(|position| self.writer(position).transaction.invoked);
+        self.all.iter().map(|decoded| &decoded.transaction).any(|other| {
+            other.session == own.session
+                && other.outcome != Outcome::Committed
+                && other.invoked <= own.invoked
+                && gone.is_some_and(|gone| other.invoked >= gone)
+        })
+    }
+
+    /// What does not follow from this set, key by key.
+    fn explain(&self, at: usize, seen: &BitSet) -> Vec<(Check, String)> {
+        let transaction = &self.all[at];
+        let keys: BTreeSet<&[u8]> = transaction.steps.iter().map(|step| step.key).collect();
+        let mut unexplained = Vec::new();
+        for key in keys {
+            let on_snapshot = self.replay_key(at, key, seen, "its snapshot");
+            let changes = transaction.steps.iter().any(|step| step.key == key && !step.operation.is_read());
+            let newest = self.newest(at, seen).filter(|_| changes && on_snapshot.is_err());
+            let explained =
+                newest.map(|newest| self.replay_key(at, key, &newest, "the newest state of its region"));
+            if let (Err(found), None | Some(Err(_))) = (on_snapshot, explained) {
+                unexplained.push(found);
+            }
+        }
+        unexplained
     }
 
     fn replay_key(&self, at: usize, key: &[u8], seen: &BitSet, whence: &str) -> Result<(), (Check, String)> {
@@ -377,9 +446,9 @@ impl<'d, 'h> Visible<'d, 'h> {
 
     /// What the newest state of a transaction's region held when it took its place: everything of the region below
     /// it, of the others what its snapshot shows.
-    fn newest(&self, at: usize) -> Option<BitSet> {
+    fn newest(&self, at: usize, seen: &BitSet) -> Option<BitSet> {
         let (mine, snapshot) = (self.rank[at]?, snapshot(&self.all[at])?);
-        let mut newest = self.seen[at].clone()?;
+        let mut newest = seen.clone();
         for position in 0..mine {
             let commit = self.writer(position).transaction.claim.as_ref().and_then(|claim| claim.commit);
             if commit.is_some_and(|commit| commit.region == snapshot.region) {

@@ -215,6 +215,12 @@ pub trait Deployment {
         None
     }
 
+    /// What an instance has ended with an evicted region since the last call: whatever its client was told, it has no effect.
+    fn abandoned(&self, instance: &mut Self::Protocol) -> Vec<TransactionId> {
+        let _ = instance;
+        Vec::new()
+    }
+
     /// True while an instance has lost what it relied on and learns it from its peers. At most a minority of a
     /// partition's replicas loses something at a time.
     fn is_recovering(&self, instance: &Self::Protocol) -> bool {

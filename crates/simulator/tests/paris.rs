@@ -131,3 +131,41 @@ fn histories_of_registers_are_decided_without_claims() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     assert_eq!(summary.undecided_unclaimed, 0);
 }
+
+fn evicting(seed: u64, seeds: u64) -> Options {
+    Options { with: vec![Feature::Eviction, Feature::Partitions], ..options(seed, seeds) }
+}
+
+#[test]
+fn a_region_is_lost_and_the_others_go_on() {
+    let summary = run("paris", &evicting(1, 20)).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+fn assert_caught_evicting(seeds: u64, mutants: paris::Mutants) {
+    let caught = (1..=seeds).any(|seed| {
+        let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
+        !run_seeds("paris", &evicting(seed, 1), build).failures.is_empty()
+    });
+    assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
+}
+
+#[test]
+fn a_survivor_that_keeps_what_is_above_the_cut_is_caught() {
+    assert_caught_evicting(50, paris::Mutants { kept_above_cut: true, ..Default::default() });
+}
+
+#[test]
+fn a_survivor_that_keeps_a_part_of_what_is_given_up_is_caught() {
+    assert_caught_evicting(50, paris::Mutants { part_kept: true, ..Default::default() });
+}
+
+#[test]
+fn a_survivor_that_aborts_what_others_have_is_caught() {
+    assert_caught_evicting(50, paris::Mutants { undecided_given_up: true, ..Default::default() });
+}
+
+#[test]
+fn a_session_that_is_not_told_of_what_is_given_up_is_caught() {
+    assert_caught_evicting(50, paris::Mutants { given_up_cached: true, ..Default::default() });
+}

@@ -14,3 +14,12 @@ mod refill;
 mod spool;
 mod tree;
 mod world;
+
+mod under_test {
+    pub use anabranch_causal::wren::{Message, Node, Options, RegionTopology, Topology};
+
+    /// What its effects have observed, for claims.
+    pub fn observed(depends_on: types::Timestamp) -> types::Timestamp {
+        depends_on
+    }
+}

@@ -1,6 +1,7 @@
-//! Nodes, a network and logs in virtual time: what the scripts and the random runs play in.
+//! Nodes, a network and logs in virtual time: what the scripts and the random runs play in. The protocol is the one that
+//! stands under `under_test` in the tests that hold this module.
 
-use anabranch_causal::wren::{Message, Node, Options, RegionTopology, Topology};
+use crate::under_test::{Message, Node, Options, RegionTopology, Topology, observed};
 use protocol::{
     Claim, CommitStamp, Durable, Frame, Input, Now, Packet, Protocol, Replica, Replies, Request, SpoolRequest,
 };
@@ -111,6 +112,11 @@ impl World {
         };
         let topology =
             Topology { regions: (0..regions).map(of_region).collect(), keyspace: KEYSPACE, seed: SEED };
+        World::of(topology, coordinators, options, seed)
+    }
+
+    /// Regions that hold what they hold, each with so many coordinators.
+    pub fn of(topology: Topology, coordinators: u16, options: Options, seed: u64) -> Self {
         let mut world = World {
             now: 0,
             faults: Faults::NONE,
@@ -128,9 +134,12 @@ impl World {
             replicated: Vec::new(),
             stabilization: BTreeMap::new(),
         };
-        for region in 0..regions {
-            let replicas = (0..partitions).map(|index| replica(region, index));
-            for address in replicas.chain((0..coordinators).map(|number| coordinator(region, number))) {
+        for region in 0..world.topology.regions.len() as u16 {
+            let replicas: Vec<Address> =
+                world.topology.regions[usize::from(region)].partitions.values().copied().collect();
+            for address in
+                replicas.into_iter().chain((0..coordinators).map(|number| coordinator(region, number)))
+            {
                 let (region, incarnation) = (RegionId(region), Incarnation(0));
                 let host = Host {
                     region,
@@ -495,7 +504,12 @@ fn replicated(packet: &Packet<Node>) -> Option<Claim> {
     Some(Claim {
         session: SessionId(0),
         transaction: id,
-        commit: Some(CommitStamp { at, depends_on, region: origin }),
+        commit: Some(CommitStamp {
+            at,
+            depends_on: observed(depends_on),
+            region: origin,
+            parts: types::RegionSet::default(),
+        }),
         snapshot: None,
         effects: effects.collect(),
         vector: None,

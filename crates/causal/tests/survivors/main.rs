@@ -1,0 +1,19 @@
+//! PaRiS played in virtual time: scripts about regions that are gone for good.
+
+#[path = "../wren/client.rs"]
+#[allow(dead_code)] // Shared with the tests of Wren, which use more of it.
+mod client;
+mod evict;
+#[path = "../wren/world.rs"]
+#[allow(dead_code)] // The same.
+mod world;
+
+mod under_test {
+    pub use anabranch_causal::paris::{Message, Node, Options, RegionTopology, Topology};
+    use anabranch_causal::paris::{Times, Universal};
+
+    /// What its effects have observed, for claims.
+    pub fn observed(depends_on: <Universal as Times>::Depends) -> types::Timestamp {
+        Universal::observed(depends_on)
+    }
+}
