@@ -248,12 +248,19 @@ impl<'d, 'h> Visible<'d, 'h> {
         }
     }
 
-    /// What a transaction saw, without what its session had written and was given up: that is a part of nothing else.
+    /// What a transaction saw, without what its session, or its thread, had written and was given up: that is a part of
+    /// nothing else.
     fn without_own_lost<'s>(&self, at: usize, seen: &'s BitSet) -> Cow<'s, BitSet> {
-        let session = self.all[at].transaction.session;
-        let own = self.lost.iter().filter(|position| self.writer(**position).transaction.session == session);
+        let of_thread = thread(&self.all[at]).map(|(thread, _)| thread);
+        let is_of_thread =
+            |writer| of_thread.is_some() && thread(writer).map(|(thread, _)| thread) == of_thread;
+        let is_own = |position: &&usize| {
+            let writer = self.writer(**position);
+            writer.transaction.session == self.all[at].transaction.session || is_of_thread(writer)
+        };
         let mut left = Cow::Borrowed(seen);
-        own.filter(|position| seen.contains(**position)).for_each(|position| left.to_mut().remove(*position));
+        let gone = self.lost.iter().filter(|position| seen.contains(**position)).filter(is_own);
+        gone.for_each(|position| left.to_mut().remove(*position));
         left
     }
 
@@ -362,7 +369,8 @@ impl<'d, 'h> Visible<'d, 'h> {
     /// (Corrections 70).
     ///
     /// A session sees what it wrote and was given up until it is told so: then all of that is gone, for good. Until then
-    /// it may still see it, from then on it must not; a transaction sees all of it or nothing.
+    /// it may still see it, from then on it must not; a transaction sees all of it or nothing. Of what others of its thread
+    /// wrote and was given up it is not told.
     fn replay(&self, findings: &mut Findings) {
         let mut order: Vec<(usize, &BitSet)> = self.with_sets().collect();
         order.sort_by_key(|(at, _)| self.all[*at].transaction.invoked);
@@ -399,15 +407,19 @@ impl<'d, 'h> Visible<'d, 'h> {
         }
     }
 
-    /// True if the session was told an error after it wrote the first of what it sees no more.
+    /// True if the session was told an error after it wrote the first of what it sees no more, if it wrote any of that.
     fn was_refused(&self, at: usize, seen: &BitSet, left: &BitSet) -> bool {
         let own = &self.all[at].transaction;
-        let gone = left.first_missing(seen).map(|position| self.writer(position).transaction.invoked);
+        let gone = seen.iter().filter(|position| !left.contains(*position));
+        let gone = gone.map(|position| &self.writer(position).transaction);
+        let Some(gone) = gone.filter(|gone| gone.session == own.session).map(|gone| gone.invoked).min()
+        else {
+            return true;
+        };
         self.all.iter().map(|decoded| &decoded.transaction).any(|other| {
             other.session == own.session
                 && other.outcome != Outcome::Committed
-                && other.invoked <= own.invoked
-                && gone.is_some_and(|gone| other.invoked >= gone)
+                && (gone..=own.invoked).contains(&other.invoked)
         })
     }
 

@@ -132,22 +132,20 @@ fn histories_of_registers_are_decided_without_claims() {
     assert_eq!(summary.undecided_unclaimed, 0);
 }
 
-fn evicting(seed: u64, seeds: u64) -> Options {
-    Options { with: vec![Feature::Eviction, Feature::Partitions], ..options(seed, seeds) }
-}
+/// A region is lost in every seed, with transactions under way between it and the others, and nothing else goes wrong.
+const FADING: [Feature; 2] = [Feature::FadingRegions, Feature::Focus];
 
 #[test]
 fn a_region_is_lost_and_the_others_go_on() {
-    let summary = run("paris", &evicting(1, 20)).unwrap();
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    for with in [FADING.to_vec(), vec![Feature::FadingRegions], vec![Feature::Eviction, Feature::Partitions]]
+    {
+        let summary = run("paris", &Options { with, ..options(1, 15) }).unwrap();
+        assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    }
 }
 
 fn assert_caught_evicting(seeds: u64, mutants: paris::Mutants) {
-    let caught = (1..=seeds).any(|seed| {
-        let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
-        !run_seeds("paris", &evicting(seed, 1), build).failures.is_empty()
-    });
-    assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
+    assert_caught_with(&FADING, seeds, mutants);
 }
 
 #[test]
