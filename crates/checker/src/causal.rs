@@ -391,7 +391,7 @@ impl<'d, 'h> Visible<'d, 'h> {
                 None => {}
                 Some(without) if without.is_empty() => {
                     let is_news = told.insert(session) && !with_lost.is_empty();
-                    if is_news && !self.was_refused(at, seen, &left) {
+                    if is_news && !self.was_told(at, seen, &left) {
                         let message = format!(
                             "session {session}: transaction {number} does not see what the session wrote and was given up, \
                              and nobody has told it"
@@ -407,18 +407,17 @@ impl<'d, 'h> Visible<'d, 'h> {
         }
     }
 
-    /// True if the session was told an error after it wrote the first of what it sees no more, if it wrote any of that.
-    fn was_refused(&self, at: usize, seen: &BitSet, left: &BitSet) -> bool {
+    /// True if the session was told after it had written what it sees no more, as far as it had and was answered.
+    fn was_told(&self, at: usize, seen: &BitSet, left: &BitSet) -> bool {
         let own = &self.all[at].transaction;
         let gone = seen.iter().filter(|position| !left.contains(*position));
-        let gone = gone.map(|position| &self.writer(position).transaction);
-        let Some(gone) = gone.filter(|gone| gone.session == own.session).map(|gone| gone.invoked).min()
-        else {
-            return true;
-        };
+        let gone = gone.map(|position| self.writer(position).transaction);
+        let is_known =
+            |gone: &&Transaction| gone.session == own.session && gone.outcome == Outcome::Committed;
+        let Some(gone) = gone.filter(is_known).map(|gone| gone.invoked).max() else { return true };
         self.all.iter().map(|decoded| &decoded.transaction).any(|other| {
             other.session == own.session
-                && other.outcome != Outcome::Committed
+                && other.told_of_loss
                 && (gone..=own.invoked).contains(&other.invoked)
         })
     }

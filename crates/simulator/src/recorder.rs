@@ -156,6 +156,7 @@ impl Recorder {
             follows: None,
             thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: false,
         });
         place
@@ -166,6 +167,11 @@ impl Recorder {
         for (step, reply) in self.history[place].steps[first..].iter_mut().zip(replies) {
             step.reply = Some(reply);
         }
+    }
+
+    /// The client was told with it that what its session had written is given up.
+    pub fn told_of_loss(&mut self, place: usize) {
+        self.history[place].told_of_loss = true;
     }
 
     /// The client learned the outcome, or gives up waiting for it.

@@ -137,6 +137,9 @@ impl Script {
         if !swarm.has(Feature::Reconfiguration) && !loses {
             layout.spares = 0;
         }
+        if swarm.has(Feature::FadingRegions) {
+            layout = layout.with_parts_elsewhere();
+        }
         let hosts: Vec<Host> = deployment.hosts(layout);
         let mut faults = schedule::draw(&mut stream(seed, "faults", 0), &swarm, &hosts, TRAFFIC);
         if loses {

@@ -327,6 +327,7 @@ impl Run {
                     follows: None,
                     thread: None,
                     given_up: false,
+                    told_of_loss: false,
                     at_rest: false,
                 }),
             }
@@ -443,6 +444,7 @@ impl Run {
             follows: None,
             thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: false,
         });
         number
