@@ -5,9 +5,9 @@
 use crate::client::{Client, GET, blind_step, increment, key_in, step};
 use crate::world::{Faults, KEYSPACE, SEED, World, coordinator, replica};
 use anabranch_causal::paris::{Message, Mutants, Options, RegionTopology, Times, Topology};
-use protocol::Durability;
+use protocol::{Durability, Request};
 use std::time::Duration;
-use types::{RegionId, Timestamp};
+use types::{RegionId, SessionId, Timestamp};
 
 /// As many regions and partitions, of which each is in so many regions. Horizons rise soon.
 fn world_of(regions: u16, replicas: u16, mutants: Mutants) -> World {
@@ -253,6 +253,22 @@ fn what_reads_the_given_up_ends() {
     assert_eq!(open.one(&mut world, &keys[0], GET), "\"101\"", "it had written nothing itself");
     let reply = watching.watched(&mut world, &[step(&keys[0], increment(1))]);
     assert_eq!(reply, "(nil array)");
+}
+
+/// Whoever has a transaction open that ends with what its session had written is told so, even if it asks for no more than the
+/// end of it.
+#[test]
+fn who_aborts_is_told_too() {
+    let mut world = world(Mutants::default());
+    half_elsewhere(&mut world);
+    let keys = keys(3);
+    assert_eq!(client(0).begin(&mut world), "OK");
+    evict(&mut world, 1, 2);
+    world.run_ms(4_000);
+    let told = client(0).ask(&mut world, Request::Abort { session: SessionId(1) });
+    assert!(told.starts_with("-UNAVAILABLE region 2 was evicted, and what this session had"), "{told}");
+    assert_eq!(client(0).begin(&mut world), "OK");
+    assert_eq!(client(0).operate(&mut world, &keys[0], GET), "\"101\"");
 }
 
 /// Region 2 decides on partition 1 and tells the replica in region 1; region 0, whose coordinator dies, does not hear it.

@@ -218,10 +218,7 @@ impl<S: Times> Coordinator<S> {
             .collect();
         for session in &reads {
             let Some(state) = self.sessions.get_mut(session) else { continue };
-            if state.open.is_some() {
-                state.fail_open(error.clone());
-                bereaved.remove(session);
-            }
+            state.fail_open(error.clone());
             state.watches.values_mut().for_each(|watch| watch.deadline = now.instant);
         }
         let reading = self.running.iter().filter(|(_, running)| {

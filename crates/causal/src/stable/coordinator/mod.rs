@@ -372,6 +372,10 @@ impl<S: Times> Coordinator<S> {
                 && !matches!(ask, Ask::Close)
             {
                 out.reply(id).error(&error);
+                if matches!(ask, Ask::Abort) {
+                    // Its transaction has ended before.
+                    state.failed = None;
+                }
                 continue;
             }
             let most = if alone { 1 } else { self.options.pipelined };
