@@ -80,6 +80,8 @@ struct Visible<'d, 'h> {
     writers: Vec<usize>,
     /// The positions among these of what was given up.
     lost: Vec<usize>,
+    /// The sessions that were told that what they had written was given up, and when they had asked.
+    told: Vec<(u64, u64)>,
     /// For each of `all` that has a snapshot: the writers it saw.
     seen: Vec<Option<BitSet>>,
     /// For each of `all`: its position among the writers.
@@ -88,7 +90,10 @@ struct Visible<'d, 'h> {
 
 pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     let decoded = decode_all(history, findings);
-    let visible = Visible::new(&decoded, findings);
+    let mut visible = Visible::new(&decoded, findings);
+    // Most of these had no effect.
+    let told = history.iter().filter(|transaction| transaction.told_of_loss);
+    visible.told = told.map(|transaction| (transaction.session, transaction.invoked)).collect();
     visible.check_places(findings);
     visible.check_stable_time(findings);
     visible.check_closure(findings);
@@ -106,7 +111,7 @@ impl<'d, 'h> Visible<'d, 'h> {
         let mut rank = vec![None; all.len()];
         writers.iter().enumerate().for_each(|(position, at)| rank[*at] = Some(position));
         let lost = (0..writers.len()).filter(|at| all[writers[*at]].transaction.given_up).collect();
-        let mut visible = Visible { all, writers, lost, seen: Vec::new(), rank };
+        let mut visible = Visible { all, writers, lost, told: Vec::new(), seen: Vec::new(), rank };
         let own = visible.own_earlier();
         visible.seen = (0..all.len()).map(|at| visible.seen_by(at, &own)).collect();
         visible.add_beyond();
@@ -415,11 +420,9 @@ impl<'d, 'h> Visible<'d, 'h> {
         let is_known =
             |gone: &&Transaction| gone.session == own.session && gone.outcome == Outcome::Committed;
         let Some(gone) = gone.filter(is_known).map(|gone| gone.invoked).max() else { return true };
-        self.all.iter().map(|decoded| &decoded.transaction).any(|other| {
-            other.session == own.session
-                && other.told_of_loss
-                && (gone..=own.invoked).contains(&other.invoked)
-        })
+        let is_meant =
+            |(session, asked): &(u64, u64)| *session == own.session && (gone..=own.invoked).contains(asked);
+        self.told.iter().any(is_meant)
     }
 
     /// What does not follow from this set, key by key.
