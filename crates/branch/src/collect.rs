@@ -261,16 +261,17 @@ impl Collector {
         self.done += 1;
         if let Some((key, change)) = dag.pop_write(fold.drained) {
             dag.meter().keys(1);
-            records.relabel(&key, fold.from, fold.to);
+            let is_root = fold.gone == dag.root();
+            records.relabel(&key, fold.from, fold.to, is_root);
             // What the root wrote, all see: nobody asks for it.
-            let is_asked = fold.gone != dag.root() && !self.mutants.has(Mutant::DropWriteSets);
+            let is_asked = !is_root && !self.mutants.has(Mutant::DropWriteSets);
             if is_asked {
                 dag.note_write(fold.into, key, change);
             }
             return;
         }
         let Some(Fold { gone, heir, into, from, to, .. }) = self.fold.take() else { return };
-        records.fold(from, to);
+        records.fold(from, to, gone == dag.root());
         if records.are_away() {
             let (state, heir) = (dag.id(gone), dag.id(heir));
             self.unlogged.push(Gone { state, heir, keeps_label: into == gone });

@@ -164,11 +164,28 @@ pub(crate) enum Outgoing<M> {
     Stream { to: Address, message: M },
 }
 
+/// How durable the records of some steps must be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Strongest {
+    /// Before messages may leave.
+    pub messages: Option<Durability>,
+    /// Before replies may.
+    pub replies: Option<Durability>,
+}
+
+impl Strongest {
+    #[inline]
+    fn persisted(&mut self, for_messages: Durability, for_replies: Durability) {
+        self.messages = self.messages.max(Some(for_messages));
+        self.replies = self.replies.max(Some(for_replies));
+    }
+}
+
 /// What a step brings about.
 pub struct Outputs<'o, P: Protocol> {
     pub(crate) records: &'o mut Vec<u8>,
     pub(crate) persisted: &'o mut u64,
-    pub(crate) strongest: &'o mut Option<Durability>,
+    pub(crate) strongest: &'o mut Strongest,
     pub(crate) gated: &'o mut Vec<Outgoing<P::Message>>,
     pub(crate) ungated: &'o mut Vec<(Address, P::Message)>,
     pub(crate) timers: &'o mut Timers<P::Timer>,
@@ -180,15 +197,24 @@ impl<P: Protocol> Outputs<'_, P> {
     /// Writes a record to the log, encoded at once, after all records before it.
     #[inline]
     pub fn persist(&mut self, record: &P::Record<'_>, class: Durability) {
+        self.append(record);
+        self.strongest.persisted(class, class);
+    }
+
+    /// Writes a record of which messages alone tell: replies wait until it is handed to the kernel, like what stands
+    /// before it, and not for more.
+    pub fn persist_for_messages(&mut self, record: &P::Record<'_>, class: Durability) {
+        self.append(record);
+        self.strongest.persisted(class, class.min(Durability::Written));
+    }
+
+    fn append(&mut self, record: &P::Record<'_>) {
         let start = self.records.len();
         self.records.extend_from_slice(&[0; 4]);
         record.encode(self.records);
         let len = (self.records.len() - start - 4) as u32;
         self.records[start..start + 4].copy_from_slice(&len.to_le_bytes());
         *self.persisted += 1;
-        if *self.strongest < Some(class) {
-            *self.strongest = Some(class);
-        }
     }
 
     /// Sends a message once everything persisted before is durable. It may be lost, repeated and reordered.

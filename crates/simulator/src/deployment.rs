@@ -103,6 +103,11 @@ pub trait Deployment {
     /// A fresh instance, before recovery. Its node's slot says whether it is a replica or a coordinator.
     fn start(&self, node: NodeId, setting: Setting, random: &mut Rng) -> Self::Protocol;
 
+    /// True if replicas serve the clients of their processes themselves: such a process has no coordinator.
+    fn serves_at_replicas(&self) -> bool {
+        false
+    }
+
     /// Takes the claims made since the last call.
     fn claims(&self, instance: &mut Self::Protocol) -> Vec<Claim>;
 
@@ -248,6 +253,8 @@ pub struct Mutants {
     /// Messages do not wait for the log (an ungated heartbeat, an ungated vote).
     #[cfg(feature = "mutants")]
     pub ungated: bool,
+    /// Replies do not wait for the log.
+    pub ungated_replies: bool,
     /// Recovery takes a torn group for an intact one.
     pub torn_groups: bool,
     /// Effects that the disk refused are not undone.

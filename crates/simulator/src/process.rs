@@ -190,9 +190,10 @@ impl<P: Protocol> Process<P> {
         self.life.as_ref().map_or(u64::MAX, |life| life.started_at.saturating_add(instant.0))
     }
 
-    fn slots(&self) -> Vec<Slot> {
+    fn slots(&self, serves_at_replicas: bool) -> Vec<Slot> {
         let replica = |partition: &PartitionId| Slot::replica(crate::KEYSPACE, *partition);
-        let coordinator = self.host.gateway.then(|| Slot::coordinator(crate::KEYSPACE));
+        let is_served = serves_at_replicas && !self.host.partitions.is_empty();
+        let coordinator = (self.host.gateway && !is_served).then(|| Slot::coordinator(crate::KEYSPACE));
         self.host.partitions.iter().map(replica).chain(coordinator).collect()
     }
 
@@ -245,7 +246,7 @@ impl<P: Protocol> Process<P> {
         });
         let mut sink = Sink::default();
         let time = self.now(now);
-        for slot in self.slots() {
+        for slot in self.slots(deployment.serves_at_replicas()) {
             let node = types::Address { process: self.host.process, slot }.at(incarnation);
             let protocol = deployment.start(node, setting, &mut self.random);
             let mut replica = Replica::new(node, protocol);

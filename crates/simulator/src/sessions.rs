@@ -4,6 +4,7 @@ use crate::client::{Client, Context, Next, Open, Stage};
 use crate::deployment::Deployment;
 use crate::faults::exponential;
 use crate::process::EPOCH;
+use crate::process::Process;
 use crate::script::{TimedPlan, stream};
 use crate::trace::kind;
 use crate::workload::{Plan, Shape};
@@ -175,11 +176,12 @@ impl<D: Deployment> World<D> {
         }
     }
 
-    /// The place of a living process's coordinator among its instances.
+    /// The place of a living process's coordinator among its instances, or of the replica that serves clients instead.
     fn coordinator(&self, process: usize) -> Option<usize> {
         let slot = Slot::coordinator(crate::KEYSPACE);
-        let life = self.processes[process].life.as_ref()?;
-        life.replicas.iter().position(|replica| replica.node().slot == slot)
+        let Process { life: Some(life), host, .. } = &self.processes[process] else { return None };
+        let coordinator = life.replicas.iter().position(|replica| replica.node().slot == slot);
+        coordinator.or((host.gateway && self.deployment.serves_at_replicas()).then_some(0))
     }
 
     pub(crate) fn on_close(&mut self, process: usize, session: SessionId) {

@@ -14,7 +14,7 @@ use crate::recorder::Recorder;
 use crate::script::{Fault, Link, Script, TimedPlan, stream};
 use crate::trace::{Trace, kind};
 use crate::workload::Workload;
-use protocol::{Claim, CommitStamp, Durability, Now, Packet, Protocol, Replica};
+use protocol::{Claim, CommitStamp, Durability, Gate, Now, Packet, Protocol, Replica};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -337,11 +337,16 @@ impl<D: Deployment> World<D> {
             let in_doubt = reply.as_error().is_some_and(|error| error.code == ErrorCode::UnknownOutcome);
             self.recorder.answered(*request, in_doubt);
         }
-        if let Some(life) = &mut self.processes[process].life {
-            let gate = life.replicas[replica].gate();
+        let gate =
+            self.processes[process].life.as_ref().map(|life| self.gate_of_replies(&life.replicas[replica]));
+        if let (Some(life), Some(gate)) = (&mut self.processes[process].life, gate) {
             life.replies.extend(sink.0.into_iter().map(|(request, reply)| (gate, request, reply)));
         }
         self.release(process);
+    }
+
+    fn gate_of_replies(&self, replica: &Replica<D::Protocol>) -> Gate {
+        if self.mutants.ungated_replies { Gate::OPEN } else { replica.reply_gate() }
     }
 
     /// What a step did for the transactions whose only request it served, each with its place in the history.

@@ -156,21 +156,22 @@ impl Records {
         }
     }
 
-    /// The version of a key labelled `from` is to join those labelled `to`; at the latest when the class has joined.
-    pub(crate) fn relabel(&mut self, key: &CompactKey, from: Label, to: Label) {
+    /// The version of a key labelled `from` is to join those labelled `to`, which every state sees if that is `for_all`; at the
+    /// latest when the class has joined.
+    pub(crate) fn relabel(&mut self, key: &CompactKey, from: Label, to: Label, for_all: bool) {
         match &mut self.away {
             Some(away) => away.folding.push(key.clone()),
-            None => self.join(key, from, to),
+            None => self.join(key, from, to, for_all),
         }
     }
 
     /// A class has joined another one: what was relabelled since the last call.
-    pub(crate) fn fold(&mut self, from: Label, to: Label) {
+    pub(crate) fn fold(&mut self, from: Label, to: Label, for_all: bool) {
         let Some(away) = &mut self.away else { return };
         let keys = std::mem::take(&mut away.folding);
         for (lane, keys) in away.parted(keys.into_iter(), |key| key).into_iter().enumerate() {
             if !keys.is_empty() {
-                self.give(lane, Order::Fold { from, to, keys });
+                self.give(lane, Order::Fold { from, to, for_all, keys });
             }
         }
     }

@@ -39,6 +39,8 @@ pub enum Order {
         from: Label,
         /// Their label from now on.
         to: Label,
+        /// Every state sees what is labelled so from now on: there a key that is absent is forgotten.
+        for_all: bool,
         /// The keys.
         keys: Vec<CompactKey>,
     },
@@ -56,7 +58,7 @@ pub enum Order {
 wire_enum!(Order {
     0 => Write { label, id, sight, writes },
     1 => Restore { label, id, writes },
-    2 => Fold { from, to, keys },
+    2 => Fold { from, to, for_all, keys },
     3 => Clear,
     4 => Life { first, labels },
 });
@@ -86,12 +88,12 @@ impl Order {
                 }
                 Order::Restore { label: *label, id: *id, writes }
             }
-            Order::Fold { from, to, keys } => {
+            Order::Fold { from, to, for_all, keys } => {
                 let keys: Vec<_> = keys.iter().filter(|key| is_meant(key)).cloned().collect();
                 if keys.is_empty() {
                     return None;
                 }
-                Order::Fold { from: *from, to: *to, keys }
+                Order::Fold { from: *from, to: *to, for_all: *for_all, keys }
             }
             Order::Clear => Order::Clear,
             Order::Life { .. } => return None,
@@ -174,10 +176,10 @@ impl Records {
                     }
                 }
             }
-            Order::Fold { from, to, keys } => {
+            Order::Fold { from, to, for_all, keys } => {
                 for key in keys {
                     if is_meant(self, key) {
-                        self.join(key, *from, *to);
+                        self.join(key, *from, *to, *for_all);
                     }
                 }
             }
@@ -199,7 +201,7 @@ impl Records {
         for placed in &keys {
             if let Some(versions) = self.keys.get_mut(placed) {
                 versions.retain(&is_meant);
-                if versions.is_void() {
+                if versions.len() == 0 {
                     self.keys.remove(placed);
                 }
             }

@@ -229,11 +229,14 @@ impl Versions {
         }
     }
 
-    /// True when no state sees anything here: one version that says the key is absent is as good as none.
-    pub fn is_void(&self) -> bool {
+    /// True when no state sees anything here: one version, with a label that every state sees, that says the key is
+    /// absent is as good as none.
+    pub fn is_void(&self, seen_by_all: Label) -> bool {
         match &self.places[..] {
             [] => true,
-            [only] => self.lines[only.line as usize].as_ref().is_none_or(|line| line.cell().value.is_none()),
+            [only] if only.label == seen_by_all => {
+                self.lines[only.line as usize].as_ref().is_none_or(|line| line.cell().value.is_none())
+            }
             _ => false,
         }
     }

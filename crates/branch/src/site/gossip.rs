@@ -340,9 +340,9 @@ impl Gossip {
         if !self.peers.values().any(news) {
             return;
         }
-        // A power cut must not take back what the promise rests on.
+        // A power cut must not take back what the promise rests on. No reply tells of it.
         let class = if durability == Durability::Volatile { durability } else { Durability::Synced };
-        out.persist(&Record::Ceiling { states: &states }, class);
+        out.persist_for_messages(&Record::Ceiling { states: &states }, class);
         for (address, peer) in self.peers.iter_mut().filter(|(_, peer)| news(peer)) {
             peer.ceiling.clone_from(&states);
             out.stream(*address, Message::Ceiling { states: states.clone() });
@@ -413,7 +413,15 @@ impl Site {
             return self.on_partition(address, message, (now, random), out);
         }
         match message {
-            Message::Greeting { present, states } => self.on_greeting(address, present, &states, out),
+            Message::Greeting { present, states } => {
+                if let Some(peer) = self.gossip.peers.get_mut(&address) {
+                    peer.present = present;
+                }
+                match self.is_joining() {
+                    true => self.hold_greeting(address, states),
+                    false => self.tell_what_is_lacking(address, &states, out),
+                }
+            }
             Message::Received { present, count, known } => {
                 if let Some(peer) = self.gossip.peers.get_mut(&address) {
                     (peer.present, peer.knows) = (present, known);
@@ -454,19 +462,18 @@ impl Site {
         }
     }
 
-    /// A site says what it has: it is told what it lacks.
-    fn on_greeting(
+    /// A site has said which states it has: it is told what it lacks.
+    pub(super) fn tell_what_is_lacking(
         &mut self,
-        from: Address,
-        present: Present,
+        to: Address,
         states: &[StateId],
         out: &mut Outputs<'_, Instance>,
     ) {
         let lacking = self.keyspace.lacking(states);
-        let Some(peer) = self.gossip.peers.get_mut(&from) else { return };
+        let Some(peer) = self.gossip.peers.get_mut(&to) else { return };
         peer.link.resume();
-        (peer.present, peer.skipped, peer.flying) = (present, lacking.into_iter().collect(), 0);
-        Gossip::send_skipped(from, peer, &self.gossip.kept, &mut self.keyspace, out);
+        (peer.skipped, peer.flying) = (lacking.into_iter().collect(), 0);
+        Gossip::send_skipped(to, peer, &self.gossip.kept, &mut self.keyspace, out);
     }
 
     /// A state came: it is applied, and so are those that waited for it; or it waits.

@@ -6,10 +6,12 @@
 //!                                                    \--> none has, and all have answered: it begins empty
 //! ```
 //!
-//! What clients ask meanwhile waits. What came from a site is that site's whole State DAG, so that the others can say
-//! exactly what is lacking (`Greeting`); and the new site begins nothing above the heads that it got (Corrections 54).
+//! What clients ask meanwhile waits, and so does what other sites lack: states come before their values. What came from a
+//! site is that site's whole State DAG, so that the others can say exactly what is lacking (`Greeting`); and the new site
+//! begins nothing above the heads that it got (Corrections 54).
 
 use super::{Message, Record, Site, Timer};
+use crate::StateId;
 use crate::instance::Instance;
 use crate::keyspace::Piece;
 use protocol::{Durability, Now, Outputs, Request};
@@ -74,6 +76,8 @@ pub(super) struct Joining {
     /// How many times one was asked.
     attempt: u64,
     held: Vec<Held>,
+    /// Which states sites have that greeted meanwhile: what has come so far may lack values, and would be told without.
+    greeted: BTreeMap<Address, Vec<StateId>>,
     /// Those that asked this one for everything while a checkpoint was being taken, and their questions.
     fetchers: BTreeMap<Address, u64>,
 }
@@ -101,6 +105,9 @@ impl Site {
         }
         self.joining.is_under_way = false;
         self.begin_life(now, out);
+        for (site, states) in std::mem::take(&mut self.joining.greeted) {
+            self.tell_what_is_lacking(site, &states, out);
+        }
     }
 
     /// Forgets everything, in the log too. What partitions are told to forget, a power cut must not bring back here.
@@ -150,9 +157,15 @@ impl Site {
     /// A peer's new life has nothing of the old one's pieces.
     pub(super) fn peer_began_anew(&mut self, peer: Address) {
         self.joining.empty.remove(&peer);
+        self.joining.greeted.remove(&peer);
         if self.joining.source.is_some_and(|(source, _)| source == peer) {
             self.joining.source = None;
         }
+    }
+
+    /// Keeps what another site has until it can be told what it lacks.
+    pub(super) fn hold_greeting(&mut self, from: Address, states: Vec<StateId>) {
+        self.joining.greeted.insert(from, states);
     }
 
     /// Keeps a client's request until the site serves.

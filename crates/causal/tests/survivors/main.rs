@@ -1,11 +1,9 @@
 //! PaRiS played in virtual time: scripts about regions that are gone for good.
 
 #[path = "../wren/client.rs"]
-#[allow(dead_code)] // Shared with the tests of Wren, which use more of it.
 mod client;
 mod evict;
 #[path = "../wren/world.rs"]
-#[allow(dead_code)] // The same.
 mod world;
 
 mod under_test {

@@ -1,13 +1,15 @@
 //! A replicated keyspace of either model, as the thread that owns it drives it.
 
+use crate::cluster::LogWork;
 use crate::cluster::config::{ClusterFile, ClusterKeyspace};
 use crate::cluster::nodes::{Context, Nodes, Turn};
 use crate::cluster::placement;
+use crate::journal::Journal;
 use branch::site;
 use causal::baselines::{Blocking, Cure, HybridCure, Uncoordinated};
 use causal::stable::{self, Times, Waits};
 use causal::{paris, wren};
-use protocol::{Gate, Now, Request};
+use protocol::{Durable, Gate, Now, Request};
 use replication::copies::{self, Member};
 use std::collections::BTreeMap;
 use strict::ir::Status;
@@ -186,8 +188,13 @@ impl ReplicatedKeyspace {
         each!(self, nodes => nodes.recovered(complete, now), ());
     }
 
-    pub(crate) fn submit(&mut self, requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {
-        each!(self, nodes => nodes.submit(requests, turn), refuse(requests, turn));
+    pub(crate) fn submit(
+        &mut self,
+        requests: &mut Vec<(RequestId, Request<'_>)>,
+        journal: Option<&Journal>,
+        turn: &mut Turn<'_>,
+    ) {
+        each!(self, nodes => nodes.submit(requests, journal, turn), refuse(requests, turn));
     }
 
     pub(crate) fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8]) {
@@ -207,9 +214,14 @@ impl ReplicatedKeyspace {
         each!(self, nodes => nodes.deadline(), None)
     }
 
-    /// What anything of it waits for.
-    pub(crate) fn gate(&self) -> Gate {
-        each!(self, nodes => nodes.gate(), Gate::OPEN)
+    /// What the log has to do for what waits here.
+    pub(crate) fn log_work(&self, durable: Durable) -> LogWork {
+        each!(self, nodes => nodes.log_work(durable), LogWork::default())
+    }
+
+    /// What its replies to clients wait for.
+    pub(crate) fn reply_gate(&self) -> Gate {
+        each!(self, nodes => nodes.reply_gate(), Gate::OPEN)
     }
 
     /// True when every replica here knows all it has to.

@@ -54,7 +54,7 @@ use nodes::Context;
 use parking_lot::Mutex;
 use peers::{Arrivals, Peers};
 use placement::Life;
-use protocol::{Gate, Now, Request};
+use protocol::{Durable, Gate, Now, Request};
 use spool::Spools;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -144,14 +144,23 @@ struct Gaps {
 }
 
 /// What the log owes the replicas after a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogWork {
-    /// Nothing waits.
-    None,
-    /// Something waits until the open group is written.
-    Write,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogWork {
+    /// Something waits until the open group is written, and for nothing else.
+    pub(crate) write: bool,
     /// Something waits for a sync.
-    Sync,
+    pub(crate) sync: bool,
+}
+
+impl LogWork {
+    /// What opens this gate. What waits for a sync is written by it, too.
+    fn of(gate: Gate, durable: Durable) -> Self {
+        LogWork { write: gate.written > durable.written.max(gate.synced), sync: gate.synced > durable.synced }
+    }
+
+    fn and(self, other: LogWork) -> Self {
+        LogWork { write: self.write || other.write, sync: self.sync || other.sync }
+    }
 }
 
 impl Cluster {
@@ -266,31 +275,37 @@ impl Cluster {
         self.has_remains
     }
 
-    /// Hands a client's requests to the keyspace's coordinator.
+    /// Hands a client's requests to the keyspace's coordinator. Returns what replies wait for.
     pub(crate) fn submit(
         &mut self,
         keyspace: KeyspaceId,
         requests: &mut Vec<(RequestId, Request<'_>)>,
+        journal: Option<&Journal>,
         turn: &mut Turn<'_>,
-    ) {
+    ) -> Gate {
         self.stirred = true;
-        match self.keyspaces.get_mut(usize::from(keyspace.0)) {
-            Some(keyspace) => keyspace.submit(requests, turn),
-            None => requests.drain(..).for_each(|(id, request)| {
-                if !matches!(request, Request::Close { .. }) {
-                    turn.replies.reply(id).error(&Error::refused("the cluster has no such keyspace"));
-                }
-            }),
+        if let Some(keyspace) = self.keyspaces.get_mut(usize::from(keyspace.0)) {
+            keyspace.submit(requests, journal, turn);
+            return keyspace.reply_gate();
         }
+        requests.drain(..).for_each(|(id, request)| {
+            if !matches!(request, Request::Close { .. }) {
+                turn.replies.reply(id).error(&Error::refused("the cluster has no such keyspace"));
+            }
+        });
+        Gate::OPEN
     }
 
-    /// Does everything that can be done without waiting.
-    pub(crate) fn pump(&mut self, journal: Option<&Journal>, turn: &mut Turn<'_>) {
+    /// Does everything that can be done without waiting. Returns what replies wait for.
+    pub(crate) fn pump(&mut self, journal: Option<&Journal>, turn: &mut Turn<'_>) -> Gate {
         self.stirred = false;
         let mut context = Context { journal, peers: &mut self.peers, spools: &mut self.spools };
+        let mut gate = Gate::OPEN;
         for keyspace in &mut self.keyspaces {
             keyspace.pump(&mut context, turn);
+            gate = gate.and(keyspace.reply_gate());
         }
+        gate
     }
 
     /// True when requests came since the last pump.
@@ -301,14 +316,8 @@ impl Cluster {
     /// What the log has to do so that what waits may leave.
     pub(crate) fn log_work(&self, journal: &Journal) -> LogWork {
         let durable = journal.durable();
-        let gate = self.keyspaces.iter().fold(Gate::OPEN, |gate, keyspace| gate.and(keyspace.gate()));
-        if gate.synced > durable.synced {
-            LogWork::Sync
-        } else if gate.written > durable.written {
-            LogWork::Write
-        } else {
-            LogWork::None
-        }
+        let each = self.keyspaces.iter().map(|keyspace| keyspace.log_work(durable));
+        each.fold(LogWork::default(), LogWork::and)
     }
 
     /// Sends what is queued for peers, and notes who is connected.

@@ -1,5 +1,6 @@
 //! The replicas and the coordinator of one replicated keyspace in this process, stepped by the thread that owns them.
 
+use crate::cluster::LogWork;
 use crate::cluster::peers::Peers;
 use crate::cluster::spool::Spools;
 use crate::journal::Journal;
@@ -119,12 +120,19 @@ impl<P: Protocol> Nodes<P> {
         }
     }
 
-    /// Hands requests to the coordinator.
-    pub(crate) fn submit(&mut self, requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {
+    /// Hands requests to the coordinator, or to the site that serves clients itself, and logs what it persisted: its
+    /// replies may wait for that.
+    pub(crate) fn submit(
+        &mut self,
+        requests: &mut Vec<(RequestId, Request<'_>)>,
+        journal: Option<&Journal>,
+        turn: &mut Turn<'_>,
+    ) {
         let mut batch: Vec<_> =
             requests.drain(..).map(|(id, request)| Input::Request { id, request }).collect();
         if let Some(coordinator) = self.replicas.first_mut() {
             coordinator.step(turn.now, &mut batch, turn.random, turn.replies);
+            log(self.keyspace, coordinator, journal);
         }
     }
 
@@ -179,15 +187,7 @@ impl<P: Protocol> Nodes<P> {
         let durable = context.durable();
         for replica in &mut self.replicas {
             let from = replica.node();
-            if !replica.records().is_empty() {
-                let group = match (context.journal, from.slot.partition) {
-                    (Some(journal), Some(partition)) => {
-                        journal.append_replica(self.keyspace, partition, replica.records()).0
-                    }
-                    _ => 0,
-                };
-                replica.appended(group);
-            }
+            log(self.keyspace, replica, context.journal);
             replica.logged(durable.written);
             replica.release(now, durable);
             for (to, packet) in replica.packets() {
@@ -220,9 +220,15 @@ impl<P: Protocol> Nodes<P> {
         self.replicas.iter().filter_map(Replica::deadline).min()
     }
 
-    /// What anything here waits for.
-    pub(crate) fn gate(&self) -> Gate {
-        self.replicas.iter().fold(Gate::OPEN, |gate, replica| gate.and(replica.gate()))
+    /// What the log has to do for messages and replies to leave.
+    pub(crate) fn log_work(&self, durable: Durable) -> LogWork {
+        let gates = self.replicas.iter().map(Replica::gate).chain([self.reply_gate()]);
+        gates.fold(LogWork::default(), |work, gate| work.and(LogWork::of(gate, durable)))
+    }
+
+    /// What replies to clients wait for: only what serves them writes any.
+    pub(crate) fn reply_gate(&self) -> Gate {
+        self.replicas.first().map_or(Gate::OPEN, Replica::reply_gate)
     }
 
     /// The protocols, to look at.
@@ -251,6 +257,18 @@ impl<P: Protocol> Nodes<P> {
         let replica = self.of(Slot::replica(self.keyspace, partition))?;
         replica.protocol_mut().checkpoint(cursor, chunk)
     }
+}
+
+/// Logs what a replica persisted.
+fn log<P: Protocol>(keyspace: KeyspaceId, replica: &mut Replica<P>, journal: Option<&Journal>) {
+    if replica.records().is_empty() {
+        return;
+    }
+    let group = match (journal, replica.node().slot.partition) {
+        (Some(journal), Some(partition)) => journal.append_replica(keyspace, partition, replica.records()).0,
+        _ => 0,
+    };
+    replica.appended(group);
 }
 
 /// An input of recovery, which says nothing to anybody.

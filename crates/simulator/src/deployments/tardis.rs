@@ -172,6 +172,11 @@ impl Deployment for TardisDeployment {
         }
     }
 
+    /// As in processes: where a site is, nothing stands between it and its clients.
+    fn serves_at_replicas(&self) -> bool {
+        true
+    }
+
     fn claims(&self, instance: &mut Instance) -> Vec<Claim> {
         instance.take_claims()
     }
