@@ -7,7 +7,7 @@ mod evict;
 mod world;
 
 mod under_test {
-    pub use anabranch_causal::paris::{Message, Node, Options, RegionTopology, Topology};
+    pub use anabranch_causal::paris::{Message, Node, Options, Topology};
     use anabranch_causal::paris::{Times, Universal};
 
     /// What its effects have observed, for claims.
