@@ -204,8 +204,6 @@ def test_copies_are_chosen_with_the_keyspace():
         about = dict(zip(about[::2], about[1::2])) if isinstance(about, list) else about
         assert all("copy " in state and " of 3 " in state for state in about["partitions_here"]), about
         assert client.execute_command(*create, "partial", "MODEL", "causal", "COPIES", "3", "REPLICAS", "1") == "OK"
-        with pytest.raises(redis.exceptions.ResponseError, match="and copies of them: a region cannot be evicted"):
-            client.execute_command("KEYSPACE", "EVICT", "partial", "a", "ACCEPT-LOSS")
 
 
 def takes(client: redis.Redis, key: str) -> bool:

@@ -187,14 +187,15 @@ def test_the_others_go_on_where_partitions_are_in_some_regions():
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("cluster_of", "options", "reason"),
     [
-        (("MODEL", "strict"), "is strict"),
-        (("MODEL", "branch"), "has branches"),
-        (("MODEL", "causal", "REPLICAS", "1"), "nobody else has what is in the partitions"),
+        ((3, 1), ("MODEL", "strict"), "is strict"),
+        ((3, 1), ("MODEL", "branch"), "has branches"),
+        ((3, 1), ("MODEL", "causal", "REPLICAS", "1"), "nobody else has what is in the partitions"),
+        ((2, 3, "--model", "causal"), ("MODEL", "causal", "REPLICAS", "1", "COPIES", "3"), "in some regions only, and copies of them"),
     ],
 )
-def test_other_keyspaces_are_not_left_by_regions(options, reason):
-    with Cluster(3, 1) as cluster, cluster["a/1"].client() as client:
+def test_other_keyspaces_are_not_left_by_regions(cluster_of, options, reason):
+    with Cluster(*cluster_of) as cluster, cluster["a/1"].client() as client:
         client.execute_command("KEYSPACE", "CREATE", "other", *options)
         assert reason in refused(client, "KEYSPACE", "EVICT", "other", "b", "ACCEPT-LOSS")
