@@ -147,6 +147,14 @@ fn a_region_is_lost_and_the_others_go_on() {
     }
 }
 
+/// A partition that is not right below its region's root restarts when all have gone on, and goes on, too.
+#[test]
+fn who_restarts_after_an_eviction_goes_on() {
+    let with = vec![Feature::FadingRegions, Feature::Kills, Feature::LostDisks, Feature::Partitions];
+    let summary = run("paris", &Options { with, ..options(50, 1) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
 #[track_caller]
 fn assert_caught_evicting(seeds: RangeInclusive<u64>, mutants: paris::Mutants) {
     assert_caught_with(&FADING, seeds, mutants);

@@ -271,8 +271,11 @@ impl<S: Times> Partition<S> {
     }
 
     fn tell_accord(&self, to: Address, out: &mut Outputs<'_, Node<S>>) {
-        let (shown, cuts, over) = self.accord_for(to);
-        let over = over || self.evictions.is_over;
+        let (shown, mut cuts, mut over) = self.accord_for(to);
+        if self.evictions.is_over {
+            // The cuts stay. Who is above one that restarted since says no more whether it hears that life.
+            (cuts, over) = (self.evictions.cuts(), true);
+        }
         out.send(to, Message::Accord { lost: self.lost(), shown, cuts, over });
     }
 
