@@ -123,15 +123,79 @@ def test_the_others_go_on_where_partitions_have_copies_and_a_leader_dies_meanwhi
             client.close()
 
 
+def of_part(cluster: Cluster, region: str) -> redis.Redis:
+    def use(connection):
+        connection.on_connect()
+        connection.send_command("KEYSPACE", "USE", "part")
+        assert connection.read_response() in ("OK", b"OK")
+
+    return cluster[f"{region}/1"].client(redis_connect_func=use)
+
+
+def goes_on(client: redis.Redis, action) -> object:
+    """What it gives, whatever the session is told first."""
+    given = []
+
+    def tried() -> bool:
+        try:
+            given.append(action(client))
+            return True
+        except redis.exceptions.ResponseError:
+            return False
+
+    wait_until(tried, timeout=20)
+    return given[-1]
+
+
+def test_the_others_go_on_where_partitions_are_in_some_regions():
+    """Transactions have parts in several regions; one of these is lost for good."""
+    keys = [f"key:{number}" for number in range(24)]
+    with Cluster(3, 1, "--durability", "always") as cluster:
+        with cluster["b/1"].client() as client:
+            client.execute_command(
+                "KEYSPACE", "CREATE", "part", "MODEL", "causal", "PARTITIONS", "6", "REPLICAS", "2", "REGIONS", "a", "b", "c"
+            )
+        with of_part(cluster, "a") as a, of_part(cluster, "b") as b:
+            with of_part(cluster, "c") as c:
+                # Each MSET has parts in all regions.
+                c.mset({key: "before" for key in keys})
+                for client in (a, b):
+                    wait_until(lambda: client.mget(keys) == ["before"] * len(keys), timeout=20)
+            cluster.do("kill c/1")
+            goes_on(a, lambda client: client.mset({key: "since" for key in keys}))
+            assert a.mget(keys) == ["since"] * len(keys)
+            assert b.mget(keys) == ["before"] * len(keys), "the stable time stands still"
+            b.execute_command("KEYSPACE", "EVICT", "part", "c", "ACCEPT-LOSS")
+            for client in (a, b):
+                wait_until(lambda: goes_on(client, lambda it: it.mget(keys)) == ["since"] * len(keys), timeout=30)
+                wait_until(
+                    lambda: all(state.endswith("; c evicted") for state in about(client, "part")["partitions_here"]),
+                    timeout=20,
+                )
+            b.mset({key: "after" for key in keys})
+            wait_until(lambda: a.mget(keys) == ["after"] * len(keys), timeout=20)
+            cluster.do("restart c/1")
+            with of_part(cluster, "c") as c:
+                wait_until(lambda: "region c was evicted" in refused(c, "GET", keys[0]), timeout=20)
+            cluster.do("kill a/1", "restart a/1")
+            goes_on(b, lambda client: client.mset({key: "again" for key in keys}))
+            with of_part(cluster, "a") as again:
+                wait_until(lambda: goes_on(again, lambda it: it.mget(keys)) == ["again"] * len(keys), timeout=30)
+            assert "nobody else has what is in the partitions" in refused(
+                b, "KEYSPACE", "EVICT", "part", "a", "ACCEPT-LOSS"
+            )
+
+
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("cluster_of", "options", "reason"),
     [
-        (("MODEL", "strict"), "is strict"),
-        (("MODEL", "branch"), "has branches"),
-        (("MODEL", "causal", "REPLICAS", "2"), "in some regions only"),
+        ((3, 1), ("MODEL", "strict"), "is strict"),
+        ((3, 1), ("MODEL", "branch"), "has branches"),
+        ((3, 1), ("MODEL", "causal", "REPLICAS", "1"), "nobody else has what is in the partitions"),
+        ((2, 3, "--model", "causal"), ("MODEL", "causal", "REPLICAS", "1", "COPIES", "3"), "in some regions only, and copies of them"),
     ],
 )
-def test_other_keyspaces_are_not_left_by_regions(options, reason):
-    with Cluster(3, 1) as cluster, cluster["a/1"].client() as client:
+def test_other_keyspaces_are_not_left_by_regions(cluster_of, options, reason):
+    with Cluster(*cluster_of) as cluster, cluster["a/1"].client() as client:
         client.execute_command("KEYSPACE", "CREATE", "other", *options)
         assert reason in refused(client, "KEYSPACE", "EVICT", "other", "b", "ACCEPT-LOSS")

@@ -178,6 +178,9 @@ pub struct Transaction {
     /// it counts for what the region's own sessions saw, and for nobody else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_up: bool,
+    /// True if the client was told with it that what its session had written was given up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told_of_loss: bool,
     /// True for a read made when everything had come to rest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_rest: bool,

@@ -137,6 +137,7 @@ fn history(plan: &[PlannedTransaction]) -> Vec<Transaction> {
             follows: None,
             thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: false,
         });
     }

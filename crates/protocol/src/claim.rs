@@ -1,7 +1,7 @@
 //! What a coordinator claims about a transaction it decided, for checkers: which order it took, what it could see,
 //! what it changed. A white-box checker replays the claims and compares every result that clients saw.
 
-use types::{RegionId, RequestId, SessionId, Timestamp, TransactionId};
+use types::{RegionId, RegionSet, RequestId, SessionId, Timestamp, TransactionId};
 
 /// The claim about one decided transaction. Collected only when a coordinator is asked to.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +81,8 @@ pub struct CommitStamp {
     pub depends_on: Timestamp,
     /// Where it committed.
     pub region: RegionId,
+    /// The regions that took part, where a transaction may have parts in several; else empty.
+    pub parts: RegionSet,
 }
 
 /// What a causal transaction could see: everything up to `local` from its own region, up to `remote` from others,

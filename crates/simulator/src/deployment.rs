@@ -46,6 +46,19 @@ pub struct Layout {
     pub fan_out: u16,
 }
 
+impl Layout {
+    /// The same where partitions may be in some of the regions only: no region holds all, so that transactions have parts in
+    /// several.
+    pub(crate) fn with_parts_elsewhere(self) -> Self {
+        if self.replicas < 2 {
+            return self;
+        }
+        let regions = self.regions.max(3);
+        let replicas = self.replicas.min(regions - 1);
+        Layout { regions, replicas, partitions: self.partitions.max(regions), ..self }
+    }
+}
+
 /// What an instance is told at its start, the same in every life.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
@@ -218,6 +231,12 @@ pub trait Deployment {
     fn cut_of(&self, instance: &Self::Protocol, region: RegionId) -> Option<Timestamp> {
         let _ = (instance, region);
         None
+    }
+
+    /// What an instance has ended with an evicted region since the last call: whatever its client was told, it has no effect.
+    fn abandoned(&self, instance: &mut Self::Protocol) -> Vec<TransactionId> {
+        let _ = instance;
+        Vec::new()
     }
 
     /// True while an instance has lost what it relied on and learns it from its peers. At most a minority of a

@@ -108,6 +108,9 @@ features! {
     /// Nothing but registers that are read and set, so that histories are decided without claims. Only where
     /// it is asked for.
     Registers = 0.0;
+    /// A region is lost for good, and before that some hear it no more: those that it replicates to, or those that it commits
+    /// with. So transactions are under way between it and the others when it is lost. Only where it is asked for.
+    FadingRegions = 0.0;
 }
 
 impl Feature {

@@ -204,7 +204,7 @@ impl<D: Deployment> World<D> {
         let Some(region) = self.lost_region else { return };
         let cuts = self.cuts(region);
         match cuts.first() {
-            Some(Some(cut)) if cuts.len() == 1 => self.recorder.give_up(region, *cut),
+            Some(Some(cut)) if cuts.len() == 1 => self.recorder.give_up(region, *cut, &self.abandoned),
             _ => {
                 self.recorder.no_progress(format!("who is left has these cuts of region {region}: {cuts:?}"))
             }

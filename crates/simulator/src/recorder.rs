@@ -6,7 +6,7 @@ use checker::{
     Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Thread, Transaction, Vector, Violation,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use types::{PartitionId, RegionId, RequestId, SessionId, Timestamp, TransactionId};
+use types::{PartitionId, RegionId, RegionSet, RequestId, SessionId, Timestamp, TransactionId};
 
 /// The history so far.
 #[derive(Default)]
@@ -34,6 +34,8 @@ pub(crate) struct Recorder {
     merged: Vec<Vec<usize>>,
     /// Where each claim that took a place went.
     claimed: BTreeMap<[u64; 3], usize>,
+    /// The regions that took part in transactions, where there may be several.
+    parts: BTreeMap<[u64; 3], RegionSet>,
     keys: KnownKeys,
     /// Commands of pipelines may run as one transaction.
     may_merge: bool,
@@ -75,11 +77,24 @@ impl Recorder {
     }
 
     /// What was committed in a region above a place is given up.
-    pub fn give_up(&mut self, region: RegionId, cut: Timestamp) {
+    /// Where transactions have parts in several regions: with all its parts; and what was undecided, and ended with it.
+    pub fn give_up(&mut self, region: RegionId, cut: Timestamp, abandoned: &BTreeSet<TransactionId>) {
+        let abandoned: BTreeSet<[u64; 3]> = abandoned.iter().copied().map(name).collect();
         for transaction in &mut self.history {
-            let commit = transaction.claim.as_ref().and_then(|claim| claim.commit);
-            transaction.given_up =
-                commit.is_some_and(|commit| commit.region == region.0 && commit.at > cut.0);
+            let Some(claim) = &transaction.claim else { continue };
+            let took_part = |commit: &Commit| match self.parts.get(&claim.transaction) {
+                Some(parts) => parts.contains(region),
+                None => commit.region == region.0,
+            };
+            transaction.given_up = claim.commit.is_some_and(|commit| took_part(&commit) && commit.at > cut.0)
+                || claim.commit.is_some() && abandoned.contains(&claim.transaction);
+        }
+    }
+
+    /// Remembers in which regions a transaction has parts.
+    fn note_parts(&mut self, claim: &protocol::Claim) {
+        if let Some(commit) = claim.commit.filter(|commit| !commit.parts.is_empty()) {
+            self.parts.insert(name(claim.transaction), commit.parts);
         }
     }
 
@@ -141,6 +156,7 @@ impl Recorder {
             follows: None,
             thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: false,
         });
         place
@@ -151,6 +167,11 @@ impl Recorder {
         for (step, reply) in self.history[place].steps[first..].iter_mut().zip(replies) {
             step.reply = Some(reply);
         }
+    }
+
+    /// The client was told with it that what its session had written is given up.
+    pub fn told_of_loss(&mut self, place: usize) {
+        self.history[place].told_of_loss = true;
     }
 
     /// The client learned the outcome, or gives up waiting for it.
@@ -181,6 +202,7 @@ impl Recorder {
 
     /// `place` is what its session asked for.
     fn take_claim(&mut self, place: Option<usize>, mut claim: protocol::Claim) {
+        self.note_parts(&claim);
         self.keys.expand_claim(&mut claim, None);
         let session = claim.session.0;
         let claim = converted(claim);
@@ -218,6 +240,7 @@ impl Recorder {
     /// An instance knows that a transaction has committed. Where nobody claimed it, it stands for itself; somebody
     /// must be in doubt about it then. `partition` is the instance's, if it has one only.
     pub fn outcome(&mut self, mut claim: protocol::Claim, partition: Option<PartitionId>) {
+        self.note_parts(&claim);
         self.keys.expand_claim(&mut claim, partition);
         let claim = converted(claim);
         match self.claimed.get(&claim.transaction) {

@@ -207,6 +207,9 @@ impl<D: Deployment> World<D> {
         });
         let (stage, context) = (open.stage, open.context.clone());
         let (place, (first, replies, next)) = (open.place, open.answered(reply));
+        if tells_of_loss(reply) {
+            self.recorder.told_of_loss(place);
+        }
         match (stage, context) {
             (Stage::Give, _) => self.take_down_context(client, place, reply),
             (Stage::Take, Some(context)) => self.take_over(client, place, &context, reply),
@@ -310,4 +313,11 @@ impl<D: Deployment> World<D> {
             }
         }
     }
+}
+
+/// True for the error by which a session learns that a region was evicted with what it had written there.
+fn tells_of_loss(reply: &ReplyBuf) -> bool {
+    reply
+        .elements()
+        .any(|element| matches!(element, Reply::Error(error) if error.message.contains("was evicted")))
 }

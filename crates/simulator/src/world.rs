@@ -15,11 +15,11 @@ use crate::script::{Fault, Link, Script, TimedPlan, stream};
 use crate::trace::{Trace, kind};
 use crate::workload::Workload;
 use protocol::{Claim, CommitStamp, Durability, Gate, Now, Packet, Protocol, Replica};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::rc::Rc;
 use types::{Address, ErrorCode, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId, Rng, SessionId};
-use types::{RegionId, Timestamp, TransactionId, Wire};
+use types::{RegionId, RegionSet, Timestamp, TransactionId, Wire};
 
 /// How long a keyspace that is synced now and then waits between syncs, in microseconds.
 pub(crate) const LAZY_SYNC: u64 = 1_000_000;
@@ -106,6 +106,8 @@ pub(crate) struct World<D: Deployment> {
     pub contexts: Vec<Context>,
     /// The region that is lost for good.
     pub lost_region: Option<RegionId>,
+    /// Transactions that ended with it.
+    pub abandoned: BTreeSet<TransactionId>,
     /// More replicas of partitions than they survive are lost for good.
     pub loss: Option<Loss>,
     /// What replicas had before that.
@@ -157,6 +159,7 @@ impl<D: Deployment> World<D> {
             began: Vec::new(),
             contexts: Vec::new(),
             lost_region: None,
+            abandoned: BTreeSet::new(),
             loss: None,
             seen: Seen::default(),
             decided: Vec::new(),
@@ -364,7 +367,8 @@ impl<D: Deployment> World<D> {
             let transaction =
                 TransactionId { process: node.process, incarnation: node.incarnation, number: self.served };
             let region = self.processes[process].host.region;
-            let at = CommitStamp { at: Timestamp(self.served), depends_on: Timestamp::ZERO, region };
+            let (at, parts) = (Timestamp(self.served), RegionSet::default());
+            let at = CommitStamp { at, depends_on: Timestamp::ZERO, region, parts };
             let effects = effects.clone();
             (
                 place,
@@ -415,6 +419,7 @@ impl<D: Deployment> World<D> {
         for claim in self.deployment.claims(life.replicas[replica].protocol_mut()) {
             self.recorder.claim(claim);
         }
+        self.abandoned.extend(self.deployment.abandoned(life.replicas[replica].protocol_mut()));
         let decided = self.deployment.decided(life.replicas[replica].protocol_mut());
         let incarnation = life.incarnation;
         let appended = life.append(replica);

@@ -134,3 +134,48 @@ fn histories_of_registers_are_decided_without_claims() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     assert_eq!(summary.undecided_unclaimed, 0);
 }
+
+/// A region is lost in every seed, with transactions under way between it and the others, and nothing else goes wrong.
+const FADING: [Feature; 2] = [Feature::FadingRegions, Feature::Focus];
+
+#[test]
+fn a_region_is_lost_and_the_others_go_on() {
+    for with in [FADING.to_vec(), vec![Feature::FadingRegions], vec![Feature::Eviction, Feature::Partitions]]
+    {
+        let summary = run("paris", &Options { with, ..options(1, 15) }).unwrap();
+        assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    }
+}
+
+/// A partition that is not right below its region's root restarts when all have gone on, and goes on, too.
+#[test]
+fn who_restarts_after_an_eviction_goes_on() {
+    let with = vec![Feature::FadingRegions, Feature::Kills, Feature::LostDisks, Feature::Partitions];
+    let summary = run("paris", &Options { with, ..options(50, 1) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[track_caller]
+fn assert_caught_evicting(seeds: RangeInclusive<u64>, mutants: paris::Mutants) {
+    assert_caught_with(&FADING, seeds, mutants);
+}
+
+#[test]
+fn a_survivor_that_keeps_what_is_above_the_cut_is_caught() {
+    assert_caught_evicting(1..=50, paris::Mutants { kept_above_cut: true, ..Default::default() });
+}
+
+#[test]
+fn a_survivor_that_keeps_a_part_of_what_is_given_up_is_caught() {
+    assert_caught_evicting(1..=50, paris::Mutants { part_kept: true, ..Default::default() });
+}
+
+#[test]
+fn a_survivor_that_aborts_what_others_have_is_caught() {
+    assert_caught_evicting(277..=676, paris::Mutants { undecided_given_up: true, ..Default::default() });
+}
+
+#[test]
+fn a_session_that_is_not_told_of_what_is_given_up_is_caught() {
+    assert_caught_evicting(9..=58, paris::Mutants { given_up_cached: true, ..Default::default() });
+}

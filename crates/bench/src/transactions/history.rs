@@ -46,6 +46,7 @@ impl Recorder {
             follows: None,
             thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: tried.at_rest,
         };
         let mut line = serde_json::to_vec(&transaction)?;

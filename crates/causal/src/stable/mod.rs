@@ -27,7 +27,7 @@ mod tree;
 
 pub use coordinator::Coordinator;
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
-pub use one_time::{OneTime, Rule};
+pub use one_time::{OneTime, Origins, Rule};
 pub use partition::{Partition, Waits};
 pub use pledge::{Deed, Pledge};
 pub use record::{Effects, Progress, Record};
@@ -37,7 +37,7 @@ pub use times::Times;
 pub(crate) use times::oldest_of;
 
 use protocol::{Claim, Input, Now, Outputs, Protocol};
-use types::{Incarnation, ProcessId, RegionId, Rng};
+use types::{Incarnation, ProcessId, RegionId, Rng, TransactionId};
 
 /// What a node can be reminded of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +105,15 @@ impl<S: Times> Node<S> {
     pub fn take_decided(&mut self) -> Vec<(Stamp<S::Depends>, Vec<KeyEffects>)> {
         match self {
             Node::Partition(partition) => partition.take_decided(),
+            Node::Coordinator(_) => Vec::new(),
+        }
+    }
+
+    /// Transactions that an evicted region took part in, that were undecided here and that no survivor had anything of,
+    /// since the last call: they have no effect; see [`Options::claims`].
+    pub fn take_abandoned(&mut self) -> Vec<TransactionId> {
+        match self {
+            Node::Partition(partition) => partition.take_abandoned(),
             Node::Coordinator(_) => Vec::new(),
         }
     }

@@ -303,6 +303,12 @@ pub struct Mutants {
     pub kept_above_cut: bool,
     /// Whoever learns the cut from its log, as copies that follow do, keeps what it holds above.
     pub kept_by_followers: bool,
+    /// A survivor gives up what committed in an evicted region only, not the other parts of such a transaction.
+    pub part_kept: bool,
+    /// What is undecided when a region is evicted is aborted, whatever other survivors hold of it.
+    pub undecided_given_up: bool,
+    /// A coordinator goes on with what was given up in its cache until the stable time passes it.
+    pub given_up_cached: bool,
     /// Reads do not wait until their snapshot is installed.
     pub read_not_installed: bool,
     /// What effects depend on is not looked at: a snapshot shows them by their place alone.

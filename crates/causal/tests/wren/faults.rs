@@ -1,6 +1,7 @@
 //! What a client may rely on when links, nodes and coordinators fail.
 
-use crate::client::{Client, GET, blind_step, increment, key_in, step, write};
+use crate::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::operations::write;
 use crate::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};
 use protocol::{Durability, Request};

@@ -1,6 +1,7 @@
 //! The harness is tested too: each deliberate mistake is caught within a stated number of seeds.
 
-use crate::client::{Client, GET, key_in, step, write};
+use crate::client::{Client, GET, key_in, step};
+use crate::operations::write;
 use crate::random::{CALM, FORGETTING, LOSING, Plan, REMOVING, SPILLING, play};
 use crate::world::{EPOCH, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};

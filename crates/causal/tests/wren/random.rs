@@ -1,7 +1,8 @@
 //! Random runs: lost, repeated and overtaken packets, skewed clocks, cuts and restarts; every history is checked for
 //! transactional causal consistency and convergence by replaying claims.
 
-use crate::client::{Client, GET, MEMBERS, add, blind_step, increment, remove, step, write};
+use crate::client::{Client, GET, blind_step, increment, step};
+use crate::operations::{MEMBERS, add, remove, write};
 use crate::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};
 use checker::{Bytes, Key, Level, ListedLoss, Outcome, Report, Transaction, check_losses};
@@ -327,6 +328,7 @@ impl Run {
                     follows: None,
                     thread: None,
                     given_up: false,
+                    told_of_loss: false,
                     at_rest: false,
                 }),
             }
@@ -443,6 +445,7 @@ impl Run {
             follows: None,
             thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: false,
         });
         number
@@ -579,6 +582,9 @@ const OFF: Mutants = Mutants {
     forgotten_for_lost: false,
     kept_above_cut: false,
     kept_by_followers: false,
+    part_kept: false,
+    undecided_given_up: false,
+    given_up_cached: false,
     read_not_installed: false,
     depends_on_nothing: false,
     promise_forgotten: false,

@@ -1,6 +1,7 @@
 //! A partition that lost its log, and a region that was cut off for too long (Corrections 36, 67 and 84).
 
-use crate::client::{Client, GET, blind_step, increment, key_in, step, write};
+use crate::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::operations::write;
 use crate::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Message, Mutants, Options};
 use protocol::Durability;

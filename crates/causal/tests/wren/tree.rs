@@ -1,6 +1,7 @@
 //! A stabilization tree of several levels: the partitions of a region below one another, as a chain and in twos.
 
-use crate::client::{Client, GET, increment, key_in, step, write};
+use crate::client::{Client, GET, increment, key_in, step};
+use crate::operations::write;
 use crate::world::{EPOCH, Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Message, Mutants, Options};
 use protocol::Durability;

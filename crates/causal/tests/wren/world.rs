@@ -1,8 +1,9 @@
-//! Nodes, a network and logs in virtual time: what the scripts and the random runs play in.
+//! Nodes, a network and logs in virtual time: what the scripts and the random runs play in. The protocol is the one that
+//! stands under `under_test` in the tests that hold this module.
 
-use anabranch_causal::wren::{Message, Node, Options, RegionTopology, Topology};
+use crate::under_test::{Message, Node, Options, Topology, observed};
 use protocol::{
-    Claim, CommitStamp, Durable, Frame, Input, Now, Packet, Protocol, Replica, Replies, Request, SpoolRequest,
+    Claim, CommitStamp, Durable, Frame, Input, Now, Packet, Replica, Replies, Request, SpoolRequest,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
@@ -45,23 +46,23 @@ impl Replies for Inbox {
     }
 }
 
-struct Host {
+pub struct Host {
     region: RegionId,
     incarnation: Incarnation,
     /// `None` while it is down.
-    replica: Option<Replica<Node>>,
+    pub replica: Option<Replica<Node>>,
     /// The latest checkpoint.
-    snapshot: Vec<Vec<u8>>,
+    pub snapshot: Vec<Vec<u8>>,
     /// The groups of records since, each with its number and the time at which it is durable.
-    log: Vec<(u64, u64, Vec<u8>)>,
+    pub log: Vec<(u64, u64, Vec<u8>)>,
     /// The number of the last group in this life.
     groups: u64,
     /// Up to which group the log is durable.
     synced: u64,
     /// Of this life.
-    spool: BTreeMap<u64, Vec<u8>>,
+    pub spool: BTreeMap<u64, Vec<u8>>,
     /// Microseconds that its clock is ahead; may be negative.
-    skew: i64,
+    pub skew: i64,
     started: u64,
 }
 
@@ -81,13 +82,14 @@ pub struct World {
     pub options: Options,
     /// Of the chunks that are spilled or fetched, the share that is lost, in percent.
     pub spool_loss: u64,
-    hosts: BTreeMap<Address, Host>,
+    pub hosts: BTreeMap<Address, Host>,
     flights: BTreeMap<(u64, u64), Flight>,
     cut: BTreeSet<(RegionId, RegionId)>,
     sent: u64,
     requests: u64,
     pub random: Rng,
-    claims: Vec<Claim>,
+    /// Of all coordinators.
+    pub claims: Vec<Claim>,
     /// What was replicated: it committed, whatever its client was told.
     pub replicated: Vec<Claim>,
     /// How many messages of stabilization each has sent and received.
@@ -105,12 +107,8 @@ pub fn replica(region: u16, index: u16) -> Address {
 }
 
 impl World {
-    pub fn new(regions: u16, partitions: u16, coordinators: u16, options: Options, seed: u64) -> Self {
-        let of_region = |region: u16| {
-            RegionTopology::full(region.to_string(), (0..partitions).map(|i| replica(region, i)))
-        };
-        let topology =
-            Topology { regions: (0..regions).map(of_region).collect(), keyspace: KEYSPACE, seed: SEED };
+    /// Regions that hold what they hold, each with so many coordinators.
+    pub fn of(topology: Topology, coordinators: u16, options: Options, seed: u64) -> Self {
         let mut world = World {
             now: 0,
             faults: Faults::NONE,
@@ -128,9 +126,12 @@ impl World {
             replicated: Vec::new(),
             stabilization: BTreeMap::new(),
         };
-        for region in 0..regions {
-            let replicas = (0..partitions).map(|index| replica(region, index));
-            for address in replicas.chain((0..coordinators).map(|number| coordinator(region, number))) {
+        for region in 0..world.topology.regions.len() as u16 {
+            let replicas: Vec<Address> =
+                world.topology.regions[usize::from(region)].partitions.values().copied().collect();
+            for address in
+                replicas.into_iter().chain((0..coordinators).map(|number| coordinator(region, number)))
+            {
                 let (region, incarnation) = (RegionId(region), Incarnation(0));
                 let host = Host {
                     region,
@@ -152,24 +153,13 @@ impl World {
         world
     }
 
-    /// How far ahead a node's clock is, in microseconds.
-    pub fn skew(&mut self, address: Address, micros: i64) {
-        self.host(address).skew = micros;
-    }
-
-    fn host(&mut self, address: Address) -> &mut Host {
+    pub fn host(&mut self, address: Address) -> &mut Host {
         self.hosts.get_mut(&address).expect("a host of this world")
     }
 
     /// A node, to look at.
     pub fn node(&self, address: Address) -> &Node {
         self.hosts[&address].replica.as_ref().expect("it is up").protocol()
-    }
-
-    /// How many streamed messages to other regions a replica's peers have not acknowledged, the most of any.
-    pub fn unacknowledged(&self, address: Address) -> usize {
-        let replica = self.hosts[&address].replica.as_ref().expect("it is up");
-        self.hosts.keys().map(|peer| replica.unacknowledged(*peer)).max().unwrap_or(0)
     }
 
     fn times(&self, address: Address) -> Now {
@@ -217,13 +207,6 @@ impl World {
         (host.groups, host.synced) = (0, 0);
     }
 
-    /// Kills a node as a power cut does that does without syncs: the log of the last so many microseconds is gone.
-    pub fn cut_power(&mut self, address: Address, unsynced: u64) {
-        let synced = self.now.saturating_sub(unsynced);
-        self.crash(address);
-        self.host(address).log.retain(|(_, durable_at, _)| *durable_at <= synced);
-    }
-
     /// Kills a node and destroys its disk.
     pub fn destroy(&mut self, address: Address) {
         self.crash(address);
@@ -237,13 +220,6 @@ impl World {
         self.cut.extend([(RegionId(a), RegionId(b)), (RegionId(b), RegionId(a))]);
     }
 
-    /// True for a partition that is up and waits for what it lacks.
-    pub fn is_refilling(&self, address: Address) -> bool {
-        let replica = self.hosts.get(&address).and_then(|host| host.replica.as_ref());
-        let partition = replica.and_then(|replica| replica.protocol().as_partition());
-        partition.is_some_and(|partition| !partition.is_serving())
-    }
-
     /// Lets nothing pass from one region to another.
     pub fn cut_one_way(&mut self, from: u16, to: u16) {
         self.cut.insert((RegionId(from), RegionId(to)));
@@ -252,31 +228,6 @@ impl World {
     /// Lets everything pass between regions.
     pub fn heal(&mut self) {
         self.cut.clear();
-    }
-
-    /// A node takes a checkpoint, which replaces its log; requests are served between its pieces.
-    pub fn checkpoint(&mut self, address: Address) {
-        self.checkpoint_beside(address, |world| world.run_us(300));
-    }
-
-    /// The same, with something that happens between two pieces. Returns how many there were.
-    pub fn checkpoint_beside(&mut self, address: Address, mut between: impl FnMut(&mut World)) -> usize {
-        let (mut pieces, mut cursor, logged) = (Vec::new(), 0, self.host(address).log.len());
-        loop {
-            let mut chunk = Vec::new();
-            let replica = self.host(address).replica.as_mut().expect("it is up");
-            let next = replica.protocol_mut().checkpoint(cursor, &mut chunk);
-            pieces.push(chunk);
-            between(self);
-            match next {
-                Some(next) => cursor = next,
-                None => break,
-            }
-        }
-        let host = self.host(address);
-        host.snapshot = pieces;
-        host.log.drain(..logged);
-        host.snapshot.len()
     }
 
     /// Asks a coordinator.
@@ -366,11 +317,6 @@ impl World {
         }
     }
 
-    /// How many bytes a replica's spool holds.
-    pub fn spooled(&self, address: Address) -> usize {
-        self.hosts[&address].spool.values().map(Vec::len).sum()
-    }
-
     fn put_on_its_way(&mut self, from: NodeId, to: Address, packet: &Packet<Node>) {
         if is_stabilization(packet) {
             [from.address(), to].into_iter().for_each(|at| *self.stabilization.entry(at).or_default() += 1);
@@ -457,20 +403,15 @@ impl World {
         }
         self.inbox.0.remove(&id).expect("it has just been seen")
     }
-
-    /// The claims of all coordinators since the last call.
-    pub fn take_claims(&mut self) -> Vec<Claim> {
-        std::mem::take(&mut self.claims)
-    }
 }
 
-/// The records of a group, each behind its length in four bytes.
 fn is_stabilization(packet: &Packet<Node>) -> bool {
     let Packet::Frame(Frame::Data { message, .. }) = packet else { return false };
     let message = Message::decode(&mut Reader::new(message));
     matches!(message, Ok(Message::StableReport { .. } | Message::StableTime { .. }))
 }
 
+/// The records of a group, each behind its length in four bytes.
 fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (len, rest) = bytes.split_first_chunk::<4>()?;
@@ -495,7 +436,12 @@ fn replicated(packet: &Packet<Node>) -> Option<Claim> {
     Some(Claim {
         session: SessionId(0),
         transaction: id,
-        commit: Some(CommitStamp { at, depends_on, region: origin }),
+        commit: Some(CommitStamp {
+            at,
+            depends_on: observed(depends_on),
+            region: origin,
+            parts: types::RegionSet::default(),
+        }),
         snapshot: None,
         effects: effects.collect(),
         vector: None,

@@ -70,6 +70,7 @@ impl History {
             follows: None,
             thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: false,
         });
         Builder(self.0.last_mut().expect("just pushed"))

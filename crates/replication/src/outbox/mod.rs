@@ -207,6 +207,16 @@ impl<T> Outbox<T> {
         self.forget_received();
     }
 
+    /// Drops the items in memory of which this is not true: they are to be sent to nobody. Those in the spool stay.
+    pub fn retain(&mut self, mut stays: impl FnMut(Timestamp, TransactionId, &T) -> bool) {
+        let bytes = &mut self.bytes;
+        self.items.retain(|(at, id), item| {
+            let stays = stays(*at, *id, &item.content);
+            *bytes -= if stays { 0 } else { item.bytes };
+            stays
+        });
+    }
+
     fn forget_received(&mut self) {
         let by_all = self.peers.values().map(|peer| peer.received).min().unwrap_or(Timestamp::MAX);
         // A peer that has forgotten more than the last item that it held has lost something.

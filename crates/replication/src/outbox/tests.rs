@@ -23,6 +23,14 @@ fn due(outbox: &mut Outbox<u64>, peer: RegionId, until: u64, window: Window) -> 
 }
 
 #[test]
+fn what_is_given_up_is_sent_to_nobody() {
+    let mut outbox = filled(1000);
+    outbox.retain(|at, _, item| at != Timestamp(20) && *item != 3);
+    assert_eq!((outbox.len(), outbox.bytes()), (2, 20));
+    assert_eq!(due(&mut outbox, A, 45, WIDE), (vec![1, 4], 45));
+}
+
+#[test]
 fn an_item_is_kept_until_the_last_peer_holds_it() {
     let mut outbox = filled(1000);
     outbox.received(A, Timestamp(40));

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use types::RegionSet;
 
 /// What a process of a cluster is told when it starts.
 #[derive(Clone, Debug)]
@@ -481,10 +482,10 @@ impl ClusterKeyspace {
                  processes, or copy the keys to another keyspace"
             ));
         }
-        if self.is_partial() {
+        if self.is_partial() && self.is_copied() {
             return Err(format!(
-                "partitions of keyspace '{name}' are in some regions only, and transactions have parts in several: a \
-                 region cannot be evicted from it yet; restore its processes, or copy the keys to another keyspace"
+                "keyspace '{name}' has partitions in some regions only, and copies of them: a region cannot be evicted from it \
+                 yet; restore two of three processes of each of its partitions, or copy the keys to another keyspace"
             ));
         }
         let known: Vec<String> = (0..file.regions()).map(|region| file.region_name(region)).collect();
@@ -492,10 +493,40 @@ impl ClusterKeyspace {
             return Err(format!("no region '{region}'; there are {}", known.join(", ")));
         }
         let is_left = |known: &&String| *known != region && !self.evicted.contains(known);
-        match known.iter().any(|known| is_left(&known)) {
-            true => Ok(()),
-            false => Err(format!("region '{region}' is the last one of keyspace '{name}'")),
+        if !known.iter().any(|known| is_left(&known)) {
+            return Err(format!("region '{region}' is the last one of keyspace '{name}'"));
         }
+        if self.is_partial() {
+            return self.check_survivors(region, file);
+        }
+        Ok(())
+    }
+
+    /// Of each partition somebody must be left: nobody else has what is in it, and all others count on it.
+    fn check_survivors(&self, region: &str, file: &ClusterFile) -> Result<(), String> {
+        if file.regions() > RegionSet::TOLD_APART {
+            let most = RegionSet::TOLD_APART;
+            return Err(format!(
+                "keyspace '{}': eviction is for clusters of at most {most} regions",
+                self.name
+            ));
+        }
+        let stays = |holder: &u16| {
+            let holder = file.region_name(*holder);
+            holder != region && !self.evicted.contains(&holder)
+        };
+        let is_gone = |partition: &u16| !self.holders(file, *partition).iter().any(stays);
+        let gone: Vec<String> =
+            (0..self.partitions).filter(is_gone).map(|partition| partition.to_string()).collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "nobody else has what is in the partitions {} of keyspace '{}', and its snapshots show all partitions: region \
+             '{region}' cannot be evicted from it; restore its processes, or copy the other keys to another keyspace",
+            gone.join(", "),
+            self.name
+        ))
     }
 
     /// What is wrong with where a causal keyspace is to be.

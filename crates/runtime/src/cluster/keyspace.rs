@@ -357,12 +357,8 @@ impl ReplicatedKeyspace {
         let regions: Vec<RegionId> = regions.map(RegionId).collect();
         match self {
             _ if regions.is_empty() => false,
-            ReplicatedKeyspace::Causal(nodes) => {
-                let late = late_of_evictions(nodes.protocols(), id, entry, &regions);
-                let message = || stable::Message::Evict { regions: regions.clone() };
-                late.iter().for_each(|(slot, _)| nodes.tell(*slot, message(), now));
-                !late.is_empty()
-            }
+            ReplicatedKeyspace::Causal(nodes) => evict(nodes, id, entry, &regions, now),
+            ReplicatedKeyspace::Partial(nodes) => evict(nodes, id, entry, &regions, now),
             ReplicatedKeyspace::Copied(nodes) => evict_of_copies(nodes, id, entry, &regions, now),
             _ => false,
         }
@@ -442,6 +438,21 @@ fn causal_partitions<S: Times>(
     nodes: &Nodes<stable::Node<S>>,
 ) -> impl Iterator<Item = &stable::Partition<S>> {
     nodes.protocols().filter_map(stable::Node::as_partition)
+}
+
+/// Tells those that have not heard.
+fn evict<S: Times>(
+    nodes: &mut Nodes<stable::Node<S>>,
+    id: KeyspaceId,
+    entry: &ClusterKeyspace,
+    regions: &[RegionId],
+    now: Now,
+) -> bool {
+    let late = late_of_evictions(nodes.protocols(), id, entry, regions);
+    for (slot, _) in &late {
+        nodes.tell(*slot, stable::Message::Evict { regions: regions.to_vec() }, now);
+    }
+    !late.is_empty()
 }
 
 /// Tells those that lead; they are told again until their logs have it.

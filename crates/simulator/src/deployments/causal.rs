@@ -13,7 +13,10 @@ use protocol::{Claim, CommitStamp, Conflict, SnapshotClaim, VectorClaim};
 use replication::Window;
 use std::marker::PhantomData;
 use std::time::Duration;
-use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot, Timestamp};
+use types::{
+    Address, NodeId, PartitionId, ProcessId, RegionId, RegionSet, Rng, SessionId, Slot, Timestamp,
+    TransactionId,
+};
 
 /// Short, so that horizons rise and what is below them is folded within a run.
 const LEASE: Duration = Duration::from_secs(1);
@@ -161,10 +164,11 @@ impl<S: Times> CausalDeployment<S> {
             key.effects.iter().map(move |effect| (name.clone(), effect.clone())).collect::<Vec<_>>()
         };
         let (Stamp { at, transaction, depends_on, .. }, region) = (stamp, S::place(&stamp));
+        let parts = if S::UNIVERSAL { S::parts(depends_on, stamp.region) } else { RegionSet::default() };
         Claim {
             session: SessionId(0),
             transaction,
-            commit: Some(CommitStamp { at, depends_on: S::observed(depends_on), region }),
+            commit: Some(CommitStamp { at, depends_on: S::observed(depends_on), region, parts }),
             snapshot: None,
             effects: effects.iter().flat_map(of_key).collect(),
             vector: VectorClaim::of(Vec::new(), S::depends_by_region(depends_on, regions)),
@@ -279,7 +283,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
 
     /// Where no other region is left, nothing is replicated.
     fn decided(&self, instance: &mut Node<S>) -> Vec<Claim> {
-        if !S::OBSERVES {
+        if !S::EVICTS {
             return Vec::new();
         }
         let decided = instance.take_decided().into_iter();
@@ -320,7 +324,11 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     }
 
     fn evict(&self, region: RegionId, _: &Node<S>) -> Option<Message<S>> {
-        S::OBSERVES.then(|| Message::Evict { regions: vec![region] })
+        S::EVICTS.then(|| Message::Evict { regions: vec![region] })
+    }
+
+    fn abandoned(&self, instance: &mut Node<S>) -> Vec<TransactionId> {
+        instance.take_abandoned()
     }
 
     fn cut_of(&self, instance: &Node<S>, region: RegionId) -> Option<Timestamp> {
@@ -336,7 +344,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         use Feature::{BlindExpiry, EverySecond, Eviction, Expiry, Keyset, LostDisks, Reconfiguration};
         const LACKS: &[Feature] =
             &[Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration, Eviction];
-        match S::OBSERVES {
+        match S::EVICTS {
             true => &LACKS[..LACKS.len() - 1],
             false => LACKS,
         }

@@ -251,7 +251,12 @@ impl Replica {
         Claim {
             session: entry.session,
             transaction: entry.id,
-            commit: Some(CommitStamp { at, depends_on: Timestamp::ZERO, region: RegionId(0) }),
+            commit: Some(CommitStamp {
+                at,
+                depends_on: Timestamp::ZERO,
+                region: RegionId(0),
+                parts: types::RegionSet::default(),
+            }),
             snapshot: None,
             effects: entry.effects.clone(),
             vector: None,

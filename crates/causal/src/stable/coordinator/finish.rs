@@ -79,9 +79,12 @@ impl<S: Times> Coordinator<S> {
                 at,
                 transaction: id,
                 region: self.region,
-                depends_on: running.snapshot.depends_on(self.region),
+                depends_on: S::with_parts(running.snapshot.depends_on(self.region), running.regions),
             };
-            self.thread(running.session).insert(stamp, &effects);
+            if let Some(error) = self.given_up(&stamp) {
+                return self.end_given_up(now, number, running, (at, &effects), &error, out);
+            }
+            self.thread(running.session).insert(running.session, stamp, &effects);
         }
         self.claim(number, &running, Some(at), &effects);
         self.answer(now, number, running, out);
@@ -102,8 +105,8 @@ impl<S: Times> Coordinator<S> {
         let (snapshot, regions) = (running.snapshot, self.topology.regions.len());
         let depends_on = snapshot.depends_on(self.region);
         let place = at.filter(|_| !effects.is_empty());
-        let commit =
-            place.map(|at| CommitStamp { at, depends_on: S::observed(depends_on), region: self.region });
+        let (region, parts) = (self.region, running.regions);
+        let commit = place.map(|at| CommitStamp { at, depends_on: S::observed(depends_on), region, parts });
         let effects = effects
             .iter()
             .flat_map(|of_key| of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone())));
@@ -219,7 +222,13 @@ impl<S: Times> Coordinator<S> {
         self.end(now, number, &running, out);
     }
 
-    fn end(&mut self, now: Now, number: u64, running: &Running<S>, out: &mut Outputs<'_, Node<S>>) {
+    pub(super) fn end(
+        &mut self,
+        now: Now,
+        number: u64,
+        running: &Running<S>,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         if self.spreading.contains_key(&number) {
             out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
         } else {

@@ -14,7 +14,7 @@ use crate::stable::message::Message;
 use crate::stable::setup::Topology;
 use crate::stable::{Node, Times};
 use protocol::{Now, Outputs};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Address, Instant, ProcessId, RegionId, Slot};
 
@@ -36,6 +36,8 @@ pub(super) struct Routes {
     /// Replicas are groups of copies.
     copied: bool,
     next_probe: Instant,
+    /// Replicas that are gone for good.
+    lost: BTreeSet<Address>,
 }
 
 /// What answers or is silent as one: a process, or, with the slot, a group of copies.
@@ -79,7 +81,8 @@ impl Routes {
             processes.entry(suspect(*replica, copied)).or_insert_with(|| process(*replica));
         }
         let chosen = vec![0; replicas.len()];
-        Routes { region, replicas, chosen, processes, copied, next_probe: Instant::default() }
+        let lost = BTreeSet::new();
+        Routes { region, replicas, chosen, processes, copied, next_probe: Instant::default(), lost }
     }
 
     fn process(&self, replica: Address) -> Option<&Process> {
@@ -88,7 +91,18 @@ impl Routes {
 
     /// True while others are asked in place of this replica.
     pub(super) fn is_silent(&self, replica: Address) -> bool {
-        self.process(replica).is_some_and(|process| process.is_silent)
+        self.lost.contains(&replica) || self.process(replica).is_some_and(|process| process.is_silent)
+    }
+
+    /// A region is gone for good: nothing goes there any more.
+    pub(super) fn lose(&mut self, region: RegionId) {
+        for (replicas, chosen) in self.replicas.iter_mut().zip(&mut self.chosen) {
+            let before = replicas.get(*chosen).copied();
+            let gone = replicas.extract_if(.., |(holder, _)| *holder == region);
+            self.lost.extend(gone.map(|(_, replica)| replica));
+            *chosen = replicas.iter().position(|replica| Some(*replica) == before).unwrap_or(0);
+        }
+        self.processes.retain(|_, process| !self.lost.contains(&process.replica));
     }
 
     /// True if a partition has several replicas.
@@ -164,7 +178,7 @@ impl<S: Times> Coordinator<S> {
     /// Asks processes, and so leases the oldest snapshot there too.
     pub(super) fn probe(&mut self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {
         for replica in self.routes.probes(now.instant, self.options.suspect_after) {
-            out.send(replica, Message::StartTx { stable: self.stable, oldest });
+            out.send(replica, Message::StartTx { stable: self.stable, oldest, gone: self.gone() });
         }
     }
 }
@@ -239,6 +253,21 @@ mod tests {
         assert_eq!(routes.target(1), Some(replica(2, 1)), "a little nearer is not worth the change");
         (40..80).for_each(|at| round(&mut routes, at * 100, &[(0, 1), (1, 10), (2, 30)]));
         assert_eq!(routes.target(1), Some(replica(1, 1)));
+    }
+
+    #[test]
+    fn a_lost_region_is_passed_over_for_good() {
+        let mut routes = routes();
+        (1..20).for_each(|at| round(&mut routes, at * 100, &[(0, 1), (1, 10), (2, 30)]));
+        assert_eq!(routes.target(1), Some(replica(1, 1)));
+        routes.lose(RegionId(1));
+        assert_eq!((routes.target(0), routes.target(1)), (Some(replica(0, 0)), Some(replica(2, 1))));
+        assert_eq!(routes.next(1, replica(1, 1)), replica(2, 1), "who was asked there asks the others");
+        assert!(routes.is_silent(replica(1, 1)));
+        round(&mut routes, 2000, &[(1, 10)]);
+        assert!(routes.is_silent(replica(1, 1)), "whatever it says");
+        routes.lose(RegionId(2));
+        assert_eq!(routes.target(1), None, "nobody is left");
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl<S: Times> Partition<S> {
             match Record::<S::Depends>::decode(&mut Reader::new(bytes))? {
                 Record::Kept { key, stamp, effect } => {
                     if let Some(full) = kept.add(&key, stamp, &effect) {
-                        full.put_into(&mut self.store);
+                        self.evictions.without_given_up::<S>(&full).put_into(&mut self.store);
                     }
                 }
                 Record::Context { key, stamp, effect, trace } => {
@@ -47,7 +47,7 @@ impl<S: Times> Partition<S> {
                 _ => self.recover(bytes)?,
             }
         }
-        kept.put_into(&mut self.store);
+        self.evictions.without_given_up::<S>(&kept).put_into(&mut self.store);
         // Whoever told this may not have given up everything yet.
         self.evictions.search_again();
         Ok(())
@@ -81,7 +81,8 @@ impl<S: Times> Partition<S> {
                     self.decisions.decide(stamp.transaction, decided);
                 }
             }
-            Record::Replicated(Effects { stamp, .. }) if self.evictions.has(stamp.region) => {}
+            Record::Replicated(Effects { stamp, .. })
+                if self.evictions.has(stamp.region) || self.evictions.gives_up::<S>(&stamp) => {}
             Record::Replicated(Effects { stamp, effects }) => {
                 let origin = self.origins.entry(stamp.region).or_default();
                 if stamp.at > origin.up_to {
@@ -108,6 +109,7 @@ impl<S: Times> Partition<S> {
             Record::Decided { id, at, outlives, gained } => {
                 self.decisions.decide(id, Decided { at, outlives, gained: gained.into_owned() });
             }
+            Record::Outgoing(Effects { stamp, .. }) if self.evictions.gives_up::<S>(&stamp) => {}
             Record::Outgoing(Effects { stamp, effects }) => {
                 self.clock.recover(stamp.at);
                 let outgoing =
@@ -186,6 +188,7 @@ impl<S: Times> Partition<S> {
         }
         self.participant.undecided_mut().for_each(|pending| pending.since = now.instant);
         self.leases.begin(now.instant, self.options.lease);
+        self.begin_accord(now);
         self.greet_all(out);
         out.arm(Timer::Apply, now.instant + self.options.apply_every);
         out.arm(Timer::Gossip, now.instant + self.options.gossip_every);
@@ -383,7 +386,7 @@ impl<D: Copy + Ord + Debug> KeptContext<D> {
 }
 
 /// The effects of one key as a checkpoint or a piece tells them, one after the other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct KeptEffects<D> {
     pub(super) key: Box<[u8]>,
     pub(super) effects: Vec<(Stamp<D>, Box<[u8]>)>,

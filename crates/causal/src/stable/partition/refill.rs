@@ -422,7 +422,7 @@ impl<S: Times> Partition<S> {
     /// Effects of one key that a peer holds.
     fn install_effects(&mut self, kept: &KeptEffects<S::Depends>) {
         let (region, amnesia) = (self.region, self.life == Life::Refilling);
-        let kept = &self.evictions.without_given_up(kept);
+        let kept = &self.evictions.without_given_up::<S>(kept);
         let Some(refill) = &mut self.refill else { return };
         kept.put_into(refill.staged.as_mut().unwrap_or(&mut self.store));
         let mut own: BTreeMap<Stamp<S::Depends>, KeyEffects> = BTreeMap::new();

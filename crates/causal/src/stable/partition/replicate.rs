@@ -117,8 +117,13 @@ impl<S: Times> Partition<S> {
         let to = self.topology.address(peer, self.index);
         let (due, _) = self.outbox.take_due(peer, self.installed, self.options.window);
         for (at, id, outgoing) in &due {
-            let (depends_on, effects) = (outgoing.depends_on, outgoing.effects.clone());
-            let (id, at, origin) = (*id, *at, self.region);
+            let (id, at, origin, depends_on) = (*id, *at, self.region, outgoing.depends_on);
+            let stamp = Stamp { at, transaction: id, region: origin, depends_on };
+            if self.evictions.gave_up::<S>(&stamp) && !self.options.mutants.kept_above_cut {
+                // It was spilled before.
+                continue;
+            }
+            let effects = outgoing.effects.clone();
             out.stream(to, Message::Replicate { origin, id, at, depends_on, effects });
         }
         let is_any = !due.is_empty();
@@ -172,6 +177,9 @@ impl<S: Times> Partition<S> {
         let transaction = if self.ties_wrongly(at, &effects) { LAST } else { id };
         let stamp = Stamp { at, transaction, region, depends_on };
         let logged = Stamp { region: origin, transaction: id, ..stamp };
+        if self.evictions.gives_up::<S>(&logged) {
+            return;
+        }
         self.persist(&Record::Replicated(borrowed(logged, &effects)), out);
         self.store_effects(stamp, &effects);
         if self.options.mutants.effects_vouch
