@@ -8,6 +8,7 @@ import redis
 from cluster import Cluster
 from harness import Anabranch, wait_until
 from modules import AUCTION, ENDLESS, GROWING, hostile, importing, last_writer
+from test_hot_keys import told as hot_keys_told
 
 
 # All that bidders can tell of an auction.
@@ -37,7 +38,8 @@ def test_an_auction_is_loaded_and_lives_like_any_type(server):
         load(client, "auction")
         assert client.execute_command("TYPES", "LIST") == ["auction"]
         info = client.execute_command("TYPE", "INFO", "auction")
-        assert info["name"] == "auction" and info["operations"][:2] == ["bid bidder amount:integer", "close"]
+        assert info["name"] == "auction" and info["operations"][:2] == ["bid bidder amount:integer (mode bid)", "close"]
+        assert info["modes"] == ["bid beside bid, ask", "ask beside bid, ask"]
         assert call(client, "lot", "bid", "ann", 3) == "OK"
         assert call(client, "lot", "bid", "bob", 5) == "OK"
         assert call(client, "lot", "bid", "cat", 5) == "OK"
@@ -109,6 +111,9 @@ def test_a_wrong_specification_is_refused_with_an_example(server):
         assert text.startswith("type 'register' is refused: it says that these commute, and they do not: A = put(")
         assert "on the state after nothing: the order A B leaves the state" in text
         load(client, "register", last_writer(False))
+        # A module of the first version of the interface, which has no modes.
+        info = client.execute_command("TYPE", "INFO", "register")
+        assert info["operations"][0].startswith("put ") and "mode" not in info["operations"][0] and info["modes"] == []
         call(client, "r", "put", 7, kind="register")
         assert client.type("r") == "register"
 
@@ -230,6 +235,11 @@ def test_a_cluster_keeps_types_everywhere(cluster, concurrency):
 
     for node in nodes:
         assert told(node) == [["b2", 402], 120] * 2
+    with nodes[0].client() as client:
+        keys, unanswered = hot_keys_told(client, concurrency)
+        met = {(pair["wanted"], pair["met"]) for entry in keys for pair in entry["pairs"]}
+        assert unanswered == [] and (f"{kind}:bid", f"{kind}:bid") not in met, "bids share their lock"
+        assert ("write", "write") not in met, met
     # Every process in turn forgets what it had in memory.
     for node in nodes:
         cluster.do(f"kill {node.name}", f"restart {node.name}")

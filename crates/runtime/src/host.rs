@@ -1,6 +1,6 @@
 //! What surrounds a worker's gateway.
 
-use crate::cluster::{self, Cluster, Turn};
+use crate::cluster::{self, Cluster, HotKeysQuestion, Turn};
 use crate::info;
 use crate::keyspace::{Keyspace, class_of, durability_of};
 use crate::process::{Process, WorkerHandle};
@@ -215,13 +215,13 @@ impl Host for WorkerHost {
             (Err(error), _) => sink.error(&error),
             (Ok(()), Administration::List) => self.list(sink),
             (Ok(()), Administration::Info { name }) => self.describe(name, sink),
-            (Ok(()), Administration::HotKeys { name, count, reset }) => {
-                match self.cluster.as_mut().map(|cluster| cluster.hot_keys(name, count, reset)) {
-                    Some(Ok(keys)) => cluster::write_hot_keys(&keys, sink),
-                    Some(Err(error)) => sink.error(&error),
-                    None => sink.error(&missing(name)),
+            (Ok(()), Administration::HotKeys { name, count, reset, local }) => match &mut self.cluster {
+                Some(cluster) => {
+                    let question = HotKeysQuestion { name, count, reset, local };
+                    cluster.ask_hot_keys(id, question, self.now, sink);
                 }
-            }
+                None => sink.error(&missing(name)),
+            },
             (Ok(()), Administration::Locate { name, keys }) => self.locate(name, &keys, sink),
             (Ok(()), Administration::Recover { name, partition, left }) => {
                 let cluster = self.cluster.as_mut();

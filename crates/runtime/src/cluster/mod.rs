@@ -20,6 +20,7 @@ mod checkpoint;
 mod config;
 mod describe;
 mod hot_keys;
+mod hot_keys_of_all;
 mod identity;
 mod keyspace;
 mod nodes;
@@ -34,7 +35,7 @@ pub use config::{
     ClusterOptions, ClusterProcess, ClusterProtocol,
 };
 pub(crate) use describe::{describe, section};
-pub(crate) use hot_keys::write_hot_keys;
+pub(crate) use hot_keys_of_all::HotKeysQuestion;
 pub(crate) use keyspace::{Backlog, Lag, dropped};
 pub(crate) use nodes::Turn;
 pub(crate) use peers::FIRST_TOKEN;
@@ -46,6 +47,7 @@ use ::journal::CheckpointWriter;
 use catalog::Catalog;
 use checkpoint::Checkpoint;
 use gateway::KeyspaceOptions;
+use hot_keys_of_all::Questions;
 use identity::Identity;
 use keyspace::ReplicatedKeyspace;
 use mio::Registry;
@@ -131,6 +133,7 @@ pub(crate) struct Cluster {
     stirred: bool,
     checkpoint: Option<Checkpoint>,
     gaps: Option<Gaps>,
+    questions: Questions,
 }
 
 /// This life began with gaps in its memory.
@@ -167,6 +170,10 @@ impl Cluster {
         self.stirred |= !self.arrived.is_empty();
         let mut arrived = std::mem::take(&mut self.arrived);
         for (from, to, packet) in arrived.iter() {
+            if to == hot_keys_of_all::SLOT {
+                self.hear(from.process, packet, now);
+                continue;
+            }
             let index = usize::from(to.keyspace.0);
             let known = self.keyspaces.get(index).is_some_and(|keyspace| keyspace.hosts(to));
             if !known {
@@ -287,6 +294,7 @@ impl Cluster {
         for keyspace in &mut self.keyspaces {
             keyspace.pump(&mut context, turn);
         }
+        self.tell_hot_keys(turn);
     }
 
     /// True when requests came since the last pump.
@@ -335,7 +343,8 @@ impl Cluster {
         if self.stirred || self.checkpoint.is_some() {
             return Some(now);
         }
-        self.keyspaces.iter().filter_map(ReplicatedKeyspace::deadline).chain(self.peers.deadline()).min()
+        let replicas = self.keyspaces.iter().filter_map(ReplicatedKeyspace::deadline);
+        replicas.chain(self.peers.deadline()).chain(self.questions.deadline()).min()
     }
 
     /// Notes in the data directory when nothing is missing any more.
