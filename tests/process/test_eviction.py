@@ -68,6 +68,61 @@ def test_the_others_go_on_without_a_lost_region():
                 assert again.get("last:0") == "c"
 
 
+COPIED = ("KEYSPACE", "CREATE", "copied", "MODEL", "causal", "COPIES", "3", "PARTITIONS", "2")
+
+
+def uses(client: redis.Redis) -> bool:
+    return refused(client, "KEYSPACE", "USE", "copied") == "" and refused(client, "SET", "is-there", "yes") == ""
+
+
+def led(clients: list[redis.Redis]) -> dict[str, int]:
+    """The partitions that these processes lead, in words, and who does."""
+    found = {}
+    for number, client in enumerate(clients):
+        found |= {state: number for state in about(client, "copied")["partitions_here"] if "leads" in state}
+    return found
+
+
+def test_the_others_go_on_where_partitions_have_copies_and_a_leader_dies_meanwhile():
+    with Cluster(3, 3, "--durability", "always") as cluster:
+        with cluster["a/1"].client() as client:
+            assert client.execute_command(*COPIED)
+        names = [f"{region}/{process}" for region in "abc" for process in (1, 2, 3)]
+        clients = {name: cluster[name].client(single_connection_client=True) for name in names}
+        for client in clients.values():
+            wait_until(lambda: uses(client), timeout=30)
+        a, b, c = clients["a/1"], clients["b/1"], clients["c/1"]
+        last = [f"last:{number}" for number in range(20)]
+        for client in (a, b):
+            c.set("old", "c")
+            wait_until(lambda: client.get("old") == "c")
+        cluster.do("cut c b")
+        # Only region a hears of these.
+        c.mset({key: "c" for key in last})
+        wait_until(lambda: a.get(last[0]) == "c", timeout=20)
+        cluster.do("kill c/1", "kill c/2", "kill c/3", "heal")
+        a.set("since", "a")
+        b.execute_command("KEYSPACE", "EVICT", "copied", "c", "ACCEPT-LOSS")
+        # Whoever leads partition 0 in region a; another copy goes on with the eviction.
+        of_a = [clients[f"a/{process}"] for process in (1, 2, 3)]
+        victim = next(number for state, number in led(of_a).items() if state.startswith("0:"))
+        cluster.do(f"kill a/{victim + 1}")
+        left = [clients[name] for name in names if name[0] != "c" and name != f"a/{victim + 1}"]
+        for client in left:
+            wait_until(lambda: client.mget(last) == ["c"] * 20 and client.get("since") == "a", timeout=30)
+        for region in (left[:2], left[2:]):
+            wait_until(lambda: ["; c evicted" in state for state in led(region)] == [True] * 2, timeout=20)
+        left[-1].set("after", "b")
+        wait_until(lambda: left[0].get("after") == "b")
+        cluster.do(f"restart a/{victim + 1}", "restart c/1", "restart c/2")
+        with cluster[f"a/{victim + 1}"].client() as back:
+            wait_until(lambda: refused(back, "KEYSPACE", "USE", "copied") == "" and refused(back, "GET", "after") == "", timeout=20)
+        with cluster["c/1"].using("copied") as c:
+            wait_until(lambda: refused(c, "GET", "after").startswith("UNAVAILABLE region c was evicted"), timeout=30)
+        for client in clients.values():
+            client.close()
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -5,8 +5,12 @@
 //! the set holds everything that its members saw; a session's sets only grow and hold its own writes, and those of a
 //! context that it took over; a transaction's place is above everything it saw; and nothing in a set began after it was used, which is the promise
 //! of stable times. Sets are bit sets over the committed transactions: memory grows with the square of the history.
+//!
+//! Where sessions share a causal thread (Corrections 72), a transaction claims what it saw of the thread beyond its snapshot, as
+//! no order of overlapping requests tells it. Who was asked after another one of the thread was answered must see what that
+//! one saw and wrote: sessions read one another's answered writes at once, and the thread's sets only grow.
 
-use crate::history::{Claim, Commit, Snapshot, Transaction};
+use crate::history::{Claim, Commit, Outcome, Snapshot, Thread, Transaction};
 use crate::invocations::{Decoded, decode_all};
 use crate::merged::Merged;
 use crate::replay::{Cells, replay};
@@ -82,6 +86,7 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     visible.check_stable_time(findings);
     visible.check_closure(findings);
     visible.check_sessions(findings);
+    visible.check_threads(findings);
     visible.check_contexts(findings);
     visible.replay(findings);
 }
@@ -96,6 +101,7 @@ impl<'d, 'h> Visible<'d, 'h> {
         let mut visible = Visible { all, writers, seen: Vec::new(), rank };
         let own = visible.own_earlier();
         visible.seen = (0..all.len()).map(|at| visible.seen_by(at, &own)).collect();
+        visible.add_beyond();
         for transaction in all.iter().filter(|t| snapshot(t).is_none() && !t.steps.is_empty()) {
             if transaction.steps.iter().any(|step| step.observed.is_some()) {
                 let message = format!("transaction {} claims no snapshot", transaction.number());
@@ -105,18 +111,58 @@ impl<'d, 'h> Visible<'d, 'h> {
         visible
     }
 
-    /// For each transaction the session's committed ones before it.
+    /// For each transaction what it sees whatever its snapshot shows: of its thread what it claims, if it shares one; otherwise
+    /// the session's committed ones before it.
     fn own_earlier(&self) -> Vec<Vec<usize>> {
+        let threads = self.threads();
         let mut order: Vec<usize> = (0..self.all.len()).collect();
         order.sort_by_key(|at| self.all[*at].transaction.invoked);
         let mut sessions: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         let mut own = vec![Vec::new(); self.all.len()];
         for at in order {
             let session = sessions.entry(self.all[at].transaction.session).or_default();
-            own[at].clone_from(session);
+            match thread(&self.all[at]) {
+                None => own[at].clone_from(session),
+                Some((thread, claim)) => {
+                    let of_thread = threads.get(&thread).into_iter().flatten();
+                    let seen = of_thread.filter(|(place, _)| *place <= claim.seen);
+                    own[at].extend(seen.map(|(_, position)| *position));
+                }
+            }
             session.extend(self.rank[at]);
         }
         own
+    }
+
+    /// What each shared thread took up, each transaction with its place in that order.
+    fn threads(&self) -> BTreeMap<[u64; 2], Vec<(u64, usize)>> {
+        let mut threads: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for position in 0..self.writers.len() {
+            let claimed = thread(self.writer(position));
+            if let Some((of, place)) = claimed.and_then(|(of, claim)| Some((of, claim.place?))) {
+                threads.entry(of).or_default().push((place, position));
+            }
+        }
+        threads
+    }
+
+    /// Adds what transactions observed of their thread beyond what it showed them when they began, with all that these saw.
+    /// Those have lower places, so they come first.
+    fn add_beyond(&mut self) {
+        let name = |position: usize| Some(self.writer(position).transaction.claim.as_ref()?.transaction);
+        let names: BTreeMap<_, usize> =
+            (0..self.writers.len()).filter_map(|position| Some((name(position)?, position))).collect();
+        let others = (0..self.all.len()).filter(|at| self.rank[*at].is_none());
+        for at in self.writers.clone().into_iter().chain(others) {
+            let Some((_, claim)) = thread(&self.all[at]) else { continue };
+            for position in claim.beyond.iter().filter_map(|name| names.get(name).copied()) {
+                let with_it = self.seen[self.writers[position]].clone();
+                if let Some(seen) = &mut self.seen[at] {
+                    with_it.iter().for_each(|with_it| seen.union(with_it));
+                    seen.insert(position);
+                }
+            }
+        }
     }
 
     fn seen_by(&self, at: usize, own: &[Vec<usize>]) -> Option<BitSet> {
@@ -211,8 +257,56 @@ impl<'d, 'h> Visible<'d, 'h> {
                 findings.add(Check::Session, message, vec![lost, *last, number]);
             }
             before.union(seen);
+            // What was taken up by its thread, the session's next transaction must see, whether its client was answered or not.
+            let is_known = thread(&self.all[at]).is_none_or(|(_, claim)| claim.place.is_some());
+            self.rank[at].filter(|_| is_known).into_iter().for_each(|position| before.insert(position));
             *last = number;
         }
+    }
+
+    /// Within a thread that sessions share, whoever is asked after another one was answered sees what that one saw and wrote.
+    fn check_threads(&self, findings: &mut Findings) {
+        let mut threads: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for (at, _) in self.with_sets() {
+            if let Some(thread) = self.all[at].transaction.thread {
+                threads.entry(thread).or_default().push(at);
+            }
+        }
+        for (thread, mut asked) in threads {
+            let answer = |at: usize| {
+                let Transaction { outcome, responded, .. } = self.all[at].transaction;
+                responded.filter(|_| *outcome == Outcome::Committed)
+            };
+            let mut answered: Vec<(u64, usize)> =
+                asked.iter().filter_map(|at| Some((answer(*at)?, *at))).collect();
+            answered.sort_unstable();
+            asked.sort_by_key(|at| self.all[*at].transaction.invoked);
+            let (mut next, mut needed) = (0, BitSet::new(self.writers.len()));
+            for at in asked {
+                let invoked = self.all[at].transaction.invoked;
+                while let Some((_, earlier)) = answered.get(next).filter(|(end, _)| *end < invoked) {
+                    needed.union(&self.known_after(*earlier));
+                    next += 1;
+                }
+                let lost = self.seen[at].as_ref().and_then(|seen| seen.first_missing(&needed));
+                let Some(lost) = lost else { continue };
+                let who = answered[..next].iter().find(|(_, at)| self.known_after(*at).contains(lost));
+                let who = who.map_or(0, |(_, at)| self.all[*at].number());
+                let (number, lost) = (self.all[at].number(), self.writer(lost).number());
+                let message = format!(
+                    "thread {thread}: transaction {number}, asked for at {invoked} us, does not see {lost}, which transaction \
+                     {who} of the thread saw or was, and that was answered before"
+                );
+                findings.add(Check::Session, message, vec![lost, who, number]);
+            }
+        }
+    }
+
+    /// What a transaction saw, and itself.
+    fn known_after(&self, at: usize) -> BitSet {
+        let mut known = self.seen[at].clone().unwrap_or_else(|| BitSet::new(self.writers.len()));
+        self.rank[at].into_iter().for_each(|position| known.insert(position));
+        known
     }
 
     /// Who took over a context sees what the transaction saw and wrote after which it was given.
@@ -294,6 +388,13 @@ impl<'d, 'h> Visible<'d, 'h> {
         }
         Some(newest)
     }
+}
+
+/// The thread that a transaction shares, by the process and the incarnation of its coordinator, and what it claims of it.
+fn thread<'h>(transaction: &Decoded<'h>) -> Option<([u64; 2], &'h Thread)> {
+    let claim = transaction.transaction.claim.as_ref()?;
+    let [process, incarnation, _] = claim.transaction;
+    Some(([process, incarnation], claim.thread.as_ref()?))
 }
 
 fn snapshot(transaction: &Decoded<'_>) -> Option<Snapshot> {

@@ -18,6 +18,7 @@ fn transaction(number: u64, session: u64, outcome: Outcome, steps: Vec<Step>) ->
         steps,
         claim: None,
         follows: None,
+        thread: None,
         given_up: false,
         at_rest: false,
     }

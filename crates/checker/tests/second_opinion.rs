@@ -123,6 +123,7 @@ fn history(plan: &[PlannedTransaction]) -> Vec<Transaction> {
             snapshot: None,
             effects,
             vector: None,
+            thread: None,
             branch: None,
         };
         history.push(Transaction {
@@ -134,6 +135,7 @@ fn history(plan: &[PlannedTransaction]) -> Vec<Transaction> {
             steps,
             claim: Some(claim),
             follows: None,
+            thread: None,
             given_up: false,
             at_rest: false,
         });

@@ -182,7 +182,9 @@ impl Host for WorkerHost {
     ) {
         if let Some(cluster) = &mut self.cluster {
             let mut turn = Turn { now: self.now, random: &mut self.random, replies };
-            return cluster.submit(keyspace, requests, &mut turn);
+            let gate = cluster.submit(keyspace, requests, self.process.journal.as_ref(), &mut turn);
+            self.outcome.gate = self.outcome.gate.and(gate);
+            return;
         }
         let Some(keyspace) = self.keyspace(keyspace).cloned() else {
             let gone = Error::refused("the keyspace was dropped; choose another with KEYSPACE USE or SELECT");

@@ -3,10 +3,10 @@
 use crate::keyset::KnownKeys;
 use crate::workload::{Plan, Watching};
 use checker::{
-    Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Vector, Violation,
+    Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Thread, Transaction, Vector, Violation,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use types::{PartitionId, RegionId, RequestId, SessionId, Timestamp};
+use types::{PartitionId, RegionId, RequestId, SessionId, Timestamp, TransactionId};
 
 /// The history so far.
 #[derive(Default)]
@@ -92,8 +92,9 @@ impl Recorder {
         (0..place).rev().find(is_its)
     }
 
-    /// A request of a transaction has reached its gateway.
-    pub fn asked(&mut self, request: RequestId, place: usize, process: usize) {
+    /// A request of a transaction has reached its gateway, where its session has this thread in common with others.
+    pub fn asked(&mut self, request: RequestId, place: usize, process: usize, thread: Option<u64>) {
+        self.history[place].thread = thread;
         self.asked_at.insert(place, process as u64);
         self.requests.insert(request, place);
         self.asked.insert(request, place);
@@ -138,6 +139,7 @@ impl Recorder {
             steps,
             claim: None,
             follows: None,
+            thread: None,
             given_up: false,
             at_rest: false,
         });
@@ -362,6 +364,7 @@ impl Recorder {
             .collect();
         known.effects.extend(news);
         known.snapshot = known.snapshot.or(claim.snapshot);
+        known.thread = known.thread.take().or(claim.thread);
         if claim.vector.as_ref().is_some_and(|vector| !vector.snapshot.is_empty()) || known.vector.is_none() {
             known.vector = claim.vector;
         }
@@ -373,10 +376,14 @@ impl Recorder {
     }
 }
 
+/// A transaction's name in histories.
+fn name(id: TransactionId) -> [u64; 3] {
+    [u64::from(id.process.0), u64::from(id.incarnation.0), id.number]
+}
+
 fn converted(claim: protocol::Claim) -> Claim {
-    let id = claim.transaction;
     Claim {
-        transaction: [u64::from(id.process.0), u64::from(id.incarnation.0), id.number],
+        transaction: name(claim.transaction),
         commit: claim.commit.map(|commit| Commit {
             at: commit.at.0,
             depends_on: commit.depends_on.0,
@@ -390,6 +397,11 @@ fn converted(claim: protocol::Claim) -> Claim {
         vector: claim.vector.map(|vector| Vector {
             snapshot: vector.snapshot.iter().map(|at| at.0).collect(),
             depends_on: vector.depends_on.iter().map(|at| at.0).collect(),
+        }),
+        thread: claim.thread.map(|thread| Thread {
+            seen: thread.seen,
+            place: thread.place,
+            beyond: thread.beyond.into_iter().map(name).collect(),
         }),
         effects: (claim.effects.into_iter())
             .map(|(key, effect)| (Key(key.into_vec()), Bytes(effect.into_vec())))

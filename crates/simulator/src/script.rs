@@ -120,6 +120,8 @@ impl Script {
         let off = deployment.off().iter().filter(|feature| !with.contains(feature));
         let mut lacks = deployment.lacks().to_vec();
         lacks.extend((!deployment.lists_losses()).then_some(Feature::Resolutions));
+        lacks.extend((!deployment.spills()).then_some(Feature::SmallQueues));
+        lacks.extend((!deployment.is_causal()).then_some(Feature::SharedThreads));
         let off: BTreeSet<Feature> = off.chain(&lacks).copied().collect();
         let mut layout = deployment.layout(&mut stream(seed, "layout", 0));
         let mut swarm = Swarm::draw(&mut stream(seed, "swarm", 0), &off);

@@ -44,6 +44,7 @@ impl Recorder {
             steps: tried.steps,
             claim: None,
             follows: None,
+            thread: None,
             given_up: false,
             at_rest: tried.at_rest,
         };

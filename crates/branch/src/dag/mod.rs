@@ -5,11 +5,12 @@
 
 mod collapse;
 mod draw;
+mod image;
 mod labels;
 mod walk;
 
 pub(crate) use labels::{Bounds, Branches};
-pub use labels::{Label, View};
+pub use labels::{Label, Sight, View};
 pub(crate) use walk::{SeenBy, Spread};
 
 use crate::effort::Meter;

@@ -77,6 +77,7 @@ impl Claims {
             snapshot: None,
             effects: commit.map(|commit| effects(commit, keyspace)).unwrap_or_default(),
             vector: None,
+            thread: None,
             requests: Vec::new(),
             branch: Some(BranchClaim {
                 read: names(read),

@@ -9,5 +9,6 @@ mod labelling;
 mod merging;
 mod model;
 mod paper;
+mod parts;
 mod reading;
 mod sites;

@@ -152,4 +152,11 @@ impl<S: Times> Protocol for Node<S> {
             Node::Coordinator(_) => None,
         }
     }
+
+    fn spooled(&mut self, now: Now, chunk: u64, bytes: Option<&[u8]>, out: &mut Outputs<'_, Self>) {
+        match self {
+            Node::Partition(partition) => partition.on_spooled(now, chunk, bytes, out),
+            Node::Coordinator(_) => debug_assert!(false, "a coordinator spills nothing"),
+        }
+    }
 }

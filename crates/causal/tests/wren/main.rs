@@ -11,5 +11,6 @@ mod pipelines;
 mod promises;
 mod random;
 mod refill;
+mod spool;
 mod tree;
 mod world;

@@ -1,7 +1,9 @@
 //! Nodes, a network and logs in virtual time: what the scripts and the random runs play in.
 
 use anabranch_causal::wren::{Message, Node, Options, RegionTopology, Topology};
-use protocol::{Claim, CommitStamp, Durable, Frame, Input, Now, Packet, Protocol, Replica, Replies, Request};
+use protocol::{
+    Claim, CommitStamp, Durable, Frame, Input, Now, Packet, Protocol, Replica, Replies, Request, SpoolRequest,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
     Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RegionId,
@@ -56,6 +58,8 @@ struct Host {
     groups: u64,
     /// Up to which group the log is durable.
     synced: u64,
+    /// Of this life.
+    spool: BTreeMap<u64, Vec<u8>>,
     /// Microseconds that its clock is ahead; may be negative.
     skew: i64,
     started: u64,
@@ -75,6 +79,8 @@ pub struct World {
     pub topology: Topology,
     /// What nodes are started with from now on.
     pub options: Options,
+    /// Of the chunks that are spilled or fetched, the share that is lost, in percent.
+    pub spool_loss: u64,
     hosts: BTreeMap<Address, Host>,
     flights: BTreeMap<(u64, u64), Flight>,
     cut: BTreeSet<(RegionId, RegionId)>,
@@ -111,6 +117,7 @@ impl World {
             inbox: Inbox::default(),
             topology,
             options,
+            spool_loss: 0,
             hosts: BTreeMap::new(),
             flights: BTreeMap::new(),
             cut: BTreeSet::new(),
@@ -133,6 +140,7 @@ impl World {
                     log: Vec::new(),
                     groups: 0,
                     synced: 0,
+                    spool: BTreeMap::new(),
                     skew: 0,
                     started: 0,
                 };
@@ -203,6 +211,7 @@ impl World {
         let now = self.now;
         let host = self.host(address);
         host.replica = None;
+        host.spool.clear();
         host.log.retain(|(_, durable_at, _)| *durable_at <= now);
         host.log.iter_mut().for_each(|(number, ..)| *number = 0);
         (host.groups, host.synced) = (0, 0);
@@ -247,13 +256,18 @@ impl World {
 
     /// A node takes a checkpoint, which replaces its log; requests are served between its pieces.
     pub fn checkpoint(&mut self, address: Address) {
+        self.checkpoint_beside(address, |world| world.run_us(300));
+    }
+
+    /// The same, with something that happens between two pieces. Returns how many there were.
+    pub fn checkpoint_beside(&mut self, address: Address, mut between: impl FnMut(&mut World)) -> usize {
         let (mut pieces, mut cursor, logged) = (Vec::new(), 0, self.host(address).log.len());
         loop {
             let mut chunk = Vec::new();
             let replica = self.host(address).replica.as_mut().expect("it is up");
             let next = replica.protocol_mut().checkpoint(cursor, &mut chunk);
             pieces.push(chunk);
-            self.run_us(300);
+            between(self);
             match next {
                 Some(next) => cursor = next,
                 None => break,
@@ -262,6 +276,7 @@ impl World {
         let host = self.host(address);
         host.snapshot = pieces;
         host.log.drain(..logged);
+        host.snapshot.len()
     }
 
     /// Asks a coordinator.
@@ -322,6 +337,38 @@ impl World {
         for (to, packet) in packets {
             self.put_on_its_way(from, to, &packet);
         }
+        self.spool(address);
+    }
+
+    /// Keeps chunks and gives them back, but for those that are lost.
+    fn spool(&mut self, address: Address) {
+        let times = self.times(address);
+        let host = self.hosts.get_mut(&address).expect("a host of this world");
+        let Some(replica) = host.replica.as_mut() else { return };
+        let requests = replica.spool_requests();
+        let is_stirred = !requests.is_empty();
+        for request in requests {
+            let is_lost = self.spool_loss > 0 && self.random.u64(..100) < self.spool_loss;
+            match request {
+                SpoolRequest::Spill { chunk, bytes } if !is_lost => {
+                    host.spool.insert(chunk, bytes);
+                }
+                SpoolRequest::Spill { chunk, .. } => replica.spooled(times, chunk, None, &mut self.inbox),
+                SpoolRequest::Fetch { chunk } => {
+                    let bytes = host.spool.get(&chunk).filter(|_| !is_lost);
+                    replica.spooled(times, chunk, bytes.map(Vec::as_slice), &mut self.inbox);
+                }
+                SpoolRequest::Forget { through } => host.spool.retain(|chunk, _| *chunk > through),
+            }
+        }
+        if is_stirred {
+            self.settle(address);
+        }
+    }
+
+    /// How many bytes a replica's spool holds.
+    pub fn spooled(&self, address: Address) -> usize {
+        self.hosts[&address].spool.values().map(Vec::len).sum()
     }
 
     fn put_on_its_way(&mut self, from: NodeId, to: Address, packet: &Packet<Node>) {
@@ -452,6 +499,7 @@ fn replicated(packet: &Packet<Node>) -> Option<Claim> {
         snapshot: None,
         effects: effects.collect(),
         vector: None,
+        thread: None,
         requests: Vec::new(),
         branch: None,
     })

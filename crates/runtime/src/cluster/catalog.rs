@@ -115,14 +115,10 @@ impl ClusterKeyspace {
             ClusterModel::Strict if !self.regions.is_empty() => {
                 Err(format!("keyspace '{name}' is strict: it has no regions of its own"))
             }
-            ClusterModel::Branch
-                if self.replicas.is_some() || self.partitions != 1 || !self.regions.is_empty() =>
-            {
-                Err(format!(
-                    "keyspace '{name}' is branch: it has one site in every region, with all keys; leave PARTITIONS, \
-                     REPLICAS and REGIONS out"
-                ))
-            }
+            ClusterModel::Branch if self.replicas.is_some() || !self.regions.is_empty() => Err(format!(
+                "keyspace '{name}' is branch: it has one site in every region, with all keys; leave REPLICAS and \
+                     REGIONS out"
+            )),
             ClusterModel::Branch if self.branching.merges_by_handler && self.branching.handler.is_none() => {
                 Err(format!(
                     "keyspace '{name}': MERGE handler needs HANDLER, a program in Lua that defines resolve(key, conflict) or \

@@ -421,19 +421,25 @@ impl ClusterKeyspace {
     /// What is wrong with the copies of its partitions.
     pub(crate) fn check_copies(&self, file: &ClusterFile) -> Result<(), String> {
         let (name, Some(copies)) = (&self.name, self.copies) else { return Ok(()) };
-        if self.model != ClusterModel::Causal || self.is_partial() {
+        if self.model != ClusterModel::Causal {
             return Err(format!(
-                "keyspace '{name}': COPIES is for MODEL causal without REPLICAS and REGIONS; a strict one says how many \
-                 processes keep a shard by REPLICAS"
+                "keyspace '{name}': COPIES is for MODEL causal; a strict one says how many processes keep a shard by REPLICAS"
+            ));
+        }
+        if copies != 1 && !self.protocol.is_usual() {
+            return Err(format!(
+                "keyspace '{name}': PROTOCOL {} is a baseline for measurements, without COPIES",
+                self.protocol.as_str()
             ));
         }
         if copies != 1 && copies != 3 {
             return Err(format!("keyspace '{name}': COPIES is 1 or 3, not {copies}"));
         }
-        let few = (0..file.regions()).find(|region| file.processes_of(*region).len() < usize::from(copies));
+        let mut regions = self.regions(file).into_iter();
+        let few = regions.find(|region| file.processes_of(*region).len() < usize::from(copies));
         few.map_or(Ok(()), |region| {
             Err(format!(
-                "keyspace '{name}': {copies} copies need as many processes in every region; region '{}' has {}",
+                "keyspace '{name}': {copies} copies need as many processes in every region of it; region '{}' has {}",
                 file.region_name(region),
                 file.processes_of(region).len()
             ))
@@ -473,12 +479,6 @@ impl ClusterKeyspace {
             return Err(format!(
                 "keyspace '{name}' is kept by a baseline for measurements: a region cannot be evicted from it; restore its \
                  processes, or copy the keys to another keyspace"
-            ));
-        }
-        if self.is_copied() {
-            return Err(format!(
-                "partitions of keyspace '{name}' have copies: a region cannot be evicted from it yet; restore two of three \
-                 processes of each of its partitions, or copy the keys to another keyspace"
             ));
         }
         if self.is_partial() {

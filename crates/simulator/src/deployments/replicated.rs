@@ -90,6 +90,7 @@ pub(super) fn outcomes(decided: impl Iterator<Item = (TransactionId, Decided)>) 
             snapshot: None,
             effects,
             vector: None,
+            thread: None,
             requests: Vec::new(),
             branch: None,
         }),

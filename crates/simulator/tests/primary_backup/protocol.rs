@@ -255,6 +255,7 @@ impl Replica {
             snapshot: None,
             effects: entry.effects.clone(),
             vector: None,
+            thread: None,
             requests: Vec::new(),
             branch: None,
         }

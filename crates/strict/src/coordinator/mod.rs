@@ -394,6 +394,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             snapshot: None,
             effects: at.map(|_| transaction.steps.effects()).unwrap_or_default(),
             vector: None,
+            thread: None,
             requests,
             branch: None,
         });

@@ -93,7 +93,7 @@ impl<S: Times> Coordinator<S> {
         Coordinator {
             home: usize::from(process.0) % here.len().max(1),
             homes: here.into_iter().chain(elsewhere).collect(),
-            routes: Routes::new(&topology, region, S::UNIVERSAL),
+            routes: Routes::new(&topology, region, S::UNIVERSAL, options.copied),
             topology,
             region,
             process,
@@ -237,7 +237,8 @@ impl<S: Times> Coordinator<S> {
         let oldest = self.oldest(now);
         out.send(self.homes[self.home], Message::StartTx { stable: self.stable, oldest });
         self.probe(now, oldest, out);
-        self.threads.values_mut().for_each(|thread| thread.prune(oldest.reach()));
+        let shown = if self.options.mutants.pruned_for_newest { self.stable } else { oldest };
+        self.threads.values_mut().for_each(|thread| thread.prune(shown.reach()));
         self.give_up_waiting(now, out);
         out.arm(Timer::StartTx, now.instant + self.options.gossip_every * S::GOSSIP_RARER);
     }

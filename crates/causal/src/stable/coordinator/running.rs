@@ -6,7 +6,7 @@ use crate::stable::Times;
 use crate::stable::message::{Gained, KeyEffects, Message};
 use commit::Votes;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Address, Incarnation, Instant, ReplyBuf, RequestId, SessionId, Timestamp};
+use types::{Address, Incarnation, Instant, ReplyBuf, RequestId, SessionId, Timestamp, TransactionId};
 
 /// A transaction, or a step of an interactive one, from its request to its reply.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Running<S: Times> {
     pub(super) deadline: Instant,
     pub(super) snapshot: S,
     pub(super) epoch: u64,
+    /// What it observed of its thread's transactions beyond that, if claims are wanted.
+    pub(super) beyond: Vec<TransactionId>,
     pub(super) now_millis: u64,
     pub(super) steps: Vec<Planned>,
     pub(super) watches: BTreeMap<Box<[u8]>, Watch<S>>,

@@ -91,6 +91,7 @@ impl<S: Times> Running<S> {
             deadline: types::Instant::default(),
             snapshot: Default::default(),
             epoch: 0,
+            beyond: Vec::new(),
             now_millis: 0,
             steps,
             watches: BTreeMap::new(),

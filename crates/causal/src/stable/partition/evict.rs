@@ -136,6 +136,23 @@ impl Evictions {
         for lost in self.lost.values_mut() {
             *lost = Lost { held: lost.kept(), cut: None };
         }
+        self.forget_heard();
+    }
+
+    /// What is above a cut that is known may be here.
+    pub(super) fn search_again(&mut self) {
+        if self.lost.values().any(|lost| lost.cut.is_some()) {
+            (self.search, self.is_clean) = (Some(0), false);
+        }
+    }
+
+    /// True while what is above a cut may be here.
+    pub(super) fn is_searching(&self) -> bool {
+        self.search.is_some()
+    }
+
+    /// What others said counts no more, and neither what was found here since.
+    fn forget_heard(&mut self) {
         self.mates.clear();
         self.of_peers.clear();
         self.of_region.clear();
@@ -191,6 +208,21 @@ impl<S: Times> Partition<S> {
         self.recalls.retain(|waiting| topology.locate(waiting.address()).is_some_and(|(of, _)| of != region));
     }
 
+    /// What was heard in a life that is over counts no more; what the records said does.
+    pub(super) fn restart_evictions(&mut self) {
+        self.evictions.forget_heard();
+        self.links.retain(|region, _| !self.evictions.has(*region));
+        self.evictions.search_again();
+    }
+
+    /// Gives up all that is left above the cuts, at once: readers may have been shown what that hides, so it must be gone
+    /// before they are served.
+    pub(super) fn give_up_all(&mut self) {
+        while self.evictions.search.is_some() {
+            self.give_up_some();
+        }
+    }
+
     /// Of the log or a checkpoint.
     pub(super) fn recover_eviction(&mut self, region: RegionId, held: Timestamp, cut: Option<Timestamp>) {
         if region == self.region {
@@ -203,12 +235,9 @@ impl<S: Times> Partition<S> {
         if let Some(lost) = self.evictions.lost.get_mut(&region) {
             (lost.held, lost.cut) = (lost.held.max(held), cut);
         }
-        if cut.is_some() {
-            // Readers may have been shown what is above the cut: what it hides must be gone before they are served.
-            self.evictions.search = Some(0);
-            while self.evictions.search.is_some() {
-                self.give_up_some();
-            }
+        match self.options.mutants.kept_by_followers {
+            true => self.evictions.is_clean = cut.is_some(),
+            false => self.evictions.search_again(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! exchanges effects and heartbeats with the other regions, `stabilize` finds the stable times and the horizon,
 //! `recover` is the log and the checkpoint, `refill` takes from the peers what is missing and gives what they miss,
 //! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good,
+//! `spool` moves what waits long for them out of the memory,
 //! `copies` is what a partition does that is kept by several processes of its region,
 //! `expire` deletes what is overdue, `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed.
 
@@ -19,6 +20,7 @@ mod recover;
 mod refill;
 mod replicate;
 mod slices;
+mod spool;
 mod stabilize;
 mod wait;
 
@@ -147,6 +149,8 @@ pub struct Partition<S: Times> {
     giver: Giver<NodeId>,
     /// What is being taken from peers.
     refill: Option<Box<Refill<S::Depends>>>,
+    /// How often that began.
+    transfers: u64,
     /// Peers that lost records too: they are answered once this one knows what its region has heard of it.
     recalls: Vec<NodeId>,
     /// The log tells of gaps, and no checkpoint of what filled them.
@@ -220,7 +224,7 @@ impl<S: Times> Partition<S> {
             decisions: Decisions::default(),
             origins: others.iter().map(|other| (*other, Origin::default())).collect(),
             links: others.iter().map(|other| (*other, Link::default())).collect(),
-            outbox: Outbox::new(others, options.queue_bytes),
+            outbox: spool::outbox(others, &options),
             installed: Timestamp::ZERO,
             promised: Timestamp::ZERO,
             stable: S::default(),
@@ -238,6 +242,7 @@ impl<S: Times> Partition<S> {
             vouched: S::default(),
             giver: Giver::default(),
             refill: None,
+            transfers: 0,
             recalls: Vec::new(),
             gaps: false,
             forgetful: false,
@@ -278,9 +283,19 @@ impl<S: Times> Partition<S> {
         self.outbox.len()
     }
 
-    /// About how many bytes it keeps for regions that lack them.
+    /// About how many bytes of memory it keeps for regions that lack them.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.bytes()
+    }
+
+    /// How many bytes it keeps for them in its spool.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.outbox.spilled_bytes()
+    }
+
+    /// How often in this life it has begun to take from its peers what they have no queue of any more, or what it lost.
+    pub fn transfers(&self) -> u64 {
+        self.transfers
     }
 
     /// The other regions' names, each with the time up to which everything of it has arrived.

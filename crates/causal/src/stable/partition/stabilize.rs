@@ -242,7 +242,11 @@ impl<S: Times> Partition<S> {
         }
         self.oldest = self.oldest.max(S::observed(oldest.depends_on(self.region)));
         let is_given_from = self.checkpointing || self.lent;
-        if !is_given_from && !self.is_replacing() && !self.giver.is_giving(now.instant, self.options.lease) {
+        let is_replaced = self.is_replacing() && !self.options.mutants.horizon_while_replaced;
+        if !is_given_from
+            && !is_replaced
+            && !self.giver.is_giving(now.instant, self.options.transfer_patience)
+        {
             self.raise_horizon(oldest);
         }
     }
