@@ -152,3 +152,15 @@ fn what_a_register_cannot_say_is_refused_by_name() {
         assert!(output.is_empty(), "nothing is written of a history that is refused");
     }
 }
+
+/// As what a simulated cluster claims of a transaction whose client is in doubt.
+#[test]
+fn who_asked_for_nothing_is_left_out() {
+    let mut more = history();
+    more.push(transaction(9, 7, Outcome::Unknown, Vec::new()));
+    for (_, format) in Format::ALL {
+        let mut output = Vec::new();
+        export(&more, format, &mut output).unwrap();
+        assert_eq!(String::from_utf8(output).unwrap(), exported(format));
+    }
+}

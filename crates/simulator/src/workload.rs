@@ -171,7 +171,7 @@ impl Workload {
         let only_reads = matches!(shape, Shape::Interactive { read_only: true, .. }) || random.u32(..6) == 0;
         let mut steps: Vec<Step> = (0..count).map(|_| self.step(only_reads, wall, swarm, random)).collect();
         let whole = matches!(shape, Shape::Many | Shape::Interactive { .. });
-        if swarm.has(Feature::Keyset) && whole && random.u32(..4) == 0 {
+        if swarm.has(Feature::Keyset) && !self.is_plain && whole && random.u32(..4) == 0 {
             add_keyset_steps(&mut steps, only_reads, random);
         }
         let mut plan = Plan::new(shape, steps);

@@ -133,7 +133,8 @@ fn a_horizon_that_rises_while_the_state_is_taken_is_caught() {
     assert_caught_with(CUT_OFF, 39..=78, mutants);
 }
 
-/// Nothing but registers, whose versions replies name: the promise is decided without believing any claim.
+/// Nothing but registers, whose versions replies name: the promise is decided without believing any claim, by other people's
+/// checkers as well.
 #[test]
 fn histories_of_registers_are_decided_without_claims() {
     for seed in 1..=6 {
@@ -141,6 +142,12 @@ fn histories_of_registers_are_decided_without_claims() {
         let summary = run("wren", &Options { with, ..options(seed, 1) }).unwrap();
         assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
         assert_eq!(summary.undecided_unclaimed, 0, "seed {seed}");
+        let history = checker::read_history(&summary.history[..]).unwrap();
+        for (_, format) in checker::Format::ALL {
+            let mut exported = Vec::new();
+            checker::export(&history, format, &mut exported).unwrap();
+            assert!(!exported.is_empty());
+        }
     }
 }
 
