@@ -207,7 +207,10 @@ fn one_key(seed: u64, modes: &[Mode], mutants: Mutants) -> Result<(), String> {
         for number in granted {
             let (mode, _) = waiting.remove(&number).ok_or("granted twice")?;
             holding.insert(number, mode);
-            for (other, left) in waiting.iter_mut().filter(|(other, _)| **other < number) {
+            // Who may be beside it keeps nobody from the lock; of those of the same mode each has its place.
+            let is_behind =
+                |other: u64, waits: Mode| other < number && (waits == mode || !waits.compatible(mode));
+            for (other, left) in waiting.iter_mut().filter(|(other, left)| is_behind(**other, left.0)) {
                 left.1 = left.1.checked_sub(1).ok_or(format!("{other} waits for too long"))?;
             }
         }
