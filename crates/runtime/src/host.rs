@@ -212,18 +212,17 @@ impl Host for WorkerHost {
             return;
         }
         let outcome = self.administer_now(&command);
+        if let (Ok(()), Administration::HotKeys { name, count, reset, local }, Some(cluster)) =
+            (&outcome, &command, &mut self.cluster)
+        {
+            let question = HotKeysQuestion { name, count: *count, reset: *reset, local: *local };
+            return cluster.ask_hot_keys(id, question, self.now, replies);
+        }
         let sink = replies.reply(id);
         match (outcome, command) {
             (Err(error), _) => sink.error(&error),
             (Ok(()), Administration::List) => self.list(sink),
             (Ok(()), Administration::Info { name }) => self.describe(name, sink),
-            (Ok(()), Administration::HotKeys { name, count, reset, local }) => match &mut self.cluster {
-                Some(cluster) => {
-                    let question = HotKeysQuestion { name, count, reset, local };
-                    cluster.ask_hot_keys(id, question, self.now, sink);
-                }
-                None => sink.error(&missing(name)),
-            },
             (Ok(()), Administration::Locate { name, keys }) => self.locate(name, &keys, sink),
             (Ok(()), Administration::Recover { name, partition, left }) => {
                 let cluster = self.cluster.as_mut();

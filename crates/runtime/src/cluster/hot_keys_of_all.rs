@@ -11,7 +11,7 @@
 
 use crate::cluster::hot_keys::write_hot_keys;
 use crate::cluster::{Cluster, ClusterModel, Turn};
-use protocol::Now;
+use protocol::{Now, Replies};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use strict::{Sketch, merged};
@@ -93,11 +93,11 @@ impl Cluster {
         request: RequestId,
         asked: HotKeysQuestion<'_>,
         now: Now,
-        sink: &mut dyn ReplySink,
+        replies: &mut dyn Replies,
     ) {
         let keyspace = match self.counting_keyspace(asked.name) {
             Ok(keyspace) => keyspace,
-            Err(error) => return sink.error(&error),
+            Err(error) => return replies.reply(request).error(&error),
         };
         let sketches = self.keyspaces[usize::from(keyspace.0)].sketches(asked.reset);
         self.questions.asked += 1;
@@ -109,7 +109,7 @@ impl Cluster {
         let (count, until) = (asked.count, now.instant + PATIENCE);
         let open = Open { question, request, count, sketches, awaited, absent, until };
         if open.awaited.is_empty() {
-            return open.write(sink);
+            return open.write(replies.reply(request));
         }
         self.questions.open.push(open);
         self.stirred = true;
