@@ -20,6 +20,7 @@ mod checkpoint;
 mod config;
 mod describe;
 mod hot_keys;
+mod hot_keys_of_all;
 mod identity;
 mod keyspace;
 mod nodes;
@@ -35,7 +36,7 @@ pub use config::{
     ClusterOptions, ClusterProcess, ClusterProtocol,
 };
 pub(crate) use describe::{describe, section};
-pub(crate) use hot_keys::write_hot_keys;
+pub(crate) use hot_keys_of_all::HotKeysQuestion;
 pub(crate) use keyspace::{Backlog, Lag, dropped};
 pub(crate) use nodes::Turn;
 pub(crate) use peers::FIRST_TOKEN;
@@ -47,6 +48,7 @@ use ::journal::CheckpointWriter;
 use catalog::Catalog;
 use checkpoint::Checkpoint;
 use gateway::KeyspaceOptions;
+use hot_keys_of_all::Questions;
 use identity::Identity;
 use keyspace::ReplicatedKeyspace;
 use mio::Registry;
@@ -134,6 +136,7 @@ pub(crate) struct Cluster {
     stirred: bool,
     checkpoint: Option<Checkpoint>,
     gaps: Option<Gaps>,
+    questions: Questions,
 }
 
 /// This life began with gaps in its memory.
@@ -179,6 +182,10 @@ impl Cluster {
         self.stirred |= !self.arrived.is_empty();
         let mut arrived = std::mem::take(&mut self.arrived);
         for (from, to, packet) in arrived.iter() {
+            if to == hot_keys_of_all::SLOT {
+                self.hear(from.process, packet, now);
+                continue;
+            }
             let index = usize::from(to.keyspace.0);
             let known = self.keyspaces.get(index).is_some_and(|keyspace| keyspace.hosts(to));
             if !known {
@@ -305,6 +312,7 @@ impl Cluster {
             keyspace.pump(&mut context, turn);
             gate = gate.and(keyspace.reply_gate());
         }
+        self.tell_hot_keys(turn);
         gate
     }
 
@@ -348,7 +356,8 @@ impl Cluster {
         if self.stirred || self.checkpoint.is_some() {
             return Some(now);
         }
-        self.keyspaces.iter().filter_map(ReplicatedKeyspace::deadline).chain(self.peers.deadline()).min()
+        let replicas = self.keyspaces.iter().filter_map(ReplicatedKeyspace::deadline);
+        replicas.chain(self.peers.deadline()).chain(self.questions.deadline()).min()
     }
 
     /// Notes in the data directory when nothing is missing any more.

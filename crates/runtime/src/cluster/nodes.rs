@@ -236,6 +236,11 @@ impl<P: Protocol> Nodes<P> {
         self.replicas.iter().map(Replica::protocol)
     }
 
+    /// The same of the replicas, with their partitions.
+    pub(crate) fn of_partitions(&self) -> impl Iterator<Item = (PartitionId, &P)> {
+        self.replicas.iter().filter_map(|it| Some((it.node().slot.partition?, it.protocol())))
+    }
+
     /// The protocols, to tell them what they are to do from now on.
     pub(crate) fn protocols_mut(&mut self) -> impl Iterator<Item = &mut P> {
         self.replicas.iter_mut().map(Replica::protocol_mut)

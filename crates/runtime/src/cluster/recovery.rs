@@ -81,6 +81,7 @@ pub(crate) fn recover(
         stirred: false,
         checkpoint: None,
         gaps: identity.map(|identity| Gaps { identity, learnt: None }),
+        questions: Default::default(),
     };
     if cluster.accept_loss && !complete {
         tracing::warn!(
