@@ -13,8 +13,8 @@ from harness import binary, wait_until
 from test_causal_recovery import lose, partitions
 from test_histories import bench, finish
 
-# How long the copies that are left may take to serve again.
-SERVES_AGAIN = 3.0
+# How long the copies that are left may take to serve again, other tests beside them.
+SERVES_AGAIN = 5.0
 
 
 def copies(cluster: Cluster, name: str) -> list[str]:

@@ -3,7 +3,7 @@
 use crate::user;
 use types::{Malformed, Reader, Wire};
 
-/// The lock modes of abstract locks (Claret 5.1.1), coarser than [`commutes`]: holders of compatible modes
+/// The lock modes of abstract locks (Claret 5.1.1), coarser than [`crate::commutes`]: holders of compatible modes
 /// always commute, whatever their arguments. `Place` and `PlaceFields` are modes of a [`crate::Claim`] only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {

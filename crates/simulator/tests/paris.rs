@@ -142,7 +142,7 @@ const FADING: [Feature; 2] = [Feature::FadingRegions, Feature::Focus];
 fn a_region_is_lost_and_the_others_go_on() {
     for with in [FADING.to_vec(), vec![Feature::FadingRegions], vec![Feature::Eviction, Feature::Partitions]]
     {
-        let summary = run("paris", &Options { with, ..options(1, 15) }).unwrap();
+        let summary = run("paris", &Options { with, ..options(1, 8) }).unwrap();
         assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     }
 }
