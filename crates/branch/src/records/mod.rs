@@ -65,6 +65,11 @@ impl Records {
         self.keys.get(&Placed::of(key))?.newest(view)
     }
 
+    /// Which state wrote the version of a key that has this label.
+    pub(crate) fn writer(&self, key: &CompactKey, label: Label) -> Option<StateId> {
+        self.keys.get(&Placed::of(key))?.writer(label)
+    }
+
     /// Performs the effects of a state on a key, on top of what a view of its parents sees. `label` and `id` are the
     /// state's, which wrote the key once.
     pub fn write<'e>(
@@ -83,9 +88,14 @@ impl Records {
     pub(crate) fn relabel(&mut self, key: &CompactKey, from: Label, to: Label) {
         if let Some(versions) = self.keys.get_mut(&Placed::of(key)) {
             versions.relabel(from, to);
-            if versions.is_void() {
-                self.keys.remove(&Placed::of(key));
-            }
+        }
+    }
+
+    /// Forgets a key whose only version, which every state sees, says that it is absent. A version that some states do not
+    /// see must stay: one with a lesser id that comes later beside it would hide that it is the newest.
+    pub(crate) fn forget_void(&mut self, key: &CompactKey, seen_by_all: Label) {
+        if self.keys.get(&Placed::of(key)).is_some_and(|versions| versions.is_void(seen_by_all)) {
+            self.keys.remove(&Placed::of(key));
         }
     }
 

@@ -201,6 +201,11 @@ impl Versions {
         self.close_gaps();
     }
 
+    /// Which state wrote the version with this label.
+    pub fn writer(&self, label: Label) -> Option<StateId> {
+        self.place_of(label).map(|place| self.places[place].id)
+    }
+
     fn place_of(&self, label: Label) -> Option<usize> {
         self.places.binary_search_by_key(&label, |place| place.label).ok()
     }
@@ -220,11 +225,14 @@ impl Versions {
         }
     }
 
-    /// True when no state sees anything here: one version that says the key is absent is as good as none.
-    pub fn is_void(&self) -> bool {
+    /// True when no state sees anything here: one version, with a label that every state sees, that says the key is
+    /// absent is as good as none.
+    pub fn is_void(&self, seen_by_all: Label) -> bool {
         match &self.places[..] {
             [] => true,
-            [only] => self.lines[only.line as usize].as_ref().is_none_or(|line| line.cell().value.is_none()),
+            [only] if only.label == seen_by_all => {
+                self.lines[only.line as usize].as_ref().is_none_or(|line| line.cell().value.is_none())
+            }
             _ => false,
         }
     }

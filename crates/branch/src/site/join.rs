@@ -10,6 +10,7 @@
 //! exactly what is lacking (`Greeting`); and the new site begins nothing above the heads that it got (Corrections 54).
 
 use super::{Message, Record, Site, Timer};
+use crate::StateId;
 use crate::instance::Instance;
 use crate::keyspace::Piece;
 use protocol::{Now, Outputs, Request};
@@ -175,6 +176,12 @@ impl Site {
                 out.stream(from, Message::Pieces { attempt, pieces, is_last: false });
             }
         }
+        let mut last = StateId::ROOT;
+        while let Some((id, commit)) = self.keyspace.kept().after(last) {
+            last = id;
+            pieces.push(Piece::Kept { commit: commit.clone(), heir: self.keyspace.kept().heir(id) });
+        }
+        self.keyspace.end_checkpoint();
         out.stream(from, Message::Pieces { attempt, pieces, is_last: true });
     }
 
@@ -201,7 +208,7 @@ impl Site {
         *heard = now.instant;
         for piece in pieces {
             out.persist(&Record::Piece { piece: &piece }, self.options.durability);
-            let fits = self.keyspace.restore(piece);
+            let fits = self.keyspace.restore(piece, now.instant);
             debug_assert!(fits, "a site sends its pieces in order");
         }
         if is_last {

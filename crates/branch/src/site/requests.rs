@@ -291,7 +291,8 @@ impl Site {
     ) -> Result<Committed, Error> {
         let is_shared = transaction.session == SHARED;
         if transaction.written().next().is_some()
-            && let Some(error) = self.gossip.is_full(self.options.queue, now.instant)
+            && let Some(error) =
+                self.gossip.is_full(self.keyspace.kept().bytes(), self.options.queue, now.instant)
         {
             self.claims.ended(&self.keyspace.read_states(&transaction), None, &mut self.keyspace);
             self.keyspace.abort(transaction);

@@ -52,6 +52,16 @@ impl Local {
     }
 }
 
+/// Which states that other sites might still build on are collected (TARDiS 6.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Collecting {
+    /// None: a state stays until every site promised to begin nothing at it.
+    #[default]
+    Pessimistic,
+    /// A site that is not heard is not waited for. What it may build on is made anew when it does.
+    Optimistic,
+}
+
 /// How a site is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -65,6 +75,8 @@ pub struct Options {
     pub local: Local,
     /// How many states are kept above every head, for reading old ones by id.
     pub keep: usize,
+    /// Whether collection waits for sites that are not heard.
+    pub collect: Collecting,
     /// How many bytes of transactions that some site lacks are kept in memory before writes are refused.
     pub queue: usize,
     /// How long a transaction may stay open: its states stay with it (Corrections 86).
@@ -83,6 +95,7 @@ impl Default for Options {
             policy: Policy::Refuse,
             local: Local::Serialize,
             keep: 100,
+            collect: Collecting::default(),
             queue: 1 << 30,
             open_for: Duration::from_secs(60),
             claims: false,

@@ -163,6 +163,25 @@ fn a_site_keeps_what_it_promised_to_the_others_until_it_promises_more() {
     assert!(!world.retained().contains(&left));
 }
 
+/// A deletion has joined all that there was of its key here, when an older write on another branch comes, and a merge that
+/// leaves the deletion as it is.
+#[test]
+fn that_a_key_was_deleted_on_a_branch_is_not_forgotten() {
+    let mut world = World::new(Mutants::default());
+    let base = world.state(1, &[StateId::ROOT], &[("k", set("0"))]);
+    let other = world.state(2, &[base], &[("l", set("0"))]);
+    let written = world.state(3, &[base], &[("a", set("1"))]);
+    let deletion = crate::model::encoded(&datatypes::Effect::DELETE);
+    let deleted = world.state(6, &[written], &[("a", deletion)]);
+    while world.keyspace.collect(10) > 0 {}
+    assert!(world.keyspace.dag().node(written).is_none());
+    let older = world.state(5, &[other], &[("a", set("42"))]);
+    let id = StateId::made_by(7, ProcessId(8), types::Incarnation(1));
+    world.apply(Commit { id, parents: vec![older, deleted], writes: vec![(key("a"), Vec::new())] });
+    assert_eq!(world.text(id, "a"), "nil");
+    assert_eq!(world.difference(&[key("a")]), None);
+}
+
 const SITES: usize = 3;
 
 /// What sites tell one another.

@@ -364,14 +364,15 @@ fn branch_state(site: &site::Site) -> String {
     let joining = if site.is_joining() { "waits to hear from the other sites; " } else { "" };
     let handler = site.handler_state().map(|handler| format!(", {handler}")).unwrap_or_default();
     format!(
-        "site: {joining}{} states, {} heads, {} keys, {} versions, {} states ({} bytes) queued for other sites, {} waiting for \
-         a parent{handler}",
+        "site: {joining}{} states, {} heads, {} keys, {} versions, {} states ({} bytes) queued for other sites, {} of them \
+         collected early, {} waiting for a parent{handler}",
         census.states,
         census.heads,
         census.keys,
         census.versions,
         site.unreceived(),
         site.queued_bytes(),
+        census.early,
         site.orphans()
     )
 }
