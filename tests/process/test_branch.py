@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import subprocess
 import threading
 import time
 
 import pytest
 import redis
 
+from branches import all_see, heads
 from cluster import Cluster
 from harness import wait_until
 
@@ -32,7 +34,7 @@ def auto(sites):
     """Clients of the keyspace `default`, emptied, one per site."""
     clients = [node.client() for node in sites]
     clients[0].flushdb()
-    settle(clients)
+    all_see(clients)
     yield clients
     sites.do("heal")
     for client in clients:
@@ -53,10 +55,6 @@ def chose(client, keyspace: str) -> bool:
         return False
 
 
-def heads(client) -> list:
-    return client.execute_command("BRANCH", "HEADS")
-
-
 def emptied(sites, node) -> redis.Redis:
     """A client of the keyspace `manual`, emptied, in which all that earlier tests did at any site has arrived."""
     clients = [using(site, "manual") for site in sites]
@@ -66,11 +64,6 @@ def emptied(sites, node) -> redis.Redis:
     client = using(node, "manual")
     client.flushdb()
     return client
-
-
-def settle(clients, seconds: float = 20) -> None:
-    """Waits until all sites have the same only head."""
-    wait_until(lambda: len({tuple(heads(client)) for client in clients}) == 1 and len(heads(clients[0])) == 1, seconds)
 
 
 def test_an_application_that_knows_nothing_of_branches_works(auto):
@@ -103,7 +96,7 @@ def test_what_is_written_at_one_site_comes_to_the_others(auto):
 def test_sites_that_are_cut_off_fork_and_merge_by_the_types_rules(sites, auto):
     auto[0].sadd("s", "common", "gone")
     auto[0].set("n", 10)
-    settle(auto)
+    all_see(auto)
     sites.do("cut a b", "cut a c", "cut b c")
     for number, client in enumerate(auto):
         for _ in range(100):
@@ -114,7 +107,7 @@ def test_sites_that_are_cut_off_fork_and_merge_by_the_types_rules(sites, auto):
     assert [client.get("n") for client in auto] == ["110"] * 3
     assert [len(heads(client)) for client in auto] == [1] * 3
     sites.do("heal")
-    settle(auto)
+    all_see(auto)
     for client in auto:
         assert client.get("n") == "310"
         assert client.smembers("s") == {"common", "of 0", "of 1", "of 2"}
@@ -283,7 +276,7 @@ def test_other_models_refuse_these_commands(sites):
         with pytest.raises(redis.exceptions.ResponseError, match="another model than causal"):
             client.execute_command(*command)
     assert client.set("k", "v")
-    for options in (["PARTITIONS", "2"], ["REPLICAS", "3"], ["MERGE", "sometimes"], ["LOCAL", "x"]):
+    for options in (["PARTITIONS", "0"], ["REPLICAS", "3"], ["MERGE", "sometimes"], ["LOCAL", "x"]):
         with pytest.raises(redis.exceptions.ResponseError):
             client.execute_command("KEYSPACE", "CREATE", "bad", "MODEL", "branch", *options)
     with pytest.raises(redis.exceptions.ResponseError, match="are for MODEL branch"):
@@ -347,7 +340,7 @@ def test_killed_sites_lose_nothing_and_the_graph_is_compressed():
             thread.join()
         assert not errors, errors
         ends = [node.client() for node in cluster]
-        settle(ends, 30)
+        all_see(ends, seconds=30)
         totals = [int(client.get("all")) for client in ends]
         assert len(set(totals)) == 1
         own = {name: int(ends[0].get(f"of {name}") or 0) for name in clients}
@@ -358,6 +351,44 @@ def test_killed_sites_lose_nothing_and_the_graph_is_compressed():
         # Ceilings have gone round: nothing is kept but the head, once nothing has to be.
         ends[0].execute_command("KEYSPACE", "ALTER", "default", "KEEP", "0")
         wait_until(lambda: all(states(client) <= 3 for client in ends), 30)
+
+
+# Makes every sync of the disk take a while; LD_PRELOAD puts it before the C library.
+SLOW_SYNC = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+
+static int slowly(const char *name, int file) {
+    usleep(150 * 1000);
+    return ((int (*)(int))dlsym(RTLD_NEXT, name))(file);
+}
+int fsync(int file) { return slowly("fsync", file); }
+int fdatasync(int file) { return slowly("fdatasync", file); }
+"""
+
+
+@pytest.fixture
+def slow_disk(tmp_path, monkeypatch):
+    """Whatever is started meanwhile has one."""
+    source, library = tmp_path / "slow_sync.c", tmp_path / "slow_sync.so"
+    source.write_text(SLOW_SYNC)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+
+
+@pytest.mark.parametrize("durability", ["everysec", "always"])
+def test_what_was_answered_while_the_disk_synced_outlives_the_process(slow_disk, durability):
+    with Cluster(3, 1, "--model", "branch", "--durability", durability) as cluster:
+        for _ in range(3):
+            with cluster["a/1"].client() as client:
+                # Sites promise something five times a second, and sync that.
+                end, answered = time.monotonic() + 0.7, 0
+                while time.monotonic() < end:
+                    answered = client.incr("n")
+            cluster.do("kill a/1", "restart a/1")
+            with cluster["a/1"].client() as client:
+                assert int(client.get("n") or 0) >= answered > 0
 
 
 def states(client) -> int:
@@ -372,7 +403,7 @@ def test_a_site_that_lost_its_disk_learns_everything_from_another_one():
         for number in range(50):
             ends[number % 3].incr("n")
             ends[number % 3].hset("h", f"f{number}", number)
-        settle(ends)
+        all_see(ends)
         # The states that the lost site began with are taken out everywhere.
         wait_until(lambda: all(states(client) <= 3 for client in ends), 30)
         # Lives are told apart by the second that they began in, where nothing else is remembered.
@@ -383,7 +414,7 @@ def test_a_site_that_lost_its_disk_learns_everything_from_another_one():
         ends[1] = cluster["b/1"].client()
         assert ends[1].get("n") == "50" and ends[1].hlen("h") == 50
         assert ends[1].incr("n") == 51 and ends[0].incr("m") == 1
-        settle(ends, 30)
+        all_see(ends, seconds=30)
         for client in ends:
             assert client.mget("n", "m") == ["51", "1"] and client.hlen("h") == 50
         wait_until(lambda: all(states(client) <= 3 for client in ends), 30)

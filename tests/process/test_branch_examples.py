@@ -12,6 +12,7 @@ import shop
 import social
 import wiki
 
+from branches import all_see
 from cluster import Cluster
 from harness import wait_until
 
@@ -33,15 +34,6 @@ def connected(sites, keyspace: str) -> list:
         with node.client() as client:
             wait_until(lambda: keyspace in client.execute_command("KEYSPACE", "LIST"), 10)
     return [node.using(keyspace) for node in sites]
-
-
-def heads(client) -> tuple:
-    return tuple(client.execute_command("BRANCH", "HEADS"))
-
-
-def all_see(clients, count: int) -> None:
-    """Waits until all sites have the same heads, so many."""
-    wait_until(lambda: len({heads(client) for client in clients}) == 1 and len(heads(clients[0])) == count, 20)
 
 
 def cut(sites) -> None:

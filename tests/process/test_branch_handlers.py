@@ -12,6 +12,7 @@ import pytest
 import redis
 import shop
 
+from branches import all_see, heads
 from cluster import Cluster
 from harness import wait_until
 
@@ -45,14 +46,6 @@ def create(sites, name: str, *options: str) -> list:
         with node.client() as client:
             wait_until(lambda: name in client.execute_command("KEYSPACE", "LIST"), 10)
     return [node.using(name) for node in sites]
-
-
-def heads(client) -> list:
-    return client.execute_command("BRANCH", "HEADS")
-
-
-def all_see(clients, count: int, seconds: float = 20) -> None:
-    wait_until(lambda: len({tuple(heads(client)) for client in clients}) == 1 and len(heads(clients[0])) == count, seconds)
 
 
 def fork(sites, clients, **values: list) -> None:

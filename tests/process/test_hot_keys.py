@@ -2,11 +2,13 @@
 
 import random
 import threading
+import time
 
 import pytest
 import redis
 
 from cluster import Cluster
+from harness import wait_until
 from test_crowds import transact
 from test_keyspaces import create, use
 
@@ -19,16 +21,40 @@ def cluster():
         yield cluster
 
 
+def plain(reply):
+    """A map of RESP2 or of RESP3."""
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2]))
+
+
+def told(client, name: str, *options) -> tuple[list[dict], list[int]]:
+    """What one process replies: the keys, and who has not answered."""
+    reply = plain(client.execute_command("KEYSPACE", "HOTKEYS", name, *options))
+    keys = [plain(entry) for entry in reply["keys"]]
+    return [{**entry, "pairs": [plain(pair) for pair in entry["pairs"]]} for entry in keys], reply["unanswered"]
+
+
 def hot_keys(cluster, name: str, *options) -> list[dict]:
-    """What all processes tell."""
+    """What all processes tell of themselves."""
     found = []
     for node in cluster:
         with node.client() as client:
-            for entry in client.execute_command("KEYSPACE", "HOTKEYS", name, *options):
-                entry = entry if isinstance(entry, dict) else dict(zip(entry[::2], entry[1::2]))
-                pairs = (pair if isinstance(pair, dict) else dict(zip(pair[::2], pair[1::2])) for pair in entry["pairs"])
-                found.append({**entry, "pairs": list(pairs)})
+            keys, unanswered = told(client, name, *options, "LOCAL")
+            assert unanswered == []
+            found += keys
     return found
+
+
+def together(found: list[dict]) -> dict[str, dict[str, int]]:
+    """The sums by key and by pair."""
+    sums: dict[str, dict[str, int]] = {}
+    for entry in found:
+        of_key = sums.setdefault(entry["key"], {})
+        numbers = [(kind, entry[kind]) for kind in ("count", "waits", "conflicts", "wounds")]
+        for pair in entry["pairs"]:
+            numbers += [(f"{pair['wanted']}/{pair['met']}/{kind}", pair[kind]) for kind in ("waits", "conflicts", "wounds")]
+        for kind, number in numbers:
+            of_key[kind] = of_key.get(kind, 0) + number
+    return sums
 
 
 def crowd(cluster, name: str, commands, clients: int = 12, turns: int = 25) -> None:
@@ -96,6 +122,48 @@ def test_counts_are_cut_and_forgotten(cluster):
     assert hot_keys(cluster, name, "COUNT", 1) == both[:1]
     assert hot_keys(cluster, name, "COUNT", 1, "RESET") == both[:1]
     assert hot_keys(cluster, name) == []
+
+
+@pytest.mark.parametrize("concurrency", ["locking", "optimistic"])
+def test_any_process_tells_what_all_have_seen(cluster, concurrency):
+    name = f"hot-together-{concurrency}"
+    with cluster["a/1"].client() as client:
+        # Three leaders, each on a process of its own as far as may be.
+        create(client, name, "MODEL", "strict", "PARTITIONS", 3, "REPLICAS", 3, "CONCURRENCY", concurrency)
+    crowd(cluster, name, lambda number, turn: [("INCR", f"k{(number + place) % 6}") for place in range(3)], turns=10)
+    apart = together(hot_keys(cluster, name, "COUNT", 100))
+    assert apart
+    for node in cluster:
+        with node.client() as client:
+            found, unanswered = told(client, name, "COUNT", 100)
+            assert unanswered == []
+            assert together(found) == apart
+            assert [entry["count"] for entry in found] == sorted((entry["count"] for entry in found), reverse=True)
+            assert len({entry["key"] for entry in found}) == len(found), "each key once"
+            assert told(client, name, "COUNT", 1) == (found[:1], [])
+    with cluster["a/2"].client() as client:
+        assert together(told(client, name, "COUNT", 100, "RESET")[0]) == apart
+    assert hot_keys(cluster, name) == [], "all have forgotten them"
+
+
+def test_who_does_not_answer_is_named():
+    with Cluster(1, 3) as cluster:
+        with cluster["a/1"].client() as client:
+            create(client, "hot", "MODEL", "strict", "PARTITIONS", 1, "REPLICAS", 3, "CONCURRENCY", "optimistic")
+            crowd(cluster, "hot", lambda number, turn: [("INCR", "a"), ("INCR", "b")], clients=6, turns=10)
+            before, unanswered = told(client, "hot")
+            assert before and unanswered == []
+            cluster.do("kill a/3")
+            rest, unanswered = told(client, "hot")
+            assert unanswered == [3]
+            assert sum(entry["count"] for entry in rest) <= sum(entry["count"] for entry in before)
+            cluster.do("pause a/2")
+            asked = time.monotonic()
+            assert told(client, "hot")[1] == [2, 3], "one that is silent is named, too"
+            assert time.monotonic() - asked > 0.9, "after it was waited for"
+            assert told(client, "hot", "LOCAL")[1] == []
+            cluster.do("resume a/2", "restart a/3")
+            wait_until(lambda: told(client, "hot")[1] == [])
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_every_model_and_concurrency_can_be_chosen(cluster):
         (("MODEL", "strict", "CONCURRENCY", "locking", "PHASING", "some"), "PHASING is on or off"),
         (("MODEL", "strict", "CLOCKBOUND", 0), "1 millisecond or more"),
         (("MODEL", "strict", "SKEWWAIT", 5000), "at most 1000"),
-        (("MODEL", "branch", "PARTITIONS", 2), "leave PARTITIONS"),
+        (("MODEL", "branch", "PARTITIONS", 0), "1 to 1024"),
         (("MODEL", "branch", "MERGE", "sometimes"), "manual or auto"),
         (("MODEL", "causal", "KEEP", 5), "for MODEL branch"),
     ],

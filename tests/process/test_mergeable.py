@@ -4,6 +4,7 @@ import pytest
 
 import branching
 import flat
+from branches import all_see
 from cluster import Cluster
 from harness import wait_until
 
@@ -25,14 +26,6 @@ def clients(sites):
         wait_until(lambda: "types" in client.execute_command("KEYSPACE", "LIST"), 10)
         client.execute_command("KEYSPACE", "USE", "types")
     return clients
-
-
-def heads(client) -> tuple:
-    return tuple(client.execute_command("BRANCH", "HEADS"))
-
-
-def settle(clients) -> None:
-    wait_until(lambda: len({heads(client) for client in clients}) == 1 and len(heads(clients[0])) == 1, 20)
 
 
 def counters(all_sites: list) -> None:
@@ -79,15 +72,15 @@ CASES = [
 def test_a_type_on_branches(sites, clients, kind, begin, work, read, expected):
     values = [getattr(branching, kind)(client, f"{kind}-value") for client in clients]
     begin(values[0])
-    settle(clients)
+    all_see(clients)
     sites.do("cut a b", "cut a c", "cut b c")
     work(values)
     sites.do("heal")
-    settle(clients)
+    all_see(clients)
     assert [getattr(value, read)() for value in values] == [expected] * 3
     if kind == "MVRegister":
         values[2].set("three")
-        settle(clients)
+        all_see(clients)
         assert values[0].values() == {"three"}
 
 

@@ -8,6 +8,7 @@ import redis
 from cluster import Cluster
 from harness import Anabranch, wait_until
 from modules import AUCTION, ENDLESS, GROWING, hostile, importing, last_writer
+from test_hot_keys import told as hot_keys_told
 
 
 # All that bidders can tell of an auction.
@@ -37,7 +38,8 @@ def test_an_auction_is_loaded_and_lives_like_any_type(server):
         load(client, "auction")
         assert client.execute_command("TYPES", "LIST") == ["auction"]
         info = client.execute_command("TYPE", "INFO", "auction")
-        assert info["name"] == "auction" and info["operations"][:2] == ["bid bidder amount:integer", "close"]
+        assert info["name"] == "auction" and info["operations"][:2] == ["bid bidder amount:integer (mode bid)", "close"]
+        assert info["modes"] == ["bid beside bid, ask", "ask beside bid, ask"]
         assert call(client, "lot", "bid", "ann", 3) == "OK"
         assert call(client, "lot", "bid", "bob", 5) == "OK"
         assert call(client, "lot", "bid", "cat", 5) == "OK"
@@ -109,6 +111,9 @@ def test_a_wrong_specification_is_refused_with_an_example(server):
         assert text.startswith("type 'register' is refused: it says that these commute, and they do not: A = put(")
         assert "on the state after nothing: the order A B leaves the state" in text
         load(client, "register", last_writer(False))
+        # A module of the first version of the interface, which has no modes.
+        info = client.execute_command("TYPE", "INFO", "register")
+        assert info["operations"][0].startswith("put ") and "mode" not in info["operations"][0] and info["modes"] == []
         call(client, "r", "put", 7, kind="register")
         assert client.type("r") == "register"
 
@@ -209,20 +214,23 @@ def test_a_cluster_keeps_types_everywhere(cluster, concurrency):
                         multi.execute_command("TYPE.CALL", lot, kind, "bid", f"b{number}", amount * 10 + number)
                     assert multi.execute() == ["OK", "OK"]
 
-    failed = []
+    def all_bid() -> None:
+        failed = []
 
-    def guarded(number: int) -> None:
-        try:
-            bid(number)
-        except Exception as error:  # noqa: BLE001, shown below
-            failed.append(error)
+        def guarded(number: int) -> None:
+            try:
+                bid(number)
+            except Exception as error:  # noqa: BLE001, shown below
+                failed.append(error)
 
-    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed, failed
+        threads = [threading.Thread(target=guarded, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed, failed
+
+    all_bid()
 
     def told(node):
         with node.using(concurrency) as client:
@@ -230,13 +238,24 @@ def test_a_cluster_keeps_types_everywhere(cluster, concurrency):
 
     for node in nodes:
         assert told(node) == [["b2", 402], 120] * 2
+    # Who has not been told of the type knows none of its modes, and who is the first to write a key says what it is: until then
+    # bids are writes. An optimistic one that has seen many others since the last synchronization looks at all of the key.
+    with nodes[0].client() as client:
+        hot_keys_told(client, concurrency, "RESET")
+        all_bid()
+        keys, unanswered = hot_keys_told(client, concurrency)
+    met = {(pair["wanted"], pair["met"]) for entry in keys for pair in entry["pairs"]}
+    assert unanswered == [] and (f"{kind}:bid", f"{kind}:bid") not in met, f"bids share their lock: {keys}"
+    assert concurrency == "optimistic" or keys == [], f"bids share their lock: {keys}"
+    for node in nodes:
+        assert told(node) == [["b2", 402], 240] * 2
     # Every process in turn forgets what it had in memory.
     for node in nodes:
         cluster.do(f"kill {node.name}", f"restart {node.name}")
 
     def again():
         try:
-            return all(told(node) == [["b2", 402], 120] * 2 for node in nodes)
+            return all(told(node) == [["b2", 402], 240] * 2 for node in nodes)
         except redis.RedisError:
             return False
 

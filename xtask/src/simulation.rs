@@ -21,7 +21,9 @@ const PROTOCOLS: &[&str] = &[
     "tardis",
     "tardis-forking",
     "tardis-handler",
+    "tardis-parts",
     "wren-copies",
+    "paris-copies",
 ];
 /// Baselines for measurements: few seeds are enough, as they share most of their code with the others.
 const BASELINES: &[&str] = &["cure", "h-cure", "bpr", "nocc"];

@@ -118,7 +118,7 @@ fn steps<'a>(input: &mut Reader<'a>) -> Result<Vec<Step<'a>>, Malformed> {
 ///
 /// # Errors
 /// It is none.
-fn decoded<R>(bytes: &[u8], serve: impl FnOnce(&Request<'_>) -> R) -> Result<R, Malformed> {
+pub(crate) fn decoded<R>(bytes: &[u8], serve: impl FnOnce(&Request<'_>) -> R) -> Result<R, Malformed> {
     let input = &mut Reader::new(bytes);
     let number = input.byte()?;
     let session = SessionId::decode(input)?;

@@ -65,6 +65,18 @@ struct Fold {
     to: Label,
 }
 
+/// A state that went, as the log has it where versions lie elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The state.
+    pub state: StateId,
+    /// The one that took its identity.
+    pub heir: StateId,
+    /// True if the heir's versions took the label of the state's.
+    pub keeps_label: bool,
+}
+types::wire_struct!(Gone { state, heir, keeps_label });
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Collector {
@@ -85,6 +97,8 @@ pub(crate) struct Collector {
     done: u64,
     /// States that went and that nobody has asked about.
     gone: Vec<StateId>,
+    /// Those of them that the log is to have, where versions lie elsewhere.
+    unlogged: Vec<Gone>,
     /// Something changed since the pass began.
     is_due: bool,
     mutants: Mutants,
@@ -103,6 +117,7 @@ impl Collector {
             silent: BTreeSet::new(),
             done: 0,
             gone: Vec::new(),
+            unlogged: Vec::new(),
             is_due: false,
             mutants,
         }
@@ -111,6 +126,29 @@ impl Collector {
     /// The states that went since the last call.
     pub fn take_gone(&mut self) -> Vec<StateId> {
         std::mem::take(&mut self.gone)
+    }
+
+    /// The states that the log is to have gone, since the last call.
+    pub fn take_unlogged(&mut self) -> Vec<Gone> {
+        std::mem::take(&mut self.unlogged)
+    }
+
+    /// Takes a state out as the log says.
+    pub fn repeat(
+        &mut self,
+        gone: &Gone,
+        (dag, records): (&mut Dag, &mut Records),
+        sessions: &mut Sessions,
+        kept: &mut Kept,
+    ) {
+        // A checkpoint may have been taken when it had gone.
+        let (Some(node), Some(heir)) = (dag.node(gone.state), dag.node(gone.heir)) else { return };
+        dag.close(node);
+        let (drained, into) = if gone.keeps_label { (heir, node) } else { (node, heir) };
+        let (from, to) = (dag.versions(drained), dag.versions(into));
+        self.fold = Some(Fold { is_early: false, gone: node, heir, drained, from, into, to });
+        self.settle((dag, records), sessions, kept);
+        self.unlogged.clear();
     }
 
     /// How many keys were moved and states taken out ever.
@@ -312,21 +350,23 @@ impl Collector {
         self.done += 1;
         if let Some((key, change)) = dag.pop_write(fold.drained) {
             dag.meter().keys(1);
-            records.relabel(&key, fold.from, fold.to);
-            // What the root wrote, all see: nobody asks for it.
             let is_root = fold.gone == dag.root();
-            if is_root {
-                records.forget_void(&key, fold.to);
-            }
+            records.relabel(&key, fold.from, fold.to, is_root);
+            // What the root wrote, all see: nobody asks for it.
             let is_asked = !is_root && !self.mutants.has(Mutant::DropWriteSets);
             if is_asked {
                 dag.note_write(fold.into, key, change);
             }
             return;
         }
-        let Some(Fold { is_early, gone, heir, into, .. }) = self.fold.take() else { return };
+        let Some(Fold { is_early, gone, heir, into, from, to, .. }) = self.fold.take() else { return };
+        records.fold(from, to, gone == dag.root());
         if !is_early {
             kept.remove(dag.id(gone));
+        }
+        if records.are_away() {
+            let (state, heir) = (dag.id(gone), dag.id(heir));
+            self.unlogged.push(Gone { state, heir, keeps_label: into == gone });
         }
         if into == gone {
             dag.inherit(heir, gone);

@@ -1,8 +1,10 @@
 //! What a process hosts of a `branch` keyspace: its region's site, or the way to it.
 
+use crate::Mutants;
 use crate::forward::Forward;
+use crate::part::Part;
 use crate::site::{Message, Options, Record, Site, Timer, Topology};
-use protocol::{Input, Now, Outputs, Protocol};
+use protocol::{Durability, Input, Now, Outputs, Protocol};
 use types::{Address, Incarnation, Rng};
 
 /// See the variants.
@@ -12,9 +14,24 @@ pub enum Instance {
     Site(Box<Site>),
     /// In another process of the region: it passes on what clients ask.
     Forward(Forward),
+    /// Records of the region's site.
+    Part(Box<Part>),
 }
 
 impl Instance {
+    /// Records of the site whose State DAG is at `manager`.
+    pub fn part(manager: Address, durability: Durability, mutants: Mutants) -> Self {
+        Instance::Part(Box::new(Part::new(manager, durability, mutants)))
+    }
+
+    /// The record partition, if this is one.
+    pub fn as_part(&self) -> Option<&Part> {
+        match self {
+            Instance::Part(part) => Some(part),
+            Instance::Site(_) | Instance::Forward(_) => None,
+        }
+    }
+
     /// The site with this index, in one life.
     pub fn site(topology: Topology, index: usize, incarnation: Incarnation, options: Options) -> Self {
         Instance::Site(Box::new(Site::new(topology, index, incarnation, options)))
@@ -29,7 +46,7 @@ impl Instance {
     pub fn as_site(&self) -> Option<&Site> {
         match self {
             Instance::Site(site) => Some(site),
-            Instance::Forward(_) => None,
+            Instance::Forward(_) | Instance::Part(_) => None,
         }
     }
 
@@ -42,7 +59,7 @@ impl Instance {
     pub fn as_site_mut(&mut self) -> Option<&mut Site> {
         match self {
             Instance::Site(site) => Some(site),
-            Instance::Forward(_) => None,
+            Instance::Forward(_) | Instance::Part(_) => None,
         }
     }
 }
@@ -63,6 +80,7 @@ impl Protocol for Instance {
             match self {
                 Instance::Site(site) => site.on_input(input, now, random, out),
                 Instance::Forward(forward) => forward.on_input(input, now, out),
+                Instance::Part(part) => part.on_input(input, now, out),
             }
         }
     }
@@ -70,6 +88,7 @@ impl Protocol for Instance {
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         match self {
             Instance::Site(site) => site.put_checkpoint(cursor, chunk),
+            Instance::Part(part) => part.put_checkpoint(cursor, chunk),
             Instance::Forward(_) => None,
         }
     }

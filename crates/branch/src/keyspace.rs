@@ -3,6 +3,7 @@
 //! Every call is one atomic step. A [`Commit`] that comes out is for the log and for the other sites; what other sites
 //! committed comes in by [`Keyspace::apply`], parents first. [`Keyspace::collect`] is called again and again.
 
+mod away;
 mod by_value;
 mod checkpoint;
 mod draw;
@@ -41,6 +42,8 @@ pub struct Options {
     pub policy: Policy,
     /// How many states are kept above every head, for reading old ones by id.
     pub keep: usize,
+    /// In how many partitions at other places records lie; 0 if they lie here.
+    pub partitions: usize,
     /// The bug under test.
     pub mutants: Mutants,
 }
@@ -65,7 +68,10 @@ impl Keyspace {
     pub fn new(options: Options) -> Self {
         Keyspace {
             dag: Dag::new(options.mutants),
-            records: Records::default(),
+            records: match options.partitions {
+                0 => Records::default(),
+                count => Records::in_partitions(count, options.mutants),
+            },
             ids: Ids::new(options.site, options.incarnation, options.mutants),
             sessions: Sessions::new(options.mutants),
             collector: Collector::new(options.keep, options.mutants),
@@ -479,9 +485,7 @@ impl Keyspace {
         let node = self.dag.insert(commit.id, &commit.parents, commit.write_set())?;
         let parents: SmallVec<[Node; 1]> = self.dag.parents(node).into();
         let (view, label) = (self.dag.view(&parents).gathered(), self.dag.versions(node));
-        for (key, effects) in &commit.writes {
-            self.records.write(key, &view, label, commit.id, effects.iter().map(|effect| &**effect));
-        }
+        self.records.write_all(&view, label, commit.id, &commit.writes);
         self.collector.wake();
         Ok(node)
     }

@@ -22,6 +22,12 @@ pub enum Mutant {
     ForgetReads,
     /// Ids do not name the incarnation (Corrections 57).
     ReuseIds,
+    /// A site's next life gives labels again that record partitions may know from states that its log has lost.
+    ReuseLabels,
+    /// A record partition says that it has on its disk what it has in memory.
+    UnsyncedOrders,
+    /// What was asked of a record partition stands as it was asked, whatever was written since.
+    StaleAnswers,
     /// Collection takes states that other sites may still build on.
     IgnoreSites,
 }

@@ -34,6 +34,9 @@ pub enum Refusal {
     /// No handler is kept with the keyspace.
     #[error("the keyspace has no merge handler; KEYSPACE ALTER name HANDLER script gives it one")]
     NoHandler,
+    /// Records that it takes lie elsewhere, and are asked for.
+    #[error("what the merge reads lies in record partitions, and is being fetched; retry it")]
+    Elsewhere,
     /// A merge leaves a key that several heads changed unwritten (Corrections 55).
     #[error(
         "`{key:?}` was changed on several branches and is not resolved, like {more} other keys; write it, or let MERGE RESOLVE do so, and commit then: the merge stays open"
@@ -46,6 +49,13 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// True if the error tells of this refusal.
+    pub(crate) fn is(&self, error: &Error) -> bool {
+        *error == Error::from(self.clone())
+    }
+}
+
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
         let code = match refusal {
@@ -53,6 +63,7 @@ impl From<Refusal> for Error {
             Refusal::NoCommitState => ErrorCode::Conflict,
             Refusal::Unresolved { .. } | Refusal::NotAdmitted | Refusal::Handler(_) => ErrorCode::Unresolved,
             Refusal::UnknownState(_) => ErrorCode::SnapshotTooOld,
+            Refusal::Elsewhere => ErrorCode::Unavailable,
         };
         Error::new(code, refusal.to_string())
     }

@@ -4,13 +4,19 @@
 //! session's own earlier ones, merged where they did not observe one another (Corrections 75); what changes a key may be evaluated on the newest state of its region instead. Checked: replies and effects are those of an execution on that set, in order of place;
 //! the set holds everything that its members saw; a session's sets only grow and hold its own writes, and those of a
 //! context that it took over; a transaction's place is above everything it saw; and nothing in a set began after it was used, which is the promise
-//! of stable times. Sets are bit sets over the committed transactions: memory grows with the square of the history.
+//! of stable times. What was given up with a lost region is shown to nobody but who wrote it, and to him until he is told. Sets are
+//! bit sets over the committed transactions: memory grows with the square of the history.
+//!
+//! Where sessions share a causal thread (Corrections 72), a transaction claims what it saw of the thread beyond its snapshot, as
+//! no order of overlapping requests tells it. Who was asked after another one of the thread was answered must see what that
+//! one saw and wrote: sessions read one another's answered writes at once, and the thread's sets only grow.
 
-use crate::history::{Claim, Commit, Snapshot, Transaction};
+use crate::history::{Claim, Commit, Outcome, Snapshot, Thread, Transaction};
 use crate::invocations::{Decoded, decode_all};
 use crate::merged::Merged;
 use crate::replay::{Cells, replay};
 use crate::report::{Check, Findings};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// True when a snapshot shows a committed transaction (Wren, Algorithm 6; Corrections 26).
@@ -47,6 +53,9 @@ impl BitSet {
     fn insert(&mut self, index: usize) {
         self.0[index / 64] |= 1 << (index % 64);
     }
+    fn remove(&mut self, index: usize) {
+        self.0[index / 64] &= !(1 << (index % 64));
+    }
     fn contains(&self, index: usize) -> bool {
         self.0[index / 64] & 1 << (index % 64) != 0
     }
@@ -69,6 +78,10 @@ struct Visible<'d, 'h> {
     all: &'d [Decoded<'h>],
     /// Positions in `all`, in order of place.
     writers: Vec<usize>,
+    /// The positions among these of what was given up.
+    lost: Vec<usize>,
+    /// The sessions that were told that what they had written was given up, and when they had asked.
+    told: Vec<(u64, u64)>,
     /// For each of `all` that has a snapshot: the writers it saw.
     seen: Vec<Option<BitSet>>,
     /// For each of `all`: its position among the writers.
@@ -77,11 +90,15 @@ struct Visible<'d, 'h> {
 
 pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     let decoded = decode_all(history, findings);
-    let visible = Visible::new(&decoded, findings);
+    let mut visible = Visible::new(&decoded, findings);
+    // Most of these had no effect.
+    let told = history.iter().filter(|transaction| transaction.told_of_loss);
+    visible.told = told.map(|transaction| (transaction.session, transaction.invoked)).collect();
     visible.check_places(findings);
     visible.check_stable_time(findings);
     visible.check_closure(findings);
     visible.check_sessions(findings);
+    visible.check_threads(findings);
     visible.check_contexts(findings);
     visible.replay(findings);
 }
@@ -93,9 +110,11 @@ impl<'d, 'h> Visible<'d, 'h> {
         writers.sort_by_key(|at| all[*at].transaction.place());
         let mut rank = vec![None; all.len()];
         writers.iter().enumerate().for_each(|(position, at)| rank[*at] = Some(position));
-        let mut visible = Visible { all, writers, seen: Vec::new(), rank };
+        let lost = (0..writers.len()).filter(|at| all[writers[*at]].transaction.given_up).collect();
+        let mut visible = Visible { all, writers, lost, told: Vec::new(), seen: Vec::new(), rank };
         let own = visible.own_earlier();
         visible.seen = (0..all.len()).map(|at| visible.seen_by(at, &own)).collect();
+        visible.add_beyond();
         for transaction in all.iter().filter(|t| snapshot(t).is_none() && !t.steps.is_empty()) {
             if transaction.steps.iter().any(|step| step.observed.is_some()) {
                 let message = format!("transaction {} claims no snapshot", transaction.number());
@@ -105,18 +124,58 @@ impl<'d, 'h> Visible<'d, 'h> {
         visible
     }
 
-    /// For each transaction the session's committed ones before it.
+    /// For each transaction what it sees whatever its snapshot shows: of its thread what it claims, if it shares one; otherwise
+    /// the session's committed ones before it.
     fn own_earlier(&self) -> Vec<Vec<usize>> {
+        let threads = self.threads();
         let mut order: Vec<usize> = (0..self.all.len()).collect();
         order.sort_by_key(|at| self.all[*at].transaction.invoked);
         let mut sessions: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         let mut own = vec![Vec::new(); self.all.len()];
         for at in order {
             let session = sessions.entry(self.all[at].transaction.session).or_default();
-            own[at].clone_from(session);
+            match thread(&self.all[at]) {
+                None => own[at].clone_from(session),
+                Some((thread, claim)) => {
+                    let of_thread = threads.get(&thread).into_iter().flatten();
+                    let seen = of_thread.filter(|(place, _)| *place <= claim.seen);
+                    own[at].extend(seen.map(|(_, position)| *position));
+                }
+            }
             session.extend(self.rank[at]);
         }
         own
+    }
+
+    /// What each shared thread took up, each transaction with its place in that order.
+    fn threads(&self) -> BTreeMap<[u64; 2], Vec<(u64, usize)>> {
+        let mut threads: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for position in 0..self.writers.len() {
+            let claimed = thread(self.writer(position));
+            if let Some((of, place)) = claimed.and_then(|(of, claim)| Some((of, claim.place?))) {
+                threads.entry(of).or_default().push((place, position));
+            }
+        }
+        threads
+    }
+
+    /// Adds what transactions observed of their thread beyond what it showed them when they began, with all that these saw.
+    /// Those have lower places, so they come first.
+    fn add_beyond(&mut self) {
+        let name = |position: usize| Some(self.writer(position).transaction.claim.as_ref()?.transaction);
+        let names: BTreeMap<_, usize> =
+            (0..self.writers.len()).filter_map(|position| Some((name(position)?, position))).collect();
+        let others = (0..self.all.len()).filter(|at| self.rank[*at].is_none());
+        for at in self.writers.clone().into_iter().chain(others) {
+            let Some((_, claim)) = thread(&self.all[at]) else { continue };
+            for position in claim.beyond.iter().filter_map(|name| names.get(name).copied()) {
+                let with_it = self.seen[self.writers[position]].clone();
+                if let Some(seen) = &mut self.seen[at] {
+                    with_it.iter().for_each(|with_it| seen.union(with_it));
+                    seen.insert(position);
+                }
+            }
+        }
     }
 
     fn seen_by(&self, at: usize, own: &[Vec<usize>]) -> Option<BitSet> {
@@ -180,7 +239,8 @@ impl<'d, 'h> Visible<'d, 'h> {
         for (at, seen) in self.with_sets() {
             for position in seen.iter() {
                 let Some(needed) = &self.seen[self.writers[position]] else { continue };
-                if let Some(missing) = seen.first_missing(needed) {
+                let needed = self.without_own_lost(self.writers[position], needed);
+                if let Some(missing) = seen.first_missing(&needed) {
                     let (number, middle) = (self.all[at].number(), self.writer(position).number());
                     let first = self.writer(missing).number();
                     let message = format!(
@@ -191,6 +251,22 @@ impl<'d, 'h> Visible<'d, 'h> {
                 }
             }
         }
+    }
+
+    /// What a transaction saw, without what its session, or its thread, had written and was given up: that is a part of
+    /// nothing else.
+    fn without_own_lost<'s>(&self, at: usize, seen: &'s BitSet) -> Cow<'s, BitSet> {
+        let of_thread = thread(&self.all[at]).map(|(thread, _)| thread);
+        let is_of_thread =
+            |writer| of_thread.is_some() && thread(writer).map(|(thread, _)| thread) == of_thread;
+        let is_own = |position: &&usize| {
+            let writer = self.writer(**position);
+            writer.transaction.session == self.all[at].transaction.session || is_of_thread(writer)
+        };
+        let mut left = Cow::Borrowed(seen);
+        let gone = self.lost.iter().filter(|position| seen.contains(**position)).filter(is_own);
+        gone.for_each(|position| left.to_mut().remove(*position));
+        left
     }
 
     fn check_sessions(&self, findings: &mut Findings) {
@@ -211,8 +287,56 @@ impl<'d, 'h> Visible<'d, 'h> {
                 findings.add(Check::Session, message, vec![lost, *last, number]);
             }
             before.union(seen);
+            // What was taken up by its thread, the session's next transaction must see, whether its client was answered or not.
+            let is_known = thread(&self.all[at]).is_none_or(|(_, claim)| claim.place.is_some());
+            self.rank[at].filter(|_| is_known).into_iter().for_each(|position| before.insert(position));
             *last = number;
         }
+    }
+
+    /// Within a thread that sessions share, whoever is asked after another one was answered sees what that one saw and wrote.
+    fn check_threads(&self, findings: &mut Findings) {
+        let mut threads: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for (at, _) in self.with_sets() {
+            if let Some(thread) = self.all[at].transaction.thread {
+                threads.entry(thread).or_default().push(at);
+            }
+        }
+        for (thread, mut asked) in threads {
+            let answer = |at: usize| {
+                let Transaction { outcome, responded, .. } = self.all[at].transaction;
+                responded.filter(|_| *outcome == Outcome::Committed)
+            };
+            let mut answered: Vec<(u64, usize)> =
+                asked.iter().filter_map(|at| Some((answer(*at)?, *at))).collect();
+            answered.sort_unstable();
+            asked.sort_by_key(|at| self.all[*at].transaction.invoked);
+            let (mut next, mut needed) = (0, BitSet::new(self.writers.len()));
+            for at in asked {
+                let invoked = self.all[at].transaction.invoked;
+                while let Some((_, earlier)) = answered.get(next).filter(|(end, _)| *end < invoked) {
+                    needed.union(&self.known_after(*earlier));
+                    next += 1;
+                }
+                let lost = self.seen[at].as_ref().and_then(|seen| seen.first_missing(&needed));
+                let Some(lost) = lost else { continue };
+                let who = answered[..next].iter().find(|(_, at)| self.known_after(*at).contains(lost));
+                let who = who.map_or(0, |(_, at)| self.all[*at].number());
+                let (number, lost) = (self.all[at].number(), self.writer(lost).number());
+                let message = format!(
+                    "thread {thread}: transaction {number}, asked for at {invoked} us, does not see {lost}, which transaction \
+                     {who} of the thread saw or was, and that was answered before"
+                );
+                findings.add(Check::Session, message, vec![lost, who, number]);
+            }
+        }
+    }
+
+    /// What a transaction saw, and itself.
+    fn known_after(&self, at: usize) -> BitSet {
+        let mut known = self.seen[at].clone().unwrap_or_else(|| BitSet::new(self.writers.len()));
+        self.rank[at].into_iter().for_each(|position| known.insert(position));
+        known
     }
 
     /// Who took over a context sees what the transaction saw and wrote after which it was given.
@@ -248,22 +372,75 @@ impl<'d, 'h> Visible<'d, 'h> {
     /// Each key by itself: its steps are explained by the snapshot or, where the transaction changes the key, by the
     /// newest state of its region, on which such operations are evaluated so that two of one region cannot both win
     /// (Corrections 70).
+    ///
+    /// A session sees what it wrote and was given up until it is told so: then all of that is gone, for good. Until then
+    /// it may still see it, from then on it must not; a transaction sees all of it or nothing. Of what others of its thread
+    /// wrote and was given up it is not told.
     fn replay(&self, findings: &mut Findings) {
-        for (at, seen) in self.with_sets() {
-            let transaction = &self.all[at];
-            let keys: BTreeSet<&[u8]> = transaction.steps.iter().map(|step| step.key).collect();
-            for key in keys {
-                let on_snapshot = self.replay_key(at, key, seen, "its snapshot");
-                let changes =
-                    transaction.steps.iter().any(|step| step.key == key && !step.operation.is_read());
-                let newest = self.newest(at).filter(|_| changes && on_snapshot.is_err());
-                let explained =
-                    newest.map(|newest| self.replay_key(at, key, &newest, "the newest state of its region"));
-                if let (Err((check, message)), None | Some(Err(_))) = (on_snapshot, explained) {
-                    findings.add(check, message, vec![transaction.number()]);
+        let mut order: Vec<(usize, &BitSet)> = self.with_sets().collect();
+        order.sort_by_key(|(at, _)| self.all[*at].transaction.invoked);
+        let mut told: BTreeSet<u64> = BTreeSet::new();
+        for (at, seen) in order {
+            let number = self.all[at].number();
+            let left = self.without_own_lost(at, seen);
+            let session = self.all[at].transaction.session;
+            if *left == *seen {
+                self.explain(at, seen)
+                    .into_iter()
+                    .for_each(|(check, text)| findings.add(check, text, vec![number]));
+                continue;
+            }
+            let with_lost = self.explain(at, seen);
+            let without = (told.contains(&session) || !with_lost.is_empty()).then(|| self.explain(at, &left));
+            match without {
+                None => {}
+                Some(without) if without.is_empty() => {
+                    let is_news = told.insert(session) && !with_lost.is_empty();
+                    if is_news && !self.was_told(at, seen, &left) {
+                        let message = format!(
+                            "session {session}: transaction {number} does not see what the session wrote and was given up, \
+                             and nobody has told it"
+                        );
+                        findings.add(Check::Session, message, vec![number]);
+                    }
+                }
+                Some(without) => {
+                    let found = if told.contains(&session) { without } else { with_lost };
+                    found.into_iter().for_each(|(check, text)| findings.add(check, text, vec![number]));
                 }
             }
         }
+    }
+
+    /// True if the session was told after it had written what it sees no more, as far as it had and was answered.
+    fn was_told(&self, at: usize, seen: &BitSet, left: &BitSet) -> bool {
+        let own = &self.all[at].transaction;
+        let gone = seen.iter().filter(|position| !left.contains(*position));
+        let gone = gone.map(|position| self.writer(position).transaction);
+        let is_known =
+            |gone: &&Transaction| gone.session == own.session && gone.outcome == Outcome::Committed;
+        let Some(gone) = gone.filter(is_known).map(|gone| gone.invoked).max() else { return true };
+        let is_meant =
+            |(session, asked): &(u64, u64)| *session == own.session && (gone..=own.invoked).contains(asked);
+        self.told.iter().any(is_meant)
+    }
+
+    /// What does not follow from this set, key by key.
+    fn explain(&self, at: usize, seen: &BitSet) -> Vec<(Check, String)> {
+        let transaction = &self.all[at];
+        let keys: BTreeSet<&[u8]> = transaction.steps.iter().map(|step| step.key).collect();
+        let mut unexplained = Vec::new();
+        for key in keys {
+            let on_snapshot = self.replay_key(at, key, seen, "its snapshot");
+            let changes = transaction.steps.iter().any(|step| step.key == key && !step.operation.is_read());
+            let newest = self.newest(at, seen).filter(|_| changes && on_snapshot.is_err());
+            let explained =
+                newest.map(|newest| self.replay_key(at, key, &newest, "the newest state of its region"));
+            if let (Err(found), None | Some(Err(_))) = (on_snapshot, explained) {
+                unexplained.push(found);
+            }
+        }
+        unexplained
     }
 
     fn replay_key(&self, at: usize, key: &[u8], seen: &BitSet, whence: &str) -> Result<(), (Check, String)> {
@@ -283,9 +460,9 @@ impl<'d, 'h> Visible<'d, 'h> {
 
     /// What the newest state of a transaction's region held when it took its place: everything of the region below
     /// it, of the others what its snapshot shows.
-    fn newest(&self, at: usize) -> Option<BitSet> {
+    fn newest(&self, at: usize, seen: &BitSet) -> Option<BitSet> {
         let (mine, snapshot) = (self.rank[at]?, snapshot(&self.all[at])?);
-        let mut newest = self.seen[at].clone()?;
+        let mut newest = seen.clone();
         for position in 0..mine {
             let commit = self.writer(position).transaction.claim.as_ref().and_then(|claim| claim.commit);
             if commit.is_some_and(|commit| commit.region == snapshot.region) {
@@ -294,6 +471,13 @@ impl<'d, 'h> Visible<'d, 'h> {
         }
         Some(newest)
     }
+}
+
+/// The thread that a transaction shares, by the process and the incarnation of its coordinator, and what it claims of it.
+fn thread<'h>(transaction: &Decoded<'h>) -> Option<([u64; 2], &'h Thread)> {
+    let claim = transaction.transaction.claim.as_ref()?;
+    let [process, incarnation, _] = claim.transaction;
+    Some(([process, incarnation], claim.thread.as_ref()?))
 }
 
 fn snapshot(transaction: &Decoded<'_>) -> Option<Snapshot> {

@@ -58,7 +58,7 @@ pub struct Commit {
     pub region: u16,
 }
 
-/// What a causal transaction could see, beside its session's own writes.
+/// What a causal transaction could see, beside its session's or its thread's own writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The region it ran in.
@@ -81,6 +81,19 @@ pub struct Vector {
     pub depends_on: Vec<u64>,
 }
 
+/// What a transaction says of the causal thread that it shares with others: of the coordinator that its id names, in that life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thread {
+    /// It could see so many of the transactions that the thread took up, the first ones, whatever its snapshot shows.
+    pub seen: u64,
+    /// The place among them at which it was taken up itself, if it changed anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<u64>,
+    /// What it observed of the thread beyond that, by the names that claims have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beyond: Vec<[u64; 3]>,
+}
+
 /// What the protocol claims about a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
@@ -93,6 +106,9 @@ pub struct Claim {
     /// The same with a time for each region, where the snapshot's two do not say all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vector: Option<Vector>,
+    /// What it saw of a causal thread that sessions share; absent where each session is a thread of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<Thread>,
     /// Keys and the binary forms of the effects committed on them, in the order of application.
     pub effects: Vec<(Key, Bytes)>,
     /// Where it stands in the State DAG of a branch keyspace.
@@ -136,7 +152,7 @@ impl Claim {
 pub struct Transaction {
     /// Its name in the history.
     pub number: u64,
-    /// The client's causal thread.
+    /// The client's session: a causal thread, or one of several that share one.
     pub session: u64,
     /// When the client asked, in microseconds.
     pub invoked: u64,
@@ -154,10 +170,17 @@ pub struct Transaction {
     /// began: this one must see what that one saw and wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<u64>,
+    /// The causal thread that its session shared with others, if it did: who was asked after another transaction of the
+    /// thread was answered must see what that one saw and wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u64>,
     /// True if its region was lost and an operator accepted that what only that region had is given up, this one with it:
     /// it counts for what the region's own sessions saw, and for nobody else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_up: bool,
+    /// True if the client was told with it that what its session had written was given up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told_of_loss: bool,
     /// True for a read made when everything had come to rest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_rest: bool,

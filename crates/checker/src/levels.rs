@@ -126,7 +126,7 @@ pub fn holds_by_definition(history: &[Transaction], level: Level) -> Option<bool
 }
 
 /// Infers a level and notes what breaks it. False if it remained undecided.
-fn infer_into(history: &[Transaction], level: Level, findings: &mut Findings) -> bool {
+pub(crate) fn infer_into(history: &[Transaction], level: Level, findings: &mut Findings) -> bool {
     let Some(decoded) = decode(history) else {
         findings.add(Check::Claims, "an operation or an effect is malformed".into(), Vec::new());
         return true;

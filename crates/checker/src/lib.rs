@@ -44,6 +44,10 @@
 //!   binary effects in the order of application; `branch`, in branch keyspaces only, is [`Branch`]: the states `read`,
 //!   the `state` made and its `parents`, by name, where [`ROOT`] is the empty keyspace.
 //! * `state`, of a step of a merge: the parent that it read.
+//! * `thread`: the causal thread that the session shared with other sessions, which then read one another's answered writes at
+//!   once; absent where a session is a thread of its own. With it `claim` has a `thread`, too: the coordinator that the
+//!   transaction's id names, in that life, took up what it committed one after the other; this one has the `place` in that
+//!   order, and could see the first `seen` of it and those named in `beyond`, whatever its snapshot shows.
 //! * `follows`: the number of a transaction of another session whose context this one's session took over before it;
 //!   absent where there is none. Causal levels know it as they know the order within a session.
 //! * `given_up`: true for what was committed in a region that was lost, where an operator accepted that; absent otherwise.
@@ -89,11 +93,11 @@ mod touches;
 
 pub use export::{ExportError, Format, export};
 pub use history::{
-    Branch, Bytes, Claim, Commit, HistoryError, Key, Outcome, ROOT, Snapshot, Step, Transaction, Vector,
-    read_history, write_history,
+    Branch, Bytes, Claim, Commit, HistoryError, Key, Outcome, ROOT, Snapshot, Step, Thread, Transaction,
+    Vector, read_history, write_history,
 };
 pub use levels::{holds_by_claims, holds_by_definition, infer};
 pub use losses::{ListedLoss, check_losses};
 pub use render::{describe, render, render_values};
-pub use report::{Check, Level, Report, Violation, check, check_file, check_replies};
+pub use report::{Check, Level, Report, Violation, check, check_file, check_replies, check_unclaimed};
 pub use search::{SearchOutcome, search_serial_order, search_strict_order};

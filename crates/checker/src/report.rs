@@ -186,6 +186,16 @@ pub fn check_replies(history: &[Transaction], level: Level) -> Report {
     report_of(history, level, levels::check_replies)
 }
 
+/// What clients saw, as if nothing was claimed: a second opinion on a history that is explained by its claims. What took
+/// effect without anybody having been asked for it, as far as claims say so, is not looked at: it is part of a transaction of
+/// unknown outcome. Undecided where operations name no versions.
+pub fn check_unclaimed(history: &[Transaction], level: Level) -> Report {
+    let asked = |transaction: &&Transaction| !transaction.steps.is_empty();
+    let told = |transaction: &Transaction| Transaction { claim: None, ..transaction.clone() };
+    let history: Vec<Transaction> = history.iter().filter(asked).map(told).collect();
+    report_of(&history, level, levels::infer_into)
+}
+
 fn report_of(
     history: &[Transaction],
     level: Level,

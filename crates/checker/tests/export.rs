@@ -18,7 +18,9 @@ fn transaction(number: u64, session: u64, outcome: Outcome, steps: Vec<Step>) ->
         steps,
         claim: None,
         follows: None,
+        thread: None,
         given_up: false,
+        told_of_loss: false,
         at_rest: false,
     }
 }
@@ -149,5 +151,17 @@ fn what_a_register_cannot_say_is_refused_by_name() {
         let error = export(&typed, format, &mut output).unwrap_err().to_string();
         assert!(error.contains("transaction 2 did Set(Members) on x"), "{error}");
         assert!(output.is_empty(), "nothing is written of a history that is refused");
+    }
+}
+
+/// As what a simulated cluster claims of a transaction whose client is in doubt.
+#[test]
+fn who_asked_for_nothing_is_left_out() {
+    let mut more = history();
+    more.push(transaction(9, 7, Outcome::Unknown, Vec::new()));
+    for (_, format) in Format::ALL {
+        let mut output = Vec::new();
+        export(&more, format, &mut output).unwrap();
+        assert_eq!(String::from_utf8(output).unwrap(), exported(format));
     }
 }

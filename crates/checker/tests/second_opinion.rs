@@ -123,6 +123,7 @@ fn history(plan: &[PlannedTransaction]) -> Vec<Transaction> {
             snapshot: None,
             effects,
             vector: None,
+            thread: None,
             branch: None,
         };
         history.push(Transaction {
@@ -134,7 +135,9 @@ fn history(plan: &[PlannedTransaction]) -> Vec<Transaction> {
             steps,
             claim: Some(claim),
             follows: None,
+            thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: false,
         });
     }

@@ -31,7 +31,7 @@ impl Wire for ModeStamps {
     fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.0.len() as u64);
         for (mode, stamp) in &self.0 {
-            out.push(*mode as u8);
+            mode.encode(out);
             stamp.encode(out);
         }
     }
@@ -39,11 +39,11 @@ impl Wire for ModeStamps {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let mut modes = ModeStamps::default();
         for _ in 0..input.count()? {
-            let mode = Mode::ALL.get(usize::from(input.byte()?)).ok_or(Malformed("lock mode"))?;
-            if modes.0.last().is_some_and(|(last, _)| last >= mode) {
+            let mode = Mode::decode(input)?;
+            if modes.0.last().is_some_and(|(last, _)| *last >= mode) {
                 return Err(Malformed("lock modes out of order"));
             }
-            modes.0.push((*mode, Stamp::decode(input)?));
+            modes.0.push((mode, Stamp::decode(input)?));
         }
         Ok(modes)
     }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn the_binary_form_gives_back_what_was_noted() {
         let mut modes = ModeStamps::default();
-        for (place, mode) in Mode::ALL.into_iter().enumerate() {
+        for (place, mode) in Mode::BUILT_IN.into_iter().enumerate() {
             modes.raise(mode, stamp(place as u64));
             let mut bytes = Vec::new();
             modes.encode(&mut bytes);

@@ -72,6 +72,11 @@ impl<P, C> Participant<P, C> {
         due
     }
 
+    /// Drops the decided work of which this is not true.
+    pub fn retain_committed(&mut self, mut stays: impl FnMut(Timestamp, TransactionId, &C) -> bool) {
+        self.committed.retain(|(at, id), work| stays(*at, *id, work));
+    }
+
     /// The decided work that waits, in order.
     pub fn waiting(&self) -> impl Iterator<Item = (Timestamp, TransactionId, &C)> {
         self.committed.iter().map(|((at, id), work)| (*at, *id, work))
@@ -97,6 +102,15 @@ mod tests {
         participant.take(id(1)).expect("it is prepared");
         assert_eq!(participant.bound(Timestamp(9)), Timestamp(6));
         assert_eq!(participant.take(id(1)), None, "a decision counts once");
+    }
+
+    #[test]
+    fn decided_work_may_be_given_up() {
+        let mut participant: Participant<(), u8> = Participant::default();
+        participant.commit(Timestamp(4), id(1), 1);
+        participant.commit(Timestamp(6), id(2), 2);
+        participant.retain_committed(|at, _, _| at < Timestamp(5));
+        assert_eq!(participant.apply_through(Timestamp(9)), [(Timestamp(4), id(1), 1)]);
     }
 
     proptest! {

@@ -41,7 +41,7 @@ impl<'a> Claim<'a> {
     /// True if who has this one needs nothing more for the other one.
     pub fn covers(&self, other: &Claim<'_>) -> bool {
         let has = |element: &[u8]| self.elements.iter().any(|own| own == element);
-        self.mode == Mode::Write || self.mode == other.mode && other.elements.iter().all(has)
+        self.mode == Mode::Write || self.mode.covers(other.mode) && other.elements.iter().all(has)
     }
 }
 

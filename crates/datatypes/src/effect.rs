@@ -116,6 +116,7 @@ impl<'a> Effect<'a> {
             Effect::SummaryBag(summary::Effect::Add { .. }) => Mode::Summarize,
             Effect::Top(top::Effect::Add { .. }) => Mode::Rank,
             Effect::UidGenerator(uid::Effect::Create) => Mode::Identify,
+            Effect::User(effect) => effect.mode().map_or(Mode::Write, Mode::User),
             _ => Mode::Write,
         }
     }

@@ -28,6 +28,7 @@ mod items;
 pub mod key;
 pub mod list;
 pub mod merge;
+mod mode;
 mod observation;
 mod operation;
 pub mod register;
@@ -42,7 +43,8 @@ pub use cell::{Cell, Kind, Patch, Value, apply, exchange, prepare};
 pub use claim::Claim;
 pub use effect::Effect;
 pub use items::Items;
-pub use observation::{Aspect, Footprint, Invocation, Mode, Observation, commutes};
+pub use mode::{Mode, Modes};
+pub use observation::{Aspect, Footprint, Invocation, Observation, commutes};
 pub use operation::Operation;
 
 use types::Rng;

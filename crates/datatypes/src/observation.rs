@@ -8,7 +8,7 @@
 //! A blind invocation observes nothing. A type says only which aspects its operations observe, which its effects
 //! change, and which effects commute; the rule is checked against executions in both orders by property tests.
 
-use crate::{Cell, Effect, Items, Kind, Operation, user};
+use crate::{Cell, Effect, Items, Kind, Mode, Operation, user};
 
 /// A part of a key's state that a result can reveal or an effect can change.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,6 +112,14 @@ impl<'a> Observation<'a> {
         self.kind.is_none() && self.aspect.is_none()
     }
 
+    /// The lock mode that protects it; `None` for nothing.
+    pub fn mode(&self) -> Option<Mode> {
+        match &self.aspect {
+            Some(Aspect::Invoked(call)) => Some(call.mode().map_or(Mode::Observe, Mode::User)),
+            _ => (!self.is_nothing()).then_some(Mode::Observe),
+        }
+    }
+
     /// True when the result that revealed this would be the same after `effect`.
     pub fn unchanged_by(&self, effect: &Effect<'_>) -> bool {
         if self.kind.is_some() && self.kind != effect.kind() {
@@ -154,11 +162,19 @@ impl<'a> Invocation<'a> {
 
     /// The lock mode it needs; `None` if it neither observes nor changes anything.
     pub fn mode(&self) -> Option<Mode> {
-        match &self.effect {
-            Some(effect) if self.is_effect_only() => Some(effect.mode()),
-            Some(_) => Some(Mode::Write),
-            None => (!self.observation.is_nothing()).then_some(Mode::Observe),
+        let Some(effect) = &self.effect else { return self.observation.mode() };
+        let changes = effect.mode();
+        // A user-defined operation's mode says of what it sees and of what it does that others may do as much.
+        let both = |seen: Mode| if seen == changes { changes } else { Mode::Write };
+        match self.observation.mode() {
+            Some(seen) if !self.is_effect_only() => Some(both(seen)),
+            _ => Some(changes),
         }
+    }
+
+    /// The mode in which it stands in the way of what others change; `None` if they need only know its effect.
+    pub fn observed_mode(&self) -> Option<Mode> {
+        self.observation.mode().filter(|_| !self.is_effect_only())
     }
 }
 
@@ -194,76 +210,4 @@ fn disjoint_without_deadline(a: &Effect<'_>, b: &Effect<'_>, cell: &Cell) -> boo
             })
     };
     cell.expires_at == 0 && a.kind().is_some() && a.kind() == b.kind() && elements(a, b)
-}
-
-/// The lock modes of abstract locks (Claret 5.1.1), coarser than [`commutes`]: holders of compatible modes
-/// always commute, whatever their arguments. `Place` and `PlaceFields` are modes of a [`crate::Claim`] only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
-    /// Observes.
-    Observe,
-    /// Adds members to a set.
-    Add,
-    /// Removes members from a set.
-    Remove,
-    /// Adds to an integer register.
-    Increment,
-    /// Adds to integer fields of a dict.
-    IncrementFields,
-    /// Adds to a counter.
-    Count,
-    /// Adds to a summary bag.
-    Summarize,
-    /// Adds members to a top.
-    Rank,
-    /// Makes a key a generator of identifiers.
-    Identify,
-    /// Changes anything else.
-    Write,
-    /// Gives members of a scored set their scores, each under a lock of its own ([`crate::Claim`]).
-    Place,
-    /// Writes fields of a dict, each under a lock of its own.
-    PlaceFields,
-}
-
-impl Mode {
-    /// Every mode, in the order of their binary forms.
-    pub const ALL: [Mode; 12] = [
-        Mode::Observe,
-        Mode::Add,
-        Mode::Remove,
-        Mode::Increment,
-        Mode::IncrementFields,
-        Mode::Count,
-        Mode::Summarize,
-        Mode::Rank,
-        Mode::Identify,
-        Mode::Write,
-        Mode::Place,
-        Mode::PlaceFields,
-    ];
-
-    /// Its name, for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Observe => "observe",
-            Mode::Add => "add",
-            Mode::Remove => "remove",
-            Mode::Increment => "increment",
-            Mode::IncrementFields => "increment-fields",
-            Mode::Count => "count",
-            Mode::Summarize => "summarize",
-            Mode::Rank => "rank",
-            Mode::Identify => "identify",
-            Mode::Write => "write",
-            Mode::Place => "place",
-            Mode::PlaceFields => "place-fields",
-        }
-    }
-
-    /// True when holders of the two modes always commute: a mode with itself, unless it is `Write`. Those that place
-    /// do so since nobody has another one's element.
-    pub fn compatible(self, other: Mode) -> bool {
-        self == other && self != Mode::Write
-    }
 }

@@ -124,8 +124,11 @@ impl<'a> Operation<'a> {
     /// The lock mode that it needs to be evaluated, whether anybody sees the result or not: its effect may depend on
     /// the state. What it came to may need less ([`Invocation::mode`]).
     pub fn mode(&self) -> Mode {
-        if self.is_read() {
-            return Mode::Observe;
+        let own = if let Operation::User(operation) = self { operation.mode() } else { None };
+        match own {
+            Some(mode) => return Mode::User(mode),
+            None if self.is_read() => return Mode::Observe,
+            None => {}
         }
         let invocation = Invocation { observation: self.observation(), effect: self.blind_effect() };
         match &invocation.effect {

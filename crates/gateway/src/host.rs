@@ -119,8 +119,8 @@ pub enum Administration<'a> {
         /// Its name.
         name: &'a [u8],
     },
-    /// The keys on which transactions of a strict keyspace are in each other's way at this process, hottest first: an array
-    /// of maps.
+    /// The keys on which transactions of a strict keyspace are in each other's way, hottest first, and the processes that
+    /// have not told: a map.
     HotKeys {
         /// The keyspace's name.
         name: &'a [u8],
@@ -128,6 +128,8 @@ pub enum Administration<'a> {
         count: usize,
         /// Forget them then.
         reset: bool,
+        /// As the asked process alone has seen it.
+        local: bool,
     },
     /// Which partition each key lies in, whether it exists or not: an array of numbers.
     Locate {

@@ -1,7 +1,7 @@
 //! What a coordinator claims about a transaction it decided, for checkers: which order it took, what it could see,
 //! what it changed. A white-box checker replays the claims and compares every result that clients saw.
 
-use types::{RegionId, RequestId, SessionId, Timestamp, TransactionId};
+use types::{RegionId, RegionSet, RequestId, SessionId, Timestamp, TransactionId};
 
 /// The claim about one decided transaction. Collected only when a coordinator is asked to.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub struct Claim {
     pub snapshot: Option<SnapshotClaim>,
     /// The same, and what its effects depend on, region by region, where the two times of a snapshot do not say all.
     pub vector: Option<VectorClaim>,
+    /// Where it stands in the causal thread of its coordinator's life, if its session shares that with others.
+    pub thread: Option<ThreadClaim>,
     /// Keys and the binary forms of the effects committed on them, in the order of application.
     pub effects: Vec<KeyEffect>,
     /// The requests that it served, one for each of its steps, where commands of a pipeline may run as one transaction;
@@ -42,6 +44,19 @@ impl VectorClaim {
     }
 }
 
+/// What a transaction says of the causal thread that the sessions of a coordinator share. The thread is known by the process
+/// and the incarnation of the transaction's id. It takes its transactions up one after the other, each when its coordinator
+/// learns that it has committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadClaim {
+    /// It could see so many of the thread's transactions, the first ones, whether its snapshot shows them or not.
+    pub seen: u64,
+    /// Where in this order it was taken up itself, counted from 1; `None` if it changed nothing.
+    pub place: Option<u64>,
+    /// What it observed of the thread beyond `seen`, because it was evaluated on newer states.
+    pub beyond: Vec<TransactionId>,
+}
+
 /// What a transaction of a branch keyspace says of states, by their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchClaim {
@@ -66,10 +81,12 @@ pub struct CommitStamp {
     pub depends_on: Timestamp,
     /// Where it committed.
     pub region: RegionId,
+    /// The regions that took part, where a transaction may have parts in several; else empty.
+    pub parts: RegionSet,
 }
 
 /// What a causal transaction could see: everything up to `local` from its own region, up to `remote` from others,
-/// and its session's own writes.
+/// and its session's own writes, or those that its thread shows it ([`ThreadClaim`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotClaim {
     /// The region it ran in.

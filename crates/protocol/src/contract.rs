@@ -50,6 +50,35 @@ pub trait Protocol: Sized {
 
     /// The log takes records again.
     fn log_healed(&mut self) {}
+
+    /// What became of a chunk of the spool: its bytes, which were asked for by [`Outputs::fetch`]; or `None`, asked or not:
+    /// it is gone, or could not be kept in the first place. Like a step otherwise.
+    fn spooled(&mut self, now: Now, chunk: u64, bytes: Option<&[u8]>, out: &mut Outputs<'_, Self>) {
+        let _ = (now, chunk, bytes, out);
+    }
+}
+
+/// What an instance asks of its spool, in this order: a place for bytes that would occupy too much memory. It lasts for
+/// a life at most, and may lose anything at any time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpoolRequest {
+    /// Keep this chunk; answered only if that fails. Numbers ascend.
+    Spill {
+        /// Its number.
+        chunk: u64,
+        /// What it is.
+        bytes: Vec<u8>,
+    },
+    /// Tell this chunk; always answered.
+    Fetch {
+        /// Its number.
+        chunk: u64,
+    },
+    /// Nothing up to this chunk, and with it, is needed any more.
+    Forget {
+        /// Its number.
+        through: u64,
+    },
 }
 
 /// A record that can be encoded.
@@ -135,14 +164,32 @@ pub(crate) enum Outgoing<M> {
     Stream { to: Address, message: M },
 }
 
+/// How durable the records of some steps must be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Strongest {
+    /// Before messages may leave.
+    pub messages: Option<Durability>,
+    /// Before replies may.
+    pub replies: Option<Durability>,
+}
+
+impl Strongest {
+    #[inline]
+    fn persisted(&mut self, for_messages: Durability, for_replies: Durability) {
+        self.messages = self.messages.max(Some(for_messages));
+        self.replies = self.replies.max(Some(for_replies));
+    }
+}
+
 /// What a step brings about.
 pub struct Outputs<'o, P: Protocol> {
     pub(crate) records: &'o mut Vec<u8>,
     pub(crate) persisted: &'o mut u64,
-    pub(crate) strongest: &'o mut Option<Durability>,
+    pub(crate) strongest: &'o mut Strongest,
     pub(crate) gated: &'o mut Vec<Outgoing<P::Message>>,
     pub(crate) ungated: &'o mut Vec<(Address, P::Message)>,
     pub(crate) timers: &'o mut Timers<P::Timer>,
+    pub(crate) spool: &'o mut Vec<SpoolRequest>,
     pub(crate) replies: &'o mut dyn Replies,
 }
 
@@ -150,15 +197,24 @@ impl<P: Protocol> Outputs<'_, P> {
     /// Writes a record to the log, encoded at once, after all records before it.
     #[inline]
     pub fn persist(&mut self, record: &P::Record<'_>, class: Durability) {
+        self.append(record);
+        self.strongest.persisted(class, class);
+    }
+
+    /// Writes a record of which messages alone tell: replies wait until it is handed to the kernel, like what stands
+    /// before it, and not for more.
+    pub fn persist_for_messages(&mut self, record: &P::Record<'_>, class: Durability) {
+        self.append(record);
+        self.strongest.persisted(class, class.min(Durability::Written));
+    }
+
+    fn append(&mut self, record: &P::Record<'_>) {
         let start = self.records.len();
         self.records.extend_from_slice(&[0; 4]);
         record.encode(self.records);
         let len = (self.records.len() - start - 4) as u32;
         self.records[start..start + 4].copy_from_slice(&len.to_le_bytes());
         *self.persisted += 1;
-        if *self.strongest < Some(class) {
-            *self.strongest = Some(class);
-        }
     }
 
     /// Sends a message once everything persisted before is durable. It may be lost, repeated and reordered.
@@ -191,5 +247,20 @@ impl<P: Protocol> Outputs<'_, P> {
     /// Clears the timer's deadline.
     pub fn disarm(&mut self, timer: P::Timer) {
         self.timers.disarm(timer);
+    }
+
+    /// Moves bytes out of the memory; waits for no record, since it tells nobody anything. See [`SpoolRequest`].
+    pub fn spill(&mut self, chunk: u64, bytes: Vec<u8>) {
+        self.spool.push(SpoolRequest::Spill { chunk, bytes });
+    }
+
+    /// Asks for a chunk that was spilled; [`Protocol::spooled`] is the answer.
+    pub fn fetch(&mut self, chunk: u64) {
+        self.spool.push(SpoolRequest::Fetch { chunk });
+    }
+
+    /// Frees every chunk up to this one, and it.
+    pub fn forget_spilled(&mut self, through: u64) {
+        self.spool.push(SpoolRequest::Forget { through });
     }
 }

@@ -1,5 +1,7 @@
 //! The durability gate: which log groups must be how durable before an output may leave.
 
+use crate::contract::Durability;
+
 /// How far a log is durable, in group numbers; everything up to and including the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durable {
@@ -21,6 +23,15 @@ pub struct Gate {
 impl Gate {
     /// Nothing to wait for.
     pub const OPEN: Gate = Gate { written: 0, synced: 0 };
+
+    /// What follows records of this class in a group waits for.
+    pub(crate) fn of(group: u64, class: Option<Durability>) -> Gate {
+        match class {
+            Some(Durability::Synced) => Gate { written: group, synced: group },
+            Some(Durability::Written) => Gate { written: group, synced: 0 },
+            Some(Durability::Volatile) | None => Gate::OPEN,
+        }
+    }
 
     /// True when everything it waits for is durable.
     #[inline]

@@ -16,13 +16,19 @@
 //! log and calls `appended` with the log's group number **before** anybody else may step a replica whose records
 //! must stay in order; it tells `opened` how far the log is written and synced; it delivers what `packets` yields,
 //! in any order, any number of times or never; it calls `fire` when `deadline` has come. Replies that a step wrote
-//! may leave when [`Replica::gate`], asked right after the step, is open.
+//! may leave when [`Replica::reply_gate`], asked right after `appended`, is open.
 //!
 //! # The durability gate
 //!
 //! A message or a reply may reveal everything the replica had persisted before it. So it leaves only when those
 //! records are as durable as their class says ([`Durability`]). What vouches for nothing may pass
 //! ([`Outputs::send_now`]).
+//!
+//! # The spool
+//!
+//! What waits long for somebody else, and is much, need not stay in memory: [`Outputs::spill`] hands it to the driver,
+//! [`Outputs::fetch`] asks for it again ([`Replica::spool_requests`], [`Replica::spooled`]). A spool ends with the life,
+//! and may lose any part of itself before: a protocol keeps there only what it can do without.
 //!
 //! # One sequenced stream per peer
 //!
@@ -40,10 +46,10 @@ mod request;
 mod stream;
 mod timers;
 
-pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim, VectorClaim};
+pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim, ThreadClaim, VectorClaim};
 pub use compiled::Compiled;
 pub use conflict::{Conflict, ConflictingWrite};
-pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies};
+pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies, SpoolRequest};
 pub use gate::{Durable, Gate};
 pub use replica::{Packet, Replica};
 pub use request::{ContextAsk, KeyedOperation, Losses, Request, Step};

@@ -1,6 +1,6 @@
 //! A protocol instance with its timers, its streams and its durability gate; pure, and owned by either driver.
 
-use crate::contract::{Input, Now, Outgoing, Outputs, Protocol, Replies};
+use crate::contract::{Input, Now, Outgoing, Outputs, Protocol, Replies, SpoolRequest, Strongest};
 use crate::gate::{Durable, Gate};
 use crate::stream::{Arrival, Frame, Streams};
 use crate::timers::Timers;
@@ -69,14 +69,16 @@ pub struct Replica<P: Protocol> {
     persisted: u64,
     /// Up to which record each group of the log that is not known to be written reaches.
     groups: VecDeque<(u64, u64)>,
-    strongest: Option<crate::Durability>,
+    strongest: Strongest,
     /// Outputs of steps whose records have no group number yet.
     fresh: Vec<Outgoing<P::Message>>,
     fresh_frames: Vec<(Address, Frame)>,
     held: VecDeque<(Gate, Held<P::Message>)>,
     gate: Gate,
+    reply_gate: Gate,
     packets: Vec<(Address, Packet<P>)>,
     ungated: Vec<(Address, P::Message)>,
+    spool: Vec<SpoolRequest>,
     #[cfg(feature = "mutants")]
     skip_gate: bool,
 }
@@ -92,13 +94,15 @@ impl<P: Protocol> Replica<P> {
             records: Vec::new(),
             persisted: 0,
             groups: VecDeque::new(),
-            strongest: None,
+            strongest: Strongest::default(),
             fresh: Vec::new(),
             fresh_frames: Vec::new(),
             held: VecDeque::new(),
             gate: Gate::OPEN,
+            reply_gate: Gate::OPEN,
             packets: Vec::new(),
             ungated: Vec::new(),
+            spool: Vec::new(),
             #[cfg(feature = "mutants")]
             skip_gate: false,
         }
@@ -151,6 +155,7 @@ impl<P: Protocol> Replica<P> {
             gated: &mut self.fresh,
             ungated: &mut self.ungated,
             timers: &mut self.timers,
+            spool: &mut self.spool,
             replies,
         };
         let answer = react(&mut self.protocol, &mut out);
@@ -236,6 +241,17 @@ impl<P: Protocol> Replica<P> {
         self.held.retain(|(_, held)| !matches!(held, Held::Message(message) if !kept(message)));
     }
 
+    /// What steps asked of the spool since the last call, in order. A driver without a spool answers each `Spill` and
+    /// `Fetch` with [`Replica::spooled`] and `None`.
+    pub fn spool_requests(&mut self) -> Vec<SpoolRequest> {
+        std::mem::take(&mut self.spool)
+    }
+
+    /// See [`Protocol::spooled`]. Like a step.
+    pub fn spooled(&mut self, now: Now, chunk: u64, bytes: Option<&[u8]>, replies: &mut dyn Replies) {
+        self.drive(replies, |protocol, out| protocol.spooled(now, chunk, bytes, out));
+    }
+
     /// Fires every timer whose deadline has come and sends again what has waited too long.
     pub fn fire(&mut self, now: Now, random: &mut Rng, replies: &mut dyn Replies) {
         let mut batch = Vec::new();
@@ -261,13 +277,9 @@ impl<P: Protocol> Replica<P> {
 
     /// The records are in the log's group with this number; what the steps sent is now held behind it.
     pub fn appended(&mut self, group: u64) {
-        match self.strongest.take() {
-            Some(crate::Durability::Synced) => {
-                self.gate = self.gate.and(Gate { written: group, synced: group })
-            }
-            Some(crate::Durability::Written) => self.gate = self.gate.and(Gate { written: group, synced: 0 }),
-            Some(crate::Durability::Volatile) | None => {}
-        }
+        let Strongest { messages, replies } = std::mem::take(&mut self.strongest);
+        self.gate = self.gate.and(Gate::of(group, messages));
+        self.reply_gate = self.reply_gate.and(Gate::of(group, replies));
         self.records.clear();
         match self.groups.back_mut() {
             Some((last, reached)) if *last == group => *reached = self.persisted,
@@ -293,30 +305,40 @@ impl<P: Protocol> Replica<P> {
         self.logged(written);
         self.groups.clear();
         self.records.clear();
-        self.strongest = None;
+        self.strongest = Strongest::default();
         self.fresh.clear();
         self.fresh_frames.clear();
         self.held.retain(|(gate, _)| gate.written <= written);
         // What was refused gates nothing that comes after.
-        self.gate = Gate { written: self.gate.written.min(written), synced: self.gate.synced.min(written) };
+        for gate in [&mut self.gate, &mut self.reply_gate] {
+            *gate = Gate { written: gate.written.min(written), synced: gate.synced.min(written) };
+        }
         let undone = self.protocol.log_failed();
         // Records count on: the protocol has dropped those that were refused.
         self.protocol.logged(self.persisted);
         undone
     }
 
-    /// What replies of the last step wait for.
+    /// What messages of the last step wait for.
     #[inline]
     pub fn gate(&self) -> Gate {
         self.gate
+    }
+
+    /// What replies of the last step wait for.
+    #[inline]
+    pub fn reply_gate(&self) -> Gate {
+        self.reply_gate
     }
 
     /// Moves fresh outputs behind the gate, and releases what waits behind an open one. Called after `appended`
     /// and whenever the log became more durable.
     pub fn release(&mut self, now: Instant, durable: Durable) {
         debug_assert!(self.records.is_empty(), "records are appended before outputs are released");
-        if self.gate.is_open(durable) {
-            self.gate = Gate::OPEN;
+        for gate in [&mut self.gate, &mut self.reply_gate] {
+            if gate.is_open(durable) {
+                *gate = Gate::OPEN;
+            }
         }
         let gate = self.effective_gate();
         let messages = self.fresh.drain(..).map(Held::Message);

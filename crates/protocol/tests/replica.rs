@@ -1,6 +1,8 @@
 //! The promises of a replica: the gate, the streams, the timers, the news about the log.
 
-use anabranch_protocol::{Durability, Durable, Input, Now, Outputs, Packet, Protocol, Replica, Replies};
+use anabranch_protocol::{
+    Durability, Durable, Gate, Input, Now, Outputs, Packet, Protocol, Replica, Replies,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{
@@ -199,6 +201,22 @@ fn nothing_leaves_before_the_log_is_as_durable_as_the_record_says() {
     assert!(!receiver.gate().is_open(synced_later));
     receiver.release(Instant(0), Durable { written: 9, synced: 9 });
     assert_eq!(receiver.packets().count(), 1, "its first frame, a hello");
+}
+
+#[test]
+fn replies_do_not_wait_for_the_sync_of_what_messages_alone_tell_of() {
+    let mut replica = replica(1, 1, 2);
+    let mut persist = |group, class| {
+        let replies = &mut Nobody(ReplyBuf::new());
+        replica.drive(replies, |_, out| out.persist_for_messages(&7, class));
+        replica.appended(group);
+        [replica.gate(), replica.reply_gate()].map(|gate| (gate.written, gate.synced))
+    };
+    assert_eq!(persist(3, Durability::Volatile), [(0, 0), (0, 0)]);
+    assert_eq!(persist(4, Durability::Synced), [(4, 4), (4, 0)]);
+    assert_eq!(persist(5, Durability::Written), [(5, 4), (5, 0)]);
+    replica.release(Instant(0), Durable { written: 5, synced: 3 });
+    assert_eq!((replica.gate().synced, replica.reply_gate()), (4, Gate::OPEN));
 }
 
 #[test]

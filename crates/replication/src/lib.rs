@@ -13,4 +13,4 @@ pub mod transfer;
 
 pub use link::Link;
 pub use minimum::{Lattice, MinimumOf};
-pub use outbox::{Outbox, Window};
+pub use outbox::{Fetched, Outbox, Window};

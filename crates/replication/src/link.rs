@@ -30,6 +30,11 @@ impl Link {
         earlier.is_some()
     }
 
+    /// The peer's newest life that was heard: nothing more comes of an earlier one.
+    pub fn life(&self) -> Option<Incarnation> {
+        self.life
+    }
+
     /// The peer has said what it holds: effects may follow.
     pub fn resume(&mut self) {
         self.resumed = true;
@@ -61,7 +66,7 @@ mod tests {
         let mut link = Link::default();
         assert!(!link.started(Incarnation(1)), "the greeting queued at the start reaches the first life");
         link.resume();
-        assert!(link.is_resumed());
+        assert!(link.is_resumed() && link.life() == Some(Incarnation(1)));
         assert!(!link.started(Incarnation(1)) && link.is_resumed());
         assert!(link.started(Incarnation(2)));
         assert!(!link.is_resumed());

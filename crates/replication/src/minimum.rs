@@ -65,6 +65,11 @@ impl<M: Ord + Copy, T: Lattice> MinimumOf<M, T> {
         self.members.get(&member).copied().flatten()
     }
 
+    /// A member counts no more.
+    pub fn forget(&mut self, member: M) {
+        self.members.remove(&member);
+    }
+
     /// Over whom.
     pub fn members(&self) -> impl Iterator<Item = M> {
         self.members.keys().copied()
@@ -90,6 +95,8 @@ mod tests {
         assert_eq!(report(0, 9), Some(5));
         assert_eq!(report(1, 8), Some(8));
         assert_eq!(minimum.reported(0), Some(Timestamp(9)));
+        minimum.forget(1);
+        assert_eq!(minimum.minimum(), Some(Timestamp(9)));
         assert_eq!(MinimumOf::<u8, Timestamp>::new([]).minimum(), None);
     }
 

@@ -1,6 +1,6 @@
 //! What surrounds a worker's gateway.
 
-use crate::cluster::{self, Cluster, Turn};
+use crate::cluster::{self, Cluster, HotKeysQuestion, Turn};
 use crate::info;
 use crate::keyspace::{Keyspace, class_of, durability_of};
 use crate::process::{Process, WorkerHandle};
@@ -182,7 +182,9 @@ impl Host for WorkerHost {
     ) {
         if let Some(cluster) = &mut self.cluster {
             let mut turn = Turn { now: self.now, random: &mut self.random, replies };
-            return cluster.submit(keyspace, requests, &mut turn);
+            let gate = cluster.submit(keyspace, requests, self.process.journal.as_ref(), &mut turn);
+            self.outcome.gate = self.outcome.gate.and(gate);
+            return;
         }
         let Some(keyspace) = self.keyspace(keyspace).cloned() else {
             let gone = Error::refused("the keyspace was dropped; choose another with KEYSPACE USE or SELECT");
@@ -210,18 +212,17 @@ impl Host for WorkerHost {
             return;
         }
         let outcome = self.administer_now(&command);
+        if let (Ok(()), Administration::HotKeys { name, count, reset, local }, Some(cluster)) =
+            (&outcome, &command, &mut self.cluster)
+        {
+            let question = HotKeysQuestion { name, count: *count, reset: *reset, local: *local };
+            return cluster.ask_hot_keys(id, question, self.now, replies);
+        }
         let sink = replies.reply(id);
         match (outcome, command) {
             (Err(error), _) => sink.error(&error),
             (Ok(()), Administration::List) => self.list(sink),
             (Ok(()), Administration::Info { name }) => self.describe(name, sink),
-            (Ok(()), Administration::HotKeys { name, count, reset }) => {
-                match self.cluster.as_mut().map(|cluster| cluster.hot_keys(name, count, reset)) {
-                    Some(Ok(keys)) => cluster::write_hot_keys(&keys, sink),
-                    Some(Err(error)) => sink.error(&error),
-                    None => sink.error(&missing(name)),
-                }
-            }
             (Ok(()), Administration::Locate { name, keys }) => self.locate(name, &keys, sink),
             (Ok(()), Administration::Recover { name, partition, left }) => {
                 let cluster = self.cluster.as_mut();

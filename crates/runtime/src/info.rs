@@ -273,7 +273,26 @@ fn backlog_metrics(backlogs: &[(String, Backlog)], metric: &mut Metric<'_>) {
         &combined,
     );
     let queued = each(|backlog| backlog.queued_bytes);
-    metric("queued_bytes", "gauge", "Bytes that causal partitions keep for other regions.", &queued);
+    metric(
+        "queued_bytes",
+        "gauge",
+        "Bytes of memory that causal partitions keep for other regions.",
+        &queued,
+    );
+    let spilled = each(|backlog| backlog.spilled_bytes as usize);
+    metric(
+        "spilled_bytes",
+        "gauge",
+        "Bytes on disk that causal partitions keep for other regions.",
+        &spilled,
+    );
+    let transfers = each(|backlog| backlog.transfers.unwrap_or(0) as usize);
+    metric(
+        "state_transfers_total",
+        "counter",
+        "How often causal partitions began to take the state of their peers, because these no longer queue it or it was lost.",
+        &transfers,
+    );
     let conflicts = each(|backlog| backlog.conflicts);
     metric("conflicts", "gauge", "Writes lost to concurrent ones, listed by CONFLICTS LIST.", &conflicts);
     let dropped = each(|backlog| backlog.conflicts_dropped as usize);

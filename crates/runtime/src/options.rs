@@ -33,8 +33,10 @@ pub struct Options {
     pub checkpoint_after_bytes: u64,
     /// The size of a segment file of the log.
     pub segment_bytes: u64,
-    /// How much each partition of a causal keyspace keeps for regions that lack it.
+    /// How much each partition of a causal keyspace keeps in memory for regions that lack it.
     pub region_queue_bytes: usize,
+    /// How much beyond that each of them keeps in the data directory; 0 for nothing.
+    pub region_spill_bytes: u64,
     /// How often an `everysec` log is synced.
     pub sync_every: Duration,
     /// Makes it a process of a cluster: its keyspaces are those of the cluster, and one thread serves.
@@ -56,6 +58,7 @@ impl Default for Options {
             databases: 16,
             checkpoint_after_bytes: 256 << 20,
             region_queue_bytes: 32 << 20,
+            region_spill_bytes: 4 << 30,
             segment_bytes: 64 << 20,
             sync_every: Duration::from_secs(1),
             cluster: None,

@@ -64,7 +64,7 @@ impl SoloCall<'_> {
         let Some(journal) = self.journal else { return };
         self.outcome.refused |= !journal.append(partitions);
         for (_, replica) in partitions {
-            self.outcome.gate = self.outcome.gate.and(replica.gate());
+            self.outcome.gate = self.outcome.gate.and(replica.reply_gate());
         }
     }
 

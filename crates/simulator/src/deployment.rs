@@ -46,6 +46,19 @@ pub struct Layout {
     pub fan_out: u16,
 }
 
+impl Layout {
+    /// The same where partitions may be in some of the regions only: no region holds all, so that transactions have parts in
+    /// several.
+    pub(crate) fn with_parts_elsewhere(self) -> Self {
+        if self.replicas < 2 {
+            return self;
+        }
+        let regions = self.regions.max(3);
+        let replicas = self.replicas.min(regions - 1);
+        Layout { regions, replicas, partitions: self.partitions.max(regions), ..self }
+    }
+}
+
 /// What an instance is told at its start, the same in every life.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
@@ -57,6 +70,10 @@ pub struct Setting {
     pub hash_seed: HashSeed,
     /// The commands of a pipeline may run as one transaction.
     pub merged: bool,
+    /// The sessions of a gateway share a causal thread.
+    pub shared: bool,
+    /// Queues for other regions keep next to nothing in memory, and the state goes over in small pieces.
+    pub small_queues: bool,
 }
 
 /// What a replica has, and whether it serves.
@@ -85,6 +102,11 @@ pub trait Deployment {
 
     /// A fresh instance, before recovery. Its node's slot says whether it is a replica or a coordinator.
     fn start(&self, node: NodeId, setting: Setting, random: &mut Rng) -> Self::Protocol;
+
+    /// True if replicas serve the clients of their processes themselves: such a process has no coordinator.
+    fn serves_at_replicas(&self) -> bool {
+        false
+    }
 
     /// Takes the claims made since the last call.
     fn claims(&self, instance: &mut Self::Protocol) -> Vec<Claim>;
@@ -117,15 +139,21 @@ pub trait Deployment {
         None
     }
 
+    /// True if replicas spill what waits for other regions.
+    fn spills(&self) -> bool {
+        false
+    }
+
     /// True if replicas list what was lost to concurrent writes.
     fn lists_losses(&self) -> bool {
         false
     }
 
-    /// What this replica lists of that.
-    fn losses(&self, instance: &Self::Protocol) -> Vec<ListedLoss> {
+    /// What this replica lists of that; `None` from one that does not speak for its partition in its region, as one that
+    /// follows a leader. Where losses are listed, exactly one must speak for each in the end.
+    fn losses(&self, instance: &Self::Protocol) -> Option<Vec<ListedLoss>> {
         let _ = instance;
-        Vec::new()
+        None
     }
 
     /// True if a region has a replica of the key's partition, so that it lists what is lost of the key.
@@ -142,6 +170,11 @@ pub trait Deployment {
 
     /// True if a coordinator may commit several clients' transactions as one.
     fn combines(&self) -> bool {
+        false
+    }
+
+    /// True if its protocol has causal threads, which sessions may share, and queues for other regions.
+    fn is_causal(&self) -> bool {
         false
     }
 
@@ -166,8 +199,8 @@ pub trait Deployment {
     }
 
     /// What an operator says to a replica whose region stays when this one is gone for good.
-    fn evict(&self, region: RegionId) -> Option<<Self::Protocol as Protocol>::Message> {
-        let _ = region;
+    fn evict(&self, region: RegionId, to: &Self::Protocol) -> Option<<Self::Protocol as Protocol>::Message> {
+        let _ = (region, to);
         None
     }
 
@@ -188,10 +221,22 @@ pub trait Deployment {
         None
     }
 
+    /// True if an instance need not be told of the eviction once more. Where what is told may be lost, it must have heard.
+    fn has_heard(&self, instance: &Self::Protocol, region: RegionId) -> bool {
+        let _ = (instance, region);
+        true
+    }
+
     /// Of an instance that knows it: what was committed in a lost region above this is given up, by all alike.
     fn cut_of(&self, instance: &Self::Protocol, region: RegionId) -> Option<Timestamp> {
         let _ = (instance, region);
         None
+    }
+
+    /// What an instance has ended with an evicted region since the last call: whatever its client was told, it has no effect.
+    fn abandoned(&self, instance: &mut Self::Protocol) -> Vec<TransactionId> {
+        let _ = instance;
+        Vec::new()
     }
 
     /// True while an instance has lost what it relied on and learns it from its peers. At most a minority of a
@@ -208,6 +253,8 @@ pub struct Mutants {
     /// Messages do not wait for the log (an ungated heartbeat, an ungated vote).
     #[cfg(feature = "mutants")]
     pub ungated: bool,
+    /// Replies do not wait for the log.
+    pub ungated_replies: bool,
     /// Recovery takes a torn group for an intact one.
     pub torn_groups: bool,
     /// Effects that the disk refused are not undone.

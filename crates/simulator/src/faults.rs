@@ -100,6 +100,17 @@ features! {
     /// More than f replicas of a partition are lost for good, and an operator lets those that are left go on; partitions do not
     /// move otherwise. Only where it is asked for.
     AcceptLoss = 0.0;
+    /// Of what is queued for other regions next to nothing stays in memory and little is on its way at a time: the rest is
+    /// spilled, and some of that is lost, where the protocol spills.
+    SmallQueues = 0.3;
+    /// The sessions of a gateway share a causal thread, as they do by default; otherwise each is one of its own.
+    SharedThreads = 0.5;
+    /// Nothing but registers that are read and set, so that histories are decided without claims. Only where
+    /// it is asked for.
+    Registers = 0.0;
+    /// A region is lost for good, and before that some hear it no more: those that it replicates to, or those that it commits
+    /// with. So transactions are under way between it and the others when it is lost. Only where it is asked for.
+    FadingRegions = 0.0;
 }
 
 impl Feature {

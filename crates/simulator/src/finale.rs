@@ -6,10 +6,10 @@ use crate::script::Script;
 use crate::world::{Event, World};
 use checker::{
     Check, Level, ListedLoss, Outcome, Report, SearchOutcome, Transaction, Violation, check, check_losses,
-    search_strict_order,
+    check_unclaimed, search_strict_order,
 };
 use std::collections::BTreeMap;
-use types::RegionId;
+use types::{PartitionId, RegionId};
 
 /// How long traffic goes on after healing.
 const CALM: u64 = 1_000_000;
@@ -35,6 +35,8 @@ pub struct Run {
     pub history: Vec<Transaction>,
     /// What the checks found.
     pub report: Report,
+    /// True if the history, of a causal protocol, was also checked without its claims, and that decided nothing.
+    pub undecided_unclaimed: bool,
 }
 
 /// Runs a script and checks its history.
@@ -52,8 +54,9 @@ pub fn simulate<D: Deployment>(deployment: D, script: &Script, mutants: Mutants,
     world.demand_writes();
     world.demand_progress();
     world.read_at_rest();
+    let listed = world.demand_losses();
     world.observe();
-    world.into_run(script)
+    world.into_run(script, listed)
 }
 
 impl<D: Deployment> World<D> {
@@ -166,21 +169,54 @@ impl<D: Deployment> World<D> {
         readers.iter().zip(places).filter_map(answered).collect()
     }
 
-    /// What each region lists of what was lost to concurrent writes.
-    fn losses(&self) -> BTreeMap<u16, Vec<ListedLoss>> {
-        let mut listed: BTreeMap<u16, Vec<ListedLoss>> = BTreeMap::new();
-        // A region that is lost for good lists nothing.
-        let lives = self.processes.iter().filter(|process| !process.host.partitions.is_empty());
-        for (process, life) in lives.filter_map(|process| Some((process, process.life.as_ref()?))) {
-            let of_life = life.replicas.iter().flat_map(|replica| self.deployment.losses(replica.protocol()));
-            listed.entry(process.host.region.0).or_default().extend(of_life);
+    /// What each region lists of what was lost to concurrent writes, where that is listed: as soon as one replica speaks for
+    /// each of its partitions. A leader may be missing for a moment, at rest too, but not for longer.
+    fn demand_losses(&mut self) -> Option<BTreeMap<u16, Vec<ListedLoss>>> {
+        if !self.deployment.lists_losses() {
+            return None;
         }
-        listed
+        let end = self.now + PATIENCE;
+        let speaks = |lists: &Vec<Vec<ListedLoss>>| lists.len() == 1;
+        let mut lists = self.lists();
+        while self.now < end && !lists.values().all(speaks) {
+            self.run_until(self.now + ROUND / 10);
+            lists = self.lists();
+        }
+        let mut listed: BTreeMap<u16, Vec<ListedLoss>> = BTreeMap::new();
+        for ((region, partition), lists) in lists {
+            if !speaks(&lists) {
+                self.recorder.no_progress(format!(
+                    "{} replicas speak for partition {} of region {region} a minute after everything has come to rest",
+                    lists.len(),
+                    partition.0
+                ));
+            }
+            listed.entry(region).or_default().extend(lists.into_iter().flatten());
+        }
+        Some(listed)
     }
 
-    fn into_run(mut self, script: &Script) -> Run {
+    /// By region and partition what those list who speak for it. A region that is lost for good lists nothing.
+    fn lists(&self) -> BTreeMap<(u16, PartitionId), Vec<Vec<ListedLoss>>> {
+        let mut lists: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for process in self.processes.iter().filter(|process| !process.is_gone) {
+            let region = process.host.region.0;
+            for partition in &process.host.partitions {
+                lists.entry((region, *partition)).or_default();
+            }
+            for replica in process.life.iter().flat_map(|life| &life.replicas) {
+                if let (Some(partition), Some(list)) =
+                    (replica.node().slot.partition, self.deployment.losses(replica.protocol()))
+                {
+                    lists.entry((region, partition)).or_default().push(list);
+                }
+            }
+        }
+        lists
+    }
+
+    fn into_run(mut self, script: &Script, listed: Option<BTreeMap<u16, Vec<ListedLoss>>>) -> Run {
         std::mem::take(&mut self.decided).into_iter().for_each(|claim| self.recorder.outcome(claim, None));
-        let listed = self.deployment.lists_losses().then(|| self.losses());
         self.recorder.merge_pipelines();
         self.recorder.expand_keysets();
         self.take_cut();
@@ -210,8 +246,28 @@ impl<D: Deployment> World<D> {
                 "the claims explain the history, but a search that believes none finds no order".into();
             report.violations.push(Violation { check: Check::Order, message, transactions: Vec::new() });
         }
+        let unclaimed = second_opinion(&self.recorder.history, &report);
+        if let Some(unclaimed) = &unclaimed {
+            report.violations.extend(unclaimed.violations.iter().cloned());
+        }
+        let undecided_unclaimed = unclaimed.is_some_and(|unclaimed| unclaimed.undecided);
         report.ok = report.violations.is_empty();
         let script = Script { plans: Some(self.began), ..script.clone() };
-        Run { script, trace_hash, trace, history: self.recorder.history, report }
+        let history = self.recorder.history;
+        Run { script, trace_hash, trace, history, report, undecided_unclaimed }
     }
+}
+
+/// What a causal history is without its claims, if these explain it. Sessions of a region that was lost may have seen what was
+/// given up, which only claims tell.
+fn second_opinion(history: &[Transaction], report: &Report) -> Option<Report> {
+    let is_asked = report.model == Level::TransactionalCausal
+        && report.violations.is_empty()
+        && !history.iter().any(|transaction| transaction.given_up);
+    is_asked.then(|| check_unclaimed(history, Level::TransactionalCausal)).map(|mut report| {
+        for violation in &mut report.violations {
+            violation.message = format!("the claims explain it, but without them: {}", violation.message);
+        }
+        report
+    })
 }

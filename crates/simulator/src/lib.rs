@@ -49,9 +49,9 @@ mod world;
 pub use checker::Violation;
 pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutants, Setting, Standing};
 pub use deployments::{
-    BlockingDeployment, CausalDeployment, Checked, CureDeployment, HybridCureDeployment, LockingDeployment,
-    NAMES, ParisDeployment, SoloDeployment, TapirDeployment, TardisDeployment, UncoordinatedDeployment,
-    WrenCopiesDeployment, WrenDeployment,
+    BlockingDeployment, CausalDeployment, Checked, CopiesDeployment, CureDeployment, HybridCureDeployment,
+    LockingDeployment, NAMES, ParisCopiesDeployment, ParisDeployment, SoloDeployment, TapirDeployment,
+    TardisDeployment, UncoordinatedDeployment, WrenCopiesDeployment, WrenDeployment,
 };
 pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};

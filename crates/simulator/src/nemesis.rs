@@ -139,7 +139,9 @@ impl<D: Deployment> World<D> {
 
     /// A region is lost, process by process; one other stays at least.
     fn lose_region(&mut self, region: RegionId, apart: u64, after: u64) {
-        if self.deployment.evict(region).is_none() || self.lost_region.is_some() {
+        let lacks = self.deployment.lacks().contains(&Feature::Eviction);
+        let is_alone = self.processes.iter().all(|process| process.host.region == region);
+        if lacks || is_alone || self.lost_region.is_some() {
             return;
         }
         self.note(&format!("region {region} is lost"));
@@ -167,11 +169,10 @@ impl<D: Deployment> World<D> {
             all &= replicas > 0 || self.processes[index].is_gone;
             for place in 0..replicas {
                 let Some(life) = &self.processes[index].life else { break };
-                let node = life.replicas[place].node();
-                let Some(message) = self.deployment.evict(region).filter(|_| node.slot.partition.is_some())
-                else {
-                    continue;
-                };
+                let (node, instance) = (life.replicas[place].node(), life.replicas[place].protocol());
+                let message = self.deployment.evict(region, instance);
+                let Some(message) = message.filter(|_| node.slot.partition.is_some()) else { continue };
+                all &= self.deployment.has_heard(instance, region);
                 self.step(index, place, |replica, now, random, sink| {
                     // What a process says to itself is well formed.
                     let _ = replica.receive(now, node, Packet::Datagram(message), random, sink);
@@ -183,11 +184,13 @@ impl<D: Deployment> World<D> {
         }
     }
 
-    /// The cuts of a lost region that replicas know; one and the same when all have agreed.
+    /// The cuts of a lost region that replicas know; one and the same when all have agreed. Who learns its state from others at
+    /// the moment knows nothing.
     fn cuts(&self, region: RegionId) -> BTreeSet<Option<Timestamp>> {
         let lives = self.processes.iter().filter_map(|process| process.life.as_ref());
         let replicas = lives.flat_map(|life| &life.replicas).filter(|r| r.node().slot.partition.is_some());
-        replicas.map(|replica| self.deployment.cut_of(replica.protocol(), region)).collect()
+        let sound = replicas.filter(|replica| !self.deployment.is_recovering(replica.protocol()));
+        sound.map(|replica| self.deployment.cut_of(replica.protocol(), region)).collect()
     }
 
     /// True unless something is lost for good and those that are left have not gone on, or agreed on a region's cut.
@@ -201,7 +204,7 @@ impl<D: Deployment> World<D> {
         let Some(region) = self.lost_region else { return };
         let cuts = self.cuts(region);
         match cuts.first() {
-            Some(Some(cut)) if cuts.len() == 1 => self.recorder.give_up(region, *cut),
+            Some(Some(cut)) if cuts.len() == 1 => self.recorder.give_up(region, *cut, &self.abandoned),
             _ => {
                 self.recorder.no_progress(format!("who is left has these cuts of region {region}: {cuts:?}"))
             }

@@ -37,6 +37,8 @@ pub(crate) struct Process<P: Protocol> {
     pub random: Rng,
     /// What the times of writes, syncs and checkpoints are drawn from, and what a crash leaves.
     pub noise: Rng,
+    /// What the fate of chunks in spools is drawn from.
+    pub spool_noise: Rng,
     /// How far its wall clock is from virtual time.
     pub clock_offset: i64,
     /// What its wall clock advances by at a time.
@@ -88,6 +90,8 @@ pub(crate) struct Life<P: Protocol> {
     pub incarnation: Incarnation,
     pub log: Log,
     pub replicas: Vec<Replica<P>>,
+    /// What each of them has spilled.
+    pub spools: Vec<BTreeMap<u64, Vec<u8>>>,
     /// Replies behind their gates.
     pub replies: Vec<(Gate, RequestId, ReplyBuf)>,
     pub write_scheduled: bool,
@@ -149,6 +153,7 @@ impl<P: Protocol> Process<P> {
             host,
             disk: SimulatedDisk::new(),
             random: stream(seed, "protocol", index),
+            spool_noise: stream(seed, "spool", index),
             clock_offset: noise.i64(-skew..=skew),
             clock_tick,
             noise,
@@ -185,9 +190,10 @@ impl<P: Protocol> Process<P> {
         self.life.as_ref().map_or(u64::MAX, |life| life.started_at.saturating_add(instant.0))
     }
 
-    fn slots(&self) -> Vec<Slot> {
+    fn slots(&self, serves_at_replicas: bool) -> Vec<Slot> {
         let replica = |partition: &PartitionId| Slot::replica(crate::KEYSPACE, *partition);
-        let coordinator = self.host.gateway.then(|| Slot::coordinator(crate::KEYSPACE));
+        let is_served = serves_at_replicas && !self.host.partitions.is_empty();
+        let coordinator = (self.host.gateway && !is_served).then(|| Slot::coordinator(crate::KEYSPACE));
         self.host.partitions.iter().map(replica).chain(coordinator).collect()
     }
 
@@ -229,6 +235,7 @@ impl<P: Protocol> Process<P> {
             incarnation,
             log,
             replicas: Vec::new(),
+            spools: Vec::new(),
             replies: Vec::new(),
             write_scheduled: false,
             sync: None,
@@ -239,7 +246,7 @@ impl<P: Protocol> Process<P> {
         });
         let mut sink = Sink::default();
         let time = self.now(now);
-        for slot in self.slots() {
+        for slot in self.slots(deployment.serves_at_replicas()) {
             let node = types::Address { process: self.host.process, slot }.at(incarnation);
             let protocol = deployment.start(node, setting, &mut self.random);
             let mut replica = Replica::new(node, protocol);
@@ -255,6 +262,7 @@ impl<P: Protocol> Process<P> {
             replica.step(time, &mut batch, &mut self.random, &mut sink);
             if let Some(life) = &mut self.life {
                 life.replicas.push(replica);
+                life.spools.push(BTreeMap::new());
             }
         }
         Ok(sink)

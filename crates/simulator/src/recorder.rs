@@ -3,10 +3,10 @@
 use crate::keyset::KnownKeys;
 use crate::workload::{Plan, Watching};
 use checker::{
-    Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, Vector, Violation,
+    Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Thread, Transaction, Vector, Violation,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use types::{PartitionId, RegionId, RequestId, SessionId, Timestamp};
+use types::{PartitionId, RegionId, RegionSet, RequestId, SessionId, Timestamp, TransactionId};
 
 /// The history so far.
 #[derive(Default)]
@@ -34,6 +34,8 @@ pub(crate) struct Recorder {
     merged: Vec<Vec<usize>>,
     /// Where each claim that took a place went.
     claimed: BTreeMap<[u64; 3], usize>,
+    /// The regions that took part in transactions, where there may be several.
+    parts: BTreeMap<[u64; 3], RegionSet>,
     keys: KnownKeys,
     /// Commands of pipelines may run as one transaction.
     may_merge: bool,
@@ -75,11 +77,24 @@ impl Recorder {
     }
 
     /// What was committed in a region above a place is given up.
-    pub fn give_up(&mut self, region: RegionId, cut: Timestamp) {
+    /// Where transactions have parts in several regions: with all its parts; and what was undecided, and ended with it.
+    pub fn give_up(&mut self, region: RegionId, cut: Timestamp, abandoned: &BTreeSet<TransactionId>) {
+        let abandoned: BTreeSet<[u64; 3]> = abandoned.iter().copied().map(name).collect();
         for transaction in &mut self.history {
-            let commit = transaction.claim.as_ref().and_then(|claim| claim.commit);
-            transaction.given_up =
-                commit.is_some_and(|commit| commit.region == region.0 && commit.at > cut.0);
+            let Some(claim) = &transaction.claim else { continue };
+            let took_part = |commit: &Commit| match self.parts.get(&claim.transaction) {
+                Some(parts) => parts.contains(region),
+                None => commit.region == region.0,
+            };
+            transaction.given_up = claim.commit.is_some_and(|commit| took_part(&commit) && commit.at > cut.0)
+                || claim.commit.is_some() && abandoned.contains(&claim.transaction);
+        }
+    }
+
+    /// Remembers in which regions a transaction has parts.
+    fn note_parts(&mut self, claim: &protocol::Claim) {
+        if let Some(commit) = claim.commit.filter(|commit| !commit.parts.is_empty()) {
+            self.parts.insert(name(claim.transaction), commit.parts);
         }
     }
 
@@ -92,8 +107,9 @@ impl Recorder {
         (0..place).rev().find(is_its)
     }
 
-    /// A request of a transaction has reached its gateway.
-    pub fn asked(&mut self, request: RequestId, place: usize, process: usize) {
+    /// A request of a transaction has reached its gateway, where its session has this thread in common with others.
+    pub fn asked(&mut self, request: RequestId, place: usize, process: usize, thread: Option<u64>) {
+        self.history[place].thread = thread;
         self.asked_at.insert(place, process as u64);
         self.requests.insert(request, place);
         self.asked.insert(request, place);
@@ -138,7 +154,9 @@ impl Recorder {
             steps,
             claim: None,
             follows: None,
+            thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: false,
         });
         place
@@ -149,6 +167,11 @@ impl Recorder {
         for (step, reply) in self.history[place].steps[first..].iter_mut().zip(replies) {
             step.reply = Some(reply);
         }
+    }
+
+    /// The client was told with it that what its session had written is given up.
+    pub fn told_of_loss(&mut self, place: usize) {
+        self.history[place].told_of_loss = true;
     }
 
     /// The client learned the outcome, or gives up waiting for it.
@@ -179,6 +202,7 @@ impl Recorder {
 
     /// `place` is what its session asked for.
     fn take_claim(&mut self, place: Option<usize>, mut claim: protocol::Claim) {
+        self.note_parts(&claim);
         self.keys.expand_claim(&mut claim, None);
         let session = claim.session.0;
         let claim = converted(claim);
@@ -216,6 +240,7 @@ impl Recorder {
     /// An instance knows that a transaction has committed. Where nobody claimed it, it stands for itself; somebody
     /// must be in doubt about it then. `partition` is the instance's, if it has one only.
     pub fn outcome(&mut self, mut claim: protocol::Claim, partition: Option<PartitionId>) {
+        self.note_parts(&claim);
         self.keys.expand_claim(&mut claim, partition);
         let claim = converted(claim);
         match self.claimed.get(&claim.transaction) {
@@ -362,6 +387,7 @@ impl Recorder {
             .collect();
         known.effects.extend(news);
         known.snapshot = known.snapshot.or(claim.snapshot);
+        known.thread = known.thread.take().or(claim.thread);
         if claim.vector.as_ref().is_some_and(|vector| !vector.snapshot.is_empty()) || known.vector.is_none() {
             known.vector = claim.vector;
         }
@@ -373,10 +399,14 @@ impl Recorder {
     }
 }
 
+/// A transaction's name in histories.
+fn name(id: TransactionId) -> [u64; 3] {
+    [u64::from(id.process.0), u64::from(id.incarnation.0), id.number]
+}
+
 fn converted(claim: protocol::Claim) -> Claim {
-    let id = claim.transaction;
     Claim {
-        transaction: [u64::from(id.process.0), u64::from(id.incarnation.0), id.number],
+        transaction: name(claim.transaction),
         commit: claim.commit.map(|commit| Commit {
             at: commit.at.0,
             depends_on: commit.depends_on.0,
@@ -390,6 +420,11 @@ fn converted(claim: protocol::Claim) -> Claim {
         vector: claim.vector.map(|vector| Vector {
             snapshot: vector.snapshot.iter().map(|at| at.0).collect(),
             depends_on: vector.depends_on.iter().map(|at| at.0).collect(),
+        }),
+        thread: claim.thread.map(|thread| Thread {
+            seen: thread.seen,
+            place: thread.place,
+            beyond: thread.beyond.into_iter().map(name).collect(),
         }),
         effects: (claim.effects.into_iter())
             .map(|(key, effect)| (Key(key.into_vec()), Bytes(effect.into_vec())))

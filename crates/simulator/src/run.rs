@@ -50,6 +50,8 @@ pub struct Summary {
     pub committed: u64,
     /// For how many seeds a check remained undecided, nothing being found.
     pub undecided: u64,
+    /// Of how many seeds with a causal history what clients saw, as if nothing was claimed, decided nothing.
+    pub undecided_unclaimed: u64,
     /// How many violations were found.
     pub violations: u64,
     /// A hash of all runs.
@@ -208,6 +210,7 @@ impl Summary {
         let committed = run.history.iter().filter(|t| t.outcome == checker::Outcome::Committed);
         self.committed += committed.count() as u64;
         self.undecided += u64::from(run.report.undecided);
+        self.undecided_unclaimed += u64::from(run.undecided_unclaimed);
         self.trace = run.trace;
         self.history.clear();
         // Writing into memory does not fail.

@@ -17,6 +17,12 @@ const JUMP: i64 = 2_000_000;
 const APART: u64 = 200_000;
 /// How long it takes at most until an operator gives a lost region up.
 const EVICTED: u64 = 2_000_000;
+/// How long before its loss a region begins to fade at most.
+const FADING: u64 = 500_000;
+/// How long before that what it has to do with others begins to take long.
+const TIRING: u64 = 500_000;
+/// How much longer a message takes then at most.
+const TIRED: u64 = 300_000;
 /// How long it takes at most until an operator accepts that too many replicas are lost.
 const ACCEPTED: u64 = 1_000_000;
 /// How many of a transaction's events are the first ones.
@@ -194,6 +200,30 @@ pub(crate) fn loss(random: &mut Rng, hosts: &[Host], traffic: u64) -> Option<Tim
     lost.truncate(random.usize(most + 1..all));
     let fault = Fault::LoseMajority { lost, after: random.u64(10_000..ACCEPTED) };
     Some(TimedFault { at: random.u64(traffic / 8..traffic * 3 / 4), fault })
+}
+
+/// A region is lost for good, and before that some hear nothing of it any more: either what its replicas tell the others of
+/// their partitions, or what it tells everybody who has none of these. Before that, messages between it and the latter take
+/// long.
+pub(crate) fn fading(random: &mut Rng, hosts: &[Host], traffic: u64) -> Vec<TimedFault> {
+    let Some(region) = random.choice(hosts).map(|host| host.region) else { return Vec::new() };
+    let (at, before) = (random.u64(traffic / 8..traffic * 3 / 4), random.u64(..FADING));
+    let of_peers = random.bool();
+    let is_peer =
+        |one: &Host, other: &Host| one.partitions.iter().any(|held| other.partitions.contains(held));
+    let (lost, left): (Vec<&Host>, Vec<&Host>) = hosts.iter().partition(|host| host.region == region);
+    let ends = || lost.iter().flat_map(|from| left.iter().map(move |to| (*from, *to)));
+    let link = |(from, to): (&Host, &Host)| (from.process.0, to.process.0);
+    let cut = ends().filter(|(from, to)| is_peer(from, to) == of_peers).map(link);
+    let links: Vec<Link> = cut.filter(|_| random.u32(..8) > 0).collect();
+    let cut = Fault::Cut { links, lasts: before + CUT };
+    let slow = ends().filter(|(from, to)| !is_peer(from, to)).map(link);
+    let links: Vec<Link> = slow.flat_map(|(from, to)| [(from, to), (to, from)]).collect();
+    let slow = Fault::SlowLinks { links, by: random.u64(..TIRED), lasts: TIRING + before + CUT };
+    let lost =
+        Fault::LoseRegion { region: region.0, apart: random.u64(..APART), after: random.u64(..EVICTED) };
+    let faults = [(at - before - TIRING, slow), (at - before, cut), (at, lost)];
+    faults.map(|(at, fault)| TimedFault { at, fault }).into()
 }
 
 /// A gateway, and rather one that shares its process with no replica.

@@ -120,6 +120,9 @@ impl Script {
         let off = deployment.off().iter().filter(|feature| !with.contains(feature));
         let mut lacks = deployment.lacks().to_vec();
         lacks.extend((!deployment.lists_losses()).then_some(Feature::Resolutions));
+        lacks.extend((!deployment.spills()).then_some(Feature::SmallQueues));
+        lacks.extend((!deployment.is_causal()).then_some(Feature::SharedThreads));
+        lacks.extend(lacks.contains(&Feature::Eviction).then_some(Feature::FadingRegions));
         let off: BTreeSet<Feature> = off.chain(&lacks).copied().collect();
         let mut layout = deployment.layout(&mut stream(seed, "layout", 0));
         let mut swarm = Swarm::draw(&mut stream(seed, "swarm", 0), &off);
@@ -134,11 +137,18 @@ impl Script {
         if !swarm.has(Feature::Reconfiguration) && !loses {
             layout.spares = 0;
         }
+        if swarm.has(Feature::FadingRegions) {
+            layout = layout.with_parts_elsewhere();
+        }
         let hosts: Vec<Host> = deployment.hosts(layout);
         let mut faults = schedule::draw(&mut stream(seed, "faults", 0), &swarm, &hosts, TRAFFIC);
         if loses {
             let members = &hosts[..hosts.len() - usize::from(layout.spares)];
             faults.extend(schedule::loss(&mut stream(seed, "loss", 0), members, TRAFFIC));
+            faults.sort_by_key(|fault| fault.at);
+        }
+        if swarm.has(Feature::FadingRegions) {
+            faults.extend(schedule::fading(&mut stream(seed, "fading", 0), &hosts, TRAFFIC));
             faults.sort_by_key(|fault| fault.at);
         }
         Script { protocol: protocol.to_owned(), seed, layout, swarm, traffic: TRAFFIC, faults, plans: None }

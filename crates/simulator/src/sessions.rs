@@ -4,6 +4,7 @@ use crate::client::{Client, Context, Next, Open, Stage};
 use crate::deployment::Deployment;
 use crate::faults::exponential;
 use crate::process::EPOCH;
+use crate::process::Process;
 use crate::script::{TimedPlan, stream};
 use crate::trace::kind;
 use crate::workload::{Plan, Shape};
@@ -162,9 +163,11 @@ impl<D: Deployment> World<D> {
         self.processes[process].counting = self.processes[process].condemned.is_some();
         let (session, seed) = (*session, self.setting.hash_seed);
         let place = open.place;
+        let life = self.processes[process].life.as_ref().filter(|_| self.setting.shared);
+        let thread = life.map(|life| (process as u64) << 32 | u64::from(life.incarnation.0));
         // The batch borrows from what is asked.
         let asked = Open { plan: open.plan.clone(), context: open.context.clone(), request, ..*open };
-        self.recorder.asked(request, place, process);
+        self.recorder.asked(request, place, process, thread);
         let fed = asked.ask::<D::Protocol>(session, seed, |batch| {
             self.step(process, replica, |replica, now, random, sink| replica.step(now, batch, random, sink));
         });
@@ -173,11 +176,12 @@ impl<D: Deployment> World<D> {
         }
     }
 
-    /// The place of a living process's coordinator among its instances.
+    /// The place of a living process's coordinator among its instances, or of the replica that serves clients instead.
     fn coordinator(&self, process: usize) -> Option<usize> {
         let slot = Slot::coordinator(crate::KEYSPACE);
-        let life = self.processes[process].life.as_ref()?;
-        life.replicas.iter().position(|replica| replica.node().slot == slot)
+        let Process { life: Some(life), host, .. } = &self.processes[process] else { return None };
+        let coordinator = life.replicas.iter().position(|replica| replica.node().slot == slot);
+        coordinator.or((host.gateway && self.deployment.serves_at_replicas()).then_some(0))
     }
 
     pub(crate) fn on_close(&mut self, process: usize, session: SessionId) {
@@ -203,6 +207,9 @@ impl<D: Deployment> World<D> {
         });
         let (stage, context) = (open.stage, open.context.clone());
         let (place, (first, replies, next)) = (open.place, open.answered(reply));
+        if tells_of_loss(reply) {
+            self.recorder.told_of_loss(place);
+        }
         match (stage, context) {
             (Stage::Give, _) => self.take_down_context(client, place, reply),
             (Stage::Take, Some(context)) => self.take_over(client, place, &context, reply),
@@ -306,4 +313,11 @@ impl<D: Deployment> World<D> {
             }
         }
     }
+}
+
+/// True for the error by which a session learns that a region was evicted with what it had written there.
+fn tells_of_loss(reply: &ReplyBuf) -> bool {
+    reply
+        .elements()
+        .any(|element| matches!(element, Reply::Error(error) if error.message.contains("was evicted")))
 }

@@ -5,10 +5,63 @@ use crate::faults::exponential;
 use crate::process::{End, Life, LogFailed, Undo};
 use crate::trace::kind;
 use crate::world::{Event, LAZY_SYNC, World};
-use protocol::Durability;
+use protocol::{Durability, SpoolRequest};
 use types::Incarnation;
 
+/// The share of chunks that a spool loses, in percent, half of them before they are kept.
+const CHUNKS_LOST: u32 = 4;
+/// How long a spool takes to tell a chunk, in microseconds, at most.
+const CHUNK_TOLD: u64 = 3_000;
+
 impl<D: Deployment> World<D> {
+    /// Keeps what replicas have spilled, and sees to it that they are told what they have asked for.
+    pub fn spool(&mut self, index: usize) {
+        let now = self.now;
+        let process = &mut self.processes[index];
+        let Some(life) = &mut process.life else { return };
+        let (noise, mut told) = (&mut process.spool_noise, Vec::new());
+        for (replica, spool) in life.spools.iter_mut().enumerate() {
+            for request in life.replicas[replica].spool_requests() {
+                if let SpoolRequest::Forget { through } = request {
+                    spool.retain(|chunk, _| *chunk > through);
+                    continue;
+                }
+                let lost = self.faults && noise.u32(..100) < CHUNKS_LOST / 2;
+                let chunk = match request {
+                    SpoolRequest::Spill { chunk, bytes } if !lost => {
+                        self.trace.note(now, kind::SPOOL, &bytes, || {
+                            format!(
+                                "p{index} instance {replica} spills chunk {chunk} of {} bytes",
+                                bytes.len()
+                            )
+                        });
+                        spool.insert(chunk, bytes);
+                        continue;
+                    }
+                    SpoolRequest::Spill { chunk, .. } | SpoolRequest::Fetch { chunk } => chunk,
+                    SpoolRequest::Forget { .. } => continue,
+                };
+                told.push((noise.u64(1..CHUNK_TOLD), replica, chunk, lost));
+            }
+        }
+        let incarnation = life.incarnation;
+        for (delay, replica, chunk, lost) in told {
+            self.after(delay, Event::Spooled { process: index, incarnation, replica, chunk, lost });
+        }
+    }
+
+    pub fn on_spooled(&mut self, index: usize, replica: usize, chunk: u64, lost: bool) {
+        let spool = self.processes[index].life.as_ref().and_then(|life| life.spools.get(replica));
+        let bytes = spool.and_then(|spool| spool.get(&chunk)).filter(|_| !lost).cloned();
+        self.trace.note(self.now, kind::SPOOL, &chunk.to_le_bytes(), || {
+            let what = if bytes.is_some() { "is told" } else { "has lost" };
+            format!("p{index} instance {replica} {what} chunk {chunk}")
+        });
+        self.step(index, replica, |instance, now, _, sink| {
+            instance.spooled(now, chunk, bytes.as_deref(), sink);
+        });
+    }
+
     pub fn on_write_out(&mut self, index: usize, incarnation: Incarnation) {
         if !self.lives(index, incarnation) {
             return;

@@ -43,4 +43,5 @@ pub(crate) mod kind {
     pub const START: u8 = 8;
     pub const OUTCOME: u8 = 9;
     pub const CHECKPOINT: u8 = 10;
+    pub const SPOOL: u8 = 11;
 }

@@ -34,6 +34,7 @@ enum Kind {
 
 /// How many kinds are there whatever the features.
 const PLAIN_KINDS: usize = 7;
+const REGISTERS: (Kind, &str) = (Kind::Register, "register");
 const KINDS: [(Kind, &str); PLAIN_KINDS + 5] = [
     (Kind::Counter, "counter"),
     (Kind::Register, "register"),
@@ -109,6 +110,8 @@ pub(crate) struct Workload {
     keys: Vec<(Kind, Vec<u8>)>,
     /// Makes written values unique.
     next_value: u64,
+    /// Registers are read and set, and nothing else.
+    is_plain: bool,
 }
 
 impl Workload {
@@ -123,20 +126,28 @@ impl Workload {
         if swarm.has(Feature::Bounds) {
             kinds = vec![KINDS[PLAIN_KINDS + 1]];
         }
+        if swarm.has(Feature::Registers) {
+            kinds = vec![REGISTERS];
+        }
         if kinds.is_empty() {
             kinds.push(KINDS[0]);
         }
         let few = swarm.has(Feature::FewKeys);
         kinds.truncate(if few { 2 } else { usize::MAX });
-        if swarm.has(Feature::Expiry) {
+        if swarm.has(Feature::Expiry) && !swarm.has(Feature::Registers) {
             kinds.push(KINDS[PLAIN_KINDS]);
         }
-        let keys_per_kind = if few { 1 } else { swarm.keys_per_kind };
+        let keys_per_kind = match swarm.has(Feature::Registers) {
+            // There is only one kind.
+            true if !few => 2 * swarm.keys_per_kind,
+            _ if few => 1,
+            _ => swarm.keys_per_kind,
+        };
         let name = |prefix: &str, index: usize| format!("{prefix}:{index}").into_bytes();
         let keys = (kinds.iter())
             .flat_map(|(kind, prefix)| (0..keys_per_kind).map(move |index| (*kind, name(prefix, index))))
             .collect();
-        Workload { keys, next_value: 0 }
+        Workload { keys, next_value: 0, is_plain: swarm.has(Feature::Registers) }
     }
 
     /// A transaction at random, or two of which the second heeds what the first watches. `wall` is the time in
@@ -160,7 +171,7 @@ impl Workload {
         let only_reads = matches!(shape, Shape::Interactive { read_only: true, .. }) || random.u32(..6) == 0;
         let mut steps: Vec<Step> = (0..count).map(|_| self.step(only_reads, wall, swarm, random)).collect();
         let whole = matches!(shape, Shape::Many | Shape::Interactive { .. });
-        if swarm.has(Feature::Keyset) && whole && random.u32(..4) == 0 {
+        if swarm.has(Feature::Keyset) && !self.is_plain && whole && random.u32(..4) == 0 {
             add_keyset_steps(&mut steps, only_reads, random);
         }
         let mut plan = Plan::new(shape, steps);
@@ -193,8 +204,13 @@ impl Workload {
     }
 
     /// A transaction that writes something that every client can always write.
-    pub fn small_write(&self) -> Plan {
+    pub fn small_write(&mut self) -> Plan {
+        self.next_value += u64::from(self.is_plain);
         let (kind, key) = &self.keys[0];
+        if self.is_plain {
+            let write = plain_set(format!("v{}", self.next_value).as_bytes(), SetReply::Status);
+            return Plan::new(Shape::One, vec![step(key, write, false)]);
+        }
         let value = b"calm";
         let operation = match kind {
             Kind::Counter => Operation::Register(register::Operation::Increment { by: 1 }),
@@ -232,6 +248,11 @@ impl Workload {
         let (kind, key) = self.key(swarm, random).clone();
         let read = only_reads || random.f64() < swarm.reads;
         let operation = match kind {
+            _ if self.is_plain && read => encode(&whole(kind)),
+            _ if self.is_plain => {
+                let reply = if random.u32(..4) == 0 { SetReply::Old } else { SetReply::Status };
+                plain_set(value.as_bytes(), reply)
+            }
             _ if read => read_of(kind, random),
             Kind::Tally if swarm.has(Feature::Bounds) => bounded_write(random),
             _ if swarm.has(Feature::Resolutions) && random.u32(..8) == 0 => {
@@ -393,6 +414,12 @@ fn encounter(kind: Kind, value: &[u8], random: &mut Rng) -> Vec<u8> {
             reply: SetReply::Status,
         }),
     })
+}
+
+/// A register is set, whatever it was.
+fn plain_set(value: &[u8], reply: SetReply) -> Vec<u8> {
+    let (deadline, condition) = (Deadline::Clear, Condition::Always);
+    encode(&Operation::Register(register::Operation::Set { value, deadline, condition, reply }))
 }
 
 fn counter_write(random: &mut Rng) -> counter::Operation {

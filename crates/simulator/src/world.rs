@@ -14,12 +14,12 @@ use crate::recorder::Recorder;
 use crate::script::{Fault, Link, Script, TimedPlan, stream};
 use crate::trace::{Trace, kind};
 use crate::workload::Workload;
-use protocol::{Claim, CommitStamp, Durability, Now, Packet, Protocol, Replica};
-use std::collections::BTreeMap;
+use protocol::{Claim, CommitStamp, Durability, Gate, Now, Packet, Protocol, Replica};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::rc::Rc;
 use types::{Address, ErrorCode, HashSeed, Incarnation, NodeId, Reader, ReplyBuf, RequestId, Rng, SessionId};
-use types::{RegionId, Timestamp, TransactionId, Wire};
+use types::{RegionId, RegionSet, Timestamp, TransactionId, Wire};
 
 /// How long a keyspace that is synced now and then waits between syncs, in microseconds.
 pub(crate) const LAZY_SYNC: u64 = 1_000_000;
@@ -48,6 +48,8 @@ pub(crate) enum Event {
     BeginSync { process: usize, incarnation: Incarnation },
     /// A checkpoint begins, or goes on.
     Checkpoint { process: usize, incarnation: Incarnation, begin: bool },
+    /// A replica is told of a chunk of its spool; `lost` if it is not there, whether it is or not.
+    Spooled { process: usize, incarnation: Incarnation, replica: usize, chunk: u64, lost: bool },
     /// A dead process starts.
     Restart { process: usize },
     /// Instances are asked what has committed.
@@ -104,6 +106,8 @@ pub(crate) struct World<D: Deployment> {
     pub contexts: Vec<Context>,
     /// The region that is lost for good.
     pub lost_region: Option<RegionId>,
+    /// Transactions that ended with it.
+    pub abandoned: BTreeSet<TransactionId>,
     /// More replicas of partitions than they survive are lost for good.
     pub loss: Option<Loss>,
     /// What replicas had before that.
@@ -127,7 +131,9 @@ impl<D: Deployment> World<D> {
         let Script { seed, layout, ref swarm, .. } = *script;
         let hash_seed = HashSeed(stream(seed, "hash", 0).u64(..));
         let merged = swarm.has(Feature::MergedPipelines);
-        let setting = Setting { layout, durability: swarm.durability(), hash_seed, merged };
+        let (shared, small_queues) = (swarm.has(Feature::SharedThreads), swarm.has(Feature::SmallQueues));
+        let durability = swarm.durability();
+        let setting = Setting { layout, durability, hash_seed, merged, shared, small_queues };
         let processes = (deployment.hosts(layout).into_iter())
             .map(|host| Process::new(host, seed, swarm.clock_skew, swarm.clock_tick))
             .collect();
@@ -153,6 +159,7 @@ impl<D: Deployment> World<D> {
             began: Vec::new(),
             contexts: Vec::new(),
             lost_region: None,
+            abandoned: BTreeSet::new(),
             loss: None,
             seen: Seen::default(),
             decided: Vec::new(),
@@ -199,6 +206,11 @@ impl<D: Deployment> World<D> {
             }
             Event::Checkpoint { process, incarnation, begin } => {
                 self.on_checkpoint(process, incarnation, begin)
+            }
+            Event::Spooled { process, incarnation, replica, chunk, lost } => {
+                if self.lives(process, incarnation) {
+                    self.on_spooled(process, replica, chunk, lost);
+                }
             }
             Event::Ask { process, client, request } => self.on_ask(process, client, request),
             Event::Close { process, session } => self.on_close(process, session),
@@ -325,11 +337,16 @@ impl<D: Deployment> World<D> {
             let in_doubt = reply.as_error().is_some_and(|error| error.code == ErrorCode::UnknownOutcome);
             self.recorder.answered(*request, in_doubt);
         }
-        if let Some(life) = &mut self.processes[process].life {
-            let gate = life.replicas[replica].gate();
+        let gate =
+            self.processes[process].life.as_ref().map(|life| self.gate_of_replies(&life.replicas[replica]));
+        if let (Some(life), Some(gate)) = (&mut self.processes[process].life, gate) {
             life.replies.extend(sink.0.into_iter().map(|(request, reply)| (gate, request, reply)));
         }
         self.release(process);
+    }
+
+    fn gate_of_replies(&self, replica: &Replica<D::Protocol>) -> Gate {
+        if self.mutants.ungated_replies { Gate::OPEN } else { replica.reply_gate() }
     }
 
     /// What a step did for the transactions whose only request it served, each with its place in the history.
@@ -350,7 +367,8 @@ impl<D: Deployment> World<D> {
             let transaction =
                 TransactionId { process: node.process, incarnation: node.incarnation, number: self.served };
             let region = self.processes[process].host.region;
-            let at = CommitStamp { at: Timestamp(self.served), depends_on: Timestamp::ZERO, region };
+            let (at, parts) = (Timestamp(self.served), RegionSet::default());
+            let at = CommitStamp { at, depends_on: Timestamp::ZERO, region, parts };
             let effects = effects.clone();
             (
                 place,
@@ -361,6 +379,7 @@ impl<D: Deployment> World<D> {
                     snapshot: None,
                     effects,
                     vector: None,
+                    thread: None,
                     requests: Vec::new(),
                     branch: None,
                 },
@@ -400,6 +419,7 @@ impl<D: Deployment> World<D> {
         for claim in self.deployment.claims(life.replicas[replica].protocol_mut()) {
             self.recorder.claim(claim);
         }
+        self.abandoned.extend(self.deployment.abandoned(life.replicas[replica].protocol_mut()));
         let decided = self.deployment.decided(life.replicas[replica].protocol_mut());
         let incarnation = life.incarnation;
         let appended = life.append(replica);
@@ -444,6 +464,7 @@ impl<D: Deployment> World<D> {
         for (from, to, packet) in packets {
             self.send(from, to, &packet);
         }
+        self.spool(index);
         for (_, request, reply) in open {
             if let Some(client) = self.waiting.get(&request).copied() {
                 self.after(1, Event::Reply { client, request, reply });
@@ -540,6 +561,7 @@ fn process_of(event: &Event) -> Option<usize> {
         | Event::RetryLog { process, .. }
         | Event::BeginSync { process, .. }
         | Event::Checkpoint { process, .. }
+        | Event::Spooled { process, .. }
         | Event::Ask { process, .. }
         | Event::Close { process, .. } => Some(*process),
         _ => None,

@@ -1,20 +1,22 @@
 //! The baselines of Wren and PaRiS in the simulator: they keep their promises, and mistakes in what sets them apart are
 //! caught.
 
+mod mistakes;
 mod support;
 
 use anabranch_simulator::{CausalDeployment, Checked, run_seeds};
 use causal::baselines::{Blocking, Cure, HybridCure};
 use causal::stable::{self, Mutants};
+use mistakes::assert_shown;
+use std::ops::RangeInclusive;
 use support::{assert_keeps_its_promise, options};
 
-/// Tries one seed after the other until one shows the bug.
-fn assert_caught<S: Checked>(name: &str, seeds: u64, mutants: Mutants) {
-    let caught = (1..=seeds).any(|seed| {
+#[track_caller]
+fn assert_caught<S: Checked>(name: &str, seeds: RangeInclusive<u64>, mutants: Mutants) {
+    assert_shown(seeds, (name, mutants), |seed| {
         let build = || CausalDeployment::<S>::new(stable::Options { mutants, ..stable::Options::default() });
         !run_seeds(name, &options(seed, 1), build).failures.is_empty()
     });
-    assert!(caught, "{name}, {mutants:?}: not caught in {seeds} seeds");
 }
 
 #[test]
@@ -40,20 +42,20 @@ fn without_causal_consistency_replicas_agree_and_nothing_is_lost() {
 #[test]
 fn a_read_of_what_is_not_installed_is_caught() {
     let mutants = Mutants { read_not_installed: true, ..Mutants::default() };
-    assert_caught::<Cure>("cure", 20, mutants);
-    assert_caught::<HybridCure>("h-cure", 20, mutants);
-    assert_caught::<Blocking>("bpr", 20, mutants);
+    assert_caught::<Cure>("cure", 1..=20, mutants);
+    assert_caught::<HybridCure>("h-cure", 1..=20, mutants);
+    assert_caught::<Blocking>("bpr", 1..=20, mutants);
 }
 
 /// Without its vector an effect is shown before what it depends on.
 #[test]
 fn an_effect_shown_without_what_it_depends_on_is_caught() {
-    assert_caught::<HybridCure>("h-cure", 60, Mutants { depends_on_nothing: true, ..Mutants::default() });
+    assert_caught::<HybridCure>("h-cure", 1..=60, Mutants { depends_on_nothing: true, ..Mutants::default() });
 }
 
 #[test]
 fn a_forgotten_bound_is_caught() {
-    assert_caught::<Cure>("cure", 50, Mutants { bound_not_remembered: true, ..Mutants::default() });
+    assert_caught::<Cure>("cure", 2..=51, Mutants { bound_not_remembered: true, ..Mutants::default() });
 }
 
 /// As in the code that the thesis measured, where what commits is read from the next application on.

@@ -1,18 +1,26 @@
 //! PaRiS in the simulator: it keeps its promise, and its known bugs are caught.
 
+mod mistakes;
 mod support;
 
 use anabranch_simulator::{Feature, Options, ParisDeployment, run, run_seeds};
 use causal::paris;
+use mistakes::assert_shown;
+use std::ops::RangeInclusive;
 use support::{assert_keeps_its_promise, options};
 
-/// Tries one seed after the other until one shows the bug.
-fn assert_caught(seeds: u64, mutants: paris::Mutants) {
-    let caught = (1..=seeds).any(|seed| {
+#[track_caller]
+fn assert_caught(seeds: RangeInclusive<u64>, mutants: paris::Mutants) {
+    assert_caught_with(&[], seeds, mutants);
+}
+
+#[track_caller]
+fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutants: paris::Mutants) {
+    assert_shown(seeds, mutants, |seed| {
         let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
-        !run_seeds("paris", &options(seed, 1), build).failures.is_empty()
+        let options = Options { with: with.to_vec(), ..options(seed, 1) };
+        !run_seeds("paris", &options, build).failures.is_empty()
     });
-    assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
 }
 
 #[test]
@@ -32,42 +40,42 @@ fn seeds_that_showed_bugs_pass() {
 
 #[test]
 fn a_snapshot_read_above_the_universal_stable_time_is_caught() {
-    assert_caught(20, paris::Mutants { read_above_stable: true, ..Default::default() });
+    assert_caught(1..=20, paris::Mutants { read_above_stable: true, ..Default::default() });
 }
 
 #[test]
 fn an_ungated_heartbeat_is_caught() {
-    assert_caught(50, paris::Mutants { ungated_heartbeat: true, ..Default::default() });
+    assert_caught(1..=50, paris::Mutants { ungated_heartbeat: true, ..Default::default() });
 }
 
 /// Corrections 20.
 #[test]
 fn an_effect_left_out_at_the_bound_is_caught() {
-    assert_caught(50, paris::Mutants { apply_below: true, ..Default::default() });
+    assert_caught(2..=51, paris::Mutants { apply_below: true, ..Default::default() });
 }
 
 /// Corrections 21.
 #[test]
 fn a_forgotten_bound_is_caught() {
-    assert_caught(50, paris::Mutants { bound_not_remembered: true, ..Default::default() });
+    assert_caught(2..=51, paris::Mutants { bound_not_remembered: true, ..Default::default() });
 }
 
 /// The tree inside a region: one in its middle speaks for itself alone.
 #[test]
 fn a_minimum_without_those_below_is_caught() {
-    assert_caught(30, paris::Mutants { subtree_left_out: true, ..Default::default() });
+    assert_caught(28..=57, paris::Mutants { subtree_left_out: true, ..Default::default() });
 }
 
 /// Corrections 29.
 #[test]
 fn a_region_that_vouches_for_what_it_has_not_received_is_caught() {
-    assert_caught(20, paris::Mutants { own_entry_only: true, ..Default::default() });
+    assert_caught(1..=20, paris::Mutants { own_entry_only: true, ..Default::default() });
 }
 
 /// Corrections 30.
 #[test]
 fn a_commit_to_another_replica_than_the_one_that_prepared_is_caught() {
-    assert_caught(20, paris::Mutants { target_chosen_twice: true, ..Default::default() });
+    assert_caught(1..=20, paris::Mutants { target_chosen_twice: true, ..Default::default() });
 }
 
 /// Commands of a pipeline that run as one transaction keep its promise, also where it fails.
@@ -81,7 +89,7 @@ fn merged_pipelines_keep_the_promise_too() {
 /// Corrections 75: an effect resets what it did not observe.
 #[test]
 fn a_reset_of_what_was_not_observed_is_caught() {
-    assert_caught(30, paris::Mutants { reset_unobserved: true, ..Default::default() });
+    assert_caught(1..=30, paris::Mutants { reset_unobserved: true, ..Default::default() });
 }
 
 #[test]
@@ -95,10 +103,79 @@ fn every_lost_write_is_listed_and_nothing_else() {
 #[test]
 fn a_loss_that_is_settled_in_one_region_only_is_caught() {
     let mutants = paris::Mutants { settled_here_only: true, ..Default::default() };
-    let caught = (1..=30).any(|seed| {
-        let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
-        let options = Options { with: vec![Feature::Resolutions], ..options(seed, 1) };
-        !run_seeds("paris", &options, build).failures.is_empty()
-    });
-    assert!(caught, "not caught in 30 seeds");
+    assert_caught_with(&[Feature::Resolutions], 1..=30, mutants);
+}
+
+/// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
+#[test]
+fn sessions_that_share_a_thread_keep_the_promise_too() {
+    let options = Options { with: vec![Feature::SharedThreads], ..options(1, 10) };
+    let summary = run("paris", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[test]
+fn a_shared_cache_without_versions_is_caught() {
+    let mutants = paris::Mutants { cache_unversioned: true, ..Default::default() };
+    assert_caught_with(&[Feature::SharedThreads, Feature::Interactive], 1..=10, mutants);
+}
+
+/// Corrections 31.
+#[test]
+fn a_tie_that_is_not_broken_alike_is_caught() {
+    let mutants = paris::Mutants { own_first_at_a_tie: true, ..Default::default() };
+    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 2..=41, mutants);
+}
+
+#[test]
+fn histories_of_registers_are_decided_without_claims() {
+    let with = vec![Feature::Registers, Feature::SharedThreads];
+    let summary = run("paris", &Options { with, ..options(1, 6) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    assert_eq!(summary.undecided_unclaimed, 0);
+}
+
+/// A region is lost in every seed, with transactions under way between it and the others, and nothing else goes wrong.
+const FADING: [Feature; 2] = [Feature::FadingRegions, Feature::Focus];
+
+#[test]
+fn a_region_is_lost_and_the_others_go_on() {
+    for with in [FADING.to_vec(), vec![Feature::FadingRegions], vec![Feature::Eviction, Feature::Partitions]]
+    {
+        let summary = run("paris", &Options { with, ..options(1, 8) }).unwrap();
+        assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    }
+}
+
+/// A partition that is not right below its region's root restarts when all have gone on, and goes on, too.
+#[test]
+fn who_restarts_after_an_eviction_goes_on() {
+    let with = vec![Feature::FadingRegions, Feature::Kills, Feature::LostDisks, Feature::Partitions];
+    let summary = run("paris", &Options { with, ..options(50, 1) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[track_caller]
+fn assert_caught_evicting(seeds: RangeInclusive<u64>, mutants: paris::Mutants) {
+    assert_caught_with(&FADING, seeds, mutants);
+}
+
+#[test]
+fn a_survivor_that_keeps_what_is_above_the_cut_is_caught() {
+    assert_caught_evicting(1..=50, paris::Mutants { kept_above_cut: true, ..Default::default() });
+}
+
+#[test]
+fn a_survivor_that_keeps_a_part_of_what_is_given_up_is_caught() {
+    assert_caught_evicting(1..=50, paris::Mutants { part_kept: true, ..Default::default() });
+}
+
+#[test]
+fn a_survivor_that_aborts_what_others_have_is_caught() {
+    assert_caught_evicting(277..=676, paris::Mutants { undecided_given_up: true, ..Default::default() });
+}
+
+#[test]
+fn a_session_that_is_not_told_of_what_is_given_up_is_caught() {
+    assert_caught_evicting(9..=58, paris::Mutants { given_up_cached: true, ..Default::default() });
 }

@@ -1,24 +1,35 @@
 //! Wren in the simulator: it keeps its promise, and its known bugs are caught.
 
+mod mistakes;
 mod support;
 
-use anabranch_simulator::{Feature, Options, WrenDeployment, run, run_seeds};
+use anabranch_simulator::{Feature, Options, Summary, WrenDeployment, run, run_seeds};
 use causal::wren;
+use checker::Transaction;
+use mistakes::assert_shown;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use support::{assert_keeps_its_promise, options};
 
-/// Tries one seed after the other until one shows the bug.
-fn assert_caught(seeds: u64, mutants: wren::Mutants) {
+#[track_caller]
+fn assert_caught(seeds: RangeInclusive<u64>, mutants: wren::Mutants) {
     assert_caught_with(&[], seeds, mutants);
 }
 
-fn assert_caught_with(with: &[Feature], seeds: u64, mutants: wren::Mutants) {
-    let caught = (1..=seeds).any(|seed| {
+#[track_caller]
+fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutants: wren::Mutants) {
+    assert_shown(seeds, mutants, |seed| {
         let build = || WrenDeployment::new(wren::Options { mutants, ..wren::Options::default() });
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("wren", &options, build).failures.is_empty()
     });
-    assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
+}
+
+/// The history of the last seed.
+fn history_of(summary: &Summary) -> Vec<Transaction> {
+    let mut history = Vec::new();
+    summary.write_history(&mut history).expect("a history can be written to memory");
+    checker::read_history(&history[..]).expect("what was written can be read")
 }
 
 #[test]
@@ -26,57 +37,143 @@ fn wren_is_transactionally_causal() {
     assert_keeps_its_promise("wren", &options(1, 10));
 }
 
+/// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
+#[test]
+fn sessions_that_share_a_thread_keep_the_promise_too() {
+    let summary = run("wren", &Options { with: vec![Feature::SharedThreads], ..options(1, 20) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    let history = history_of(&summary);
+    let shares =
+        |t: &&Transaction| t.thread.is_some() && t.claim.as_ref().is_some_and(|claim| claim.thread.is_some());
+    assert!(history.iter().filter(shares).count() > 20, "the last seed's clients shared too little");
+}
+
+/// Corrections 72: the cache that they share is as it was when a transaction began.
+#[test]
+fn a_shared_cache_without_versions_is_caught() {
+    let mutants = wren::Mutants { cache_unversioned: true, ..Default::default() };
+    assert_caught_with(&[Feature::SharedThreads, Feature::Interactive], 1..=10, mutants);
+}
+
+/// Corrections 72: what an older snapshot does not show is still to be read from the cache.
+#[test]
+fn a_cache_that_forgets_what_only_the_newest_snapshot_shows_is_caught() {
+    let mutants = wren::Mutants { pruned_for_newest: true, ..Default::default() };
+    assert_caught_with(&[Feature::SharedThreads, Feature::Interactive], 1..=20, mutants);
+    assert_caught_with(&[Feature::Interactive], 2..=21, mutants);
+}
+
 #[test]
 fn an_ungated_heartbeat_is_caught() {
-    assert_caught(50, wren::Mutants { ungated_heartbeat: true, ..Default::default() });
+    assert_caught(1..=50, wren::Mutants { ungated_heartbeat: true, ..Default::default() });
 }
 
 #[test]
 fn a_snapshot_read_above_stable_time_is_caught() {
-    assert_caught(20, wren::Mutants { read_above_stable: true, ..Default::default() });
+    assert_caught(1..=20, wren::Mutants { read_above_stable: true, ..Default::default() });
 }
 
 /// BiST over a tree: one in its middle speaks for itself alone.
 #[test]
 fn a_minimum_without_those_below_is_caught() {
-    assert_caught(30, wren::Mutants { subtree_left_out: true, ..Default::default() });
+    assert_caught(1..=30, wren::Mutants { subtree_left_out: true, ..Default::default() });
 }
 
 /// Corrections 75: a removal takes away what it never saw.
 #[test]
 fn a_reset_of_what_was_not_observed_is_caught() {
-    assert_caught(30, wren::Mutants { reset_unobserved: true, ..Default::default() });
+    assert_caught(1..=30, wren::Mutants { reset_unobserved: true, ..Default::default() });
 }
 
 #[test]
 fn a_receiver_taken_for_the_origin_is_caught() {
-    assert_caught(50, wren::Mutants { receiver_as_origin: true, ..Default::default() });
+    assert_caught(1..=50, wren::Mutants { receiver_as_origin: true, ..Default::default() });
 }
 
 /// Corrections 27: a snapshot shows effects of other regions, and not what of its own region they depend on.
 #[test]
 fn a_remote_time_above_the_local_one_is_caught() {
-    assert_caught(20, wren::Mutants { remote_not_below_local: true, ..Default::default() });
+    assert_caught(2..=21, wren::Mutants { remote_not_below_local: true, ..Default::default() });
 }
 
 /// Corrections 32: several transactions may share a place, and the first of them speaks for all.
 #[test]
 fn effects_that_vouch_for_their_place_are_caught() {
     let mutants = wren::Mutants { effects_vouch: true, ..Default::default() };
-    assert_caught_with(&[Feature::CoarseClocks], 20, mutants);
+    assert_caught_with(&[Feature::CoarseClocks], 2..=21, mutants);
+}
+
+/// Corrections 31: two regions commit at the same time, which each takes for the earlier one of its own.
+#[test]
+fn a_tie_that_is_not_broken_alike_is_caught() {
+    let mutants = wren::Mutants { own_first_at_a_tie: true, ..Default::default() };
+    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 27..=66, mutants);
+}
+
+/// What is dropped from queues for a region that is cut off it takes with the state, beside what goes on.
+const CUT_OFF: &[Feature] =
+    &[Feature::SmallQueues, Feature::Partitions, Feature::SlowLinks, Feature::Focus, Feature::FewKeys];
+
+#[test]
+fn regions_that_take_the_state_after_a_cut_keep_the_promise_too() {
+    let summary = run("wren", &Options { with: CUT_OFF.to_vec(), ..options(1, 10) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+#[test]
+fn a_dropped_queue_that_counts_as_sent_is_caught() {
+    let mutants = wren::Mutants { dropped_counts_as_sent: true, ..Default::default() };
+    assert_caught_with(CUT_OFF, 2..=11, mutants);
+}
+
+/// What is folded while the state is taken is in neither store afterwards.
+#[test]
+fn a_horizon_that_rises_while_the_state_is_taken_is_caught() {
+    let mutants = wren::Mutants { horizon_while_replaced: true, ..Default::default() };
+    assert_caught_with(CUT_OFF, 39..=78, mutants);
+}
+
+/// Nothing but registers, whose versions replies name: the promise is decided without believing any claim, by other people's
+/// checkers as well.
+#[test]
+fn histories_of_registers_are_decided_without_claims() {
+    for seed in 1..=6 {
+        let with = vec![Feature::Registers, Feature::SharedThreads];
+        let summary = run("wren", &Options { with, ..options(seed, 1) }).unwrap();
+        assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+        assert_eq!(summary.undecided_unclaimed, 0, "seed {seed}");
+        let history = checker::read_history(&summary.history[..]).unwrap();
+        for (_, format) in checker::Format::ALL {
+            let mut exported = Vec::new();
+            checker::export(&history, format, &mut exported).unwrap();
+            assert!(!exported.is_empty());
+        }
+    }
+}
+
+/// The check that believes no claim sees mistakes by itself.
+#[test]
+fn a_mistake_is_seen_without_claims() {
+    let mutants = wren::Mutants { read_above_stable: true, ..Default::default() };
+    assert_shown(1..=20, mutants, |seed| {
+        let build = || WrenDeployment::new(wren::Options { mutants, ..wren::Options::default() });
+        let options = Options { with: vec![Feature::Registers], ..options(seed, 1) };
+        let history = history_of(&run_seeds("wren", &options, build));
+        !checker::check_unclaimed(&history, checker::Level::TransactionalCausal).ok
+    });
 }
 
 /// Corrections 70: two who observe a key in one region at the same time both win.
 #[test]
 fn what_observes_past_something_undecided_is_caught() {
-    assert_caught(10, wren::Mutants { undecided_ignored: true, ..Default::default() });
+    assert_caught(1..=10, wren::Mutants { undecided_ignored: true, ..Default::default() });
 }
 
 /// Corrections 73: a coordinator dies with a decision that nobody else has.
 #[test]
 fn a_decision_that_only_the_coordinator_knows_is_caught() {
     let mutants = wren::Mutants { answered_before_decision: true, ..Default::default() };
-    assert_caught_with(&[Feature::LastReplies], 20, mutants);
+    assert_caught_with(&[Feature::LastReplies], 1..=20, mutants);
 }
 
 /// Leases so short that snapshots in use fall below the horizon when a coordinator is not heard for a moment.
@@ -96,12 +193,11 @@ fn snapshots_that_fall_below_the_horizon_are_refused() {
 #[test]
 fn a_snapshot_read_below_the_horizon_is_caught() {
     let mutants = wren::Mutants { read_below_horizon: true, ..Default::default() };
-    let caught = (1..=20).any(|seed| {
+    assert_shown(8..=27, mutants, |seed| {
         let with = vec![Feature::Partitions, Feature::Interactive];
         let options = Options { with, ..options(seed, 1) };
         !run_seeds("wren", &options, || out_of_lease(mutants)).failures.is_empty()
     });
-    assert!(caught, "not caught in 20 seeds");
 }
 
 /// Elements that two regions replace or remove, and increments of what others set to words: what is lost is listed.
@@ -116,9 +212,7 @@ fn clients_take_contexts_over_from_one_another() {
     let options = Options { with: vec![Feature::Contexts], ..options(1, 20) };
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-    let mut history = Vec::new();
-    summary.write_history(&mut history).unwrap();
-    let history = checker::read_history(&history[..]).unwrap();
+    let history = history_of(&summary);
     let taken = history.iter().filter(|t| t.follows.is_some() && t.outcome == checker::Outcome::Committed);
     assert!(taken.count() > 10, "the last seed's clients took over too few");
 }
@@ -127,7 +221,7 @@ fn clients_take_contexts_over_from_one_another() {
 fn a_context_that_is_ignored_is_caught() {
     assert_caught_with(
         &[Feature::Contexts],
-        10,
+        1..=10,
         wren::Mutants { context_ignored: true, ..Default::default() },
     );
 }
@@ -136,7 +230,7 @@ fn a_context_that_is_ignored_is_caught() {
 #[test]
 fn a_foreign_local_time_that_is_believed_is_caught() {
     let mutants = wren::Mutants { foreign_local_time: true, ..Default::default() };
-    assert_caught_with(&[Feature::Contexts], 20, mutants);
+    assert_caught_with(&[Feature::Contexts], 1..=20, mutants);
 }
 
 #[test]
@@ -149,13 +243,13 @@ fn a_region_is_lost_and_the_others_go_on() {
 #[test]
 fn a_survivor_that_keeps_what_is_above_the_cut_is_caught() {
     let mutants = wren::Mutants { kept_above_cut: true, ..Default::default() };
-    assert_caught_with(&[Feature::Eviction, Feature::Partitions], 50, mutants);
+    assert_caught_with(&[Feature::Eviction, Feature::Partitions], 3..=52, mutants);
 }
 
 #[test]
 fn survivors_that_do_not_take_what_they_lack_are_caught() {
     let mutants = wren::Mutants { cut_not_reached: true, ..Default::default() };
-    assert_caught_with(&[Feature::Eviction, Feature::Partitions], 50, mutants);
+    assert_caught_with(&[Feature::Eviction, Feature::Partitions], 6..=55, mutants);
 }
 
 /// Leases so short that replicas forget effects while clients write: what these have lost is listed for good.
@@ -171,24 +265,24 @@ fn every_lost_write_is_listed_and_nothing_else() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
-fn assert_caught_forgetting(with: &[Feature], seeds: u64, mutants: wren::Mutants) {
-    let caught = (1..=seeds).any(|seed| {
+#[track_caller]
+fn assert_caught_forgetting(with: &[Feature], seeds: RangeInclusive<u64>, mutants: wren::Mutants) {
+    assert_shown(seeds, mutants, |seed| {
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("wren", &options, || forgetful(mutants)).failures.is_empty()
     });
-    assert!(caught, "{mutants:?}: not caught in {seeds} seeds");
 }
 
 #[test]
 fn losses_forgotten_by_a_restart_are_caught() {
     let mutants = wren::Mutants { losses_not_in_checkpoint: true, ..Default::default() };
-    assert_caught_forgetting(&[Feature::Kills], 60, mutants);
+    assert_caught_forgetting(&[Feature::Kills], 2..=61, mutants);
 }
 
 #[test]
 fn what_is_settled_in_one_region_only_is_caught() {
     let mutants = wren::Mutants { settled_here_only: true, ..Default::default() };
-    assert_caught_forgetting(&[Feature::Resolutions], 20, mutants);
+    assert_caught_forgetting(&[Feature::Resolutions], 1..=20, mutants);
 }
 
 /// Counters, summaries, tops and identifiers.
@@ -205,4 +299,23 @@ fn merged_pipelines_keep_the_promise_too() {
     let options = Options { with: vec![Feature::MergedPipelines], ..options(1, 8) };
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// Queues of which most is spilled, to spools that lose some of it; and partitions that restart without theirs.
+#[test]
+fn queues_that_spill_keep_the_promise_too() {
+    let with = vec![Feature::SmallQueues, Feature::Partitions, Feature::Kills];
+    assert_keeps_its_promise("wren", &Options { with, ..options(1, 12) });
+}
+
+#[test]
+fn a_chunk_that_counts_as_sent_before_it_is_there_is_caught() {
+    let mutants = wren::Mutants { awaited_counts_as_sent: true, ..Default::default() };
+    assert_caught_with(&[Feature::SmallQueues, Feature::Partitions], 1..=20, mutants);
+}
+
+#[test]
+fn a_lost_chunk_that_counts_as_sent_is_caught() {
+    let mutants = wren::Mutants { dropped_counts_as_sent: true, ..Default::default() };
+    assert_caught_with(&[Feature::SmallQueues, Feature::Partitions], 4..=23, mutants);
 }

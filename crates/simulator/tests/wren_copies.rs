@@ -1,28 +1,48 @@
 //! Wren with copies of its partitions in the simulator: it keeps its promise, and its known bugs are caught.
 
+mod mistakes;
 mod support;
 
 use anabranch_simulator::{Feature, Options, WrenCopiesDeployment, run, run_seeds};
 use causal::wren;
+use mistakes::assert_shown;
 use replication::copies;
+use std::ops::RangeInclusive;
 use support::{assert_keeps_its_promise, options};
 
-/// Tries one seed after the other until one shows the bug.
-fn assert_caught(with: &[Feature], seeds: u64, wren: wren::Mutants, copies: copies::Mutants) {
-    let caught = (1..=seeds).any(|seed| {
-        let build = || WrenCopiesDeployment {
-            options: wren::Options { mutants: wren, ..wren::Options::default() },
-            copies: copies::Options { mutants: copies, ..copies::Options::default() },
+#[track_caller]
+fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, wren: wren::Mutants, copies: copies::Mutants) {
+    assert_shown(seeds, (wren, copies), |seed| {
+        let build = || {
+            let options = wren::Options { mutants: wren, ..wren::Options::default() };
+            WrenCopiesDeployment::new(
+                options,
+                copies::Options { mutants: copies, ..copies::Options::default() },
+            )
         };
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("wren-copies", &options, build).failures.is_empty()
     });
-    assert!(caught, "{wren:?} {copies:?}: not caught in {seeds} seeds");
 }
 
 #[test]
 fn copies_are_transactionally_causal() {
     assert_keeps_its_promise("wren-copies", &options(1, 10));
+}
+
+/// 87: when everything had come to rest a group was without a leader for a moment, and so nobody listed what it had lost.
+#[test]
+fn seeds_that_showed_bugs_pass() {
+    let summary = run("wren-copies", &options(87, 1)).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
+#[test]
+fn sessions_that_share_a_thread_keep_the_promise_too() {
+    let options = Options { with: vec![Feature::SharedThreads, Feature::Interactive], ..options(1, 8) };
+    let summary = run("wren-copies", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
 #[test]
@@ -36,23 +56,32 @@ fn a_minority_loses_its_disks_and_nothing_is_lost() {
 #[test]
 fn a_leader_that_begins_below_a_promise_is_caught() {
     let mutants = wren::Mutants { promise_forgotten: true, ..Default::default() };
-    assert_caught(&[Feature::Kills, Feature::ClockJumps], 60, mutants, copies::Mutants::default());
+    assert_caught(&[Feature::Kills, Feature::ClockJumps], 198..=450, mutants, copies::Mutants::default());
 }
 
 #[test]
 fn effects_that_leave_before_their_entry_is_committed_are_caught() {
     let mutants = copies::Mutants { said_before_committed: true, ..Default::default() };
-    assert_caught(&[Feature::Kills, Feature::Partitions], 60, wren::Mutants::default(), mutants);
+    assert_caught(&[Feature::Kills, Feature::Partitions], 5..=64, wren::Mutants::default(), mutants);
 }
 
 #[test]
 fn a_deposed_leaders_state_that_is_kept_is_caught() {
     let mutants = copies::Mutants { state_kept: true, ..Default::default() };
-    assert_caught(&[Feature::Partitions], 60, wren::Mutants::default(), mutants);
+    assert_caught(&[Feature::Partitions], 18..=77, wren::Mutants::default(), mutants);
 }
 
 #[test]
 fn a_member_that_forgot_and_votes_is_caught() {
     let mutants = copies::Mutants { trusting: true, ..Default::default() };
-    assert_caught(&[Feature::LostDisks], 60, wren::Mutants::default(), mutants);
+    assert_caught(&[Feature::LostDisks], 4..=63, wren::Mutants::default(), mutants);
+}
+
+/// A region is lost while leaders of the others die, stand still and are cut off.
+#[test]
+fn the_others_go_on_without_a_lost_region_whoever_leads() {
+    let options =
+        Options { with: vec![Feature::Eviction, Feature::Kills, Feature::Partitions], ..options(1, 12) };
+    let summary = run("wren-copies", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }

@@ -7,6 +7,8 @@
 //! was given when it came. Pairs of kinds are counted since then.
 
 use datatypes::Mode;
+use std::collections::BTreeMap;
+use types::{PartitionId, wire_struct};
 
 /// Keys that a shard's replica counts.
 const PLACES: usize = 64;
@@ -32,6 +34,7 @@ pub struct Meetings {
     /// [`Meeting::Wound`].
     pub wounds: u64,
 }
+wire_struct!(Meetings { waits, conflicts, wounds });
 
 impl Meetings {
     fn note(&mut self, meeting: Meeting) {
@@ -65,6 +68,7 @@ pub struct Pair {
     /// What stood in its way; `None` for a change that had committed since it looked.
     pub met: Option<Mode>,
 }
+wire_struct!(Pair { wanted, met });
 
 /// A key that is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,12 +82,60 @@ pub struct HotKey {
     /// What happened since it is counted, by kinds.
     pub pairs: Vec<(Pair, Meetings)>,
 }
+wire_struct!(HotKey { key, count, excess, pairs });
 
 impl HotKey {
     /// What happened since it is counted.
     pub fn meetings(&self) -> Meetings {
         self.pairs.iter().fold(Meetings::default(), |sum, (_, meetings)| sum.and(*meetings))
     }
+
+    /// What others have counted of the same key.
+    fn add(&mut self, other: &HotKey) {
+        self.count += other.count;
+        self.excess += other.excess;
+        for (pair, meetings) in &other.pairs {
+            match self.pairs.iter_mut().find(|(known, _)| known == pair) {
+                Some((_, sum)) => *sum = sum.and(*meetings),
+                None => self.pairs.push((*pair, *meetings)),
+            }
+        }
+    }
+}
+
+/// What one replica of a partition has counted, for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sketch {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The keys that are counted, in no order.
+    pub keys: Vec<HotKey>,
+    /// How often anything may have happened on a key that is not there, at most.
+    pub missed: u64,
+}
+wire_struct!(Sketch { partition, keys, missed });
+
+/// What the replicas of some partitions have counted together, the hottest key first. As in one sketch, no count is too low,
+/// nor too high by more than `excess`: what a replica may have missed of a key counts as if it had happened there (Agarwal,
+/// Cormode, Huang, Phillips, Wei and Yi, "Mergeable summaries", PODS 2012).
+pub fn merged(sketches: &[Sketch]) -> Vec<HotKey> {
+    let mut sums: BTreeMap<(PartitionId, &[u8]), HotKey> = BTreeMap::new();
+    for sketch in sketches {
+        for hot in &sketch.keys {
+            let fresh = || HotKey { key: hot.key.clone(), count: 0, excess: 0, pairs: Vec::new() };
+            sums.entry((sketch.partition, &*hot.key)).or_insert_with(fresh).add(hot);
+        }
+    }
+    for ((partition, key), sum) in &mut sums {
+        let others = sketches.iter().filter(|sketch| sketch.partition == *partition);
+        let lacks = others.filter(|sketch| !sketch.keys.iter().any(|hot| *hot.key == **key));
+        let missed: u64 = lacks.map(|sketch| sketch.missed).sum();
+        sum.count += missed;
+        sum.excess += missed;
+    }
+    let mut keys: Vec<HotKey> = sums.into_values().collect();
+    keys.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
+    keys
 }
 
 /// See the module.
@@ -129,6 +181,13 @@ impl Heat {
         &self.keys
     }
 
+    /// The same, of a replica of this partition, for others.
+    pub fn sketch(&self, partition: PartitionId) -> Sketch {
+        let is_full = self.keys.len() >= PLACES;
+        let rarest = self.keys.iter().map(|hot| hot.count).min().unwrap_or(0);
+        Sketch { partition, keys: self.keys.clone(), missed: if is_full { rarest } else { 0 } }
+    }
+
     /// How often what happened on all keys, since the replica counts; it is never reset.
     pub fn total(&self) -> Meetings {
         self.total
@@ -143,7 +202,6 @@ impl Heat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
     use types::Rng;
 
     const PAIR: Pair = Pair { wanted: Mode::Add, met: Some(Mode::Observe) };
@@ -172,6 +230,39 @@ mod tests {
                 let there = heat.keys().iter().any(|hot| *hot.key == *key);
                 assert!(there || count <= events / PLACES as u64, "{count} is often");
             }
+        }
+    }
+
+    #[test]
+    fn what_several_replicas_have_counted_is_no_less_exact_together() {
+        let newer = Pair { wanted: Mode::Observe, met: None };
+        for seed in 0..20 {
+            let (mut heats, mut random) = ([0; 3].map(|_| Heat::default()), Rng::with_seed(seed));
+            let mut exact: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+            for _ in 0..10_000 {
+                // Each replica has a favourite of its own, and one that all have.
+                let replica = random.usize(..3);
+                let number = [random.u32(..2_000), replica as u32, 7][random.usize(..3)];
+                let key = number.to_string().into_bytes();
+                let pair = if random.bool() { PAIR } else { newer };
+                heats[replica].note(&key, pair, Meeting::Wait);
+                *exact.entry(key).or_default() += 1;
+            }
+            let sketches: Vec<Sketch> = heats.iter().map(|heat| heat.sketch(PartitionId(0))).collect();
+            let together = merged(&sketches);
+            assert!(together.is_sorted_by(|a, b| a.count >= b.count) && *together[0].key == *b"7");
+            for hot in &together {
+                let is = exact[&*hot.key];
+                assert!(hot.count >= is && hot.count - hot.excess <= is, "{hot:?}: {is}");
+                assert_eq!(hot.meetings().total(), hot.count - hot.excess);
+                assert!(hot.pairs.len() <= 2, "each pair once: {hot:?}");
+            }
+            let mut apart = sketches.clone();
+            apart[1].partition = PartitionId(1);
+            let of_first = merged(&apart).into_iter().find(|hot| *hot.key == *b"0").expect("it is often");
+            assert!(
+                of_first.excess <= together.iter().find(|hot| *hot.key == *b"0").map_or(0, |hot| hot.excess)
+            );
         }
     }
 

@@ -21,7 +21,7 @@ pub mod solo;
 pub mod tapir;
 mod topology;
 
-pub use heat::{Heat, HotKey, Meeting, Meetings, Pair};
+pub use heat::{Heat, HotKey, Meeting, Meetings, Pair, Sketch, merged};
 pub use mutants::{Mutant, Mutants};
 pub use node::{Decided, KeyedEffects, Node};
 pub use part::{Invoked, Part};

@@ -6,6 +6,7 @@
 mod error;
 mod hash;
 mod id;
+mod regions;
 mod reply;
 mod time;
 mod wire;
@@ -16,6 +17,7 @@ pub use id::{
     Address, Incarnation, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, RequestId, SessionId, Slot,
     TransactionId,
 };
+pub use regions::RegionSet;
 pub use reply::{Reply, ReplyBuf, ReplySink};
 pub use time::{Instant, Timestamp, WallTime};
 pub use wire::{Malformed, Reader, Wire, put_bytes, put_varint};

@@ -4,8 +4,12 @@ use crate::codec::{Codec, Input, put_bytes};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The version of this interface, the first byte of every [`Spec`].
-pub const VERSION: u8 = 1;
+/// The version of this interface, the first byte of every [`Spec`]. Of version 1, which has no lock modes and no
+/// [`Entry::Combine`], a server understands what it says, too.
+pub const VERSION: u8 = 2;
+const WITHOUT_MODES: u8 = 1;
+/// The most lock modes of a type: a set of them fits a byte.
+pub const MAX_MODES: usize = 8;
 
 /// Which function of the module is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +27,23 @@ pub enum Entry {
     Unchanged = 4,
     /// Operation and arguments in; out: perhaps the effect it has in every state that does not refuse it.
     Blind = 5,
+    /// Operation, arguments and reply of an operation, operation and arguments of another one in; out: perhaps what the
+    /// other one comes to right after it, the reply and perhaps an effect. Only asked of a type whose [`Spec`] says so.
+    Combine = 6,
 }
 
 impl Entry {
     /// The entry of this number.
     pub fn of(number: u32) -> Option<Self> {
-        let all =
-            [Entry::Describe, Entry::Execute, Entry::Apply, Entry::Commute, Entry::Unchanged, Entry::Blind];
+        let all = [
+            Entry::Describe,
+            Entry::Execute,
+            Entry::Apply,
+            Entry::Commute,
+            Entry::Unchanged,
+            Entry::Blind,
+            Entry::Combine,
+        ];
         all.into_iter().find(|entry| *entry as u32 == number)
     }
 }
@@ -106,8 +120,11 @@ pub struct OperationSpec {
     pub reads: bool,
     /// Its arguments, all of which must be given.
     pub arguments: Vec<ArgumentSpec>,
+    /// The number of its lock mode. Without one it locks like whatever observes, or, if it writes, by itself.
+    pub mode: Option<u8>,
 }
 
+/// As version 1 has it: without its mode.
 impl Codec for OperationSpec {
     fn encode(&self, out: &mut Vec<u8>) {
         self.name.encode(out);
@@ -120,7 +137,28 @@ impl Codec for OperationSpec {
             name: String::decode(input)?,
             reads: bool::decode(input)?,
             arguments: Vec::decode(input)?,
+            mode: None,
         })
+    }
+}
+
+/// A lock mode of a type's own: who holds it, and who may hold the lock beside them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModeSpec {
+    /// Its name, for people.
+    pub name: String,
+    /// The modes that may be held beside it, a bit for each number; perhaps itself.
+    pub beside: u8,
+}
+
+impl Codec for ModeSpec {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.name.encode(out);
+        out.push(self.beside);
+    }
+
+    fn decode(input: &mut Input<'_>) -> Option<Self> {
+        Some(ModeSpec { name: String::decode(input)?, beside: u8::decode(input)? })
     }
 }
 
@@ -129,17 +167,52 @@ impl Codec for OperationSpec {
 pub struct Spec {
     /// Its operations; the place of one is its number.
     pub operations: Vec<OperationSpec>,
+    /// Its lock modes; the place of one is its number.
+    pub modes: Vec<ModeSpec>,
+    /// It answers [`Entry::Combine`].
+    pub combines: bool,
+}
+
+impl Spec {
+    /// True if holders of these modes may have the lock together.
+    pub fn is_beside(&self, a: u8, b: u8) -> bool {
+        self.modes.get(usize::from(a)).is_some_and(|mode| u32::from(mode.beside) >> b & 1 == 1)
+    }
+
+    /// True if no operation of this mode has an effect.
+    pub fn only_reads(&self, mode: u8) -> bool {
+        self.operations.iter().all(|operation| operation.mode != Some(mode) || operation.reads)
+    }
 }
 
 impl Codec for Spec {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         self.operations.encode(out);
+        let numbers: Vec<u8> =
+            self.operations.iter().map(|operation| operation.mode.map_or(0, |mode| mode + 1)).collect();
+        put_bytes(out, &numbers);
+        self.modes.encode(out);
+        self.combines.encode(out);
     }
 
     fn decode(input: &mut Input<'_>) -> Option<Self> {
         let version = u8::decode(input)?;
-        (version == VERSION).then(|| Vec::decode(input))?.map(|operations| Spec { operations })
+        if !matches!(version, WITHOUT_MODES | VERSION) {
+            return None;
+        }
+        let mut operations: Vec<OperationSpec> = Vec::decode(input)?;
+        if version == WITHOUT_MODES {
+            return Some(Spec { operations, modes: Vec::new(), combines: false });
+        }
+        let numbers = input.bytes()?;
+        if numbers.len() != operations.len() {
+            return None;
+        }
+        for (operation, number) in operations.iter_mut().zip(numbers) {
+            operation.mode = number.checked_sub(1);
+        }
+        Some(Spec { operations, modes: Vec::decode(input)?, combines: bool::decode(input)? })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What an author implements.
 
-use crate::abi::{Argument, ArgumentSpec, Entry, Kind, OperationSpec, Reply, Spec};
+use crate::abi::{Argument, ArgumentSpec, Entry, Kind, MAX_MODES, ModeSpec, OperationSpec, Reply, Spec};
 use crate::codec::{Codec, Input, put_bytes};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -14,6 +14,13 @@ pub trait UserType {
 
     /// Its operations.
     const OPERATIONS: &'static [Operation];
+
+    /// Its lock modes, 8 at most, for keyspaces with locks: transactions run side by side whose operations are in modes
+    /// that may be held together. Whatever two operations in such modes do has to commute, whatever their arguments are.
+    const MODES: &'static [LockMode] = &[];
+
+    /// True if [`UserType::combine`] may answer something.
+    const COMBINES: bool = false;
 
     /// Evaluates an operation, which changes nothing yet: the reply, and the effect that is to be committed.
     fn execute(state: &Self::State, call: &Call<'_>) -> Answer<Self::Effect>;
@@ -35,6 +42,31 @@ pub trait UserType {
     fn blind(_call: &Call<'_>) -> Option<Self::Effect> {
         None
     }
+
+    /// What `asked` comes to right after `held`, which gave `reply`, on whatever state that was; `None` where it cannot be
+    /// told. Then transactions that ask for the same key at the same time share one lock and one commit. Asked only for two
+    /// operations that both read or both write, where `held` was not refused.
+    fn combine(_held: &Call<'_>, _reply: &Reply, _asked: &Call<'_>) -> Option<Answer<Self::Effect>> {
+        None
+    }
+}
+
+/// A lock mode, in a constant.
+#[derive(Clone, Copy, Debug)]
+pub struct LockMode {
+    name: &'static str,
+    beside: &'static [&'static str],
+}
+
+impl LockMode {
+    /// One that may be held beside these, one of which may be itself. It is enough if one of two names the other.
+    pub const fn new(name: &'static str, beside: &'static [&'static str]) -> Self {
+        LockMode { name, beside }
+    }
+
+    fn names(&self, other: &LockMode) -> bool {
+        self.beside.contains(&other.name)
+    }
 }
 
 /// An operation as it is called, in a constant.
@@ -43,6 +75,7 @@ pub struct Operation {
     name: &'static str,
     reads: bool,
     arguments: &'static [(&'static str, Kind, &'static [&'static str])],
+    mode: Option<&'static str>,
 }
 
 impl Operation {
@@ -51,7 +84,7 @@ impl Operation {
         name: &'static str,
         arguments: &'static [(&'static str, Kind, &'static [&'static str])],
     ) -> Self {
-        Operation { name, reads: false, arguments }
+        Operation { name, reads: false, arguments, mode: None }
     }
 
     /// One that never has an effect.
@@ -59,17 +92,39 @@ impl Operation {
         name: &'static str,
         arguments: &'static [(&'static str, Kind, &'static [&'static str])],
     ) -> Self {
-        Operation { name, reads: true, arguments }
+        Operation { name, reads: true, arguments, mode: None }
     }
 
-    fn spec(&self) -> OperationSpec {
+    /// The same, in a lock mode.
+    pub const fn in_mode(self, mode: &'static str) -> Self {
+        Operation { mode: Some(mode), ..self }
+    }
+
+    /// A mode that is not there gets a number that no mode has: the module is refused then.
+    fn spec(&self, modes: &[LockMode]) -> OperationSpec {
         let argument = |(name, kind, examples): &(&str, Kind, &[&str])| ArgumentSpec {
             name: name.to_string(),
             kind: *kind,
             examples: examples.iter().filter_map(|text| example(*kind, text)).collect(),
         };
         let arguments = self.arguments.iter().map(argument).collect();
-        OperationSpec { name: String::from(self.name), reads: self.reads, arguments }
+        let number = |name| modes.iter().position(|mode| mode.name == name).unwrap_or(modes.len());
+        let mode = self.mode.map(|name| number(name).min(MAX_MODES) as u8);
+        OperationSpec { name: String::from(self.name), reads: self.reads, arguments, mode }
+    }
+}
+
+fn spec_of<T: UserType>() -> Spec {
+    let beside = |mode: &LockMode| {
+        let others = T::MODES.iter().take(MAX_MODES).enumerate();
+        let named = others.filter(|(_, other)| mode.names(other) || other.names(mode));
+        named.fold(0, |bits, (number, _)| bits | 1 << number)
+    };
+    let modes = T::MODES.iter().map(|mode| ModeSpec { name: mode.name.to_string(), beside: beside(mode) });
+    Spec {
+        operations: T::OPERATIONS.iter().map(|operation| operation.spec(T::MODES)).collect(),
+        modes: modes.collect(),
+        combines: T::COMBINES,
     }
 }
 
@@ -120,15 +175,11 @@ pub fn serve<T: UserType>(entry: u32, input: &[u8]) -> Option<Vec<u8>> {
     let mut input = Input::new(input);
     let mut out = Vec::new();
     match Entry::of(entry)? {
-        Entry::Describe => {
-            Spec { operations: T::OPERATIONS.iter().map(Operation::spec).collect() }.encode(&mut out);
-        }
+        Entry::Describe => spec_of::<T>().encode(&mut out),
         Entry::Execute => {
             let state = state_of::<T>(&mut input)?;
             let (operation, arguments) = called::<T>(&mut input)?;
-            let answer = T::execute(&state, &Call { operation, arguments: &arguments });
-            answer.reply.encode(&mut out);
-            put_effect::<T>(answer.effect, &mut out);
+            put_answer::<T>(T::execute(&state, &Call { operation, arguments: &arguments }), &mut out);
         }
         Entry::Apply => {
             let mut state = state_of::<T>(&mut input)?;
@@ -150,8 +201,24 @@ pub fn serve<T: UserType>(entry: u32, input: &[u8]) -> Option<Vec<u8>> {
             let (operation, arguments) = called::<T>(&mut input)?;
             put_effect::<T>(T::blind(&Call { operation, arguments: &arguments }), &mut out);
         }
+        Entry::Combine => {
+            let (held, of_held) = called::<T>(&mut input)?;
+            let reply = Reply::decode(&mut input)?;
+            let (asked, of_asked) = called::<T>(&mut input)?;
+            let held = Call { operation: held, arguments: &of_held };
+            let answer = T::combine(&held, &reply, &Call { operation: asked, arguments: &of_asked });
+            answer.is_some().encode(&mut out);
+            if let Some(answer) = answer {
+                put_answer::<T>(answer, &mut out);
+            }
+        }
     }
     Some(out)
+}
+
+fn put_answer<T: UserType>(answer: Answer<T::Effect>, out: &mut Vec<u8>) {
+    answer.reply.encode(out);
+    put_effect::<T>(answer.effect, out);
 }
 
 fn state_of<T: UserType>(input: &mut Input<'_>) -> Option<T::State> {

@@ -3,9 +3,14 @@
 //! A *scene* is a state that the type's own operations built, and two or three *steps*, each an operation that was
 //! evaluated on this state, or an effect that was chosen elsewhere and comes blindly. If the specification says that the
 //! steps commute pairwise, then in every order each operation gives the reply that it gave, chooses an effect that does
-//! the same, and all orders leave equal states (Corrections 60, 66: pairs are not enough). A scene that refutes this
-//! is made smaller before it is shown.
+//! the same, and all orders leave equal states (Corrections 60, 66: pairs are not enough). Steps whose lock modes may be
+//! held together must commute by the specification, and what the type combines must come to what evaluation comes to. A
+//! scene that refutes this is made smaller before it is shown.
+//!
+//! Scenes are drawn from all operations first; then, for a type with lock modes of its own, from those in two modes that
+//! may be held together; then, for one that combines, with one operation again and again.
 
+mod claims;
 mod draw;
 mod scene;
 mod show;
@@ -15,10 +20,14 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use draw::Draw;
-use scene::{Scene, Verdict, judge};
+use scene::{Refutation, Scene, Verdict, judge};
 
-/// How many scenes are played with so many steps.
+/// How many scenes are played with so many steps: of any operations.
 const SCENES: [(usize, usize); 2] = [(2, 400), (3, 200)];
+/// The same of operations in modes that may be held together, for all such pairs of modes together.
+const BESIDE: [(usize, usize); 2] = [(2, 100), (3, 50)];
+/// The same of one operation, called twice.
+const AGAIN: usize = 60;
 const SEED: u64 = 0x00c1_a2e7;
 
 /// What a check has met.
@@ -54,6 +63,8 @@ pub enum Unfit {
         /// True if it had replies, but no effects.
         without_effect: bool,
     },
+    /// It is said to combine, and nothing ever did, so that nothing is known of that.
+    NeverCombined,
 }
 
 impl core::fmt::Display for Unfit {
@@ -73,6 +84,10 @@ impl core::fmt::Display for Unfit {
                 "operation '{operation}' never had an effect with whatever was tried; say that it only reads, or give its \
                  arguments examples"
             ),
+            Unfit::NeverCombined => f.write_str(
+                "it is said to combine, and nothing did with whatever was tried; say that it does not, or give arguments \
+                 examples",
+            ),
         }
     }
 }
@@ -90,34 +105,59 @@ pub fn check(module: &Module) -> Result<Report, Unfit> {
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn check_until(module: &Module, give_up: &dyn Fn() -> bool) -> Result<Report, Unfit> {
-    let mut draw = Draw::new(SEED, module.spec());
-    let mut report = Report::default();
-    let mut tried = Tried::new(module);
+    let spec = module.spec();
+    let mut draw = Draw::new(SEED, spec);
+    let mut played = Played { module, give_up, report: Report::default(), tried: Tried::new(module) };
+    let all: Vec<u8> = (0..spec.operations.len() as u8).collect();
     for (steps, count) in SCENES {
-        for _ in 0..count {
-            if give_up() {
-                return Err(Unfit::TooSlow { scenes: report.scenes });
-            }
-            let scene = Scene::draw(&mut draw, steps);
-            report.scenes += 1;
-            match judge(module, &scene, &mut tried)? {
-                Verdict::Commuted => report.commuting += 1,
-                Verdict::Conflicting => {}
-                Verdict::Refuted(_) => return Err(Unfit::Wrong(refuted(module, scene))),
-            }
+        played.play(count, || Scene::draw(&mut draw, steps, &all))?;
+    }
+    let beside = claims::beside(spec);
+    for (steps, count) in BESIDE {
+        for operations in &beside {
+            played.play(count.div_ceil(beside.len()), || Scene::draw(&mut draw, steps, operations))?;
         }
     }
-    tried.finish(module)?;
-    Ok(report)
+    if spec.combines {
+        played.play(AGAIN, || Scene::draw_again(&mut draw))?;
+    }
+    played.tried.finish(module)?;
+    Ok(played.report)
+}
+
+/// What has been played so far.
+struct Played<'m> {
+    module: &'m Module,
+    give_up: &'m dyn Fn() -> bool,
+    report: Report,
+    tried: Tried,
+}
+
+impl Played<'_> {
+    fn play(&mut self, count: usize, mut draw: impl FnMut() -> Scene) -> Result<(), Unfit> {
+        for _ in 0..count {
+            if (self.give_up)() {
+                return Err(Unfit::TooSlow { scenes: self.report.scenes });
+            }
+            let scene = draw();
+            self.report.scenes += 1;
+            match judge(self.module, &scene, &mut self.tried)? {
+                Verdict::Commuted => self.report.commuting += 1,
+                Verdict::Conflicting => {}
+                Verdict::Refuted(_) => return Err(Unfit::Wrong(refuted(self.module, scene))),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The smallest scene that can be made of this one by leaving things out, in words.
 fn refuted(module: &Module, mut scene: Scene) -> String {
     let mut tried = Tried::new(module);
-    let mut reason = String::new();
+    let mut found = Refutation::default();
     loop {
-        if let Ok(Verdict::Refuted(why)) = judge(module, &scene, &mut tried) {
-            reason = why;
+        if let Ok(Verdict::Refuted(again)) = judge(module, &scene, &mut tried) {
+            found = again;
         }
         let smaller = scene
             .smaller()
@@ -125,7 +165,7 @@ fn refuted(module: &Module, mut scene: Scene) -> String {
             .find(|smaller| matches!(judge(module, smaller, &mut tried), Ok(Verdict::Refuted(_))));
         match smaller {
             Some(smaller) => scene = smaller,
-            None => return format!("{}{reason}", show::scene(module, &scene)),
+            None => return format!("{}: {}{}", found.claim, show::scene(module, &scene), found.how),
         }
     }
 }
@@ -134,17 +174,22 @@ fn refuted(module: &Module, mut scene: Scene) -> String {
 pub(crate) struct Tried {
     accepted: Vec<bool>,
     effective: Vec<bool>,
+    combined: bool,
 }
 
 impl Tried {
     fn new(module: &Module) -> Self {
         let none = alloc::vec![false; module.spec().operations.len()];
-        Tried { accepted: none.clone(), effective: none }
+        Tried { accepted: none.clone(), effective: none, combined: false }
     }
 
     pub(crate) fn note(&mut self, operation: u8, accepted: bool, effective: bool) {
         self.accepted[usize::from(operation)] |= accepted;
         self.effective[usize::from(operation)] |= effective;
+    }
+
+    pub(crate) fn note_combined(&mut self) {
+        self.combined = true;
     }
 
     fn finish(&self, module: &Module) -> Result<(), Unfit> {
@@ -153,6 +198,9 @@ impl Tried {
             if !accepted || !(operation.reads || *effective) {
                 return Err(Unfit::Untried { operation: operation.name.clone(), without_effect: *accepted });
             }
+        }
+        if module.spec().combines && !self.combined {
+            return Err(Unfit::NeverCombined);
         }
         Ok(())
     }

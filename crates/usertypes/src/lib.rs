@@ -62,7 +62,7 @@ mod module;
 mod names;
 
 pub use abi::{Argument, Kind, Reply};
-pub use author::{Answer, Call, Operation, UserType, serve};
+pub use author::{Answer, Call, LockMode, Operation, UserType, serve};
 pub use codec::{Codec, Input, put_bytes};
 pub use module::{Executed, Fault, Limits, Machine, Module};
 pub use names::{MAX_NAME_BYTES, is_name};

@@ -1,6 +1,6 @@
 //! A type as a server calls it, wherever its code runs.
 
-use crate::abi::{Argument, Entry, Kind, Reply, Spec};
+use crate::abi::{Argument, Entry, Kind, MAX_MODES, Reply, Spec};
 use crate::codec::{Codec, Input, put_bytes};
 use crate::{UserType, is_name, serve};
 use alloc::boxed::Box;
@@ -110,7 +110,7 @@ impl Module {
         let spec = Spec::decode(&mut input).filter(|_| input.is_empty());
         let spec = spec.ok_or_else(|| {
             format!(
-                "the module's description makes no sense; this server knows version {}",
+                "the module's description makes no sense; this server knows versions 1 and {}",
                 crate::abi::VERSION
             )
         })?;
@@ -144,19 +144,34 @@ impl Module {
         question.push(operation);
         question.extend_from_slice(arguments);
         let answer = self.machine.call(Entry::Execute, &question, Limits::CALL)?;
-        if answer.len() > MAX_ANSWER_BYTES {
-            return Err(Fault::TooLarge("reply and effect", MAX_ANSWER_BYTES));
+        executed(&answer)
+    }
+
+    /// What an operation comes to right after another one that gave this reply, if that can be told. Operations come
+    /// with their arguments.
+    ///
+    /// # Errors
+    /// It did not say.
+    pub fn combine(
+        &self,
+        held: (u8, &[u8]),
+        reply: &[u8],
+        asked: (u8, &[u8]),
+    ) -> Result<Option<Executed>, Fault> {
+        if !self.spec.combines {
+            return Ok(None);
         }
-        let mut input = Input::new(&answer);
-        let executed = Reply::decode(&mut input)
-            .and_then(|reply| Some(Executed { reply, effect: optional_bytes(&mut input)? }))
-            .filter(|_| input.is_empty());
-        let executed = executed.ok_or(Fault::Nonsense("a reply and perhaps an effect"))?;
-        let refused = matches!(executed.reply, Reply::Error(_));
-        if refused && executed.effect.is_some() {
-            return Err(Fault::Nonsense("a refusal without an effect"));
+        let mut question = Vec::with_capacity(held.1.len() + reply.len() + asked.1.len() + 2);
+        question.push(held.0);
+        question.extend_from_slice(held.1);
+        question.extend_from_slice(reply);
+        question.push(asked.0);
+        question.extend_from_slice(asked.1);
+        match self.machine.call(Entry::Combine, &question, Limits::CALL)?.as_slice() {
+            [0] => Ok(None),
+            [1, answer @ ..] => executed(answer).map(Some),
+            _ => Err(Fault::Nonsense("what an operation comes to, or nothing")),
         }
-        Ok(executed)
     }
 
     /// The state after an effect.
@@ -230,6 +245,11 @@ impl Module {
         self.spec.operations.get(usize::from(operation)).is_some_and(|operation| operation.reads)
     }
 
+    /// The number of an operation's lock mode, if it has one.
+    pub fn mode(&self, operation: u8) -> Option<u8> {
+        self.spec.operations.get(usize::from(operation))?.mode
+    }
+
     /// Arguments of an operation from their text, in their binary form.
     ///
     /// # Errors
@@ -262,6 +282,22 @@ impl Module {
         arguments.encode(&mut bytes);
         Ok(bytes)
     }
+}
+
+fn executed(answer: &[u8]) -> Result<Executed, Fault> {
+    if answer.len() > MAX_ANSWER_BYTES {
+        return Err(Fault::TooLarge("reply and effect", MAX_ANSWER_BYTES));
+    }
+    let mut input = Input::new(answer);
+    let executed = Reply::decode(&mut input)
+        .and_then(|reply| Some(Executed { reply, effect: optional_bytes(&mut input)? }))
+        .filter(|_| input.is_empty());
+    let executed = executed.ok_or(Fault::Nonsense("a reply and perhaps an effect"))?;
+    let refused = matches!(executed.reply, Reply::Error(_));
+    if refused && executed.effect.is_some() {
+        return Err(Fault::Nonsense("a refusal without an effect"));
+    }
+    Ok(executed)
 }
 
 fn optional_bytes(input: &mut Input<'_>) -> Option<Option<Vec<u8>>> {
@@ -301,6 +337,37 @@ fn check_spec(spec: &Spec) -> Result<(), String> {
         };
         if !operation.arguments.iter().all(fits) {
             return Err(format!("operation '{name}': an example is of another kind than its argument"));
+        }
+        if operation.mode.is_some_and(|mode| usize::from(mode) >= spec.modes.len()) {
+            return Err(format!("operation '{name}' is in a lock mode that the type does not have"));
+        }
+    }
+    check_modes(spec)
+}
+
+fn check_modes(spec: &Spec) -> Result<(), String> {
+    let modes = &spec.modes;
+    if modes.len() > MAX_MODES {
+        return Err(format!("a type has {MAX_MODES} lock modes at most, not {}", modes.len()));
+    }
+    for (place, mode) in modes.iter().enumerate() {
+        if !is_name(mode.name.as_bytes()) {
+            return Err(format!(
+                "lock mode {place}: names are lower-case letters, digits and '_-.@', 32 at most"
+            ));
+        }
+        if modes[..place].iter().any(|other| other.name == mode.name) {
+            return Err(format!("two lock modes are called '{}'", mode.name));
+        }
+        if u32::from(mode.beside) >> modes.len() != 0 {
+            return Err(format!("lock mode '{}' is held beside one that the type does not have", mode.name));
+        }
+        let one_sided = |other: &usize| {
+            spec.is_beside(place as u8, *other as u8) != spec.is_beside(*other as u8, place as u8)
+        };
+        if let Some(other) = (0..place).find(one_sided) {
+            let (one, other) = (&mode.name, &modes[other].name);
+            return Err(format!("of lock modes '{one}' and '{other}' only one may be held beside the other"));
         }
     }
     Ok(())

@@ -4,9 +4,12 @@
 //! one (Claret's RUBiS, section 6). A bid replies OK and not whether it leads, because then it would see the others. Whoever
 //! asks for the leader has seen a bid, and conflicts only with a better one. Closing conflicts with bids, as it has to.
 //!
+//! Where transactions lock, bids share the lock, with each other and with whoever asks whether the auction is closed. Bids
+//! of clients of one process that come at the same time combine.
+//!
 //! Build: `cargo build -p auction --target wasm32-unknown-unknown --profile module`
 
-use usertypes::{Answer, Argument, Call, Codec, Input, Kind, Operation, Reply, UserType, export};
+use usertypes::{Answer, Argument, Call, Codec, Input, Kind, LockMode, Operation, Reply, UserType, export};
 
 /// The type.
 #[derive(Debug)]
@@ -99,12 +102,16 @@ impl UserType for Auction {
     type Effect = Effect;
 
     const OPERATIONS: &'static [Operation] = &[
-        Operation::writes("bid", &[("bidder", Kind::Bytes, &["ann", "bob"]), ("amount", Kind::Integer, &[])]),
+        Operation::writes("bid", &[("bidder", Kind::Bytes, &["ann", "bob"]), ("amount", Kind::Integer, &[])])
+            .in_mode("bid"),
         Operation::writes("close", &[]),
         Operation::reads("leader", &[]),
         Operation::reads("bids", &[]),
-        Operation::reads("closed", &[]),
+        Operation::reads("closed", &[]).in_mode("ask"),
     ];
+    const MODES: &'static [LockMode] =
+        &[LockMode::new("bid", &["bid", "ask"]), LockMode::new("ask", &["ask"])];
+    const COMBINES: bool = true;
 
     fn execute(state: &State, call: &Call<'_>) -> Answer<Effect> {
         match (call.operation, call.arguments) {
@@ -157,6 +164,15 @@ impl UserType for Auction {
                 Some(Effect::Bid(Bid { amount: *amount, bidder: bidder.clone() }))
             }
             ("close", _) => Some(Effect::Close),
+            _ => None,
+        }
+    }
+
+    fn combine(held: &Call<'_>, _: &Reply, asked: &Call<'_>) -> Option<Answer<Effect>> {
+        match (held.operation, asked.operation) {
+            // A bid was taken, so the auction is open.
+            ("bid", "bid") => Self::blind(asked).map(|bid| Answer::with(Reply::Ok, bid)),
+            ("close", "close") => Some(Answer::only(Reply::Integer(0))),
             _ => None,
         }
     }

@@ -94,9 +94,13 @@ pub fn check_source(source: &Source<'_>) -> Vec<Finding> {
         if token == "extern \"" && source.path == Path::new(EXPORTS) {
             continue;
         }
-        found.extend(
-            source.code.match_indices(token).map(|(at, _)| (at, format!("`{token}` in a pure crate: {why}"))),
-        );
+        let ends = |at: usize| {
+            let end = at + token.len();
+            let within = |byte: Option<&u8>| byte.is_some_and(|byte| is_word(*byte));
+            !(within(source.code.as_bytes().get(end - 1)) && within(source.code.as_bytes().get(end)))
+        };
+        let matches = source.code.match_indices(token).filter(|(at, _)| ends(*at));
+        found.extend(matches.map(|(at, _)| (at, format!("`{token}` in a pure crate: {why}"))));
     }
     found.extend(hash_loops(&source.code));
     found
@@ -183,6 +187,7 @@ mod tests {
     #[test]
     fn impure_modules_are_found_in_paths_and_in_groups() {
         assert_eq!(messages(PURE, "fn a() { std::thread::yield_now() }").len(), 1);
+        assert_eq!(messages(PURE, "fn a() { b.await; b.awaits() }").len(), 1);
         assert_eq!(messages(PURE, "use std::{collections::BTreeMap, fs, net::TcpStream};").len(), 2);
         assert_eq!(messages(PURE, "thread_local! { static A: u8 = 0; }").len(), 1);
     }

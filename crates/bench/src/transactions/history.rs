@@ -44,7 +44,9 @@ impl Recorder {
             steps: tried.steps,
             claim: None,
             follows: None,
+            thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: tried.at_rest,
         };
         let mut line = serde_json::to_vec(&transaction)?;

@@ -8,6 +8,10 @@
 use crate::effort::Meter;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use types::{Incarnation, Malformed, Reader, Wire, put_varint, wire_struct};
+
+/// More branches than a log loses.
+const LOST: u64 = 1 << 20;
 
 /// A state's place: on which branch, and the how-manieth there. A site's own; never leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +21,14 @@ pub struct Label {
     /// Rises along the branch.
     pub(crate) sequence: u64,
 }
+wire_struct!(Label { branch, sequence });
+
+impl Label {
+    /// True if its branch began before this one.
+    pub(crate) fn is_before(self, branch: u64) -> bool {
+        self.branch < branch
+    }
+}
 
 #[derive(Debug, Default)]
 struct Branch {
@@ -24,6 +36,8 @@ struct Branch {
     base: Vec<(u64, u64)>,
     /// The greatest sequence number given on this branch.
     tip: u64,
+    /// It goes on no more: an earlier life may have given labels above the tip that the log has lost.
+    is_closed: bool,
     /// How many labels of states and of versions are on it.
     labels: usize,
 }
@@ -50,6 +64,7 @@ impl Branches {
         if let [parent] = parents
             && let Some(branch) = self.branches.get_mut(&parent.branch)
             && branch.tip == parent.sequence
+            && !branch.is_closed
         {
             branch.tip += 1;
             return Label { branch: parent.branch, sequence: branch.tip };
@@ -68,7 +83,7 @@ impl Branches {
         self.meter.lookups(base.len());
         let branch = self.next;
         self.next += 1;
-        self.branches.insert(branch, Branch { base, tip: 0, labels: 0 });
+        self.branches.insert(branch, Branch { base, ..Branch::default() });
         Label { branch, sequence: 0 }
     }
 
@@ -79,6 +94,18 @@ impl Branches {
             Ok(place) => branch.base[place].1 = branch.base[place].1.max(label.sequence),
             Err(place) => branch.base.insert(place, (label.branch, label.sequence)),
         }
+    }
+
+    /// From now on no label is given that an earlier life may have given, also where the log has lost that: branches
+    /// end, and the numbers of new ones begin with the life's.
+    pub fn begin_life(&mut self, incarnation: Incarnation) {
+        self.branches.values_mut().for_each(|branch| branch.is_closed = true);
+        self.next = (self.next + LOST).max(u64::from(incarnation.0) << 32);
+    }
+
+    /// The number of the next branch.
+    pub fn next(&self) -> u64 {
+        self.next
     }
 
     /// Something has this label from now on.
@@ -165,6 +192,31 @@ impl Branches {
     }
 }
 
+/// Labels stay what they are where others keep versions by them: the log's checkpoints have them as they are. How many
+/// labels are on a branch is not said: whoever reads it retains them anew.
+impl Wire for Branches {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.next);
+        put_varint(out, self.branches.len() as u64);
+        for (number, branch) in &self.branches {
+            put_varint(out, *number);
+            branch.base.encode(out);
+            put_varint(out, branch.tip);
+            branch.is_closed.encode(out);
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let mut branches = Branches { next: input.varint()?, sweep: Some(0), ..Branches::new() };
+        for _ in 0..input.count()? {
+            let (number, base) = (input.varint()?, Vec::decode(input)?);
+            let (tip, is_closed) = (input.varint()?, bool::decode(input)?);
+            branches.branches.insert(number, Branch { base, tip, is_closed, labels: 0 });
+        }
+        Ok(branches)
+    }
+}
+
 /// How far up a branch is seen from a place whose branch has this base.
 fn bound_of(at: Label, base: &[(u64, u64)], branch: u64) -> Option<u64> {
     if at.branch == branch {
@@ -175,8 +227,25 @@ fn bound_of(at: Label, base: &[(u64, u64)], branch: u64) -> Option<u64> {
 }
 
 /// Of some branches, in their order, how far up they are seen.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Bounds(Vec<(u64, u64)>);
+
+/// What one state sees, or several together, for a place that has no State DAG: the whole predicate, which travels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sight {
+    /// Where it is from, if from one state alone.
+    only: Option<Label>,
+    bounds: Vec<(u64, u64)>,
+}
+wire_struct!(Sight { only, bounds });
+
+impl Sight {
+    /// To look with; what it takes is counted in `meter`.
+    pub(crate) fn view<'d>(&self, meter: &'d Branches) -> View<'d> {
+        let gathered = Some(Bounds(self.bounds.clone()));
+        View { branches: meter, at: self.only.into_iter().collect(), base: &[], gathered }
+    }
+}
 
 impl Bounds {
     fn bound(&self, branch: u64) -> Option<u64> {
@@ -229,6 +298,15 @@ impl<'d> View<'d> {
             self.gathered = Some(self.branches.together(&self.at));
         }
         self
+    }
+
+    /// The same, to be taken elsewhere.
+    pub(crate) fn sight(&self) -> Sight {
+        let bounds = match &self.gathered {
+            Some(bounds) => bounds.0.clone(),
+            None => self.branches.together(&self.at).0,
+        };
+        Sight { only: self.only(), bounds }
     }
 
     /// Where it is from, if from one state alone.

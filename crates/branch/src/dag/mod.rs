@@ -5,12 +5,13 @@
 
 mod collapse;
 mod draw;
+mod image;
 mod labels;
 mod recall;
 mod walk;
 
 pub(crate) use labels::{Bounds, Branches};
-pub use labels::{Label, View};
+pub use labels::{Label, Sight, View};
 pub(crate) use walk::{SeenBy, Spread};
 
 use crate::effort::Meter;
@@ -100,12 +101,12 @@ impl Dag {
     }
 
     fn add(&mut self, id: StateId, parents: SmallVec<[Node; 1]>, writes: WriteSet) -> Node {
-        let labels = self.labels(&parents);
+        let labels = self.labels_of(&parents);
         let label = self.branches.label(&labels, self.mutants.has(Mutant::ForkSeesSibling));
         self.place(id, label, parents, writes)
     }
 
-    fn labels(&self, of: &[Node]) -> SmallVec<[Label; 2]> {
+    fn labels_of(&self, of: &[Node]) -> SmallVec<[Label; 2]> {
         of.iter().map(|node| self.state(*node).label).collect()
     }
 

@@ -32,7 +32,7 @@ impl Dag {
         let label = match label.filter(|label| label.branch == branch) {
             Some(label) => label,
             None => {
-                let labels = self.labels(&parents);
+                let labels = self.labels_of(&parents);
                 let label = self.branches.label(&labels, false);
                 self.reveal(label, heir);
                 label
@@ -97,7 +97,7 @@ impl Dag {
             return Ok(node);
         }
         let parents = self.parents_of(parents)?;
-        let labels = self.labels(&parents);
+        let labels = self.labels_of(&parents);
         let label = self.branches.label_apart(&labels, false);
         Ok(self.place(id, label, parents, writes))
     }

@@ -2,6 +2,7 @@
 
 use super::Keyspace;
 use crate::dag::MissingParent;
+use crate::records::Whole;
 use crate::{Change, StateId};
 use datatypes::Cell;
 use mvcc::CompactKey;
@@ -73,9 +74,9 @@ impl Keyspace {
         let writes = state.writes.iter().map(|(key, change, _)| (key.clone(), *change)).collect();
         let node = self.dag.insert(state.id, &state.parents, writes)?;
         let label = self.dag.versions(node);
-        for (key, _, cell) in &state.writes {
-            self.records.restore(key, label, state.id, cell.clone());
-        }
+        let whole =
+            |(key, _, cell): &(CompactKey, Change, Cell)| Whole { key: key.clone(), cell: cell.clone() };
+        self.records.restore_all(label, state.id, state.writes.iter().map(whole).collect());
         self.collector.wake();
         Ok(true)
     }

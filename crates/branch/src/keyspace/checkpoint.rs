@@ -7,6 +7,7 @@
 
 use super::Keyspace;
 use crate::dag::Label;
+use crate::records::{Stored, Whole};
 use crate::{Commit, StateId, WriteSet};
 use datatypes::Cell;
 use mvcc::CompactKey;
@@ -70,7 +71,7 @@ impl Keyspace {
         self.frozen = Some(Frozen { classes, states, key: None });
     }
 
-    /// The checkpoint is complete.
+    /// The checkpoint is complete, or given up.
     pub fn end_checkpoint(&mut self) {
         self.frozen = None;
         self.collector.wake();
@@ -89,6 +90,9 @@ impl Keyspace {
             }
             return true;
         }
+        if self.records.are_away() {
+            return false;
+        }
         let mut versions = Vec::new();
         let visit = |label: Label, id: StateId, cell: &Cell| {
             if let Some(class) = frozen.classes.get(&label) {
@@ -101,6 +105,20 @@ impl Keyspace {
         }
         frozen.key = Some(key);
         true
+    }
+
+    /// What a checkpoint shows of records that lie elsewhere.
+    pub fn pieces_of(&self, records: Vec<Stored>) -> Vec<Piece> {
+        let Some(frozen) = &self.frozen else { return Vec::new() };
+        let mut pieces = Vec::new();
+        for Stored { key, versions } in records {
+            for (label, id, cell) in versions {
+                if let Some(class) = frozen.classes.get(&label) {
+                    pieces.push(Piece::Version { key: key.clone(), class: *class, id, cell });
+                }
+            }
+        }
+        pieces
     }
 
     /// Takes a piece of a checkpoint, into a keyspace that is new; false if it does not fit what came before. What is kept
@@ -121,7 +139,7 @@ impl Keyspace {
             Piece::Version { key, class, id, cell } => {
                 let node = self.dag.node(class);
                 if let Some(node) = node {
-                    self.records.restore(&key, self.dag.versions(node), id, cell);
+                    self.records.restore_all(self.dag.versions(node), id, vec![Whole { key, cell }]);
                 }
                 node.is_some()
             }

@@ -77,7 +77,7 @@ impl Keyspace {
         let Some(before) = self.dag.own_versions(node) else { return };
         let own = self.dag.versions(node);
         for (key, _) in self.dag.writes(node).iter() {
-            self.records.relabel(key, before, own);
+            self.records.relabel(key, before, own, false);
         }
     }
 
@@ -97,9 +97,9 @@ impl Keyspace {
         let (label, class) = (self.dag.versions(node), self.dag.versions(heir));
         for (key, effects) in &commit.writes {
             if !left.contains_key(key) && self.records.writer(key, class) == Some(id) {
-                self.records.relabel(key, class, label);
+                self.records.relabel(key, class, label, false);
             } else {
-                self.records.write(key, &view, label, id, effects.iter().map(|effect| &**effect));
+                self.records.put(key, &view, label, id, effects.iter().map(|effect| &**effect));
             }
         }
         Ok(())

@@ -80,7 +80,14 @@ impl Keyspace {
             Ok(transaction) => transaction,
             Err(refusal) => return Handled { outcome: Err(refusal), failure: None },
         };
-        let failure = self.resolve_by_handler(&mut transaction, None, handler).err();
+        let failure = match self.resolve_by_handler(&mut transaction, None, handler) {
+            Ok(()) => None,
+            Err(Refusal::Handler(failure)) => Some(failure),
+            Err(refusal) => {
+                self.abort(transaction);
+                return Handled { outcome: Err(refusal), failure: None };
+            }
+        };
         if let (Some(failure), Policy::Refuse) = (&failure, policy) {
             self.abort(transaction);
             return Handled {
@@ -97,13 +104,13 @@ impl Keyspace {
     /// or none.
     ///
     /// # Errors
-    /// The handler's.
+    /// The handler's; or it looked at what lies elsewhere, which is asked for.
     pub fn resolve_by_handler(
         &mut self,
         transaction: &mut Transaction,
         only: Option<&CompactKey>,
         handler: &mut dyn Handler,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Refusal> {
         let is_meant = |key: &&CompactKey| only.is_none_or(|only| *key == only);
         let keys: Vec<CompactKey> = transaction.unresolved().filter(is_meant).cloned().collect();
         if keys.is_empty() {
@@ -118,9 +125,16 @@ impl Keyspace {
             Plan::new(&self.dag, &forks, &wanted, self.options.mutants),
         );
         let mut open = Open { keyspace: self, heads, forks, keys, plan, base };
-        let answers = handler.handle(&mut open)?;
+        let answers = handler.handle(&mut open);
         let (plan, heads) = (open.plan, open.heads);
-        let answers: BTreeMap<CompactKey, Cell> = answers.into_iter().collect();
+        // What it said about values that were not here is no answer.
+        if self.has_missed() {
+            return Err(Refusal::Elsewhere);
+        }
+        let answers: BTreeMap<CompactKey, Cell> = answers.map_err(Refusal::Handler)?.into_iter().collect();
+        if !self.fetch(answers.keys()) {
+            return Err(Refusal::Elsewhere);
+        }
         let view = self.dag.view(&heads).gathered();
         for (key, cell) in answers {
             if transaction.writes.contains_key(&key) {

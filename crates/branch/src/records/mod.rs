@@ -2,9 +2,16 @@
 //!
 //! A key's newest value on a line costs no history; an old one is reached by undoing, and copied when it is far. A key
 //! that was not forked has one line.
+//!
+//! All of it lies here, or in partitions elsewhere (`away`), which do as they are told (`order`); then what is worked on is
+//! here too.
 
+mod away;
 mod line;
+mod order;
 mod versions;
+
+pub use order::{Order, Stored, Whole};
 
 use crate::StateId;
 use crate::dag::{Label, View};
@@ -32,7 +39,9 @@ pub(crate) fn place_of(key: &[u8]) -> u64 {
 /// All keys of a keyspace.
 #[derive(Debug, Default)]
 pub struct Records {
+    /// All there are; or, if they lie elsewhere, those that are worked on.
     keys: BTreeMap<Placed, Versions>,
+    away: Option<Box<away::Away>>,
 }
 
 impl Records {
@@ -41,8 +50,22 @@ impl Records {
         view.meter().keys(1);
         match self.keys.get_mut(&Placed::of(key)) {
             Some(versions) => versions.with(view, read),
-            None => read(&mut Cell::ABSENT.clone()),
+            None => {
+                self.miss(key);
+                read(&mut Cell::ABSENT.clone())
+            }
         }
+    }
+
+    /// Notes that a key was looked at that is not here, though it may be elsewhere.
+    fn miss(&mut self, key: &CompactKey) {
+        if let Some(away) = &mut self.away {
+            away.miss(key);
+        }
+    }
+
+    fn has_versions_of(&self, key: &CompactKey) -> bool {
+        self.keys.contains_key(&Placed::of(key))
     }
 
     /// A copy of what a view sees of a key.
@@ -55,7 +78,10 @@ impl Records {
         view.meter().keys(1);
         match self.keys.get_mut(&Placed::of(key)) {
             Some(versions) => (versions.with(view, |cell| cell.clone()), versions.newest(view)),
-            None => (Cell::ABSENT, None),
+            None => {
+                self.miss(key);
+                (Cell::ABSENT, None)
+            }
         }
     }
 
@@ -72,7 +98,7 @@ impl Records {
 
     /// Performs the effects of a state on a key, on top of what a view of its parents sees. `label` and `id` are the
     /// state's, which wrote the key once.
-    pub fn write<'e>(
+    pub(crate) fn put<'e>(
         &mut self,
         key: &CompactKey,
         view: &View<'_>,
@@ -84,18 +110,15 @@ impl Records {
         self.keys.entry(Placed::of(key)).or_default().write(view, label, id, effects);
     }
 
-    /// The version of a key labelled `from` joins those labelled `to`.
-    pub(crate) fn relabel(&mut self, key: &CompactKey, from: Label, to: Label) {
+    /// The version of a key labelled `from` joins those labelled `to`. If every state sees these, a key is forgotten whose only
+    /// version is among them and says that it is absent. A version that some states do not see must stay: one with a lesser
+    /// id that comes later beside it would hide that it is the newest.
+    fn join(&mut self, key: &CompactKey, from: Label, to: Label, for_all: bool) {
         if let Some(versions) = self.keys.get_mut(&Placed::of(key)) {
             versions.relabel(from, to);
-        }
-    }
-
-    /// Forgets a key whose only version, which every state sees, says that it is absent. A version that some states do not
-    /// see must stay: one with a lesser id that comes later beside it would hide that it is the newest.
-    pub(crate) fn forget_void(&mut self, key: &CompactKey, seen_by_all: Label) {
-        if self.keys.get(&Placed::of(key)).is_some_and(|versions| versions.is_void(seen_by_all)) {
-            self.keys.remove(&Placed::of(key));
+            if for_all && versions.is_void(to) {
+                self.keys.remove(&Placed::of(key));
+            }
         }
     }
 
@@ -111,8 +134,8 @@ impl Records {
         Some(key.clone())
     }
 
-    /// A version as a checkpoint found it.
-    pub(crate) fn restore(&mut self, key: &CompactKey, label: Label, id: StateId, cell: Cell) {
+    /// A version as it is.
+    fn put_whole(&mut self, key: &CompactKey, label: Label, id: StateId, cell: Cell) {
         self.keys.entry(Placed::of(key)).or_default().restore(label, id, cell);
     }
 

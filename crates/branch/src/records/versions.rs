@@ -206,6 +206,15 @@ impl Versions {
         self.place_of(label).map(|place| self.places[place].id)
     }
 
+    /// Only versions whose labels are `meant` stay: the others no state sees.
+    pub fn retain(&mut self, is_meant: impl Fn(Label) -> bool) {
+        while let Some(place) = self.places.iter().position(|place| !is_meant(place.label)) {
+            let Place { line, version, .. } = self.places.remove(place);
+            self.forget_version(line, version);
+        }
+        self.close_gaps();
+    }
+
     fn place_of(&self, label: Label) -> Option<usize> {
         self.places.binary_search_by_key(&label, |place| place.label).ok()
     }

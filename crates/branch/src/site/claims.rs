@@ -5,7 +5,7 @@ use crate::{Commit, StateId};
 use datatypes::{Cell, Effect, key};
 use mvcc::CompactKey;
 use protocol::{BranchClaim, Claim, CommitStamp, KeyEffect};
-use types::{Incarnation, ProcessId, RegionId, SessionId, Timestamp, TransactionId};
+use types::{Incarnation, ProcessId, RegionId, RegionSet, SessionId, Timestamp, TransactionId};
 
 /// The numbers of states' transactions begin here; those of transactions that made no state are below.
 const STATES: u64 = 1 << 62;
@@ -69,6 +69,7 @@ impl Claims {
             at: Timestamp(commit.id.number),
             depends_on: Timestamp::ZERO,
             region: RegionId(0),
+            parts: RegionSet::default(),
         };
         Claim {
             session,
@@ -77,6 +78,7 @@ impl Claims {
             snapshot: None,
             effects: commit.map(|commit| effects(commit, keyspace)).unwrap_or_default(),
             vector: None,
+            thread: None,
             requests: Vec::new(),
             branch: Some(BranchClaim {
                 read: names(read),

@@ -1,6 +1,7 @@
 //! The other sites (TARDiS 6.4): they are told every state that is made here, and what they lack otherwise; what they
 //! tell is applied once its parents are here. Ceilings travel behind everything that was committed before.
 
+use super::join::Asker;
 use super::message::Present;
 use super::{Collecting, Message, Options, Record, Site, Timer, Topology};
 use crate::instance::Instance;
@@ -10,7 +11,7 @@ use protocol::{Durability, Now, Outputs};
 use replication::Link;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Address, Error, ErrorCode, Instant, NodeId, ProcessId, ReplyBuf, Rng};
+use types::{Address, Error, ErrorCode, Instant, NodeId, ProcessId, Rng};
 
 /// How often a site looks for what others lack.
 pub(super) const REPAIR_EVERY: Duration = Duration::from_millis(200);
@@ -251,8 +252,13 @@ impl Gossip {
         while peer.flying < WINDOW
             && let Some(id) = peer.skipped.pop_first()
         {
-            let message = match keyspace.kept().get(id) {
-                Some(commit) => Message::Transaction { commit: commit.clone() },
+            let kept = keyspace.kept().get(id).cloned();
+            let message = match kept {
+                Some(commit) => Message::Transaction { commit },
+                None if !keyspace.fetch_written(id) => {
+                    peer.skipped.insert(id);
+                    break;
+                }
                 None => match keyspace.by_value(id) {
                     Some(state) => Message::Value { state },
                     None => continue,
@@ -297,10 +303,10 @@ impl Gossip {
         if !self.peers.values().any(news) {
             return;
         }
-        // A power cut must not take back what the promise rests on.
+        // A power cut must not take back what the promise rests on. No reply tells of it.
         let volatile = options.durability == Durability::Volatile;
         let class = if volatile { Durability::Volatile } else { Durability::Synced };
-        out.persist(&Record::Ceiling { states: &states }, class);
+        out.persist_for_messages(&Record::Ceiling { states: &states }, class);
         for (address, peer) in self.peers.iter_mut().filter(|(_, peer)| news(peer)) {
             peer.ceiling.clone_from(&states);
             out.stream(*address, Message::Ceiling { states: states.clone() });
@@ -346,6 +352,9 @@ impl Gossip {
 impl Site {
     /// A peer began a life.
     pub(super) fn on_peer(&mut self, peer: NodeId, out: &mut Outputs<'_, Instance>) {
+        if self.partitions.are_at(peer.address()) {
+            return self.partitions.began_anew(peer.address());
+        }
         self.peer_began_anew(peer.address());
         if !self.gossip.started(peer, &self.keyspace, !self.is_joining(), out) {
             self.close_all_of(peer.process);
@@ -364,8 +373,19 @@ impl Site {
             peer.link.heard();
             peer.heard = Some(now.instant);
         }
+        if self.partitions.are_at(address) {
+            return self.on_partition(address, message, (now, random), out);
+        }
         match message {
-            Message::Greeting { present, states } => self.on_greeting(address, present, &states, out),
+            Message::Greeting { present, states } => {
+                if let Some(peer) = self.gossip.peers.get_mut(&address) {
+                    peer.present = present;
+                }
+                match self.is_joining() {
+                    true => self.hold_greeting(address, states),
+                    false => self.tell_what_is_lacking(address, &states, out),
+                }
+            }
             Message::Received { present, count, known } => {
                 if let Some(peer) = self.gossip.peers.get_mut(&address) {
                     (peer.present, peer.knows) = (present, known);
@@ -392,29 +412,32 @@ impl Site {
                 self.on_pieces(attempt, (pieces, is_last), (now, random), out);
             }
             Message::Ask { number, request } => {
-                let mut reply = ReplyBuf::new();
-                self.on_asked(Some(from.process), &request, (now, random), &mut reply, out);
-                if !reply.is_empty() {
-                    out.stream(address, Message::Answer { number, reply });
-                }
+                self.serve(Asker::Process(from, number), &request, (now, random), out);
             }
-            Message::Answer { .. } => {}
+            Message::Answer { .. }
+            | Message::Attend
+            | Message::Standing { .. }
+            | Message::Order { .. }
+            | Message::Safe { .. }
+            | Message::Load { .. }
+            | Message::Loaded { .. }
+            | Message::Page { .. }
+            | Message::Paged { .. } => {}
         }
     }
 
-    /// A site says what it has: it is told what it lacks.
-    fn on_greeting(
+    /// A site has said which states it has: it is told what it lacks.
+    pub(super) fn tell_what_is_lacking(
         &mut self,
-        from: Address,
-        present: Present,
+        to: Address,
         states: &[StateId],
         out: &mut Outputs<'_, Instance>,
     ) {
         let lacking = self.keyspace.lacking(states);
-        let Some(peer) = self.gossip.peers.get_mut(&from) else { return };
+        let Some(peer) = self.gossip.peers.get_mut(&to) else { return };
         peer.link.resume();
-        (peer.present, peer.skipped, peer.flying) = (present, lacking.into_iter().collect(), 0);
-        Gossip::send_skipped(from, peer, &mut self.keyspace, out);
+        (peer.skipped, peer.flying) = (lacking.into_iter().collect(), 0);
+        Gossip::send_skipped(to, peer, &mut self.keyspace, out);
     }
 
     /// A state came: it is applied, and so are those that waited for it; or it waits.

@@ -65,6 +65,9 @@ impl Site {
         }
         let Handled { outcome, failure } =
             self.keyspace.merge_by(MERGER, heads, handler, self.options.policy);
+        if outcome == Err(Refusal::Elsewhere) {
+            return outcome;
+        }
         handling.failures += u64::from(failure.is_some());
         handling.refused += u64::from(outcome.is_err());
         handling.merges += u64::from(outcome.is_ok() && failure.is_none());
@@ -89,11 +92,12 @@ impl Site {
         only: Option<&CompactKey>,
     ) -> Result<(), Refusal> {
         let Some(handler) = self.handling.handler.as_deref_mut() else { return Err(Refusal::NoHandler) };
-        self.keyspace.resolve_by_handler(transaction, only, handler).map_err(|failure| {
+        let outcome = self.keyspace.resolve_by_handler(transaction, only, handler);
+        if let Err(Refusal::Handler(failure)) = &outcome {
             self.handling.failures += 1;
             self.handling.last = Some(failure.to_string());
-            Refusal::Handler(failure)
-        })
+        }
+        outcome
     }
 
     /// MERGE HANDLER: what it is, and what came of it here.

@@ -6,14 +6,15 @@
 //!                                                    \--> none has, and all have answered: it begins empty
 //! ```
 //!
-//! What clients ask meanwhile waits. What came from a site is that site's whole State DAG, so that the others can say
-//! exactly what is lacking (`Greeting`); and the new site begins nothing above the heads that it got (Corrections 54).
+//! What clients ask meanwhile waits, and so does what other sites lack: states come before their values. What came from a
+//! site is that site's whole State DAG, so that the others can say exactly what is lacking (`Greeting`); and the new site
+//! begins nothing above the heads that it got (Corrections 54).
 
 use super::{Message, Record, Site, Timer};
 use crate::StateId;
 use crate::instance::Instance;
 use crate::keyspace::Piece;
-use protocol::{Now, Outputs, Request};
+use protocol::{Durability, Now, Outputs, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Address, Error, ErrorCode, Instant, NodeId, ProcessId, ReplyBuf, RequestId, Rng};
@@ -28,11 +29,32 @@ const HELD_FOR: Duration = Duration::from_secs(3);
 const PIECES: usize = 500;
 
 /// Who asked what.
-#[derive(Debug)]
-enum Asker {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asker {
     Client(RequestId),
     /// A gateway of another process of the region, and its number of the question.
     Process(NodeId, u64),
+}
+
+impl Asker {
+    /// The process, if it is another one.
+    pub fn process(&self) -> Option<ProcessId> {
+        match self {
+            Asker::Client(_) => None,
+            Asker::Process(from, _) => Some(from.process),
+        }
+    }
+
+    /// Gives the reply, if there is any.
+    pub fn answer(&self, reply: ReplyBuf, out: &mut Outputs<'_, Instance>) {
+        match self {
+            _ if reply.is_empty() => {}
+            Asker::Client(id) => reply.replay(out.reply(*id)),
+            Asker::Process(from, number) => {
+                out.stream(from.address(), Message::Answer { number: *number, reply });
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -54,6 +76,8 @@ pub(super) struct Joining {
     /// How many times one was asked.
     attempt: u64,
     held: Vec<Held>,
+    /// Which states sites have that greeted meanwhile: what has come so far may lack values, and would be told without.
+    greeted: BTreeMap<Address, Vec<StateId>>,
     /// Those that asked this one for everything while a checkpoint was being taken, and their questions.
     fetchers: BTreeMap<Address, u64>,
 }
@@ -66,6 +90,7 @@ impl Site {
 
     /// The log was read. A site that has never begun looks for another one that has.
     pub(super) fn begin_or_join(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        self.begin_with_partitions(now, out);
         if self.has_begun || self.topology.sites.len() == 1 {
             return self.begin_serving(now, out);
         }
@@ -80,6 +105,17 @@ impl Site {
         }
         self.joining.is_under_way = false;
         self.begin_life(now, out);
+        for (site, states) in std::mem::take(&mut self.joining.greeted) {
+            self.tell_what_is_lacking(site, &states, out);
+        }
+    }
+
+    /// Forgets everything, in the log too. What partitions are told to forget, a power cut must not bring back here.
+    pub(super) fn start_afresh(&mut self, out: &mut Outputs<'_, Instance>) {
+        self.start_over();
+        let parted = self.keyspace.is_parted();
+        let class = if parted { Durability::Synced } else { self.options.durability };
+        out.persist(&Record::Afresh, class);
     }
 
     fn others(&self) -> impl Iterator<Item = Address> {
@@ -114,16 +150,22 @@ impl Site {
         for held in self.joining.held.extract_if(.., |held| held.until <= now.instant) {
             let mut reply = ReplyBuf::new();
             types::ReplySink::error(&mut reply, &Error::new(ErrorCode::Loading, text.clone()));
-            answer(&held.asker, reply, out);
+            held.asker.answer(reply, out);
         }
     }
 
     /// A peer's new life has nothing of the old one's pieces.
     pub(super) fn peer_began_anew(&mut self, peer: Address) {
         self.joining.empty.remove(&peer);
+        self.joining.greeted.remove(&peer);
         if self.joining.source.is_some_and(|(source, _)| source == peer) {
             self.joining.source = None;
         }
+    }
+
+    /// Keeps what another site has until it can be told what it lacks.
+    pub(super) fn hold_greeting(&mut self, from: Address, states: Vec<StateId>) {
+        self.joining.greeted.insert(from, states);
     }
 
     /// Keeps a client's request until the site serves.
@@ -150,8 +192,7 @@ impl Site {
         if has_begun {
             self.joining.source = Some((from, now.instant));
             self.joining.attempt += 1;
-            self.start_over();
-            out.persist(&Record::Afresh, self.options.durability);
+            self.start_afresh(out);
             return out.stream(from, Message::Fetch { attempt: self.joining.attempt });
         }
         self.joining.empty.insert(from);
@@ -170,6 +211,7 @@ impl Site {
         self.keyspace.begin_checkpoint();
         self.gossip.took_out(self.keyspace.take_gone());
         let mut pieces = Vec::new();
+        let is_parted = self.keyspace.is_parted();
         while self.keyspace.next_piece(|piece| pieces.push(piece)) {
             if pieces.len() >= PIECES {
                 let pieces = std::mem::take(&mut pieces);
@@ -181,8 +223,11 @@ impl Site {
             last = id;
             pieces.push(Piece::Kept { commit: commit.clone(), heir: self.keyspace.kept().heir(id) });
         }
-        self.keyspace.end_checkpoint();
-        out.stream(from, Message::Pieces { attempt, pieces, is_last: true });
+        out.stream(from, Message::Pieces { attempt, pieces, is_last: !is_parted });
+        match is_parted {
+            true => self.partitions.fetch_all(from, attempt),
+            false => self.keyspace.end_checkpoint(),
+        }
     }
 
     /// Sends what had to wait for a checkpoint.
@@ -221,23 +266,7 @@ impl Site {
 
     fn serve_held(&mut self, (now, random): (Now, &mut Rng), out: &mut Outputs<'_, Instance>) {
         for held in std::mem::take(&mut self.joining.held) {
-            let mut reply = ReplyBuf::new();
-            let process: Option<ProcessId> = match &held.asker {
-                Asker::Client(_) => None,
-                Asker::Process(from, _) => Some(from.process),
-            };
-            self.on_asked(process, &held.request, (now, random), &mut reply, out);
-            answer(&held.asker, reply, out);
-        }
-    }
-}
-
-fn answer(asker: &Asker, reply: ReplyBuf, out: &mut Outputs<'_, Instance>) {
-    match asker {
-        _ if reply.is_empty() => {}
-        Asker::Client(id) => reply.replay(out.reply(*id)),
-        Asker::Process(from, number) => {
-            out.stream(from.address(), Message::Answer { number: *number, reply });
+            self.serve(held.asker, &held.request, (now, random), out);
         }
     }
 }

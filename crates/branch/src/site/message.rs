@@ -1,6 +1,7 @@
 //! What the nodes of a keyspace say to one another.
 
-use crate::{ByValue, Commit, Piece, StateId};
+use crate::{ByValue, Commit, Order, Piece, StateId, Stored};
+use mvcc::CompactKey;
 use types::{ReplyBuf, wire_enum, wire_struct};
 
 /// The one message type. Sites, and the gateways of a region with its site, use the one stream to their peer.
@@ -72,6 +73,57 @@ pub enum Message {
         /// The reply.
         reply: ReplyBuf,
     },
+    /// Manager to record partition, at the beginning of a life. Answered by `Standing`.
+    Attend,
+    /// Record partition to manager, at the beginning of a life of either: "send on from here".
+    Standing {
+        /// The number of the last order that it has.
+        applied: u64,
+    },
+    /// Manager to record partition: "do this".
+    Order {
+        /// Rises from order to order.
+        number: u64,
+        /// It.
+        order: Order,
+    },
+    /// Record partition to manager, regularly: "everything up to here is on my disk".
+    Safe {
+        /// The number of the order.
+        number: u64,
+    },
+    /// Manager to record partition: "what is there of these keys after all orders before?" Answered by `Loaded`.
+    Load {
+        /// Names the answer.
+        question: u64,
+        /// The keys.
+        keys: Vec<CompactKey>,
+    },
+    /// The reply to `Load`.
+    Loaded {
+        /// Of which question.
+        question: u64,
+        /// The keys with all their versions.
+        records: Vec<Stored>,
+    },
+    /// Manager to record partition: "what is there?" Answered by `Paged`.
+    Page {
+        /// Names the answer.
+        question: u64,
+        /// The last key of the page before.
+        after: Option<CompactKey>,
+        /// How many keys to say.
+        count: u64,
+    },
+    /// The reply to `Page`.
+    Paged {
+        /// Of which question.
+        question: u64,
+        /// Keys with all their versions, in the order of their places.
+        records: Vec<Stored>,
+        /// There are no more.
+        is_last: bool,
+    },
 }
 wire_enum!(Message {
     0 => Greeting { present, states },
@@ -85,6 +137,14 @@ wire_enum!(Message {
     8 => Joined { has_begun },
     9 => Fetch { attempt },
     10 => Pieces { attempt, pieces, is_last },
+    11 => Attend,
+    12 => Standing { applied },
+    13 => Order { number, order },
+    14 => Safe { number },
+    15 => Load { question, keys },
+    16 => Loaded { question, records },
+    17 => Page { question, after, count },
+    18 => Paged { question, records, is_last },
 });
 
 /// What a site has.

@@ -30,6 +30,7 @@ mod handling;
 mod join;
 mod message;
 mod names;
+mod partitions;
 mod record;
 mod requests;
 mod setup;
@@ -37,6 +38,7 @@ mod words;
 
 pub use message::Message;
 pub use record::Record;
+pub(crate) use record::{put, split};
 pub use setup::{Collecting, Local, Merging, Options, Topology};
 
 use crate::instance::Instance;
@@ -46,7 +48,7 @@ use claims::Claims;
 use clients::Clients;
 use gossip::Gossip;
 pub(crate) use names::Named;
-use protocol::{Claim, Input, Now, Outputs};
+use protocol::{Claim, Durability, Input, Now, Outputs};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{Error, Incarnation, ReplyBuf, Rng, SessionId};
@@ -66,6 +68,10 @@ pub enum Timer {
     Sweep,
     /// Ask the others for what a site without anything needs.
     Join,
+    /// Look after the record partitions, and after requests that wait for them.
+    Partitions,
+    /// Of a record partition: say what is on the disk.
+    Safe,
 }
 
 /// The thread of the sessions that never chose a branch.
@@ -76,6 +82,7 @@ const MERGER: SessionId = SessionId(u64::MAX - 1);
 const LOOKER: SessionId = SessionId(u64::MAX - 2);
 
 const COLLECT_EVERY: Duration = Duration::from_millis(20);
+const COLLECT_PARTED_EVERY: Duration = Duration::from_millis(200);
 const COLLECT_PAUSE: Duration = Duration::from_millis(1);
 /// How much a turn collects: keys and states.
 const COLLECTED_PER_TURN: usize = 500;
@@ -100,12 +107,14 @@ pub struct Site {
     clients: Clients,
     gossip: Gossip,
     checkpoint: record::Progress,
+    marks: record::Marks,
     claims: Claims,
     names: names::Names,
     handling: handling::Handling,
     /// True once the site has something of its own, or what the others have; the log says so.
     has_begun: bool,
     joining: join::Joining,
+    partitions: partitions::Partitions,
     /// The last state that a client made here.
     written: Option<StateId>,
     /// Where the log says that the shared thread reads.
@@ -116,7 +125,11 @@ pub struct Site {
 
 impl Site {
     /// A site in one life, empty. Feed it recovery, then inputs.
-    pub fn new(topology: Topology, index: usize, incarnation: Incarnation, options: Options) -> Self {
+    pub fn new(topology: Topology, index: usize, incarnation: Incarnation, mut options: Options) -> Self {
+        if !topology.partitions_of(index).is_empty() {
+            // What partitions were told must not be taken back by the death of this process.
+            options.durability = options.durability.max(Durability::Written);
+        }
         let mut keyspace = empty(&topology, index, incarnation, options);
         let gossip = Gossip::new(&topology, index);
         gossip.expect_ceilings(&mut keyspace);
@@ -128,10 +141,12 @@ impl Site {
             clients: Clients::default(),
             gossip,
             checkpoint: record::Progress::default(),
+            marks: record::Marks::default(),
             names: names::Names::default(),
             handling: handling::Handling::default(),
             has_begun: false,
             joining: join::Joining::default(),
+            partitions: partitions::Partitions::new(topology.partitions_of(index)),
             written: None,
             noted: None,
             passed_over: 0,
@@ -142,7 +157,7 @@ impl Site {
 
     /// Forgets everything.
     fn start_over(&mut self) {
-        self.keyspace = empty(&self.topology, self.index, self.incarnation, self.options);
+        self.keyspace.start_over();
         self.gossip = Gossip::anew(&self.topology, self.index, &self.gossip);
         self.gossip.expect_ceilings(&mut self.keyspace);
         self.names = names::Names::default();
@@ -212,13 +227,18 @@ impl Site {
         if self.passed_over > PATIENCE {
             meant = heads;
         }
-        if meant.len() > 1 {
+        if meant.len() > 1 && !self.keyspace.fetch_conflicts(&meant) {
+            out.arm(Timer::Merge, now.instant + self.partitions.look_again_after(every));
+        } else if meant.len() > 1 {
             self.passed_over = 0;
             match self.merge_heads(&meant, now) {
                 Ok(commit) => {
                     out.arm(Timer::Merge, now.instant + every.max(pause_after(&commit)));
                     self.claims.merged(&commit, &mut self.keyspace);
                     self.made(&commit, false, now, out);
+                }
+                Err(Refusal::Elsewhere) => {
+                    out.arm(Timer::Merge, now.instant + self.partitions.look_again_after(every));
                 }
                 Err(refusal) => {
                     let may_be = matches!(self.options.merging, Merging::Handler { .. });
@@ -231,6 +251,8 @@ impl Site {
     fn collect(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
         let silent = match self.options.collect {
             Collecting::Pessimistic => BTreeSet::new(),
+            // To make a state anew takes its versions, which must not lie elsewhere.
+            Collecting::Optimistic if self.keyspace.is_parted() => BTreeSet::new(),
             Collecting::Optimistic => self.gossip.silent(now.instant),
         };
         self.keyspace.go_without(silent);
@@ -240,7 +262,9 @@ impl Site {
         // Many states may be where nothing can go yet: looking at them again and again is not urgent.
         let done = self.keyspace.collected() - before;
         let is_behind = work >= COLLECTED_PER_TURN && done > COLLECTED_PER_TURN as u64 / 8;
-        let wait = if is_behind { COLLECT_PAUSE } else { COLLECT_EVERY };
+        // What is told to partitions waits for the disk, and what comes behind it too.
+        let pause = if self.keyspace.is_parted() { COLLECT_PARTED_EVERY } else { COLLECT_EVERY };
+        let wait = if is_behind { COLLECT_PAUSE.max(pause / 10) } else { pause };
         out.arm(Timer::Collect, now.instant + wait);
     }
 
@@ -260,8 +284,25 @@ impl Site {
         random: &mut Rng,
         out: &mut Outputs<'_, Instance>,
     ) {
+        self.note_moments(out);
+        self.react(input, now, random, out);
+        self.note_moments(out);
+        self.tell_partitions(out);
+    }
+
+    fn react(
+        &mut self,
+        input: Input<'_, Instance>,
+        now: Now,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Instance>,
+    ) {
         match input {
             Input::Request { id, request } if self.is_joining() => self.hold(id, &request, now.instant),
+            Input::Request { id, request } if !self.is_at_hand(&request) => {
+                let request = crate::asked::encoded(&request);
+                self.serve(join::Asker::Client(id), &request, (now, random), out);
+            }
             Input::Request { id, request } => {
                 let mut reply = ReplyBuf::new();
                 self.on_request(None, &request, (now, random), &mut reply, out);
@@ -271,14 +312,14 @@ impl Site {
             }
             Input::Message { from, message } => self.on_message(from, message, (now, random), out),
             Input::PeerStarted { peer } => self.on_peer(peer, out),
-            Input::Timer(timer) => self.on_timer(timer, now, out),
+            Input::Timer(timer) => self.on_timer(timer, (now, random), out),
             Input::Snapshot(piece) => self.on_snapshot(piece),
             Input::Recover(record) => self.on_recover(record, now.instant),
             Input::Recovered { .. } => self.begin_or_join(now, out),
         }
     }
 
-    fn on_timer(&mut self, timer: Timer, now: Now, out: &mut Outputs<'_, Instance>) {
+    fn on_timer(&mut self, timer: Timer, (now, random): (Now, &mut Rng), out: &mut Outputs<'_, Instance>) {
         match timer {
             Timer::Acknowledge => self.gossip.acknowledge(&self.keyspace, now.instant, out),
             Timer::Repair => {
@@ -288,6 +329,8 @@ impl Site {
                 out.arm(Timer::Repair, now.instant + gossip::REPAIR_EVERY);
             }
             Timer::Join => self.on_join_timer(now, out),
+            Timer::Partitions => self.on_partitions_timer((now, random), out),
+            Timer::Safe => {}
             Timer::Collect => self.collect(now, out),
             Timer::Merge => self.merge(now, out),
             Timer::Sweep => {
@@ -313,6 +356,7 @@ fn empty(topology: &Topology, index: usize, incarnation: Incarnation, options: O
         incarnation,
         policy: options.policy,
         keep: options.keep,
+        partitions: topology.partitions_of(index).len(),
         mutants: options.mutants,
     })
 }

@@ -1,11 +1,13 @@
 //! The log of a site, its checkpoints, and the way back (TARDiS 6.5).
 
 use super::{SHARED, Site};
+use crate::collect::Gone;
 use crate::instance::Instance;
 use crate::keyspace::{ByValue, Piece};
+use crate::records::{Order, Stored};
 use crate::{Commit, Owner, StateId};
 use protocol::{Encode, Outputs};
-use types::{Instant, Malformed, Reader, Wire, put_bytes};
+use types::{Incarnation, Instant, Malformed, Reader, Wire, put_bytes};
 
 /// One record of the log.
 #[derive(Debug)]
@@ -57,6 +59,54 @@ pub enum Record<'a> {
         /// The state it last read.
         read: Option<StateId>,
     },
+    /// Of a site whose records lie in partitions: a life began.
+    Life {
+        /// Its number.
+        incarnation: Incarnation,
+    },
+    /// Of such a site: a state was taken out.
+    Gone {
+        /// It.
+        gone: &'a Gone,
+    },
+    /// Of the checkpoint of such a site: everything but the records, and what partitions may not have.
+    Image {
+        /// Names the record of the log that it reaches up to.
+        mark: u64,
+        /// In binary form.
+        bytes: &'a [u8],
+    },
+    /// Of such a site: what stands before this is in a checkpoint's image.
+    Mark {
+        /// Which one.
+        mark: u64,
+    },
+    /// Of a record partition: it did as it was told.
+    Order {
+        /// The number of the order.
+        number: u64,
+        /// It.
+        order: &'a Order,
+    },
+    /// Of the checkpoint of a record partition: a key as it is after an order.
+    Stored {
+        /// The number of the order.
+        number: u64,
+        /// The key with its versions; without any if it is gone.
+        stored: &'a Stored,
+    },
+    /// Of a record partition: it has done everything up to an order.
+    Applied {
+        /// The number of the order.
+        number: u64,
+    },
+}
+
+impl Record<'_> {
+    pub(crate) const ORDER: u8 = 12;
+    pub(crate) const STORED: u8 = 13;
+    pub(crate) const APPLIED: u8 = 14;
+    const MARK: u8 = 15;
 }
 
 impl Encode for Record<'_> {
@@ -84,7 +134,7 @@ impl Encode for Record<'_> {
                 Wire::encode(*commit, out);
             }
             Record::Kept { commit, heir: Some(heir) } => {
-                out.push(9);
+                out.push(16);
                 Wire::encode(*commit, out);
                 Wire::encode(heir, out);
             }
@@ -100,6 +150,37 @@ impl Encode for Record<'_> {
                 Wire::encode(committed, out);
                 Wire::encode(read, out);
             }
+            Record::Life { incarnation } => {
+                out.push(9);
+                Wire::encode(&incarnation.0, out);
+            }
+            Record::Gone { gone } => {
+                out.push(10);
+                Wire::encode(*gone, out);
+            }
+            Record::Mark { mark } => {
+                out.push(Self::MARK);
+                Wire::encode(mark, out);
+            }
+            Record::Image { mark, bytes } => {
+                out.push(11);
+                Wire::encode(mark, out);
+                out.extend_from_slice(bytes);
+            }
+            Record::Order { number, order } => {
+                out.push(Self::ORDER);
+                Wire::encode(number, out);
+                Wire::encode(*order, out);
+            }
+            Record::Stored { number, stored } => {
+                out.push(Self::STORED);
+                Wire::encode(number, out);
+                Wire::encode(*stored, out);
+            }
+            Record::Applied { number } => {
+                out.push(Self::APPLIED);
+                Wire::encode(number, out);
+            }
         }
     }
 }
@@ -114,13 +195,59 @@ pub(super) enum Progress {
     Kept(StateId),
 }
 
+/// An image shows a moment, which is later than that at which the log behind the checkpoint begins. What it makes of that log
+/// must not be made again: orders for partitions would get other numbers.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    last: u64,
+    /// The log is to be told before anything else.
+    due: Option<u64>,
+    /// While it recovers: records up to this mark are in the image.
+    skip_to: Option<u64>,
+}
+
+impl Marks {
+    fn next(&mut self, life: Incarnation) -> u64 {
+        self.last = (self.last + 1).max(u64::from(life.0) << 32);
+        self.due = Some(self.last);
+        self.last
+    }
+
+    /// What the log is to be told now.
+    pub fn take_due(&mut self) -> Option<u64> {
+        self.due.take()
+    }
+
+    fn is_in_image(&mut self, record: &[u8]) -> bool {
+        let Some(mark) = self.skip_to else { return false };
+        let mut input = Reader::new(record);
+        let is_mark = input.byte().is_ok_and(|kind| kind == Record::MARK);
+        if is_mark && u64::decode(&mut input).is_ok_and(|found| found == mark) {
+            self.skip_to = None;
+        }
+        true
+    }
+
+    /// The log was read.
+    pub fn recovered(&mut self) {
+        self.skip_to = None;
+    }
+}
+
 /// How large a piece of a checkpoint becomes before it is handed over, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
 impl Site {
     /// Appends the next piece of a checkpoint; returns where to go on.
     pub(crate) fn put_checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
-        if cursor == 0 {
+        if cursor == 0 && self.keyspace.is_parted() {
+            let mut bytes = Vec::new();
+            self.keyspace.put_image(&mut bytes);
+            let mark = self.marks.next(self.incarnation);
+            put(chunk, &Record::Image { mark, bytes: &bytes });
+            self.gossip.took_out(self.keyspace.take_gone());
+            self.put_rest(chunk);
+        } else if cursor == 0 {
             self.keyspace.begin_checkpoint();
             self.gossip.took_out(self.keyspace.take_gone());
             self.checkpoint = Progress::Pieces;
@@ -129,19 +256,7 @@ impl Site {
             match self.checkpoint {
                 Progress::Pieces => {
                     if !self.keyspace.next_piece(|piece| put(chunk, &Record::Piece { piece: &piece })) {
-                        if self.has_begun {
-                            put(chunk, &Record::Begun);
-                        }
-                        let ceiling =
-                            self.keyspace.ceiling(Owner::Site(self.topology.sites[self.index].process));
-                        put(chunk, &Record::Ceiling { states: ceiling });
-                        let (committed, read) =
-                            (self.keyspace.committed(SHARED), self.keyspace.last_read(SHARED));
-                        put(chunk, &Record::Standing { committed, read });
-                        for (name, state) in self.named() {
-                            put(chunk, &Record::Name { name: &name, state: Some(state) });
-                        }
-                        self.checkpoint = Progress::Kept(StateId::ROOT);
+                        self.put_rest(chunk);
                     }
                 }
                 Progress::Kept(after) => match self.keyspace.kept().after(after) {
@@ -157,6 +272,21 @@ impl Site {
             }
         }
         Some(cursor + 1)
+    }
+
+    /// What comes behind states and versions, but for the transactions that some site may lack.
+    fn put_rest(&mut self, chunk: &mut Vec<u8>) {
+        if self.has_begun {
+            put(chunk, &Record::Begun);
+        }
+        let ceiling = self.keyspace.ceiling(Owner::Site(self.topology.sites[self.index].process));
+        put(chunk, &Record::Ceiling { states: ceiling });
+        let (committed, read) = (self.keyspace.committed(SHARED), self.keyspace.last_read(SHARED));
+        put(chunk, &Record::Standing { committed, read });
+        for (name, state) in self.named() {
+            put(chunk, &Record::Name { name: &name, state: Some(state) });
+        }
+        self.checkpoint = Progress::Kept(StateId::ROOT);
     }
 
     /// Notes in the log where the shared thread stands, if it has read from a state that nobody committed on it.
@@ -177,6 +307,9 @@ impl Site {
 
     /// A record of the log came; see `on_snapshot`.
     pub(super) fn on_recover(&mut self, record: &[u8], now: Instant) {
+        if self.marks.is_in_image(record) {
+            return;
+        }
         let outcome = self.recover(record, now);
         debug_assert!(outcome.is_ok(), "log records are checksummed: {outcome:?}");
     }
@@ -206,7 +339,7 @@ impl Site {
                 }
             }
             4 => self.keep(Commit::decode(&mut input)?, now),
-            9 => {
+            16 => {
                 let (commit, heir) = (Commit::decode(&mut input)?, Some(StateId::decode(&mut input)?));
                 if !self.keyspace.restore(Piece::Kept { commit, heir }, now) {
                     return Err(Malformed("state that bears another one"));
@@ -227,6 +360,16 @@ impl Site {
             }
             7 => self.has_begun = true,
             8 => self.start_over(),
+            9 => self.keyspace.begin_life(Incarnation(u32::decode(&mut input)?)),
+            10 => {
+                self.keyspace.repeat(&Gone::decode(&mut input)?);
+                self.gossip.took_out(self.keyspace.take_gone());
+            }
+            11 => {
+                self.marks.skip_to = Some(u64::decode(&mut input)?);
+                self.keyspace.read_image(&mut input)?;
+            }
+            Record::MARK => {}
             _ => return Err(Malformed("record of a site")),
         }
         Ok(())
@@ -234,7 +377,7 @@ impl Site {
 }
 
 /// Appends a record behind its length.
-fn put(out: &mut Vec<u8>, record: &Record<'_>) {
+pub(crate) fn put(out: &mut Vec<u8>, record: &Record<'_>) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     record.encode(out);
@@ -243,7 +386,7 @@ fn put(out: &mut Vec<u8>, record: &Record<'_>) {
 }
 
 /// The records of a piece of a checkpoint, each behind its length in four bytes.
-fn split(mut bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], Malformed>> {
+pub(crate) fn split(mut bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], Malformed>> {
     std::iter::from_fn(move || {
         let (len, rest) = bytes.split_first_chunk::<4>()?;
         let len = u32::from_le_bytes(*len) as usize;

@@ -121,6 +121,11 @@ impl Site {
         reply: &mut ReplyBuf,
     ) {
         let now_millis = now.wall.as_millis();
+        if self.keyspace.is_parted() && !matches!(step, Step::Key(_)) {
+            return reply.error(&Error::err(
+                "KEYS, SCAN, DBSIZE, RANDOMKEY and FLUSHDB are not for branch keyspaces with record partitions yet;                  KEYSPACE DROP drops everything",
+            ));
+        }
         match step {
             Step::Key(keyed) => self.perform_on_key(transaction, keyed, (now_millis, random), reply),
             Step::Losses(_) => reply.error(&protocol::Losses::none()),
@@ -290,9 +295,10 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<Committed, Error> {
         let is_shared = transaction.session == SHARED;
+        let kept = self.keyspace.kept().bytes();
         if transaction.written().next().is_some()
-            && let Some(error) =
-                self.gossip.is_full(self.keyspace.kept().bytes(), self.options.queue, now.instant)
+            && let Some(error) = (self.gossip.is_full(kept, self.options.queue, now.instant))
+                .or_else(|| self.partitions_are_full())
         {
             self.claims.ended(&self.keyspace.read_states(&transaction), None, &mut self.keyspace);
             self.keyspace.abort(transaction);
@@ -324,6 +330,7 @@ impl Site {
 
     /// A process of the region has gone: so have its sessions.
     pub(super) fn close_all_of(&mut self, process: ProcessId) {
+        self.partitions.forget_process(process);
         for session in self.clients.of_process(process) {
             self.close(session);
         }

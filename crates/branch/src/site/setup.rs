@@ -10,8 +10,22 @@ use types::{Address, KeyspaceId};
 pub struct Topology {
     /// The site of every region, in the regions' order.
     pub sites: Vec<Address>,
+    /// Of every site its record partitions; none where the records lie beside the State DAG.
+    pub partitions: Vec<Vec<Address>>,
     /// The keyspace.
     pub keyspace: KeyspaceId,
+}
+
+impl Topology {
+    /// Sites that keep their records beside the State DAG.
+    pub fn of_sites(sites: Vec<Address>, keyspace: KeyspaceId) -> Self {
+        Topology { partitions: vec![Vec::new(); sites.len()], sites, keyspace }
+    }
+
+    /// The record partitions of a site.
+    pub(super) fn partitions_of(&self, index: usize) -> &[Address] {
+        self.partitions.get(index).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Who merges branches.
@@ -79,6 +93,8 @@ pub struct Options {
     pub collect: Collecting,
     /// How many bytes of transactions that some site lacks are kept in memory before writes are refused.
     pub queue: usize,
+    /// Where records lie in partitions: how many keys stay beside the State DAG to be worked on.
+    pub near: usize,
     /// How long a transaction may stay open: its states stay with it (Corrections 86).
     pub open_for: Duration,
     /// True if the site shall claim what transactions saw and did, for checkers.
@@ -97,6 +113,7 @@ impl Default for Options {
             keep: 100,
             collect: Collecting::default(),
             queue: 1 << 30,
+            near: 50_000,
             open_for: Duration::from_secs(60),
             claims: false,
             mutants: Mutants::default(),

@@ -140,7 +140,7 @@ fn a_handler_that_fails_has_written_nothing() {
     let mut transaction = world.keyspace.begin_merge(SESSION, &Begin::Any).unwrap();
     operate(&mut world.keyspace, &mut transaction, "k", &write(b"mine")).unwrap();
     let refused = world.keyspace.resolve_by_handler(&mut transaction, None, &mut handler);
-    assert_eq!(refused.err(), failure);
+    assert_eq!(refused.err(), failure.map(Refusal::Handler));
     let open: Vec<CompactKey> = transaction.unresolved().cloned().collect();
     assert_eq!(open, [key("l"), key("n")]);
     assert_eq!(world.keyspace.resolve_by_handler(&mut transaction, Some(&key("n")), &mut other), Ok(()));

@@ -10,5 +10,6 @@ mod labelling;
 mod merging;
 mod model;
 mod paper;
+mod parts;
 mod reading;
 mod sites;

@@ -136,6 +136,7 @@ impl<const HYBRID: bool> Times for Vector<HYBRID> {
     const UNIVERSAL: bool = false;
     const MERGES: bool = false;
     const OBSERVES: bool = false;
+    const EVICTS: bool = false;
     const FOLLOWS: bool = HYBRID;
 
     fn of_partition(

@@ -4,7 +4,10 @@ use super::Times;
 use super::stamp::Stamp;
 use mvcc::CompactKey;
 use replication::transfer::{Ask, Piece};
-use types::{Address, Error, RegionId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};
+use types::{
+    Address, Error, Incarnation, RegionId, RegionSet, ReplyBuf, Timestamp, TransactionId, wire_enum,
+    wire_struct,
+};
 
 /// The one message type. Coordinators and participants exchange datagrams and repeat them; what replicas tell one
 /// another about time and effects goes through the one stream to the peer.
@@ -18,6 +21,8 @@ pub enum Message<S: Times> {
         stable: S,
         /// The oldest snapshot of its running transactions, or what it would give to a new one.
         oldest: S,
+        /// The lost regions of which it has given up what all survivors have.
+        gone: RegionSet,
     },
     /// The answer to `StartTx`.
     StartTxResp {
@@ -62,6 +67,8 @@ pub enum Message<S: Times> {
         now_millis: u64,
         /// The participant that records the decision: the first one written (Corrections 73).
         decider: Address,
+        /// The regions of all participants, where there may be some in several; else empty.
+        regions: RegionSet,
         /// True when there is no other participant: the proposal is the decision.
         alone: bool,
         /// Work on keys of this partition.
@@ -225,13 +232,53 @@ pub enum Message<S: Times> {
         /// True if no partition of the region holds anything above any more.
         over: bool,
     },
+    /// Where transactions have parts in several regions: a survivor to the root of its region, and one root to another.
+    Standing {
+        /// The regions that are gone for good.
+        lost: Vec<RegionId>,
+        /// How far the sender's partition is, or its region.
+        standing: Standing,
+        /// False if it answers one.
+        asks: bool,
+    },
+    /// There: a root to the partitions of its region.
+    Accord {
+        /// The regions that are gone for good.
+        lost: Vec<RegionId>,
+        /// What a snapshot may have shown, and what the receiver has said that it holds; once that is known.
+        shown: Option<Timestamp>,
+        /// What is above is given up; once that is known.
+        cuts: Option<Vec<(RegionId, Timestamp)>>,
+        /// True if nobody in any region holds anything above any more.
+        over: bool,
+    },
+    /// There: what became of these transactions, in which a lost region took part? Nothing is answered before all that
+    /// stays of it is there.
+    Fates {
+        /// The regions that are gone for good.
+        lost: Vec<RegionId>,
+        /// The transactions.
+        ids: Vec<TransactionId>,
+    },
+    /// The answer to `Fates`.
+    Fated {
+        /// The regions that are gone for good.
+        lost: Vec<RegionId>,
+        /// Each with its place if it has an effect here.
+        fates: Vec<(TransactionId, Option<Timestamp>)>,
+    },
+    /// There: a partition to a coordinator that does not know it: these regions are gone for good.
+    Lost {
+        /// With each, once all survivors have done so: above which place what it took part in is given up.
+        gone: Vec<(RegionId, Option<Timestamp>)>,
+    },
 }
 wire_enum!(Message<S: Times> {
-    0 => StartTx { stable, oldest },
+    0 => StartTx { stable, oldest, gone },
     1 => StartTxResp { stable },
     2 => SliceReq { id, round, snapshot, now_millis, parts, whole },
     3 => SliceResp { id, round, outcome },
-    4 => Prepare { id, settled, snapshot, highest, now_millis, decider, alone, parts, whole },
+    4 => Prepare { id, settled, snapshot, highest, now_millis, decider, regions, alone, parts, whole },
     5 => PrepareResp { id, vote },
     6 => Commit { id, at },
     7 => CommitResp { id, at },
@@ -253,7 +300,32 @@ wire_enum!(Message<S: Times> {
     23 => Gone { held, shown, asks },
     24 => Survives { held, clean },
     25 => Cut { cuts, over },
+    26 => Standing { lost, standing, asks },
+    27 => Accord { lost, shown, cuts, over },
+    28 => Fates { lost, ids },
+    29 => Fated { lost, fates },
+    30 => Lost { gone },
 });
+
+/// How far a partition, or a region, is with going on without lost ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// The latest snapshot that is known to have been shown, once all of the sender's are fenced.
+    pub shown: Option<Timestamp>,
+    /// The sender's life, by a time that no other one of it has.
+    pub born: Timestamp,
+    /// From one root to another: the life of the receiver that this one hears, and that it has been told, by that one or an
+    /// earlier one, that the receiver's region holds everything up to there.
+    pub heard: Option<(Timestamp, Timestamp)>,
+    /// From a partition to its root: of each partition right below it in the region's tree the life that this one hears, and
+    /// that it has been told, by that one or an earlier one, that everything is held up to there by it and all below it.
+    pub below: Vec<(u16, Incarnation, Timestamp)>,
+    /// By partition what is held of each lost region, once that stands.
+    pub held: Vec<(u16, Vec<(RegionId, Timestamp)>)>,
+    /// True if nothing above the cuts is held, and nothing undecided that a lost region took part in.
+    pub clean: bool,
+}
+wire_struct!(Standing { shown, born, heard, below, held, clean });
 
 /// A transaction's work on one key.
 #[derive(Clone, Debug, PartialEq)]

@@ -27,7 +27,7 @@ mod tree;
 
 pub use coordinator::Coordinator;
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
-pub use one_time::{OneTime, Rule};
+pub use one_time::{OneTime, Origins, Rule};
 pub use partition::{Partition, Waits};
 pub use pledge::{Deed, Pledge};
 pub use record::{Effects, Progress, Record};
@@ -37,7 +37,7 @@ pub use times::Times;
 pub(crate) use times::oldest_of;
 
 use protocol::{Claim, Input, Now, Outputs, Protocol};
-use types::{Incarnation, ProcessId, RegionId, Rng};
+use types::{Incarnation, ProcessId, RegionId, Rng, TransactionId};
 
 /// What a node can be reminded of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,6 +109,15 @@ impl<S: Times> Node<S> {
         }
     }
 
+    /// Transactions that an evicted region took part in, that were undecided here and that no survivor had anything of,
+    /// since the last call: they have no effect; see [`Options::claims`].
+    pub fn take_abandoned(&mut self) -> Vec<TransactionId> {
+        match self {
+            Node::Partition(partition) => partition.take_abandoned(),
+            Node::Coordinator(_) => Vec::new(),
+        }
+    }
+
     /// The replica, if it is one.
     pub fn as_partition(&self) -> Option<&Partition<S>> {
         match self {
@@ -150,6 +159,13 @@ impl<S: Times> Protocol for Node<S> {
         match self {
             Node::Partition(partition) => partition.checkpoint(cursor, chunk),
             Node::Coordinator(_) => None,
+        }
+    }
+
+    fn spooled(&mut self, now: Now, chunk: u64, bytes: Option<&[u8]>, out: &mut Outputs<'_, Self>) {
+        match self {
+            Node::Partition(partition) => partition.on_spooled(now, chunk, bytes, out),
+            Node::Coordinator(_) => debug_assert!(false, "a coordinator spills nothing"),
         }
     }
 }

@@ -7,7 +7,7 @@ use mvcc::Bounds;
 use replication::Lattice;
 use std::fmt::Debug;
 use std::marker::PhantomData;
-use types::{Malformed, Reader, RegionId, Timestamp, Wire};
+use types::{Malformed, Reader, RegionId, RegionSet, Timestamp, Wire, wire_struct};
 
 /// No process: the highest number stands for none.
 const NOBODY: u16 = u16::MAX;
@@ -23,6 +23,16 @@ pub trait Rule: Copy + Debug + Default + Ord + 'static {
     /// A read waits until everything up to its snapshot has been decided here and received of the other replicas.
     const WAITS: bool;
 }
+
+/// What a stamp says of the transaction beside its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origins {
+    /// The snapshot that its effects were chosen on, where they are merged by it.
+    pub observed: Timestamp,
+    /// The regions that take part in it: if one of them is lost, all of it may have to be given up (Corrections 36).
+    pub parts: RegionSet,
+}
+wire_struct!(Origins { observed, parts });
 
 /// One time, by a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,11 +62,12 @@ impl<R: Rule> Lattice for OneTime<R> {
 }
 
 impl<R: Rule> Times for OneTime<R> {
-    type Depends = Timestamp;
+    type Depends = Origins;
 
     const UNIVERSAL: bool = true;
     const MERGES: bool = R::MERGES;
     const OBSERVES: bool = false;
+    const EVICTS: bool = R::MERGES;
     const FOLLOWS: bool = true;
     const GOSSIP_RARER: u32 = if R::FRESH { 20 } else { 1 };
 
@@ -100,7 +111,7 @@ impl<R: Rule> Times for OneTime<R> {
     }
 
     /// PaRiS, Algorithm 10, line 5: the region does not matter, neither the effect's nor the reader's.
-    fn shows(self, stamp: &Stamp, _: RegionId) -> bool {
+    fn shows(self, stamp: &Stamp<Origins>, _: RegionId) -> bool {
         !R::HIDES || stamp.at <= self.time
     }
 
@@ -113,14 +124,14 @@ impl<R: Rule> Times for OneTime<R> {
     }
 
     /// Nobody sees anything above the snapshot but what his session wrote, which is in no store's hands.
-    fn bounds(self, region: RegionId) -> Option<Bounds<Stamp>> {
+    fn bounds(self, region: RegionId) -> Option<Bounds<Stamp<Origins>>> {
         let upto = Stamp::last_at(self.time);
         R::MERGES.then(|| Bounds { group: Self::group_of_readers(region), own: upto, others: upto })
     }
 
     /// A session's effects may go to one replica after the other, and its cache is its process's: effects of one process
     /// have observed one another in their order, wherever they are.
-    fn group(stamp: &Stamp) -> u16 {
+    fn group(stamp: &Stamp<Origins>) -> u16 {
         if R::MERGES { stamp.transaction.process.0 } else { stamp.region.0 }
     }
 
@@ -130,19 +141,31 @@ impl<R: Rule> Times for OneTime<R> {
 
     /// An effect depends on nothing that is not below its own time, and nothing is shown before all below is there: to be
     /// shown it needs no other time. It has one to be merged.
-    fn depends_on(self, _: RegionId) -> Timestamp {
-        if R::MERGES { self.time } else { Timestamp::ZERO }
+    fn depends_on(self, _: RegionId) -> Origins {
+        let observed = if R::MERGES { self.time } else { Timestamp::ZERO };
+        Origins { observed, parts: RegionSet::default() }
     }
 
-    fn observed(depends_on: Timestamp) -> Timestamp {
-        if R::MERGES { depends_on } else { Timestamp::ZERO }
+    fn with_parts(depends_on: Origins, parts: RegionSet) -> Origins {
+        Origins { parts, ..depends_on }
+    }
+
+    /// What nobody's session did, as the deletion of an overdue key, names none: its only part is where it committed.
+    fn parts(depends_on: Origins, region: RegionId) -> RegionSet {
+        let mut parts = depends_on.parts;
+        parts.insert(region);
+        parts
+    }
+
+    fn observed(depends_on: Origins) -> Timestamp {
+        if R::MERGES { depends_on.observed } else { Timestamp::ZERO }
     }
 
     fn by_region(self, regions: usize) -> Vec<Timestamp> {
         if R::WAITS { vec![self.time; regions] } else { Vec::new() }
     }
 
-    fn depends_by_region(_: Timestamp, regions: usize) -> Vec<Timestamp> {
+    fn depends_by_region(_: Origins, regions: usize) -> Vec<Timestamp> {
         if R::WAITS { vec![Timestamp::ZERO; regions] } else { Vec::new() }
     }
 }
@@ -155,7 +178,7 @@ mod tests {
 
     const HERE: RegionId = RegionId(0);
 
-    fn stamp(at: u64, region: u16) -> Stamp {
+    fn stamp(at: u64, region: u16) -> Stamp<Origins> {
         Stamp { at: Timestamp(at), region: RegionId(region), ..Stamp::default() }
     }
 
@@ -196,6 +219,17 @@ mod tests {
             Stamp { transaction: types::TransactionId { process, ..stamp.transaction }, ..stamp };
         assert_eq!((Universal::group(&of_process), Universal::group_of_readers(HERE)), (4, NOBODY));
         assert_eq!(Blocking::observed(Blocking::at(Timestamp(20)).depends_on(HERE)), Timestamp::ZERO);
+    }
+
+    #[test]
+    fn an_effect_has_a_part_where_it_committed_whatever_else_it_names() {
+        let depends_on = Universal::at(Timestamp(20)).depends_on(HERE);
+        let elsewhere = Universal::with_parts(depends_on, [RegionId(2)].into_iter().collect());
+        let parts = |depends_on| {
+            let parts = Universal::parts(depends_on, RegionId(1));
+            [HERE, RegionId(1), RegionId(2)].map(|region| parts.contains(region))
+        };
+        assert_eq!((parts(depends_on), parts(elsewhere)), ([false, true, false], [false, true, true]));
     }
 
     #[test]

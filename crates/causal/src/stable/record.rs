@@ -128,6 +128,12 @@ pub enum Record<'a, D: Copy = Timestamp> {
         /// Up to where.
         until: Timestamp,
     },
+    /// With every promise: everything of each other region up to here stands before it in the log. Times are not logged as they
+    /// arrive; without this a region that restarts while it is cut off would not show what it wrote after the others' last effects.
+    Heard {
+        /// By region.
+        received: Vec<(RegionId, Timestamp)>,
+    },
     /// Of a partition that has copies: how far its leader is with what no other record says, so that who follows keeps no
     /// more than the leader does.
     Progress(Cow<'a, Progress>),
@@ -260,6 +266,7 @@ impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
                 put_bytes(out, &loss.instead);
             }
             Record::LossesDropped { count } => tagged(out, 17, count),
+            Record::Heard { received } => tagged(out, 20, received),
             Record::Progress(progress) => tagged(out, 18, &**progress),
         }
     }
@@ -325,6 +332,7 @@ impl<D: Wire + Copy> Record<'static, D> {
             }
             17 => Record::LossesDropped { count: Wire::decode(input)? },
             18 => Record::Progress(Cow::Owned(Wire::decode(input)?)),
+            20 => Record::Heard { received: Wire::decode(input)? },
             _ => return Err(Malformed("record tag")),
         })
     }
@@ -403,6 +411,7 @@ mod tests {
                 instead: b"w".to_vec().into(),
             })),
             Record::LossesDropped { count: 3 },
+            Record::Heard { received: vec![(RegionId(2), Timestamp(9))] },
             Record::Progress(Cow::Owned(Progress {
                 installed: Timestamp(9),
                 horizon: Timestamp(3),

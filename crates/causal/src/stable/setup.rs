@@ -2,6 +2,7 @@
 
 use super::tree;
 use protocol::Durability;
+use replication::Window;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Address, HashSeed, KeyHash, KeyspaceId, RegionId};
@@ -181,9 +182,18 @@ pub struct Options {
     pub promise: Duration,
     /// How far ahead of a partition's clock a coordinator's timestamp may be (Corrections 35 and 85).
     pub clock_bound: Duration,
-    /// How much of its transactions a partition keeps for regions that lack them, in bytes. A region that was cut off
-    /// for longer takes the state instead.
+    /// How much of its transactions a partition keeps in memory for regions that lack them, in bytes.
     pub queue_bytes: usize,
+    /// How much beyond that it keeps in its spool, in bytes; 0 if there is none. A region that was cut off for longer takes
+    /// the state instead. Partitions that have copies do not spill.
+    pub spill_bytes: u64,
+    /// How much may be on its way to a region that has not said that it holds it.
+    pub window: Window,
+    /// About how much of its state a replica gives to another one at a time, in bytes.
+    pub piece_bytes: usize,
+    /// For how long who gives keeps what a silent taker may still ask for, and who takes waits for the next piece. Many round
+    /// trips between regions, or no transfer ever ends.
+    pub transfer_patience: Duration,
     /// How much memory a partition's list of writes that were lost to concurrent ones may occupy, in bytes; 0 for no list.
     pub conflict_bytes: usize,
     /// True if every partition is a group of copies in its region (`replication::copies`): whoever is spoken to may have been
@@ -222,6 +232,10 @@ impl Default for Options {
             promise: Duration::from_millis(250),
             clock_bound: Duration::from_secs(60),
             queue_bytes: 32 << 20,
+            spill_bytes: 0,
+            window: Window { items: 4096, bytes: 4 << 20 },
+            piece_bytes: 64 << 10,
+            transfer_patience: Duration::from_secs(10),
             conflict_bytes: 4 << 20,
             copied: false,
             applied_reads: false,
@@ -267,6 +281,10 @@ pub struct Mutants {
     pub settled_here_only: bool,
     /// What was dropped from the queue for a region counts as sent.
     pub dropped_counts_as_sent: bool,
+    /// So does what is still to be fetched from the spool.
+    pub awaited_counts_as_sent: bool,
+    /// A checkpoint does not say that what is in the spool will be gone.
+    pub spilled_not_told: bool,
     /// Effects reset everything before them, observed or not (Corrections 75).
     pub reset_unobserved: bool,
     /// Who did what is forgotten as soon as every snapshot of the region shows it, also while effects may come from
@@ -283,6 +301,14 @@ pub struct Mutants {
     pub forgotten_for_lost: bool,
     /// A survivor keeps what it holds of an evicted region above the cut.
     pub kept_above_cut: bool,
+    /// Whoever learns the cut from its log, as copies that follow do, keeps what it holds above.
+    pub kept_by_followers: bool,
+    /// A survivor gives up what committed in an evicted region only, not the other parts of such a transaction.
+    pub part_kept: bool,
+    /// What is undecided when a region is evicted is aborted, whatever other survivors hold of it.
+    pub undecided_given_up: bool,
+    /// A coordinator goes on with what was given up in its cache until the stable time passes it.
+    pub given_up_cached: bool,
     /// Reads do not wait until their snapshot is installed.
     pub read_not_installed: bool,
     /// What effects depend on is not looked at: a snapshot shows them by their place alone.
@@ -291,6 +317,8 @@ pub struct Mutants {
     pub promise_forgotten: bool,
     /// A snapshot's remote time is what is stable of the others, also where that is not below its local time (Corrections 27).
     pub remote_not_below_local: bool,
+    /// Of two effects at one time each replica performs its own first, whatever their ids (Corrections 31).
+    pub own_first_at_a_tie: bool,
     /// The other regions are told the time only when nothing that has committed waits to be applied (Corrections 32).
     pub heartbeat_when_idle: bool,
     /// An effect vouches for its place to those that receive it, although another one may share that (Corrections 32).
@@ -301,10 +329,18 @@ pub struct Mutants {
     pub undecided_ignored: bool,
     /// A transaction sees whatever its thread's cache holds when it reads (Corrections 72).
     pub cache_unversioned: bool,
+    /// Caches forget what the newest snapshot shows, also while an older one is read (Corrections 72).
+    pub pruned_for_newest: bool,
+    /// A session goes on although the outcome of its last transaction is not known yet (Corrections 34 and 72).
+    pub unknown_not_awaited: bool,
+    /// The horizon rises, and what is below it is folded, also while a store is built that will replace the one that is there.
+    pub horizon_while_replaced: bool,
     /// Coordinators answer, and tell all participants, before the decider has logged the decision (Corrections 73).
     pub answered_before_decision: bool,
     /// Keys are deleted when their deadline has passed here, whatever other regions have done to them in time (Corrections 69).
     pub expired_by_own_clock: bool,
+    /// What has arrived of other regions is in the log by its effects only.
+    pub heard_not_logged: bool,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::stamp::Stamp;
 use mvcc::Bounds;
 use replication::Lattice;
 use std::fmt::Debug;
-use types::{RegionId, Timestamp, Wire};
+use types::{RegionId, RegionSet, Timestamp, Wire};
 
 /// Stable times, and the snapshots that are made of them: Wren has two, the local and the remote one, PaRiS one, Cure one
 /// for each region. [`Lattice::newest`] and [`Lattice::oldest`] are the bounds of two, time by time; the default is below
@@ -23,9 +23,12 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + 'static {
     const MERGES: bool;
 
     /// True if what observes and writes sees its primaries' newest state, so that effects of one region have observed one
-    /// another, and if a region can be evicted. Otherwise what observes and writes is evaluated on its snapshot and
+    /// another. Otherwise what observes and writes is evaluated on its snapshot and
     /// validated where it is written. Only with [`Times::MERGES`].
     const OBSERVES: bool;
+
+    /// True if a region that is gone for good can be evicted (Corrections 36).
+    const EVICTS: bool;
 
     /// True if a partition's clock follows whatever faster time it hears of. Otherwise it only stamps above it.
     const FOLLOWS: bool;
@@ -110,6 +113,18 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + 'static {
 
     /// What a stamp says of the effects that were chosen on the snapshot in `region`: [`Stamp::depends_on`].
     fn depends_on(self, region: RegionId) -> Self::Depends;
+
+    /// The same of a transaction that these regions take part in: if one of them is lost, a part may be too.
+    fn with_parts(depends_on: Self::Depends, parts: RegionSet) -> Self::Depends {
+        let _ = parts;
+        depends_on
+    }
+
+    /// The regions that take part in a transaction whose effects say this of themselves and which committed in `region`.
+    fn parts(depends_on: Self::Depends, region: RegionId) -> RegionSet {
+        let _ = depends_on;
+        [region].into_iter().collect()
+    }
 
     /// Who chose effects that say this of themselves had observed everything of the other groups up to here; zero if it
     /// tells nothing of the kind.

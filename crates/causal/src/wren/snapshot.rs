@@ -40,6 +40,7 @@ impl Times for Snapshot {
     const UNIVERSAL: bool = false;
     const MERGES: bool = true;
     const OBSERVES: bool = true;
+    const EVICTS: bool = true;
     const FOLLOWS: bool = true;
 
     fn of_partition(

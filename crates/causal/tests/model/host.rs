@@ -69,6 +69,8 @@ pub struct Known {
     pub met: u32,
     /// The greatest time that it said it has installed.
     pub published: Timestamp,
+    /// The greatest time that it said all below it in the stabilization tree have installed too.
+    pub vouched: Timestamp,
     /// Transactions that have committed here, with their places.
     pub committed: BTreeMap<TransactionId, Timestamp>,
     /// Two places of one transaction were heard of.
@@ -251,6 +253,9 @@ impl Host {
             };
             if self.index < setup.replicas() {
                 self.known.published = self.known.published.max(said);
+                if !matches!(out.message, Message::Heartbeat { .. }) {
+                    self.known.vouched = self.known.vouched.max(said);
+                }
             }
         }
         for (stamp, _) in self.replica.protocol_mut().take_decided() {

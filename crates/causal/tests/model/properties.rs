@@ -84,7 +84,8 @@ fn placed_above(
 ) -> Result<(), String> {
     let setup = &space.setup;
     for above in with_those_above(setup, at) {
-        let published = space.locals[state.locals[above] as usize].known.published;
+        let known = &space.locals[state.locals[above] as usize].known;
+        let published = if above == at { known.published } else { known.vouched };
         if place <= published {
             return Err(format!(
                 "{id} commits at {place:?}, but up to {published:?} was said to be installed"

@@ -1,6 +1,7 @@
 //! What a client may take from one session to another (Corrections 35), and whose writes a session reads at once.
 
-use crate::client::{Client, GET, blind_step, increment, write};
+use crate::client::{Client, GET, blind_step, increment};
+use crate::operations::write;
 use crate::world::{World, coordinator};
 use anabranch_causal::wren::Options;
 use protocol::{ContextAsk, Request};

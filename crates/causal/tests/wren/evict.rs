@@ -1,6 +1,7 @@
 //! A region that is gone for good, and the others that go on without it (Corrections 36).
 
-use crate::client::{Client, DELETE, GET, blind_step, increment, key_in, step, write};
+use crate::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::operations::{DELETE, write};
 use crate::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Message, Mutants, Options};
 use protocol::Durability;

@@ -1,8 +1,9 @@
 //! What a client may rely on when links, nodes and coordinators fail.
 
-use crate::client::{Client, GET, blind_step, increment, key_in, step, write};
+use crate::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::operations::write;
 use crate::world::{Faults, World, coordinator, replica};
-use anabranch_causal::wren::Options;
+use anabranch_causal::wren::{Mutants, Options};
 use protocol::{Durability, Request};
 use std::time::Duration;
 
@@ -32,6 +33,38 @@ fn a_region_cut_off_reads_and_writes_on_and_converges_when_healed() {
     world.run_ms(1500);
     assert_eq!(there.one(&mut world, "here", GET), "\"200\"");
     assert_eq!(here.one(&mut world, "n", GET), "\"200\"");
+}
+
+/// A region is cut off, writes, and restarts as a whole. What its clients read then of what they wrote.
+fn restarted_while_cut_off(mutants: Mutants) -> String {
+    let options = Options { mutants, ..Options::default() };
+    let mut world = World::new(2, 2, 1, options, 3);
+    world.run_ms(300);
+    let client = Client::new(coordinator(0, 0), 1);
+    let (a, b) = (key_in(0, 2, "a"), key_in(1, 2, "b"));
+    world.cut(0, 1);
+    for _ in 0..50 {
+        client.many(&mut world, &[step(&a, increment(1)), step(&b, increment(1))]);
+    }
+    world.run_ms(300);
+    let all = [replica(0, 0), replica(0, 1), coordinator(0, 0)];
+    all.into_iter().for_each(|address| world.crash(address));
+    world.run_ms(100);
+    all.into_iter().for_each(|address| world.start(address));
+    world.run_ms(3_000);
+    Client::new(coordinator(0, 0), 2).many(&mut world, &[step(&a, GET), step(&b, GET)])
+}
+
+/// The other region has been silent in effects, not in times: its own writes depend on these.
+#[test]
+fn a_region_that_restarts_while_it_is_cut_off_shows_what_it_wrote() {
+    assert_eq!(restarted_while_cut_off(Mutants::default()), "\"50\"; \"50\"");
+}
+
+#[test]
+fn forgetting_what_was_heard_is_caught() {
+    let mutants = Mutants { heard_not_logged: true, ..Mutants::default() };
+    assert_eq!(restarted_while_cut_off(mutants), "(nil); (nil)");
 }
 
 /// A partition restarted from its log has lost nothing that was acknowledged, and stamps above what it published.

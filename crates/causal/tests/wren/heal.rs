@@ -1,6 +1,7 @@
 //! A cut that is over (decision 0030).
 
-use crate::client::{Client, GET, blind_step, increment, step, write};
+use crate::client::{Client, GET, blind_step, increment, step};
+use crate::operations::write;
 use crate::world::{EPOCH, World, coordinator, replica};
 use anabranch_causal::wren::Options;
 use std::collections::BTreeSet;

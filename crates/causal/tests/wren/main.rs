@@ -7,9 +7,21 @@ mod expiry;
 mod faults;
 mod heal;
 mod mutants;
+mod operations;
 mod pipelines;
 mod promises;
 mod random;
 mod refill;
+mod scenes;
+mod spool;
 mod tree;
 mod world;
+
+mod under_test {
+    pub use anabranch_causal::wren::{Message, Node, Options, RegionTopology, Topology};
+
+    /// What its effects have observed, for claims.
+    pub fn observed(depends_on: types::Timestamp) -> types::Timestamp {
+        depends_on
+    }
+}

@@ -1,9 +1,11 @@
 //! The harness is tested too: each deliberate mistake is caught within a stated number of seeds.
 
-use crate::client::{Client, GET, key_in, step, write};
-use crate::random::{CALM, FORGETTING, LOSING, Plan, REMOVING, play};
+use crate::client::{Client, GET, key_in, step};
+use crate::operations::write;
+use crate::random::{CALM, FORGETTING, LOSING, Plan, REMOVING, SPILLING, play};
 use crate::world::{EPOCH, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};
+use std::time::Duration;
 
 fn caught(mutants: Mutants, seeds: u64) {
     caught_in(Plan { mutants, rounds: 150, jumps: true, near: 12_000, ..CALM }, seeds);
@@ -80,6 +82,19 @@ fn a_dropped_queue_that_counts_as_sent_is_caught() {
     caught_in(Plan { mutants, ..FORGETTING }, 20);
 }
 
+#[test]
+fn a_chunk_that_counts_as_sent_before_it_is_fetched_is_caught() {
+    let mutants = Mutants { awaited_counts_as_sent: true, ..Mutants::default() };
+    caught_in(Plan { mutants, ..SPILLING }, 20);
+}
+
+/// A partition that restarts from it takes what was in the spool for sent.
+#[test]
+fn a_checkpoint_that_does_not_tell_what_is_spilled_is_caught() {
+    let mutants = Mutants { spilled_not_told: true, ..Mutants::default() };
+    caught_in(Plan { mutants, ..SPILLING }, 20);
+}
+
 /// How far behind another region is, at most, in milliseconds, while something commits in every tick.
 fn lag_under_load(mutants: Mutants) -> u64 {
     let mut world = World::new(2, 1, 1, Options { mutants, ..Options::default() }, 2);
@@ -125,4 +140,30 @@ fn a_shared_cache_without_versions_is_caught() {
     assert_eq!(reads_around_a_write(Mutants::default()), ["\"1\"", "\"1\""]);
     let mutants = Mutants { cache_unversioned: true, ..Mutants::default() };
     assert_eq!(reads_around_a_write(mutants), ["\"1\"", "\"2\""], "fractured");
+}
+
+/// What a session reads that was told of its last write that it may have taken effect.
+fn read_after_an_unknown_outcome(mutants: Mutants) -> String {
+    let options = Options { give_up_after: Duration::from_millis(500), mutants, ..Options::default() };
+    let mut world = World::new(1, 1, 1, options, 3);
+    world.run_ms(200);
+    let client = Client::new(coordinator(0, 0), 1);
+    client.one(&mut world, "x", write("old"));
+    world.run_ms(100);
+    world.crash(replica(0, 0));
+    let written = client.send(&mut world, &[step("x", write("new"))]);
+    let told = checker::render(&world.await_reply(written));
+    assert!(told.starts_with("-UNKNOWNOUTCOME"), "{told}");
+    let read = client.send(&mut world, &[step("x", GET)]);
+    world.run_ms(50);
+    world.start(replica(0, 0));
+    checker::render(&world.await_reply(read))
+}
+
+/// Corrections 34 and 72: only the session of an unknown outcome waits for it, but that one does.
+#[test]
+fn a_session_that_goes_on_in_doubt_is_caught() {
+    assert_eq!(read_after_an_unknown_outcome(Mutants::default()), "\"new\"");
+    let mutants = Mutants { unknown_not_awaited: true, ..Mutants::default() };
+    assert_eq!(read_after_an_unknown_outcome(mutants), "\"old\"", "its own write is missing");
 }

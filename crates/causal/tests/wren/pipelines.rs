@@ -1,6 +1,7 @@
 //! Commands of a pipeline that run as one transaction: what a client sees is as if they had run one by one.
 
-use crate::client::{Client, DELETE, GET, increment, key_in, on, pop, push, write, write_if_absent};
+use crate::client::{Client, GET, increment, key_in, on};
+use crate::operations::{DELETE, pop, push, write, write_if_absent};
 use crate::world::{World, coordinator, replica};
 use anabranch_causal::wren::Options;
 use checker::render;

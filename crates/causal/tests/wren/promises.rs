@@ -1,8 +1,7 @@
 //! What a client may rely on when nothing fails.
 
-use crate::client::{
-    Client, DELETE, GET, add, blind_step, increment, key_in, pop, push, step, write, write_if_absent,
-};
+use crate::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::operations::{DELETE, add, pop, push, write, write_if_absent};
 use crate::world::{World, coordinator};
 use anabranch_causal::wren::{Options, Scope};
 use protocol::{Request, Step};
@@ -61,7 +60,7 @@ fn cached_effects_are_performed_on_what_the_snapshot_shows() {
     world.run_ms(40);
     one.many(&mut world, &[blind_step("count", increment(2)), blind_step("set", add("y"))]);
     assert_eq!(one.one(&mut world, "count", GET), "\"7\"");
-    assert_eq!(one.one(&mut world, "set", crate::client::MEMBERS), "{\"x\", \"y\"}");
+    assert_eq!(one.one(&mut world, "set", crate::operations::MEMBERS), "{\"x\", \"y\"}");
 }
 
 /// Wren, section 4.4.3: writes are atomic. A reader of both keys never sees one of two.

@@ -1,12 +1,14 @@
 //! Random runs: lost, repeated and overtaken packets, skewed clocks, cuts and restarts; every history is checked for
 //! transactional causal consistency and convergence by replaying claims.
 
-use crate::client::{Client, GET, MEMBERS, add, blind_step, increment, remove, step, write};
+use crate::client::{Client, GET, blind_step, increment, step};
+use crate::operations::{MEMBERS, add, remove, write};
 use crate::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};
 use checker::{Bytes, Key, Level, ListedLoss, Outcome, Report, Transaction, check_losses};
 use datatypes::Operation;
 use protocol::{Claim, Conflict, Durability, Request, Step};
+use replication::Window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::RequestId;
@@ -37,6 +39,9 @@ pub struct Plan {
     pub removing: bool,
     /// How much is queued for a region.
     pub queue_bytes: usize,
+    pub spill_bytes: u64,
+    /// In percent; see `World`.
+    pub spool_loss: u64,
     /// How long the snapshots of an earlier life of a coordinator hold back the horizon.
     pub lease_ms: u64,
 }
@@ -93,10 +98,16 @@ fn history(seed: u64, plan: Plan) -> (Vec<Transaction>, BTreeMap<u16, Vec<Listed
         doubt_after: Duration::from_millis(400),
         mutants: plan.mutants,
         queue_bytes: plan.queue_bytes,
+        spill_bytes: plan.spill_bytes,
+        window: match plan.spill_bytes {
+            0 => Options::default().window,
+            _ => Window { items: 8, bytes: 2_000 },
+        },
         lease: Duration::from_millis(plan.lease_ms),
         ..Options::default()
     };
     let mut world = World::new(REGIONS, PARTITIONS, COORDINATORS, options, seed);
+    world.spool_loss = plan.spool_loss;
     let mut random = types::Rng::with_seed(seed);
     for region in 0..REGIONS {
         for index in 0..PARTITIONS {
@@ -170,6 +181,13 @@ impl Run {
                         let index = self.world.random.u16(..PARTITIONS);
                         self.world.crash(replica(region, index));
                         down = Some(replica(region, index));
+                    }
+                    8 | 9 if self.plan.spill_bytes > 0 => {
+                        let region = self.world.random.u16(..REGIONS);
+                        let at = replica(region, self.world.random.u16(..PARTITIONS));
+                        if down != Some(at) {
+                            self.world.checkpoint(at);
+                        }
                     }
                     4..8 => down.take().into_iter().for_each(|address| self.world.start(address)),
                     _ => {}
@@ -308,7 +326,9 @@ impl Run {
                     steps: Vec::new(),
                     claim: Some(claim),
                     follows: None,
+                    thread: None,
                     given_up: false,
+                    told_of_loss: false,
                     at_rest: false,
                 }),
             }
@@ -423,7 +443,9 @@ impl Run {
             steps,
             claim: None,
             follows: None,
+            thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: false,
         });
         number
@@ -504,6 +526,7 @@ fn claimed(claim: &Claim) -> checker::Claim {
         snapshot,
         effects: effects.collect(),
         vector: None,
+        thread: None,
         branch: None,
     }
 }
@@ -529,6 +552,8 @@ pub const CALM: Plan = Plan {
     losing: false,
     removing: false,
     queue_bytes: 1 << 20,
+    spill_bytes: 0,
+    spool_loss: 0,
     lease_ms: 10_000,
 };
 const OFF: Mutants = Mutants {
@@ -545,6 +570,8 @@ const OFF: Mutants = Mutants {
     vouch_for_lost: false,
     nothing_forwarded: false,
     dropped_counts_as_sent: false,
+    awaited_counts_as_sent: false,
+    spilled_not_told: false,
     losses_not_in_checkpoint: false,
     settled_here_only: false,
     reset_unobserved: false,
@@ -554,6 +581,10 @@ const OFF: Mutants = Mutants {
     cut_not_reached: false,
     forgotten_for_lost: false,
     kept_above_cut: false,
+    kept_by_followers: false,
+    part_kept: false,
+    undecided_given_up: false,
+    given_up_cached: false,
     read_not_installed: false,
     depends_on_nothing: false,
     promise_forgotten: false,
@@ -563,8 +594,13 @@ const OFF: Mutants = Mutants {
     read_below_horizon: false,
     undecided_ignored: false,
     cache_unversioned: false,
+    pruned_for_newest: false,
+    unknown_not_awaited: false,
+    horizon_while_replaced: false,
+    own_first_at_a_tie: false,
     answered_before_decision: false,
     expired_by_own_clock: false,
+    heard_not_logged: false,
 };
 
 #[test]
@@ -620,4 +656,15 @@ fn histories_with_lost_disks_and_power_cuts_are_causal() {
 #[test]
 fn histories_with_cuts_longer_than_the_queues_are_causal() {
     expect_clean(600..630, FORGETTING);
+}
+
+/// Queues of which next to nothing stays in memory.
+pub const SPILLING: Plan = Plan { spill_bytes: 1 << 20, ..FORGETTING };
+
+/// Regions that were cut off are sent what lies in the spool, and take the state where that has lost something.
+#[test]
+fn histories_with_queues_that_spill_are_causal() {
+    expect_clean(800..820, SPILLING);
+    expect_clean(820..840, Plan { spool_loss: 5, ..SPILLING });
+    expect_clean(840..850, Plan { spill_bytes: 3_000, losing: true, ..SPILLING });
 }

@@ -1,6 +1,7 @@
 //! A partition that lost its log, and a region that was cut off for too long (Corrections 36, 67 and 84).
 
-use crate::client::{Client, GET, blind_step, increment, key_in, step, write};
+use crate::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::operations::write;
 use crate::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Message, Mutants, Options};
 use protocol::Durability;
@@ -273,11 +274,9 @@ fn a_region_cut_off_for_long_takes_the_state_when_it_returns() {
     assert!(read(&mut world, there).ends_with("; \"801\""));
 }
 
-/// `Behind` goes beside the stream, so it may arrive once more when the state has been taken. It is taken once more then, beside
-/// what goes on: what is committed meanwhile, and folded, is not in the store that was taken.
-#[test]
-fn what_is_committed_while_the_state_is_taken_once_more_stays() {
-    let options = Options { lease: Duration::from_millis(400), ..Options::default() };
+/// How many increments were made beside transfers of the state, and what two regions then say they are.
+fn counted_beside_transfers(mutants: Mutants) -> (String, [String; 2]) {
+    let options = Options { lease: Duration::from_millis(400), mutants, ..Options::default() };
     let mut world = World::new(2, 1, 1, options, 7);
     world.run_ms(1_000);
     let (here, there) = (Client::new(coordinator(0, 0), 1), Client::new(coordinator(1, 0), 2));
@@ -302,7 +301,21 @@ fn what_is_committed_while_the_state_is_taken_once_more_stays() {
         }
     }
     world.run_ms(2_000);
-    for client in [here, there] {
-        assert_eq!(client.one(&mut world, "count", GET), format!("\"{increments}\""));
-    }
+    let seen = [here, there].map(|client| client.one(&mut world, "count", GET));
+    (format!("\"{increments}\""), seen)
+}
+
+/// `Behind` goes beside the stream, so it may arrive once more when the state has been taken. It is taken once more then, beside
+/// what goes on: what is committed meanwhile, and folded, is not in the store that was taken.
+#[test]
+fn what_is_committed_while_the_state_is_taken_once_more_stays() {
+    let (made, [here, there]) = counted_beside_transfers(Mutants::default());
+    assert_eq!((&here, &there), (&made, &made));
+}
+
+#[test]
+fn a_horizon_that_rises_while_the_state_is_taken_is_caught() {
+    let (made, seen) =
+        counted_beside_transfers(Mutants { horizon_while_replaced: true, ..Mutants::default() });
+    assert!(seen.iter().any(|seen| *seen != made), "{made} made, {seen:?} seen");
 }

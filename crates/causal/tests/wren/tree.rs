@@ -1,6 +1,7 @@
 //! A stabilization tree of several levels: the partitions of a region below one another, as a chain and in twos.
 
-use crate::client::{Client, GET, increment, key_in, step, write};
+use crate::client::{Client, GET, increment, key_in, step};
+use crate::operations::write;
 use crate::world::{EPOCH, Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Message, Mutants, Options};
 use protocol::Durability;
@@ -188,7 +189,6 @@ fn costs(fan_out: u16) -> [u64; 3] {
 #[test]
 fn a_tree_takes_the_load_off_the_root() {
     let [flat, tree] = [costs(64), costs(8)];
-    println!("flat {flat:?}, with a fan-out of 8 {tree:?}");
     let ([_, busiest_of_flat, age_in_flat], [_, busiest, age]) = (flat, tree);
     assert!(5 * busiest < busiest_of_flat, "{flat:?}, {tree:?}");
     assert!(age < age_in_flat + 10_000, "a level costs about a tick: {flat:?}, {tree:?}");

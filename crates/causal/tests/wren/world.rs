@@ -1,7 +1,10 @@
-//! Nodes, a network and logs in virtual time: what the scripts and the random runs play in.
+//! Nodes, a network and logs in virtual time: what the scripts and the random runs play in. The protocol is the one that
+//! stands under `under_test` in the tests that hold this module.
 
-use anabranch_causal::wren::{Message, Node, Options, RegionTopology, Topology};
-use protocol::{Claim, CommitStamp, Durable, Frame, Input, Now, Packet, Protocol, Replica, Replies, Request};
+use crate::under_test::{Message, Node, Options, Topology, observed};
+use protocol::{
+    Claim, CommitStamp, Durable, Frame, Input, Now, Packet, Replica, Replies, Request, SpoolRequest,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
     Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RegionId,
@@ -43,21 +46,23 @@ impl Replies for Inbox {
     }
 }
 
-struct Host {
+pub struct Host {
     region: RegionId,
     incarnation: Incarnation,
     /// `None` while it is down.
-    replica: Option<Replica<Node>>,
+    pub replica: Option<Replica<Node>>,
     /// The latest checkpoint.
-    snapshot: Vec<Vec<u8>>,
+    pub snapshot: Vec<Vec<u8>>,
     /// The groups of records since, each with its number and the time at which it is durable.
-    log: Vec<(u64, u64, Vec<u8>)>,
+    pub log: Vec<(u64, u64, Vec<u8>)>,
     /// The number of the last group in this life.
     groups: u64,
     /// Up to which group the log is durable.
     synced: u64,
+    /// Of this life.
+    pub spool: BTreeMap<u64, Vec<u8>>,
     /// Microseconds that its clock is ahead; may be negative.
-    skew: i64,
+    pub skew: i64,
     started: u64,
 }
 
@@ -75,13 +80,16 @@ pub struct World {
     pub topology: Topology,
     /// What nodes are started with from now on.
     pub options: Options,
-    hosts: BTreeMap<Address, Host>,
+    /// Of the chunks that are spilled or fetched, the share that is lost, in percent.
+    pub spool_loss: u64,
+    pub hosts: BTreeMap<Address, Host>,
     flights: BTreeMap<(u64, u64), Flight>,
     cut: BTreeSet<(RegionId, RegionId)>,
     sent: u64,
     requests: u64,
     pub random: Rng,
-    claims: Vec<Claim>,
+    /// Of all coordinators.
+    pub claims: Vec<Claim>,
     /// What was replicated: it committed, whatever its client was told.
     pub replicated: Vec<Claim>,
     /// How many messages of stabilization each has sent and received.
@@ -99,18 +107,15 @@ pub fn replica(region: u16, index: u16) -> Address {
 }
 
 impl World {
-    pub fn new(regions: u16, partitions: u16, coordinators: u16, options: Options, seed: u64) -> Self {
-        let of_region = |region: u16| {
-            RegionTopology::full(region.to_string(), (0..partitions).map(|i| replica(region, i)))
-        };
-        let topology =
-            Topology { regions: (0..regions).map(of_region).collect(), keyspace: KEYSPACE, seed: SEED };
+    /// Regions that hold what they hold, each with so many coordinators.
+    pub fn of(topology: Topology, coordinators: u16, options: Options, seed: u64) -> Self {
         let mut world = World {
             now: 0,
             faults: Faults::NONE,
             inbox: Inbox::default(),
             topology,
             options,
+            spool_loss: 0,
             hosts: BTreeMap::new(),
             flights: BTreeMap::new(),
             cut: BTreeSet::new(),
@@ -121,9 +126,12 @@ impl World {
             replicated: Vec::new(),
             stabilization: BTreeMap::new(),
         };
-        for region in 0..regions {
-            let replicas = (0..partitions).map(|index| replica(region, index));
-            for address in replicas.chain((0..coordinators).map(|number| coordinator(region, number))) {
+        for region in 0..world.topology.regions.len() as u16 {
+            let replicas: Vec<Address> =
+                world.topology.regions[usize::from(region)].partitions.values().copied().collect();
+            for address in
+                replicas.into_iter().chain((0..coordinators).map(|number| coordinator(region, number)))
+            {
                 let (region, incarnation) = (RegionId(region), Incarnation(0));
                 let host = Host {
                     region,
@@ -133,6 +141,7 @@ impl World {
                     log: Vec::new(),
                     groups: 0,
                     synced: 0,
+                    spool: BTreeMap::new(),
                     skew: 0,
                     started: 0,
                 };
@@ -144,24 +153,13 @@ impl World {
         world
     }
 
-    /// How far ahead a node's clock is, in microseconds.
-    pub fn skew(&mut self, address: Address, micros: i64) {
-        self.host(address).skew = micros;
-    }
-
-    fn host(&mut self, address: Address) -> &mut Host {
+    pub fn host(&mut self, address: Address) -> &mut Host {
         self.hosts.get_mut(&address).expect("a host of this world")
     }
 
     /// A node, to look at.
     pub fn node(&self, address: Address) -> &Node {
         self.hosts[&address].replica.as_ref().expect("it is up").protocol()
-    }
-
-    /// How many streamed messages to other regions a replica's peers have not acknowledged, the most of any.
-    pub fn unacknowledged(&self, address: Address) -> usize {
-        let replica = self.hosts[&address].replica.as_ref().expect("it is up");
-        self.hosts.keys().map(|peer| replica.unacknowledged(*peer)).max().unwrap_or(0)
     }
 
     fn times(&self, address: Address) -> Now {
@@ -203,16 +201,10 @@ impl World {
         let now = self.now;
         let host = self.host(address);
         host.replica = None;
+        host.spool.clear();
         host.log.retain(|(_, durable_at, _)| *durable_at <= now);
         host.log.iter_mut().for_each(|(number, ..)| *number = 0);
         (host.groups, host.synced) = (0, 0);
-    }
-
-    /// Kills a node as a power cut does that does without syncs: the log of the last so many microseconds is gone.
-    pub fn cut_power(&mut self, address: Address, unsynced: u64) {
-        let synced = self.now.saturating_sub(unsynced);
-        self.crash(address);
-        self.host(address).log.retain(|(_, durable_at, _)| *durable_at <= synced);
     }
 
     /// Kills a node and destroys its disk.
@@ -228,13 +220,6 @@ impl World {
         self.cut.extend([(RegionId(a), RegionId(b)), (RegionId(b), RegionId(a))]);
     }
 
-    /// True for a partition that is up and waits for what it lacks.
-    pub fn is_refilling(&self, address: Address) -> bool {
-        let replica = self.hosts.get(&address).and_then(|host| host.replica.as_ref());
-        let partition = replica.and_then(|replica| replica.protocol().as_partition());
-        partition.is_some_and(|partition| !partition.is_serving())
-    }
-
     /// Lets nothing pass from one region to another.
     pub fn cut_one_way(&mut self, from: u16, to: u16) {
         self.cut.insert((RegionId(from), RegionId(to)));
@@ -243,25 +228,6 @@ impl World {
     /// Lets everything pass between regions.
     pub fn heal(&mut self) {
         self.cut.clear();
-    }
-
-    /// A node takes a checkpoint, which replaces its log; requests are served between its pieces.
-    pub fn checkpoint(&mut self, address: Address) {
-        let (mut pieces, mut cursor, logged) = (Vec::new(), 0, self.host(address).log.len());
-        loop {
-            let mut chunk = Vec::new();
-            let replica = self.host(address).replica.as_mut().expect("it is up");
-            let next = replica.protocol_mut().checkpoint(cursor, &mut chunk);
-            pieces.push(chunk);
-            self.run_us(300);
-            match next {
-                Some(next) => cursor = next,
-                None => break,
-            }
-        }
-        let host = self.host(address);
-        host.snapshot = pieces;
-        host.log.drain(..logged);
     }
 
     /// Asks a coordinator.
@@ -321,6 +287,33 @@ impl World {
         let (from, packets) = (replica.node(), replica.packets().collect::<Vec<_>>());
         for (to, packet) in packets {
             self.put_on_its_way(from, to, &packet);
+        }
+        self.spool(address);
+    }
+
+    /// Keeps chunks and gives them back, but for those that are lost.
+    fn spool(&mut self, address: Address) {
+        let times = self.times(address);
+        let host = self.hosts.get_mut(&address).expect("a host of this world");
+        let Some(replica) = host.replica.as_mut() else { return };
+        let requests = replica.spool_requests();
+        let is_stirred = !requests.is_empty();
+        for request in requests {
+            let is_lost = self.spool_loss > 0 && self.random.u64(..100) < self.spool_loss;
+            match request {
+                SpoolRequest::Spill { chunk, bytes } if !is_lost => {
+                    host.spool.insert(chunk, bytes);
+                }
+                SpoolRequest::Spill { chunk, .. } => replica.spooled(times, chunk, None, &mut self.inbox),
+                SpoolRequest::Fetch { chunk } => {
+                    let bytes = host.spool.get(&chunk).filter(|_| !is_lost);
+                    replica.spooled(times, chunk, bytes.map(Vec::as_slice), &mut self.inbox);
+                }
+                SpoolRequest::Forget { through } => host.spool.retain(|chunk, _| *chunk > through),
+            }
+        }
+        if is_stirred {
+            self.settle(address);
         }
     }
 
@@ -410,20 +403,15 @@ impl World {
         }
         self.inbox.0.remove(&id).expect("it has just been seen")
     }
-
-    /// The claims of all coordinators since the last call.
-    pub fn take_claims(&mut self) -> Vec<Claim> {
-        std::mem::take(&mut self.claims)
-    }
 }
 
-/// The records of a group, each behind its length in four bytes.
 fn is_stabilization(packet: &Packet<Node>) -> bool {
     let Packet::Frame(Frame::Data { message, .. }) = packet else { return false };
     let message = Message::decode(&mut Reader::new(message));
     matches!(message, Ok(Message::StableReport { .. } | Message::StableTime { .. }))
 }
 
+/// The records of a group, each behind its length in four bytes.
 fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (len, rest) = bytes.split_first_chunk::<4>()?;
@@ -448,10 +436,16 @@ fn replicated(packet: &Packet<Node>) -> Option<Claim> {
     Some(Claim {
         session: SessionId(0),
         transaction: id,
-        commit: Some(CommitStamp { at, depends_on, region: origin }),
+        commit: Some(CommitStamp {
+            at,
+            depends_on: observed(depends_on),
+            region: origin,
+            parts: types::RegionSet::default(),
+        }),
         snapshot: None,
         effects: effects.collect(),
         vector: None,
+        thread: None,
         requests: Vec::new(),
         branch: None,
     })

@@ -134,6 +134,71 @@ fn what_changes_a_key_may_see_the_newest_state_of_its_region_but_not_of_others()
     }
 }
 
+/// One session of a process writes, and another one reads afterwards.
+fn read_after_an_answer(seen: u64, invoked: u64, reply: &str) -> History {
+    let mut history = History::default();
+    let first = history.transaction(1, 0, 10).step("x", write("a"), Some("OK"));
+    first.saw(0, 0, 0).committed(0, 5, 0).shares(0, Some(1));
+    history.transaction(2, invoked, 90).step("x", GET, Some(reply)).saw(0, 1, 0).shares(seen, None);
+    history
+}
+
+/// Corrections 72: sessions of a process read one another's writes as soon as these are answered, and nothing else tells
+/// what those saw whose requests overlap.
+#[test]
+fn sessions_that_share_a_thread_read_one_another_s_answered_writes() {
+    assert_good(&read_after_an_answer(1, 20, "\"a\""));
+    let message = assert_bad(&read_after_an_answer(0, 20, "(nil)"), Check::Session);
+    assert!(message.contains("transaction 2, asked for at 20 us, does not see 1"), "{message}");
+    assert_bad(&read_after_an_answer(1, 20, "(nil)"), Check::Replies);
+    assert_bad(&read_after_an_answer(0, 20, "\"a\""), Check::Replies);
+    for (seen, reply) in [(0, "(nil)"), (1, "\"a\"")] {
+        assert_good(&read_after_an_answer(seen, 9, reply));
+    }
+}
+
+/// What one session of a thread read, another one that is asked later does not miss, whoever wrote it.
+#[test]
+fn the_snapshots_of_a_shared_thread_do_not_go_back() {
+    for (invoked, good) in [(35, false), (25, true)] {
+        let mut history = History::default();
+        history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).saw(0, 0, 0).committed(0, 5, 0);
+        history.transaction(2, 20, 30).step("x", GET, Some("\"a\"")).saw(0, 6, 0).shares(0, None);
+        history.transaction(3, invoked, 50).step("x", GET, Some("(nil)")).saw(0, 3, 0).shares(0, None);
+        if good { assert_good(&history) } else { drop(assert_bad(&history, Check::Session)) }
+    }
+}
+
+/// A session that goes on before it is known what became of its last transaction.
+#[test]
+fn what_a_session_was_not_told_it_must_see_all_the_same_once_its_thread_knows() {
+    for (seen, reply, good) in [(1, "\"a\"", true), (0, "(nil)", false)] {
+        let mut history = History::default();
+        let first = history.transaction(1, 0, 10).step("x", write("a"), None);
+        first.saw(0, 0, 0).committed(0, 5, 0).shares(0, Some(1)).unknown();
+        history.transaction(1, 20, 30).step("x", GET, Some(reply)).saw(0, 1, 0).shares(seen, None);
+        if good { assert_good(&history) } else { drop(assert_bad(&history, Check::Session)) }
+    }
+}
+
+/// What is evaluated on the newest state sees what its thread took up after it had begun, with all that this had seen.
+#[test]
+fn what_was_observed_of_the_thread_beyond_its_view_is_seen_with_its_causes() {
+    for (next_saw, good) in [(2, true), (1, false)] {
+        let mut history = History::default();
+        let first = history.transaction(1, 0, 10).step("x", write("a"), Some("OK"));
+        first.saw(0, 0, 0).committed(0, 5, 0).shares(0, Some(1));
+        let second = history.transaction(2, 20, 30).step("n", increment(1), Some("(integer) 1"));
+        second.saw(0, 0, 0).committed(0, 6, 0).shares(1, Some(2));
+        let third = history.transaction(3, 5, 40);
+        let third = third.step("n", GET, Some("\"1\"")).step("x", GET, Some("\"a\""));
+        third.saw(0, 0, 0).shares(0, None).beyond(2);
+        let x = history.transaction(3, 50, 60).step("n", GET, Some(if good { "\"1\"" } else { "(nil)" }));
+        x.saw(0, 0, 0).shares(next_saw, None);
+        if good { assert_good(&history) } else { drop(assert_bad(&history, Check::Session)) }
+    }
+}
+
 /// A context carries what its session saw and wrote to the session that takes it over, whichever region that is in.
 #[test]
 fn a_context_that_was_taken_over_is_seen() {

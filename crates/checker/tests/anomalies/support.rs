@@ -1,6 +1,8 @@
 //! Builds histories by hand.
 
-use anabranch_checker::{Branch, Bytes, Claim, Commit, Key, Outcome, Snapshot, Step, Transaction, describe};
+use anabranch_checker::{
+    Branch, Bytes, Claim, Commit, Key, Outcome, Snapshot, Step, Thread, Transaction, describe,
+};
 use datatypes::register::{Condition, Deadline, SetReply};
 use datatypes::{Effect, Items, Operation, key, list, register, set};
 
@@ -62,10 +64,13 @@ impl History {
                 snapshot: None,
                 effects: Vec::new(),
                 vector: None,
+                thread: None,
                 branch: None,
             }),
             follows: None,
+            thread: None,
             given_up: false,
+            told_of_loss: false,
             at_rest: false,
         });
         Builder(self.0.last_mut().expect("just pushed"))
@@ -113,6 +118,21 @@ impl Builder<'_> {
     pub fn saw(self, region: u16, local: u64, remote: u64) -> Self {
         let claim = self.0.claim.as_mut().expect("the builder made a claim");
         claim.snapshot = Some(Snapshot { region, local, remote });
+        self
+    }
+
+    /// Belongs to a thread that sessions share: it saw so many of what that took up, and was taken up at a place if it wrote.
+    pub fn shares(self, seen: u64, place: Option<u64>) -> Self {
+        self.0.thread = Some(1);
+        let claim = self.0.claim.as_mut().expect("the builder made a claim");
+        claim.thread = Some(Thread { seen, place, beyond: Vec::new() });
+        self
+    }
+
+    /// Claims to have observed the transaction of this number, too.
+    pub fn beyond(self, number: u64) -> Self {
+        let thread = self.0.claim.as_mut().and_then(|claim| claim.thread.as_mut());
+        thread.expect("it shares a thread").beyond.push([1, 1, number]);
         self
     }
 

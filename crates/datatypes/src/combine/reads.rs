@@ -33,6 +33,7 @@ pub(super) fn answer(held: &Outstanding<'_, '_>, asked: &Operation<'_>) -> Optio
             in_summary(seen, asked)
         }
         (Operation::Top(held), Operation::Top(asked)) => in_top(held, seen, asked),
+        (Operation::User(held), Operation::User(asked)) => asked.after(held, seen).map(|(reply, _)| reply),
         _ => None,
     }
 }

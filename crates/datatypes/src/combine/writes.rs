@@ -46,6 +46,10 @@ pub(super) fn follow<'a>(held: &Outstanding<'a, '_>, asked: &Operation<'a>) -> O
         | (Operation::Top(_), Operation::Top(top::Operation::Add { .. })) => {
             Some((ok(), asked.blind_effect()))
         }
+        (Operation::User(held), Operation::User(asked)) => {
+            let (reply, effect) = asked.after(held, seen)?;
+            Some((reply, effect.map(Effect::User)))
+        }
         _ => None,
     }
 }

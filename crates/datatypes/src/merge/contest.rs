@@ -206,6 +206,18 @@ impl<'e, O: Origin> Contest<'e, O> {
         (0..self.groups.len()).filter_map(last).collect()
     }
 
+    /// The last place of each group in a list, before another place, that did not observe a word.
+    fn last_without<'l>(
+        &'l self,
+        places: &'l Listed,
+        before: usize,
+        word: usize,
+    ) -> impl Iterator<Item = usize> + 'l {
+        let unseen = move |place: usize| place < word || !self.origins[place].observed(&self.origins[word]);
+        let last = move |group| places.last(group, places.seen_before(group, before, unseen));
+        (0..self.groups.len()).filter_map(last)
+    }
+
     /// True if one of these that some effect observed, or of all, before another place, had seen the one at a place.
     fn is_seen_by(&self, place: usize, changes: &Listed, before: usize, by: Option<usize>) -> bool {
         let seen = |place: usize| by.is_none_or(|by| self.origins[by].observed(&self.origins[place]));
@@ -239,8 +251,8 @@ impl<O: Origin> Around for Contest<'_, O> {
         Box::new(places.inspect(|_| self.steps.set(self.steps.get() + 1)))
     }
 
-    fn earlier_rivals(&self, base: &Base<'_, '_>, item: Item<'_>) -> Vec<usize> {
-        let found = match item {
+    fn earlier_rivals(&self, base: &Base<'_, '_>, item: Item<'_>, covered: &[usize]) -> Vec<usize> {
+        let mut found = match item {
             Item::Sum => {
                 let words = self.last_before(&self.words, base.of, None);
                 [words, self.last_before(&self.appends, base.of, None)].concat()
@@ -252,6 +264,11 @@ impl<O: Origin> Around for Contest<'_, O> {
             Item::Element(_) => self.touched.removers(base.of).to_vec(),
             _ => Vec::new(),
         };
+        for word in covered {
+            let changes = std::iter::once(&self.resets).chain(self.named(item));
+            let last = changes.flat_map(|changes| self.last_without(changes, base.of, *word));
+            found.extend(last.filter(|place| base.uncovers(*place, item, covered)));
+        }
         found.into_iter().filter(|place| *place < base.of && base.is_concurrent(*place)).collect()
     }
 

@@ -14,12 +14,12 @@ pub fn may_be_hidden(effect: &Effect<'_>) -> bool {
     )
 }
 
-/// True for an effect that may put a later one out of sight.
+/// True for an effect that may put a later one out of sight, or bring forth what does.
 pub fn may_hide_later(effect: &Effect<'_>) -> bool {
     match effect {
         Effect::Key(effect) => matches!(effect, key::Effect::Delete | key::Effect::Restore(_)),
         Effect::Register(effect) => !matches!(effect, register::Effect::Add { .. }),
-        Effect::Dict(effect) => matches!(effect, dict::Effect::Put { .. }),
+        Effect::Dict(effect) => matches!(effect, dict::Effect::Put { .. } | dict::Effect::Remove { .. }),
         Effect::ScoredSet(effect) => matches!(effect, scored_set::Effect::Put { .. }),
         Effect::List(effect) => matches!(
             effect,

@@ -22,14 +22,17 @@
 //! - an element's new value (LSET), by whatever removed the element;
 //! - a field or a score in a whole value that was put (RENAME, COPY), by whoever wrote that field.
 //!
+//! An increment may also be hidden by a word that it did observe, but not see, because a number was there instead: that word comes
+//! forth when somebody who did not observe it removes the number.
+//!
 //! Of an appending it is only asked whether all that it appends are digits: what it was appended to may be forgotten. Where
 //! types meet, an element whose list was taken out of sight by another type and came forth again is another one.
 
 use super::items::{Item, field_in, is_no_number, items, kills, kind_of, part_of, says, spoils};
 use super::told::said;
 use super::touched::Touched;
-use super::typed::restored;
-use super::{Trace, lasting_kind, replaces_element};
+use super::typed::{resets_element, restored};
+use super::{Trace, is_reset, lasting_kind, replaces_element};
 use crate::{Effect, Kind, Value, dict, list, register, scored_set};
 use std::collections::BTreeSet;
 use types::wire_enum;
@@ -102,8 +105,9 @@ pub(super) trait Around {
     /// The later ones, in order.
     fn later(&self, base: &Base<'_, '_>, item: Item<'_>) -> Box<dyn Iterator<Item = usize> + '_>;
 
-    /// The earlier ones that it did not observe and that may hide it; of each group at least the last.
-    fn earlier_rivals(&self, base: &Base<'_, '_>, item: Item<'_>) -> Vec<usize>;
+    /// The earlier ones that it did not observe and that may hide it, or bring forth one of those that are `covered`; of each
+    /// group at least the last.
+    fn earlier_rivals(&self, base: &Base<'_, '_>, item: Item<'_>, covered: &[usize]) -> Vec<usize>;
 
     /// Of the earlier ones that some effect observed, or of all, those on which it depends what is there; in order.
     fn earlier_seen(&self, base: &Base<'_, '_>, item: Item<'_>, by: Option<usize>) -> Vec<usize>;
@@ -121,14 +125,20 @@ impl Around for All {
         Box::new(base.of + 1..base.effects.len())
     }
 
-    fn earlier_rivals(&self, base: &Base<'_, '_>, item: Item<'_>) -> Vec<usize> {
-        let rivals = (base.first_unseen..base.of)
-            .filter(|place| base.is_concurrent(*place) && base.may_hide_later(*place, item));
-        rivals.collect()
+    fn earlier_rivals(&self, base: &Base<'_, '_>, item: Item<'_>, covered: &[usize]) -> Vec<usize> {
+        let hides = |place: &usize| {
+            base.is_concurrent(*place)
+                && (base.may_hide_later(*place, item) || base.uncovers(*place, item, covered))
+        };
+        (base.first_unseen..base.of).filter(hides).collect()
     }
 
     fn earlier_seen(&self, base: &Base<'_, '_>, item: Item<'_>, by: Option<usize>) -> Vec<usize> {
-        let from = self.earlier_rivals(base, item).first().copied().unwrap_or(base.of);
+        let from = match item {
+            // What it observed may be there again, whoever hid it.
+            Item::Sum | Item::FieldSum(_) => 0,
+            item => self.earlier_rivals(base, item, &[]).first().copied().unwrap_or(base.of),
+        };
         (from..base.of).filter(|place| by.is_none_or(|by| (base.sees)(by, *place))).collect()
     }
 }
@@ -216,7 +226,8 @@ impl Base<'_, '_> {
 
     /// The write that puts an item out of sight for good, if one does.
     fn hider_of(&self, item: Item<'_>, around: &impl Around) -> Option<usize> {
-        let earlier = around.earlier_rivals(self, item);
+        let covered = &self.covered(item, around);
+        let earlier = around.earlier_rivals(self, item, covered);
         if self.rivals.is_empty() && earlier.is_empty() {
             return None;
         }
@@ -228,7 +239,7 @@ impl Base<'_, '_> {
                 let mut seen = around.earlier_seen(self, item, Some(place));
                 seen.extend(passed.iter().filter(|before| (self.sees)(place, **before)));
                 // Who sees it settles it.
-                let hider = self.hider(&seen, item)?;
+                let hider = self.hider(&seen, item, covered)?;
                 unseen = unseen.or(Some(hider));
                 killers.push(place);
             }
@@ -237,9 +248,47 @@ impl Base<'_, '_> {
         if killers.is_empty() {
             let mut seen = around.earlier_seen(self, item, None);
             seen.extend(passed);
-            return self.hider(&seen, item);
+            return self.hider(&seen, item, covered);
         }
         unseen
+    }
+
+    /// The words that an increment observed and that were out of sight then.
+    fn covered(&self, item: Item<'_>, around: &impl Around) -> Vec<usize> {
+        let part = match item {
+            Item::Sum => Item::Value,
+            Item::FieldSum(field) => Item::Field(field),
+            _ => return Vec::new(),
+        };
+        let view = around.earlier_seen(self, item, Some(self.of));
+        let shown = self.last_alive(&view, part).or_else(|| self.whole_with(&view, part));
+        if shown.is_none_or(|shown| self.is_word(shown, item)) {
+            return Vec::new();
+        }
+        let is_there = |place: &usize| self.is_word(*place, item) && self.is_item_alive(&view, *place, part);
+        view.iter().copied().filter(is_there).collect()
+    }
+
+    /// True if it makes what an increment is added to something to which nothing can be added.
+    fn is_word(&self, place: usize, item: Item<'_>) -> bool {
+        let effect = &self.effects[place];
+        match item {
+            Item::FieldSum(field) => field_in(effect, field).is_some_and(|value| is_no_number(&value)),
+            _ => says(effect, Item::Value).is_some() && spoils(effect),
+        }
+    }
+
+    /// True if an effect replaces or removes what is there, without having observed one of these that it would bring forth.
+    pub(super) fn uncovers(&self, place: usize, item: Item<'_>, covered: &[usize]) -> bool {
+        let effect = &self.effects[place];
+        let resets = is_reset(effect)
+            || matches!(item, Item::FieldSum(field) if effect.kind() == Some(Kind::Dict) && resets_element(effect, field));
+        // What is written to a field is there instead of a whole value's, also where that is placed later.
+        let may_come = |word: usize| match word < place {
+            true => !(self.sees)(place, word),
+            false => matches!(self.effects[word], Effect::Key(_)),
+        };
+        resets && covered.iter().any(|word| may_come(*word))
     }
 
     /// True if an effect may hide an item of a later one that did not observe it.
@@ -259,7 +308,7 @@ impl Base<'_, '_> {
 
     /// What whoever sees these effects, and the one in question, sees instead of what that one says; `None` if it sees
     /// just that.
-    fn hider(&self, view: &[usize], item: Item<'_>) -> Option<usize> {
+    fn hider(&self, view: &[usize], item: Item<'_>, covered: &[usize]) -> Option<usize> {
         let effect = &self.effects[self.of];
         let kind = |place: &usize| lasting_kind(&self.effects[*place]);
         let says_kind = |place: &&usize| kind(place).is_some() && self.is_alive(view, **place);
@@ -276,12 +325,13 @@ impl Base<'_, '_> {
                 let last = self.last_alive(view, item)?;
                 (says(&self.effects[last], item) != says(effect, item)).then_some(last)
             }
-            Item::Sum => self.spoiler(view),
+            Item::Sum => self.spoiler(view, covered),
             Item::FieldSum(field) => {
                 let written = self.last_alive(view, Item::Field(field));
                 let last = written.or_else(|| self.whole_with(view, Item::Field(field)))?;
                 let value = field_in(&self.effects[last], field)?;
-                (is_no_number(&value) && self.is_concurrent(last)).then_some(last)
+                let counts = self.is_concurrent(last) || covered.contains(&last);
+                (is_no_number(&value) && counts).then_some(last)
             }
             Item::Element(_) => self.element_hider(view),
             Item::Member(_) | Item::ScoreSum(_) | Item::Added => None,
@@ -316,9 +366,9 @@ impl Base<'_, '_> {
     }
 
     /// What made the register something to which nothing can be added.
-    fn spoiler(&self, view: &[usize]) -> Option<usize> {
+    fn spoiler(&self, view: &[usize], covered: &[usize]) -> Option<usize> {
         if let Some(base) = self.last_alive(view, Item::Value)
-            && self.is_concurrent(base)
+            && (self.is_concurrent(base) || covered.contains(&base))
             && spoils(&self.effects[base])
         {
             return Some(base);

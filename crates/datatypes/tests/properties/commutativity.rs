@@ -3,11 +3,11 @@
 
 use crate::strategies::{auction, cell_of, effect, effect_of, kinds, operation, operation_of, scene};
 use crate::{evaluate, for_all};
-use datatypes::{Cell, Effect, Invocation, Kind, Mode, Operation, apply, commutes, scored_set};
+use datatypes::{Cell, Effect, Invocation, Kind, Mode, Modes, Operation, apply, commutes, scored_set, user};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::cell::Cell as Counter;
-use types::Reader;
+use types::{Reader, Wire};
 
 /// The rule under test.
 type Rule = fn(&Invocation<'_>, &Invocation<'_>, Option<&Cell>) -> bool;
@@ -238,8 +238,7 @@ fn the_mode_before_an_evaluation_admits_no_more_than_what_it_comes_to() {
         let (_, effect) = evaluate(&cell, &operations[0]);
         let came_to = Invocation::observed(&operations[0], effect).mode();
         let asked = operations[0].mode();
-        let covered =
-            |mode: Mode| Mode::ALL.into_iter().all(|it| mode.compatible(it) || !asked.compatible(it));
+        let covered = |mode: Mode| modes().into_iter().all(|it| mode.compatible(it) || !asked.compatible(it));
         prop_assert!(came_to.is_none_or(covered) || asked == Mode::Write || came_to == Some(Mode::Observe));
         // One that reveals nothing is evaluated only for a deadline, and may come to anything.
         let hidden = !operations[0].is_read() && operations[0].observation().is_nothing();
@@ -344,10 +343,50 @@ fn effects_in_compatible_modes_commute() {
         prop_assert!(!a.mode().compatible(b.mode()) || a.commutes_with(&b));
         Ok(())
     });
-    for a in Mode::ALL {
-        for b in Mode::ALL {
+    for a in modes() {
+        for b in modes() {
             assert_eq!(a.compatible(b), b.compatible(a));
         }
+    }
+}
+
+/// Every mode: those of the auction too.
+fn modes() -> Vec<Mode> {
+    let own = ["bid", "closed"].map(|name| {
+        let arguments: &[&[u8]] = if name == "bid" { &[b"ann", b"1"] } else { &[] };
+        let operation = user::Operation::new(auction(), name.as_bytes(), arguments);
+        Mode::User(operation.expect("it has such an operation").mode().expect("it has a mode"))
+    });
+    assert_eq!(own.map(Mode::name), ["auction:bid", "auction:ask"]);
+    Mode::BUILT_IN.into_iter().chain(own).collect()
+}
+
+#[test]
+fn a_mode_that_covers_another_admits_no_more_and_a_set_admits_what_all_of_it_do() {
+    let all = modes();
+    for a in &all {
+        for b in &all {
+            let is_less = all.iter().all(|other| b.compatible(*other) || !a.compatible(*other));
+            assert!(!a.covers(*b) || is_less, "{a:?} covers {b:?}");
+            assert!(a.and(*b).covers(*a) && a.and(*b).covers(*b), "{a:?} and {b:?}");
+            let both = Modes::default().with(*a).with(*b);
+            for other in &all {
+                assert_eq!(both.conflict(*other), !(a.compatible(*other) && b.compatible(*other)));
+                assert_eq!(both.cover(*other), a.covers(*other) || b.covers(*other), "{both:?} {other:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_binary_forms_of_modes_give_them_back() {
+    for mode in modes() {
+        let mut bytes = Vec::new();
+        mode.encode(&mut bytes);
+        let mut input = Reader::new(&bytes);
+        assert_eq!((Mode::decode(&mut input), input.is_empty()), (Ok(mode), true));
+        bytes.pop();
+        assert!(Mode::decode(&mut Reader::new(&bytes)).is_err(), "{mode:?} cut short");
     }
 }
 

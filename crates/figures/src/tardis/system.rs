@@ -119,8 +119,7 @@ impl Deployed for Sites {
     type Protocol = Instance;
 
     fn instances(&self, sites: u16, site: u16) -> Vec<(Slot, Instance)> {
-        let topology =
-            branch::site::Topology { sites: (0..sites).map(site_of).collect(), keyspace: KEYSPACE };
+        let topology = branch::site::Topology::of_sites((0..sites).map(site_of).collect(), KEYSPACE);
         let options = branch::site::Options {
             durability: Durability::Written,
             merging: Merging::Auto { every: Duration::from_millis(50) },

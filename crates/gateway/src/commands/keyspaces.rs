@@ -30,7 +30,7 @@ static KEYSPACE: &[Command] = &[
     Command::new("keyspace|evict", 5, OPERATOR, "anabranch 0.1.0", "Lets a causal keyspace go on without a region that is gone for good: KEYSPACE EVICT name region ACCEPT-LOSS", Steer(Flow::Administer)),
     Command::new("keyspace|list", 2, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keyspaces", Steer(Flow::Administer)),
     Command::new("keyspace|info", 3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Describes a keyspace: KEYSPACE INFO name", Steer(Flow::Administer)),
-    Command::new("keyspace|hotkeys", -3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keys of a replicated strict keyspace on which transactions wait or are refused at this process, hottest first, with what meets what: KEYSPACE HOTKEYS name [COUNT count] [RESET]", Steer(Flow::Administer)),
+    Command::new("keyspace|hotkeys", -3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Lists the keys of a replicated strict keyspace on which transactions wait or are refused, as all processes have seen it or only the asked one, hottest first, with what meets what, and the processes that have not answered: KEYSPACE HOTKEYS name [COUNT count] [RESET] [LOCAL]", Steer(Flow::Administer)),
     Command::new("keyspace|locate", -4, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Returns which partition of a keyspace each key lies in: KEYSPACE LOCATE name key [key ...]", Steer(Flow::Administer)),
     Command::new("keyspace|use", 3, NOSCRIPT | FAST, "anabranch 0.1.0", "Chooses the keyspace for the connection: KEYSPACE USE name", Local(use_keyspace)),
     Command::new("keyspace|help", 2, LOADING | STALE, "anabranch 0.1.0", "Lists the subcommands", Local(describe::help)),
@@ -115,10 +115,12 @@ pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, 
 const HOT_KEYS: usize = 10;
 
 fn hot_keys<'a>(call: &Call<'a>) -> Result<Administration<'a>, Error> {
-    let (mut count, mut reset, mut at) = (HOT_KEYS, false, 3);
+    let (mut count, mut reset, mut local, mut at) = (HOT_KEYS, false, false, 3);
     while at < call.len() {
         if call.is(at, "RESET") {
             reset = true;
+        } else if call.is(at, "LOCAL") {
+            local = true;
         } else if call.is(at, "COUNT") && at + 1 < call.len() {
             at += 1;
             count = usize::try_from(call.integer(at)?)
@@ -130,7 +132,7 @@ fn hot_keys<'a>(call: &Call<'a>) -> Result<Administration<'a>, Error> {
         }
         at += 1;
     }
-    Ok(Administration::HotKeys { name: call.bytes(2), count, reset })
+    Ok(Administration::HotKeys { name: call.bytes(2), count, reset, local })
 }
 
 /// The names of options; a list of regions ends before one.

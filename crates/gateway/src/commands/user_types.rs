@@ -13,7 +13,7 @@ use crate::table::{Command, Handler, Handler::Data, Handler::Flow as Steer, Hand
 use datatypes::Operation::User;
 use datatypes::user::{self, Type};
 use types::{Error, ReplySink};
-use usertypes::abi::{Kind, OperationSpec};
+use usertypes::abi::{Kind, OperationSpec, Spec};
 
 /// The table's entries.
 #[rustfmt::skip]
@@ -67,26 +67,36 @@ fn list(_: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
 
 fn info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     let of = named(control.call.bytes(2))?;
-    let operations = &of.module().spec().operations;
-    sink.map(3);
+    let spec = of.module().spec();
+    sink.map(4);
     sink.bulk(b"name");
     sink.bulk(of.name().as_bytes());
     sink.bulk(b"digest");
     sink.bulk(format!("{:016x}", of.digest()).as_bytes());
     sink.bulk(b"operations");
-    sink.array(operations.len());
-    operations.iter().for_each(|operation| sink.bulk(signature(operation).as_bytes()));
+    sink.array(spec.operations.len());
+    spec.operations.iter().for_each(|operation| sink.bulk(signature(spec, operation).as_bytes()));
+    sink.bulk(b"modes");
+    sink.array(spec.modes.len());
+    for (number, mode) in (0u8..).zip(&spec.modes) {
+        let others = (0u8..).zip(&spec.modes).filter(|(other, _)| spec.is_beside(number, *other));
+        let others: Vec<&str> = others.map(|(_, other)| other.name.as_str()).collect();
+        sink.bulk(format!("{} beside {}", mode.name, others.join(", ")).trim_end().as_bytes());
+    }
     Ok(())
 }
 
-/// `bid bidder amount:integer`, `leader (reads)`.
-fn signature(operation: &OperationSpec) -> String {
+/// `bid bidder amount:integer (mode bid)`, `leader (reads)`.
+fn signature(spec: &Spec, operation: &OperationSpec) -> String {
     let mut text = operation.name.clone();
     for argument in &operation.arguments {
         text.extend([" ", argument.name.as_str()]);
         text.push_str(if argument.kind == Kind::Integer { ":integer" } else { "" });
     }
     text.push_str(if operation.reads { " (reads)" } else { "" });
+    if let Some(mode) = operation.mode.and_then(|mode| spec.modes.get(usize::from(mode))) {
+        text.push_str(&format!(" (mode {})", mode.name));
+    }
     text
 }
 

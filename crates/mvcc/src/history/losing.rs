@@ -1,7 +1,7 @@
 //! What the effects of a history cost one another, and how long they must be known for it.
 
 use super::replaying::Seen;
-use super::{Entry, History, Sight, effect_of};
+use super::{Entry, History, Sight, SightOf, effect_of};
 use crate::losses::LostWrite;
 use datatypes::Effect;
 use datatypes::key;
@@ -81,21 +81,22 @@ impl<S: Copy + Ord> History<S> {
     }
 
     /// The first place, at most `needed`, from which on effects are needed to tell what later ones have lost: of these some
-    /// may be hidden by an earlier one that they did not observe.
+    /// may be hidden by an earlier one that they did not observe, or by one that such an earlier one did not observe and brought
+    /// forth.
     pub(super) fn needed_by_hidden(&self, needed: usize) -> usize {
         let Some(sight) = self.sight.filter(|_| self.contested) else { return needed };
         let mut least: Vec<(u16, S)> = Vec::new();
         for entry in self.all().skip(needed).filter(|entry| entry.hidden) {
             note_least(&mut least, sight(&entry.stamp));
         }
-        let is_unseen = |entry: &Entry<S>| {
-            let group = sight(&entry.stamp).group;
-            let hidden =
-                |(by, upto): &(u16, S)| !Sight { group: *by, upto: *upto }.shows(group, &entry.stamp);
-            least.iter().any(hidden)
-        };
+        if least.is_empty() {
+            return needed;
+        }
+        let mut wider = least.clone();
+        let hiders = self.all().filter(|entry| entry.hides && is_unseen_by_some(&least, sight, entry));
+        hiders.for_each(|entry| note_least(&mut wider, sight(&entry.stamp)));
         let mut earlier = self.entries.range(..needed);
-        earlier.position(|entry| entry.hides && is_unseen(entry)).unwrap_or(needed)
+        earlier.position(|entry| entry.hides && is_unseen_by_some(&wider, sight, entry)).unwrap_or(needed)
     }
 
     /// The first place, at most that above the horizon, from which on effects are needed by ones that have not observed
@@ -156,6 +157,12 @@ impl<S: Copy + Ord> History<S> {
         let mixes_types = kinds.any(|kind| Some(kind) != first);
         (self.kind, self.mixes_types) = (first, mixes_types);
     }
+}
+
+/// True if some of those that observed so much did not observe an effect.
+fn is_unseen_by_some<S: Copy + Ord>(seen: &[(u16, S)], sight: SightOf<S>, entry: &Entry<S>) -> bool {
+    let group = sight(&entry.stamp).group;
+    seen.iter().any(|(by, upto)| !Sight { group: *by, upto: *upto }.shows(group, &entry.stamp))
 }
 
 /// Of each group the least that an effect observed of the others.

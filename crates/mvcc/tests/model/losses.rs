@@ -4,7 +4,7 @@
 use crate::merge::{Done, GROUPS, KEY, Stamp, effect, encoded, history, history_of, performed};
 use crate::mvcc::{LossOptions, LostWrite, Store};
 use datatypes::merge::{LostPart, Trace, lost};
-use datatypes::{Context, Effect, Items, Operation, key, list, prepare, register};
+use datatypes::{Context, Effect, Items, Operation, dict, key, list, prepare, register};
 use std::collections::BTreeSet;
 use types::{HashSeed, Reader, ReplyBuf, Rng, Wire};
 
@@ -126,8 +126,61 @@ impl Replica {
 
 #[test]
 fn replicas_list_the_same_losses() {
+    let some = lists_alike(0..4000, history);
+    assert!(some > 1000, "only {some} histories lose something");
+}
+
+/// What is written to a register or a field, incremented there and removed: words come forth from under numbers.
+#[test]
+fn replicas_list_the_same_increments_under_words() {
+    for operations in [of_register, of_field] {
+        let some = lists_alike(0..3000, |random| history_of(random, operations));
+        assert!(some > 1000, "only {some} histories lose something");
+    }
+}
+
+fn of_register(number: &[u8], random: &mut Rng) -> Vec<u8> {
+    let set_to = |value| {
+        let (condition, reply) = (register::Condition::Always, register::SetReply::Status);
+        register::Operation::Set { value, deadline: register::Deadline::Clear, condition, reply }
+    };
+    let operation = match random.u32(..8) {
+        0..4 => Operation::Register(register::Operation::Increment { by: 3 }),
+        4 => Operation::Register(set_to(number)),
+        5 => Operation::Register(set_to(b"word")),
+        _ => Operation::Key(key::Operation::Delete),
+    };
+    let mut bytes = Vec::new();
+    operation.encode(&mut bytes);
+    bytes
+}
+
+fn of_field(number: &[u8], random: &mut Rng) -> Vec<u8> {
+    let put = |value| dict::Operation::Put { pairs: Items::two(b"f", value), reply: dict::PutReply::Added };
+    let mut whole = Vec::new();
+    let operation = match random.u32(..9) {
+        0..4 => Operation::Dict(dict::Operation::Increment { field: b"f", by: 3 }),
+        4 => Operation::Dict(put(number)),
+        5 => Operation::Dict(put(b"word")),
+        6 => {
+            let mut cell = datatypes::Cell::default();
+            let pairs = Items::two(b"f", b"words");
+            datatypes::apply::<false>(&mut cell, &Effect::Dict(dict::Effect::Put { pairs }));
+            cell.encode(&mut whole);
+            Operation::Key(key::Operation::Restore(whole.as_slice().into()))
+        }
+        _ => Operation::Dict(dict::Operation::Delete { fields: Items::one(b"f") }),
+    };
+    let mut bytes = Vec::new();
+    operation.encode(&mut bytes);
+    bytes
+}
+
+/// Replicas to which the effects of these histories arrive in any order, and that forget and are written down now and then, list the
+/// same. How many histories lose something.
+fn lists_alike(seeds: std::ops::Range<u64>, history: impl Fn(&mut Rng) -> Vec<Done>) -> usize {
     let mut some = 0;
-    for seed in 0..4000 {
+    for seed in seeds {
         let mut random = Rng::with_seed(seed);
         let done = history(&mut random);
         let wanted = wanted(&done);
@@ -147,7 +200,7 @@ fn replicas_list_the_same_losses() {
             assert_eq!(replica.at_rest(), wanted, "seed {seed}: {:?}", in_words(&done));
         }
     }
-    assert!(some > 1000, "only {some} histories lose something");
+    some
 }
 
 /// How many losses are known, and how many were dropped.

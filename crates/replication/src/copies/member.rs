@@ -140,6 +140,11 @@ impl<P: Copied> Member<P> {
         self.log.leader()
     }
 
+    /// The address that others know the group by.
+    pub fn group(&self) -> Address {
+        self.group
+    }
+
     /// Its number in the group, and how many there are.
     pub fn number(&self) -> (usize, usize) {
         (self.me, self.groups.members(self.group).len())

@@ -115,20 +115,20 @@ impl ClusterKeyspace {
             ClusterModel::Strict if !self.regions.is_empty() => {
                 Err(format!("keyspace '{name}' is strict: it has no regions of its own"))
             }
-            ClusterModel::Branch
-                if self.replicas.is_some() || self.partitions != 1 || !self.regions.is_empty() =>
-            {
-                Err(format!(
-                    "keyspace '{name}' is branch: it has one site in every region, with all keys; leave PARTITIONS, \
-                     REPLICAS and REGIONS out"
-                ))
-            }
+            ClusterModel::Branch if self.replicas.is_some() || !self.regions.is_empty() => Err(format!(
+                "keyspace '{name}' is branch: it has one site in every region, with all keys; leave REPLICAS and \
+                     REGIONS out"
+            )),
             ClusterModel::Branch if self.branching.merges_by_handler && self.branching.handler.is_none() => {
                 Err(format!(
                     "keyspace '{name}': MERGE handler needs HANDLER, a program in Lua that defines resolve(key, conflict) or \
                      merge(keys)"
                 ))
             }
+            ClusterModel::Branch if self.branching.collects_early && self.partitions > 1 => Err(format!(
+                "keyspace '{name}': COLLECT optimistic needs the records with the State DAG; leave PARTITIONS out, or COLLECT \
+                 pessimistic"
+            )),
             ClusterModel::Strict | ClusterModel::Causal if self.branching != ClusterBranching::default() => {
                 Err(format!(
                     "keyspace '{name}': MERGE, HANDLER, EVERY, LOCAL, UNRESOLVED, KEEP, COLLECT and QUEUE are for MODEL branch"

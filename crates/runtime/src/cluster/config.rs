@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use types::RegionSet;
 
 /// What a process of a cluster is told when it starts.
 #[derive(Clone, Debug)]
@@ -425,19 +426,25 @@ impl ClusterKeyspace {
     /// What is wrong with the copies of its partitions.
     pub(crate) fn check_copies(&self, file: &ClusterFile) -> Result<(), String> {
         let (name, Some(copies)) = (&self.name, self.copies) else { return Ok(()) };
-        if self.model != ClusterModel::Causal || self.is_partial() {
+        if self.model != ClusterModel::Causal {
             return Err(format!(
-                "keyspace '{name}': COPIES is for MODEL causal without REPLICAS and REGIONS; a strict one says how many \
-                 processes keep a shard by REPLICAS"
+                "keyspace '{name}': COPIES is for MODEL causal; a strict one says how many processes keep a shard by REPLICAS"
+            ));
+        }
+        if copies != 1 && !self.protocol.is_usual() {
+            return Err(format!(
+                "keyspace '{name}': PROTOCOL {} is a baseline for measurements, without COPIES",
+                self.protocol.as_str()
             ));
         }
         if copies != 1 && copies != 3 {
             return Err(format!("keyspace '{name}': COPIES is 1 or 3, not {copies}"));
         }
-        let few = (0..file.regions()).find(|region| file.processes_of(*region).len() < usize::from(copies));
+        let mut regions = self.regions(file).into_iter();
+        let few = regions.find(|region| file.processes_of(*region).len() < usize::from(copies));
         few.map_or(Ok(()), |region| {
             Err(format!(
-                "keyspace '{name}': {copies} copies need as many processes in every region; region '{}' has {}",
+                "keyspace '{name}': {copies} copies need as many processes in every region of it; region '{}' has {}",
                 file.region_name(region),
                 file.processes_of(region).len()
             ))
@@ -479,16 +486,10 @@ impl ClusterKeyspace {
                  processes, or copy the keys to another keyspace"
             ));
         }
-        if self.is_copied() {
+        if self.is_partial() && self.is_copied() {
             return Err(format!(
-                "partitions of keyspace '{name}' have copies: a region cannot be evicted from it yet; restore two of three \
-                 processes of each of its partitions, or copy the keys to another keyspace"
-            ));
-        }
-        if self.is_partial() {
-            return Err(format!(
-                "partitions of keyspace '{name}' are in some regions only, and transactions have parts in several: a \
-                 region cannot be evicted from it yet; restore its processes, or copy the keys to another keyspace"
+                "keyspace '{name}' has partitions in some regions only, and copies of them: a region cannot be evicted from it \
+                 yet; restore two of three processes of each of its partitions, or copy the keys to another keyspace"
             ));
         }
         let known: Vec<String> = (0..file.regions()).map(|region| file.region_name(region)).collect();
@@ -496,10 +497,40 @@ impl ClusterKeyspace {
             return Err(format!("no region '{region}'; there are {}", known.join(", ")));
         }
         let is_left = |known: &&String| *known != region && !self.evicted.contains(known);
-        match known.iter().any(|known| is_left(&known)) {
-            true => Ok(()),
-            false => Err(format!("region '{region}' is the last one of keyspace '{name}'")),
+        if !known.iter().any(|known| is_left(&known)) {
+            return Err(format!("region '{region}' is the last one of keyspace '{name}'"));
         }
+        if self.is_partial() {
+            return self.check_survivors(region, file);
+        }
+        Ok(())
+    }
+
+    /// Of each partition somebody must be left: nobody else has what is in it, and all others count on it.
+    fn check_survivors(&self, region: &str, file: &ClusterFile) -> Result<(), String> {
+        if file.regions() > RegionSet::TOLD_APART {
+            let most = RegionSet::TOLD_APART;
+            return Err(format!(
+                "keyspace '{}': eviction is for clusters of at most {most} regions",
+                self.name
+            ));
+        }
+        let stays = |holder: &u16| {
+            let holder = file.region_name(*holder);
+            holder != region && !self.evicted.contains(&holder)
+        };
+        let is_gone = |partition: &u16| !self.holders(file, *partition).iter().any(stays);
+        let gone: Vec<String> =
+            (0..self.partitions).filter(is_gone).map(|partition| partition.to_string()).collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "nobody else has what is in the partitions {} of keyspace '{}', and its snapshots show all partitions: region \
+             '{region}' cannot be evicted from it; restore its processes, or copy the other keys to another keyspace",
+            gone.join(", "),
+            self.name
+        ))
     }
 
     /// What is wrong with where a causal keyspace is to be.

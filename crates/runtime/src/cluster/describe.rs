@@ -16,10 +16,11 @@ pub(crate) fn section(view: Option<&ClusterView>) -> String {
     let conflicts: Vec<String> =
         backlogs.iter().map(|(name, backlog)| format!("{name}={}", backlog.conflicts)).collect();
     let strict: String = backlogs.iter().filter_map(|(name, backlog)| strict_line(name, backlog)).collect();
+    let queues: String = backlogs.iter().filter_map(|(name, backlog)| queue_line(name, backlog)).collect();
     let region = options.file.process(options.process).map_or("", |process| process.region_name.as_str());
     format!(
         "cluster_enabled:0\r\ncluster_process:{}\r\ncluster_region:{region}\r\ncluster_processes:{}\r\n\
-         cluster_regions:{}\r\ncluster_peers_connected:{}\r\ncluster_conflicts:{}{strict}",
+         cluster_regions:{}\r\ncluster_peers_connected:{}\r\ncluster_conflicts:{}{strict}{queues}",
         options.process,
         options.file.processes.len(),
         options.file.regions(),
@@ -42,6 +43,15 @@ fn strict_line(name: &str, backlog: &Backlog) -> Option<String> {
         "\r\nstrict_{name}:recorded_groups={}{}",
         backlog.recorded_groups,
         epochs.collect::<String>()
+    ))
+}
+
+/// What a causal keyspace's partitions here keep for other regions, and how often one took the state of its peers instead.
+fn queue_line(name: &str, backlog: &Backlog) -> Option<String> {
+    let Backlog { queued_bytes, spilled_bytes, .. } = backlog;
+    let transfers = backlog.transfers?;
+    Some(format!(
+        "\r\nqueues_{name}:queued_bytes={queued_bytes},spilled_bytes={spilled_bytes},state_transfers={transfers}"
     ))
 }
 

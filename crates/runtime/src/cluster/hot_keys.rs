@@ -1,24 +1,35 @@
-//! `KEYSPACE HOTKEYS`: on which keys transactions are in each other's way, as the replicas here have seen it.
+//! What the replicas of this process have counted of transactions that are in each other's way, and how `KEYSPACE HOTKEYS`
+//! replies it. [`super::hot_keys_of_all`] asks the other processes.
 
 use crate::cluster::keyspace::ReplicatedKeyspace;
-use crate::cluster::{Cluster, ClusterModel};
-use strict::{Heat, HotKey, Meetings};
+use crate::cluster::nodes::Nodes;
+use protocol::Protocol;
+use strict::{Heat, HotKey, Meetings, Sketch};
 use strict::{locking, tapir};
-use types::{Error, ReplySink};
+use types::{PartitionId, ProcessId, ReplySink};
 
 impl ReplicatedKeyspace {
     /// What the replicas here have counted: of a keyspace with leaders, those that lead.
-    fn heats(&self) -> Vec<&Heat> {
+    fn heats(&self) -> Vec<(PartitionId, &Heat)> {
         match self {
-            ReplicatedKeyspace::Strict(nodes) => nodes.protocols().filter_map(of_tapir).collect(),
-            ReplicatedKeyspace::Locking(nodes) => nodes.protocols().filter_map(of_leader).collect(),
+            ReplicatedKeyspace::Strict(nodes) => of_partitions(nodes, of_tapir),
+            ReplicatedKeyspace::Locking(nodes) => of_partitions(nodes, of_leader),
             _ => Vec::new(),
         }
     }
 
     /// How often transactions met here.
     pub(super) fn meetings(&self) -> Meetings {
-        self.heats().into_iter().fold(Meetings::default(), |sum, heat| sum.and(heat.total()))
+        self.heats().into_iter().fold(Meetings::default(), |sum, (_, heat)| sum.and(heat.total()))
+    }
+
+    /// What is counted here, which is forgotten then if that is wanted.
+    pub(super) fn sketches(&mut self, reset: bool) -> Vec<Sketch> {
+        let sketches = self.heats().into_iter().map(|(partition, heat)| heat.sketch(partition)).collect();
+        if reset {
+            self.reset_heat();
+        }
+        sketches
     }
 
     fn reset_heat(&mut self) {
@@ -38,6 +49,13 @@ impl ReplicatedKeyspace {
     }
 }
 
+fn of_partitions<P: Protocol>(
+    nodes: &Nodes<P>,
+    heat: impl Fn(&P) -> Option<&Heat>,
+) -> Vec<(PartitionId, &Heat)> {
+    nodes.of_partitions().filter_map(|(partition, node)| Some((partition, heat(node)?))).collect()
+}
+
 fn of_tapir(node: &tapir::Node) -> Option<&Heat> {
     match node {
         tapir::Node::Replica(replica) => Some(replica.heat()),
@@ -52,33 +70,17 @@ fn of_leader(node: &locking::Node) -> Option<&Heat> {
     }
 }
 
-impl Cluster {
-    /// At most so many hot keys of a keyspace, the hottest first; they are forgotten then, if that is wanted.
-    pub(crate) fn hot_keys(&mut self, name: &[u8], count: usize, reset: bool) -> Result<Vec<HotKey>, Error> {
-        let text = String::from_utf8_lossy(name);
-        let id = self
-            .keyspace_of_name(name)
-            .ok_or_else(|| Error::err(format!("no such keyspace '{text}'; KEYSPACE LIST names them")))?;
-        if self.entry(id).model != ClusterModel::Strict {
-            return Err(Error::err(format!(
-                "keyspace '{text}' is not strict: its transactions do not wait for each other; CONFLICTS LIST and BRANCH \
-                 STATE tell what they do instead"
-            )));
-        }
-        let keyspace = &mut self.keyspaces[usize::from(id.0)];
-        let mut keys: Vec<HotKey> =
-            keyspace.heats().into_iter().flat_map(|heat| heat.keys()).cloned().collect();
-        keys.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
-        keys.truncate(count);
-        if reset {
-            keyspace.reset_heat();
-        }
-        Ok(keys)
-    }
+/// The reply: the keys, and the processes that have not answered.
+pub(super) fn write_hot_keys(keys: &[HotKey], unanswered: &[ProcessId], sink: &mut dyn ReplySink) {
+    sink.map(2);
+    sink.bulk(b"keys");
+    write_keys(keys, sink);
+    sink.bulk(b"unanswered");
+    sink.array(unanswered.len());
+    unanswered.iter().for_each(|process| sink.integer(i64::from(process.0)));
 }
 
-/// The reply.
-pub(crate) fn write_hot_keys(keys: &[HotKey], sink: &mut dyn ReplySink) {
+fn write_keys(keys: &[HotKey], sink: &mut dyn ReplySink) {
     sink.array(keys.len());
     for hot in keys {
         sink.map(7);

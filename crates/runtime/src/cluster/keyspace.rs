@@ -1,19 +1,21 @@
 //! A replicated keyspace of either model, as the thread that owns it drives it.
 
+use crate::cluster::LogWork;
 use crate::cluster::config::{ClusterFile, ClusterKeyspace};
 use crate::cluster::nodes::{Context, Nodes, Turn};
 use crate::cluster::placement;
+use crate::journal::Journal;
 use branch::site;
 use causal::baselines::{Blocking, Cure, HybridCure, Uncoordinated};
 use causal::stable::{self, Times, Waits};
 use causal::{paris, wren};
-use protocol::{Gate, Now, Request};
+use protocol::{Durable, Gate, Now, Request};
 use replication::copies::{self, Member};
 use std::collections::BTreeMap;
 use strict::ir::Status;
 use strict::{locking, qwstore, tapir};
 use types::{
-    Error, Instant, KeyspaceId, NodeId, PartitionId, RegionId, RequestId, Slot, Timestamp, WallTime,
+    Address, Error, Instant, KeyspaceId, NodeId, PartitionId, RegionId, RequestId, Slot, Timestamp, WallTime,
 };
 
 /// See the module. One variant per protocol: the enum dispatches and does nothing else.
@@ -27,6 +29,8 @@ pub(crate) enum ReplicatedKeyspace {
     Copied(Nodes<copies::Node<wren::Node>>),
     /// Causal, with partitions in some of the regions only.
     Partial(Nodes<paris::Node>),
+    /// Both.
+    PartialCopied(Nodes<copies::Node<paris::Node>>),
     /// Causal, with the baselines of the two.
     Cure(Nodes<stable::Node<Cure>>),
     HybridCure(Nodes<stable::Node<HybridCure>>),
@@ -53,8 +57,12 @@ pub(crate) struct Backlog {
     pub(crate) recorded_groups: usize,
     /// Strict with locks: transactions of this process that committed with another one of it.
     pub(crate) combined: Option<u64>,
-    /// Causal: bytes of transactions that some region may lack.
+    /// Causal: bytes of transactions that some region may lack, in memory.
     pub(crate) queued_bytes: usize,
+    /// Causal: and in the spool.
+    pub(crate) spilled_bytes: u64,
+    /// Causal: how often a partition here began to take its peers' state in this life.
+    pub(crate) transfers: Option<u64>,
     /// Causal: writes that were lost to concurrent ones, and are listed.
     pub(crate) conflicts: usize,
     /// Causal: and those that were dropped from the list because it was full.
@@ -65,10 +73,13 @@ pub(crate) struct Backlog {
 
 impl Backlog {
     fn of<'n, S: Times>(partitions: impl Iterator<Item = &'n stable::Partition<S>>) -> Backlog {
-        partitions.fold(Backlog::default(), |backlog, partition| {
+        let none = Backlog { transfers: Some(0), ..Backlog::default() };
+        partitions.fold(none, |backlog, partition| {
             let (listed, dropped) = partition.listed_conflicts();
             Backlog {
                 queued_bytes: backlog.queued_bytes + partition.queued_bytes(),
+                spilled_bytes: backlog.spilled_bytes + partition.spilled_bytes(),
+                transfers: backlog.transfers.map(|transfers| transfers + partition.transfers()),
                 conflicts: backlog.conflicts + listed,
                 conflicts_dropped: backlog.conflicts_dropped + dropped,
                 ..backlog
@@ -121,6 +132,7 @@ macro_rules! each {
             ReplicatedKeyspace::Causal($nodes) => $call,
             ReplicatedKeyspace::Copied($nodes) => $call,
             ReplicatedKeyspace::Partial($nodes) => $call,
+            ReplicatedKeyspace::PartialCopied($nodes) => $call,
             ReplicatedKeyspace::Cure($nodes) => $call,
             ReplicatedKeyspace::HybridCure($nodes) => $call,
             ReplicatedKeyspace::Blocking($nodes) => $call,
@@ -145,8 +157,20 @@ macro_rules! each_causal {
             | ReplicatedKeyspace::Locking(_)
             | ReplicatedKeyspace::QwStore(_)
             | ReplicatedKeyspace::Copied(_)
+            | ReplicatedKeyspace::PartialCopied(_)
             | ReplicatedKeyspace::Branch(_)
             | ReplicatedKeyspace::Dropped => $other,
+        }
+    };
+}
+
+/// The same for those of them whose partitions have copies.
+macro_rules! each_copied {
+    ($keyspace:expr, $nodes:ident => $call:expr, $other:expr) => {
+        match $keyspace {
+            ReplicatedKeyspace::Copied($nodes) => $call,
+            ReplicatedKeyspace::PartialCopied($nodes) => $call,
+            _ => $other,
         }
     };
 }
@@ -164,8 +188,13 @@ impl ReplicatedKeyspace {
         each!(self, nodes => nodes.recovered(complete, now), ());
     }
 
-    pub(crate) fn submit(&mut self, requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {
-        each!(self, nodes => nodes.submit(requests, turn), refuse(requests, turn));
+    pub(crate) fn submit(
+        &mut self,
+        requests: &mut Vec<(RequestId, Request<'_>)>,
+        journal: Option<&Journal>,
+        turn: &mut Turn<'_>,
+    ) {
+        each!(self, nodes => nodes.submit(requests, journal, turn), refuse(requests, turn));
     }
 
     pub(crate) fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8]) {
@@ -185,9 +214,14 @@ impl ReplicatedKeyspace {
         each!(self, nodes => nodes.deadline(), None)
     }
 
-    /// What anything of it waits for.
-    pub(crate) fn gate(&self) -> Gate {
-        each!(self, nodes => nodes.gate(), Gate::OPEN)
+    /// What the log has to do for what waits here.
+    pub(crate) fn log_work(&self, durable: Durable) -> LogWork {
+        each!(self, nodes => nodes.log_work(durable), LogWork::default())
+    }
+
+    /// What its replies to clients wait for.
+    pub(crate) fn reply_gate(&self) -> Gate {
+        each!(self, nodes => nodes.reply_gate(), Gate::OPEN)
     }
 
     /// True when every replica here knows all it has to.
@@ -204,9 +238,12 @@ impl ReplicatedKeyspace {
                 locking::Node::Replica(replica) => !replica.is_forgetful(),
                 locking::Node::Coordinator(_) => true,
             }),
-            ReplicatedKeyspace::Copied(nodes) => members(nodes).all(|member| !member.is_lacking()),
             // A site that has nothing yet holds what it is asked, and says so after a while.
-            _ => each_causal!(self, nodes => is_serving(nodes), true),
+            _ => each_copied!(
+                self,
+                nodes => members(nodes).all(|member| !member.is_lacking()),
+                each_causal!(self, nodes => is_serving(nodes), true)
+            ),
         }
     }
 
@@ -235,14 +272,15 @@ impl ReplicatedKeyspace {
                 };
                 Backlog { combined: nodes.protocols().find_map(combined), ..Backlog::default() }
             }
-            ReplicatedKeyspace::Copied(nodes) => {
-                Backlog::of(led(nodes).filter_map(stable::Node::as_partition))
-            }
             ReplicatedKeyspace::Branch(nodes) => Backlog {
                 queued_bytes: sites(nodes).map(site::Site::queued_bytes).sum(),
                 ..Backlog::default()
             },
-            _ => each_causal!(self, nodes => Backlog::of(causal_partitions(nodes)), Backlog::default()),
+            _ => each_copied!(
+                self,
+                nodes => Backlog::of(led(nodes).filter_map(stable::Node::as_partition)),
+                each_causal!(self, nodes => Backlog::of(causal_partitions(nodes)), Backlog::default())
+            ),
         }
     }
 
@@ -272,11 +310,15 @@ impl ReplicatedKeyspace {
         match self {
             ReplicatedKeyspace::Strict(nodes) => nodes.protocols().filter_map(strict).collect(),
             ReplicatedKeyspace::Locking(nodes) => nodes.protocols().filter_map(led).collect(),
-            ReplicatedKeyspace::Copied(nodes) => members(nodes).map(copy_state).collect(),
-            ReplicatedKeyspace::Branch(nodes) => sites(nodes).map(branch_state).collect(),
-            _ => {
-                each_causal!(self, nodes => causal_partitions(nodes).map(causal_state).collect(), Vec::new())
+            ReplicatedKeyspace::Branch(nodes) => {
+                let parts = nodes.protocols().filter_map(branch::Instance::as_part);
+                sites(nodes).map(branch_state).chain(parts.map(part_state)).collect()
             }
+            _ => each_copied!(
+                self,
+                nodes => members(nodes).map(copy_state).collect(),
+                each_causal!(self, nodes => causal_partitions(nodes).map(causal_state).collect(), Vec::new())
+            ),
         }
     }
 
@@ -296,10 +338,11 @@ impl ReplicatedKeyspace {
 
     /// How old is what is known here, if the keyspace is causal.
     pub(crate) fn lag(&self, wall: WallTime) -> Option<Lag> {
-        match self {
-            ReplicatedKeyspace::Copied(nodes) => Some(Lag::of(led(nodes), wall)),
-            _ => each_causal!(self, nodes => Some(Lag::of(nodes.protocols(), wall)), None),
-        }
+        each_copied!(
+            self,
+            nodes => Some(Lag::of(led(nodes), wall)),
+            each_causal!(self, nodes => Some(Lag::of(nodes.protocols(), wall)), None)
+        )
     }
 
     /// Tells the replicas here which regions are gone for good. True if that was news.
@@ -310,27 +353,15 @@ impl ReplicatedKeyspace {
         file: &ClusterFile,
         now: Now,
     ) -> bool {
-        let ReplicatedKeyspace::Causal(nodes) = self else { return false };
-        let knows = |partition: &wren::Partition| {
-            let known: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
-            partition.is_evicted() || entry.evicted.iter().all(|region| known.contains(&&**region))
-        };
-        let late = causal_partitions(nodes).filter(|partition| !knows(partition));
-        let late: Vec<u16> = late.map(stable::Partition::index).collect();
         let regions = entry.evicted.iter().filter_map(|region| file.region_of_name(region));
         let regions: Vec<RegionId> = regions.map(RegionId).collect();
-        let own = nodes.protocols().filter_map(stable::Node::as_coordinator).next();
-        // It may be the only one of its region that is up.
-        let coordinator_is_late = own.is_some_and(|own| regions.contains(&own.region()) && !own.is_evicted());
-        if coordinator_is_late {
-            let message = stable::Message::Evict { regions: regions.clone() };
-            nodes.tell(Slot::coordinator(id), message, now);
+        match self {
+            _ if regions.is_empty() => false,
+            ReplicatedKeyspace::Causal(nodes) => evict(nodes, id, entry, &regions, now),
+            ReplicatedKeyspace::Partial(nodes) => evict(nodes, id, entry, &regions, now),
+            ReplicatedKeyspace::Copied(nodes) => evict_of_copies(nodes, id, entry, &regions, now),
+            _ => false,
         }
-        for partition in &late {
-            let message = stable::Message::Evict { regions: regions.clone() };
-            nodes.tell(Slot::replica(id, PartitionId(*partition)), message, now);
-        }
-        coordinator_is_late || !late.is_empty()
     }
 
     /// Takes over what was altered.
@@ -363,8 +394,16 @@ fn branch_state(site: &site::Site) -> String {
     let census = site.keyspace().census();
     let joining = if site.is_joining() { "waits to hear from the other sites; " } else { "" };
     let handler = site.handler_state().map(|handler| format!(", {handler}")).unwrap_or_default();
+    let parted = match site.keyspace().is_parted() {
+        true => format!(
+            " near, {} orders not yet on the disks of record partitions, {} requests waiting for them",
+            site.keyspace().pending_orders(),
+            site.waiting()
+        ),
+        false => String::new(),
+    };
     format!(
-        "site: {joining}{} states, {} heads, {} keys, {} versions, {} states ({} bytes) queued for other sites, {} of them \
+        "site: {joining}{} states, {} heads, {} keys, {} versions{parted}, {} states ({} bytes) queued for other sites, {} of them \
          collected early, {} waiting for a parent{handler}",
         census.states,
         census.heads,
@@ -375,6 +414,10 @@ fn branch_state(site: &site::Site) -> String {
         census.early,
         site.orphans()
     )
+}
+
+fn part_state(part: &branch::Part) -> String {
+    format!("records: {} keys, {} versions, up to order {}", part.keys(), part.versions(), part.applied())
 }
 
 /// What a client of a dropped keyspace is told.
@@ -398,22 +441,80 @@ fn causal_partitions<S: Times>(
     nodes.protocols().filter_map(stable::Node::as_partition)
 }
 
+/// Tells those that have not heard.
+fn evict<S: Times>(
+    nodes: &mut Nodes<stable::Node<S>>,
+    id: KeyspaceId,
+    entry: &ClusterKeyspace,
+    regions: &[RegionId],
+    now: Now,
+) -> bool {
+    let late = late_of_evictions(nodes.protocols(), id, entry, regions);
+    for (slot, _) in &late {
+        nodes.tell(*slot, stable::Message::Evict { regions: regions.to_vec() }, now);
+    }
+    !late.is_empty()
+}
+
+/// Tells those that lead; they are told again until their logs have it.
+fn evict_of_copies<S: Times>(
+    nodes: &mut Nodes<copies::Node<stable::Node<S>>>,
+    id: KeyspaceId,
+    entry: &ClusterKeyspace,
+    regions: &[RegionId],
+    now: Now,
+) -> bool {
+    let groups = members(nodes).filter(|member| member.is_leader());
+    let group_of =
+        |member: &Member<stable::Node<S>>| Some((member.protocol().as_partition()?.index(), member.group()));
+    let groups: BTreeMap<u16, Address> = groups.filter_map(group_of).collect();
+    let late = late_of_evictions(led(nodes), id, entry, regions);
+    for (slot, partition) in &late {
+        let to = partition.and_then(|index| groups.get(&index).copied());
+        nodes.tell_instance(*slot, to, stable::Message::Evict { regions: regions.to_vec() }, now);
+    }
+    !late.is_empty()
+}
+
+/// The instances that have not heard of a lost region, by their slots; a replica with its partition.
+fn late_of_evictions<'n, S: Times>(
+    nodes: impl Iterator<Item = &'n stable::Node<S>> + Clone,
+    id: KeyspaceId,
+    entry: &ClusterKeyspace,
+    regions: &[RegionId],
+) -> Vec<(Slot, Option<u16>)> {
+    let knows = |partition: &stable::Partition<S>| {
+        let known: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
+        partition.is_evicted() || entry.evicted.iter().all(|region| known.contains(&&**region))
+    };
+    let own = nodes.clone().filter_map(stable::Node::as_coordinator).next();
+    // It may be the only one of its region that is up.
+    let coordinator = own.filter(|own| regions.contains(&own.region()) && !own.is_evicted());
+    let late = nodes.filter_map(stable::Node::as_partition).filter(|partition| !knows(partition));
+    let late = late.map(|late| (Slot::replica(id, PartitionId(late.index())), Some(late.index())));
+    coordinator.map(|_| (Slot::coordinator(id), None)).into_iter().chain(late).collect()
+}
+
 fn is_serving<S: Times>(nodes: &Nodes<stable::Node<S>>) -> bool {
     causal_partitions(nodes).all(stable::Partition::is_serving)
 }
 
-fn members(nodes: &Nodes<copies::Node<wren::Node>>) -> impl Iterator<Item = &Member<wren::Node>> {
+fn members<S: Times>(
+    nodes: &Nodes<copies::Node<stable::Node<S>>>,
+) -> impl Iterator<Item = &Member<stable::Node<S>>> {
     nodes.protocols().filter_map(copies::Node::as_member)
 }
 
 /// The instances that serve here: the coordinator, and the partitions whose groups are led here.
-fn led(nodes: &Nodes<copies::Node<wren::Node>>) -> impl Iterator<Item = &wren::Node> + Clone {
-    let serves = |node: &&copies::Node<wren::Node>| node.as_member().is_none_or(Member::is_leader);
+fn led<S: Times>(
+    nodes: &Nodes<copies::Node<stable::Node<S>>>,
+) -> impl Iterator<Item = &stable::Node<S>> + Clone {
+    let serves = |node: &&copies::Node<stable::Node<S>>| node.as_member().is_none_or(Member::is_leader);
     nodes.protocols().filter(serves).map(copies::Node::protocol)
 }
 
 /// A copy of a partition in words.
-fn copy_state(member: &Member<wren::Node>) -> String {
+fn copy_state<S: Times>(member: &Member<stable::Node<S>>) -> String {
     let Some(partition) = member.protocol().as_partition() else { return String::new() };
     let ((own, all), index) = (member.number(), partition.index());
     let copy = own + 1;
@@ -440,10 +541,14 @@ fn causal_state<S: Times>(partition: &stable::Partition<S>) -> String {
     };
     let gone: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
     format!(
-        "{}: serving, {} transactions ({} bytes) queued for other regions{conflicts}{}{}",
+        "{}: serving, {} transactions ({} bytes{}) queued for other regions{conflicts}{}{}",
         partition.index(),
         partition.unreceived(),
         partition.queued_bytes(),
+        match partition.spilled_bytes() {
+            0 => String::new(),
+            spilled => format!(", and {spilled} in the spool"),
+        },
         match partition.went_on_without() {
             [] => String::new(),
             silent => format!("; what only {} knew was given up", silent.join(", ")),

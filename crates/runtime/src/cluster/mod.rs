@@ -20,6 +20,7 @@ mod checkpoint;
 mod config;
 mod describe;
 mod hot_keys;
+mod hot_keys_of_all;
 mod identity;
 mod keyspace;
 mod nodes;
@@ -27,6 +28,7 @@ mod peers;
 mod place;
 mod placement;
 mod recovery;
+mod spool;
 
 pub use catalog::ClusterCatalog;
 pub use config::{
@@ -34,7 +36,7 @@ pub use config::{
     ClusterOptions, ClusterProcess, ClusterProtocol,
 };
 pub(crate) use describe::{describe, section};
-pub(crate) use hot_keys::write_hot_keys;
+pub(crate) use hot_keys_of_all::HotKeysQuestion;
 pub(crate) use keyspace::{Backlog, Lag, dropped};
 pub(crate) use nodes::Turn;
 pub(crate) use peers::FIRST_TOKEN;
@@ -46,6 +48,7 @@ use ::journal::CheckpointWriter;
 use catalog::Catalog;
 use checkpoint::Checkpoint;
 use gateway::KeyspaceOptions;
+use hot_keys_of_all::Questions;
 use identity::Identity;
 use keyspace::ReplicatedKeyspace;
 use mio::Registry;
@@ -53,7 +56,8 @@ use nodes::Context;
 use parking_lot::Mutex;
 use peers::{Arrivals, Peers};
 use placement::Life;
-use protocol::{Gate, Now, Request};
+use protocol::{Durable, Gate, Now, Request};
+use spool::Spools;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -126,11 +130,13 @@ pub(crate) struct Cluster {
     /// The log has records of a keyspace that was dropped; the next checkpoint does not.
     has_remains: bool,
     peers: Peers,
+    spools: Spools,
     arrived: Arrivals,
     /// Something was stepped since the last pump.
     stirred: bool,
     checkpoint: Option<Checkpoint>,
     gaps: Option<Gaps>,
+    questions: Questions,
 }
 
 /// This life began with gaps in its memory.
@@ -141,14 +147,23 @@ struct Gaps {
 }
 
 /// What the log owes the replicas after a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogWork {
-    /// Nothing waits.
-    None,
-    /// Something waits until the open group is written.
-    Write,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogWork {
+    /// Something waits until the open group is written, and for nothing else.
+    pub(crate) write: bool,
     /// Something waits for a sync.
-    Sync,
+    pub(crate) sync: bool,
+}
+
+impl LogWork {
+    /// What opens this gate. What waits for a sync is written by it, too.
+    fn of(gate: Gate, durable: Durable) -> Self {
+        LogWork { write: gate.written > durable.written.max(gate.synced), sync: gate.synced > durable.synced }
+    }
+
+    fn and(self, other: LogWork) -> Self {
+        LogWork { write: self.write || other.write, sync: self.sync || other.sync }
+    }
 }
 
 impl Cluster {
@@ -167,6 +182,10 @@ impl Cluster {
         self.stirred |= !self.arrived.is_empty();
         let mut arrived = std::mem::take(&mut self.arrived);
         for (from, to, packet) in arrived.iter() {
+            if to == hot_keys_of_all::SLOT {
+                self.hear(from.process, packet, now);
+                continue;
+            }
             let index = usize::from(to.keyspace.0);
             let known = self.keyspaces.get(index).is_some_and(|keyspace| keyspace.hosts(to));
             if !known {
@@ -196,6 +215,7 @@ impl Cluster {
             } else if !matches!(keyspace, ReplicatedKeyspace::Dropped) {
                 tracing::info!(keyspace = entry.name, "dropped");
                 *keyspace = ReplicatedKeyspace::Dropped;
+                self.spools.drop_keyspace(KeyspaceId(index as u16));
                 self.dropped.push(KeyspaceId(index as u16));
                 self.has_remains = true;
                 // Begun before, it may be of a keyspace that is no more.
@@ -262,31 +282,38 @@ impl Cluster {
         self.has_remains
     }
 
-    /// Hands a client's requests to the keyspace's coordinator.
+    /// Hands a client's requests to the keyspace's coordinator. Returns what replies wait for.
     pub(crate) fn submit(
         &mut self,
         keyspace: KeyspaceId,
         requests: &mut Vec<(RequestId, Request<'_>)>,
+        journal: Option<&Journal>,
         turn: &mut Turn<'_>,
-    ) {
+    ) -> Gate {
         self.stirred = true;
-        match self.keyspaces.get_mut(usize::from(keyspace.0)) {
-            Some(keyspace) => keyspace.submit(requests, turn),
-            None => requests.drain(..).for_each(|(id, request)| {
-                if !matches!(request, Request::Close { .. }) {
-                    turn.replies.reply(id).error(&Error::refused("the cluster has no such keyspace"));
-                }
-            }),
+        if let Some(keyspace) = self.keyspaces.get_mut(usize::from(keyspace.0)) {
+            keyspace.submit(requests, journal, turn);
+            return keyspace.reply_gate();
         }
+        requests.drain(..).for_each(|(id, request)| {
+            if !matches!(request, Request::Close { .. }) {
+                turn.replies.reply(id).error(&Error::refused("the cluster has no such keyspace"));
+            }
+        });
+        Gate::OPEN
     }
 
-    /// Does everything that can be done without waiting.
-    pub(crate) fn pump(&mut self, journal: Option<&Journal>, turn: &mut Turn<'_>) {
+    /// Does everything that can be done without waiting. Returns what replies wait for.
+    pub(crate) fn pump(&mut self, journal: Option<&Journal>, turn: &mut Turn<'_>) -> Gate {
         self.stirred = false;
-        let mut context = Context { journal, peers: &mut self.peers };
+        let mut context = Context { journal, peers: &mut self.peers, spools: &mut self.spools };
+        let mut gate = Gate::OPEN;
         for keyspace in &mut self.keyspaces {
             keyspace.pump(&mut context, turn);
+            gate = gate.and(keyspace.reply_gate());
         }
+        self.tell_hot_keys(turn);
+        gate
     }
 
     /// True when requests came since the last pump.
@@ -297,14 +324,8 @@ impl Cluster {
     /// What the log has to do so that what waits may leave.
     pub(crate) fn log_work(&self, journal: &Journal) -> LogWork {
         let durable = journal.durable();
-        let gate = self.keyspaces.iter().fold(Gate::OPEN, |gate, keyspace| gate.and(keyspace.gate()));
-        if gate.synced > durable.synced {
-            LogWork::Sync
-        } else if gate.written > durable.written {
-            LogWork::Write
-        } else {
-            LogWork::None
-        }
+        let each = self.keyspaces.iter().map(|keyspace| keyspace.log_work(durable));
+        each.fold(LogWork::default(), LogWork::and)
     }
 
     /// Sends what is queued for peers, and notes who is connected.
@@ -335,7 +356,8 @@ impl Cluster {
         if self.stirred || self.checkpoint.is_some() {
             return Some(now);
         }
-        self.keyspaces.iter().filter_map(ReplicatedKeyspace::deadline).chain(self.peers.deadline()).min()
+        let replicas = self.keyspaces.iter().filter_map(ReplicatedKeyspace::deadline);
+        replicas.chain(self.peers.deadline()).chain(self.questions.deadline()).min()
     }
 
     /// Notes in the data directory when nothing is missing any more.

@@ -1,10 +1,15 @@
 //! The replicas and the coordinator of one replicated keyspace in this process, stepped by the thread that owns them.
 
+use crate::cluster::LogWork;
 use crate::cluster::peers::Peers;
+use crate::cluster::spool::Spools;
 use crate::journal::Journal;
 use crate::recovery::NoReplies;
 use protocol::{Durable, Gate, Input, Now, Packet, Protocol, Replica, Replies, Request};
-use types::{Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RequestId, Rng, Slot, Wire};
+use replication::copies::{self, Copied};
+use types::{
+    Address, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RequestId, Rng, Slot, Wire,
+};
 
 /// See the module.
 pub(crate) struct Nodes<P: Protocol> {
@@ -25,10 +30,11 @@ pub(crate) struct Turn<'t> {
     pub(crate) replies: &'t mut dyn Replies,
 }
 
-/// Where records and packets go.
+/// Where records, packets and what is spilled go.
 pub(crate) struct Context<'c> {
     pub(crate) journal: Option<&'c Journal>,
     pub(crate) peers: &'c mut Peers,
+    pub(crate) spools: &'c mut Spools,
 }
 
 impl Context<'_> {
@@ -114,12 +120,19 @@ impl<P: Protocol> Nodes<P> {
         }
     }
 
-    /// Hands requests to the coordinator.
-    pub(crate) fn submit(&mut self, requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {
+    /// Hands requests to the coordinator, or to the site that serves clients itself, and logs what it persisted: its
+    /// replies may wait for that.
+    pub(crate) fn submit(
+        &mut self,
+        requests: &mut Vec<(RequestId, Request<'_>)>,
+        journal: Option<&Journal>,
+        turn: &mut Turn<'_>,
+    ) {
         let mut batch: Vec<_> =
             requests.drain(..).map(|(id, request)| Input::Request { id, request }).collect();
         if let Some(coordinator) = self.replicas.first_mut() {
             coordinator.step(turn.now, &mut batch, turn.random, turn.replies);
+            log(self.keyspace, coordinator, journal);
         }
     }
 
@@ -162,7 +175,8 @@ impl<P: Protocol> Nodes<P> {
         loop {
             let served = self.serve(turn);
             self.release(context, turn.now.instant);
-            if !served && self.inboxes.iter().all(Vec::is_empty) {
+            let told = self.spool(context, turn);
+            if !served && !told && self.inboxes.iter().all(Vec::is_empty) {
                 return;
             }
         }
@@ -173,15 +187,7 @@ impl<P: Protocol> Nodes<P> {
         let durable = context.durable();
         for replica in &mut self.replicas {
             let from = replica.node();
-            if !replica.records().is_empty() {
-                let group = match (context.journal, from.slot.partition) {
-                    (Some(journal), Some(partition)) => {
-                        journal.append_replica(self.keyspace, partition, replica.records()).0
-                    }
-                    _ => 0,
-                };
-                replica.appended(group);
-            }
+            log(self.keyspace, replica, context.journal);
             replica.logged(durable.written);
             replica.release(now, durable);
             for (to, packet) in replica.packets() {
@@ -194,19 +200,45 @@ impl<P: Protocol> Nodes<P> {
         }
     }
 
+    /// Keeps what replicas spilled, and tells them what they asked for; false if there was nothing to tell.
+    fn spool(&mut self, context: &mut Context<'_>, turn: &mut Turn<'_>) -> bool {
+        let mut told = false;
+        for replica in &mut self.replicas {
+            let Some(partition) = replica.node().slot.partition else { continue };
+            for request in replica.spool_requests() {
+                if let Some((chunk, bytes)) = context.spools.perform(self.keyspace, partition, request) {
+                    replica.spooled(turn.now, chunk, bytes.as_deref(), turn.replies);
+                    told = true;
+                }
+            }
+        }
+        told
+    }
+
     /// When `pump` is due at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.replicas.iter().filter_map(Replica::deadline).min()
     }
 
-    /// What anything here waits for.
-    pub(crate) fn gate(&self) -> Gate {
-        self.replicas.iter().fold(Gate::OPEN, |gate, replica| gate.and(replica.gate()))
+    /// What the log has to do for messages and replies to leave.
+    pub(crate) fn log_work(&self, durable: Durable) -> LogWork {
+        let gates = self.replicas.iter().map(Replica::gate).chain([self.reply_gate()]);
+        gates.fold(LogWork::default(), |work, gate| work.and(LogWork::of(gate, durable)))
+    }
+
+    /// What replies to clients wait for: only what serves them writes any.
+    pub(crate) fn reply_gate(&self) -> Gate {
+        self.replicas.first().map_or(Gate::OPEN, Replica::reply_gate)
     }
 
     /// The protocols, to look at.
     pub(crate) fn protocols(&self) -> impl Iterator<Item = &P> + Clone {
         self.replicas.iter().map(Replica::protocol)
+    }
+
+    /// The same of the replicas, with their partitions.
+    pub(crate) fn of_partitions(&self) -> impl Iterator<Item = (PartitionId, &P)> {
+        self.replicas.iter().filter_map(|it| Some((it.node().slot.partition?, it.protocol())))
     }
 
     /// The protocols, to tell them what they are to do from now on.
@@ -232,7 +264,28 @@ impl<P: Protocol> Nodes<P> {
     }
 }
 
+/// Logs what a replica persisted.
+fn log<P: Protocol>(keyspace: KeyspaceId, replica: &mut Replica<P>, journal: Option<&Journal>) {
+    if replica.records().is_empty() {
+        return;
+    }
+    let group = match (journal, replica.node().slot.partition) {
+        (Some(journal), Some(partition)) => journal.append_replica(keyspace, partition, replica.records()).0,
+        _ => 0,
+    };
+    replica.appended(group);
+}
+
 /// An input of recovery, which says nothing to anybody.
 fn step_before_life<P: Protocol>(replica: &mut Replica<P>, input: Input<'_, P>) {
     replica.step(Now::default(), &mut vec![input], &mut Rng::with_seed(0), &mut NoReplies::new());
+}
+
+impl<P: Copied> Nodes<copies::Node<P>> {
+    /// The process says something to the instance that one of its nodes speaks for, of a group by the group's address.
+    pub(crate) fn tell_instance(&mut self, to: Slot, group: Option<Address>, message: P::Message, now: Now) {
+        let Some(from) = self.replicas.first().map(Replica::node) else { return };
+        let address = group.unwrap_or_else(|| from.address());
+        self.tell(to, copies::Node::said(from, address, message), now);
+    }
 }

@@ -225,12 +225,20 @@ impl Peers {
 
     /// How many peers are connected.
     pub(crate) fn connected(&self) -> usize {
-        let up = |peer: &&Outgoing| matches!(peer.link, Link::Up { established: true, .. });
-        self.outgoing.values().filter(up).count()
+        self.outgoing.values().filter(|peer| peer.is_up()).count()
+    }
+
+    /// True if this peer is.
+    pub(crate) fn is_connected(&self, process: ProcessId) -> bool {
+        self.outgoing.get(&process).is_some_and(Outgoing::is_up)
     }
 }
 
 impl Outgoing {
+    fn is_up(&self) -> bool {
+        matches!(self.link, Link::Up { established: true, .. })
+    }
+
     fn connect(&mut self, seed: u64, token: usize, registry: &Registry) {
         let connected = TcpStream::connect(self.address).and_then(|mut socket| {
             registry.register(&mut socket, Token(token), Interest::READABLE | Interest::WRITABLE)?;

@@ -2,8 +2,9 @@
 //!
 //! A strict keyspace has 2f+1 replicas of every shard over all regions: on every process, or on as many as it says,
 //! shard s from process number s modulo the processes on. A causal one has every partition once in every region:
-//! partition p on the process number p modulo the region's processes; with copies, on as many from that one on. One that says how many replicas it has, has
-//! partition p in as many regions, from region number p modulo its regions on.
+//! partition p on the process number p modulo the region's processes; with copies, on as many from that one on. One that says how
+//! many replicas it has, has partition p in as many regions, from region number p modulo its regions on, and a region's n-th
+//! partition where Wren has partition n.
 
 use crate::cluster::config::{
     ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterMove,
@@ -14,7 +15,6 @@ use crate::cluster::nodes::Nodes;
 use crate::recovery::NoReplies;
 use branch::{Policy, site};
 use causal::stable::{self, RegionTopology, Times, Topology};
-use causal::wren;
 use protocol::{Durability, Input, Now, Protocol, Replica};
 use replication::copies::{self, Groups};
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub(crate) struct Life {
     pub(crate) accept_loss: bool,
     /// See `Options`.
     pub(crate) region_queue_bytes: usize,
+    /// 0 where there is no disk.
+    pub(crate) region_spill_bytes: u64,
 }
 
 fn address(process: u16, keyspace: KeyspaceId, partition: u16) -> Address {
@@ -59,15 +61,27 @@ fn strict_topology(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeys
     topology
 }
 
+/// The partitions that a region holds, each with the addresses of its copies there.
+fn held(
+    file: &ClusterFile,
+    keyspace: KeyspaceId,
+    entry: &ClusterKeyspace,
+    region: u16,
+) -> impl Iterator<Item = (u16, Vec<Address>)> {
+    let (processes, copies) = (file.processes_of(region), usize::from(entry.copies.unwrap_or(1)));
+    let held =
+        (0..entry.partitions).filter(move |partition| entry.holders(file, *partition).contains(&region));
+    held.enumerate().map(move |(place, partition)| {
+        let from = processes.iter().cycle().skip(place % processes.len()).take(copies);
+        (partition, from.map(|process| address(*process, keyspace, partition)).collect())
+    })
+}
+
 fn causal_topology(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeyspace) -> Topology {
     let region = |region| {
-        let processes = file.processes_of(region);
-        let held =
-            (0..entry.partitions).filter(|partition| entry.holders(file, *partition).contains(&region));
-        let replica = |(place, partition): (usize, u16)| {
-            (partition, address(processes[place % processes.len()], keyspace, partition))
-        };
-        RegionTopology { name: file.region_name(region), partitions: held.enumerate().map(replica).collect() }
+        let first = |(partition, copies): (u16, Vec<Address>)| Some((partition, *copies.first()?));
+        let partitions = held(file, keyspace, entry, region).filter_map(first).collect();
+        RegionTopology { name: file.region_name(region), partitions }
     };
     Topology { regions: (0..file.regions()).map(region).collect(), keyspace, seed: HashSeed(file.seed) }
 }
@@ -87,12 +101,11 @@ pub(crate) fn build(
         ClusterModel::Causal => {
             let topology = causal_topology(file, id, entry);
             if entry.is_copied() {
-                return ReplicatedKeyspace::Copied(copied_nodes(
-                    topology,
-                    groups(file, id, entry),
-                    entry,
-                    life,
-                ));
+                let groups = groups(file, id, entry);
+                return match entry.is_partial() {
+                    true => ReplicatedKeyspace::PartialCopied(copied_nodes(topology, groups, entry, life)),
+                    false => ReplicatedKeyspace::Copied(copied_nodes(topology, groups, entry, life)),
+                };
             }
             match entry.protocol {
                 ClusterProtocol::Usual if entry.is_partial() => {
@@ -112,7 +125,7 @@ pub(crate) fn build(
             }
         }
         ClusterModel::Branch => {
-            ReplicatedKeyspace::Branch(branch_nodes(branch_topology(file, id), entry, life))
+            ReplicatedKeyspace::Branch(branch_nodes(branch_topology(file, id, entry), entry, life))
         }
     }
 }
@@ -256,24 +269,16 @@ fn shard_nodes<P: Protocol>(
 
 /// The groups of a causal keyspace whose partitions have copies, each named by the address that its topology has.
 fn groups(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeyspace) -> Groups {
-    let copies = usize::from(entry.copies.unwrap_or(1));
-    let of_region = |region| {
-        let processes = file.processes_of(region);
-        let group = move |partition: u16| {
-            let from = processes.iter().cycle().skip(usize::from(partition) % processes.len()).take(copies);
-            from.map(|process| address(*process, keyspace, partition)).collect()
-        };
-        (0..entry.partitions).map(group).collect::<Vec<Vec<Address>>>()
-    };
+    let of_region = |region| held(file, keyspace, entry, region).map(|(_, copies)| copies);
     Groups::new((0..file.regions()).flat_map(of_region))
 }
 
-fn copied_nodes(
+fn copied_nodes<S: Times>(
     topology: Topology,
     groups: Groups,
     entry: &ClusterKeyspace,
     life: Life,
-) -> Nodes<copies::Node<wren::Node>> {
+) -> Nodes<copies::Node<stable::Node<S>>> {
     let of_group = copies::Options { durability: life.durability, ..copies::Options::default() };
     // What a copy says waits for the group's log, however durable that is at each of them.
     let options =
@@ -281,14 +286,14 @@ fn copied_nodes(
     let keyspace = topology.keyspace;
     let at = |slot| Address { process: life.process, slot }.at(life.incarnation);
     let coordinator =
-        wren::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);
+        stable::Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, options);
     let place = at(Slot::coordinator(keyspace));
     let mut replicas = vec![Replica::new(place, copies::Node::guest(place, coordinator, groups.clone()))];
     for (partition, group) in topology.held(life.region) {
         let members = groups.members(group).iter();
         for _ in members.filter(|member| member.process == life.process) {
             let place = at(group.slot);
-            let node = wren::Node::partition(topology.clone(), life.region, partition, options);
+            let node = stable::Node::partition(topology.clone(), life.region, partition, options);
             replicas.push(Replica::new(place, copies::Node::member(place, node, groups.clone(), of_group)));
         }
     }
@@ -300,6 +305,7 @@ fn causal_options(entry: &ClusterKeyspace, life: Life) -> stable::Options {
         durability: life.durability,
         accept_loss: life.accept_loss,
         queue_bytes: life.region_queue_bytes,
+        spill_bytes: life.region_spill_bytes,
         applied_reads: entry.protocol.is_applied(),
         ..stable::Options::default()
     };
@@ -324,13 +330,21 @@ fn causal_nodes<S: Times>(topology: Topology, entry: &ClusterKeyspace, life: Lif
 }
 
 /// The sites of keyspace k are dealt out as causal partitions are: in each region on its process number k modulo the
-/// region's processes.
-fn branch_topology(file: &ClusterFile, keyspace: KeyspaceId) -> site::Topology {
-    let site = |region| {
+/// region's processes. Records that lie in partitions of their own follow, partition p on the process number k + p; the
+/// site itself has the number 0.
+fn branch_topology(file: &ClusterFile, keyspace: KeyspaceId, entry: &ClusterKeyspace) -> site::Topology {
+    let at = |region: u16, partition: u16| {
         let processes = file.processes_of(region);
-        address(processes[usize::from(keyspace.0) % processes.len()], keyspace, 0)
+        let place = (usize::from(keyspace.0) + usize::from(partition)) % processes.len();
+        address(processes[place], keyspace, partition)
     };
-    site::Topology { sites: (0..file.regions()).map(site).collect(), keyspace }
+    let apart = if entry.partitions > 1 { entry.partitions } else { 0 };
+    let records = |region| (1..=apart).map(|partition| at(region, partition)).collect();
+    site::Topology {
+        sites: (0..file.regions()).map(|region| at(region, 0)).collect(),
+        partitions: (0..file.regions()).map(records).collect(),
+        keyspace,
+    }
 }
 
 /// What may be altered of a branch keyspace.
@@ -369,7 +383,14 @@ fn branch_nodes(topology: site::Topology, entry: &ClusterKeyspace, life: Life) -
     let options = site::Options { durability: life.durability, ..branching(entry) };
     let (keyspace, region) = (topology.keyspace, usize::from(life.region.0));
     let site = topology.sites[region];
-    let instance = if site.process == life.process {
+    let here = topology.partitions[region].iter().filter(|place| place.process == life.process);
+    let records: Vec<_> = here
+        .map(|place| {
+            let part = branch::Instance::part(site, options.durability, options.mutants);
+            Replica::new(place.at(life.incarnation), part)
+        })
+        .collect();
+    let first = if site.process == life.process {
         let mut instance = branch::Instance::site(topology, region, life.incarnation, options);
         if let Some(site) = instance.as_site_mut() {
             site.set_handler(handler(entry));
@@ -379,7 +400,7 @@ fn branch_nodes(topology: site::Topology, entry: &ClusterKeyspace, life: Life) -
         let address = Address { process: life.process, slot: Slot::coordinator(keyspace) };
         Replica::new(address.at(life.incarnation), branch::Instance::forward(site))
     };
-    Nodes::new(life.process, keyspace, vec![instance])
+    Nodes::new(life.process, keyspace, std::iter::once(first).chain(records).collect())
 }
 
 #[cfg(test)]
@@ -446,6 +467,24 @@ mod tests {
     }
 
     #[test]
+    fn records_of_a_branch_keyspace_go_to_the_processes_after_its_site() {
+        let topology = |partitions| {
+            let entry = ClusterKeyspace { partitions, ..entry(ClusterModel::Branch, None) };
+            let topology = branch_topology(&file(2, 3), KeyspaceId(4), &entry);
+            let process =
+                |place: &Address| (place.process.0, place.slot.partition.map(|partition| partition.0));
+            let sites: Vec<_> = topology.sites.iter().map(process).collect();
+            let records: Vec<Vec<_>> =
+                topology.partitions.iter().map(|places| places.iter().map(process).collect()).collect();
+            (sites, records)
+        };
+        let sites = vec![(2, Some(0)), (5, Some(0))];
+        assert_eq!(topology(1), (sites.clone(), vec![vec![], vec![]]));
+        let records = vec![vec![(3, Some(1)), (1, Some(2))], vec![(6, Some(1)), (4, Some(2))]];
+        assert_eq!(topology(2), (sites, records));
+    }
+
+    #[test]
     fn a_process_hosts_what_is_placed_on_it() {
         let life = Life {
             process: ProcessId(2),
@@ -454,6 +493,7 @@ mod tests {
             durability: Durability::Written,
             accept_loss: false,
             region_queue_bytes: 1 << 20,
+            region_spill_bytes: 0,
         };
         let partitions =
             |model, replicas| build(&file(3, 3), KeyspaceId(4), &entry(model, replicas), life).partitions();
@@ -464,5 +504,34 @@ mod tests {
         assert_eq!(copied.check_copies(&file(3, 3)), Ok(()));
         assert_eq!(build(&file(3, 3), KeyspaceId(4), &copied, life).partitions(), [0, 1, 2]);
         assert!(copied.check_copies(&file(3, 2)).is_err_and(|why| why.contains("region 'a' has 2")));
+        let baseline = ClusterKeyspace { protocol: ClusterProtocol::Bpr, ..copied };
+        assert!(baseline.check_copies(&file(3, 3)).is_err_and(|why| why.contains("PROTOCOL bpr")));
+    }
+
+    /// Region a holds partitions 0 and 2, the second one from its second process on.
+    #[test]
+    fn partly_replicated_partitions_have_copies_in_each_of_their_regions() {
+        let entry = ClusterKeyspace { copies: Some(3), ..entry(ClusterModel::Causal, Some(2)) };
+        assert_eq!(entry.check_copies(&file(3, 3)), Ok(()));
+        let topology = causal_topology(&file(3, 3), KeyspaceId(1), &entry);
+        let groups = groups(&file(3, 3), KeyspaceId(1), &entry);
+        let members = |region: usize, partition: u16| -> Vec<u16> {
+            let group = topology.regions[region].partitions[&partition];
+            groups.members(group).iter().map(|member| member.process.0).collect()
+        };
+        assert_eq!((members(0, 0), members(0, 2)), (vec![1, 2, 3], vec![2, 3, 1]));
+        assert_eq!((members(1, 0), members(1, 1)), (vec![4, 5, 6], vec![5, 6, 4]));
+        assert!(!topology.regions[0].partitions.contains_key(&1));
+    }
+
+    #[test]
+    fn a_region_that_holds_nothing_needs_no_processes_for_copies() {
+        let regions = vec!["a".to_owned(), "b".to_owned()];
+        let entry = ClusterKeyspace { copies: Some(3), regions, ..entry(ClusterModel::Causal, Some(2)) };
+        let mut file = file(3, 3);
+        file.processes.pop();
+        assert_eq!(entry.check_copies(&file), Ok(()));
+        let everywhere = ClusterKeyspace { regions: Vec::new(), ..entry };
+        assert!(everywhere.check_copies(&file).is_err_and(|why| why.contains("region 'c' has 2")));
     }
 }

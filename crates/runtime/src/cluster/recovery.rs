@@ -15,6 +15,7 @@ use crate::cluster::identity::Identity;
 use crate::cluster::keyspace::ReplicatedKeyspace;
 use crate::cluster::peers::Peers;
 use crate::cluster::placement::{self, Life};
+use crate::cluster::spool::Spools;
 use crate::cluster::{Cluster, ClusterView, Gaps};
 use crate::error::StartError;
 use crate::journal::{CLUSTER_RECORDS, Journal};
@@ -44,6 +45,7 @@ pub(crate) fn recover(
         durability: options.effective(options.durability),
         accept_loss: cluster.accept_loss,
         region_queue_bytes: options.region_queue_bytes,
+        region_spill_bytes: if options.data.is_some() { options.region_spill_bytes } else { 0 },
     };
     let catalog = Catalog::open(&cluster.file).map_err(StartError::Cluster)?;
     let build = |incarnation| {
@@ -74,10 +76,12 @@ pub(crate) fn recover(
         has_remains: keyspaces.iter().any(|keyspace| matches!(keyspace, ReplicatedKeyspace::Dropped)),
         keyspaces,
         peers,
+        spools: Spools::new(options.data.as_deref()),
         arrived: Default::default(),
         stirred: false,
         checkpoint: None,
         gaps: identity.map(|identity| Gaps { identity, learnt: None }),
+        questions: Default::default(),
     };
     if cluster.accept_loss && !complete {
         tracing::warn!(

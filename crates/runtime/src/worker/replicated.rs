@@ -1,7 +1,7 @@
 //! A worker's turn in a process of a cluster: packets, timers, the log, in the order that the gates need.
 
 use super::Worker;
-use crate::cluster::{LogWork, Turn, dropped};
+use crate::cluster::{Turn, dropped};
 use std::sync::atomic::Ordering;
 
 /// How often a turn goes round before clients and peers are heard again.
@@ -26,7 +26,8 @@ impl Worker {
             let host = &mut self.host;
             let Some(cluster) = &mut host.cluster else { return };
             let mut turn = Turn { now: host.now, random: &mut host.random, replies: &mut self.gateway };
-            cluster.pump(host.process.journal.as_ref(), &mut turn);
+            let gate = cluster.pump(host.process.journal.as_ref(), &mut turn);
+            host.outcome.gate = host.outcome.gate.and(gate);
             // Replies have come, so connections go on, and may have asked for more.
             self.settle();
             if !self.is_stirred() && !self.write_log() {
@@ -51,19 +52,23 @@ impl Worker {
             return false;
         };
         let durable = journal.durable();
-        match cluster.log_work(journal) {
-            LogWork::None => false,
-            LogWork::Write => {
-                journal.write_out();
-                true
-            }
-            LogWork::Sync => {
-                self.host.me.awaits_log.store(true, Ordering::Release);
-                journal.want_sync();
-                // Did it become durable between the look and the note? Then nobody else will wake us.
-                journal.durable() != durable
+        let work = cluster.log_work(journal);
+        if work.write {
+            journal.write_out();
+        }
+        if work.sync {
+            self.host.me.awaits_log.store(true, Ordering::Release);
+            journal.want_sync();
+        }
+        // Did it become durable between the look and the note? Then nobody else will wake us.
+        let is_more_durable = journal.durable() != durable;
+        if work.write {
+            // Replies that an earlier turn left waiting for a sync may have waited for this.
+            for token in std::mem::take(&mut self.holding) {
+                self.touch(token);
             }
         }
+        (work.write || work.sync) && is_more_durable
     }
 
     /// Begins a checkpoint when the log has grown enough, or writes the next piece of the one under way.

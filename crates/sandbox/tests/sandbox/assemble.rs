@@ -32,8 +32,8 @@ pub fn plain() -> Assembly {
 /// Describes itself as a type with one operation, `go`, and does `otherwise` when it is asked anything else.
 pub fn hostile(otherwise: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
-    let go = OperationSpec { name: "go".to_owned(), reads: false, arguments: Vec::new() };
-    Spec { operations: vec![go] }.encode(&mut data);
+    let go = OperationSpec { name: "go".to_owned(), reads: false, arguments: Vec::new(), mode: None };
+    Spec { operations: vec![go], modes: Vec::new(), combines: false }.encode(&mut data);
     let answer = i64::from(DESCRIPTION) << 32 | data.len() as i64;
     // if entry == 0 return answer
     let mut call = vec![0x20, 0, 0x45, 0x04, 0x40, 0x42];

@@ -1,6 +1,7 @@
 //! What a module may not do, what is found wrong with one, and that the example is the same in both of its forms.
 
 mod assemble;
+mod modes;
 
 use anabranch_sandbox as sandbox;
 use assemble::{ENDLESS, GROWING, NESTING, hostile, plain};
@@ -10,6 +11,8 @@ use usertypes::check::{Unfit, check, check_until};
 use usertypes::{Answer, Argument, Call, Codec, Fault, Kind, Limits, Module, Operation, Reply, UserType};
 
 const AUCTION: &[u8] = include_bytes!("../../../../examples/auction/auction.wasm");
+/// The same as it was when types had no lock modes.
+const AUCTION_OF_VERSION_1: &[u8] = include_bytes!("auction-1.wasm");
 
 fn refusal(bytes: &[u8]) -> String {
     load(bytes).expect_err("it is refused").to_string()
@@ -21,6 +24,20 @@ fn the_auction_passes_the_check_in_both_forms_alike() {
     let report = check(&module).expect("its specification is right");
     assert!(report.commuting > 100, "{report:?}");
     assert_eq!(report, check(&Module::native::<Auction>()).expect("its specification is right"));
+}
+
+#[test]
+fn a_module_of_the_first_version_is_what_it_was() {
+    let module = load(AUCTION_OF_VERSION_1).expect("its description is understood");
+    assert!(module.spec().modes.is_empty() && !module.spec().combines);
+    assert_eq!(module.mode(0), None);
+    let mut arguments = Vec::new();
+    vec![Argument::Bytes(b"ann".into()), Argument::Integer(3)].encode(&mut arguments);
+    let mut reply = Vec::new();
+    Reply::Ok.encode(&mut reply);
+    assert_eq!(module.combine((0, &arguments), &reply, (0, &arguments)), Ok(None), "it is not even asked");
+    let report = check(&module).expect("its specification is right");
+    assert!((report.scenes, report.commuting > 100) == (600, true), "{report:?}");
 }
 
 #[test]
@@ -69,6 +86,9 @@ fn the_module_and_the_source_it_was_built_from_answer_alike() {
             assert_eq!(module.blind(operation, &arguments), native.blind(operation, &arguments));
             let mut reply = Vec::new();
             executed.reply.encode(&mut reply);
+            let (of_asked, asked) = draw.call();
+            let combine = |it: &Module| it.combine((operation, &arguments), &reply, (of_asked, &asked));
+            assert_eq!(combine(&module), combine(&native));
             for effect in &effects {
                 for reply in [None, Some(reply.as_slice())] {
                     let asked = |it: &Module| it.unchanged(operation, &arguments, reply, effect);

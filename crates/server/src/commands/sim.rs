@@ -111,6 +111,8 @@ struct Total {
     committed: u64,
     /// For how many seeds a check remained undecided, nothing being found.
     undecided: u64,
+    /// Of how many with a causal history what clients saw decided nothing without its claims.
+    undecided_unclaimed: u64,
     violations: u64,
     /// The seeds' own hashes, folded in their order.
     trace_hash: String,
@@ -137,6 +139,7 @@ impl Total {
         self.transactions += summary.transactions;
         self.committed += summary.committed;
         self.undecided += summary.undecided;
+        self.undecided_unclaimed += summary.undecided_unclaimed;
         self.violations += summary.violations;
         self.failures.extend(summary.failures);
         self.trace.extend(summary.trace);
@@ -193,14 +196,27 @@ impl Collector {
     }
 }
 
+/// Of how many seeds something remained open.
+fn undecided(total: &Total) -> String {
+    match total.undecided_unclaimed {
+        0 => format!("{} undecided", total.undecided),
+        unclaimed => format!("{} undecided, {unclaimed} without their claims", total.undecided),
+    }
+}
+
 fn print(protocol: &str, total: &Total, json: bool) -> Result<()> {
     if json {
         println!("{}", serde_json::to_string(total)?);
         return Ok(());
     }
     println!(
-        "{protocol}: {} seeds ({} undecided), {} transactions ({} committed), {} violations, trace hash {}",
-        total.seeds, total.undecided, total.transactions, total.committed, total.violations, total.trace_hash
+        "{protocol}: {} seeds ({}), {} transactions ({} committed), {} violations, trace hash {}",
+        total.seeds,
+        undecided(total),
+        total.transactions,
+        total.committed,
+        total.violations,
+        total.trace_hash
     );
     for failure in &total.failures {
         println!("\nseed {}: {}", failure.seed, failure.command);

@@ -54,6 +54,7 @@ pub struct StorageSection {
     #[serde(deserialize_with = "at_least::<65_536, _>")]
     pub segment_bytes: u64,
     pub region_queue_bytes: usize,
+    pub region_spill_bytes: u64,
     pub sync_every_ms: NonZeroU64,
 }
 
@@ -97,6 +98,7 @@ impl Default for StorageSection {
             checkpoint_after_bytes: options.checkpoint_after_bytes,
             segment_bytes: options.segment_bytes,
             region_queue_bytes: options.region_queue_bytes,
+            region_spill_bytes: options.region_spill_bytes,
             sync_every_ms: NonZeroU64::new(sync_every_ms).unwrap_or(NonZeroU64::MIN),
         }
     }
@@ -159,6 +161,7 @@ impl Config {
             checkpoint_after_bytes: self.storage.checkpoint_after_bytes,
             segment_bytes: self.storage.segment_bytes,
             region_queue_bytes: self.storage.region_queue_bytes,
+            region_spill_bytes: self.storage.region_spill_bytes,
             sync_every: Duration::from_millis(self.storage.sync_every_ms.get()),
             cluster: None,
         })

@@ -62,6 +62,7 @@ mod tests {
         checkpoint_after_bytes = 1000000
         segment_bytes = 100000
         region_queue_bytes = 70000
+        region_spill_bytes = 80000
         sync_every_ms = 50
         [admin]
         listen = "localhost:9000"

@@ -10,12 +10,19 @@ use causal::stable::{KeyEffects, Message, Node, Options, RegionTopology, Scope, 
 use causal::{paris, wren};
 use checker::{Level, ListedLoss};
 use protocol::{Claim, CommitStamp, Conflict, SnapshotClaim, VectorClaim};
+use replication::Window;
 use std::marker::PhantomData;
 use std::time::Duration;
-use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot, Timestamp};
+use types::{
+    Address, NodeId, PartitionId, ProcessId, RegionId, RegionSet, Rng, SessionId, Slot, Timestamp,
+    TransactionId,
+};
 
 /// Short, so that horizons rise and what is below them is folded within a run.
 const LEASE: Duration = Duration::from_secs(1);
+
+/// Of the state as much goes over at a time there: hardly more than a key.
+const SMALL_PIECE: usize = 1;
 
 /// One of so many deployments has more partitions.
 const WIDE: u32 = 8;
@@ -157,17 +164,36 @@ impl<S: Times> CausalDeployment<S> {
             key.effects.iter().map(move |effect| (name.clone(), effect.clone())).collect::<Vec<_>>()
         };
         let (Stamp { at, transaction, depends_on, .. }, region) = (stamp, S::place(&stamp));
+        let parts = if S::UNIVERSAL { S::parts(depends_on, stamp.region) } else { RegionSet::default() };
         Claim {
             session: SessionId(0),
             transaction,
-            commit: Some(CommitStamp { at, depends_on: S::observed(depends_on), region }),
+            commit: Some(CommitStamp { at, depends_on: S::observed(depends_on), region, parts }),
             snapshot: None,
             effects: effects.iter().flat_map(of_key).collect(),
             vector: VectorClaim::of(Vec::new(), S::depends_by_region(depends_on, regions)),
+            thread: None,
             requests: Vec::new(),
             branch: None,
         }
     }
+}
+
+/// What coordinators claim, as the checker is to read it.
+pub(super) fn in_its_terms<S: Checked>(mut claims: Vec<Claim>) -> Vec<Claim> {
+    for claim in claims.iter_mut().filter(|_| S::OF_NO_REGION) {
+        if S::LEVEL == Level::Convergence {
+            claim.snapshot = None;
+        }
+        if let Some(commit) = &mut claim.commit {
+            let (transaction, region) = (claim.transaction, commit.region);
+            commit.region = S::place(&Stamp { transaction, region, ..Stamp::default() });
+        }
+        if let Some(snapshot) = &mut claim.snapshot {
+            *snapshot = SnapshotClaim { region: RegionId(u16::MAX), ..*snapshot };
+        }
+    }
+    claims
 }
 
 /// A lost write as the checker wants it.
@@ -178,6 +204,19 @@ pub(super) fn told(conflict: Conflict) -> ListedLoss {
         value: conflict.lost.value.into(),
         instead: conflict.kept.value.into(),
     }
+}
+
+/// A few transactions stay in memory, fewer are on their way to a region at a time; in every fourth run the spool is small too.
+fn with_small_queues(options: Options, setting: Setting) -> Options {
+    let window = Window { items: 16, bytes: 6_000 };
+    let spill_bytes = if setting.hash_seed.0.is_multiple_of(4) { 5_000 } else { 1 << 20 };
+    Options { queue_bytes: 1_000, spill_bytes, window, piece_bytes: SMALL_PIECE, ..options }
+}
+
+/// What a run's setting says of an instance's options.
+pub(super) fn set(setting: Setting, options: Options) -> Options {
+    let scope = if setting.shared { Scope::Process } else { Scope::Session };
+    Options { durability: setting.durability, scope, ..options }
 }
 
 /// How many regions a message may speak of, as a deployment has at most.
@@ -218,12 +257,12 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
 
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node<S> {
         let NodeId { process, incarnation, slot } = node;
-        let (durability, scope) = (setting.durability, Scope::Session);
         let lease = self.options.lease;
         let lease = if S::UNIVERSAL && !S::MERGES { lease } else { lease.min(LEASE) };
         let pipelined = if setting.merged { self.options.pipelined } else { 1 };
-        let options = Options { durability, scope, claims: true, pipelined, lease, ..self.options };
+        let options = Options { claims: true, pipelined, lease, ..set(setting, self.options) };
         let options = with_fan_out(options, setting.layout);
+        let options = if setting.small_queues { with_small_queues(options, setting) } else { options };
         let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));
         match slot.partition {
             Some(partition) => Node::partition(topology, region, partition.0, options),
@@ -232,20 +271,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     }
 
     fn claims(&self, instance: &mut Node<S>) -> Vec<Claim> {
-        let mut claims = instance.take_claims();
-        for claim in claims.iter_mut().filter(|_| S::OF_NO_REGION) {
-            if S::LEVEL == Level::Convergence {
-                claim.snapshot = None;
-            }
-            if let Some(commit) = &mut claim.commit {
-                let (transaction, region) = (claim.transaction, commit.region);
-                commit.region = S::place(&Stamp { transaction, region, ..Stamp::default() });
-            }
-            if let Some(snapshot) = &mut claim.snapshot {
-                *snapshot = SnapshotClaim { region: RegionId(u16::MAX), ..*snapshot };
-            }
-        }
-        claims
+        in_its_terms::<S>(instance.take_claims())
     }
 
     /// What is replicated has committed, whether its coordinator lived to claim it or not.
@@ -257,15 +283,23 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
 
     /// Where no other region is left, nothing is replicated.
     fn decided(&self, instance: &mut Node<S>) -> Vec<Claim> {
-        if !S::OBSERVES {
+        if !S::EVICTS {
             return Vec::new();
         }
         let decided = instance.take_decided().into_iter();
         decided.map(|(stamp, effects)| Self::outcome(stamp, usize::from(MOST_REGIONS), &effects)).collect()
     }
 
+    fn spills(&self) -> bool {
+        true
+    }
+
     fn lists_losses(&self) -> bool {
         S::MERGES
+    }
+
+    fn is_causal(&self) -> bool {
+        true
     }
 
     fn holds(&self, setting: Setting, region: RegionId, key: &[u8]) -> bool {
@@ -274,9 +308,8 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         topology.regions[usize::from(region.0)].partitions.contains_key(&partition)
     }
 
-    fn losses(&self, instance: &Node<S>) -> Vec<ListedLoss> {
-        let partition = instance.as_partition().into_iter();
-        partition.flat_map(|partition| partition.conflicts()).map(told).collect()
+    fn losses(&self, instance: &Node<S>) -> Option<Vec<ListedLoss>> {
+        Some(instance.as_partition()?.conflicts().into_iter().map(told).collect())
     }
 
     fn undecided(&self, instance: &Node<S>) -> usize {
@@ -290,8 +323,12 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         }
     }
 
-    fn evict(&self, region: RegionId) -> Option<Message<S>> {
-        S::OBSERVES.then(|| Message::Evict { regions: vec![region] })
+    fn evict(&self, region: RegionId, _: &Node<S>) -> Option<Message<S>> {
+        S::EVICTS.then(|| Message::Evict { regions: vec![region] })
+    }
+
+    fn abandoned(&self, instance: &mut Node<S>) -> Vec<TransactionId> {
+        instance.take_abandoned()
     }
 
     fn cut_of(&self, instance: &Node<S>, region: RegionId) -> Option<Timestamp> {
@@ -307,7 +344,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         use Feature::{BlindExpiry, EverySecond, Eviction, Expiry, Keyset, LostDisks, Reconfiguration};
         const LACKS: &[Feature] =
             &[Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration, Eviction];
-        match S::OBSERVES {
+        match S::EVICTS {
             true => &LACKS[..LACKS.len() - 1],
             false => LACKS,
         }

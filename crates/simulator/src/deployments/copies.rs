@@ -1,32 +1,41 @@
-//! Wren with three copies of every partition in its region, in different processes, kept by a replicated log.
+//! Wren and PaRiS with three copies of every partition in each of its regions, in different processes, kept by a replicated
+//! log.
 
-use super::causal::{WrenDeployment, told, with_fan_out, with_tree};
+use super::causal::{CausalDeployment, Checked, in_its_terms, set, told, with_fan_out, with_tree};
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
-use causal::wren::{self, KeyEffects, RegionTopology, Scope, Stamp, Topology};
+use causal::stable::{self, KeyEffects, RegionTopology, Stamp, Times, Topology};
+use causal::{paris, wren};
 use checker::{Level, ListedLoss};
-use protocol::Claim;
+use protocol::{Claim, Packet};
 use replication::copies::{self, Groups};
+use std::marker::PhantomData;
 use std::time::Duration;
-use types::{Address, NodeId, PartitionId, ProcessId, RegionId, Rng, Slot};
+use types::{Address, Incarnation, NodeId, PartitionId, ProcessId, RegionId, Rng, Slot, Timestamp};
 
 /// Short, so that horizons rise and what is below them is folded within a run.
 const LEASE: Duration = Duration::from_secs(1);
 /// How many regions there are at most.
-const MOST_REGIONS: u16 = 2;
+const MOST_REGIONS: u16 = 3;
+/// In how many regions a partition is that is not in all of them.
+const HOLDERS: u16 = 2;
 /// The copies of a partition in a region.
 const COPIES: u16 = 3;
 
-type Node = copies::Node<wren::Node>;
+type Node<S> = copies::Node<stable::Node<S>>;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WrenCopiesDeployment {
-    /// The options of every instance, but for what the simulation decides.
-    pub options: wren::Options,
-    /// Those of the groups.
-    pub copies: copies::Options,
+pub struct CopiesDeployment<S> {
+    options: stable::Options,
+    copies: copies::Options,
+    times: PhantomData<S>,
 }
+
+/// Wren, in regions that hold everything.
+pub type WrenCopiesDeployment = CopiesDeployment<wren::Snapshot>;
+/// PaRiS, with each partition in two regions.
+pub type ParisCopiesDeployment = CopiesDeployment<paris::Universal>;
 
 /// How many processes of a region have copies.
 fn storing(layout: Layout) -> u16 {
@@ -46,22 +55,38 @@ fn members(layout: Layout, region: u16, partition: u16) -> Vec<Address> {
     (0..COPIES).map(member).collect()
 }
 
-fn groups(layout: Layout) -> Groups {
-    let of_region =
-        |region: u16| (0..layout.partitions).map(move |partition| members(layout, region, partition));
-    Groups::new((0..layout.regions).flat_map(of_region))
-}
+impl<S: Times> CopiesDeployment<S> {
+    /// One whose instances have these options, but for what the simulation decides, and whose groups have those.
+    pub fn new(options: stable::Options, copies: copies::Options) -> Self {
+        CopiesDeployment { options, copies, times: PhantomData }
+    }
 
-fn topology(setting: Setting) -> Topology {
-    let layout = setting.layout;
-    let region = |region: u16| {
-        let group = |partition: u16| members(layout, region, partition)[0];
-        RegionTopology::full(region.to_string(), (0..layout.partitions).map(group))
-    };
-    Topology {
-        regions: (0..layout.regions).map(region).collect(),
-        keyspace: KEYSPACE,
-        seed: setting.hash_seed,
+    /// The partitions that a region holds.
+    fn held(layout: Layout, region: u16) -> impl Iterator<Item = u16> {
+        let Layout { regions, partitions, .. } = layout;
+        let holds = move |partition: &u16| {
+            !S::UNIVERSAL || (region + regions - partition % regions) % regions < HOLDERS
+        };
+        (0..partitions).filter(holds)
+    }
+
+    fn groups(layout: Layout) -> Groups {
+        let of_region = |region| Self::held(layout, region).map(move |held| members(layout, region, held));
+        Groups::new((0..layout.regions).flat_map(of_region))
+    }
+
+    fn topology(setting: Setting) -> Topology {
+        let layout = setting.layout;
+        let region = |region: u16| {
+            let group = |partition: u16| (partition, members(layout, region, partition)[0]);
+            let partitions = Self::held(layout, region).map(group).collect();
+            RegionTopology { name: region.to_string(), partitions }
+        };
+        Topology {
+            regions: (0..layout.regions).map(region).collect(),
+            keyspace: KEYSPACE,
+            seed: setting.hash_seed,
+        }
     }
 }
 
@@ -74,18 +99,21 @@ fn region_of(layout: Layout, process: ProcessId) -> RegionId {
     })
 }
 
-impl Deployment for WrenCopiesDeployment {
-    type Protocol = Node;
+impl<S: Checked> Deployment for CopiesDeployment<S> {
+    type Protocol = Node<S>;
 
     fn layout(&self, random: &mut Rng) -> Layout {
-        let regions = random.u16(1..=MOST_REGIONS);
+        // Three are many processes; but without them nothing is forwarded when one is evicted, and none lacks a partition.
+        let most = random.u32(..4) == 0;
+        let least = if S::UNIVERSAL { 2 } else { 1 };
+        let regions = if most { MOST_REGIONS } else { random.u16(least..MOST_REGIONS) };
         let beside = random.u32(..4) > 0;
-        let partitions = random.u16(1..=2);
+        let partitions = random.u16(1..=if S::UNIVERSAL { 3 } else { 2 });
         let layout = Layout {
             regions,
             partitions,
             replicas: COPIES,
-            apart: random.u32(..3) == 0,
+            apart: random.u32(..3) == 0 && !S::UNIVERSAL,
             beside,
             gateways: if beside { random.u16(..2) } else { regions },
             ..Layout::default()
@@ -100,48 +128,47 @@ impl Deployment for WrenCopiesDeployment {
             let here = |partition: &u16| {
                 members(layout, region.0, *partition).iter().any(|member| member.process.0 == process)
             };
-            let partitions = (0..layout.partitions).filter(here).map(PartitionId).collect();
+            let partitions = Self::held(layout, region.0).filter(here).map(PartitionId).collect();
             let gateway = layout.beside || process >= all;
             Host { process: ProcessId(process), region, partitions, gateway }
         };
         (0..all + layout.gateways).map(host).collect()
     }
 
-    fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node {
+    fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node<S> {
         let NodeId { process, incarnation, slot } = node;
-        let (topology, region) = (topology(setting), region_of(setting.layout, process));
-        let groups = groups(setting.layout);
-        let options = wren::Options {
+        let (topology, region) = (Self::topology(setting), region_of(setting.layout, process));
+        let groups = Self::groups(setting.layout);
+        let options = stable::Options {
             // What a copy says waits for the group's log, whatever that waits for.
             durability: protocol::Durability::Written,
-            scope: Scope::Session,
             claims: true,
             pipelined: if setting.merged { self.options.pipelined } else { 1 },
             lease: LEASE,
             copied: true,
-            ..with_fan_out(self.options, setting.layout)
+            ..with_fan_out(set(setting, self.options), setting.layout)
         };
         let of_group = copies::Options { durability: setting.durability, ..self.copies };
         match slot.partition {
             Some(partition) => {
-                let partition = wren::Node::partition(topology, region, partition.0, options);
+                let partition = stable::Node::partition(topology, region, partition.0, options);
                 Node::member(node, partition, groups, of_group)
             }
             None => {
-                let coordinator = wren::Node::coordinator(topology, region, process, incarnation, options);
+                let coordinator = stable::Node::coordinator(topology, region, process, incarnation, options);
                 Node::guest(node, coordinator, groups)
             }
         }
     }
 
-    fn claims(&self, instance: &mut Node) -> Vec<Claim> {
-        instance.protocol_mut().take_claims()
+    fn claims(&self, instance: &mut Node<S>) -> Vec<Claim> {
+        in_its_terms::<S>(instance.protocol_mut().take_claims())
     }
 
     /// What a copy that follows has applied is committed for good.
-    fn decided(&self, instance: &mut Node) -> Vec<Claim> {
-        let claim = |(stamp, effects): (Stamp, Vec<KeyEffects>)| {
-            WrenDeployment::outcome(stamp, usize::from(MOST_REGIONS), &effects)
+    fn decided(&self, instance: &mut Node<S>) -> Vec<Claim> {
+        let claim = |(stamp, effects): (Stamp<S::Depends>, Vec<KeyEffects>)| {
+            CausalDeployment::<S>::outcome(stamp, usize::from(MOST_REGIONS), &effects)
         };
         if instance.as_member().is_none_or(|member| member.is_ahead()) {
             return Vec::new();
@@ -150,33 +177,150 @@ impl Deployment for WrenCopiesDeployment {
     }
 
     fn lists_losses(&self) -> bool {
+        S::MERGES
+    }
+
+    fn is_causal(&self) -> bool {
         true
     }
 
     /// The leader's list is the group's.
-    fn losses(&self, instance: &Node) -> Vec<ListedLoss> {
-        let leads = instance.as_member().is_some_and(copies::Member::is_leader);
-        let partition = instance.protocol().as_partition().filter(|_| leads).into_iter();
-        partition.flat_map(|partition| partition.conflicts()).map(told).collect()
+    fn losses(&self, instance: &Node<S>) -> Option<Vec<ListedLoss>> {
+        instance.as_member().filter(|member| member.is_leader())?;
+        Some(instance.protocol().as_partition()?.conflicts().into_iter().map(told).collect())
+    }
+
+    fn holds(&self, setting: Setting, region: RegionId, key: &[u8]) -> bool {
+        let topology = Self::topology(setting);
+        let partition = topology.partition_of(topology.seed.hash(key));
+        topology.regions[usize::from(region.0)].partitions.contains_key(&partition)
     }
 
     /// Also what copies that follow have not heard the end of: they keep no more than the leader for long.
-    fn undecided(&self, instance: &Node) -> usize {
+    fn undecided(&self, instance: &Node<S>) -> usize {
+        let leads = instance.as_member().is_some_and(copies::Member::is_leader);
+        match instance.protocol() {
+            stable::Node::Partition(partition) => {
+                partition.undecided() + partition.unreceived() + usize::from(leads && partition.is_evicting())
+            }
+            // A coordinator of an evicted region asks for ever.
+            stable::Node::Coordinator(_) if S::OBSERVES => 0,
+            stable::Node::Coordinator(coordinator) => coordinator.unsettled(),
+        }
+    }
+
+    /// To the group, in its own name; only who leads takes it, and is told again until the log has it.
+    fn evict(&self, region: RegionId, to: &Node<S>) -> Option<copies::Message<stable::Node<S>>> {
+        let group = to.as_member()?.group();
+        let packet = Packet::Datagram(stable::Message::Evict { regions: vec![region] });
+        let from = group.at(Incarnation(0));
+        Some(copies::Message::Packet { from, to: group, passed_on: true, packet })
+    }
+
+    fn has_heard(&self, instance: &Node<S>, region: RegionId) -> bool {
         let partition = instance.protocol().as_partition();
-        partition.map_or(0, |partition| partition.undecided() + partition.unreceived())
+        partition.is_none_or(|partition| {
+            partition.is_evicted() || partition.evicted().any(|(name, _)| name == region.0.to_string())
+        })
+    }
+
+    fn cut_of(&self, instance: &Node<S>, region: RegionId) -> Option<Timestamp> {
+        instance.protocol().as_partition()?.cut_of(region)
     }
 
     fn level(&self) -> Level {
-        Level::TransactionalCausal
+        S::LEVEL
     }
 
-    fn is_recovering(&self, instance: &Node) -> bool {
+    fn is_recovering(&self, instance: &Node<S>) -> bool {
         instance.as_member().is_some_and(copies::Member::is_lacking)
     }
 
     /// Deadlines compare with clocks that the checker does not know.
     fn lacks(&self) -> &[Feature] {
         use Feature::{BlindExpiry, Eviction, Expiry, Keyset, Reconfiguration};
-        &[Expiry, BlindExpiry, Keyset, Reconfiguration, Eviction]
+        const LACKS: &[Feature] = &[Expiry, BlindExpiry, Keyset, Reconfiguration, Eviction];
+        match S::OBSERVES {
+            true => &LACKS[..LACKS.len() - 1],
+            false => LACKS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Mutants;
+    use crate::finale::simulate;
+    use crate::script::{Fault, Script, TimedFault};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_partition_has_three_copies_in_each_of_its_regions() {
+        let layout =
+            Layout { regions: 3, partitions: 3, replicas: COPIES, beside: true, ..Layout::default() };
+        let hosts = ParisCopiesDeployment::default().hosts(layout);
+        let held = |host: &Host| host.partitions.iter().map(|partition| partition.0).collect::<Vec<_>>();
+        let held: Vec<_> = hosts.iter().map(|host| (host.region.0, held(host))).collect();
+        let of = |region, partitions: [u16; 2]| vec![(region, partitions.to_vec()); 3];
+        assert_eq!(held, [of(0, [0, 2]), of(1, [0, 1]), of(2, [1, 2])].concat());
+        let groups = ParisCopiesDeployment::groups(layout);
+        let first = members(layout, 2, 1)[0];
+        assert_eq!((first.process, groups.members(first).len()), (ProcessId(7), 3));
+        assert!(groups.members(members(layout, 0, 1)[0]).is_empty(), "region 0 does not hold it");
+    }
+
+    /// Region 2 is lost while only region 0 hears of its last transactions. Then a process dies in each of the other regions, or
+    /// stands still so that whoever leads there is deposed, so many steps after the operator has spoken.
+    fn eviction(step: u64) -> Script {
+        let mut script = Script::draw("wren-copies", &WrenCopiesDeployment::default(), 3, &[]);
+        script.layout =
+            Layout { regions: 3, partitions: 2, replicas: COPIES, beside: true, ..Layout::default() };
+        let swarm = &mut script.swarm;
+        (swarm.loss, swarm.duplication, swarm.reordering, swarm.jitter) = (0.0, 0.0, 0.0, 0.1);
+        (swarm.clients, swarm.features) = (9, BTreeSet::new());
+        let links = (6..9).flat_map(|lost| (3..6).flat_map(move |other| [(lost, other), (other, lost)]));
+        let at = |at, fault| TimedFault { at, fault };
+        let struck = |process: u16| match step % 2 {
+            0 => Fault::Kill { process, down: 900_000 },
+            _ => Fault::Pause { process, lasts: 1_200_000 },
+        };
+        let (place, when) = ((step / 2 % 3) as u16, 1_820_000 + step * STEP);
+        script.faults = vec![
+            at(1_000_000, Fault::Cut { links: links.collect(), lasts: 5_000_000 }),
+            at(1_500_000, Fault::LoseRegion { region: 2, apart: 1_000, after: 300_000 }),
+            at(when, struck(place)),
+            at(when + STEP / 2, struck(3 + place)),
+        ];
+        script.traffic = 5_000_000;
+        script
+    }
+
+    /// Between two moments at which leaders are struck, in microseconds.
+    const STEP: u64 = 90_000;
+    /// With these an eviction is over before the last one.
+    const STEPS: u64 = 18;
+
+    #[test]
+    fn leaders_may_die_or_be_deposed_at_every_stage_of_an_eviction() {
+        // A death and a deposition in turn.
+        for step in (0..STEPS).filter(|step| step % 4 == 0 || step % 4 == 3) {
+            let run = simulate(WrenCopiesDeployment::default(), &eviction(step), Mutants::default(), false);
+            assert!(run.report.ok, "after {step} steps: {:#?}", run.report.violations);
+            assert!(run.history.len() > 100, "{} transactions", run.history.len());
+        }
+    }
+
+    /// Who leads when its group has agreed on the cut is not who leads later.
+    #[test]
+    fn a_follower_that_keeps_what_its_leader_gave_up_is_caught() {
+        let mutants = stable::Mutants { kept_by_followers: true, ..Default::default() };
+        let options = stable::Options { mutants, ..stable::Options::default() };
+        let build = || WrenCopiesDeployment::new(options, copies::Options::default());
+        let caught = (0..STEPS).rev().any(|step| {
+            let run = simulate(build(), &eviction(step), Mutants::default(), false);
+            !run.report.ok
+        });
+        assert!(caught, "not caught in {STEPS} steps");
     }
 }

@@ -13,7 +13,7 @@ pub use causal::{
     BlockingDeployment, CausalDeployment, Checked, CureDeployment, HybridCureDeployment, ParisDeployment,
     UncoordinatedDeployment, WrenDeployment,
 };
-pub use copies::WrenCopiesDeployment;
+pub use copies::{CopiesDeployment, ParisCopiesDeployment, WrenCopiesDeployment};
 pub use locking::LockingDeployment;
 pub use solo::SoloDeployment;
 pub use tapir::TapirDeployment;
@@ -28,12 +28,14 @@ pub const NAMES: &[&str] = &[
     "nocc",
     "occ",
     "paris",
+    "paris-copies",
     "solo",
     "tapir",
     "tapir-serializable",
     "tardis",
     "tardis-forking",
     "tardis-handler",
+    "tardis-parts",
     "wren",
     "wren-copies",
 ];
@@ -56,12 +58,14 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
         "nocc" => Some(task.perform(UncoordinatedDeployment::default)),
         "occ" => Some(task.perform(LockingDeployment::optimistic)),
         "paris" => Some(task.perform(ParisDeployment::default)),
+        "paris-copies" => Some(task.perform(ParisCopiesDeployment::default)),
         "solo" => Some(task.perform(|| SoloDeployment)),
         "tapir" => Some(task.perform(TapirDeployment::default)),
         "tapir-serializable" => Some(task.perform(TapirDeployment::serializable)),
         "tardis" => Some(task.perform(TardisDeployment::default)),
         "tardis-forking" => Some(task.perform(TardisDeployment::forking)),
         "tardis-handler" => Some(task.perform(TardisDeployment::handling)),
+        "tardis-parts" => Some(task.perform(TardisDeployment::parted)),
         "wren" => Some(task.perform(WrenDeployment::default)),
         "wren-copies" => Some(task.perform(WrenCopiesDeployment::default)),
         _ => None,

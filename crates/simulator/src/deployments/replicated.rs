@@ -5,7 +5,8 @@ use crate::deployment::{Host, KEYSPACE, Layout, Setting};
 use protocol::{Claim, CommitStamp};
 use strict::{Decided, Topology};
 use types::{
-    Address, NodeId, PartitionId, ProcessId, RegionId, Rng, SessionId, Slot, Timestamp, TransactionId,
+    Address, NodeId, PartitionId, ProcessId, RegionId, RegionSet, Rng, SessionId, Slot, Timestamp,
+    TransactionId,
 };
 
 /// Draws a shape.
@@ -86,10 +87,16 @@ pub(super) fn outcomes(decided: impl Iterator<Item = (TransactionId, Decided)>) 
         Decided::Committed { stamp, effects } => Some(Claim {
             session: SessionId(0),
             transaction,
-            commit: Some(CommitStamp { at: stamp.at, depends_on: Timestamp::ZERO, region: RegionId(0) }),
+            commit: Some(CommitStamp {
+                at: stamp.at,
+                depends_on: Timestamp::ZERO,
+                region: RegionId(0),
+                parts: RegionSet::default(),
+            }),
             snapshot: None,
             effects,
             vector: None,
+            thread: None,
             requests: Vec::new(),
             branch: None,
         }),

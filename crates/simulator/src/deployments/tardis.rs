@@ -1,4 +1,5 @@
-//! TARDiS: two to four regions with one site each, with gateways beside the sites and alone.
+//! TARDiS: two to four regions with one site each, with gateways beside the sites and alone. The records of a site lie
+//! beside its State DAG, or in partitions, some in the process of the site and some in others.
 
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
@@ -22,6 +23,8 @@ pub struct TardisDeployment {
     /// True if no life of a site waits for sites that it does not hear before it collects; else some lives do and others
     /// do not.
     pub collects_early: bool,
+    /// True if records lie in partitions.
+    pub parted: bool,
 }
 
 impl TardisDeployment {
@@ -36,6 +39,12 @@ impl TardisDeployment {
         let merging = Merging::Handler { every: Duration::from_millis(50) };
         let options = Options { merging, policy: Policy::Newest, ..Options::default() };
         TardisDeployment { options, by_handler: true, ..TardisDeployment::default() }
+    }
+
+    /// Records lie in partitions, and hardly any of them stay with the State DAG.
+    pub fn parted() -> Self {
+        let options = Options { near: 3, ..Options::default() };
+        TardisDeployment { options, parted: true, ..TardisDeployment::default() }
     }
 }
 
@@ -83,9 +92,24 @@ impl Handler for LastText {
 }
 
 fn topology(layout: Layout) -> Topology {
-    let site =
-        |region: u16| Address { process: ProcessId(region), slot: Slot::replica(KEYSPACE, PartitionId(0)) };
-    Topology { sites: (0..layout.regions).map(site).collect(), keyspace: KEYSPACE }
+    let at = |process: u16, partition: u16| Address {
+        process: ProcessId(process),
+        slot: Slot::replica(KEYSPACE, PartitionId(partition)),
+    };
+    let records = |region: u16| {
+        (1..layout.partitions).map(|partition| at(keeper(layout, region, partition), partition)).collect()
+    };
+    Topology {
+        sites: (0..layout.regions).map(|region| at(region, 0)).collect(),
+        partitions: (0..layout.regions).map(records).collect(),
+        keyspace: KEYSPACE,
+    }
+}
+
+/// The process of a region that keeps a record partition: with one replica that of the site, with more also such that have
+/// nothing else.
+fn keeper(layout: Layout, region: u16, partition: u16) -> u16 {
+    region + layout.regions * (partition % layout.replicas)
 }
 
 /// Processes with sites come first; then gateways, one region after the other.
@@ -99,10 +123,14 @@ impl Deployment for TardisDeployment {
     fn layout(&self, random: &mut Rng) -> Layout {
         let regions = random.u16(2..=4);
         let beside = random.u32(..4) > 0;
+        let (partitions, replicas) = match self.parted {
+            true => (random.u16(2..=4), random.u16(1..=3)),
+            false => (1, 1),
+        };
         Layout {
             regions,
-            partitions: 1,
-            replicas: 1,
+            partitions,
+            replicas,
             apart: true,
             beside,
             gateways: if beside { random.u16(..3) } else { regions },
@@ -111,16 +139,21 @@ impl Deployment for TardisDeployment {
     }
 
     fn hosts(&self, layout: Layout) -> Vec<Host> {
+        let stores = layout.regions * layout.replicas;
         let host = |process: u16| {
-            let stores = process < layout.regions;
+            let region = region_of(layout, ProcessId(process));
+            let is_kept = |partition: &u16| match partition {
+                0 => process < layout.regions,
+                _ => keeper(layout, region, *partition) == process,
+            };
             Host {
                 process: ProcessId(process),
-                region: RegionId(region_of(layout, ProcessId(process))),
-                partitions: stores.then_some(PartitionId(0)).into_iter().collect(),
-                gateway: layout.beside || !stores,
+                region: RegionId(region),
+                partitions: (0..layout.partitions).filter(is_kept).map(PartitionId).collect(),
+                gateway: process >= stores || (layout.beside && process < layout.regions),
             }
         };
-        (0..layout.regions + layout.gateways).map(host).collect()
+        (0..stores + layout.gateways).map(host).collect()
     }
 
     fn start(&self, node: NodeId, setting: Setting, random: &mut Rng) -> Instance {
@@ -131,6 +164,10 @@ impl Deployment for TardisDeployment {
         }
         let (topology, region) = (topology(setting.layout), region_of(setting.layout, node.process));
         match node.slot.partition {
+            Some(PartitionId(partition)) if partition > 0 => {
+                let manager = topology.sites[usize::from(region)];
+                Instance::part(manager, options.durability, options.mutants)
+            }
             Some(_) => {
                 let mut instance = Instance::site(topology, usize::from(region), node.incarnation, options);
                 if let (Some(site), true) = (instance.as_site_mut(), self.by_handler) {
@@ -142,6 +179,11 @@ impl Deployment for TardisDeployment {
         }
     }
 
+    /// As in processes: where a site is, nothing stands between it and its clients.
+    fn serves_at_replicas(&self) -> bool {
+        true
+    }
+
     fn claims(&self, instance: &mut Instance) -> Vec<Claim> {
         instance.take_claims()
     }
@@ -149,7 +191,10 @@ impl Deployment for TardisDeployment {
     /// In the end there is one head, at all sites.
     fn undecided(&self, instance: &Instance) -> usize {
         instance.as_site().map_or(0, |site| {
-            site.orphans() + site.unreceived() + site.keyspace().dag().heads().skip(1).count()
+            site.orphans()
+                + site.unreceived()
+                + site.waiting()
+                + site.keyspace().dag().heads().skip(1).count()
         })
     }
 

@@ -23,7 +23,16 @@ impl Deployment for PrimaryBackup {
     type Protocol = Node;
 
     fn layout(&self, _: &mut Rng) -> Layout {
-        Layout { regions: 3, partitions: 1, replicas: 1, apart: true, beside: true, gateways: 1, spares: 0 }
+        Layout {
+            regions: 3,
+            partitions: 1,
+            replicas: 1,
+            apart: true,
+            beside: true,
+            gateways: 1,
+            spares: 0,
+            ..Layout::default()
+        }
     }
 
     fn hosts(&self, _: Layout) -> Vec<Host> {
@@ -56,12 +65,13 @@ impl Deployment for PrimaryBackup {
 
     fn lacks(&self) -> &[Feature] {
         use Feature::{
-            BlindExpiry, EverySecond, Expiry, Interactive, Keyset, LostDisks, Pipelines, Reconfiguration,
-            Watches,
+            BlindExpiry, EverySecond, Eviction, Expiry, Interactive, Keyset, LostDisks, Pipelines,
+            Reconfiguration, Watches,
         };
         &[
             BlindExpiry,
             EverySecond,
+            Eviction,
             Expiry,
             Interactive,
             Keyset,

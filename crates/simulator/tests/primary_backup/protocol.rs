@@ -251,10 +251,16 @@ impl Replica {
         Claim {
             session: entry.session,
             transaction: entry.id,
-            commit: Some(CommitStamp { at, depends_on: Timestamp::ZERO, region: RegionId(0) }),
+            commit: Some(CommitStamp {
+                at,
+                depends_on: Timestamp::ZERO,
+                region: RegionId(0),
+                parts: types::RegionSet::default(),
+            }),
             snapshot: None,
             effects: entry.effects.clone(),
             vector: None,
+            thread: None,
             requests: Vec::new(),
             branch: None,
         }

@@ -36,8 +36,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 use types::{
-    Error, ErrorCode, Incarnation, Instant, NodeId, ProcessId, RegionId, RequestId, Rng, Timestamp,
-    TransactionId, WallTime, Wire,
+    Error, ErrorCode, Incarnation, Instant, NodeId, ProcessId, RegionId, RegionSet, RequestId, Rng,
+    Timestamp, TransactionId, WallTime, Wire,
 };
 
 /// What makes a coordinator one of this commit protocol. It is what such a coordinator keeps beside sessions and
@@ -390,10 +390,16 @@ impl<P: CommitProtocol> Coordinator<P> {
         self.claims.push(Claim {
             session: transaction.session,
             transaction: transaction.id,
-            commit: at.map(|at| CommitStamp { at, depends_on: Timestamp::ZERO, region }),
+            commit: at.map(|at| CommitStamp {
+                at,
+                depends_on: Timestamp::ZERO,
+                region,
+                parts: RegionSet::default(),
+            }),
             snapshot: None,
             effects: at.map(|_| transaction.steps.effects()).unwrap_or_default(),
             vector: None,
+            thread: None,
             requests,
             branch: None,
         });

@@ -240,6 +240,17 @@ impl Steps {
         own.filter_map(|(_, done)| done.invoked.effect().ok()?).any(|effect| deadline_set(&effect).is_some())
     }
 
+    /// True if a step of a user-defined type observes all of its key, whatever its lock mode says that it sees: it follows a
+    /// blind effect of its own transaction, which an earlier step has, or will have without being evaluated.
+    pub fn observes_whole(&self, index: usize, expiring: &Expiring) -> bool {
+        let Some(step) = self.list.get(index) else { return false };
+        let operation = Operation::decode(&mut Reader::new(&step.call.operation));
+        let is_users = matches!(operation, Ok(Operation::User(_)));
+        let blind =
+            |other: usize| self.list[other].call.key == step.call.key && self.is_unread(other, expiring);
+        is_users && !self.is_unread(index, expiring) && (self.follows_blind(index) || (0..index).any(blind))
+    }
+
     /// True if an earlier step changes the same key and has observed nothing of it.
     fn follows_blind(&self, index: usize) -> bool {
         let Some(step) = self.list.get(index) else { return false };

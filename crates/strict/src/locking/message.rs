@@ -28,7 +28,8 @@ pub enum Message {
         only_lock: bool,
         /// Where operations take no locks, take one for this all the same: votes that would change the key are refused.
         reserve: bool,
-        /// Lock for writing, whatever the operation needs: the transaction needs the key in several modes.
+        /// Lock for writing, whatever the operation needs: the transaction needs the key in several modes, or the step sees
+        /// more than the operation's mode protects.
         write: bool,
         /// Any replica may evaluate it, on what it has applied; the vote validates what it saw.
         anywhere: bool,

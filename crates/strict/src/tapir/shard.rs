@@ -19,7 +19,7 @@ use commit::{
     Access, CommittedRead, ModeStamps, Observed, Stamp, Undecided, Verdict, overwrites, validate,
     validate_in_order,
 };
-use datatypes::{Aspect, Cell, Context, Effect, Mode, Operation, prepare};
+use datatypes::{Aspect, Cell, Context, Effect, Operation, prepare};
 use keyset::Keyset;
 use mvcc::{CompactKey, Remains, Store};
 pub(super) use prefetch::{Use, Uses};
@@ -431,8 +431,8 @@ impl Shard {
             }
             let state = self.keys.stamped(&invoked.key, stamp);
             let observation = &access.invocation.observation;
-            if !access.invocation.is_effect_only() {
-                state.modes.raise(Mode::Observe, stamp);
+            if let Some(mode) = access.invocation.observed_mode() {
+                state.modes.raise(mode, stamp);
             }
             if let (Isolation::Serializable, Some(operation), Some(observed)) =
                 (self.isolation, &invoked.operation, access.observed)

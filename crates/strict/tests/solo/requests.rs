@@ -46,7 +46,7 @@ fn a_reply_waits_for_the_durability_of_its_keyspace() {
         assert_eq!(direct(&mut world, request), "OK");
         assert_eq!(world.replicas[0].records().is_empty(), durability == Durability::Volatile);
         world.replicas[0].appended(9);
-        let gate = world.replicas[0].gate();
+        let gate = world.replicas[0].reply_gate();
         assert_eq!((gate.written, gate.synced), (written, synced));
     }
 }

@@ -16,6 +16,7 @@ mod random;
 mod reads;
 mod recovery;
 mod scripts;
+mod stamps;
 mod survivor;
 mod sync;
 mod transfer;

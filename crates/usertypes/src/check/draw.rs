@@ -37,10 +37,21 @@ impl<'s> Draw<'s> {
 
     /// Any operation.
     pub(crate) fn operation(&mut self) -> Drawn {
-        let spec = self.spec;
-        let place = self.below(spec.operations.len());
-        let arguments = spec.operations[place].arguments.iter().map(|argument| self.argument(argument));
-        Drawn { operation: place as u8, arguments: arguments.collect() }
+        let place = self.below(self.spec.operations.len());
+        self.call(place as u8)
+    }
+
+    /// One of these operations, of which there are some.
+    pub(crate) fn one_of(&mut self, operations: &[u8]) -> Drawn {
+        let operation = operations[self.below(operations.len())];
+        self.call(operation)
+    }
+
+    /// A call of this operation.
+    pub(crate) fn call(&mut self, operation: u8) -> Drawn {
+        let spec = &self.spec.operations[usize::from(operation)];
+        let arguments = spec.arguments.iter().map(|argument| self.argument(argument));
+        Drawn { operation, arguments: arguments.collect() }
     }
 
     fn argument(&mut self, spec: &ArgumentSpec) -> Argument {

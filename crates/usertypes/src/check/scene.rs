@@ -36,19 +36,38 @@ pub(crate) enum Verdict {
     Commuted,
     /// The specification says that they do not commute.
     Conflicting,
-    /// It says that they do, and they do not: how.
-    Refuted(String),
+    /// It says something that is not so.
+    Refuted(Refutation),
 }
 
+/// What a type says, and how that is not so.
+#[derive(Debug, Default)]
+pub(crate) struct Refutation {
+    pub(crate) claim: &'static str,
+    pub(crate) how: String,
+}
+
+const COMMUTE: &str = "it says that these commute, and they do not";
+
 impl Scene {
-    pub(crate) fn draw(draw: &mut Draw<'_>, steps: usize) -> Self {
+    /// Steps of these operations.
+    pub(crate) fn draw(draw: &mut Draw<'_>, steps: usize, operations: &[u8]) -> Self {
         let before = draw.operations(BUILDING);
         let step = |_| Step {
-            operation: draw.operation(),
+            operation: draw.one_of(operations),
             elsewhere: (draw.below(3) == 0).then(|| draw.operations(BUILDING)),
             narrowed: draw.below(2) == 0,
         };
         Scene { before, steps: (0..steps).map(step).collect() }
+    }
+
+    /// Two calls of one operation, both seen.
+    pub(crate) fn draw_again(draw: &mut Draw<'_>) -> Self {
+        let before = draw.operations(BUILDING);
+        let first = draw.operation();
+        let second = draw.call(first.operation);
+        let step = |operation| Step { operation, elsewhere: None, narrowed: true };
+        Scene { before, steps: [first, second].map(step).into() }
     }
 
     /// This scene with one thing left out, in every way.
@@ -78,28 +97,32 @@ impl Scene {
 }
 
 /// A step that was evaluated.
-struct Taken<'s> {
-    step: &'s Step,
-    arguments: Vec<u8>,
+pub(super) struct Taken<'s> {
+    pub(super) step: &'s Step,
+    pub(super) arguments: Vec<u8>,
     /// What it showed; `None` if nobody saw it.
-    seen: Option<Executed>,
-    effect: Option<Vec<u8>>,
+    pub(super) seen: Option<Executed>,
+    pub(super) effect: Option<Vec<u8>>,
 }
 
 /// A module that is asked with names for what is asked.
-struct Asked<'m> {
-    module: &'m Module,
-    tried: &'m mut Tried,
+pub(super) struct Asked<'m> {
+    pub(super) module: &'m Module,
+    pub(super) tried: &'m mut Tried,
 }
 
 impl Asked<'_> {
-    fn fault(&self, what: &str, operation: Option<&Drawn>) -> impl FnOnce(Fault) -> Unfit + use<'_> {
+    pub(super) fn fault(
+        &self,
+        what: &str,
+        operation: Option<&Drawn>,
+    ) -> impl FnOnce(Fault) -> Unfit + use<'_> {
         let of = operation.map_or(String::new(), |operation| show::call(self.module, operation));
         let what = format!("{what} {of}");
         move |fault| Unfit::Fault { what: what.trim_end().into(), fault }
     }
 
-    fn execute(&mut self, state: &[u8], operation: &Drawn) -> Result<Executed, Unfit> {
+    pub(super) fn execute(&mut self, state: &[u8], operation: &Drawn) -> Result<Executed, Unfit> {
         let mut arguments = Vec::new();
         operation.arguments.encode(&mut arguments);
         let executed = self.module.execute(state, operation.operation, &arguments);
@@ -114,7 +137,7 @@ impl Asked<'_> {
         Ok(executed)
     }
 
-    fn apply(&self, state: &[u8], effect: Option<&Vec<u8>>, of: &Drawn) -> Result<Vec<u8>, Unfit> {
+    pub(super) fn apply(&self, state: &[u8], effect: Option<&Vec<u8>>, of: &Drawn) -> Result<Vec<u8>, Unfit> {
         let Some(effect) = effect else { return Ok(state.to_vec()) };
         self.module
             .apply(state, effect, Limits::CALL)
@@ -162,6 +185,13 @@ impl Asked<'_> {
 
     /// Does the specification say that these two commute?
     fn commute(&self, a: &Taken<'_>, b: &Taken<'_>) -> Result<bool, Unfit> {
+        let is_unchanged =
+            |seer: &Taken<'_>, other: &Taken<'_>| self.unchanged(seer, other, seer.step.narrowed);
+        Ok(self.effects_commute(a, b)? && is_unchanged(a, b)? && is_unchanged(b, a)?)
+    }
+
+    /// The same of what they do alone.
+    pub(super) fn effects_commute(&self, a: &Taken<'_>, b: &Taken<'_>) -> Result<bool, Unfit> {
         let effects = |x: &Taken<'_>, y: &Taken<'_>| match (&x.effect, &y.effect) {
             (Some(of_x), Some(of_y)) => self
                 .module
@@ -176,11 +206,16 @@ impl Asked<'_> {
                 "the effects of {a} and {b} commute in one order of asking only"
             )));
         }
-        Ok(one && self.unchanged(a, b)? && self.unchanged(b, a)?)
+        Ok(one)
     }
 
-    /// Does the specification say that what one has seen does not change by the other?
-    fn unchanged(&self, seer: &Taken<'_>, other: &Taken<'_>) -> Result<bool, Unfit> {
+    /// Does the specification say that what one has seen, which it may be told, does not change by the other?
+    pub(super) fn unchanged(
+        &self,
+        seer: &Taken<'_>,
+        other: &Taken<'_>,
+        narrowed: bool,
+    ) -> Result<bool, Unfit> {
         let (Some(seen), Some(effect)) = (&seer.seen, &other.effect) else { return Ok(true) };
         let mut reply = Vec::new();
         seen.reply.encode(&mut reply);
@@ -189,7 +224,7 @@ impl Asked<'_> {
             let unchanged = self.module.unchanged(operation.operation, &seer.arguments, reply, effect);
             unchanged.map_err(self.fault("whether it changes what is seen by", Some(operation)))
         };
-        ask(seer.step.narrowed.then_some(reply.as_slice()))
+        ask(narrowed.then_some(reply.as_slice()))
     }
 }
 
@@ -199,25 +234,41 @@ pub(crate) fn judge(module: &Module, scene: &Scene, tried: &mut Tried) -> Result
     let state = asked.build(&scene.before)?;
     let taken: Vec<Taken<'_>> =
         scene.steps.iter().map(|step| asked.take(&state, step)).collect::<Result<_, _>>()?;
-    for (place, a) in taken.iter().enumerate() {
-        for b in &taken[place + 1..] {
-            if !asked.commute(a, b)? {
-                return Ok(Verdict::Conflicting);
+    if let Some(how) = asked.combined(&state, &taken)? {
+        return Ok(Verdict::Refuted(how));
+    }
+    let mut conflicting = false;
+    for (b, other) in taken.iter().enumerate() {
+        for (a, one) in taken[..b].iter().enumerate() {
+            if asked.is_beside(one, other) {
+                if let Some(how) = asked.held_together((a, one), (b, other))? {
+                    return Ok(Verdict::Refuted(how));
+                }
+            } else {
+                conflicting |= !asked.commute(one, other)?;
             }
         }
     }
+    if conflicting {
+        return Ok(Verdict::Conflicting);
+    }
+    play_all(&mut asked, &state, &taken)
+}
+
+/// Plays every order of steps that are said to commute.
+fn play_all(asked: &mut Asked<'_>, state: &[u8], taken: &[Taken<'_>]) -> Result<Verdict, Unfit> {
+    let refuted = |how| Ok(Verdict::Refuted(Refutation { claim: COMMUTE, how }));
     let mut first: Option<(Vec<usize>, Vec<u8>)> = None;
     for order in orders(taken.len()) {
-        let after = match play(&mut asked, &state, &taken, &order)? {
+        let after = match play(asked, state, taken, &order)? {
             Ok(after) => after,
-            Err(how) => return Ok(Verdict::Refuted(how)),
+            Err(how) => return refuted(how),
         };
         match &first {
             None => first = Some((order, after)),
             Some((_, expected)) if *expected == after => {}
             Some((other, expected)) => {
-                let how = show::different(module, (other, expected), (&order, &after));
-                return Ok(Verdict::Refuted(how));
+                return refuted(show::different(asked.module, (other, expected), (&order, &after)));
             }
         }
     }

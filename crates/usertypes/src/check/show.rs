@@ -51,7 +51,7 @@ fn calls(module: &Module, drawn: &[Drawn]) -> String {
     if calls.is_empty() { "nothing".to_string() } else { calls.join(", ") }
 }
 
-/// What is done, and what the specification says of it.
+/// What is done, and on which state.
 pub(crate) fn scene(module: &Module, scene: &Scene) -> String {
     let step = |(name, step): (&&str, &Step)| match &step.elsewhere {
         None => format!("{name} = {}", call(module, &step.operation)),
@@ -61,16 +61,22 @@ pub(crate) fn scene(module: &Module, scene: &Scene) -> String {
         }
     };
     let steps: Vec<String> = NAMES.iter().zip(&scene.steps).map(step).collect();
-    format!(
-        "it says that these commute, and they do not: {}; on the state after {}: ",
-        steps.join("; "),
-        calls(module, &scene.before)
-    )
+    format!("{}; on the state after {}: ", steps.join("; "), calls(module, &scene.before))
 }
 
 fn order(order: &[usize]) -> String {
     let names: Vec<&str> = order.iter().map(|place| NAMES[*place]).collect();
     names.join(" ")
+}
+
+/// What an operation was told, and what it comes to.
+pub(crate) fn told(place: usize, told: &Reply, now: &Reply) -> String {
+    format!("{} is told {}, but replies {}", NAMES[place], reply_text(told), reply_text(now))
+}
+
+/// A step's name.
+pub(crate) fn name(place: usize) -> &'static str {
+    NAMES[place]
 }
 
 /// A step sees something else in an order than where it was evaluated.

@@ -7,9 +7,9 @@ use super::running::{Kind, Phase, Preparing, Running};
 use crate::stable::message::KeyEffects;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Timer, Times};
-use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim, VectorClaim};
+use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim, ThreadClaim, VectorClaim};
 use std::collections::BTreeSet;
-use types::{Error, ErrorCode, Timestamp};
+use types::{Error, ErrorCode, Timestamp, TransactionId};
 
 impl<S: Times> Coordinator<S> {
     /// The transaction has committed at `at`. What it observed of others beyond its snapshot must be stable before
@@ -25,6 +25,7 @@ impl<S: Times> Coordinator<S> {
         let (Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) = &running.phase else { return };
         let effects = prepared.all_effects();
         let floor = self.floor(&running, prepared);
+        running.beyond = self.beyond(&running, prepared);
         running.phase = Phase::Holding { floor, at, effects };
         self.running.insert(number, running);
         out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
@@ -37,6 +38,15 @@ impl<S: Times> Coordinator<S> {
         let mine = |place| thread.is_some_and(|thread| thread.holds(place));
         let foreign = prepared.gained.observed.iter().filter(|place| !mine(**place));
         foreign.map(|(at, _)| *at).max().unwrap_or(Timestamp::ZERO)
+    }
+
+    /// What it observed of its thread that had not been taken up when it began, for its claim.
+    fn beyond(&self, running: &Running<S>, prepared: &Preparing<S>) -> Vec<TransactionId> {
+        let thread = self.threads.get(&self.thread_key(running.session)).filter(|_| self.options.claims);
+        let mine = |(at, id): &(Timestamp, TransactionId)| {
+            thread.is_some_and(|thread| thread.holds((*at, *id))).then_some(*id)
+        };
+        prepared.gained.observed.iter().filter_map(mine).collect()
     }
 
     /// The stable time has risen: what waits for it may go on.
@@ -69,15 +79,19 @@ impl<S: Times> Coordinator<S> {
                 at,
                 transaction: id,
                 region: self.region,
-                depends_on: running.snapshot.depends_on(self.region),
+                depends_on: S::with_parts(running.snapshot.depends_on(self.region), running.regions),
             };
-            self.thread(running.session).insert(stamp, &effects);
+            if let Some(error) = self.given_up(&stamp) {
+                return self.end_given_up(now, number, running, (at, &effects), &error, out);
+            }
+            self.thread(running.session).insert(running.session, stamp, &effects);
         }
         self.claim(number, &running, Some(at), &effects);
         self.answer(now, number, running, out);
     }
 
-    /// Claims what a decided transaction saw and did. One without effects takes no place.
+    /// Claims what a decided transaction saw and did. One without effects takes no place; one with effects is the last that its
+    /// thread has taken up.
     pub(super) fn claim(
         &mut self,
         number: u64,
@@ -91,8 +105,8 @@ impl<S: Times> Coordinator<S> {
         let (snapshot, regions) = (running.snapshot, self.topology.regions.len());
         let depends_on = snapshot.depends_on(self.region);
         let place = at.filter(|_| !effects.is_empty());
-        let commit =
-            place.map(|at| CommitStamp { at, depends_on: S::observed(depends_on), region: self.region });
+        let (region, parts) = (self.region, running.regions);
+        let commit = place.map(|at| CommitStamp { at, depends_on: S::observed(depends_on), region, parts });
         let effects = effects
             .iter()
             .flat_map(|of_key| of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone())));
@@ -105,6 +119,7 @@ impl<S: Times> Coordinator<S> {
                 local: snapshot.reach(),
                 remote: snapshot.whole(),
             }),
+            thread: self.shared_thread(running, commit.is_some()),
             vector: VectorClaim::of(snapshot.by_region(regions), S::depends_by_region(depends_on, regions)),
             effects: effects.collect(),
             requests: if running.request.is_some() {
@@ -114,6 +129,16 @@ impl<S: Times> Coordinator<S> {
             },
             branch: None,
         });
+    }
+
+    /// What a transaction claims of the thread of the process; nothing if its session is a thread of its own.
+    fn shared_thread(&self, running: &Running<S>, is_last: bool) -> Option<ThreadClaim> {
+        let key = self.thread_key(running.session);
+        if key.is_some() {
+            return None;
+        }
+        let place = self.threads.get(&key).map(|thread| thread.epoch).filter(|_| is_last);
+        Some(ThreadClaim { seen: running.epoch, place, beyond: running.beyond.clone() })
     }
 
     /// Writes the replies and goes on with the session.
@@ -197,7 +222,13 @@ impl<S: Times> Coordinator<S> {
         self.end(now, number, &running, out);
     }
 
-    fn end(&mut self, now: Now, number: u64, running: &Running<S>, out: &mut Outputs<'_, Node<S>>) {
+    pub(super) fn end(
+        &mut self,
+        now: Now,
+        number: u64,
+        running: &Running<S>,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         if self.spreading.contains_key(&number) {
             out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
         } else {
@@ -205,7 +236,7 @@ impl<S: Times> Coordinator<S> {
             out.disarm(Timer::Retry(number));
         }
         if let Some(state) = self.sessions.get_mut(&running.session) {
-            state.running = None;
+            state.running = state.running.filter(|other| *other != number);
         }
         self.free.push_back(running.session);
     }
@@ -239,6 +270,12 @@ impl<S: Times> Coordinator<S> {
         }
         if let Some(mut running) = self.running.remove(&number) {
             self.leave_in_doubt(number, &mut running, &error, out);
+            if self.options.mutants.unknown_not_awaited
+                && let Some(state) = self.sessions.get_mut(&running.session)
+            {
+                state.running = None;
+                self.free.push_back(running.session);
+            }
             self.running.insert(number, running);
         }
         out.arm(Timer::Retry(number), now.instant + self.options.retry_after);

@@ -3,7 +3,8 @@
 //!
 //! `ask` copies and classifies requests, `session` is what is kept of a client, `thread` a causal thread with its
 //! cache, `routes` the ways to partitions, `running` a transaction under way; `slices` reads, `votes` commits, `finish`
-//! answers and claims, `apart` what becomes of a pipeline's commands that ran as one in vain.
+//! answers and claims, `apart` what becomes of a pipeline's commands that ran as one in vain, `lost` of what regions that are
+//! gone for good took part in.
 //!
 //! Its snapshot is the last answer to `StartTx`, so that a transaction begins without a message. Requests of one
 //! session run one after another; sessions run beside one another.
@@ -13,6 +14,7 @@ mod ask;
 mod context;
 mod draw;
 mod finish;
+mod lost;
 mod routes;
 mod running;
 mod session;
@@ -24,6 +26,7 @@ use super::message::Message;
 use super::setup::{Options, Scope, Topology};
 use super::{Node, Timer, Times};
 use ask::Ask;
+use lost::Losses;
 use protocol::{Claim, Input, Now, Outputs};
 use routes::Routes;
 use running::{Phase, Running, Spreading};
@@ -67,6 +70,8 @@ pub struct Coordinator<S: Times> {
     sessions: BTreeMap<SessionId, Session<S>>,
     /// The region was evicted: nothing is served any more (Corrections 36).
     is_evicted: bool,
+    /// Other regions that are gone for good.
+    losses: Losses,
     running: BTreeMap<u64, Running<S>>,
     spreading: BTreeMap<u64, Spreading>,
     /// The newest life of each partition that was heard.
@@ -93,7 +98,7 @@ impl<S: Times> Coordinator<S> {
         Coordinator {
             home: usize::from(process.0) % here.len().max(1),
             homes: here.into_iter().chain(elsewhere).collect(),
-            routes: Routes::new(&topology, region, S::UNIVERSAL),
+            routes: Routes::new(&topology, region, S::UNIVERSAL, options.copied),
             topology,
             region,
             process,
@@ -107,6 +112,7 @@ impl<S: Times> Coordinator<S> {
             private: BTreeSet::new(),
             sessions: BTreeMap::new(),
             is_evicted: false,
+            losses: Losses::default(),
             running: BTreeMap::new(),
             spreading: BTreeMap::new(),
             lives: BTreeMap::new(),
@@ -221,6 +227,10 @@ impl<S: Times> Coordinator<S> {
                 self.is_evicted = true;
                 self.free.extend(self.sessions.keys());
             }
+            Message::Evict { regions } if S::UNIVERSAL => {
+                regions.into_iter().for_each(|region| self.lose(now, region, out));
+            }
+            Message::Lost { gone } => self.on_lost(now, &gone, random, out),
             _ => {}
         }
     }
@@ -235,9 +245,10 @@ impl<S: Times> Coordinator<S> {
             (self.unanswered, self.home) = (0, (self.home + 1) % self.homes.len());
         }
         let oldest = self.oldest(now);
-        out.send(self.homes[self.home], Message::StartTx { stable: self.stable, oldest });
+        out.send(self.homes[self.home], Message::StartTx { stable: self.stable, oldest, gone: self.gone() });
         self.probe(now, oldest, out);
-        self.threads.values_mut().for_each(|thread| thread.prune(oldest.reach()));
+        let shown = if self.options.mutants.pruned_for_newest { self.stable } else { oldest };
+        self.threads.values_mut().for_each(|thread| thread.prune(shown.reach()));
         self.give_up_waiting(now, out);
         out.arm(Timer::StartTx, now.instant + self.options.gossip_every * S::GOSSIP_RARER);
     }
@@ -355,6 +366,16 @@ impl<S: Times> Coordinator<S> {
                 let error = Error::new(ErrorCode::Unavailable, self.topology.why_evicted(self.region));
                 out.reply(id).error(&error);
                 state.fail_open(error);
+                continue;
+            }
+            if let Some(error) = self.losses.bereaved.remove(&session)
+                && !matches!(ask, Ask::Close)
+            {
+                out.reply(id).error(&error);
+                if matches!(ask, Ask::Abort) {
+                    // Its transaction has ended before.
+                    state.failed = None;
+                }
                 continue;
             }
             let most = if alone { 1 } else { self.options.pipelined };

@@ -5,15 +5,18 @@
 //! now and then, whatever else it is asked; who is silent for longer than `suspect_after` counts as down until it
 //! answers again. What is chosen for a partition stays chosen until it is silent, the own region's replica is back, or
 //! another one is much nearer: what observes and writes is exclusive among those that go to one replica.
+//!
+//! A group of copies in a region (`replication::copies`) is one replica here, with one address, whichever of its processes leads.
+//! Groups whose addresses name the same process may have different leaders, so each is asked, and suspected, by itself.
 
 use super::Coordinator;
 use crate::stable::message::Message;
 use crate::stable::setup::Topology;
 use crate::stable::{Node, Times};
 use protocol::{Now, Outputs};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Address, Instant, ProcessId, RegionId};
+use types::{Address, Instant, ProcessId, RegionId, Slot};
 
 /// How many questions a process is asked until it would count as down.
 const PROBES: u32 = 8;
@@ -29,11 +32,18 @@ pub(super) struct Routes {
     /// By partition: which of them it goes to.
     chosen: Vec<usize>,
     /// Processes to choose between; none where every partition has one replica only.
-    processes: BTreeMap<ProcessId, Process>,
+    processes: BTreeMap<Suspect, Process>,
+    /// Replicas are groups of copies.
+    copied: bool,
     next_probe: Instant,
+    /// Replicas that are gone for good.
+    lost: BTreeSet<Address>,
 }
 
-/// A process with replicas.
+/// What answers or is silent as one: a process, or, with the slot, a group of copies.
+type Suspect = (ProcessId, Option<Slot>);
+
+/// A process with replicas, or a group of copies.
 #[derive(Debug)]
 struct Process {
     /// One of its replicas, to be asked.
@@ -48,8 +58,9 @@ struct Process {
 }
 
 impl Routes {
-    /// All ways from a region, that to its own replica only if there is no choice to be made: `elsewhere` is false.
-    pub(super) fn new(topology: &Topology, region: RegionId, elsewhere: bool) -> Self {
+    /// All ways from a region, that to its own replica only if there is no choice to be made: `elsewhere` is false. A replica may
+    /// be a group of copies.
+    pub(super) fn new(topology: &Topology, region: RegionId, elsewhere: bool, copied: bool) -> Self {
         let of_partition = |partition: u16| {
             let mut replicas: Vec<(RegionId, Address)> =
                 topology.holders(partition).filter(|(holder, _)| elsewhere || *holder == region).collect();
@@ -67,15 +78,31 @@ impl Routes {
         };
         let mut processes = BTreeMap::new();
         for (_, replica) in several {
-            processes.entry(replica.process).or_insert_with(|| process(*replica));
+            processes.entry(suspect(*replica, copied)).or_insert_with(|| process(*replica));
         }
         let chosen = vec![0; replicas.len()];
-        Routes { region, replicas, chosen, processes, next_probe: Instant::default() }
+        let lost = BTreeSet::new();
+        Routes { region, replicas, chosen, processes, copied, next_probe: Instant::default(), lost }
+    }
+
+    fn process(&self, replica: Address) -> Option<&Process> {
+        self.processes.get(&suspect(replica, self.copied))
     }
 
     /// True while others are asked in place of this replica.
     pub(super) fn is_silent(&self, replica: Address) -> bool {
-        self.processes.get(&replica.process).is_some_and(|process| process.is_silent)
+        self.lost.contains(&replica) || self.process(replica).is_some_and(|process| process.is_silent)
+    }
+
+    /// A region is gone for good: nothing goes there any more.
+    pub(super) fn lose(&mut self, region: RegionId) {
+        for (replicas, chosen) in self.replicas.iter_mut().zip(&mut self.chosen) {
+            let before = replicas.get(*chosen).copied();
+            let gone = replicas.extract_if(.., |(holder, _)| *holder == region);
+            self.lost.extend(gone.map(|(_, replica)| replica));
+            *chosen = replicas.iter().position(|replica| Some(*replica) == before).unwrap_or(0);
+        }
+        self.processes.retain(|_, process| !self.lost.contains(&process.replica));
     }
 
     /// True if a partition has several replicas.
@@ -84,7 +111,7 @@ impl Routes {
     }
 
     fn trip(&self, replica: Address) -> Duration {
-        self.processes.get(&replica.process).map_or(Duration::MAX, |process| process.trip)
+        self.process(replica).map_or(Duration::MAX, |process| process.trip)
     }
 
     /// The replica that a partition's work goes to; `None` while all of them are silent.
@@ -120,7 +147,7 @@ impl Routes {
 
     /// A process has answered.
     pub(super) fn heard(&mut self, from: Address, now: Instant) {
-        let Some(process) = self.processes.get_mut(&from.process) else { return };
+        let Some(process) = self.processes.get_mut(&suspect(from, self.copied)) else { return };
         process.is_silent = false;
         if let Some(asked) = process.asked.take().filter(|_| process.once) {
             let trip = now - asked;
@@ -143,11 +170,15 @@ impl Routes {
     }
 }
 
+fn suspect(replica: Address, copied: bool) -> Suspect {
+    (replica.process, copied.then_some(replica.slot))
+}
+
 impl<S: Times> Coordinator<S> {
     /// Asks processes, and so leases the oldest snapshot there too.
     pub(super) fn probe(&mut self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {
         for replica in self.routes.probes(now.instant, self.options.suspect_after) {
-            out.send(replica, Message::StartTx { stable: self.stable, oldest });
+            out.send(replica, Message::StartTx { stable: self.stable, oldest, gone: self.gone() });
         }
     }
 }
@@ -156,7 +187,7 @@ impl<S: Times> Coordinator<S> {
 mod tests {
     use super::*;
     use crate::stable::setup::RegionTopology;
-    use types::{HashSeed, KeyspaceId, PartitionId, Slot};
+    use types::{HashSeed, KeyspaceId, PartitionId};
 
     const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -173,7 +204,35 @@ mod tests {
         };
         let regions = vec![region(0, &[0]), region(1, &[0, 1]), region(2, &[1])];
         let topology = Topology { regions, keyspace: KeyspaceId(4), seed: HashSeed(0) };
-        Routes::new(&topology, RegionId(0), true)
+        Routes::new(&topology, RegionId(0), true, false)
+    }
+
+    /// Two groups of region 1 have their first copies in one process: when one of them has no leader, the other is not suspected.
+    #[test]
+    fn groups_of_copies_are_suspected_one_by_one() {
+        let region = |region: u16| RegionTopology {
+            name: region.to_string(),
+            partitions: [0, 1].map(|partition| (partition, replica(region, partition))).into(),
+        };
+        let topology = Topology {
+            regions: vec![
+                RegionTopology { name: "0".into(), partitions: BTreeMap::new() },
+                region(1),
+                region(2),
+            ],
+            keyspace: KeyspaceId(4),
+            seed: HashSeed(0),
+        };
+        let mut routes = Routes::new(&topology, RegionId(0), true, true);
+        for at in 1..20 {
+            assert_eq!(routes.probes(Instant(at * 100_000), PATIENCE).len(), 4);
+            routes.heard(replica(1, 1), Instant(at * 100_000 + 10_000));
+            for partition in [0, 1] {
+                routes.heard(replica(2, partition), Instant(at * 100_000 + 30_000));
+            }
+        }
+        assert!(routes.is_silent(replica(1, 0)) && !routes.is_silent(replica(1, 1)));
+        assert_eq!((routes.target(0), routes.target(1)), (Some(replica(2, 0)), Some(replica(1, 1))));
     }
 
     /// Asks everybody at a time in milliseconds; these answer so many milliseconds later.
@@ -194,6 +253,21 @@ mod tests {
         assert_eq!(routes.target(1), Some(replica(2, 1)), "a little nearer is not worth the change");
         (40..80).for_each(|at| round(&mut routes, at * 100, &[(0, 1), (1, 10), (2, 30)]));
         assert_eq!(routes.target(1), Some(replica(1, 1)));
+    }
+
+    #[test]
+    fn a_lost_region_is_passed_over_for_good() {
+        let mut routes = routes();
+        (1..20).for_each(|at| round(&mut routes, at * 100, &[(0, 1), (1, 10), (2, 30)]));
+        assert_eq!(routes.target(1), Some(replica(1, 1)));
+        routes.lose(RegionId(1));
+        assert_eq!((routes.target(0), routes.target(1)), (Some(replica(0, 0)), Some(replica(2, 1))));
+        assert_eq!(routes.next(1, replica(1, 1)), replica(2, 1), "who was asked there asks the others");
+        assert!(routes.is_silent(replica(1, 1)));
+        round(&mut routes, 2000, &[(1, 10)]);
+        assert!(routes.is_silent(replica(1, 1)), "whatever it says");
+        routes.lose(RegionId(2));
+        assert_eq!(routes.target(1), None, "nobody is left");
     }
 
     #[test]

@@ -6,7 +6,9 @@ use crate::stable::Times;
 use crate::stable::message::{Gained, KeyEffects, Message};
 use commit::Votes;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Address, Incarnation, Instant, ReplyBuf, RequestId, SessionId, Timestamp};
+use types::{
+    Address, Incarnation, Instant, RegionSet, ReplyBuf, RequestId, SessionId, Timestamp, TransactionId,
+};
 
 /// A transaction, or a step of an interactive one, from its request to its reply.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(super) struct Running<S: Times> {
     pub(super) deadline: Instant,
     pub(super) snapshot: S,
     pub(super) epoch: u64,
+    /// What it observed of its thread's transactions beyond that, if claims are wanted.
+    pub(super) beyond: Vec<TransactionId>,
     pub(super) now_millis: u64,
     pub(super) steps: Vec<Planned>,
     pub(super) watches: BTreeMap<Box<[u8]>, Watch<S>>,
@@ -34,6 +38,8 @@ pub(super) struct Running<S: Times> {
     pub(super) chosen: BTreeMap<u32, Vec<Box<[u8]>>>,
     /// How often it had to begin again.
     pub(super) attempts: u32,
+    /// The regions of those who are asked to commit it, where they may be in several.
+    pub(super) regions: RegionSet,
     pub(super) phase: Phase<S>,
 }
 
@@ -136,5 +142,7 @@ impl<S: Times> Preparing<S> {
 #[derive(Debug)]
 pub(super) struct Spreading {
     pub(super) at: Timestamp,
+    /// As [`Running::regions`].
+    pub(super) regions: RegionSet,
     pub(super) missing: BTreeMap<u16, Address>,
 }

@@ -12,7 +12,8 @@ use crate::stable::{Node, Timer, Times};
 use protocol::{Losses, Now, Outputs};
 use std::collections::BTreeMap;
 use types::{
-    Address, Error, ErrorCode, Reply, ReplyBuf, ReplySink, RequestId, Rng, SessionId, TransactionId,
+    Address, Error, ErrorCode, RegionSet, Reply, ReplyBuf, ReplySink, RequestId, Rng, SessionId,
+    TransactionId,
 };
 
 /// How many bits of a scan cursor belong to the partition's own cursor; the partition's number is above them.
@@ -91,6 +92,7 @@ impl<S: Times> Running<S> {
             deadline: types::Instant::default(),
             snapshot: Default::default(),
             epoch: 0,
+            beyond: Vec::new(),
             now_millis: 0,
             steps,
             watches: BTreeMap::new(),
@@ -98,6 +100,7 @@ impl<S: Times> Running<S> {
             numbers: BTreeMap::new(),
             chosen: BTreeMap::new(),
             attempts: 0,
+            regions: RegionSet::default(),
             phase: Phase::Slices { round: 0, awaited: BTreeMap::new() },
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::stable::message::{CachedEffect, KeyEffects};
 use crate::stable::stamp::Stamp;
-use std::collections::BTreeMap;
-use types::{Timestamp, TransactionId};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{SessionId, Timestamp, TransactionId};
 
 /// A write that is not stable everywhere in the region.
 #[derive(Clone, Debug)]
@@ -11,6 +11,14 @@ struct Cached<D> {
     stamp: Stamp<D>,
     epoch: u64,
     effects: Vec<Box<[u8]>>,
+}
+
+/// A transaction in the cache.
+#[derive(Clone, Debug)]
+struct Written<D> {
+    session: SessionId,
+    stamp: Stamp<D>,
+    keys: Vec<Box<[u8]>>,
 }
 
 /// The paper's client: highest write time and cache. The cache is versioned (Corrections 72): a transaction sees what
@@ -24,7 +32,7 @@ pub(super) struct Thread<D> {
     pub(super) epoch: u64,
     /// In order of place for each key.
     cache: BTreeMap<Box<[u8]>, Vec<Cached<D>>>,
-    places: BTreeMap<(Timestamp, TransactionId), Vec<Box<[u8]>>>,
+    places: BTreeMap<(Timestamp, TransactionId), Written<D>>,
 }
 
 impl<D> Default for Thread<D> {
@@ -58,8 +66,8 @@ impl<D: Copy + Ord> Thread<D> {
         self.places.contains_key(&place)
     }
 
-    /// A transaction of the thread has committed.
-    pub(super) fn insert(&mut self, stamp: Stamp<D>, effects: &[KeyEffects]) {
+    /// A transaction of one of the thread's sessions has committed.
+    pub(super) fn insert(&mut self, session: SessionId, stamp: Stamp<D>, effects: &[KeyEffects]) {
         let (at, id) = (stamp.at, stamp.transaction);
         self.highest = self.highest.max(at);
         self.epoch += 1;
@@ -69,7 +77,8 @@ impl<D: Copy + Ord> Thread<D> {
             let place = entries.partition_point(|other| other.stamp < stamp);
             entries.insert(place, cached);
         }
-        self.places.insert((at, id), effects.iter().map(|of_key| of_key.key.clone()).collect());
+        let keys = effects.iter().map(|of_key| of_key.key.clone()).collect();
+        self.places.insert((at, id), Written { session, stamp, keys });
     }
 
     /// What another thread wrote is this one's from now on.
@@ -86,8 +95,8 @@ impl<D: Copy + Ord> Thread<D> {
                 }
             }
         }
-        for (place, keys) in other.places {
-            self.places.entry(place).or_insert(keys);
+        for (place, written) in other.places {
+            self.places.entry(place).or_insert(written);
         }
     }
 
@@ -98,14 +107,30 @@ impl<D: Copy + Ord> Thread<D> {
             if place.0 > local {
                 return;
             }
-            for key in first.remove() {
-                let Some(entries) = self.cache.get_mut(&key) else { continue };
-                entries.retain(|cached| (cached.stamp.at, cached.stamp.transaction) != place);
-                if entries.is_empty() {
-                    self.cache.remove(&key);
-                }
+            let keys = first.remove().keys;
+            self.forget(place, keys);
+        }
+    }
+
+    fn forget(&mut self, place: (Timestamp, TransactionId), keys: Vec<Box<[u8]>>) {
+        for key in keys {
+            let Some(entries) = self.cache.get_mut(&key) else { continue };
+            entries.retain(|cached| (cached.stamp.at, cached.stamp.transaction) != place);
+            if entries.is_empty() {
+                self.cache.remove(&key);
             }
         }
+    }
+
+    /// Everybody has given these transactions up. Returns the sessions that had written them.
+    pub(super) fn give_up(&mut self, is_given_up: impl Fn(&Stamp<D>) -> bool) -> BTreeSet<SessionId> {
+        let mut writers = BTreeSet::new();
+        let given_up = self.places.extract_if(.., |_, written| is_given_up(&written.stamp));
+        for (place, written) in given_up.collect::<Vec<_>>() {
+            writers.insert(written.session);
+            self.forget(place, written.keys);
+        }
+        writers
     }
 
     /// The keys that the cache holds effects on.
@@ -143,9 +168,9 @@ mod tests {
     #[test]
     fn a_transaction_sees_the_cache_as_it_was_when_it_began() {
         let mut thread: Thread<Timestamp> = Thread::default();
-        thread.insert(at(8, 1), &write(b"k", 1));
+        thread.insert(SessionId(1), at(8, 1), &write(b"k", 1));
         let began = thread.epoch;
-        thread.insert(at(6, 2), &write(b"k", 2));
+        thread.insert(SessionId(1), at(6, 2), &write(b"k", 2));
         assert_eq!(seen(&thread, 5, began), [1]);
         assert_eq!(seen(&thread, 5, thread.epoch), [2, 1], "in order of place");
         assert_eq!(seen(&thread, 6, thread.epoch), [1], "the snapshot shows the other");
@@ -153,10 +178,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_given_up_is_read_no_more() {
+        let mut thread: Thread<Timestamp> = Thread::default();
+        thread.insert(SessionId(7), at(6, 1), &write(b"k", 1));
+        thread.insert(SessionId(8), at(8, 2), &write(b"k", 2));
+        thread.insert(SessionId(9), at(9, 3), &write(b"k", 3));
+        let writers = thread.give_up(|stamp| stamp.at == Timestamp(8));
+        assert_eq!(writers, BTreeSet::from([SessionId(8)]));
+        assert_eq!(seen(&thread, 0, 9), [1, 3]);
+        assert!(thread.give_up(|stamp| stamp.at == Timestamp(8)).is_empty());
+    }
+
+    #[test]
     fn what_every_snapshot_shows_is_forgotten() {
         let mut thread: Thread<Timestamp> = Thread::default();
-        thread.insert(at(6, 1), &write(b"k", 1));
-        thread.insert(at(8, 2), &write(b"k", 2));
+        thread.insert(SessionId(1), at(6, 1), &write(b"k", 1));
+        thread.insert(SessionId(1), at(8, 2), &write(b"k", 2));
         thread.prune(Timestamp(7));
         assert_eq!(thread.len(), 1);
         assert_eq!(seen(&thread, 0, 9), [2]);

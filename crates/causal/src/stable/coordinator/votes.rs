@@ -15,7 +15,9 @@ use crate::stable::{Node, Timer, Times};
 use commit::Votes;
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Address, Error, ErrorCode, NodeId, RequestId, Rng, SessionId, Timestamp, TransactionId};
+use types::{
+    Address, Error, ErrorCode, NodeId, RegionSet, RequestId, Rng, SessionId, Timestamp, TransactionId,
+};
 
 impl<S: Times> Coordinator<S> {
     pub(super) fn commit(
@@ -66,12 +68,19 @@ impl<S: Times> Coordinator<S> {
             Ok(participants) => participants,
             Err(silent) => return self.fail_early(now, number, running, silent, out),
         };
+        running.regions = self.regions_of(&participants);
         let preparing = self.preparing(number, &running, parts, participants, decider, flush);
         for (partition, message) in &preparing.messages {
             out.send(preparing.participants[partition], message.clone());
         }
         running.phase = Phase::Preparing(preparing);
         self.running.insert(number, running);
+    }
+
+    /// The regions that take part in a transaction, where it may have parts in several.
+    fn regions_of(&self, participants: &BTreeMap<u16, Address>) -> RegionSet {
+        let located = participants.values().filter_map(|participant| self.topology.locate(*participant));
+        located.map(|(region, _)| region).filter(|_| S::UNIVERSAL && S::EVICTS).collect()
     }
 
     fn preparing(
@@ -99,6 +108,7 @@ impl<S: Times> Coordinator<S> {
                 highest,
                 now_millis: running.now_millis,
                 decider: participants[&decider],
+                regions: running.regions,
                 alone,
                 parts: parts.remove(partition).unwrap_or_default(),
                 whole: whole.clone(),
@@ -178,7 +188,7 @@ impl<S: Times> Coordinator<S> {
                 self.on_yes(now, number, partition, (at, gained), out);
             }
             Vote::Conflict { key, raise } => {
-                if raise > Timestamp::ZERO {
+                if raise > Timestamp::ZERO && !S::UNIVERSAL {
                     // It was the remote snapshot time of a transaction of this region, so it is stable here.
                     self.stable = self.stable.newest(S::from_whole(raise));
                 }
@@ -309,6 +319,10 @@ impl<S: Times> Coordinator<S> {
         let Some((number, partition)) = self.number(id).zip(self.partition_at(from)) else { return };
         if let Some(spreading) = self.spreading.get_mut(&number) {
             spreading.missing.remove(&partition);
+            let regions = spreading.regions;
+            if at.is_none() {
+                self.take_back(now, id, regions, random, out);
+            }
             return self.end_spreading(number, out);
         }
         let Some(running) = self.running.get_mut(&number) else { return };
@@ -341,7 +355,8 @@ impl<S: Times> Coordinator<S> {
         for other in missing.values() {
             out.send(*other, Message::Commit { id: self.id(number), at });
         }
-        self.spreading.insert(number, Spreading { at, missing });
+        let regions = self.running.get(&number).map_or(RegionSet::default(), |running| running.regions);
+        self.spreading.insert(number, Spreading { at, regions, missing });
         self.on_committed(now, number, at, out);
     }
 
@@ -361,7 +376,7 @@ impl<S: Times> Coordinator<S> {
         true
     }
 
-    fn end_spreading(&mut self, number: u64, out: &mut Outputs<'_, Node<S>>) {
+    pub(super) fn end_spreading(&mut self, number: u64, out: &mut Outputs<'_, Node<S>>) {
         if self.spreading.get(&number).is_some_and(|spreading| spreading.missing.is_empty()) {
             self.spreading.remove(&number);
             if !self.running.contains_key(&number) {

@@ -44,7 +44,7 @@ impl<S: Times> Partition<S> {
         (self.checkpointing, self.lent) = (led.checkpointing, led.lent);
         (self.gaps, self.forgetful, self.fence) = (led.gaps, led.forgetful, led.fence);
         self.evictions = led.evictions;
-        self.links.retain(|region, _| !self.evictions.has(*region));
+        self.restart_evictions();
         self.remains = led.remains;
         // What led has taken beyond its records counts: what they say of gaps is made good here.
         self.gaps &= led.life != Life::Serving;
@@ -99,6 +99,10 @@ impl<S: Times> Partition<S> {
         for settled in &progress.settled {
             let _: bool = self.decisions.admit(*settled, settled.number, |decided| decided.outlives);
         }
+        if self.evictions.is_searching() {
+            // The leader has given up what is above a cut: of what is still to be given up here, nothing may be folded.
+            return;
+        }
         if !self.checkpointing && !self.lent {
             self.raise_horizon(S::at(progress.horizon));
         }
@@ -106,10 +110,12 @@ impl<S: Times> Partition<S> {
         self.store.set_watershed(Stamp::last_at(self.watershed));
     }
 
-    /// Frees some of what is behind the horizon, with each record that a following copy applies.
+    /// Frees some of what is behind the horizon, and gives up some of what is above a cut, with each record that a following
+    /// copy applies.
     pub(super) fn fold_behind(&mut self) {
         if self.options.copied {
             self.store.fold_some(FOLDED);
+            self.give_up_some();
         }
     }
 

@@ -19,7 +19,9 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let awaits = |pending: &Pending<S::Depends>| !pending.fenced || from == pending.decider;
-        if self.participant.prepared(id).is_some_and(|(_, pending)| !awaits(pending)) {
+        if self.participant.prepared(id).is_some_and(|(_, pending)| !awaits(pending))
+            || self.is_left_to_survivors(id)
+        {
             return;
         }
         self.commit_prepared(id, at, out);
@@ -72,6 +74,9 @@ impl<S: Times> Partition<S> {
     }
 
     pub(super) fn on_query(&mut self, from: Address, id: TransactionId, out: &mut Outputs<'_, Node<S>>) {
+        if self.is_left_to_survivors(id) {
+            return;
+        }
         if self.decisions.get(id).is_none() {
             self.end_undecided(id, out);
         }
@@ -90,7 +95,7 @@ impl<S: Times> Partition<S> {
         let limit = self.options.doubt_after;
         let overdue = |pending: &Pending<S::Depends>| now.instant - pending.since >= limit;
         let doubtful: Vec<(TransactionId, Address)> = (self.participant.undecided())
-            .filter(|(_, _, pending)| overdue(pending))
+            .filter(|(_, _, pending)| overdue(pending) && !self.has_lost_part(pending.depends_on))
             .map(|(id, _, pending)| (id, pending.decider))
             .collect();
         for (id, decider) in doubtful {

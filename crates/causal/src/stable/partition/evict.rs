@@ -25,39 +25,48 @@
 //! root from all partitions. What it told is at whoever is above it, or at those above that one, as part of a minimum that the
 //! root can still come to call stable: so each of them says what it was told of the part of the tree in which the partition is.
 //!
+//! Where transactions have parts in several regions, `accord` has the messages in place of these; what is said of cuts, of
+//! what is given up and of what is taken from others is the same.
+//!
 //! A lost region that comes back is refused, told why, and serves nothing any more.
 
+use super::accord::Accord;
 use super::recover::KeptEffects;
 use super::refill::Told;
-use super::{Life, Partition};
+use super::{Life, Outgoing, Partition};
 use crate::stable::message::Message;
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Times};
 use mvcc::CompactKey;
 use protocol::{Now, Outputs};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Address, RegionId, Rng, Timestamp};
+use types::{Address, RegionId, RegionSet, Rng, Timestamp};
 
 /// How many places of the index are visited in a step at most.
 const VISITS: usize = 1000;
 
 /// For each lost region a time; the set of its keys is the eviction that they belong to.
-type Held = Vec<(RegionId, Timestamp)>;
+pub(super) type Held = Vec<(RegionId, Timestamp)>;
 
 /// A lost region.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lost {
-    /// Everything of it up to here is held.
-    held: Timestamp,
+pub(super) struct Lost {
+    /// Everything of it up to here is held; `MAX` if it has no replica of the partition.
+    pub(super) held: Timestamp,
     /// What is above is given up by all survivors.
-    cut: Option<Timestamp>,
+    pub(super) cut: Option<Timestamp>,
+    /// The last cut that was known, also when another loss begins all again.
+    pub(super) last: Option<Timestamp>,
+    /// The cut when all regions had gone on.
+    pub(super) settled: Option<Timestamp>,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Evictions {
-    lost: BTreeMap<RegionId, Lost>,
+    pub(super) lost: BTreeMap<RegionId, Lost>,
     /// The partitions of the region that have been heard.
     mates: BTreeSet<Address>,
     /// What the replicas of this partition in other regions hold.
@@ -65,13 +74,17 @@ pub(super) struct Evictions {
     /// At the root: what survives of each partition of the region, and whether all above is given up.
     of_region: BTreeMap<Address, (Held, bool)>,
     /// Where the search for what is to be given up stands; `None` before it begins, and when it has ended.
-    search: Option<u64>,
+    pub(super) search: Option<u64>,
     /// All above the cuts is given up here.
-    is_clean: bool,
+    pub(super) is_clean: bool,
     /// The whole region's partitions are clean: stable times go on without the lost regions.
-    is_over: bool,
+    pub(super) is_over: bool,
     /// This region itself was evicted.
-    of_own: bool,
+    pub(super) of_own: bool,
+    /// Looks at where it committed only: a deliberate mistake.
+    by_origin: bool,
+    /// What the survivors agree on where transactions have parts in several regions.
+    pub(super) accord: Accord,
 }
 
 impl Lost {
@@ -82,7 +95,12 @@ impl Lost {
 }
 
 impl Evictions {
-    fn set(&self) -> impl Iterator<Item = RegionId> {
+    /// None; `by_origin` is a deliberate mistake.
+    pub(super) fn new(by_origin: bool) -> Self {
+        Evictions { by_origin, ..Evictions::default() }
+    }
+
+    pub(super) fn set(&self) -> impl Iterator<Item = RegionId> {
         self.lost.keys().copied()
     }
 
@@ -96,12 +114,12 @@ impl Evictions {
     }
 
     /// The cuts, once they are known.
-    fn cuts(&self) -> Option<Held> {
+    pub(super) fn cuts(&self) -> Option<Held> {
         self.lost.iter().map(|(region, lost)| Some((*region, lost.cut?))).collect()
     }
 
     /// True while less is held than up to the cuts.
-    fn lacks(&self) -> bool {
+    pub(super) fn lacks(&self) -> bool {
         self.lost.values().any(|lost| lost.cut.is_some_and(|cut| lost.held < cut))
     }
 
@@ -116,30 +134,79 @@ impl Evictions {
         self.lost.contains_key(&region)
     }
 
+    /// True if one of these is lost.
+    pub(super) fn has_any(&self, regions: RegionSet) -> bool {
+        self.set().any(|region| regions.contains(region))
+    }
+
     /// What a log or a checkpoint says of each: what is held, and the cut.
     pub(super) fn recorded(&self) -> impl Iterator<Item = (RegionId, Timestamp, Option<Timestamp>)> {
         self.lost.iter().map(|(region, lost)| (*region, lost.held, lost.cut))
     }
 
     /// These effects, without what is above the cuts.
-    pub(super) fn without_given_up<D: Copy>(&self, kept: &KeptEffects<D>) -> KeptEffects<D> {
-        let effects = kept.effects.iter().filter(|(stamp, _)| !self.gives_up(stamp));
-        KeptEffects { key: kept.key.clone(), effects: effects.cloned().collect() }
+    pub(super) fn without_given_up<'k, S: Times>(
+        &self,
+        kept: &'k KeptEffects<S::Depends>,
+    ) -> Cow<'k, KeptEffects<S::Depends>> {
+        if self.lost.is_empty() {
+            return Cow::Borrowed(kept);
+        }
+        let effects = kept.effects.iter().filter(|(stamp, _)| !self.gives_up::<S>(stamp));
+        Cow::Owned(KeptEffects { key: kept.key.clone(), effects: effects.cloned().collect() })
     }
 
-    fn gives_up<D>(&self, stamp: &Stamp<D>) -> bool {
-        self.lost.get(&stamp.region).and_then(|lost| lost.cut).is_some_and(|cut| stamp.at > cut)
+    /// True if a lost region took part in it and it is placed above the cut.
+    pub(super) fn gives_up<S: Times>(&self, stamp: &Stamp<S::Depends>) -> bool {
+        self.is_above::<S>(stamp, |lost| lost.cut)
+    }
+
+    /// The same of what was given up before another loss began all again.
+    pub(super) fn gave_up<S: Times>(&self, stamp: &Stamp<S::Depends>) -> bool {
+        self.is_above::<S>(stamp, |lost| lost.cut.or(lost.last))
+    }
+
+    fn is_above<S: Times>(
+        &self,
+        stamp: &Stamp<S::Depends>,
+        cut: impl Fn(&Lost) -> Option<Timestamp>,
+    ) -> bool {
+        let mut above = self.lost.iter().filter(|(_, lost)| cut(lost).is_some_and(|cut| stamp.at > cut));
+        let parts = || match self.by_origin {
+            true => [stamp.region].into_iter().collect(),
+            false => S::parts(stamp.depends_on, stamp.region),
+        };
+        above.any(|(region, _)| parts().contains(*region))
     }
 
     /// All that was agreed counts no more; what is held stays.
     fn begin_again(&mut self) {
         for lost in self.lost.values_mut() {
-            *lost = Lost { held: lost.kept(), cut: None };
+            let held = if lost.held == Timestamp::MAX { Timestamp::MAX } else { lost.kept() };
+            *lost = Lost { held, cut: None, ..*lost };
         }
+        self.forget_heard();
+    }
+
+    /// What is above a cut that is known may be here.
+    pub(super) fn search_again(&mut self) {
+        if self.lost.values().any(|lost| lost.cut.is_some()) {
+            (self.search, self.is_clean) = (Some(0), false);
+        }
+    }
+
+    /// True while what is above a cut may be here.
+    pub(super) fn is_searching(&self) -> bool {
+        self.search.is_some()
+    }
+
+    /// What others said counts no more, and neither what was found here since.
+    fn forget_heard(&mut self) {
         self.mates.clear();
         self.of_peers.clear();
         self.of_region.clear();
         (self.search, self.is_clean, self.is_over) = (None, false, false);
+        self.accord.begin_again();
     }
 }
 
@@ -161,7 +228,7 @@ impl<S: Times> Partition<S> {
             !self.evictions.has(*region) && usize::from(region.0) < self.topology.regions.len()
         };
         let news: BTreeSet<RegionId> = regions.filter(is_new).collect();
-        if !S::OBSERVES || self.evictions.of_own || news.is_empty() {
+        if !S::EVICTS || self.evictions.of_own || news.is_empty() {
             return;
         }
         if news.contains(&self.region) {
@@ -169,8 +236,14 @@ impl<S: Times> Partition<S> {
             let (region, held) = (self.region, Timestamp::ZERO);
             return self.persist(&Record::Evicted { region, held, cut: None }, out);
         }
+        if S::UNIVERSAL && !self.survives(&news) {
+            return;
+        }
         for region in news {
-            let held = self.received_of(region);
+            let held = match self.links.contains_key(&region) {
+                true => self.received_of(region),
+                false => Timestamp::MAX,
+            };
             self.persist(&Record::Evicted { region, held, cut: None }, out);
             self.lose_region(region, held);
         }
@@ -186,9 +259,28 @@ impl<S: Times> Partition<S> {
         self.links.remove(&region);
         self.outbox.forget(region);
         self.evictions.begin_again();
-        self.evictions.lost.insert(region, Lost { held, cut: None });
+        self.evictions.lost.insert(region, Lost { held, ..Lost::default() });
+        self.inquire_without(region);
+        if let Some(root) = self.topology.root(region).filter(|_| S::UNIVERSAL) {
+            self.neighbours.remove(&root);
+        }
         let topology = &self.topology;
         self.recalls.retain(|waiting| topology.locate(waiting.address()).is_some_and(|(of, _)| of != region));
+    }
+
+    /// What was heard in a life that is over counts no more; what the records said does.
+    pub(super) fn restart_evictions(&mut self) {
+        self.evictions.forget_heard();
+        self.links.retain(|region, _| !self.evictions.has(*region));
+        self.evictions.search_again();
+    }
+
+    /// Gives up all that is left above the cuts, at once: readers may have been shown what that hides, so it must be gone
+    /// before they are served.
+    pub(super) fn give_up_all(&mut self) {
+        while self.evictions.search.is_some() {
+            self.give_up_some();
+        }
     }
 
     /// Of the log or a checkpoint.
@@ -201,14 +293,12 @@ impl<S: Times> Partition<S> {
             self.lose_region(region, held);
         }
         if let Some(lost) = self.evictions.lost.get_mut(&region) {
-            (lost.held, lost.cut) = (lost.held.max(held), cut);
+            (lost.held, lost.cut, lost.last) = (lost.held.max(held), cut, cut.or(lost.last));
         }
-        if cut.is_some() {
-            // Readers may have been shown what is above the cut: what it hides must be gone before they are served.
-            self.evictions.search = Some(0);
-            while self.evictions.search.is_some() {
-                self.give_up_some();
-            }
+        self.send_none_given_up();
+        match self.options.mutants.kept_by_followers {
+            true => self.evictions.is_clean = cut.is_some(),
+            false => self.evictions.search_again(),
         }
     }
 
@@ -216,6 +306,10 @@ impl<S: Times> Partition<S> {
     pub(super) fn tend_evictions(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         if self.evictions.lost.is_empty() {
             return;
+        }
+        if S::UNIVERSAL {
+            self.tend_accord(out);
+            return self.keep_to_cuts(now, out);
         }
         if !self.evictions.is_over {
             self.mates().for_each(|mate| out.send(mate, self.gone_to_mate(mate)));
@@ -324,7 +418,7 @@ impl<S: Times> Partition<S> {
         let Message::Gone { held, shown, asks } = message else { return };
         self.on_evict(now, held.iter().map(|(region, _)| *region), random, out);
         let Some((region, index)) = self.topology.locate(from) else { return };
-        if !S::OBSERVES || self.evictions.of_own {
+        if !S::EVICTS || self.evictions.of_own {
             return;
         }
         let is_news = !self.evictions.is_about(&held);
@@ -380,7 +474,12 @@ impl<S: Times> Partition<S> {
         }
     }
 
-    fn take_cuts(&mut self, cuts: &[(RegionId, Timestamp)], over: bool, out: &mut Outputs<'_, Node<S>>) {
+    pub(super) fn take_cuts(
+        &mut self,
+        cuts: &[(RegionId, Timestamp)],
+        over: bool,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         if self.life != Life::Serving {
             return;
         }
@@ -388,18 +487,33 @@ impl<S: Times> Partition<S> {
             let Some(lost) = self.evictions.lost.get_mut(region).filter(|lost| lost.cut != Some(*cut)) else {
                 continue;
             };
-            lost.cut = Some(*cut);
+            (lost.cut, lost.last) = (Some(*cut), Some(*cut));
             self.evictions.is_clean = false;
+            self.evictions.accord.is_filled = false;
             let (region, held, cut) = (*region, lost.held, lost.cut);
             self.persist(&Record::Evicted { region, held, cut }, out);
         }
+        self.send_none_given_up();
         self.evictions.is_over |= over && self.evictions.is_clean;
+    }
+
+    /// What is given up is sent to nobody any more.
+    fn send_none_given_up(&mut self) {
+        let (region, evictions) = (self.region, &self.evictions);
+        if self.options.mutants.kept_above_cut {
+            return;
+        }
+        let stays = |at, transaction, outgoing: &Outgoing<S::Depends>| {
+            !evictions.gives_up::<S>(&Stamp { at, transaction, region, depends_on: outgoing.depends_on })
+        };
+        self.participant.retain_committed(stays);
+        self.outbox.retain(stays);
     }
 
     /// Takes from the others what is lacked below the cuts; then looks for what is above.
     fn keep_to_cuts(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let Evictions { is_clean, search, .. } = self.evictions;
-        let is_busy = self.life != Life::Serving || self.refill.is_some();
+        let is_busy = self.life != Life::Serving || self.refill.is_some() || self.evictions.accord.is_filled;
         if is_clean || search.is_some() || is_busy || self.evictions.cuts().is_none() {
             return;
         }
@@ -427,6 +541,7 @@ impl<S: Times> Partition<S> {
         }
         if !self.evictions.is_clean {
             self.evictions.search = None;
+            self.evictions.accord.is_filled = false;
         }
     }
 
@@ -439,15 +554,19 @@ impl<S: Times> Partition<S> {
             for key in &keys {
                 let hash = self.store.hash(key);
                 let effects = self.store.effects(hash, key).map(|(stamp, _)| stamp);
-                let above: BTreeSet<Stamp<S::Depends>> =
-                    effects.filter(|stamp| self.evictions.gives_up(stamp)).collect();
+                let effects: BTreeSet<Stamp<S::Depends>> = effects.collect();
+                let (above, below): (Vec<_>, Vec<_>) =
+                    effects.into_iter().partition(|stamp| self.evictions.gives_up::<S>(stamp));
+                below.iter().for_each(|stamp| self.find(stamp));
                 for stamp in above.into_iter().filter(|_| !self.options.mutants.kept_above_cut) {
                     self.store.retract(hash, key, stamp);
                 }
             }
             if cursor == 0 {
                 self.evictions.search = None;
-                self.evictions.is_clean = self.evictions.cuts().is_some() && !self.evictions.lacks();
+                let is_searched = self.evictions.cuts().is_some() && !self.evictions.lacks();
+                self.evictions.is_clean = is_searched && !S::UNIVERSAL;
+                self.evictions.accord.is_filled = is_searched;
                 return;
             }
         }

@@ -86,8 +86,10 @@ impl<S: Times> Partition<S> {
     /// Deletes some keys that are overdue.
     pub(super) fn expire_some(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let depends_on = self.stable.readable().depends_on(self.region);
-        // Peers were told that what follows has observed more.
-        if S::observed(depends_on) < self.promised_sight {
+        // Peers were told that what follows has observed more; and what is in the cells must be among what the deletion says
+        // it has observed, which it may not be right after a restart.
+        let observed = S::observed(depends_on);
+        if observed < self.promised_sight || (S::MERGES && observed < self.horizon.whole()) {
             return;
         }
         let by_own_clock = self.options.mutants.expired_by_own_clock;

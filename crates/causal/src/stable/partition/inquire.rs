@@ -37,21 +37,31 @@ impl<S: Times> Partition<S> {
     fn possible_participants(&self) -> BTreeSet<Address> {
         let regions = 0..self.topology.regions.len() as u16;
         let regions = regions.map(RegionId).filter(|region| S::UNIVERSAL || *region == self.region);
+        let regions = regions.filter(|region| !self.evictions.has(*region));
         let replicas = regions.flat_map(|region| self.topology.held(region));
         replicas.filter(|(index, _)| *index != self.index).map(|(_, address)| address).collect()
     }
 
     /// Asks those again who have not answered.
     pub(super) fn inquire_again(&mut self, out: &mut Outputs<'_, Node<S>>) {
-        for (id, inquiry) in &self.inquiries {
-            for address in &inquiry.unanswered {
-                out.send(*address, Message::Inquire { id: *id });
+        let ids: Vec<TransactionId> = self.inquiries.keys().copied().collect();
+        for id in ids {
+            if self.is_left_to_survivors(id) {
+                self.inquiries.remove(&id);
+                continue;
             }
+            for address in self.inquiries.get(&id).into_iter().flat_map(|inquiry| &inquiry.unanswered) {
+                out.send(*address, Message::Inquire { id });
+            }
+            self.end_inquiry(id, out);
         }
     }
 
     pub(super) fn on_inquire(&mut self, from: Address, id: TransactionId, out: &mut Outputs<'_, Node<S>>) {
-        let at = self.decisions.get(id).and_then(|decided| decided.at);
+        if self.is_filling() {
+            return;
+        }
+        let at = self.decisions.get(id).and_then(|decided| decided.at).or(self.found(id));
         if at.is_none()
             && let Some(pending) = self.participant.prepared_mut(id)
         {
@@ -69,6 +79,10 @@ impl<S: Times> Partition<S> {
     ) {
         let Some(inquiry) = self.inquiries.get_mut(&id) else { return };
         inquiry.unanswered.remove(&from);
+        if self.is_left_to_survivors(id) {
+            self.inquiries.remove(&id);
+            return;
+        }
         let Some(at) = at else { return self.end_inquiry(id, out) };
         self.inquiries.remove(&id);
         self.commit_prepared(id, at, out);
@@ -76,6 +90,15 @@ impl<S: Times> Partition<S> {
             let gained = Cow::Owned(Gained::default());
             self.persist(&Record::Decided { id, at: Some(at), outlives: true, gained }, out);
             self.decisions.decide(id, Decided { at: Some(at), outlives: true, gained: Gained::default() });
+        }
+    }
+
+    /// A lost region answers nothing more.
+    pub(super) fn inquire_without(&mut self, region: RegionId) {
+        let topology = &self.topology;
+        let is_of_it = |address: &Address| topology.locate(*address).is_some_and(|(of, _)| of == region);
+        for inquiry in self.inquiries.values_mut() {
+            inquiry.unanswered.retain(|address| !is_of_it(address));
         }
     }
 

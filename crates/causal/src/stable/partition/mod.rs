@@ -3,10 +3,12 @@
 //! `slices` reads, `prepare` and `decide` are the participant of the two-phase commit, `replicate` applies and
 //! exchanges effects and heartbeats with the other regions, `stabilize` finds the stable times and the horizon,
 //! `recover` is the log and the checkpoint, `refill` takes from the peers what is missing and gives what they miss,
-//! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good,
+//! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good, `accord` does so
+//! where transactions have parts in several regions, `spool` moves what waits long for them out of the memory,
 //! `copies` is what a partition does that is kept by several processes of its region,
 //! `expire` deletes what is overdue, `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed.
 
+mod accord;
 mod copies;
 mod decide;
 mod draw;
@@ -19,6 +21,7 @@ mod recover;
 mod refill;
 mod replicate;
 mod slices;
+mod spool;
 mod stabilize;
 mod wait;
 
@@ -147,6 +150,8 @@ pub struct Partition<S: Times> {
     giver: Giver<NodeId>,
     /// What is being taken from peers.
     refill: Option<Box<Refill<S::Depends>>>,
+    /// How often that began.
+    transfers: u64,
     /// Peers that lost records too: they are answered once this one knows what its region has heard of it.
     recalls: Vec<NodeId>,
     /// The log tells of gaps, and no checkpoint of what filled them.
@@ -164,6 +169,9 @@ pub struct Partition<S: Times> {
     vouched: S,
     /// What has committed since somebody asked; see [`super::Options::claims`].
     decided: Vec<(Stamp<S::Depends>, Vec<KeyEffects>)>,
+    /// What ended with an evicted region since somebody asked: nobody who is left had anything of it; see
+    /// [`super::Options::claims`].
+    abandoned: Vec<TransactionId>,
     /// Who was not asked in this life, because a loss was accepted.
     without: Vec<String>,
     waiting: Waiting<S>,
@@ -220,7 +228,7 @@ impl<S: Times> Partition<S> {
             decisions: Decisions::default(),
             origins: others.iter().map(|other| (*other, Origin::default())).collect(),
             links: others.iter().map(|other| (*other, Link::default())).collect(),
-            outbox: Outbox::new(others, options.queue_bytes),
+            outbox: spool::outbox(others, &options),
             installed: Timestamp::ZERO,
             promised: Timestamp::ZERO,
             stable: S::default(),
@@ -238,14 +246,16 @@ impl<S: Times> Partition<S> {
             vouched: S::default(),
             giver: Giver::default(),
             refill: None,
+            transfers: 0,
             recalls: Vec::new(),
             gaps: false,
             forgetful: false,
             fence: Timestamp::ZERO,
             inquiries: BTreeMap::new(),
-            evictions: Evictions::default(),
+            evictions: Evictions::new(options.mutants.part_kept),
             expiry: Expiry::default(),
             decided: Vec::new(),
+            abandoned: Vec::new(),
             without: Vec::new(),
             waiting: Waiting::default(),
             remains: None,
@@ -278,9 +288,19 @@ impl<S: Times> Partition<S> {
         self.outbox.len()
     }
 
-    /// About how many bytes it keeps for regions that lack them.
+    /// About how many bytes of memory it keeps for regions that lack them.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.bytes()
+    }
+
+    /// How many bytes it keeps for them in its spool.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.outbox.spilled_bytes()
+    }
+
+    /// How often in this life it has begun to take from its peers what they have no queue of any more, or what it lost.
+    pub fn transfers(&self) -> u64 {
+        self.transfers
     }
 
     /// The other regions' names, each with the time up to which everything of it has arrived.
@@ -308,6 +328,10 @@ impl<S: Times> Partition<S> {
 
     pub(super) fn take_decided(&mut self) -> Vec<(Stamp<S::Depends>, Vec<KeyEffects>)> {
         std::mem::take(&mut self.decided)
+    }
+
+    pub(super) fn take_abandoned(&mut self) -> Vec<TransactionId> {
+        std::mem::take(&mut self.abandoned)
     }
 
     /// How many effects on a key are kept only because one that is yet to come may not have observed them.
@@ -382,19 +406,24 @@ impl<S: Times> Partition<S> {
                 self.on_piece(now, from.address(), &piece, horizon, random, out);
             }
             Message::Commit { id, at } => self.on_commit(from.address(), id, at, out),
+            Message::Abort { id } if self.is_left_to_survivors(id) => {}
             Message::Abort { id } => self.on_abort(id, out),
             Message::Received { up_to } => self.on_received(from.address(), up_to, out),
             Message::Evict { regions } => self.on_evict(now, regions.into_iter(), random, out),
             message @ Message::Gone { .. } => self.on_gone(now, from.address(), message, random, out),
             Message::Survives { held, clean } => self.on_survives(from.address(), held, clean, out),
             Message::Cut { cuts, over } => self.on_cut(&cuts, over, out),
+            message @ (Message::Standing { .. }
+            | Message::Accord { .. }
+            | Message::Fates { .. }
+            | Message::Fated { .. }) => self.on_accord_message(now, from, message, random, out),
             // A report that is left out is not repeated until it is answered.
             Message::StableReport { installed, oldest, fastest } => {
                 self.on_stable_report(now, from.address(), (installed, oldest), fastest);
             }
             message if self.life == Life::Refilling => self.refuse(from, &message, out),
-            Message::StartTx { stable, oldest } => {
-                self.on_start_tx(now, from.address(), stable, oldest, out);
+            Message::StartTx { stable, oldest, gone } => {
+                self.on_start_tx(now, from.address(), (stable, oldest), gone, out);
             }
             Message::SliceReq { .. } => self.on_slice_req(now, from.address(), message, random, out),
             Message::Prepare { .. } => self.on_prepare(now, from.address(), message, random, out),
@@ -415,7 +444,8 @@ impl<S: Times> Partition<S> {
             Message::StartTxResp { .. }
             | Message::SliceResp { .. }
             | Message::PrepareResp { .. }
-            | Message::CommitResp { .. } => {}
+            | Message::CommitResp { .. }
+            | Message::Lost { .. } => {}
         }
     }
 

@@ -13,11 +13,12 @@ use mvcc::Bounds;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use types::{Address, Error, KeyHash, ReplyBuf, Rng, Timestamp, TransactionId};
+use types::{Address, Error, KeyHash, RegionSet, ReplyBuf, Rng, Timestamp, TransactionId};
 
 /// What a `Prepare` asks for, beside the work.
 struct Terms<S> {
     id: TransactionId,
+    regions: RegionSet,
     snapshot: S,
     now_millis: u64,
 }
@@ -39,18 +40,33 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(message) = self.when_clock_passes(now, from, message, out) else { return };
-        let Message::Prepare { id, settled, snapshot, highest, now_millis, decider, alone, parts, whole } =
-            message
+        let Message::Prepare {
+            id,
+            settled,
+            snapshot,
+            highest,
+            now_millis,
+            decider,
+            regions,
+            alone,
+            parts,
+            whole,
+        } = message
         else {
             return;
         };
         if !self.decisions.admit(id, settled, |decided| decided.outlives) {
             return;
         }
+        let regions_lost = self.evictions.has_any(regions);
         let vote = match self.known_vote(id) {
             Some(vote) => vote,
+            None if regions_lost => {
+                self.on_abort(id, out);
+                Vote::Aborted
+            }
             None => {
-                let terms = Terms { id, snapshot, now_millis };
+                let terms = Terms { id, regions, snapshot, now_millis };
                 match self.consider(now, &terms, highest, &parts, &whole, random) {
                     Ok(worked) if alone => self.commit_alone(now, &terms, worked, out),
                     Ok(worked) => self.propose(now, &terms, decider, worked, out),
@@ -342,6 +358,10 @@ impl<S: Times> Partition<S> {
         theirs.filter(|other| other.key == pledge.key).any(|other| other.is_in_the_way_of(pledge))
     }
 
+    fn depends_on(&self, terms: &Terms<S>) -> S::Depends {
+        S::with_parts(terms.snapshot.depends_on(self.region), terms.regions)
+    }
+
     /// The proposal is above everything stamped, published or observed (Corrections 21).
     fn propose(
         &mut self,
@@ -352,7 +372,7 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) -> Vote {
         let (id, at) = (terms.id, self.clock.tick(now.wall));
-        let depends_on = terms.snapshot.depends_on(self.region);
+        let depends_on = self.depends_on(terms);
         let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
         let gained = Cow::Borrowed(&worked.gained);
         let record =
@@ -377,7 +397,7 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) -> Vote {
         let at = self.clock.tick(now.wall);
-        let stamp = self.stamp(terms.id, at, terms.snapshot.depends_on(self.region));
+        let stamp = self.stamp(terms.id, at, self.depends_on(terms));
         let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
         let effects = effects_of(&pledges);
         let gained = Cow::Borrowed(&worked.gained);

@@ -21,7 +21,7 @@ use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use types::{Instant, Malformed, Reader, Rng, Timestamp};
+use types::{Instant, Malformed, Reader, RegionId, Rng, Timestamp};
 
 /// Where a checkpoint's keys begin, among its cursors.
 const KEYS: u64 = 1 << 63;
@@ -38,7 +38,7 @@ impl<S: Times> Partition<S> {
             match Record::<S::Depends>::decode(&mut Reader::new(bytes))? {
                 Record::Kept { key, stamp, effect } => {
                     if let Some(full) = kept.add(&key, stamp, &effect) {
-                        full.put_into(&mut self.store);
+                        self.evictions.without_given_up::<S>(&full).put_into(&mut self.store);
                     }
                 }
                 Record::Context { key, stamp, effect, trace } => {
@@ -47,7 +47,9 @@ impl<S: Times> Partition<S> {
                 _ => self.recover(bytes)?,
             }
         }
-        kept.put_into(&mut self.store);
+        self.evictions.without_given_up::<S>(&kept).put_into(&mut self.store);
+        // Whoever told this may not have given up everything yet.
+        self.evictions.search_again();
         Ok(())
     }
 
@@ -79,7 +81,8 @@ impl<S: Times> Partition<S> {
                     self.decisions.decide(stamp.transaction, decided);
                 }
             }
-            Record::Replicated(Effects { stamp, .. }) if self.evictions.has(stamp.region) => {}
+            Record::Replicated(Effects { stamp, .. })
+                if self.evictions.has(stamp.region) || self.evictions.gives_up::<S>(&stamp) => {}
             Record::Replicated(Effects { stamp, effects }) => {
                 let origin = self.origins.entry(stamp.region).or_default();
                 if stamp.at > origin.up_to {
@@ -93,6 +96,11 @@ impl<S: Times> Partition<S> {
                 self.promised_sight = self.promised_sight.max(observed);
                 self.clock.recover(until);
             }
+            Record::Heard { received } => {
+                for (origin, up_to) in received {
+                    self.recover_received(origin, up_to);
+                }
+            }
             Record::Horizon { at } => self.raise_horizon(S::at(at)),
             Record::Received { origin, up_to, above } => {
                 let above = above.iter().copied().collect();
@@ -101,6 +109,7 @@ impl<S: Times> Partition<S> {
             Record::Decided { id, at, outlives, gained } => {
                 self.decisions.decide(id, Decided { at, outlives, gained: gained.into_owned() });
             }
+            Record::Outgoing(Effects { stamp, .. }) if self.evictions.gives_up::<S>(&stamp) => {}
             Record::Outgoing(Effects { stamp, effects }) => {
                 self.clock.recover(stamp.at);
                 let outgoing =
@@ -130,6 +139,15 @@ impl<S: Times> Partition<S> {
         Ok(())
     }
 
+    /// Everything of a region up to here is here, unless what the log relies on is in no log.
+    fn recover_received(&mut self, origin: RegionId, up_to: Timestamp) {
+        if let Some(origin) = self.origins.get_mut(&origin).filter(|_| !self.gaps) {
+            origin.up_to = origin.up_to.max(up_to);
+            let up_to = origin.up_to;
+            origin.above.retain(|(at, _)| *at > up_to);
+        }
+    }
+
     /// The stream of every region is in order: everything below its last effect is here.
     fn settle_origins(&mut self) {
         if self.gaps {
@@ -151,6 +169,7 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         self.settle_origins();
+        self.give_up_all();
         if (complete && !self.gaps) || self.options.mutants.stamp_before_refill {
             return self.begin_serving(now, out);
         }
@@ -169,6 +188,7 @@ impl<S: Times> Partition<S> {
         }
         self.participant.undecided_mut().for_each(|pending| pending.since = now.instant);
         self.leases.begin(now.instant, self.options.lease);
+        self.begin_accord(now);
         self.greet_all(out);
         out.arm(Timer::Apply, now.instant + self.options.apply_every);
         out.arm(Timer::Gossip, now.instant + self.options.gossip_every);
@@ -228,12 +248,17 @@ impl<S: Times> Partition<S> {
         if self.life == Life::Refilling || self.forgetful {
             record::put::<S>(chunk, &Record::Gaps { filled: self.life == Life::Serving });
         }
-        record::put::<S>(chunk, &Record::Dropped { until: self.outbox.dropped() });
     }
 
-    /// The transactions of this region placed after `told` that some region may lack. A cursor is half the place up
+    /// The transactions of this region placed after `told` that some region may lack, of those in memory. What has left it since
+    /// the last piece, or before, is missing, and each piece says so: it is in no log either. A cursor is half the place up
     /// to which they have been told, so that it never looks like one of a key.
     fn checkpoint_outgoing(&self, told: Timestamp, chunk: &mut Vec<u8>) -> u64 {
+        let until = match self.options.mutants.spilled_not_told {
+            true => self.outbox.dropped(),
+            false => self.outbox.dropped_from_memory(),
+        };
+        record::put::<S>(chunk, &Record::Dropped { until });
         let mut last = told;
         let waiting = self.participant.waiting().filter(|(at, ..)| *at > told);
         for (at, id, outgoing) in self.outbox.after(told).chain(waiting) {
@@ -361,7 +386,7 @@ impl<D: Copy + Ord + Debug> KeptContext<D> {
 }
 
 /// The effects of one key as a checkpoint or a piece tells them, one after the other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct KeptEffects<D> {
     pub(super) key: Box<[u8]>,
     pub(super) effects: Vec<(Stamp<D>, Box<[u8]>)>,

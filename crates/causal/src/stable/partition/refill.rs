@@ -17,7 +17,7 @@
 //! were gaps, and until a checkpoint holds what filled them, a restart takes it again.
 
 use super::expire::is_nobodys;
-use super::recover::{CHUNK_BYTES, KeptContext, KeptEffects};
+use super::recover::{KeptContext, KeptEffects};
 use super::{Decided, Life, Outgoing, Partition, new_store};
 use crate::stable::message::{Gained, KeyEffects, Message, Outcome, Vote};
 use crate::stable::record::{self, Record};
@@ -146,7 +146,7 @@ impl<S: Times> Partition<S> {
         let (mut content, mut cursor) = (Vec::new(), ask.cursor);
         for _ in 0..VISITS {
             cursor = self.checkpoint_keys(cursor, above, &mut content);
-            if cursor == 0 || content.len() >= CHUNK_BYTES {
+            if cursor == 0 || content.len() >= self.options.piece_bytes {
                 break;
             }
         }
@@ -179,19 +179,23 @@ impl<S: Times> Partition<S> {
     /// What is lacked of a peer is no longer queued there: its state is taken, beside serving.
     pub(super) fn on_behind(&mut self, now: Now, from: Address, out: &mut Outputs<'_, Node<S>>) {
         if self.refill.is_none() && self.is_peer(from) {
-            out.stream(from, Message::Recall);
-            self.refill = Some(Refill::of(now, BTreeSet::from([from])));
-            out.arm(Timer::Refill, now.instant + self.options.retry_after);
+            self.begin_refill(now, BTreeSet::from([from]), out);
         }
+    }
+
+    /// Asks these what they hold.
+    fn begin_refill(&mut self, now: Now, unanswered: BTreeSet<Address>, out: &mut Outputs<'_, Node<S>>) {
+        unanswered.iter().for_each(|address| out.stream(*address, Message::Recall));
+        self.refill = Some(Refill::of(now, unanswered));
+        self.transfers += 1;
+        out.arm(Timer::Refill, now.instant + self.options.retry_after);
     }
 
     /// Takes from all peers, beside serving, what they hold and this one lacks.
     pub(super) fn take_from_peers(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let peers = self.links.keys().map(|peer| self.topology.address(*peer, self.index));
         let unanswered: BTreeSet<Address> = peers.collect();
-        unanswered.iter().for_each(|address| out.stream(*address, Message::Recall));
-        self.refill = Some(Refill::of(now, unanswered));
-        out.arm(Timer::Refill, now.instant + self.options.retry_after);
+        self.begin_refill(now, unanswered, out);
     }
 
     fn recall(
@@ -201,9 +205,7 @@ impl<S: Times> Partition<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        unanswered.iter().for_each(|address| out.stream(*address, Message::Recall));
-        self.refill = Some(Refill::of(now, unanswered));
-        out.arm(Timer::Refill, now.instant + self.options.retry_after);
+        self.begin_refill(now, unanswered, out);
         self.take_if_answered(now, random, out);
     }
 
@@ -310,7 +312,7 @@ impl<S: Times> Partition<S> {
                 return;
             }
             Stage::Asking => {}
-            Stage::Taking { heard, .. } if now.instant - *heard >= self.options.lease => {
+            Stage::Taking { heard, .. } if now.instant - *heard >= self.options.transfer_patience => {
                 return self.begin_again(now, random, out);
             }
             Stage::Taking { taker, above, .. } => {
@@ -420,7 +422,7 @@ impl<S: Times> Partition<S> {
     /// Effects of one key that a peer holds.
     fn install_effects(&mut self, kept: &KeptEffects<S::Depends>) {
         let (region, amnesia) = (self.region, self.life == Life::Refilling);
-        let kept = &self.evictions.without_given_up(kept);
+        let kept = &self.evictions.without_given_up::<S>(kept);
         let Some(refill) = &mut self.refill else { return };
         kept.put_into(refill.staged.as_mut().unwrap_or(&mut self.store));
         let mut own: BTreeMap<Stamp<S::Depends>, KeyEffects> = BTreeMap::new();

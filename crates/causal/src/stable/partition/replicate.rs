@@ -12,13 +12,13 @@ use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Timer, Times};
 use protocol::{Now, Outputs};
-use replication::Window;
-use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
+use types::{Address, Incarnation, NodeId, ProcessId, RegionId, Timestamp, TransactionId};
 
-/// How much may be on its way to a region that has not said that it holds it.
-const WINDOW: Window = Window { items: 4096, bytes: 4 << 20 };
 /// How many steps a tick spends at most on keys in which effects wait, on average: about a millisecond.
 const REFRESHED: u64 = 5000;
+/// Above every id that a transaction has.
+const LAST: TransactionId =
+    TransactionId { process: ProcessId(u16::MAX), incarnation: Incarnation(u32::MAX), number: u64::MAX };
 /// About what a transaction occupies in a queue beside its effects, in bytes.
 const OVERHEAD: usize = 128;
 
@@ -41,10 +41,8 @@ impl<S: Times> Partition<S> {
         for (at, id, outgoing) in due {
             self.outbox.push(at, id, outgoing.bytes(), outgoing);
         }
-        let peers: Vec<RegionId> =
-            self.links.iter().filter(|(_, link)| link.is_resumed()).map(|(peer, _)| *peer).collect();
         let heartbeat_due = now.instant - self.last_heartbeat >= self.options.heartbeat_every;
-        for peer in peers {
+        for peer in self.resumed() {
             let sent = self.send_due(peer, out);
             let withheld = self.options.mutants.heartbeat_when_idle && (sent || !is_idle);
             if (sent || heartbeat_due) && !withheld {
@@ -52,7 +50,13 @@ impl<S: Times> Partition<S> {
                 self.tell_time(peer, sent, out);
             }
         }
+        self.tend_spool(out);
         out.arm(Timer::Apply, now.instant + self.options.apply_every);
+    }
+
+    /// The peers that have said where they are to be sent on from.
+    pub(super) fn resumed(&self) -> Vec<RegionId> {
+        self.links.iter().filter(|(_, link)| link.is_resumed()).map(|(peer, _)| *peer).collect()
     }
 
     /// Every transaction of this region that is not applied yet has observed the others up to here.
@@ -95,6 +99,10 @@ impl<S: Times> Partition<S> {
             let until = Timestamp::from_wall(types::WallTime(bound.wall().0 + ahead)).max(bound);
             self.promised_sight = self.promised_sight.max(self.oldest);
             self.persist(&Record::Promise { until, observed: self.promised_sight }, out);
+            if !self.options.mutants.heard_not_logged && !self.origins.is_empty() {
+                let received = self.origins.iter().map(|(origin, received)| (*origin, received.up_to));
+                self.persist(&Record::Heard { received: received.collect() }, out);
+            }
             self.promised = until;
             self.tell_progress(out);
         }
@@ -102,21 +110,32 @@ impl<S: Times> Partition<S> {
 
     /// Sends a peer what it lacks of what has been applied, as far as there is room on the way. True if that was
     /// anything.
-    fn send_due(&mut self, peer: RegionId, out: &mut Outputs<'_, Node<S>>) -> bool {
+    pub(super) fn send_due(&mut self, peer: RegionId, out: &mut Outputs<'_, Node<S>>) -> bool {
         if self.options.mutants.dropped_counts_as_sent && self.outbox.lacks(peer) {
             self.outbox.resume(peer, self.outbox.dropped());
         }
         let to = self.topology.address(peer, self.index);
-        let (due, _) = self.outbox.take_due(peer, self.installed, WINDOW);
+        let (due, _) = self.outbox.take_due(peer, self.installed, self.options.window);
         for (at, id, outgoing) in &due {
-            let (depends_on, effects) = (outgoing.depends_on, outgoing.effects.clone());
-            let (id, at, origin) = (*id, *at, self.region);
+            let (id, at, origin, depends_on) = (*id, *at, self.region, outgoing.depends_on);
+            let stamp = Stamp { at, transaction: id, region: origin, depends_on };
+            if self.evictions.gave_up::<S>(&stamp) && !self.options.mutants.kept_above_cut {
+                // It was spilled before.
+                continue;
+            }
+            let effects = outgoing.effects.clone();
             out.stream(to, Message::Replicate { origin, id, at, depends_on, effects });
         }
-        !due.is_empty()
+        let is_any = !due.is_empty();
+        if self.options.mutants.awaited_counts_as_sent
+            && let Some(last) = self.outbox.awaits(peer)
+        {
+            self.outbox.resume(peer, last);
+        }
+        is_any
     }
 
-    fn tell_time(&mut self, peer: RegionId, batch: bool, out: &mut Outputs<'_, Node<S>>) {
+    pub(super) fn tell_time(&mut self, peer: RegionId, batch: bool, out: &mut Outputs<'_, Node<S>>) {
         let may_tell = self.links.get_mut(&peer).is_some_and(|link| link.may_tell());
         if !batch && !may_tell {
             return;
@@ -155,8 +174,12 @@ impl<S: Times> Partition<S> {
             return;
         }
         let region = if self.options.mutants.receiver_as_origin { self.region } else { origin };
-        let stamp = Stamp { at, transaction: id, region, depends_on };
-        let logged = Stamp { region: origin, ..stamp };
+        let transaction = if self.ties_wrongly(at, &effects) { LAST } else { id };
+        let stamp = Stamp { at, transaction, region, depends_on };
+        let logged = Stamp { region: origin, transaction: id, ..stamp };
+        if self.evictions.gives_up::<S>(&logged) {
+            return;
+        }
         self.persist(&Record::Replicated(borrowed(logged, &effects)), out);
         self.store_effects(stamp, &effects);
         if self.options.mutants.effects_vouch
@@ -164,6 +187,15 @@ impl<S: Times> Partition<S> {
         {
             known.up_to = at;
         }
+    }
+
+    /// The mistake that Corrections 31 warns of: where an effect of this region is at the same time on the same key.
+    fn ties_wrongly(&self, at: Timestamp, effects: &[KeyEffects]) -> bool {
+        let is_tied = |of_key: &KeyEffects| {
+            let mut known = self.store.effects(self.store.hash(&of_key.key), &of_key.key);
+            known.any(|(stamp, _)| stamp.at == at && stamp.region == self.region)
+        };
+        self.options.mutants.own_first_at_a_tie && effects.iter().any(is_tied)
     }
 
     pub(super) fn on_heartbeat(

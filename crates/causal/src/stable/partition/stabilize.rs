@@ -21,7 +21,7 @@ use protocol::{Now, Outputs};
 use replication::{Lattice, Link, MinimumOf};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Address, Instant, RegionId, Timestamp};
+use types::{Address, Instant, RegionId, RegionSet, Timestamp};
 
 /// What arrives of a region that is further behind than this is vouched for in long steps.
 const CLOSE: Duration = Duration::from_secs(1);
@@ -77,6 +77,17 @@ impl<S: Times> Tree<S> {
     fn report(&mut self, member: Address, told: Told<S>) {
         self.subtree.report(member, told);
         self.others.report(member, told);
+    }
+
+    /// At the root: what that of another region has told.
+    pub(super) fn told_by(&self, root: Address) -> Option<S> {
+        self.others.reported(root).map(|(installed, _)| installed)
+    }
+
+    /// Another region counts no more.
+    pub(super) fn forget(&mut self, root: Address) {
+        self.above.retain(|address| *address != root);
+        self.others.forget(root);
     }
 
     /// At the root: the stable times and the oldest snapshot, once everybody has reported.
@@ -143,13 +154,15 @@ impl<S: Times> Partition<S> {
         &mut self,
         now: Now,
         from: Address,
-        known: S,
-        oldest: S,
+        (known, oldest): (S, S),
+        gone: RegionSet,
         out: &mut Outputs<'_, Node<S>>,
     ) {
         self.stable = self.stable.newest(known);
         self.leases.renew(from, oldest, now.instant);
-        out.send(from, Message::StartTxResp { stable: self.stable });
+        if self.knows_of_lost(from, gone, out) {
+            out.send(from, Message::StartTxResp { stable: self.stable });
+        }
     }
 
     /// What a coordinator reads is stable, so this partition may take it for stable too (Wren, Algorithm 6, lines 2
@@ -242,7 +255,11 @@ impl<S: Times> Partition<S> {
         }
         self.oldest = self.oldest.max(S::observed(oldest.depends_on(self.region)));
         let is_given_from = self.checkpointing || self.lent;
-        if !is_given_from && !self.is_replacing() && !self.giver.is_giving(now.instant, self.options.lease) {
+        let is_replaced = self.is_replacing() && !self.options.mutants.horizon_while_replaced;
+        if !is_given_from
+            && !is_replaced
+            && !self.giver.is_giving(now.instant, self.options.transfer_patience)
+        {
             self.raise_horizon(oldest);
         }
     }

@@ -137,12 +137,10 @@ impl Combiner {
     }
 }
 
-/// Adds a mode to what is wanted: two that differ are in each other's way, and only `write` covers both.
+/// Adds a mode to what is wanted.
 pub(super) fn want(wants: &mut Wants, key: &CompactKey, mode: Mode) {
     let wanted = wants.entry(key.clone()).or_insert(mode);
-    if *wanted != mode {
-        *wanted = Mode::Write;
-    }
+    *wanted = wanted.and(mode);
 }
 
 impl Coordinator {

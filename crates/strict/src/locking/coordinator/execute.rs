@@ -29,7 +29,8 @@ impl Coordinator {
             operation: (*call.operation).into(),
             only_lock: asks_first(transaction) && transaction.steps.is_unread(index, &self.expiring),
             reserve: asks_first(transaction) && self.options.concurrency == Concurrency::Optimistic,
-            write: transaction.own.plan.writes(&call.key),
+            write: transaction.own.plan.writes(&call.key)
+                || transaction.steps.observes_whole(index, &self.expiring),
             anywhere,
             alone: is_alone(transaction),
             patient: self.is_patient(transaction),

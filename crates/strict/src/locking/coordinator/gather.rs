@@ -98,8 +98,8 @@ impl Coordinator {
         let operation = Operation::decode(&mut Reader::new(&steps.list[index].call.operation));
         let claim = match operation {
             Ok(operation) if steps.is_unread(index, &self.expiring) => claim_unread(&operation),
-            Ok(operation) => operation.claim(),
-            Err(_) => Mode::Write.into(),
+            Ok(operation) if !steps.observes_whole(index, &self.expiring) => operation.claim(),
+            _ => Mode::Write.into(),
         };
         match self.options.locks.mode(claim.mode) {
             mode if mode == claim.mode => claim,

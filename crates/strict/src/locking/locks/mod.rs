@@ -17,7 +17,7 @@ mod tests;
 
 use crate::{Heat, Meeting, Mutant, Mutants, Pair};
 use commit::Stamp;
-use datatypes::{Claim, Mode};
+use datatypes::{Claim, Mode, Modes};
 use name::Name;
 use phaser::Phaser;
 pub use phaser::Phasing;
@@ -42,34 +42,11 @@ impl Default for LockOptions {
 impl LockOptions {
     /// The mode that stands for this one.
     pub(in crate::locking) fn mode(self, mode: Mode) -> Mode {
-        if self.readers_and_writers && mode != Mode::Observe { Mode::Write } else { mode }
-    }
-}
-
-/// A set of modes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Modes(u16);
-
-impl Modes {
-    fn with(self, mode: Mode) -> Self {
-        Modes(self.0 | 1 << mode as u8)
-    }
-
-    fn has(self, mode: Mode) -> bool {
-        self.0 & 1 << mode as u8 != 0
-    }
-
-    fn covers(self, mode: Mode) -> bool {
-        self.has(Mode::Write) || self.has(mode)
-    }
-
-    fn conflicts(self, mode: Mode) -> bool {
-        self.against(mode).is_some()
-    }
-
-    /// The first of them that conflicts with this one.
-    fn against(self, mode: Mode) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|held| self.has(*held) && !held.compatible(mode))
+        match mode {
+            _ if !self.readers_and_writers => mode,
+            _ if Mode::Observe.covers(mode) => Mode::Observe,
+            _ => Mode::Write,
+        }
     }
 }
 
@@ -236,7 +213,7 @@ impl LockTable {
 
     fn holds(&self, id: TransactionId, name: &Name, mode: Mode) -> bool {
         let held = self.phasers.get(name).and_then(|phaser| phaser.held.get(&id));
-        held.is_some_and(|modes| modes.covers(mode))
+        held.is_some_and(|modes| modes.cover(mode))
     }
 
     /// True if the transaction may rely on what an invocation in this mode observed of the key: one in the mode of a
@@ -316,7 +293,7 @@ impl LockTable {
         for name in owner.names {
             let Some(phaser) = self.phasers.get_mut(&name) else { continue };
             phaser.held.remove(&id);
-            phaser.leave(id, owner.age, Mode::ALL);
+            phaser.leave_all(id, owner.age);
             if phaser.is_unused() {
                 self.phasers.remove(&name);
             } else {

@@ -64,15 +64,22 @@ impl Phaser {
         }
     }
 
-    /// Leaves the queues of these modes.
-    pub(super) fn leave(&mut self, id: TransactionId, age: Stamp, modes: impl IntoIterator<Item = Mode>) {
-        for mode in modes {
-            self.upgrades.remove(&(age, id, mode));
-            let Some(queue) = self.queues.get_mut(&mode) else { continue };
+    /// Leaves every queue.
+    pub(super) fn leave_all(&mut self, id: TransactionId, age: Stamp) {
+        self.upgrades.retain(|(_, other, _)| *other != id);
+        self.queues.retain(|_, queue| {
             queue.remove(&(age, id));
-            if queue.is_empty() {
-                self.queues.remove(&mode);
-            }
+            !queue.is_empty()
+        });
+    }
+
+    /// Leaves a mode's queue.
+    fn leave(&mut self, id: TransactionId, age: Stamp, mode: Mode) {
+        self.upgrades.remove(&(age, id, mode));
+        let Some(queue) = self.queues.get_mut(&mode) else { return };
+        queue.remove(&(age, id));
+        if queue.is_empty() {
+            self.queues.remove(&mode);
         }
     }
 
@@ -92,7 +99,7 @@ impl Phaser {
 
     /// The holders that stand in the way of a mode.
     pub(super) fn opponents(&self, id: TransactionId, mode: Mode) -> impl Iterator<Item = TransactionId> {
-        let others = self.held.iter().filter(move |(other, modes)| **other != id && modes.conflicts(mode));
+        let others = self.held.iter().filter(move |(other, modes)| **other != id && modes.conflict(mode));
         others.map(|(other, _)| *other)
     }
 
@@ -105,7 +112,7 @@ impl Phaser {
     /// Who takes the lock from a holder: somebody in this mode, or in the first that waits for it.
     pub(super) fn taken_from(&self, id: TransactionId, wanted: Option<Mode>) -> Option<Pair> {
         let held = *self.held.get(&id)?;
-        let wanted = wanted.or_else(|| self.queues.keys().copied().find(|mode| held.conflicts(*mode)))?;
+        let wanted = wanted.or_else(|| self.queues.keys().copied().find(|mode| held.conflict(*mode)))?;
         Some(Pair { wanted, met: held.against(wanted) })
     }
 
@@ -113,7 +120,7 @@ impl Phaser {
     pub(super) fn is_wanted_by_older(&self, age: Stamp, modes: Modes) -> bool {
         let older =
             |queue: &BTreeSet<(Stamp, TransactionId)>| queue.first().is_some_and(|first| first.0 < age);
-        self.queues.iter().any(|(mode, queue)| modes.conflicts(*mode) && older(queue))
+        self.queues.iter().any(|(mode, queue)| modes.conflict(*mode) && older(queue))
     }
 
     /// True if members have been there for too long.
@@ -133,9 +140,9 @@ impl Phaser {
         *own = own.with(mode);
         if mode == Mode::Write {
             // It covers the others.
-            self.leave(id, age, Mode::ALL);
+            self.leave_all(id, age);
         } else {
-            self.leave(id, age, [mode]);
+            self.leave(id, age, mode);
         }
         let waits = self.queues.iter().filter(|(_, queue)| queue.contains(&(age, id)));
         self.upgrades.extend(waits.map(|(mode, _)| (age, id, *mode)));
@@ -161,13 +168,26 @@ impl Phaser {
             let (age, id) = self.first_of(mode, &may_hold)?;
             return Some((id, age, mode));
         }
-        let is_open = |phase: &Phase| self.is_open(phase, now, phasing, mutants);
-        let phase =
-            self.phase.filter(|phase| self.held.values().all(|modes| !modes.conflicts(phase.mode)))?;
-        let (age, id) = self.first_of(phase.mode, &may_hold)?;
-        let contested = self.queues.keys().any(|mode| !mode.compatible(phase.mode));
-        let eldest = !self.is_wanted_by_older(age, Modes::default().with(phase.mode));
-        (!contested || eldest || is_open(&phase)).then_some((id, age, phase.mode))
+        let phase = self.phase?;
+        let is_open = self.is_open(&phase, now, phasing, mutants);
+        let others = self.queues.keys().copied().filter(|mode| *mode != phase.mode);
+        std::iter::once(phase.mode).chain(others).find_map(|mode| self.joiner(mode, is_open, &may_hold))
+    }
+
+    /// Who joins the holders in a mode: one that only user-defined types have beside the phase's.
+    fn joiner(
+        &self,
+        mode: Mode,
+        is_open: bool,
+        may_hold: impl Fn(TransactionId) -> bool,
+    ) -> Option<(TransactionId, Stamp, Mode)> {
+        if self.held.values().any(|modes| modes.conflict(mode)) {
+            return None;
+        }
+        let (age, id) = self.first_of(mode, may_hold)?;
+        let contested = self.queues.keys().any(|other| !other.compatible(mode));
+        let eldest = !self.is_wanted_by_older(age, Modes::default().with(mode));
+        (!contested || eldest || is_open).then_some((id, age, mode))
     }
 
     /// True while the phase takes members beside waiting transactions.

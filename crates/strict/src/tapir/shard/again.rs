@@ -14,7 +14,7 @@
 use crate::part::Part;
 use crate::tapir::operation::Decision;
 use commit::{Access, ModeStamps, Observed, Stamp};
-use datatypes::{Mode, commutes};
+use datatypes::commutes;
 use std::collections::{BTreeMap, BTreeSet};
 use types::TransactionId;
 
@@ -76,8 +76,8 @@ impl Above {
             if let Some(effect) = &access.invocation.effect {
                 on_key.modes.raise(effect.mode(), other);
             }
-            if !access.invocation.is_effect_only() {
-                on_key.modes.raise(Mode::Observe, other);
+            if let Some(mode) = access.invocation.observed_mode() {
+                on_key.modes.raise(mode, other);
             }
         }
     }

@@ -1,10 +1,13 @@
 //! Phases of one key.
 
 use super::*;
+use datatypes::user;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::Rng;
+use usertypes::{Answer, Call, LockMode, Module, Operation as UserOperation, Reply as UserReply, UserType};
 
+const MODES: [Mode; 4] = [Mode::Observe, Mode::Add, Mode::Count, Mode::Write];
 const PHASING: Phasing =
     Phasing { members: 3, lasts: Duration::from_millis(20), patience: Duration::from_millis(250) };
 
@@ -125,20 +128,69 @@ fn who_waits_for_long_behind_younger_ones_takes_their_locks() {
     assert_eq!(table.take_ready(NOW), [id(3)]);
 }
 
-/// Transactions of one operation in the four modes come to one key and go, in any order. Every one that comes is younger
+/// A type with lock modes that differ and may be held together: a path, where each mode stands beside its neighbours, and
+/// the last one looks only.
+struct Path;
+
+impl UserType for Path {
+    type State = i64;
+    type Effect = i64;
+    const OPERATIONS: &'static [UserOperation] = &[
+        UserOperation::writes("a", &[]).in_mode("a"),
+        UserOperation::writes("b", &[]).in_mode("b"),
+        UserOperation::reads("c", &[]).in_mode("c"),
+    ];
+    const MODES: &'static [LockMode] =
+        &[LockMode::new("a", &["a", "b"]), LockMode::new("b", &["c"]), LockMode::new("c", &["c"])];
+
+    fn execute(_: &i64, _: &Call<'_>) -> Answer<i64> {
+        Answer::only(UserReply::Ok)
+    }
+    fn apply(_: &mut i64, _: &i64) {}
+    fn commute(_: &i64, _: &i64) -> bool {
+        true
+    }
+    fn unchanged(_: &Call<'_>, _: Option<&UserReply>, _: &i64) -> bool {
+        true
+    }
+}
+
+fn path() -> [Mode; 3] {
+    let of = user::register("path", 1, Module::native::<Path>()).expect("there is room");
+    let mode = |name: &str| user::Operation::new(of, name.as_bytes(), &[]).ok().and_then(|it| it.mode());
+    ["a", "b", "c"].map(|name| Mode::User(mode(name).expect("it has a mode")))
+}
+
+#[test]
+fn modes_of_a_users_type_that_differ_share_a_phase_and_those_that_conflict_wait() {
+    let mut table = phased(Mutants::default());
+    let [a, b, c] = path();
+    assert!(lock(&mut table, 1, "k", a) && lock(&mut table, 2, "k", b));
+    assert!(lock(&mut table, 1, "k", c), "b stands beside it, and who has a has it alone");
+    assert!(!lock(&mut table, 3, "k", c) && !lock(&mut table, 4, "k", a), "a and c are in each other's way");
+    assert_eq!(release(&mut table, 1), [id(3)], "the oldest joins b");
+    assert!(!lock(&mut table, 5, "k", Mode::Observe));
+    assert!(release(&mut table, 2).is_empty(), "the phase has had its members");
+    assert_eq!(release(&mut table, 3), [id(5)]);
+    assert!(lock(&mut table, 6, "k", c), "both only look, and the phase is open");
+    assert!(release(&mut table, 5).is_empty());
+    assert_eq!(release(&mut table, 6), [id(4)]);
+    assert!(table.take_wounded().is_empty());
+}
+
+/// Transactions of one operation in these modes come to one key and go, in any order. Every one that comes is younger
 /// than all before. Fails if somebody waits though nobody has the lock, if modes that conflict are held together, or if
 /// somebody waits for longer than its place in its queue says.
-fn one_key(seed: u64, mutants: Mutants) -> Result<(), String> {
+fn one_key(seed: u64, modes: &[Mode], mutants: Mutants) -> Result<(), String> {
     let mut random = Rng::with_seed(seed);
     let mut table = phased(mutants);
-    let modes = [Mode::Observe, Mode::Add, Mode::Count, Mode::Write];
     let mut waiting: BTreeMap<u64, (Mode, usize)> = BTreeMap::new();
     let mut holding: BTreeMap<u64, Mode> = BTreeMap::new();
-    let (weight, steps, usual) = (random.u64(1..4), 400, modes[random.usize(0..4)]);
+    let (weight, steps, usual) = (random.u64(1..4), 400, modes[random.usize(0..modes.len())]);
     for number in 1..=steps {
         let mut granted: Vec<u64> = Vec::new();
         if waiting.len() < 12 && (holding.is_empty() || random.u64(0..4) < weight) {
-            let mode = if random.bool() { usual } else { modes[random.usize(0..4)] };
+            let mode = if random.bool() { usual } else { modes[random.usize(0..modes.len())] };
             let before = waiting.values().filter(|(other, _)| *other == mode).count();
             // All phases before it is its queue's turn, so often as its queue needs, and whoever is there now.
             let rounds = before / PHASING.members as usize + 1;
@@ -155,17 +207,26 @@ fn one_key(seed: u64, mutants: Mutants) -> Result<(), String> {
         for number in granted {
             let (mode, _) = waiting.remove(&number).ok_or("granted twice")?;
             holding.insert(number, mode);
-            for (other, left) in waiting.iter_mut().filter(|(other, _)| **other < number) {
+            // Who may be beside it keeps nobody from the lock; of those of the same mode each has its place.
+            let is_behind =
+                |other: u64, waits: Mode| other < number && (waits == mode || !waits.compatible(mode));
+            for (other, left) in waiting.iter_mut().filter(|(other, left)| is_behind(**other, left.0)) {
                 left.1 = left.1.checked_sub(1).ok_or(format!("{other} waits for too long"))?;
             }
         }
-        let compatible =
-            |mode: &Mode| holding.len() == 1 || holding.values().all(|other| other.compatible(*mode));
-        if !holding.values().all(compatible) {
+        let apart = |(one, mode): (&u64, &Mode)| {
+            holding.iter().any(|(other, held)| other != one && !held.compatible(*mode))
+        };
+        if holding.iter().any(apart) {
             return Err("conflicting modes are held together".to_owned());
         }
         if holding.is_empty() && !waiting.is_empty() {
             return Err("a wake-up is lost".to_owned());
+        }
+        let may_hold = |wanted: &Mode| holding.values().all(|held| held.compatible(*wanted));
+        let eldest = waiting.iter().next().filter(|(_, (mode, _))| may_hold(mode));
+        if let Some((number, _)) = eldest {
+            return Err(format!("{number}, the oldest, waits for nobody"));
         }
     }
     Ok(())
@@ -173,14 +234,17 @@ fn one_key(seed: u64, mutants: Mutants) -> Result<(), String> {
 
 #[test]
 fn every_waiter_has_its_turn_within_its_bound() {
+    let [a, b, c] = path();
     for seed in 0..500 {
-        assert_eq!(one_key(seed, Mutants::default()), Ok(()), "seed {seed}");
+        assert_eq!(one_key(seed, &MODES, Mutants::default()), Ok(()), "seed {seed}");
+        let modes = [a, b, c, Mode::Observe, Mode::Write];
+        assert_eq!(one_key(seed, &modes, Mutants::default()), Ok(()), "seed {seed}, a user's type");
     }
 }
 
 #[test]
 fn the_bugs_of_the_papers_phaser_are_caught() {
-    let caught = |mutant: Mutant| (0..500).find_map(|seed| one_key(seed, mutant.into()).err());
+    let caught = |mutant: Mutant| (0..500).find_map(|seed| one_key(seed, &MODES, mutant.into()).err());
     assert_eq!(caught(Mutant::SignalOthersOnly).as_deref(), Some("a wake-up is lost"));
     for mutant in [Mutant::PhaseWithoutEnd, Mutant::LatecomersOvertake] {
         assert!(caught(mutant).is_some_and(|text| text.ends_with("too long")), "{mutant:?}");

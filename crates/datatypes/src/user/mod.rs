@@ -6,177 +6,24 @@
 //!
 //! States are byte strings that are shared, so the patch of an effect is the state before it.
 
+mod mode;
+mod registry;
+
+pub use mode::{Mode, Modes};
+pub use registry::{MAX_TYPES, Type, all, check_new, find, on_unknown, register};
+
 use crate::observation::Footprint;
 use crate::{Aspect, Cell, Kind, Observation, Value};
 use std::borrow::Cow;
-use std::cmp::Ordering;
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use types::{Error, Malformed, Reader, Reply, ReplyBuf, ReplySink, put_bytes};
-use usertypes::{Codec, Executed, Fault, Limits, Module, abi};
+use usertypes::{Codec, Executed, Fault, Limits, abi};
 
-/// The most types of a process.
-pub const MAX_TYPES: usize = 100;
 /// The most bytes of a refusal's text.
 const MAX_REASON_BYTES: usize = 500;
-
-struct Loaded {
-    name: Box<str>,
-    digest: u64,
-    module: Module,
-}
-
-struct Registered {
-    loaded: Loaded,
-    next: OnceLock<&'static Registered>,
-}
-
-/// The first of the types that are loaded; each knows the next one. It only grows.
-static FIRST: OnceLock<&'static Registered> = OnceLock::new();
-/// Called for a name that is not loaded: it may load it.
-static LOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
-
-/// A type that is loaded.
-#[derive(Clone, Copy)]
-pub struct Type(&'static Loaded);
-
-/// Makes a type known to this process, for ever. One that is known already is the same.
-///
-/// # Errors
-/// Another type has the name, or there are too many.
-pub fn register(name: &str, digest: u64, module: Module) -> Result<Type, Error> {
-    check_new(name, digest)?;
-    if let Some(known) = known(name.as_bytes()) {
-        return Ok(known);
-    }
-    let loaded = Loaded { name: name.into(), digest, module };
-    let new: &'static Registered = Box::leak(Box::new(Registered { loaded, next: OnceLock::new() }));
-    let mut slot = &FIRST;
-    while slot.set(new).is_err() {
-        // Whoever was quicker may have had the same name.
-        match slot.get() {
-            Some(other) if *other.loaded.name == *name => {
-                return check_new(name, digest).map(|()| Type(&other.loaded));
-            }
-            Some(other) => slot = &other.next,
-            None => {}
-        }
-    }
-    Ok(Type(&new.loaded))
-}
-
-/// Can there be a type of this name and digest?
-///
-/// # Errors
-/// Another one has the name, or there are too many.
-pub fn check_new(name: &str, digest: u64) -> Result<(), Error> {
-    match known(name.as_bytes()) {
-        Some(known) if known.0.digest == digest => Ok(()),
-        Some(_) => Err(Error::err(format!(
-            "type '{name}' is loaded already, from another module, and values of it exist or may; load this one under \
-             another name, such as '{name}@2'"
-        ))),
-        None if all().count() >= MAX_TYPES => {
-            Err(Error::err(format!("{MAX_TYPES} types are loaded; no more")))
-        }
-        None => Ok(()),
-    }
-}
-
-/// What is to be called when a name is met that is not loaded. The first one counts.
-pub fn on_unknown(look: Box<dyn Fn() + Send + Sync>) {
-    // A second deployment in one process finds what is loaded, as the first one does.
-    let _ = LOOK.set(look);
-}
-
-/// Every type, in the order of loading.
-pub fn all() -> impl Iterator<Item = Type> {
-    std::iter::successors(FIRST.get(), |it| it.next.get()).map(|it| Type(&it.loaded))
-}
-
-fn known(name: &[u8]) -> Option<Type> {
-    all().find(|it| it.0.name.as_bytes() == name)
-}
-
-/// The type of this name.
-pub fn find(name: &[u8]) -> Option<Type> {
-    known(name).or_else(|| {
-        LOOK.get()?();
-        known(name)
-    })
-}
-
-impl Type {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        &self.0.name
-    }
-
-    /// The digest of its module.
-    pub fn digest(self) -> u64 {
-        self.0.digest
-    }
-
-    /// Its functions.
-    pub fn module(self) -> &'static Module {
-        &self.0.module
-    }
-
-    /// Appends name and digest.
-    fn encode(self, out: &mut Vec<u8>) {
-        put_bytes(out, self.0.name.as_bytes());
-        out.extend_from_slice(&self.0.digest.to_le_bytes());
-    }
-
-    /// Reads name and digest of a type that must be loaded.
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let name = input.bytes()?;
-        let digest = input.take(8)?;
-        let found = find(name).ok_or(Malformed("user-defined type: it is not loaded"))?;
-        if found.0.digest.to_le_bytes() == digest {
-            Ok(found)
-        } else {
-            Err(Malformed("user-defined type: it is loaded from another module"))
-        }
-    }
-
-    fn order(&self) -> (&str, u64) {
-        (&self.0.name, self.0.digest)
-    }
-}
-
-impl PartialEq for Type {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self.0, other.0)
-    }
-}
-
-impl Eq for Type {}
-
-impl PartialOrd for Type {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Type {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order().cmp(&other.order())
-    }
-}
-
-impl Hash for Type {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.order().hash(state);
-    }
-}
-
-impl fmt::Debug for Type {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+/// The most bytes of an effect that combining tells. Nobody tries it on a state before it commits, and 64 of them may
+/// come together: so they stay small beside a state.
+const MAX_TOLD_BYTES: usize = 16 << 10;
 
 /// An operation of a user-defined type.
 #[derive(Clone, Debug, PartialEq)]
@@ -193,6 +40,8 @@ pub struct Operation<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effect<'a> {
     of: Type,
+    /// That of the operation it came of.
+    mode: Option<Mode>,
     /// The module's own.
     bytes: Cow<'a, [u8]>,
 }
@@ -263,6 +112,15 @@ impl<'a> Operation<'a> {
         self.of.module().is_read(self.operation)
     }
 
+    /// The lock mode of its type's own that it is in.
+    pub fn mode(&self) -> Option<Mode> {
+        Mode::new(self.of, self.of.module().mode(self.operation)?)
+    }
+
+    fn effect(&self, bytes: Vec<u8>) -> Effect<'static> {
+        Effect { of: self.of, mode: self.mode(), bytes: Cow::Owned(bytes) }
+    }
+
     /// What its result, and the choice of its effect, reveal at most: as the module says.
     pub fn observation(&self) -> Observation<'a> {
         Observation::of(Kind::User(self.of), Aspect::Invoked(self.clone()))
@@ -279,7 +137,30 @@ impl<'a> Operation<'a> {
     /// See [`crate::Operation::blind_effect`].
     pub fn blind_effect(&self) -> Option<Effect<'a>> {
         let bytes = self.of.module().blind(self.operation, &self.arguments).ok()??;
-        Some(Effect { of: self.of, bytes: Cow::Owned(bytes) })
+        Some(self.effect(bytes))
+    }
+
+    /// What it comes to right after `held`, which gave this reply; see [`crate::combine`]. A refusal tells nothing: it may
+    /// come from a limit.
+    pub(crate) fn after(
+        &self,
+        held: &Operation<'_>,
+        seen: &ReplyBuf,
+    ) -> Option<(ReplyBuf, Option<Effect<'static>>)> {
+        let module = self.of.module();
+        if held.of != self.of || !module.spec().combines {
+            return None;
+        }
+        let mut reply = Vec::new();
+        reply_of(&mut seen.elements())?.encode(&mut reply);
+        let (first, second) = ((held.operation, &*held.arguments), (self.operation, &*self.arguments));
+        let Executed { reply, effect } = module.combine(first, &reply, second).ok()??;
+        if effect.as_ref().is_some_and(|effect| effect.len() > MAX_TOLD_BYTES) {
+            return None;
+        }
+        let mut told = ReplyBuf::new();
+        write_reply(&reply, &mut told);
+        Some((told, effect.map(|bytes| self.effect(bytes))))
     }
 
     /// True if its result stays the same after `effect`.
@@ -320,6 +201,11 @@ impl<'a> Effect<'a> {
         self.of
     }
 
+    /// The lock mode of its type's own that it is in.
+    pub fn mode(&self) -> Option<Mode> {
+        self.mode
+    }
+
     /// Which aspects it may change. Of its own type's observations, the module says.
     pub fn footprint(&self) -> Footprint<'_> {
         Footprint::whole()
@@ -328,12 +214,19 @@ impl<'a> Effect<'a> {
     /// Appends the binary form.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.of.encode(out);
+        if !self.of.modes().is_empty() {
+            out.push(self.mode.map_or(0, |mode| mode.number() + 1));
+        }
         put_bytes(out, &self.bytes);
     }
 
     /// Reads the binary form.
     pub fn decode(input: &mut Reader<'a>) -> Result<Self, Malformed> {
-        Ok(Effect { of: Type::decode(input)?, bytes: Cow::Borrowed(input.bytes()?) })
+        let of = Type::decode(input)?;
+        // A type without modes has them nowhere: its effects are what they were before there were any.
+        let number = if of.modes().is_empty() { None } else { input.byte()?.checked_sub(1) };
+        let known = |number| Mode::new(of, number).ok_or(Malformed("lock mode of a user-defined type"));
+        Ok(Effect { of, mode: number.map(known).transpose()?, bytes: Cow::Borrowed(input.bytes()?) })
     }
 }
 
@@ -355,7 +248,7 @@ pub fn prepare(cell: &Cell, operation: &Operation<'_>, sink: &mut dyn ReplySink)
     match evaluate(state, operation) {
         Ok(Executed { reply, effect }) => {
             write_reply(&reply, sink);
-            effect.map(|bytes| Effect { of: operation.of, bytes: Cow::Owned(bytes) })
+            effect.map(|bytes| operation.effect(bytes))
         }
         Err(fault) => {
             let (name, of) = (operation.name(), operation.of.name());

@@ -1,0 +1,238 @@
+//! Regions that are gone for good where transactions have parts in several regions (Corrections 36 and 44): see
+//! `partition::accord`, which tells a coordinator in the answers to `StartTx`.
+//!
+//! At once nothing goes to the region any more. What only it could decide is in doubt, as when a partition loses its memory;
+//! everything else is asked of the next replica. When all survivors have given up what is above the cut, so does the cache:
+//! **a session that wrote some of it is told with its next request, of which nothing is done**, and sees it no more. What it
+//! wrote afterwards in regions that are left stays. An open transaction of anybody who reads that cache has ended, and
+//! watches count as touched.
+
+use super::Coordinator;
+use super::apart::Reason;
+use super::running::{Phase, Running, Spreading};
+use crate::stable::message::KeyEffects;
+use crate::stable::stamp::Stamp;
+use crate::stable::{Node, Times};
+use protocol::{Now, Outputs};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Error, ErrorCode, RegionId, RegionSet, Rng, SessionId, Timestamp, TransactionId};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// Each with the cut, once what is above has been given up here.
+    regions: BTreeMap<RegionId, Option<Timestamp>>,
+    /// Transactions in doubt that participants may still ask one another about.
+    in_doubt: BTreeSet<u64>,
+    /// Sessions that are to be told what they lost.
+    pub(super) bereaved: BTreeMap<SessionId, Error>,
+}
+
+impl<S: Times> Coordinator<S> {
+    /// The lost regions of which it has given up what all survivors have.
+    pub(super) fn gone(&self) -> RegionSet {
+        self.losses.regions.iter().filter(|(_, cut)| cut.is_some()).map(|(region, _)| *region).collect()
+    }
+
+    pub(super) fn on_lost(
+        &mut self,
+        now: Now,
+        gone: &[(RegionId, Option<Timestamp>)],
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        for (region, cut) in gone {
+            self.lose(now, *region, out);
+            if let (false, Some(cut)) = (self.is_evicted, cut) {
+                self.give_up_of_lost(now, *region, *cut, random, out);
+            }
+        }
+    }
+
+    /// A region is gone for good: nothing is asked there any more.
+    pub(super) fn lose(&mut self, now: Now, region: RegionId, out: &mut Outputs<'_, Node<S>>) {
+        if region == self.region {
+            self.is_evicted = true;
+            return self.free.extend(self.sessions.keys());
+        }
+        if usize::from(region.0) >= self.topology.regions.len() || self.losses.regions.contains_key(&region) {
+            return;
+        }
+        self.losses.regions.insert(region, None);
+        self.routes.lose(region);
+        let topology = &self.topology;
+        let is_there = |address| topology.locate(address).is_some_and(|(of, _)| of == region);
+        self.homes.retain(|home| !is_there(*home));
+        (self.home, self.unanswered) = (0, 0);
+        for spreading in self.spreading.values_mut() {
+            spreading.missing.retain(|_, participant| !is_there(*participant));
+        }
+        let decided_there = |running: &Running<S>| match &running.phase {
+            Phase::Preparing(prepared) => prepared.is_alone() && is_there(prepared.decider()),
+            Phase::Deciding { prepared, .. } => is_there(prepared.decider()),
+            _ => false,
+        };
+        let running = self.running.iter().filter(|(_, running)| decided_there(running));
+        let in_doubt: Vec<u64> = running.map(|(number, _)| *number).collect();
+        let spread: Vec<u64> = self.spreading.keys().copied().collect();
+        spread.into_iter().for_each(|number| self.end_spreading(number, out));
+        in_doubt.into_iter().for_each(|number| self.end_with_lost(now, number, region, out));
+    }
+
+    /// Whether it took effect only the lost region could say.
+    fn end_with_lost(&mut self, now: Now, number: u64, region: RegionId, out: &mut Outputs<'_, Node<S>>) {
+        let Some(mut running) = self.running.remove(&number) else { return };
+        let text = format!(
+            "region {} was evicted before it said whether the transaction took effect; read before you repeat it",
+            self.topology.name(region)
+        );
+        self.leave_in_doubt(number, &mut running, &Error::new(ErrorCode::UnknownOutcome, text), out);
+        self.end(now, number, &running, out);
+        self.losses.in_doubt.insert(number);
+        self.unsettled.insert(number);
+    }
+
+    /// Why nothing is left of a transaction, if nothing is.
+    pub(super) fn given_up(&self, stamp: &Stamp<S::Depends>) -> Option<Error> {
+        let parts = S::parts(stamp.depends_on, self.region);
+        let above = |cut: &Option<Timestamp>| cut.is_some_and(|cut| stamp.at > cut);
+        let mut lost = self.losses.regions.iter().filter(|(_, cut)| S::UNIVERSAL && above(cut));
+        let (region, _) = lost.find(|(region, _)| parts.contains(**region))?;
+        let text = format!(
+            "the transaction took effect in part in region {}, which was evicted, and was given up as a whole: it has no \
+             effect; read before you repeat it",
+            self.topology.name(*region)
+        );
+        Some(Error::new(ErrorCode::UnknownOutcome, text))
+    }
+
+    /// It had committed, and was given up before the client was told.
+    pub(super) fn end_given_up(
+        &mut self,
+        now: Now,
+        number: u64,
+        mut running: Running<S>,
+        (at, effects): (Timestamp, &[KeyEffects]),
+        error: &Error,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let requests: Vec<_> = running.requests().collect();
+        requests.iter().for_each(|request| out.reply(*request).error(error));
+        if running.request.take().is_some() {
+            running.in_doubt = requests;
+        }
+        self.claim(number, &running, Some(at), effects);
+        self.end(now, number, &running, out);
+    }
+
+    /// All survivors have given up what the region took part in above the cut.
+    fn give_up_of_lost(
+        &mut self,
+        now: Now,
+        region: RegionId,
+        cut: Timestamp,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let ends = |spreading: &Spreading| spreading.regions.contains(region);
+        if self.spreading.values().any(ends) {
+            // Survivors may have ended it without an effect, and are about to say so.
+            return;
+        }
+        match self.losses.regions.get_mut(&region) {
+            Some(known @ None) => *known = Some(cut),
+            _ => return,
+        }
+        if self.losses.regions.values().all(Option::is_some) {
+            for number in std::mem::take(&mut self.losses.in_doubt) {
+                self.unsettled.remove(&number);
+            }
+        }
+        if self.options.mutants.given_up_cached {
+            return;
+        }
+        let is_given_up = |stamp: &Stamp<S::Depends>| {
+            stamp.at > cut && S::parts(stamp.depends_on, stamp.region).contains(region)
+        };
+        self.drop_cached(now, region, is_given_up, random, out);
+    }
+
+    /// A participant says that a transaction which has committed has no effect: only a lost region had acted on it.
+    pub(super) fn take_back(
+        &mut self,
+        now: Now,
+        id: TransactionId,
+        regions: RegionSet,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let lost = self.losses.regions.keys().copied().find(|region| regions.contains(*region));
+        if let Some(region) = lost.filter(|_| !self.options.mutants.given_up_cached) {
+            self.drop_cached(now, region, |stamp| stamp.transaction == id, random, out);
+        }
+    }
+
+    fn drop_cached(
+        &mut self,
+        now: Now,
+        region: RegionId,
+        is_given_up: impl Fn(&Stamp<S::Depends>) -> bool,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let mut touched = BTreeSet::new();
+        let mut bereaved = BTreeSet::new();
+        for (key, thread) in &mut self.threads {
+            let writers = thread.give_up(&is_given_up);
+            if !writers.is_empty() {
+                touched.insert(*key);
+                bereaved.extend(writers);
+            }
+        }
+        if !touched.is_empty() {
+            self.tell_bereaved(now, region, &touched, bereaved, random, out);
+        }
+    }
+
+    /// What was read of these threads' caches is not there any more.
+    fn tell_bereaved(
+        &mut self,
+        now: Now,
+        region: RegionId,
+        touched: &BTreeSet<Option<SessionId>>,
+        mut bereaved: BTreeSet<SessionId>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let text = format!(
+            "region {} was evicted, and what this session had written there, or together with there, is given up: it has no \
+             effect any more; nothing was done now; read what you rely on",
+            self.topology.name(region)
+        );
+        let error = Error::new(ErrorCode::Unavailable, text);
+        let reads: BTreeSet<SessionId> = self
+            .sessions
+            .keys()
+            .copied()
+            .filter(|session| touched.contains(&self.thread_key(*session)))
+            .collect();
+        for session in &reads {
+            let Some(state) = self.sessions.get_mut(session) else { continue };
+            state.fail_open(error.clone());
+            state.watches.values_mut().for_each(|watch| watch.deadline = now.instant);
+        }
+        let reading = self.running.iter().filter(|(_, running)| {
+            matches!(running.phase, Phase::Slices { .. }) && reads.contains(&running.session)
+        });
+        let reading: Vec<(u64, SessionId)> =
+            reading.map(|(number, running)| (*number, running.session)).collect();
+        for (number, session) in reading {
+            let is_open = self.sessions.get(&session).is_some_and(|state| state.failed.is_some());
+            match bereaved.remove(&session) || is_open {
+                true => self.fail(now, number, Reason::Refused, error.clone(), out),
+                false => self.begin_again(now, number, Box::default(), random, out),
+            }
+        }
+        self.losses.bereaved.extend(bereaved.into_iter().map(|session| (session, error.clone())));
+    }
+}

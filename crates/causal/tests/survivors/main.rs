@@ -1,0 +1,17 @@
+//! PaRiS played in virtual time: scripts about regions that are gone for good.
+
+#[path = "../wren/client.rs"]
+mod client;
+mod evict;
+#[path = "../wren/world.rs"]
+mod world;
+
+mod under_test {
+    pub use anabranch_causal::paris::{Message, Node, Options, Topology};
+    use anabranch_causal::paris::{Times, Universal};
+
+    /// What its effects have observed, for claims.
+    pub fn observed(depends_on: <Universal as Times>::Depends) -> types::Timestamp {
+        Universal::observed(depends_on)
+    }
+}

@@ -1,0 +1,56 @@
+//! PaRiS with copies of its partitions in the simulator: it keeps its promise, and its known bugs are caught.
+
+mod mistakes;
+mod support;
+
+use anabranch_simulator::{Feature, Options, ParisCopiesDeployment, run, run_seeds};
+use causal::paris;
+use mistakes::assert_shown;
+use replication::copies;
+use std::ops::RangeInclusive;
+use support::{assert_keeps_its_promise, options};
+
+#[track_caller]
+fn assert_caught(
+    with: &[Feature],
+    seeds: RangeInclusive<u64>,
+    paris: paris::Mutants,
+    copies: copies::Mutants,
+) {
+    assert_shown(seeds, (paris, copies), |seed| {
+        let build = || {
+            let options = paris::Options { mutants: paris, ..paris::Options::default() };
+            ParisCopiesDeployment::new(
+                options,
+                copies::Options { mutants: copies, ..copies::Options::default() },
+            )
+        };
+        let options = Options { with: with.to_vec(), ..options(seed, 1) };
+        !run_seeds("paris-copies", &options, build).failures.is_empty()
+    });
+}
+
+#[test]
+fn copies_of_some_regions_are_transactionally_causal() {
+    assert_keeps_its_promise("paris-copies", &options(1, 8));
+}
+
+#[test]
+fn a_minority_loses_its_disks_and_nothing_is_lost() {
+    let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 10) };
+    let summary = run("paris-copies", &options).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// Corrections 22: what was promised, published or proposed is below what the next leader stamps.
+#[test]
+fn a_leader_that_begins_below_a_promise_is_caught() {
+    let mutants = paris::Mutants { promise_forgotten: true, ..Default::default() };
+    assert_caught(&[Feature::Kills, Feature::ClockJumps], 19..=78, mutants, copies::Mutants::default());
+}
+
+#[test]
+fn effects_that_leave_before_their_entry_is_committed_are_caught() {
+    let mutants = copies::Mutants { said_before_committed: true, ..Default::default() };
+    assert_caught(&[Feature::Kills, Feature::Partitions], 5..=64, paris::Mutants::default(), mutants);
+}
