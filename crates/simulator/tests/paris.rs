@@ -94,7 +94,7 @@ fn a_reset_of_what_was_not_observed_is_caught() {
 
 #[test]
 fn every_lost_write_is_listed_and_nothing_else() {
-    let options = Options { with: vec![Feature::Resolutions, Feature::Encounters], ..options(101, 12) };
+    let options = Options { with: vec![Feature::Resolutions, Feature::Encounters], ..options(101, 8) };
     let summary = run("paris", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }

@@ -97,7 +97,7 @@ fn a_vote_that_cannot_have_succeeded_is_judged_as_a_first_one() {
 
 #[test]
 fn transactions_on_the_whole_keyspace_are_strictly_serializable() {
-    let options = Options { with: vec![Feature::Keyset], ..options(1, 30) };
+    let options = Options { with: vec![Feature::Keyset], ..options(1, 15) };
     let summary = run("tapir", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -163,7 +163,7 @@ fn clocks_farther_apart_than_the_bound_break_no_promise() {
         options: tapir::Options { clock_bound: Duration::from_millis(100), ..tapir::Options::default() },
         ..TapirDeployment::default()
     };
-    let options = Options { with: vec![Feature::ClockJumps], ..options(1, 60) };
+    let options = Options { with: vec![Feature::ClockJumps], ..options(1, 30) };
     let summary = run_seeds("tapir", &options, build);
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     assert!(summary.committed > 10 * summary.seeds, "{} of {}", summary.committed, summary.transactions);

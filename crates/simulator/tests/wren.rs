@@ -40,7 +40,7 @@ fn wren_is_transactionally_causal() {
 /// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
 #[test]
 fn sessions_that_share_a_thread_keep_the_promise_too() {
-    let summary = run("wren", &Options { with: vec![Feature::SharedThreads], ..options(1, 20) }).unwrap();
+    let summary = run("wren", &Options { with: vec![Feature::SharedThreads], ..options(1, 12) }).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     let history = history_of(&summary);
     let shares =
@@ -209,7 +209,7 @@ fn what_an_earlier_write_hides_is_listed() {
 
 #[test]
 fn clients_take_contexts_over_from_one_another() {
-    let options = Options { with: vec![Feature::Contexts], ..options(1, 20) };
+    let options = Options { with: vec![Feature::Contexts], ..options(1, 12) };
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     let history = history_of(&summary);
@@ -235,7 +235,7 @@ fn a_foreign_local_time_that_is_believed_is_caught() {
 
 #[test]
 fn a_region_is_lost_and_the_others_go_on() {
-    let options = Options { with: vec![Feature::Eviction, Feature::Partitions], ..options(1, 20) };
+    let options = Options { with: vec![Feature::Eviction, Feature::Partitions], ..options(1, 12) };
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -260,7 +260,7 @@ fn forgetful(mutants: wren::Mutants) -> WrenDeployment {
 
 #[test]
 fn every_lost_write_is_listed_and_nothing_else() {
-    let options = Options { with: vec![Feature::Resolutions], ..options(1, 30) };
+    let options = Options { with: vec![Feature::Resolutions], ..options(1, 16) };
     let summary = run_seeds("wren", &options, || forgetful(wren::Mutants::default()));
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }

@@ -47,7 +47,7 @@ fn sessions_that_share_a_thread_keep_the_promise_too() {
 
 #[test]
 fn a_minority_loses_its_disks_and_nothing_is_lost() {
-    let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 20) };
+    let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 10) };
     let summary = run("wren-copies", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
