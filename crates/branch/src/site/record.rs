@@ -265,7 +265,10 @@ impl Site {
                         self.checkpoint = Progress::Kept(id);
                     }
                     None => {
-                        self.keyspace.end_checkpoint();
+                        // Where records lie in partitions, an image froze nothing: what is frozen is being fetched.
+                        if !self.keyspace.is_parted() {
+                            self.keyspace.end_checkpoint();
+                        }
                         return None;
                     }
                 },
