@@ -249,6 +249,10 @@ impl Site {
     }
 
     fn collect(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        if self.is_joining() {
+            // What comes piece by piece may be of states that would go: nothing may begin to until all of it is here.
+            return out.arm(Timer::Collect, now.instant + COLLECT_EVERY);
+        }
         let silent = match self.options.collect {
             Collecting::Pessimistic => BTreeSet::new(),
             // To make a state anew takes its versions, which must not lie elsewhere.
