@@ -466,6 +466,7 @@ fn steady(world: &mut World, minutes: u64, most: &mut [(usize, usize, usize); 3]
 
 /// Figure 13 of the paper, over sites: an hour of steady load, or two minutes of it, occupies what its first minute does.
 #[test]
+#[expect(clippy::disallowed_methods, clippy::disallowed_macros, reason = "how long it runs, and what it saw")]
 fn memory_is_flat_over_an_hour_of_steady_load() {
     let minutes = if std::env::var_os("ANABRANCH_SOAK").is_some() { 60 } else { 2 };
     for collect in [Collecting::Pessimistic, Collecting::Optimistic] {
