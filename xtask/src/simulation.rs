@@ -71,6 +71,7 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
         simulate(workspace, PROTOCOLS, SOAK_SEEDS)?;
         properties(workspace)?;
         models(workspace)?;
+        steady_hour(workspace)?;
         fuzzing::fuzz(workspace, SOAK_FUZZ_SECONDS)?;
         run_process_tests(workspace, Some("kill or random_sequences or cut_apart"))?;
     }
@@ -118,6 +119,14 @@ fn models(workspace: &Workspace) -> Result<()> {
     let mut tests =
         workspace.cargo(&["test", "--profile", PROFILE, "-p", "anabranch-strict", "-p", "anabranch-causal"]);
     tests.args(["--test", "model", "--", "--test-threads", "1"]);
+    run(tests.env("ANABRANCH_SOAK", "1"))
+}
+
+/// An hour of steady load on branching sites, in virtual time.
+fn steady_hour(workspace: &Workspace) -> Result<()> {
+    let name = "memory_is_flat_over_an_hour_of_steady_load";
+    let arguments = ["test", "--profile", PROFILE, "-p", "anabranch-branch", "--test", "branch", name];
+    let mut tests = workspace.cargo(&arguments);
     run(tests.env("ANABRANCH_SOAK", "1"))
 }
 

@@ -1,7 +1,11 @@
 //! Garbage collection (TARDiS 6.3): ceilings say where nobody begins any more, states above them join the class of
 //! their only child, and of the versions of a key in one class the newest stays. In steps of bounded work.
+//!
+//! What all agree about goes for good. Where the ceilings of sites that are not heard are all that holds a state, it may be
+//! collected early (TARDiS 6.4, optimistic): its transaction is kept, and it is made anew when somebody builds on it.
 
 use crate::dag::{Bounds, Dag, Label, Node};
+use crate::kept::Kept;
 use crate::records::Records;
 use crate::session::Sessions;
 use crate::{Mutant, Mutants, StateId};
@@ -13,7 +17,7 @@ use types::{ProcessId, SessionId};
 pub enum Owner {
     /// A client (TARDiS 6.3).
     Client(SessionId),
-    /// A site, this one too: pessimistic collection (TARDiS 6.4, Corrections 54).
+    /// A site, this one too (TARDiS 6.4, Corrections 54).
     Site(ProcessId),
 }
 
@@ -32,13 +36,26 @@ pub struct Census {
     pub versions: usize,
     /// Entries of the promotion table.
     pub promotions: usize,
+    /// States that were collected early.
+    pub early: usize,
     /// Bytes, about.
     pub memory: usize,
+}
+
+/// Who agrees that a state goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Consent {
+    All,
+    /// All but sites that are not waited for.
+    Present,
+    /// Somebody may begin at it who is waited for.
+    Lacking,
 }
 
 /// A state on its way out, key by key.
 #[derive(Debug)]
 struct Fold {
+    is_early: bool,
     gone: Node,
     heir: Node,
     /// Whose write set is moved, with its versions' label, and whose it joins.
@@ -73,7 +90,9 @@ pub(crate) struct Collector {
     met: BTreeSet<StateId>,
     fold: Option<Fold>,
     /// What is above the ceilings of the policy and of every owner, while they are as they are.
-    marks: Option<Vec<Bounds>>,
+    marks: Option<Vec<(Option<Owner>, Bounds)>>,
+    /// Sites that are not waited for.
+    silent: BTreeSet<ProcessId>,
     /// How many keys were moved and states taken out ever.
     done: u64,
     /// States that went and that nobody has asked about.
@@ -95,6 +114,7 @@ impl Collector {
             met: BTreeSet::new(),
             fold: None,
             marks: None,
+            silent: BTreeSet::new(),
             done: 0,
             gone: Vec::new(),
             unlogged: Vec::new(),
@@ -114,14 +134,20 @@ impl Collector {
     }
 
     /// Takes a state out as the log says.
-    pub fn repeat(&mut self, gone: &Gone, dag: &mut Dag, records: &mut Records, sessions: &mut Sessions) {
+    pub fn repeat(
+        &mut self,
+        gone: &Gone,
+        (dag, records): (&mut Dag, &mut Records),
+        sessions: &mut Sessions,
+        kept: &mut Kept,
+    ) {
         // A checkpoint may have been taken when it had gone.
         let (Some(node), Some(heir)) = (dag.node(gone.state), dag.node(gone.heir)) else { return };
         dag.close(node);
         let (drained, into) = if gone.keeps_label { (heir, node) } else { (node, heir) };
         let (from, to) = (dag.versions(drained), dag.versions(into));
-        self.fold = Some(Fold { gone: node, heir, drained, from, into, to });
-        self.settle(dag, records, sessions);
+        self.fold = Some(Fold { is_early: false, gone: node, heir, drained, from, into, to });
+        self.settle((dag, records), sessions, kept);
         self.unlogged.clear();
     }
 
@@ -139,6 +165,25 @@ impl Collector {
     /// There may be something to collect.
     pub fn wake(&mut self) {
         self.is_due = true;
+    }
+
+    /// States came between others: what was found out about ceilings does not hold.
+    pub fn look_anew(&mut self) {
+        (self.is_due, self.marks) = (true, None);
+    }
+
+    /// These sites are not waited for.
+    pub fn go_without(&mut self, silent: BTreeSet<ProcessId>) {
+        if self.silent != silent {
+            (self.silent, self.is_due) = (silent, true);
+        }
+    }
+
+    /// True if every site promised to begin nothing above this state.
+    pub fn is_passed(&self, dag: &Dag, node: Node) -> bool {
+        self.ceilings.iter().filter(|(owner, _)| matches!(owner, Owner::Site(_))).all(|(_, states)| {
+            states.iter().filter_map(|id| dag.node(*id)).any(|ceiling| dag.sees(node, ceiling))
+        })
     }
 
     /// The owner will not begin at an ancestor of these states, which replace the ones before. One that was never
@@ -163,9 +208,9 @@ impl Collector {
     /// many it did; 0 when there is nothing to do.
     pub fn step(
         &mut self,
-        dag: &mut Dag,
-        records: &mut Records,
+        (dag, records): (&mut Dag, &mut Records),
         sessions: &mut Sessions,
+        kept: &mut Kept,
         budget: usize,
     ) -> usize {
         let some = budget / 8 + 1;
@@ -174,9 +219,9 @@ impl Collector {
         while work < budget {
             work += 1;
             if self.fold.is_some() {
-                self.continue_fold(dag, records, sessions);
+                self.continue_fold((dag, records), sessions, kept);
             } else if let Some(id) = self.waiting.pop_first() {
-                self.consider(dag, id);
+                self.consider(dag, kept, id);
             } else if self.is_due {
                 self.begin_pass(dag);
             } else {
@@ -189,9 +234,14 @@ impl Collector {
     }
 
     /// Ends what it is in the middle of, so that every class is whole.
-    pub fn settle(&mut self, dag: &mut Dag, records: &mut Records, sessions: &mut Sessions) {
+    pub fn settle(
+        &mut self,
+        (dag, records): (&mut Dag, &mut Records),
+        sessions: &mut Sessions,
+        kept: &mut Kept,
+    ) {
         while self.fold.is_some() {
-            self.continue_fold(dag, records, sessions);
+            self.continue_fold((dag, records), sessions, kept);
         }
     }
 
@@ -214,34 +264,68 @@ impl Collector {
         self.waiting.insert(dag.id(dag.root()));
     }
 
-    /// True when no owner begins at the state any more.
-    fn is_marked(&mut self, dag: &Dag, node: Node) -> bool {
+    /// Who begins at the state no more.
+    fn consent(&mut self, dag: &Dag, node: Node) -> Consent {
         let marks = self.marks.get_or_insert_with(|| {
             let is_meant =
                 |owner: &Owner| !matches!(owner, Owner::Site(_)) || !self.mutants.has(Mutant::IgnoreSites);
-            let owners = self.ceilings.iter().filter(|(owner, _)| is_meant(owner)).map(|(_, states)| states);
-            let above = |states: &Vec<StateId>| {
+            let owners = self.ceilings.iter().filter(|(owner, _)| is_meant(owner));
+            let owners = owners.map(|(owner, states)| (Some(*owner), states));
+            let above = |(owner, states): (Option<Owner>, &Vec<StateId>)| {
                 let ceilings = states.iter().filter_map(|id| dag.node(*id));
                 let parents: Vec<Node> =
                     ceilings.flat_map(|node| dag.parents(node).iter().copied()).collect();
-                dag.seen_together(&parents)
+                (owner, dag.seen_together(&parents))
             };
-            std::iter::once(&self.policy).chain(owners).map(above).collect()
+            std::iter::once((None, &self.policy)).chain(owners).map(above).collect()
         });
-        marks.iter().all(|seen| dag.is_among(node, seen))
+        let mut consent = Consent::All;
+        for (owner, _) in marks.iter().filter(|(_, seen)| !dag.is_among(node, seen)) {
+            match owner {
+                Some(Owner::Site(site)) if self.silent.contains(site) => consent = Consent::Present,
+                _ => return Consent::Lacking,
+            }
+        }
+        consent
     }
 
-    fn consider(&mut self, dag: &mut Dag, id: StateId) {
+    /// How the state may go: nothing if it stays, true if it goes early.
+    fn goes_early(
+        &self,
+        dag: &Dag,
+        kept: &Kept,
+        consent: Consent,
+        (node, heir): (Node, Node),
+    ) -> Option<bool> {
+        let (id, heir) = (dag.id(node), dag.id(heir));
+        if consent == Consent::All && !kept.is_needed(id) && !kept.bears(heir) {
+            return Some(false);
+        }
+        let may_return = !self.silent.is_empty() && kept.is_spare(id, dag) && kept.is_spare(heir, dag);
+        may_return.then_some(true)
+    }
+
+    fn consider(&mut self, dag: &mut Dag, kept: &mut Kept, id: StateId) {
         let Some(node) = dag.node(id) else { return };
-        if !self.is_marked(dag, node) {
+        let consent = self.consent(dag, node);
+        if consent == Consent::Lacking {
             return;
         }
-        let Some(heir) = dag.only_child(node) else {
+        let heir = dag.only_child(node);
+        let way = heir.and_then(|heir| Some((heir, self.goes_early(dag, kept, consent, (node, heir))?)));
+        let Some((heir, is_early)) = way else {
             let children = dag.children(node).iter().map(|child| dag.id(*child));
             let new: Vec<StateId> = children.filter(|child| self.met.insert(*child)).collect();
             self.waiting.extend(new);
             return;
         };
+        if is_early {
+            kept.leave(id, dag.id(heir), Some(dag.label(node)));
+        }
+        self.begin_fold(dag, (node, heir), is_early);
+    }
+
+    fn begin_fold(&mut self, dag: &mut Dag, (node, heir): (Node, Node), is_early: bool) {
         dag.close(node);
         // The root's class is all that everybody sees: the largest, though its write set is not kept.
         let is_larger = dag.writes(node).len() > dag.writes(heir).len();
@@ -252,11 +336,16 @@ impl Collector {
             (node, heir)
         };
         let (from, to) = (dag.versions(drained), dag.versions(into));
-        self.fold = Some(Fold { gone: node, heir, drained, from, into, to });
+        self.fold = Some(Fold { is_early, gone: node, heir, drained, from, into, to });
     }
 
     /// Moves one key, or ends.
-    fn continue_fold(&mut self, dag: &mut Dag, records: &mut Records, sessions: &mut Sessions) {
+    fn continue_fold(
+        &mut self,
+        (dag, records): (&mut Dag, &mut Records),
+        sessions: &mut Sessions,
+        kept: &mut Kept,
+    ) {
         let Some(fold) = &self.fold else { return };
         self.done += 1;
         if let Some((key, change)) = dag.pop_write(fold.drained) {
@@ -270,8 +359,11 @@ impl Collector {
             }
             return;
         }
-        let Some(Fold { gone, heir, into, from, to, .. }) = self.fold.take() else { return };
+        let Some(Fold { is_early, gone, heir, into, from, to, .. }) = self.fold.take() else { return };
         records.fold(from, to, gone == dag.root());
+        if !is_early {
+            kept.remove(dag.id(gone));
+        }
         if records.are_away() {
             let (state, heir) = (dag.id(gone), dag.id(heir));
             self.unlogged.push(Gone { state, heir, keeps_label: into == gone });

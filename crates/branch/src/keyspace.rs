@@ -7,6 +7,7 @@ mod away;
 mod by_value;
 mod checkpoint;
 mod draw;
+mod early;
 mod handled;
 
 pub use by_value::ByValue;
@@ -16,6 +17,7 @@ pub use handled::Handled;
 use crate::collect::{Census, Collector, Owner};
 use crate::constraint::{Begin, End, Intact};
 use crate::dag::{Dag, MissingParent, Node};
+use crate::kept::Kept;
 use crate::merge::{Clash, Plan, Policy, conflicting_keys, effects_between};
 use crate::records::{Records, place_of};
 use crate::refusal::Refusal;
@@ -54,6 +56,8 @@ pub struct Keyspace {
     ids: Ids,
     sessions: Sessions,
     collector: Collector,
+    /// Transactions that other sites may lack, or whose states were collected early.
+    kept: Kept,
     /// The checkpoint that is being taken: nothing is collected meanwhile.
     frozen: Option<checkpoint::Frozen>,
     options: Options,
@@ -71,6 +75,7 @@ impl Keyspace {
             ids: Ids::new(options.site, options.incarnation, options.mutants),
             sessions: Sessions::new(options.mutants),
             collector: Collector::new(options.keep, options.mutants),
+            kept: Kept::default(),
             frozen: None,
             options,
         }
@@ -443,20 +448,34 @@ impl Keyspace {
         self.collector.wake();
     }
 
-    /// Takes what another site committed, or the log. Returns false if the state is here already. A commit whose
-    /// parents are not here is refused, to be kept until they come (TARDiS 6.4).
+    /// Takes what another site committed, or the log. Returns false if the state is here already. A parent that was
+    /// collected early is made anew. A commit whose parents are not here otherwise is refused, to be kept until they come
+    /// (TARDiS 6.4).
     pub fn apply(&mut self, commit: &Commit) -> Result<bool, MissingParent> {
         if self.dag.node(commit.id).is_some() {
             return Ok(false);
         }
         if self.options.mutants.has(Mutant::ForwardParents) {
-            let heir =
-                |id: &StateId| self.sessions.find(&self.dag, *id).map_or(*id, |node| self.dag.id(node));
-            let parents = commit.parents.iter().map(heir).collect();
+            let heir = |id: &StateId| {
+                let promoted = self.sessions.find(&self.dag, *id).map(|node| self.dag.id(node));
+                promoted.or_else(|| self.kept.heir(*id)).unwrap_or(*id)
+            };
+            let mut parents: Vec<StateId> = commit.parents.iter().map(heir).collect();
+            parents.retain(|parent| *parent < commit.id);
             let commit = Commit { parents, ..commit.clone() };
             return self.append(&commit).map(|_| true);
         }
+        self.have_parents(&commit.parents)?;
         self.append(commit).map(|_| true)
+    }
+
+    /// Makes those of the parents anew that were collected early.
+    fn have_parents(&mut self, parents: &[StateId]) -> Result<(), MissingParent> {
+        parents.iter().try_for_each(|parent| self.bring_back(*parent).map(|_| ()))
+    }
+
+    fn settle(&mut self) {
+        self.collector.settle((&mut self.dag, &mut self.records), &mut self.sessions, &mut self.kept);
     }
 
     fn append(&mut self, commit: &Commit) -> Result<Node, MissingParent> {
@@ -509,7 +528,7 @@ impl Keyspace {
         if self.frozen.is_some() {
             return 0;
         }
-        self.collector.step(&mut self.dag, &mut self.records, &mut self.sessions, budget)
+        self.collector.step((&mut self.dag, &mut self.records), &mut self.sessions, &mut self.kept, budget)
     }
 
     /// How much was collected ever, in keys and states: looking alone does not count.
@@ -531,6 +550,7 @@ impl Keyspace {
             keys: self.records.len(),
             versions: self.records.versions(),
             promotions: self.sessions.promotions(),
+            early: self.kept.early_len(),
             memory: self.dag.memory() + self.records.memory(),
         }
     }
@@ -556,21 +576,27 @@ impl Keyspace {
         self.records.with(key, &self.dag.view(&transaction.from), |cell| read(cell))
     }
 
-    /// True if the states see this one.
+    /// True if the states see this one, also if it was collected early.
     pub fn is_seen(&self, state: StateId, by: &[StateId]) -> bool {
-        let Some(node) = self.dag.node(state) else { return false };
+        let node = || self.dag.node(self.kept.heir(state)?);
+        let Some(node) = self.dag.node(state).or_else(node) else { return false };
         by.iter().filter_map(|id| self.dag.node(*id)).any(|by| self.dag.sees(node, by))
     }
 
     /// The states, in ascending order, that one who has what these see lacks.
     pub fn lacking(&self, known: &[StateId]) -> Vec<StateId> {
-        let known: Vec<Node> = known.iter().filter_map(|id| self.dag.node(*id)).collect();
+        // Of a state that was collected early here, what it sees is known too.
+        let (early, parents) = self.kept.lines(known.iter().copied());
+        let known: BTreeSet<StateId> = known.iter().copied().chain(early).chain(parents).collect();
+        let nodes: Vec<Node> = known.iter().filter_map(|id| self.dag.node(*id)).collect();
         let heads: Vec<Node> = self.dag.heads().collect();
-        let mut lacking: Vec<StateId> =
-            self.dag.beyond(&heads, &known).iter().map(|node| self.dag.id(*node)).collect();
-        lacking.retain(|id| *id != self.dag.id(self.dag.root()));
-        lacking.reverse();
-        lacking
+        let mut lacking: BTreeSet<StateId> =
+            self.dag.beyond(&heads, &nodes).iter().map(|node| self.dag.id(*node)).collect();
+        lacking.remove(&self.dag.id(self.dag.root()));
+        let is_borne = |id: &StateId| self.kept.heir(*id).is_some_and(|heir| lacking.contains(&heir));
+        let early: Vec<StateId> = self.kept.early().filter(is_borne).collect();
+        lacking.extend(early);
+        (&lacking - &known).into_iter().collect()
     }
 
     /// Up to `count` states that these see, the most recent first.

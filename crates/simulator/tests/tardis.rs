@@ -1,6 +1,5 @@
-//! TARDiS in the simulator: it keeps its promise, and its known bugs are caught. Two bugs cannot show here: sites write
-//! every conflicting key of their merges (`LeaveConflicts`), and collect nothing that another one may still build on
-//! (`ForwardParents`); `crates/branch/tests` catch those.
+//! TARDiS in the simulator: it keeps its promise, and its known bugs are caught. One bug cannot show here: sites write
+//! every conflicting key of their merges (`LeaveConflicts`); `crates/branch/tests` catch that.
 
 mod mistakes;
 mod support;
@@ -94,6 +93,26 @@ fn a_merge_over_one_of_several_fork_points_is_caught() {
 #[test]
 fn a_collection_of_what_other_sites_build_on_is_caught() {
     assert_caught(1..=20, Mutant::IgnoreSites);
+}
+
+#[test]
+fn sites_that_wait_for_none_that_they_do_not_hear_lose_nothing() {
+    let build = || TardisDeployment { collects_early: true, ..Default::default() };
+    let summary = run_seeds("tardis", &options(101, 10), build);
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// Corrections 54: a parent that was collected early is replaced by the state that bears it.
+#[test]
+fn a_parent_that_is_forwarded_is_caught() {
+    let is_caught = (1..=100).any(|seed| {
+        let options_of_sites =
+            branch::site::Options { mutants: Mutant::ForwardParents.into(), ..Default::default() };
+        let build =
+            || TardisDeployment { options: options_of_sites, collects_early: true, ..Default::default() };
+        !run_seeds("tardis", &options(seed, 1), build).failures.is_empty()
+    });
+    assert!(is_caught, "not caught in 100 seeds");
 }
 
 /// Corrections 57.

@@ -69,6 +69,11 @@ impl Branches {
             branch.tip += 1;
             return Label { branch: parent.branch, sequence: branch.tip };
         }
+        self.label_apart(parents, sees_sibling)
+    }
+
+    /// The same on a branch of its own.
+    pub fn label_apart(&mut self, parents: &[Label], sees_sibling: bool) -> Label {
         let bound = |parent: &Label| match sees_sibling {
             true => self.branches.get(&parent.branch).map_or(0, |branch| branch.tip),
             false => parent.sequence,
@@ -80,6 +85,15 @@ impl Branches {
         self.next += 1;
         self.branches.insert(branch, Branch { base, ..Branch::default() });
         Label { branch, sequence: 0 }
+    }
+
+    /// The states of a branch see what has this label, which was given after theirs: it stands for one of their ancestors.
+    pub fn reveal(&mut self, label: Label, to: u64) {
+        let Some(branch) = self.branches.get_mut(&to).filter(|_| to != label.branch) else { return };
+        match branch.base.binary_search_by_key(&label.branch, |entry| entry.0) {
+            Ok(place) => branch.base[place].1 = branch.base[place].1.max(label.sequence),
+            Err(place) => branch.base.insert(place, (label.branch, label.sequence)),
+        }
     }
 
     /// From now on no label is given that an earlier life may have given, also where the log has lost that: branches

@@ -7,6 +7,7 @@ mod collapse;
 mod draw;
 mod image;
 mod labels;
+mod recall;
 mod walk;
 
 pub(crate) use labels::{Bounds, Branches};
@@ -83,6 +84,12 @@ impl Dag {
         if let Some(node) = self.node(id) {
             return Ok(node);
         }
+        let parents = self.parents_of(parents)?;
+        Ok(self.add(id, parents, writes))
+    }
+
+    /// Where the greatest of these states are: the root, if there are none.
+    fn parents_of(&self, parents: &[StateId]) -> Result<SmallVec<[Node; 1]>, MissingParent> {
         let mut nodes: SmallVec<[Node; 1]> = SmallVec::new();
         for parent in parents {
             nodes.push(self.open(*parent).ok_or(MissingParent(*parent))?);
@@ -90,14 +97,21 @@ impl Dag {
         if nodes.is_empty() {
             nodes.push(self.root);
         }
-        let parents = self.greatest(&nodes);
-        Ok(self.add(id, parents, writes))
+        Ok(self.greatest(&nodes))
     }
 
     fn add(&mut self, id: StateId, parents: SmallVec<[Node; 1]>, writes: WriteSet) -> Node {
-        debug_assert!(parents.iter().all(|parent| self.id(*parent) < id), "ids rise along every path");
-        let labels: SmallVec<[Label; 2]> = parents.iter().map(|parent| self.state(*parent).label).collect();
+        let labels = self.labels_of(&parents);
         let label = self.branches.label(&labels, self.mutants.has(Mutant::ForkSeesSibling));
+        self.place(id, label, parents, writes)
+    }
+
+    fn labels_of(&self, of: &[Node]) -> SmallVec<[Label; 2]> {
+        of.iter().map(|node| self.state(*node).label).collect()
+    }
+
+    fn place(&mut self, id: StateId, label: Label, parents: SmallVec<[Node; 1]>, writes: WriteSet) -> Node {
+        debug_assert!(parents.iter().all(|parent| self.id(*parent) < id), "ids rise along every path");
         self.branches.retain(label);
         self.branches.retain(label);
         let children = SmallVec::new();

@@ -128,7 +128,7 @@ impl Keyspace {
 
     /// Takes a state out as the log says.
     pub fn repeat(&mut self, gone: &Gone) {
-        self.collector.repeat(gone, &mut self.dag, &mut self.records, &mut self.sessions);
+        self.collector.repeat(gone, (&mut self.dag, &mut self.records), &mut self.sessions, &mut self.kept);
     }
 
     /// Forgets everything, at the partitions too.
@@ -140,7 +140,7 @@ impl Keyspace {
 
     /// Appends everything but the records, and the orders that partitions may not have on their disks.
     pub fn put_image(&mut self, out: &mut Vec<u8>) {
-        self.collector.settle(&mut self.dag, &mut self.records, &mut self.sessions);
+        self.settle();
         self.dag.put(out);
         self.records.put_orders(out);
     }

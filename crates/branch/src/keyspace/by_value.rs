@@ -70,6 +70,7 @@ impl Keyspace {
         if self.dag.node(state.id).is_some() {
             return Ok(false);
         }
+        self.have_parents(&state.parents)?;
         let writes = state.writes.iter().map(|(key, change, _)| (key.clone(), *change)).collect();
         let node = self.dag.insert(state.id, &state.parents, writes)?;
         let label = self.dag.versions(node);

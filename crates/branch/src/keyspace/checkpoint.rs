@@ -2,16 +2,17 @@
 //! what nobody keeps any more.
 //!
 //! A checkpoint shows the states that were here when it began, with the versions of their classes. What is committed
-//! meanwhile stands in the log, or is sent, behind it. Nothing is collected until it is complete.
+//! meanwhile stands in the log, or is sent, behind it. Nothing is collected, and nothing comes back that was collected
+//! early, until it is complete.
 
 use super::Keyspace;
 use crate::dag::Label;
 use crate::records::{Stored, Whole};
-use crate::{StateId, WriteSet};
+use crate::{Commit, StateId, WriteSet};
 use datatypes::Cell;
 use mvcc::CompactKey;
 use std::collections::BTreeMap;
-use types::{Malformed, Reader, Wire, put_bytes};
+use types::{Instant, Malformed, Reader, Wire, put_bytes};
 
 /// A piece of a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,13 @@ pub enum Piece {
         /// The value.
         cell: Cell,
     },
+    /// A transaction that is kept, because some site may lack its state or because that was collected early.
+    Kept {
+        /// It.
+        commit: Commit,
+        /// The state that bears the one that was collected early.
+        heir: Option<StateId>,
+    },
 }
 
 /// How far a checkpoint is.
@@ -57,13 +65,20 @@ impl Keyspace {
 
     /// Begins a checkpoint; one under way is given up.
     pub fn begin_checkpoint(&mut self) {
-        self.collector.settle(&mut self.dag, &mut self.records, &mut self.sessions);
+        self.settle();
         let classes = self.dag.states().map(|node| (self.dag.versions(node), self.dag.id(node))).collect();
         let states = self.dag.states().rev().map(|node| self.dag.id(node)).collect();
         self.frozen = Some(Frozen { classes, states, key: None });
     }
 
-    /// Hands over what comes next of the checkpoint: a state, or all versions of a key. False when that was all.
+    /// The checkpoint is complete, or given up.
+    pub fn end_checkpoint(&mut self) {
+        self.frozen = None;
+        self.collector.wake();
+    }
+
+    /// Hands over what comes next of the checkpoint: a state, or all versions of a key. False when that was all: what is
+    /// kept comes last, and then [`Keyspace::end_checkpoint`].
     pub fn next_piece(&mut self, mut put: impl FnMut(Piece)) -> bool {
         let Some(frozen) = &mut self.frozen else { return false };
         if let Some(id) = frozen.states.pop() {
@@ -84,11 +99,7 @@ impl Keyspace {
                 versions.push((*class, id, cell.clone()));
             }
         };
-        let Some(key) = self.records.next_key(frozen.key.as_ref(), visit) else {
-            self.frozen = None;
-            self.collector.wake();
-            return false;
-        };
+        let Some(key) = self.records.next_key(frozen.key.as_ref(), visit) else { return false };
         for (class, id, cell) in versions {
             put(Piece::Version { key: key.clone(), class, id, cell });
         }
@@ -110,15 +121,10 @@ impl Keyspace {
         pieces
     }
 
-    /// A checkpoint of records that lie elsewhere is complete, or given up.
-    pub fn end_checkpoint(&mut self) {
-        self.frozen = None;
-        self.collector.wake();
-    }
-
-    /// Takes a piece of a checkpoint, into a keyspace that is new; false if it does not fit what came before.
+    /// Takes a piece of a checkpoint, into a keyspace that is new; false if it does not fit what came before. What is kept
+    /// is so since `now`.
     #[must_use]
-    pub fn restore(&mut self, piece: Piece) -> bool {
+    pub fn restore(&mut self, piece: Piece, now: Instant) -> bool {
         match piece {
             Piece::State { id, parents, .. } if parents.is_empty() => {
                 let is_first = self.dag.len() == 1 && self.records.is_empty();
@@ -128,7 +134,7 @@ impl Keyspace {
                 is_first
             }
             Piece::State { id, parents, writes } => {
-                parents.iter().all(|parent| *parent < id) && self.dag.insert(id, &parents, writes).is_ok()
+                parents.iter().all(|parent| *parent < id) && self.dag.restore(id, &parents, writes).is_ok()
             }
             Piece::Version { key, class, id, cell } => {
                 let node = self.dag.node(class);
@@ -136,6 +142,13 @@ impl Keyspace {
                     self.records.restore_all(self.dag.versions(node), id, vec![Whole { key, cell }]);
                 }
                 node.is_some()
+            }
+            Piece::Kept { commit, heir } => {
+                let id = commit.id;
+                self.kept.insert(commit, now);
+                let Some(heir) = heir.filter(|_| self.dag.node(id).is_none()) else { return true };
+                self.kept.leave(id, heir, None);
+                self.dag.node(heir).is_some()
             }
         }
     }
@@ -157,6 +170,11 @@ impl Wire for Piece {
                 id.encode(out);
                 cell.encode(out);
             }
+            Piece::Kept { commit, heir } => {
+                out.push(2);
+                Wire::encode(commit, out);
+                Wire::encode(heir, out);
+            }
         }
     }
 
@@ -173,6 +191,7 @@ impl Wire for Piece {
                 id: StateId::decode(input)?,
                 cell: Cell::decode(input)?,
             },
+            2 => Piece::Kept { commit: Commit::decode(input)?, heir: Option::decode(input)? },
             _ => return Err(Malformed("piece of a branch keyspace")),
         })
     }

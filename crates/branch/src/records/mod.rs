@@ -91,9 +91,14 @@ impl Records {
         self.keys.get(&Placed::of(key))?.newest(view)
     }
 
+    /// Which state wrote the version of a key that has this label.
+    pub(crate) fn writer(&self, key: &CompactKey, label: Label) -> Option<StateId> {
+        self.keys.get(&Placed::of(key))?.writer(label)
+    }
+
     /// Performs the effects of a state on a key, on top of what a view of its parents sees. `label` and `id` are the
     /// state's, which wrote the key once.
-    fn put<'e>(
+    pub(crate) fn put<'e>(
         &mut self,
         key: &CompactKey,
         view: &View<'_>,

@@ -201,6 +201,11 @@ impl Versions {
         self.close_gaps();
     }
 
+    /// Which state wrote the version with this label.
+    pub fn writer(&self, label: Label) -> Option<StateId> {
+        self.place_of(label).map(|place| self.places[place].id)
+    }
+
     /// Only versions whose labels are `meant` stay: the others no state sees.
     pub fn retain(&mut self, is_meant: impl Fn(Label) -> bool) {
         while let Some(place) = self.places.iter().position(|place| !is_meant(place.label)) {

@@ -3,7 +3,7 @@
 
 use super::join::Asker;
 use super::message::Present;
-use super::{Message, Record, Site, Timer, Topology};
+use super::{Collecting, Message, Options, Record, Site, Timer, Topology};
 use crate::instance::Instance;
 use crate::keyspace::{ByValue, Keyspace};
 use crate::{Commit, MissingParent, Owner, StateId};
@@ -11,7 +11,7 @@ use protocol::{Durability, Now, Outputs};
 use replication::Link;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Address, Error, ErrorCode, Instant, NodeId, Rng};
+use types::{Address, Error, ErrorCode, Instant, NodeId, ProcessId, Rng};
 
 /// How often a site looks for what others lack.
 pub(super) const REPAIR_EVERY: Duration = Duration::from_millis(200);
@@ -54,12 +54,10 @@ struct Peer {
     ceiling: Vec<StateId>,
 }
 
-/// A transaction that some site may lack.
-#[derive(Debug)]
-struct Kept {
-    commit: Commit,
-    bytes: usize,
-    since: Instant,
+impl Peer {
+    fn is_silent(&self, now: Instant) -> bool {
+        self.heard.is_none_or(|heard| heard + SILENT_AFTER <= now)
+    }
 }
 
 /// A state that waits for its parents.
@@ -82,8 +80,6 @@ impl Orphan {
 #[derive(Debug)]
 pub(super) struct Gossip {
     peers: BTreeMap<Address, Peer>,
-    kept: BTreeMap<StateId, Kept>,
-    kept_bytes: usize,
     /// Rises whenever states were taken out.
     time: u64,
     /// States that were taken out, each at its time: another site that does not know yet that they have come may still
@@ -101,8 +97,6 @@ impl Gossip {
         let others = topology.sites.iter().enumerate().filter(|(other, _)| *other != index);
         Gossip {
             peers: others.map(|(_, address)| (*address, Peer::default())).collect(),
-            kept: BTreeMap::new(),
-            kept_bytes: 0,
             time: 0,
             gone: BTreeMap::new(),
             foreign: BTreeMap::new(),
@@ -133,56 +127,31 @@ impl Gossip {
         self.orphan_count
     }
 
-    pub fn kept(&self) -> usize {
-        self.kept.len()
-    }
-
-    pub fn kept_bytes(&self) -> usize {
-        self.kept_bytes
+    /// The sites that are not heard.
+    pub fn silent(&self, now: Instant) -> BTreeSet<ProcessId> {
+        let silent = self.peers.iter().filter(|(_, peer)| peer.is_silent(now));
+        silent.map(|(site, _)| site.process).collect()
     }
 
     /// Why no more may be written, if sites that do not answer lack as much as may be kept for them.
-    pub fn is_full(&self, limit: usize, now: Instant) -> Option<Error> {
-        if self.kept_bytes < limit {
+    pub fn is_full(&self, bytes: usize, limit: usize, now: Instant) -> Option<Error> {
+        if bytes < limit {
             return None;
         }
-        let is_silent = |peer: &Peer| peer.heard.is_none_or(|heard| heard + SILENT_AFTER <= now);
-        let silent = self.peers.iter().filter(|(_, peer)| is_silent(peer));
-        let silent: Vec<String> = silent.map(|(site, _)| site.process.to_string()).collect();
+        let silent: Vec<String> = self.silent(now).iter().map(ToString::to_string).collect();
         let who = match silent.is_empty() {
             true => "they are told now, retry later".to_owned(),
             false => format!("the site of process {} does not answer", silent.join(", ")),
         };
         let text = format!(
-            "other sites lack {} bytes of transactions, and QUEUE allows {limit}: {who}; reads go on, KEYSPACE ALTER raises \
-             QUEUE",
-            self.kept_bytes
+            "other sites lack {bytes} bytes of transactions, and QUEUE allows {limit}: {who}; reads go on, KEYSPACE ALTER \
+             raises QUEUE"
         );
         Some(Error::new(ErrorCode::Unavailable, text))
     }
 
-    /// The first kept transaction after a state.
-    pub fn kept_after(&self, after: StateId) -> Option<(StateId, &Commit)> {
-        let from = (std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded);
-        self.kept.range(from).next().map(|(id, kept)| (*id, &kept.commit))
-    }
-
-    /// Keeps a transaction for sites that may lack it.
-    pub fn keep(&mut self, commit: Commit, since: Instant) {
-        if self.peers.is_empty() || self.kept.contains_key(&commit.id) {
-            return;
-        }
-        let written = commit
-            .writes
-            .iter()
-            .map(|(key, effects)| key.len() + effects.iter().map(|effect| effect.len() + 16).sum::<usize>());
-        let bytes = 64 + written.sum::<usize>();
-        self.kept_bytes += bytes;
-        self.kept.insert(commit.id, Kept { commit, bytes, since });
-    }
-
     /// A state was made here: every site is told, or will be.
-    pub fn offer(&mut self, commit: &Commit, now: Instant, out: &mut Outputs<'_, Instance>) {
+    pub fn offer(&mut self, commit: &Commit, out: &mut Outputs<'_, Instance>) {
         for (address, peer) in &mut self.peers {
             if peer.link.is_resumed() && peer.flying < WINDOW {
                 peer.flying += 1;
@@ -191,7 +160,6 @@ impl Gossip {
                 peer.skipped.insert(commit.id);
             }
         }
-        self.keep(commit.clone(), now);
     }
 
     /// Says to all sites what is here.
@@ -203,7 +171,7 @@ impl Gossip {
 
     fn greeting(&self, keyspace: &Keyspace) -> Message {
         let dag = keyspace.dag();
-        let states = dag.states().map(|node| dag.id(node)).collect();
+        let states = dag.states().map(|node| dag.id(node)).chain(keyspace.kept().early()).collect();
         Message::Greeting { present: self.present(keyspace), states }
     }
 
@@ -211,13 +179,8 @@ impl Gossip {
         Present { heads: keyspace.heads(), time: self.time }
     }
 
-    /// These states were taken out: everybody has them.
+    /// These states were taken out: everybody has them, or they are kept.
     pub fn took_out(&mut self, states: Vec<StateId>) {
-        for state in &states {
-            if let Some(kept) = self.kept.remove(state) {
-                self.kept_bytes -= kept.bytes;
-            }
-        }
         if !states.is_empty() && !self.peers.is_empty() {
             self.time += 1;
             self.gone.extend(states.into_iter().map(|state| (state, self.time)));
@@ -260,10 +223,11 @@ impl Gossip {
         &mut self,
         keyspace: &mut Keyspace,
         now: Instant,
-        durability: Durability,
+        options: Options,
         out: &mut Outputs<'_, Instance>,
     ) {
         self.acknowledge(keyspace, now, out);
+        keyspace.forget_early();
         self.trim(keyspace);
         let is_head =
             |state| keyspace.dag().node(state).is_some_and(|node| keyspace.dag().children(node).is_empty());
@@ -272,31 +236,25 @@ impl Gossip {
             if !peer.link.is_resumed() {
                 continue;
             }
-            let old = self.kept.iter().filter(|(_, kept)| kept.since + PASS_ON_AFTER <= now);
             // Of states that only it has it cannot be said what they see.
             if peer.flying == 0 && peer.present.heads.iter().all(|head| keyspace.dag().node(*head).is_some())
             {
-                let lacking = old.map(|(id, _)| *id).filter(|id| !keyspace.is_seen(*id, &peer.present.heads));
-                peer.skipped.extend(lacking);
+                let old = keyspace.kept().older_than(PASS_ON_AFTER, now);
+                peer.skipped.extend(old.filter(|id| !keyspace.is_seen(*id, &peer.present.heads)));
             }
-            Self::send_skipped(*address, peer, &self.kept, keyspace, out);
+            Self::send_skipped(*address, peer, keyspace, out);
         }
-        self.promise(keyspace, durability, out);
+        self.promise(keyspace, options, out);
     }
 
     /// Sends what a site lacks, as far as the window allows.
-    fn send_skipped(
-        to: Address,
-        peer: &mut Peer,
-        kept: &BTreeMap<StateId, Kept>,
-        keyspace: &mut Keyspace,
-        out: &mut Outputs<'_, Instance>,
-    ) {
+    fn send_skipped(to: Address, peer: &mut Peer, keyspace: &mut Keyspace, out: &mut Outputs<'_, Instance>) {
         while peer.flying < WINDOW
             && let Some(id) = peer.skipped.pop_first()
         {
-            let message = match kept.get(&id) {
-                Some(kept) => Message::Transaction { commit: kept.commit.clone() },
+            let kept = keyspace.kept().get(id).cloned();
+            let message = match kept {
+                Some(commit) => Message::Transaction { commit },
                 None if !keyspace.fetch_written(id) => {
                     peer.skipped.insert(id);
                     break;
@@ -312,13 +270,14 @@ impl Gossip {
     }
 
     /// What every site has need not be kept.
-    fn trim(&mut self, keyspace: &Keyspace) {
-        while let Some(first) = self.kept.first_entry() {
-            let id = *first.key();
-            if !self.peers.values().all(|peer| keyspace.is_seen(id, &peer.present.heads)) {
+    /// In ascending order, so that what is needed to make a state anew that was collected early stays.
+    fn trim(&mut self, keyspace: &mut Keyspace) {
+        while let Some(id) = keyspace.kept().first() {
+            let is_everywhere = self.peers.values().all(|peer| keyspace.is_seen(id, &peer.present.heads));
+            if keyspace.kept().is_early(id) || !is_everywhere {
                 break;
             }
-            self.kept_bytes -= first.remove().bytes;
+            keyspace.kept_mut().remove(id);
         }
         let known = self.peers.values().map(|peer| peer.knows).min().unwrap_or(u64::MAX);
         self.gone.retain(|_, time| *time > known);
@@ -326,13 +285,17 @@ impl Gossip {
 
     /// Promises the other sites to begin nothing above what is read now. Sites to which not everything committed before
     /// is on its way are promised nothing.
-    fn promise(&mut self, keyspace: &mut Keyspace, durability: Durability, out: &mut Outputs<'_, Instance>) {
+    fn promise(&mut self, keyspace: &mut Keyspace, options: Options, out: &mut Outputs<'_, Instance>) {
         if self.peers.is_empty() {
             keyspace.announce_ceiling();
             return;
         }
         let is_told = |peer: &Peer| peer.link.is_resumed() && peer.skipped.is_empty();
         if !self.peers.values().any(is_told) {
+            // Nobody relies on a promise that nobody was told; collection that waits for nobody does.
+            if options.collect == Collecting::Optimistic {
+                keyspace.announce_ceiling();
+            }
             return;
         }
         let states = keyspace.announce_ceiling();
@@ -341,7 +304,8 @@ impl Gossip {
             return;
         }
         // A power cut must not take back what the promise rests on. No reply tells of it.
-        let class = if durability == Durability::Volatile { durability } else { Durability::Synced };
+        let volatile = options.durability == Durability::Volatile;
+        let class = if volatile { Durability::Volatile } else { Durability::Synced };
         out.persist_for_messages(&Record::Ceiling { states: &states }, class);
         for (address, peer) in self.peers.iter_mut().filter(|(_, peer)| news(peer)) {
             peer.ceiling.clone_from(&states);
@@ -426,7 +390,7 @@ impl Site {
                 if let Some(peer) = self.gossip.peers.get_mut(&address) {
                     (peer.present, peer.knows) = (present, known);
                     peer.flying = peer.flying.saturating_sub(count);
-                    Gossip::send_skipped(address, peer, &self.gossip.kept, &mut self.keyspace, out);
+                    Gossip::send_skipped(address, peer, &mut self.keyspace, out);
                 }
             }
             Message::Transaction { .. } | Message::Value { .. } if self.is_joining() => {}
@@ -473,7 +437,7 @@ impl Site {
         let Some(peer) = self.gossip.peers.get_mut(&to) else { return };
         peer.link.resume();
         (peer.skipped, peer.flying) = (lacking.into_iter().collect(), 0);
-        Gossip::send_skipped(to, peer, &self.gossip.kept, &mut self.keyspace, out);
+        Gossip::send_skipped(to, peer, &mut self.keyspace, out);
     }
 
     /// A state came: it is applied, and so are those that waited for it; or it waits.
@@ -496,9 +460,26 @@ impl Site {
         }
     }
 
+    /// What waits for a state that was collected early, and that could not come back yet, is applied.
+    pub(super) fn retry_orphans(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        let missing: Vec<StateId> = self.gossip.orphans.keys().copied().collect();
+        for missing in missing {
+            if self.keyspace.may_come_back(missing) {
+                self.free_orphans_of(missing, now, out);
+            }
+        }
+    }
+
+    /// Keeps a transaction for sites that may lack it.
+    pub(super) fn keep(&mut self, commit: Commit, since: Instant) {
+        if !self.gossip.peers.is_empty() {
+            self.keyspace.kept_mut().insert(commit, since);
+        }
+    }
+
     fn apply_all(&mut self, mut waiting: Vec<Orphan>, now: Now, out: &mut Outputs<'_, Instance>) {
         while let Some(state) = waiting.pop() {
-            if self.gossip.gone.contains_key(&state.id()) {
+            if self.gossip.gone.contains_key(&state.id()) || self.keyspace.kept().is_early(state.id()) {
                 continue;
             }
             let applied = match &state {
@@ -513,7 +494,7 @@ impl Site {
                         Orphan::Commit(commit) => {
                             let record = Record::Commit { commit: &commit, is_shared: false };
                             out.persist(&record, self.options.durability);
-                            self.gossip.keep(commit, now.instant);
+                            self.keep(commit, now.instant);
                         }
                         Orphan::Value(state) => {
                             out.persist(&Record::Value { state: &state }, self.options.durability);

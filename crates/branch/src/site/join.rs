@@ -73,7 +73,7 @@ pub(super) struct Joining {
     empty: BTreeSet<Address>,
     /// The one that is asked for everything, and when something last came from it.
     source: Option<(Address, Instant)>,
-    /// How many times one was asked.
+    /// Numbers the times one was asked, from the life's number on: an earlier life may still be sent what it asked for.
     attempt: u64,
     held: Vec<Held>,
     /// Which states sites have that greeted meanwhile: what has come so far may lack values, and would be told without.
@@ -95,6 +95,7 @@ impl Site {
             return self.begin_serving(now, out);
         }
         self.joining.is_under_way = true;
+        self.joining.attempt = u64::from(self.incarnation.0) << 32;
         self.ask_to_join(now, out);
     }
 
@@ -158,6 +159,10 @@ impl Site {
     pub(super) fn peer_began_anew(&mut self, peer: Address) {
         self.joining.empty.remove(&peer);
         self.joining.greeted.remove(&peer);
+        self.joining.fetchers.remove(&peer);
+        if self.partitions.stop_fetching(peer) {
+            self.keyspace.end_checkpoint();
+        }
         if self.joining.source.is_some_and(|(source, _)| source == peer) {
             self.joining.source = None;
         }
@@ -218,9 +223,15 @@ impl Site {
                 out.stream(from, Message::Pieces { attempt, pieces, is_last: false });
             }
         }
+        let mut last = StateId::ROOT;
+        while let Some((id, commit)) = self.keyspace.kept().after(last) {
+            last = id;
+            pieces.push(Piece::Kept { commit: commit.clone(), heir: self.keyspace.kept().heir(id) });
+        }
         out.stream(from, Message::Pieces { attempt, pieces, is_last: !is_parted });
-        if is_parted {
-            self.partitions.fetch_all(from, attempt);
+        match is_parted {
+            true => self.partitions.fetch_all(from, attempt),
+            false => self.keyspace.end_checkpoint(),
         }
     }
 
@@ -247,7 +258,7 @@ impl Site {
         *heard = now.instant;
         for piece in pieces {
             out.persist(&Record::Piece { piece: &piece }, self.options.durability);
-            let fits = self.keyspace.restore(piece);
+            let fits = self.keyspace.restore(piece, now.instant);
             debug_assert!(fits, "a site sends its pieces in order");
         }
         if is_last {

@@ -18,7 +18,8 @@
 //! - What a reply or a message reveals is in the log before it leaves.
 //! - Of every state that some site may lack its commit is kept, or it can be told by value: nobody's ceiling is below it.
 //! - A ceiling is told to a site only when everything committed before has been streamed to it, and is durable then:
-//!   so no site commits below a state that another one took out (Corrections 54).
+//!   so no site commits below a state that another one took out for good (Corrections 54). One that was collected early,
+//!   without the promise of a site that is not heard, comes back when it is needed: its transaction is kept.
 //! - Sessions that never chose a branch share the site's thread: with `Serializability` and `No Branching` it never
 //!   forks by itself, and an application that knows nothing of branches meets other sites' updates only.
 
@@ -38,7 +39,7 @@ mod words;
 pub use message::Message;
 pub use record::Record;
 pub(crate) use record::{put, split};
-pub use setup::{Local, Merging, Options, Topology};
+pub use setup::{Collecting, Local, Merging, Options, Topology};
 
 use crate::instance::Instance;
 use crate::keyspace::{self, Keyspace};
@@ -48,6 +49,7 @@ use clients::Clients;
 use gossip::Gossip;
 pub(crate) use names::Named;
 use protocol::{Claim, Durability, Input, Now, Outputs};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{Error, Incarnation, ReplyBuf, Rng, SessionId};
 
@@ -174,12 +176,12 @@ impl Site {
 
     /// How many states some other site may lack.
     pub fn unreceived(&self) -> usize {
-        self.gossip.kept()
+        self.keyspace.kept().len()
     }
 
     /// About how many bytes the commits of these states occupy.
     pub fn queued_bytes(&self) -> usize {
-        self.gossip.kept_bytes()
+        self.keyspace.kept().bytes()
     }
 
     /// Promises and collects until there is nothing more to collect, as if that took no time; for measurements.
@@ -196,15 +198,16 @@ impl Site {
 
     /// Takes what may be altered of these options from now on.
     pub fn alter(&mut self, options: &Options) {
-        let Options { merging, local, policy, keep, queue, .. } = *options;
-        self.options = Options { merging, local, policy, keep, queue, ..self.options };
+        let Options { merging, local, policy, keep, collect, queue, .. } = *options;
+        self.options = Options { merging, local, policy, keep, collect, queue, ..self.options };
         self.keyspace.alter(policy, keep);
     }
 
     /// A state was made here: it goes to the log and to the other sites.
     fn made(&mut self, commit: &Commit, is_shared: bool, now: Now, out: &mut Outputs<'_, Instance>) {
         out.persist(&Record::Commit { commit, is_shared }, self.options.durability);
-        self.gossip.offer(commit, now.instant, out);
+        self.gossip.offer(commit, out);
+        self.keep(commit.clone(), now.instant);
         self.free_orphans_of(commit.id, now, out);
     }
 
@@ -246,6 +249,17 @@ impl Site {
     }
 
     fn collect(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        if self.is_joining() {
+            // What comes piece by piece may be of states that would go: nothing may begin to until all of it is here.
+            return out.arm(Timer::Collect, now.instant + COLLECT_EVERY);
+        }
+        let silent = match self.options.collect {
+            Collecting::Pessimistic => BTreeSet::new(),
+            // To make a state anew takes its versions, which must not lie elsewhere.
+            Collecting::Optimistic if self.keyspace.is_parted() => BTreeSet::new(),
+            Collecting::Optimistic => self.gossip.silent(now.instant),
+        };
+        self.keyspace.go_without(silent);
         let before = self.keyspace.collected();
         let work = self.keyspace.collect(COLLECTED_PER_TURN);
         self.gossip.took_out(self.keyspace.take_gone());
@@ -313,7 +327,8 @@ impl Site {
         match timer {
             Timer::Acknowledge => self.gossip.acknowledge(&self.keyspace, now.instant, out),
             Timer::Repair => {
-                self.gossip.repair(&mut self.keyspace, now.instant, self.options.durability, out);
+                self.gossip.repair(&mut self.keyspace, now.instant, self.options, out);
+                self.retry_orphans(now, out);
                 self.send_fetched(out);
                 out.arm(Timer::Repair, now.instant + gossip::REPAIR_EVERY);
             }

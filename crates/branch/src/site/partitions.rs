@@ -113,6 +113,11 @@ impl Partitions {
         self.fetching = Some(Fetching { to, attempt, lane: 0, after: None, asked: None });
     }
 
+    /// A site that was sent everything is gone; false if it was not.
+    pub fn stop_fetching(&mut self, to: Address) -> bool {
+        self.fetching.take_if(|fetching| fetching.to == to).is_some()
+    }
+
     /// When it is worth while to look again for keys that were asked for.
     pub fn look_again_after(&self, usual: Duration) -> Duration {
         if self.lanes.iter().all(|lane| lane.is_up) { LOOK_AGAIN_AFTER } else { usual }

@@ -38,6 +38,8 @@ pub enum Record<'a> {
     Kept {
         /// It.
         commit: &'a Commit,
+        /// The state that bears the one it made, if that was collected early.
+        heir: Option<StateId>,
     },
     /// The site has something of its own from now on, or has got what the others have.
     Begun,
@@ -127,9 +129,14 @@ impl Encode for Record<'_> {
                 out.push(3);
                 Wire::encode(*piece, out);
             }
-            Record::Kept { commit } => {
+            Record::Kept { commit, heir: None } => {
                 out.push(4);
                 Wire::encode(*commit, out);
+            }
+            Record::Kept { commit, heir: Some(heir) } => {
+                out.push(16);
+                Wire::encode(*commit, out);
+                Wire::encode(heir, out);
             }
             Record::Begun => out.push(7),
             Record::Afresh => out.push(8),
@@ -252,12 +259,18 @@ impl Site {
                         self.put_rest(chunk);
                     }
                 }
-                Progress::Kept(after) => match self.gossip.kept_after(after) {
+                Progress::Kept(after) => match self.keyspace.kept().after(after) {
                     Some((id, commit)) => {
-                        put(chunk, &Record::Kept { commit });
+                        put(chunk, &Record::Kept { commit, heir: self.keyspace.kept().heir(id) });
                         self.checkpoint = Progress::Kept(id);
                     }
-                    None => return None,
+                    None => {
+                        // Where records lie in partitions, an image froze nothing: what is frozen is being fetched.
+                        if !self.keyspace.is_parted() {
+                            self.keyspace.end_checkpoint();
+                        }
+                        return None;
+                    }
                 },
             }
         }
@@ -313,7 +326,7 @@ impl Site {
                 if is_shared {
                     self.keyspace.has_committed(SHARED, commit.id);
                 }
-                self.gossip.keep(commit, now);
+                self.keep(commit, now);
             }
             1 => {
                 let state = ByValue::decode(&mut input)?;
@@ -324,11 +337,17 @@ impl Site {
                 self.keyspace.place_ceiling(Owner::Site(self.topology.sites[self.index].process), states);
             }
             3 => {
-                if !self.keyspace.restore(Piece::decode(&mut input)?) {
+                if !self.keyspace.restore(Piece::decode(&mut input)?, now) {
                     return Err(Malformed("order of a checkpoint"));
                 }
             }
-            4 => self.gossip.keep(Commit::decode(&mut input)?, now),
+            4 => self.keep(Commit::decode(&mut input)?, now),
+            16 => {
+                let (commit, heir) = (Commit::decode(&mut input)?, Some(StateId::decode(&mut input)?));
+                if !self.keyspace.restore(Piece::Kept { commit, heir }, now) {
+                    return Err(Malformed("state that bears another one"));
+                }
+            }
             5 => {
                 let (committed, read) = (Option::decode(&mut input)?, Option::decode(&mut input)?);
                 if let Some(committed) = committed {

@@ -295,9 +295,10 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<Committed, Error> {
         let is_shared = transaction.session == SHARED;
+        let kept = self.keyspace.kept().bytes();
         if transaction.written().next().is_some()
-            && let Some(error) =
-                self.gossip.is_full(self.options.queue, now.instant).or_else(|| self.partitions_are_full())
+            && let Some(error) = (self.gossip.is_full(kept, self.options.queue, now.instant))
+                .or_else(|| self.partitions_are_full())
         {
             self.claims.ended(&self.keyspace.read_states(&transaction), None, &mut self.keyspace);
             self.keyspace.abort(transaction);

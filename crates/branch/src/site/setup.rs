@@ -66,6 +66,16 @@ impl Local {
     }
 }
 
+/// Which states that other sites might still build on are collected (TARDiS 6.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Collecting {
+    /// None: a state stays until every site promised to begin nothing at it.
+    #[default]
+    Pessimistic,
+    /// A site that is not heard is not waited for. What it may build on is made anew when it does.
+    Optimistic,
+}
+
 /// How a site is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -79,6 +89,8 @@ pub struct Options {
     pub local: Local,
     /// How many states are kept above every head, for reading old ones by id.
     pub keep: usize,
+    /// Whether collection waits for sites that are not heard.
+    pub collect: Collecting,
     /// How many bytes of transactions that some site lacks are kept in memory before writes are refused.
     pub queue: usize,
     /// Where records lie in partitions: how many keys stay beside the State DAG to be worked on.
@@ -99,6 +111,7 @@ impl Default for Options {
             policy: Policy::Refuse,
             local: Local::Serialize,
             keep: 100,
+            collect: Collecting::default(),
             queue: 1 << 30,
             near: 50_000,
             open_for: Duration::from_secs(60),

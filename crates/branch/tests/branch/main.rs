@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test panics like the test itself")]
 
 mod collecting;
+mod early;
 mod exhaustive;
 mod handling;
 mod labelling;

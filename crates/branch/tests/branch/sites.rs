@@ -1,7 +1,7 @@
 //! Sites that talk to one another over a network that delays and cuts, and that restart from their logs.
 
 use anabranch_branch::Instance;
-use anabranch_branch::site::{Merging, Options, Topology};
+use anabranch_branch::site::{Collecting, Merging, Options, Topology};
 use datatypes::{Operation, register};
 use protocol::{Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,7 +213,8 @@ fn step<'a>(key: &'a str, operation: Operation<'a>) -> Step<'a> {
 fn count(seed: u64, sites: usize, loses: bool) {
     let mut random = Rng::with_seed(seed ^ 0xabcdef);
     let every = Duration::from_millis(random.u64(2..60));
-    let options = Options { keep: 0, merging: Merging::Auto { every }, ..Options::default() };
+    let collect = if random.bool() { Collecting::Optimistic } else { Collecting::Pessimistic };
+    let options = Options { keep: 0, merging: Merging::Auto { every }, collect, ..Options::default() };
     let mut world = World::new(sites, options, seed);
     let mut total = 0;
     let longest = [2_000, 30_000][random.usize(..2)];
@@ -434,4 +435,85 @@ fn a_site_refuses_writes_before_what_a_cut_queues_fills_its_memory() {
     assert_eq!(write(&mut world), None);
     world.pass(Duration::from_secs(5));
     assert_eq!((world.number(1, "n"), world.queued(0)), (written + 1, 0));
+}
+
+/// How many states and early ones, how many versions, and how many bytes are kept at a site.
+fn occupied(world: &World, site: usize) -> (usize, usize, usize) {
+    let site = world.sites[site].protocol().as_site().expect("it is a site");
+    let census = site.keyspace().census();
+    (census.states + census.early + census.promotions, census.versions, census.memory + site.queued_bytes())
+}
+
+/// Three sites count, each on some keys, for so many minutes, and merge by themselves.
+fn steady(world: &mut World, minutes: u64, most: &mut [(usize, usize, usize); 3]) -> i64 {
+    let mut counted = 0;
+    for turn in 0..minutes * 60 * 10 {
+        for site in 0..3 {
+            let own = format!("{} of {site}", turn % 50);
+            world.increment(site, &["all", &own]);
+            counted += 1;
+        }
+        world.pass(Duration::from_millis(100));
+        if turn % 10 == 0 {
+            for (site, most) in most.iter_mut().enumerate() {
+                let now = occupied(world, site);
+                *most = (most.0.max(now.0), most.1.max(now.1), most.2.max(now.2));
+            }
+        }
+    }
+    counted
+}
+
+/// Figure 13 of the paper, over sites: an hour of steady load, or two minutes of it, occupies what its first minute does.
+#[test]
+#[expect(clippy::disallowed_methods, clippy::disallowed_macros, reason = "how long it runs, and what it saw")]
+fn memory_is_flat_over_an_hour_of_steady_load() {
+    let minutes = if std::env::var_os("ANABRANCH_SOAK").is_some() { 60 } else { 2 };
+    for collect in [Collecting::Pessimistic, Collecting::Optimistic] {
+        let mut world = World::new(3, Options { keep: 0, collect, ..Options::default() }, 1);
+        let (mut early, mut late) = ([(0, 0, 0); 3], [(0, 0, 0); 3]);
+        let mut counted = steady(&mut world, 1, &mut early);
+        counted += steady(&mut world, minutes - 1, &mut late);
+        println!("{minutes} minutes, {counted} transactions, {collect:?}: {early:?}, then {late:?}");
+        for ((states, versions, bytes), (more_states, more_versions, more_bytes)) in
+            early.into_iter().zip(late)
+        {
+            assert!(more_states <= 2 * states && more_states < 200, "{more_states} states, not {states}");
+            assert!(more_versions <= versions + 100, "{more_versions} versions, not {versions}");
+            assert!(more_bytes <= bytes * 3 / 2, "{more_bytes} bytes, not {bytes}");
+        }
+        world.pass(Duration::from_secs(5));
+        assert_eq!([0, 1, 2].map(|site| world.number(site, "all")), [counted; 3]);
+    }
+}
+
+/// While one of three sites is cut off, the others keep few states and versions; it does so too. Then nothing is lost.
+#[test]
+fn states_stay_few_while_a_site_is_cut_off() {
+    for seed in 0..4 {
+        let mut world =
+            World::new(3, Options { keep: 0, collect: Collecting::Optimistic, ..Options::default() }, seed);
+        let mut counted = steady(&mut world, 1, &mut [(0, 0, 0); 3]);
+        world.cut = [(0, 2), (1, 2)].into();
+        counted += steady(&mut world, 2, &mut [(0, 0, 0); 3]);
+        for site in 0..3 {
+            let census = world.sites[site].protocol().as_site().expect("it is a site").keyspace().census();
+            // 1,200 transactions at each, and the merges.
+            assert!(census.states < 40 && census.early > 1000, "seed {seed}, site {site}: {census:?}");
+            assert!(census.versions < 500, "seed {seed}, site {site}: {census:?}");
+        }
+        if seed % 2 == 0 {
+            (0..3).for_each(|site| world.restart(site));
+        }
+        world.pass(Duration::from_millis(100));
+        world.cut.clear();
+        counted += steady(&mut world, 1, &mut [(0, 0, 0); 3]);
+        world.pass(Duration::from_secs(10));
+        for site in 0..3 {
+            assert_eq!(world.heads(site), world.heads(0), "seed {seed}, site {site}");
+            assert_eq!(world.number(site, "all"), counted, "seed {seed}, site {site}");
+            let (states, ..) = occupied(&world, site);
+            assert!(states <= 3 && world.is_received(site), "seed {seed}, site {site}: {states} states");
+        }
+    }
 }

@@ -125,9 +125,13 @@ impl ClusterKeyspace {
                      merge(keys)"
                 ))
             }
+            ClusterModel::Branch if self.branching.collects_early && self.partitions > 1 => Err(format!(
+                "keyspace '{name}': COLLECT optimistic needs the records with the State DAG; leave PARTITIONS out, or COLLECT \
+                 pessimistic"
+            )),
             ClusterModel::Strict | ClusterModel::Causal if self.branching != ClusterBranching::default() => {
                 Err(format!(
-                    "keyspace '{name}': MERGE, HANDLER, EVERY, LOCAL, UNRESOLVED, KEEP and QUEUE are for MODEL branch"
+                    "keyspace '{name}': MERGE, HANDLER, EVERY, LOCAL, UNRESOLVED, KEEP, COLLECT and QUEUE are for MODEL branch"
                 ))
             }
             ClusterModel::Strict | ClusterModel::Branch if self.protocol != ClusterProtocol::Usual => {
@@ -231,6 +235,9 @@ impl ClusterKeyspace {
             b"LOCAL" => branching.forks_locally = one_of(option, value, ["serialize", "branch"])? == 1,
             b"UNRESOLVED" => branching.newest_wins = one_of(option, value, ["refuse", "newest"])? == 1,
             b"KEEP" => branching.keep = number(option, value)?,
+            b"COLLECT" => {
+                branching.collects_early = one_of(option, value, ["pessimistic", "optimistic"])? == 1;
+            }
             b"QUEUE" => branching.queue_bytes = number(option, value)?,
             b"CLOCKBOUND" => self.clock_bound_ms = Some(number(option, value)?),
             b"SKEWWAIT" => self.skew_wait_ms = Some(number(option, value)?),
@@ -238,7 +245,7 @@ impl ClusterKeyspace {
                 return Err(Error::err(format!(
                     "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, COPIES, REGIONS, CONCURRENCY, \
                      PHASING, COMBINING, LOCKS, PROTOCOL, CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, HANDLER, EVERY, LOCAL, \
-                     UNRESOLVED, KEEP and QUEUE",
+                     UNRESOLVED, KEEP, COLLECT and QUEUE",
                     String::from_utf8_lossy(option)
                 )));
             }

@@ -229,6 +229,9 @@ pub struct ClusterBranching {
     pub newest_wins: bool,
     /// How many states stay above every head, to be read by their id.
     pub keep: usize,
+    /// True if collection does not wait for sites that are not heard.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub collects_early: bool,
     /// How many bytes of transactions that some site lacks a site keeps in memory before it refuses writes.
     pub queue_bytes: usize,
 }
@@ -242,6 +245,7 @@ impl Default for ClusterBranching {
             forks_locally: false,
             newest_wins: false,
             keep: 100,
+            collects_early: false,
             queue_bytes: 1 << 30,
         }
     }

@@ -72,6 +72,7 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
     let strict = entry.model == ClusterModel::Strict;
     let optimistic = strict && entry.concurrency == ClusterConcurrency::Optimistic;
     let locking = strict && entry.concurrency == ClusterConcurrency::Locking;
+    let branch = entry.model == ClusterModel::Branch;
     let baseline = entry.protocol != ClusterProtocol::Usual;
     sink.map(
         pairs.len()
@@ -80,6 +81,7 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
             + usize::from(strict)
             + if optimistic { 3 } else { 0 }
             + if locking { 3 } else { 0 }
+            + usize::from(branch)
             + usize::from(!placed_in.is_empty()),
     );
     for (name, value) in pairs {
@@ -110,6 +112,10 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
             sink.bulk(name.as_bytes());
             sink.bulk(value.as_bytes());
         }
+    }
+    if branch {
+        sink.bulk(b"collect");
+        sink.bulk(if entry.branching.collects_early { b"optimistic" } else { b"pessimistic" });
     }
     sink.bulk(b"partitions");
     sink.integer(i64::from(entry.partitions));

@@ -403,14 +403,15 @@ fn branch_state(site: &site::Site) -> String {
         false => String::new(),
     };
     format!(
-        "site: {joining}{} states, {} heads, {} keys, {} versions{parted}, {} states ({} bytes) queued for other sites, {} waiting for \
-         a parent{handler}",
+        "site: {joining}{} states, {} heads, {} keys, {} versions{parted}, {} states ({} bytes) queued for other sites, {} of them \
+         collected early, {} waiting for a parent{handler}",
         census.states,
         census.heads,
         census.keys,
         census.versions,
         site.unreceived(),
         site.queued_bytes(),
+        census.early,
         site.orphans()
     )
 }

@@ -358,8 +358,12 @@ pub(crate) fn branching(entry: &ClusterKeyspace) -> site::Options {
     };
     let local = if branching.forks_locally { site::Local::Branch } else { site::Local::Serialize };
     let policy = if branching.newest_wins { Policy::Newest } else { Policy::Refuse };
+    let collect = match branching.collects_early {
+        true => site::Collecting::Optimistic,
+        false => site::Collecting::Pessimistic,
+    };
     let (keep, queue) = (branching.keep, branching.queue_bytes);
-    site::Options { merging, local, policy, keep, queue, ..site::Options::default() }
+    site::Options { merging, local, policy, keep, collect, queue, ..site::Options::default() }
 }
 
 /// The merge handler of a branch keyspace. It was read when it was given: one that is not read now comes from another

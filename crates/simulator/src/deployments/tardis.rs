@@ -3,7 +3,7 @@
 
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
-use branch::site::{Local, Merging, Options, Topology};
+use branch::site::{Collecting, Local, Merging, Options, Topology};
 use branch::{Conflict, Conflicts, Failure, Handler, Instance, Policy};
 use checker::Level;
 use datatypes::register::Register;
@@ -20,6 +20,9 @@ pub struct TardisDeployment {
     pub options: Options,
     /// True if sites merge by a handler.
     pub by_handler: bool,
+    /// True if no life of a site waits for sites that it does not hear before it collects; else some lives do and others
+    /// do not.
+    pub collects_early: bool,
     /// True if records lie in partitions.
     pub parted: bool,
 }
@@ -153,8 +156,12 @@ impl Deployment for TardisDeployment {
         (0..stores + layout.gateways).map(host).collect()
     }
 
-    fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Instance {
-        let options = Options { durability: setting.durability, claims: true, ..self.options };
+    fn start(&self, node: NodeId, setting: Setting, random: &mut Rng) -> Instance {
+        let mut options = Options { durability: setting.durability, claims: true, ..self.options };
+        // What seeds draw otherwise stays as it was.
+        if self.collects_early || random.clone().bool() {
+            (options.collect, options.keep) = (Collecting::Optimistic, 0);
+        }
         let (topology, region) = (topology(setting.layout), region_of(setting.layout, node.process));
         match node.slot.partition {
             Some(PartitionId(partition)) if partition > 0 => {

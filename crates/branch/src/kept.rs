@@ -1,0 +1,300 @@
+//! Transactions that may still be needed: because some site may lack their states, and because their states were
+//! collected early (TARDiS 6.4, optimistic), before every site had promised to begin nothing at them.
+//!
+//! ```text
+//!   root ... p   x1   x2   heir        p: whole, the values of its class are here
+//!            o---.----.----o           x1, x2: collected early, only their transactions are here
+//!                                      heir: bears them; its class holds what they wrote and it did not overwrite
+//! ```
+//!
+//! A state that was collected early can be made anew: from its transaction, and those of its ancestors, down to states
+//! that are here. So nothing has to be asked of a peer, and a transaction whose parent it is never waits for one. For
+//! that these things hold:
+//!
+//! - The transaction of a state that was collected early is kept, and so is its heir's, until all sites promised to begin
+//!   nothing above the heir.
+//! - A parent of a state that was collected early is here, or was collected early itself.
+//! - The heir's class holds what the heir and those that it bears wrote, and nothing else: who wrote a key can be said
+//!   from transactions that are kept.
+
+use crate::dag::{Dag, Label};
+use crate::{Change, Commit, StateId};
+use mvcc::CompactKey;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::time::Duration;
+use types::Instant;
+
+#[derive(Debug)]
+struct Entry {
+    commit: Commit,
+    bytes: usize,
+    since: Instant,
+}
+
+/// A state that was collected early.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Early {
+    /// Its label when it went; none if that was in an earlier life of the site.
+    pub label: Option<Label>,
+    group: u64,
+}
+
+/// Those that one state bears.
+#[derive(Debug)]
+struct Group {
+    heir: StateId,
+    members: BTreeSet<StateId>,
+}
+
+/// Of keys, how they were changed by some states together.
+pub(crate) type Changes = BTreeMap<CompactKey, Change>;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Kept {
+    entries: BTreeMap<StateId, Entry>,
+    bytes: usize,
+    early: BTreeMap<StateId, Early>,
+    groups: BTreeMap<u64, Group>,
+    /// The group of a state that bears some.
+    borne_by: BTreeMap<StateId, u64>,
+    /// Of the parents of states that were collected early, how many of these there are.
+    parents: BTreeMap<StateId, usize>,
+    last_group: u64,
+}
+
+impl Kept {
+    /// Keeps a transaction.
+    pub fn insert(&mut self, commit: Commit, since: Instant) {
+        if self.entries.contains_key(&commit.id) {
+            return;
+        }
+        let written = commit
+            .writes
+            .iter()
+            .map(|(key, effects)| key.len() + effects.iter().map(|effect| effect.len() + 16).sum::<usize>());
+        let bytes = 64 + written.sum::<usize>();
+        self.bytes += bytes;
+        self.entries.insert(commit.id, Entry { commit, bytes, since });
+    }
+
+    /// Forgets a transaction.
+    pub(crate) fn remove(&mut self, id: StateId) {
+        debug_assert!(!self.is_early(id), "what was collected early is needed");
+        if let Some(entry) = self.entries.remove(&id) {
+            self.bytes -= entry.bytes;
+        }
+    }
+
+    /// The transaction of a state.
+    pub fn get(&self, id: StateId) -> Option<&Commit> {
+        self.entries.get(&id).map(|entry| &entry.commit)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True without any.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// About how many bytes they occupy.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The least id.
+    pub(crate) fn first(&self) -> Option<StateId> {
+        self.entries.first_key_value().map(|(id, _)| *id)
+    }
+
+    /// The first transaction after a state.
+    pub(crate) fn after(&self, state: StateId) -> Option<(StateId, &Commit)> {
+        let from = (Bound::Excluded(state), Bound::Unbounded);
+        self.entries.range(from).next().map(|(id, entry)| (*id, &entry.commit))
+    }
+
+    /// Those that have been kept for so long.
+    pub(crate) fn older_than(&self, age: Duration, now: Instant) -> impl Iterator<Item = StateId> {
+        self.entries.iter().filter(move |(_, entry)| entry.since + age <= now).map(|(id, _)| *id)
+    }
+
+    /// The states that were collected early, in ascending order.
+    pub fn early(&self) -> impl Iterator<Item = StateId> {
+        self.early.keys().copied()
+    }
+
+    /// How many states were collected early.
+    pub fn early_len(&self) -> usize {
+        self.early.len()
+    }
+
+    /// True of a state that was collected early.
+    pub fn is_early(&self, id: StateId) -> bool {
+        self.early.contains_key(&id)
+    }
+
+    /// The state that bears one that was collected early: whoever sees one sees the other.
+    pub fn heir(&self, id: StateId) -> Option<StateId> {
+        let early = self.early.get(&id)?;
+        Some(self.groups.get(&early.group)?.heir)
+    }
+
+    /// True if the state could be made anew from what is kept.
+    pub(crate) fn is_spare(&self, id: StateId, dag: &Dag) -> bool {
+        let is_near = |parent: &StateId| dag.node(*parent).is_some() || self.is_early(*parent);
+        self.get(id).is_some_and(|commit| commit.parents.iter().all(is_near))
+    }
+
+    /// True if the state must not go for good, nor take in another one that does.
+    pub(crate) fn is_needed(&self, id: StateId) -> bool {
+        self.parents.contains_key(&id) || self.bears(id)
+    }
+
+    /// True if the state bears some that were collected early.
+    pub(crate) fn bears(&self, id: StateId) -> bool {
+        self.borne_by.contains_key(&id)
+    }
+
+    /// The states that bear some.
+    pub(crate) fn bearers(&self) -> impl Iterator<Item = StateId> {
+        self.borne_by.keys().copied()
+    }
+
+    /// A state is collected early: the heir bears it, and those that it bore.
+    pub(crate) fn leave(&mut self, id: StateId, heir: StateId, label: Option<Label>) {
+        self.inherit(id, heir);
+        let group = self.group_of(heir);
+        self.early.insert(id, Early { label, group });
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.members.insert(id);
+        }
+        for parent in self.get(id).map(|commit| commit.parents.clone()).unwrap_or_default() {
+            *self.parents.entry(parent).or_default() += 1;
+        }
+    }
+
+    fn group_of(&mut self, heir: StateId) -> u64 {
+        if let Some(group) = self.borne_by.get(&heir) {
+            return *group;
+        }
+        self.last_group += 1;
+        self.groups.insert(self.last_group, Group { heir, members: BTreeSet::new() });
+        self.borne_by.insert(heir, self.last_group);
+        self.last_group
+    }
+
+    /// What one state bore another one bears from now on.
+    fn inherit(&mut self, from: StateId, heir: StateId) {
+        let Some(number) = self.borne_by.remove(&from) else { return };
+        let Some(other) = self.borne_by.get(&heir).copied() else {
+            self.borne_by.insert(heir, number);
+            if let Some(group) = self.groups.get_mut(&number) {
+                group.heir = heir;
+            }
+            return;
+        };
+        let size = |number: &u64| self.groups.get(number).map_or(0, |group| group.members.len());
+        let (few, many) = if size(&number) < size(&other) { (number, other) } else { (other, number) };
+        let moved = self.groups.remove(&few).map(|group| group.members).unwrap_or_default();
+        for member in &moved {
+            if let Some(early) = self.early.get_mut(member) {
+                early.group = many;
+            }
+        }
+        if let Some(group) = self.groups.get_mut(&many) {
+            group.heir = heir;
+            group.members.extend(moved);
+        }
+        self.borne_by.insert(heir, many);
+    }
+
+    /// Of some states that were collected early, with those of their ancestors without which they cannot be made anew:
+    /// these, ancestors first, and their parents.
+    pub(crate) fn lines(&self, of: impl Iterator<Item = StateId>) -> (BTreeSet<StateId>, BTreeSet<StateId>) {
+        let (mut open, mut met, mut parents) = (of.collect::<Vec<_>>(), BTreeSet::new(), BTreeSet::new());
+        while let Some(id) = open.pop() {
+            if self.is_early(id) && met.insert(id) {
+                let above = self.get(id).into_iter().flat_map(|commit| commit.parents.iter().copied());
+                open.extend(above.clone());
+                parents.extend(above);
+            }
+        }
+        (met, parents)
+    }
+
+    /// A state is made anew: nobody bears it any more. Returns its label, as far as it is known.
+    pub(crate) fn recall(&mut self, id: StateId) -> Option<Label> {
+        let early = self.early.remove(&id)?;
+        if let Some(group) = self.groups.get_mut(&early.group) {
+            group.members.remove(&id);
+            if group.members.is_empty() {
+                let heir = group.heir;
+                self.groups.remove(&early.group);
+                self.borne_by.remove(&heir);
+            }
+        }
+        for parent in self.get(id).map(|commit| commit.parents.clone()).unwrap_or_default() {
+            self.release_parent(parent);
+        }
+        early.label
+    }
+
+    fn release_parent(&mut self, parent: StateId) {
+        if let Some(children) = self.parents.get_mut(&parent) {
+            *children -= 1;
+            if *children == 0 {
+                self.parents.remove(&parent);
+            }
+        }
+    }
+
+    /// What a state and those that it bears wrote.
+    pub(crate) fn changes(&self, heir: StateId) -> Changes {
+        let borne = self.borne_by.get(&heir).and_then(|group| self.groups.get(group));
+        let members = borne.into_iter().flat_map(|group| group.members.iter().copied());
+        let mut changes = Changes::new();
+        for commit in members.chain([heir]).filter_map(|id| self.get(id)) {
+            for (key, change) in commit.write_set().iter() {
+                changes.entry(key.clone()).and_modify(|all| *all = all.and(change)).or_insert(change);
+            }
+        }
+        changes
+    }
+
+    /// Nobody begins above these heirs any more: those that they bear are forgotten, but for those without which one that
+    /// another state bears cannot be made anew. True if any are.
+    pub(crate) fn forget_borne_by(&mut self, heirs: &[StateId]) -> bool {
+        let mut groups: BTreeSet<u64> =
+            heirs.iter().filter_map(|heir| self.borne_by.get(heir).copied()).collect();
+        loop {
+            // How many children of each parent would go.
+            let mut going: BTreeMap<StateId, usize> = BTreeMap::new();
+            let members =
+                groups.iter().filter_map(|group| self.groups.get(group)).flat_map(|group| &group.members);
+            for parent in members.filter_map(|id| self.get(*id)).flat_map(|commit| &commit.parents) {
+                *going.entry(*parent).or_default() += 1;
+            }
+            let is_free =
+                |group: &Group| group.members.iter().all(|id| self.parents.get(id) == going.get(id));
+            let free: BTreeSet<u64> =
+                groups.iter().copied().filter(|group| self.groups.get(group).is_some_and(is_free)).collect();
+            if free == groups {
+                break;
+            }
+            groups = free;
+        }
+        for group in &groups {
+            let members = self.groups.get(group).map(|group| group.members.clone()).unwrap_or_default();
+            for id in members {
+                self.recall(id);
+                self.remove(id);
+            }
+        }
+        !groups.is_empty()
+    }
+}
