@@ -1,14 +1,18 @@
 //! What Claret's evaluation shows whatever the costs are, on few keys and for a short time.
 
-use anabranch_figures::claret::{Measured, Setup, System, run};
-use bench::claret::{RawMix, Retwis, Rubis, Workload};
+use anabranch_figures::claret::{LOCAL, Measured, Setup, System, WIDE_AREA, run};
+use bench::claret::{RawMix, Retwis, Rubis, Unmodified, Workload};
 
 fn raw_mix(keys: u32, zipf: f64, adds: u8) -> Workload {
     Workload::RawMix(RawMix { keys, zipf, adds, operations: 4 })
 }
 
 fn measure(system: System, workload: Workload, clients: usize) -> Measured {
-    run(&Setup { system, workload, clients, warm_up: 10_000, measured: 40_000, seed: 1 })
+    run(&setup(system, workload, clients))
+}
+
+fn setup(system: System, workload: Workload, clients: usize) -> Setup {
+    Setup { system, environment: LOCAL, workload, clients, warm_up: 10_000, measured: 40_000, seed: 1 }
 }
 
 #[test]
@@ -69,8 +73,21 @@ fn who_meets_nobody_pays_nothing() {
 fn transactions_that_would_wait_for_one_another_become_one() {
     let skewed = |system| {
         let (workload, clients) = (raw_mix(1_000, 1.2, 50), 256);
-        run(&Setup { system, workload, clients, warm_up: 50_000, measured: 100_000, seed: 1 })
+        run(&Setup { warm_up: 50_000, measured: 100_000, ..setup(system, workload, clients) })
     };
     let (baseline, claret) = (skewed(System::ReadWrite), skewed(System::Claret));
     assert!(claret.throughput > 4.0 * baseline.throughput, "{claret:?} {baseline:?}");
+}
+
+/// Corrections 89: what unmodified clients send, over the ways of the wide area.
+#[test]
+fn single_commands_cross_the_wide_area() {
+    let workload = || Workload::Unmodified(Unmodified { keys: 1_000, zipf: 0.0 });
+    let (environment, warm_up, measured) = (WIDE_AREA, 500_000, 1_000_000);
+    for system in [System::Claret, System::Optimistic] {
+        let wide = run(&Setup { environment, warm_up, measured, ..setup(system, workload(), 32) });
+        assert_eq!(wide.committed.len(), 4, "{wide:?}");
+        let shortest = 2 * WIDE_AREA.delay(0, 1);
+        assert!(wide.p99_us > shortest && wide.mean_us < 5.0 * shortest as f64, "{wide:?}");
+    }
 }

@@ -26,6 +26,7 @@ mod report;
 mod retwis;
 mod rubis;
 mod setting;
+mod unmodified;
 
 pub use dialogue::{Dialogue, Form, Next};
 pub use plan::{Asked, Command, Event, Plan, Source};
@@ -34,6 +35,7 @@ pub use report::{Comparison, Measured, Ratio, table, unevenness};
 pub use retwis::Retwis;
 pub use rubis::Rubis;
 pub use setting::Setting;
+pub use unmodified::Unmodified;
 
 use crate::keyspaces;
 use crate::redis::Target;
@@ -55,6 +57,8 @@ pub enum Workload {
     Rubis(Rubis),
     /// Section 6.3.
     Retwis(Retwis),
+    /// None of the paper's.
+    Unmodified(Unmodified),
 }
 
 impl Workload {
@@ -63,6 +67,7 @@ impl Workload {
             Workload::RawMix(_) => "rawmix",
             Workload::Rubis(_) => "rubis",
             Workload::Retwis(_) => "retwis-graph",
+            Workload::Unmodified(_) => "unmodified",
         }
     }
 
@@ -72,6 +77,7 @@ impl Workload {
             Workload::RawMix(mix) => mix.keys,
             Workload::Rubis(rubis) => rubis.items,
             Workload::Retwis(retwis) => 1 << retwis.scale,
+            Workload::Unmodified(unmodified) => unmodified.keys,
         }
     }
 
@@ -82,6 +88,7 @@ impl Workload {
             Workload::RawMix(mix) => Box::new(rawmix::Sets::new(mix)),
             Workload::Rubis(rubis) => Box::new(rubis::Site::new(rubis, seed)),
             Workload::Retwis(retwis) => Box::new(retwis::Network::new(retwis, seed)),
+            Workload::Unmodified(unmodified) => Box::new(unmodified::Commands::new(unmodified)),
         }
     }
 }

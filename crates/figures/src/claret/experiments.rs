@@ -2,10 +2,10 @@
 
 use super::measure::Measured;
 use super::system::System;
-use super::{PIECE, Setup};
+use super::{Environment, LOCAL, PIECE, Setup, WIDE_AREA};
 use crate::plot::{Plot, Series};
 use crate::tapir::Scale;
-use bench::claret::{RawMix, Retwis, Rubis, Workload};
+use bench::claret::{RawMix, Retwis, Rubis, Unmodified, Workload};
 
 /// A table and a drawing.
 #[derive(Clone, Debug)]
@@ -102,6 +102,7 @@ impl Base {
         let second = if self.scale.quick { 250_000 } else { 1_000_000 };
         Setup {
             system,
+            environment: LOCAL,
             workload: workload.clone(),
             clients,
             warm_up: second / 4,
@@ -206,6 +207,22 @@ impl Base {
         let runs = self.runs(&System::ALL, &[retwis], clients);
         self.experiment(id, &title, Axes::ThroughputOverClients, runs)
     }
+
+    /// What the default of a topology is decided by (Corrections 89).
+    fn unmodified(&self, id: &str, environment: Environment) -> Experiment {
+        let workloads = [0.6, 1.2].map(|zipf| Workload::Unmodified(Unmodified { keys: 10_000, zipf }));
+        let systems = [System::ReadWrite, System::Claret, System::Optimistic, System::Occ];
+        let mut runs = self.runs(&systems, &workloads, self.many());
+        // So that each client is answered some times over the longest way.
+        let factor = (environment.longest_round_trip() / 25_000).max(1);
+        for run in &mut runs {
+            (run.environment, run.warm_up, run.measured) =
+                (environment, run.warm_up * factor, run.measured * factor);
+        }
+        let title =
+            format!("single commands that show what they change, {}, clients added", environment.name);
+        self.experiment(id, &title, Axes::LatencyOverThroughput, runs)
+    }
 }
 
 /// All experiments.
@@ -213,5 +230,6 @@ pub fn experiments(scale: Scale) -> Vec<Experiment> {
     let base = Base { scale };
     let mut all = base.raw_mixes().to_vec();
     all.extend([base.rubis(false), base.rubis(true), base.trace(), base.retwis(false), base.retwis(true)]);
+    all.extend([base.unmodified("unmodified", LOCAL), base.unmodified("unmodified-wide", WIDE_AREA)]);
     all
 }

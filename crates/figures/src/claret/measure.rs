@@ -162,6 +162,7 @@ pub(super) fn described(workload: &Workload) -> (&'static str, u8, f64) {
         Workload::RawMix(mix) => ("rawmix", mix.adds, mix.zipf),
         Workload::Rubis(rubis) => ("rubis", if rubis.bid_heavy { 50 } else { 10 }, 0.0),
         Workload::Retwis(retwis) => ("retwis", if retwis.post_heavy { 40 } else { 4 }, 0.0),
+        Workload::Unmodified(unmodified) => ("unmodified", 50, unmodified.zipf),
     }
 }
 

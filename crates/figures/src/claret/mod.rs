@@ -19,11 +19,9 @@ pub use measure::{Conflict, Measured, run};
 pub use report::table;
 pub use system::System;
 
-use crate::environment::{Environment, LOCAL};
+pub use crate::environment::{Environment, LOCAL, WIDE_AREA};
 use bench::claret::Workload;
 
-/// Round trips of 150 us between any two machines (section 6).
-pub const ENVIRONMENT: Environment = LOCAL;
 /// Shards (section 6).
 pub const SHARDS: u16 = 4;
 /// Gateways: the paper's machines with clients (section 6).
@@ -56,6 +54,9 @@ pub const COSTS: Costs = Costs { packet: 10_000, message: 2_000, record: 5_000 }
 pub struct Setup {
     /// On what.
     pub system: System,
+    /// Where the machines stand: the paper's are in one rack, with round trips of 150 us between any two (section 6). Over
+    /// several regions each shard has a replica in each, the leader's in the first, and gateways are spread.
+    pub environment: Environment,
     /// What clients send.
     pub workload: Workload,
     /// How many clients.

@@ -3,7 +3,7 @@
 use super::gateway::{Keyspace, News, Station};
 use super::measure::Tally;
 use super::system::Told;
-use super::{COSTS, Costs, ENVIRONMENT, GATEWAYS, SHARDS, Setup};
+use super::{COSTS, Costs, GATEWAYS, SHARDS, Setup};
 use crate::agenda::Agenda;
 use crate::system::{Deployed, LIFE, Place};
 use crate::world::{EPOCH, KEYSPACE, REPLICAS, count_records, topology};
@@ -135,7 +135,8 @@ where
         let mut random = Rng::with_seed(setup.seed);
         for index in 0..HOSTS {
             let (shard, member) = ((index / REPLICAS) as u16, index % REPLICAS);
-            let place = Place { topology: &topology, environment: &ENVIRONMENT, near: member, clock: None };
+            let place =
+                Place { topology: &topology, environment: &setup.environment, near: member, clock: None };
             let node = world.deployed.replica(&place, shard, member);
             let replica = Replica::new(topology.replicas(shard)[member].at(LIFE), node);
             world.start(replica, None, &mut random);
@@ -148,11 +149,13 @@ where
 
     fn start_gateway(&mut self, gateway: usize, topology: &Topology, random: &mut Rng) {
         let process = ProcessId((HOSTS + gateway) as u16);
-        let place = Place { topology, environment: &ENVIRONMENT, near: gateway % REPLICAS, clock: None };
+        let place =
+            Place { topology, environment: &self.setup.environment, near: gateway % REPLICAS, clock: None };
         let node = self.deployed.coordinator(&place, process);
         let replica = Replica::new(topology.coordinator(process).at(LIFE), node);
         self.start(replica, Some(Station::new(topology.seed)), random);
-        let form = match self.setup.system.has_transactions() {
+        let has_transactions = !matches!(self.setup.workload, bench::claret::Workload::Unmodified(_));
+        let form = match has_transactions && self.setup.system.has_transactions() {
             true => Form::AtOnce,
             false => Form::Single { interactive: false },
         };
@@ -166,7 +169,7 @@ where
     }
 
     fn start(&mut self, replica: Replica<D::Protocol>, station: Option<Station>, random: &mut Rng) {
-        let skew = ENVIRONMENT.skew as i64;
+        let skew = self.setup.environment.skew as i64;
         let skew = random.i64(-skew..=skew);
         self.machines.push(Machine {
             replica,
@@ -182,6 +185,12 @@ where
         self.act(self.machines.len() - 1, 0, |replica, now, random, replies| {
             replica.step(now, &mut vec![Input::Recovered { complete: true }], random, replies);
         });
+    }
+
+    /// Where a machine stands.
+    fn region(&self, machine: usize) -> usize {
+        let number = if machine < HOSTS { machine % REPLICAS } else { (machine - HOSTS) % REPLICAS };
+        number % self.setup.environment.regions.len()
     }
 
     fn clock(&self, machine: usize, at: u64) -> Now {
@@ -257,7 +266,8 @@ where
             self.agenda.schedule(at, Happening::Wake { machine: index });
         }
         for (to, bundle) in bundles {
-            self.agenda.schedule(done + ENVIRONMENT.delay(0, 0), Happening::Deliver { to, bundle });
+            let delay = self.setup.environment.delay(self.region(index), self.region(to));
+            self.agenda.schedule(done + delay, Happening::Deliver { to, bundle });
         }
         self.look(index);
     }
