@@ -8,7 +8,7 @@ use types::Reader;
 /// More versions than these between two that are read, and the older one gets a line of its own.
 pub(super) const LONG: usize = 8;
 
-/// What leads from one version back to the one before; of the oldest, nothing.
+/// What leads from one version back to the one before.
 #[derive(Debug)]
 struct Step {
     patches: SmallVec<[Patch; 1]>,
@@ -20,23 +20,24 @@ struct Step {
 #[derive(Debug)]
 pub(super) struct Line {
     cell: Cell,
-    first: u64,
+    /// The number of the oldest version, and whether a version is there.
+    oldest: u64,
+    oldest_is_read: bool,
+    /// To each of the newer ones. Most keys have none, and need no memory for it.
     steps: VecDeque<Step>,
-    /// How many of them no version is at.
+    /// How many numbers no version is at.
     unread: usize,
 }
 
 impl Line {
     /// A line whose only version is this.
     pub fn new(cell: Cell) -> Self {
-        let mut steps = VecDeque::with_capacity(1);
-        steps.push_back(Step { patches: SmallVec::new(), is_read: true });
-        Line { cell, first: 0, steps, unread: 0 }
+        Line { cell, oldest: 0, oldest_is_read: true, steps: VecDeque::new(), unread: 0 }
     }
 
     /// The number of the newest version.
     pub fn newest(&self) -> u64 {
-        self.first + self.steps.len() as u64 - 1
+        self.oldest + self.steps.len() as u64
     }
 
     /// How many versions are newer.
@@ -62,12 +63,12 @@ impl Line {
 
     /// Shows an older value, or the newest, to `read`, which leaves it as it was.
     pub fn with<R>(&mut self, version: u64, read: impl FnOnce(&mut Cell) -> R) -> R {
-        let place = (version - self.first) as usize;
-        for step in self.steps.range_mut(place + 1..).rev() {
+        let place = (version - self.oldest) as usize;
+        for step in self.steps.range_mut(place..).rev() {
             step.patches.iter_mut().rev().for_each(|patch| exchange(&mut self.cell, patch));
         }
         let answer = read(&mut self.cell);
-        for step in self.steps.range_mut(place + 1..) {
+        for step in self.steps.range_mut(place..) {
             step.patches.iter_mut().for_each(|patch| exchange(&mut self.cell, patch));
         }
         answer
@@ -75,9 +76,12 @@ impl Line {
 
     /// Nobody reads a version any more. Returns false when nothing is left of the line.
     pub fn forget(&mut self, version: u64) -> bool {
-        let place = (version - self.first) as usize;
-        if let Some(step) = self.steps.get_mut(place).filter(|step| step.is_read) {
-            step.is_read = false;
+        let is_read = match (version - self.oldest).checked_sub(1) {
+            None => Some(&mut self.oldest_is_read),
+            Some(place) => self.steps.get_mut(place as usize).map(|step| &mut step.is_read),
+        };
+        if let Some(is_read) = is_read.filter(|is_read| **is_read) {
+            *is_read = false;
             self.unread += 1;
         }
         while self.steps.back().is_some_and(|step| !step.is_read) {
@@ -85,14 +89,15 @@ impl Line {
             self.unread -= 1;
             step.patches.iter_mut().rev().for_each(|patch| exchange(&mut self.cell, patch));
         }
-        while self.steps.front().is_some_and(|step| !step.is_read) {
-            self.steps.pop_front();
-            (self.first, self.unread) = (self.first + 1, self.unread - 1);
+        while !self.oldest_is_read {
+            let Some(step) = self.steps.pop_front() else { return false };
+            (self.oldest, self.oldest_is_read, self.unread) =
+                (self.oldest + 1, step.is_read, self.unread - 1);
         }
-        if let Some(oldest) = self.steps.front_mut() {
-            oldest.patches = SmallVec::new();
+        if self.steps.is_empty() {
+            self.steps = VecDeque::new();
         }
-        !self.steps.is_empty()
+        true
     }
 
     /// A version before too many that nobody reads: it should get a line of its own.
@@ -101,27 +106,28 @@ impl Line {
             return None;
         }
         let (mut last, mut unread) = (None, 0);
-        for (place, step) in self.steps.iter().enumerate() {
-            if !step.is_read {
+        let all = std::iter::once(self.oldest_is_read).chain(self.steps.iter().map(|step| step.is_read));
+        for (version, is_read) in (self.oldest..).zip(all) {
+            if !is_read {
                 unread += 1;
             } else if unread > LONG {
                 return last;
             } else {
-                (last, unread) = (Some(self.first + place as u64), 0);
+                (last, unread) = (Some(version), 0);
             }
         }
         None
     }
 
-    /// The bytes it occupies.
+    /// The bytes it occupies beyond its own size.
     pub fn memory(&self) -> usize {
         let value = self.cell.value.as_ref().map_or(0, datatypes::Value::memory);
         let patches = self.steps.iter().flat_map(|step| step.patches.iter()).map(Patch::memory);
-        size_of::<Self>() + self.steps.capacity() * size_of::<Step>() + value + patches.sum::<usize>()
+        self.steps.capacity() * size_of::<Step>() + value + patches.sum::<usize>()
     }
 
-    /// How many steps there are.
+    /// How many versions it leads through.
     pub fn len(&self) -> usize {
-        self.steps.len()
+        self.steps.len() + 1
     }
 }

@@ -232,6 +232,14 @@ impl Versions {
         if self.lines.last().is_some_and(Option::is_none) {
             self.lines.truncate(self.lines.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
         }
+        if let [only] = &mut self.places[..] {
+            // Most keys come to have one version in the end, which needs no memory of its own.
+            self.lines.swap(0, only.line as usize);
+            only.line = 0;
+            self.lines.truncate(1);
+            self.places.shrink_to_fit();
+            self.lines.shrink_to_fit();
+        }
     }
 
     /// True when no state sees anything here: one version, with a label that every state sees, that says the key is

@@ -6,8 +6,8 @@
 //! nobody else can notice happen right before the next one that somebody can; everything else interleaves freely.
 //! Each new state is checked (`properties`), and from some of the last ones the system must recover (`heal`).
 //!
-//! Bounds and numbers are in `docs/protocols/tapir.md`. With `ANABRANCH_SOAK` set, the searches that do not end
-//! visit forty times as many states.
+//! Bounds and numbers are in `docs/protocols/tapir.md`. With `ANABRANCH_SOAK` set, the largest of those that end do so, and the
+//! searches that do not end visit forty times as many states.
 
 #![expect(
     clippy::disallowed_macros,
