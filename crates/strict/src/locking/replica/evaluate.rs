@@ -38,7 +38,10 @@ impl Replica {
             return step.out.send(from, Message::refused(*id, Some(key.clone())));
         }
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
-        if !optimistic || *reserve {
+        let typed = !optimistic && !self.options.locks.readers_and_writers;
+        if *alone && typed && !expired && decoded.is_read() && leader.reads_past(*id, key, &self.options) {
+            // What is applied is all that anybody can have been told of.
+        } else if !optimistic || *reserve {
             let claim = match (write, only_lock) {
                 (true, _) => Mode::Write.into(),
                 (false, true) => claim_unread(&decoded),
