@@ -55,6 +55,11 @@ fn a_vote_without_its_locks_is_caught() {
 }
 
 #[test]
+fn single_commands_that_do_not_see_those_before_them_are_caught() {
+    assert_caught(Concurrency::Locking, 1..=40, Mutant::EvaluateOnApplied);
+}
+
+#[test]
 fn a_vote_without_validation_is_caught() {
     assert_caught(Concurrency::Optimistic, 1..=20, Mutant::SkipValidation);
 }
