@@ -46,12 +46,12 @@ fn validation_at_leaders_is_strictly_serializable() {
 
 #[test]
 fn a_vote_before_its_entry_is_committed_is_caught() {
-    assert_caught(Concurrency::Locking, 18..=1017, Mutant::VoteBeforeLog);
+    assert_caught(Concurrency::Locking, 22..=1021, Mutant::VoteBeforeLog);
 }
 
 #[test]
 fn a_vote_without_its_locks_is_caught() {
-    assert_caught(Concurrency::Locking, 23..=82, Mutant::UnprotectedReads);
+    assert_caught(Concurrency::Locking, 140..=599, Mutant::UnprotectedReads);
 }
 
 #[test]
