@@ -60,6 +60,11 @@ fn single_commands_that_do_not_see_those_before_them_are_caught() {
 }
 
 #[test]
+fn a_read_that_passes_votes_is_caught() {
+    assert_caught(Concurrency::Locking, 15..=314, Mutant::ReadsPastVotes);
+}
+
+#[test]
 fn a_vote_without_validation_is_caught() {
     assert_caught(Concurrency::Optimistic, 1..=20, Mutant::SkipValidation);
 }

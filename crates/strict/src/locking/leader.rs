@@ -392,7 +392,9 @@ impl Leader {
             !matches!(stage, None | Some(Stage::Executing | Stage::Proposed { .. }))
         };
         let mut changing = self.changing(key, id).into_iter();
-        options.mutants.has(Mutant::ReadsPastVotes) || !changing.any(|other| decided(&other))
+        let may_miss = !options.mutants.has(Mutant::ReadsPastVotes) && changing.any(|other| decided(&other));
+        // The baseline of readers and writers locks for every read.
+        !options.locks.readers_and_writers && !may_miss
     }
 
     /// Optimistic: true if an operation that reads would miss what was voted for and may be known already.

@@ -1,5 +1,8 @@
 //! What the log's entries build at every replica: the store, the prepared transactions, the outcomes.
 
+#[cfg(test)]
+mod tests;
+
 use super::absent::Absent;
 use super::leader::observed;
 use crate::coordinator::{Look, LookQuestion, look_at};
