@@ -388,11 +388,17 @@ impl Leader {
     /// been told; who has voted here may have been decided elsewhere.
     pub(super) fn reads_past(&self, id: TransactionId, key: &[u8], options: &Options) -> bool {
         let decided = |other: &TransactionId| {
-            let stage = self.open.get(other).map(|open| &open.stage);
-            !matches!(stage, None | Some(Stage::Executing | Stage::Proposed { .. }))
+            let open = self.open.get(other).filter(|_| *other != id);
+            open.map(|open| &open.stage)
+                .filter(|stage| !matches!(stage, Stage::Executing | Stage::Proposed { .. }))
         };
-        let mut changing = self.changing(key, id).into_iter();
-        let may_miss = !options.mutants.has(Mutant::ReadsPastVotes) && changing.any(|other| decided(&other));
+        let changes = |part: &Arc<Part>| {
+            part.invocations.iter().any(|invoked| invoked.effect.is_some() && *invoked.key == *key)
+        };
+        let mut on_key = self.by_key.get(key).into_iter().flatten().filter_map(decided);
+        let may_miss = on_key.any(|stage| stage.part().is_some_and(changes))
+            || self.flushing(id).any(|other| decided(&other).is_some());
+        let may_miss = may_miss && !options.mutants.has(Mutant::ReadsPastVotes);
         // The baseline of readers and writers locks for every read.
         !options.locks.readers_and_writers && !may_miss
     }
