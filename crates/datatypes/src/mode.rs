@@ -31,6 +31,8 @@ pub enum Mode {
     Place,
     /// Writes fields of a dict, each under a lock of its own.
     PlaceFields,
+    /// Is one command by itself, which a leader puts behind those before it in its log. No operation asks for it.
+    Single,
     /// What a user-defined type's author has declared.
     User(user::Mode),
 }
@@ -67,11 +69,13 @@ impl Mode {
             Mode::Write => "write",
             Mode::Place => "place",
             Mode::PlaceFields => "place-fields",
+            Mode::Single => "single",
             Mode::User(mode) => mode.name(),
         }
     }
 
-    /// The place of a mode of the built-in types among them; after the last of them for all others.
+    /// The place of a mode of the built-in types among them; after the last of them for all others. It is the first byte of
+    /// its binary form.
     fn number(self) -> u8 {
         match self {
             Mode::Observe => 0,
@@ -87,11 +91,13 @@ impl Mode {
             Mode::Place => 10,
             Mode::PlaceFields => 11,
             Mode::User(_) => 12,
+            Mode::Single => 13,
         }
     }
 
     /// True when holders of the two modes always commute: a mode with itself, unless it is `Write`; those that look only;
-    /// and what a user-defined type says. Those that place do so since nobody has another one's element.
+    /// and what a user-defined type says. Those that place do so since nobody has another one's element, and single commands
+    /// since their leader evaluates each on what those before it do.
     pub fn compatible(self, other: Mode) -> bool {
         match (self, other) {
             (Mode::User(a), Mode::User(b)) => a.compatible(b),
@@ -131,6 +137,7 @@ impl Wire for Mode {
         match Mode::BUILT_IN.get(usize::from(number)) {
             Some(mode) => Ok(*mode),
             None if usize::from(number) == Mode::BUILT_IN.len() => user::Mode::decode(input).map(Mode::User),
+            None if number == Mode::Single.number() => Ok(Mode::Single),
             None => Err(Malformed("lock mode")),
         }
     }
@@ -139,7 +146,7 @@ impl Wire for Mode {
 /// A set of modes that one transaction holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modes {
-    /// Of the built-in types, a bit for each.
+    /// Of the built-in types and of single commands, a bit for each.
     built_in: u16,
     user: Option<user::Modes>,
 }
@@ -158,8 +165,9 @@ impl Modes {
 
     /// All of them.
     fn iter(self) -> impl Iterator<Item = Mode> {
-        let built_in = Mode::BUILT_IN.into_iter().filter(move |mode| self.built_in >> mode.number() & 1 == 1);
-        built_in.chain(self.user.into_iter().flat_map(|modes| modes.iter().map(Mode::User)))
+        let others = Mode::BUILT_IN.into_iter().chain([Mode::Single]);
+        let others = others.filter(move |mode| self.built_in >> mode.number() & 1 == 1);
+        others.chain(self.user.into_iter().flat_map(|modes| modes.iter().map(Mode::User)))
     }
 
     /// True if who holds these needs nothing more for a mode.

@@ -46,12 +46,22 @@ fn validation_at_leaders_is_strictly_serializable() {
 
 #[test]
 fn a_vote_before_its_entry_is_committed_is_caught() {
-    assert_caught(Concurrency::Locking, 18..=1017, Mutant::VoteBeforeLog);
+    assert_caught(Concurrency::Locking, 22..=1021, Mutant::VoteBeforeLog);
 }
 
 #[test]
 fn a_vote_without_its_locks_is_caught() {
-    assert_caught(Concurrency::Locking, 23..=82, Mutant::UnprotectedReads);
+    assert_caught(Concurrency::Locking, 140..=599, Mutant::UnprotectedReads);
+}
+
+#[test]
+fn single_commands_that_do_not_see_those_before_them_are_caught() {
+    assert_caught(Concurrency::Locking, 1..=40, Mutant::EvaluateOnApplied);
+}
+
+#[test]
+fn a_read_that_passes_votes_is_caught() {
+    assert_caught(Concurrency::Locking, 15..=314, Mutant::ReadsPastVotes);
 }
 
 #[test]

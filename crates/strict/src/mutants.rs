@@ -63,8 +63,10 @@ pub enum Mutant {
     VoteBeforeLog,
     /// A leader answers reads without asking a quorum whether it still leads.
     UnconfirmedReads,
-    /// Without locks, a leader evaluates operations on what is applied, not on what is in its log before them.
+    /// A leader evaluates single commands on what is applied, not on what is in its log before them.
     EvaluateOnApplied,
+    /// A read that is a whole transaction passes what its leader has voted for, whose decision may be known already.
+    ReadsPastVotes,
     /// Leaders take votes' questions under locks that were taken away meanwhile.
     UnprotectedReads,
     /// A phase takes members for as long as they come, whoever waits (Corrections 61).

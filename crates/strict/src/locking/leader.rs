@@ -5,8 +5,9 @@ use super::keyset::Keyset;
 use super::locks::{Asker, LockTable};
 use super::machine::{Machine, Prepared};
 use super::message::{Message, Span};
-use super::unlocked::Unapplied;
-use crate::{Invoked, Meeting, Pair, Part};
+use super::options::Options;
+use super::single::Unapplied;
+use crate::{Invoked, Meeting, Mutant, Pair, Part};
 use clock::HybridClock;
 use commit::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
 use datatypes::{Claim, Effect, Invocation, Mode, Observation, Operation};
@@ -96,7 +97,7 @@ pub(super) struct Leader {
     /// Answers that wait until a quorum confirms the leader, by context.
     pub confirming: BTreeMap<u64, (Address, Message)>,
     contexts: u64,
-    /// Without locks: what is on its way through the log.
+    /// Single commands that are on their way through the log.
     pub unapplied: Unapplied,
     clock: HybridClock,
 }
@@ -380,6 +381,26 @@ impl Leader {
         let ids = self.by_key.get(key).into_iter().flatten().filter(move |id| **id != except);
         ids.filter_map(|id| Some((*id, self.open.get(id)?.stage.part()?)))
             .flat_map(move |(id, part)| part.undecided_on(key, Stamp { at: Timestamp::MAX, transaction: id }))
+    }
+
+    /// Locking: true if a read that is a whole transaction needs no lock: all that may be decided on its key, or flushes, has been
+    /// applied here. Of what only executes, and of what this leader puts into the log to commit by itself, nobody can have
+    /// been told; who has voted here may have been decided elsewhere.
+    pub(super) fn reads_past(&self, id: TransactionId, key: &[u8], options: &Options) -> bool {
+        let decided = |other: &TransactionId| {
+            let open = self.open.get(other).filter(|_| *other != id);
+            open.map(|open| &open.stage)
+                .filter(|stage| !matches!(stage, Stage::Executing | Stage::Proposed { .. }))
+        };
+        let changes = |part: &Arc<Part>| {
+            part.invocations.iter().any(|invoked| invoked.effect.is_some() && *invoked.key == *key)
+        };
+        let mut on_key = self.by_key.get(key).into_iter().flatten().filter_map(decided);
+        let may_miss = on_key.any(|stage| stage.part().is_some_and(changes))
+            || self.flushing(id).any(|other| decided(&other).is_some());
+        let may_miss = may_miss && !options.mutants.has(Mutant::ReadsPastVotes);
+        // The baseline of readers and writers locks for every read.
+        !options.locks.readers_and_writers && !may_miss
     }
 
     /// Optimistic: true if an operation that reads would miss what was voted for and may be known already.

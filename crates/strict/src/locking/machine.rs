@@ -1,5 +1,8 @@
 //! What the log's entries build at every replica: the store, the prepared transactions, the outcomes.
 
+#[cfg(test)]
+mod tests;
+
 use super::absent::Absent;
 use super::leader::observed;
 use crate::coordinator::{Look, LookQuestion, look_at};
@@ -26,11 +29,14 @@ pub(super) enum Entry {
     Commit { transaction: TransactionId, floor: u64, at: Timestamp, part: Option<Part> },
     /// It does not, whoever still says otherwise.
     Abort { transaction: TransactionId, floor: u64 },
+    /// A single command commits, and this is its result: who asks again gets it from any leader.
+    Run { transaction: TransactionId, floor: u64, at: Timestamp, part: Part, result: ReplyBuf },
 }
 wire_enum!(Entry {
     0 => Prepare { transaction, floor, at, part },
     1 => Commit { transaction, floor, at, part },
     2 => Abort { transaction, floor },
+    3 => Run { transaction, floor, at, part, result },
 });
 
 /// A transaction that the shard has voted for.
@@ -97,6 +103,8 @@ pub(super) struct Machine {
     absent: Absent,
     prepared: BTreeMap<TransactionId, Prepared>,
     outcomes: BTreeMap<TransactionId, Outcome>,
+    /// Of those, the results of single commands.
+    results: BTreeMap<TransactionId, ReplyBuf>,
     /// By life of a coordinator: it asks for nothing below this any more.
     floors: BTreeMap<(ProcessId, Incarnation), u64>,
     /// The greatest timestamp of any entry.
@@ -119,6 +127,7 @@ impl Machine {
             absent: Absent::default(),
             prepared: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            results: BTreeMap::new(),
             floors: BTreeMap::new(),
             latest: Timestamp::ZERO,
             applied: 0,
@@ -138,6 +147,16 @@ impl Machine {
 
     pub(super) fn outcomes(&self) -> &BTreeMap<TransactionId, Outcome> {
         &self.outcomes
+    }
+
+    /// What a single command that has ended came to, and when; `None` of any other transaction.
+    pub(super) fn result(&self, id: TransactionId) -> Option<(Timestamp, Evaluation)> {
+        let Outcome::Committed { at, part } = self.outcomes.get(&id)? else { return None };
+        let result = self.results.get(&id)?.clone();
+        // The operation comes last, perhaps behind the deletion of what had expired.
+        let effect = part.invocations.last().and_then(|invoked| invoked.effect.clone());
+        let expired = part.invocations.len() > 1;
+        Some((*at, Evaluation { result, effect, version: 0, expires_at: 0, expired }))
     }
 
     /// The commits that checkers are told of.
@@ -229,6 +248,30 @@ impl Machine {
         Ok(Evaluation { result, effect, version, expires_at, expired })
     }
 
+    /// Evaluates a single command on the newest state with the effects of those before it, which are in the log. Whether the
+    /// key has expired that state shows: one of them may have changed its deadline.
+    pub(super) fn evaluate_next(
+        &mut self,
+        question: &Question<'_>,
+        random: &mut Rng,
+    ) -> Result<Evaluation, Malformed> {
+        let Question { key, operation, own, now_millis } = *question;
+        let decoded = own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
+        let before: Vec<Effect<'_>> = decoded.collect::<Result<_, _>>()?;
+        let version = self.version(key);
+        let (mut result, mut context) = (ReplyBuf::new(), Context { now_millis, random });
+        let (mut expired, mut expires_at) = (false, 0);
+        let evaluate = |cell: &Cell| {
+            expired = cell.is_expired(now_millis);
+            let cell = if expired { &Cell::ABSENT } else { cell };
+            expires_at = cell.expires_at;
+            prepare(cell, operation, &mut context, &mut result)
+        };
+        let effect = self.store.with_state(self.store.hash(key), key, |_| true, &before, evaluate);
+        let effect = effect.map(|effect| encoded(&effect));
+        Ok(Evaluation { result, effect, version, expires_at, expired })
+    }
+
     fn commit(&mut self, index: u64, part: &Part) {
         let flushed_after = part.keyset.as_ref().and_then(|keyset| keyset.flushed_after);
         if flushed_after.is_some() {
@@ -304,6 +347,7 @@ impl Machine {
             self.outcomes.range(first..TransactionId { number: floor, ..id }).map(|(id, _)| *id).collect();
         for id in over {
             self.outcomes.remove(&id);
+            self.results.remove(&id);
         }
     }
 
@@ -332,6 +376,10 @@ impl Machine {
                 }
                 self.raise_floor(transaction, floor);
             }
+            Entry::Run { transaction, floor, at, part, result } => {
+                self.run(index, transaction, (at, part, result));
+                self.raise_floor(transaction, floor);
+            }
             Entry::Abort { transaction, floor } => {
                 self.prepared.remove(&transaction);
                 if !self.outcomes.contains_key(&transaction) {
@@ -342,6 +390,18 @@ impl Machine {
                 self.raise_floor(transaction, floor);
             }
         }
+    }
+
+    /// A single command, unless it is known how it ended.
+    fn run(&mut self, index: u64, id: TransactionId, (at, part, result): (Timestamp, Part, ReplyBuf)) {
+        self.latest = self.latest.max(at);
+        if self.is_over(id) || self.outcomes.contains_key(&id) {
+            self.events.push(Event::Ended(id));
+            return;
+        }
+        self.commit(index, &part);
+        self.results.insert(id, result);
+        self.end(id, Outcome::Committed { at, part: Arc::new(part) });
     }
 
     /// The tables that entries are judged by, as one piece.
@@ -363,6 +423,11 @@ impl Machine {
             if let Outcome::Committed { part, .. } = outcome {
                 part.encode(chunk);
             }
+        }
+        self.results.len().encode(chunk);
+        for (id, result) in &self.results {
+            id.encode(chunk);
+            result.encode(chunk);
         }
     }
 
@@ -387,6 +452,12 @@ impl Machine {
                 committed.insert(id, outcome.clone());
             }
             self.outcomes.insert(id, outcome);
+        }
+        // Tables of earlier versions end here.
+        let results = if input.is_empty() { 0 } else { input.count()? };
+        for _ in 0..results {
+            let (id, result) = Wire::decode(input)?;
+            self.results.insert(id, result);
         }
         Ok(())
     }

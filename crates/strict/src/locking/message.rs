@@ -201,19 +201,34 @@ pub enum Message {
         /// It waits.
         waits: bool,
     },
-    /// Coordinator to leader, where there are no locks: evaluate this operation and commit it by itself. The answer is
-    /// `Executed` once that is in the log, or `Ended` where the result is no longer known.
+    /// Coordinator to leader: evaluate this operation and commit it by itself. With locks `Done` answers, or `Refused`; without
+    /// them `Executed`, once it is in the log, or `Ended` where the result is no longer known.
     Run {
         /// Names the operation.
         transaction: TransactionId,
+        /// Its age, kept when it runs again.
+        age: Stamp,
         /// The coordinator asks for nothing below this any more.
         floor: u64,
+        /// With locks, the leader's term; a later leader that does not know how it ended refuses for good.
+        term: u64,
         /// Which step of its request.
         step: u32,
         /// The key.
         key: Box<[u8]>,
         /// The operation in its binary form.
         operation: Box<[u8]>,
+    },
+    /// Leader to coordinator: the single command has been carried out.
+    Done {
+        /// The transaction.
+        transaction: TransactionId,
+        /// When it committed; `None` if it has changed nothing and is not in the log.
+        at: Option<Timestamp>,
+        /// The leader's term.
+        term: u64,
+        /// What it came to.
+        evaluation: Evaluation,
     },
     /// Leader of a participant to the leader of the first one, which collects the votes: yes.
     Vote {
@@ -283,12 +298,13 @@ wire_enum!(Message {
     17 => Blocked { transaction },
     18 => Waits { transaction, waits },
     19 => Locked { transaction, step, term },
-    20 => Run { transaction, floor, step, key, operation },
+    20 => Run { transaction, age, floor, term, step, key, operation },
     21 => Vote { transaction, at, voter },
     22 => Stamp { transaction },
     23 => Stamped { transaction, at },
     24 => Look { transaction, step, question },
     25 => Looked { transaction, step, term, look },
+    26 => Done { transaction, at, term, evaluation },
 });
 
 impl Message {

@@ -12,6 +12,7 @@
 //! ```text
 //!  Coordinator: Execute at leaders (lock, evaluate) -> Prepare at all -> Decide at the first -> reply -> Decide at all
 //!  Leader:      vote -> entry in the log, committed -> Prepared;   one shard alone: the entry is the commit
+//!  Command:     Run -> the leader evaluates it behind those in its log: one entry -> reply
 //!  Reader:      Execute -> a quorum confirms the leader -> reply;  nothing is written
 //! ```
 //!
@@ -46,6 +47,7 @@ mod node;
 mod options;
 mod record;
 mod replica;
+mod single;
 mod unlocked;
 
 pub use coordinator::Coordinator;

@@ -10,4 +10,5 @@ mod keysets;
 mod network;
 mod patience;
 mod scripts;
+mod singles;
 mod unlocked;

@@ -162,7 +162,7 @@ impl Coordinator {
 
     /// A transaction begins: with another one, or by itself. One that was refused asks for itself.
     pub(super) fn join_or_advance(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
-        let Some(limits) = self.combining(&transaction) else { return self.advance(transaction, step) };
+        let Some(limits) = self.combining(&transaction) else { return self.set_out(transaction, step) };
         let wants = self.wants(&transaction);
         let is_first = transaction.retries == 0;
         if is_first && self.options.mutants.has(Mutant::CombineAfterCommitBegan) {
@@ -226,9 +226,9 @@ impl Coordinator {
     /// time for that: it waits for the end of one on its keys that is being committed, as long as it would not
     /// be the only one anyway.
     fn lead(&mut self, transaction: Transaction, wants: Wants, limits: Combining, step: &mut Step<'_, '_>) {
-        if is_alone(&transaction) {
+        if is_alone(&transaction) || self.is_single(&transaction) {
             // A leader that has answered it holds nothing for it.
-            return self.advance(transaction, step);
+            return self.set_out(transaction, step);
         }
         let number = transaction.id.number;
         let ahead = self.protocol.combiner.in_the_way(number, &wants);
@@ -273,7 +273,7 @@ impl Coordinator {
                     let wants = self.wants(&transaction);
                     self.board_or_lead(transaction, wants, limits, step)
                 }
-                None => self.advance(transaction, step),
+                None => self.set_out(transaction, step),
             };
         }
         if let Some((ahead, until)) = self.still_in_the_way(&transaction, step.now.instant) {

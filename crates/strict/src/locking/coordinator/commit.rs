@@ -40,7 +40,8 @@ impl Coordinator {
         let read_only = transaction.steps.is_read_only();
         let collected = self.options.coordinates == Coordinates::Participant && parts.len() > 1 && !read_only;
         let votes = BTreeMap::new();
-        transaction.phase = Phase::Preparing(Preparing { parts, terms, votes, read_only, collected });
+        let preparing = Preparing { parts, terms, votes, read_only, collected, single: false };
+        transaction.phase = Phase::Preparing(preparing);
         transaction.moved_at = step.now.instant;
         self.propose(&transaction, step);
         self.keep(transaction, step);
@@ -55,11 +56,16 @@ impl Coordinator {
             if preparing.votes.contains_key(shard) && !preparing.collected {
                 continue;
             }
+            let term = preparing.terms.get(shard).copied().unwrap_or(0);
+            if preparing.single {
+                self.run_single(transaction, (*shard, term), step);
+                continue;
+            }
             let message = Message::Prepare {
                 transaction: transaction.id,
                 age: transaction.age,
                 floor: self.floor(transaction.id),
-                term: preparing.terms.get(shard).copied().unwrap_or(0),
+                term,
                 read_only: preparing.read_only,
                 collector,
                 span: span(transaction),
@@ -160,13 +166,7 @@ impl Coordinator {
         at: Option<Timestamp>,
         step: &mut Step<'_, '_>,
     ) {
-        if let Some(settlement) = self.protocol.settlements.get_mut(&number) {
-            settlement.waiting.remove(&shard);
-            if settlement.waiting.is_empty() {
-                self.protocol.settlements.remove(&number);
-                step.out.disarm(Timer::Settlement { number });
-            }
-        }
+        self.acknowledged(shard, number, step);
         let Some(transaction) = self.take(number) else { return };
         let decides = match &transaction.phase {
             Phase::Preparing(preparing) => !preparing.read_only && preparing.parts.contains_key(&shard),
@@ -176,16 +176,34 @@ impl Coordinator {
             | Phase::Visiting { .. }
             | Phase::Gathering { .. } => false,
         };
+        let single = matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.single);
         match at {
             _ if !decides => self.keep(transaction, step),
+            Some(_) if single => self.lost_result(transaction, shard, step),
             Some(at) => self.committed(transaction, shard, at, step),
             None => self.refused(transaction, None, step),
         }
     }
 
+    /// A shard that was told of a decision knows how the transaction ended.
+    pub(super) fn acknowledged(&mut self, shard: u16, number: u64, step: &mut Step<'_, '_>) {
+        let Some(settlement) = self.protocol.settlements.get_mut(&number) else { return };
+        settlement.waiting.remove(&shard);
+        if settlement.waiting.is_empty() {
+            self.protocol.settlements.remove(&number);
+            step.out.disarm(Timer::Settlement { number });
+        }
+    }
+
     /// The decision is written, as this shard says: replies, and tells the other participants, or waits until they have
     /// heard of it.
-    fn committed(&mut self, transaction: Transaction, shard: u16, at: Timestamp, step: &mut Step<'_, '_>) {
+    pub(super) fn committed(
+        &mut self,
+        transaction: Transaction,
+        shard: u16,
+        at: Timestamp,
+        step: &mut Step<'_, '_>,
+    ) {
         let mut others = touched(&transaction);
         others.pop_first();
         others.remove(&shard);

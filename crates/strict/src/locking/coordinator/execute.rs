@@ -3,8 +3,8 @@
 use super::super::machine::Evaluation;
 use super::super::message::Message;
 use super::super::options::{Concurrency, Reads};
-use super::single::in_doubt;
 use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
+use super::unlocked::in_doubt;
 use super::{Coordinator, Step};
 use crate::coordinator::{Look, Purpose};
 use types::{Address, Error, ErrorCode, Instant};
@@ -187,9 +187,7 @@ impl Coordinator {
             self.topology.replicas(shard).len()
         );
         let error = match &transaction.phase {
-            Phase::Preparing(preparing)
-                if preparing.parts.len() > 1 && !preparing.collected || preparing.read_only =>
-            {
+            Phase::Preparing(preparing) if preparing.is_in_vain() => {
                 Error::new(ErrorCode::Unavailable, format!("{silent}; nothing happened, retry later"))
             }
             Phase::Preparing(_) | Phase::Deciding { .. } => {

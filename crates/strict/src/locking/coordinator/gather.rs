@@ -146,7 +146,7 @@ impl Coordinator {
         wants: &Wants,
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut host) = self.take(group) else { return self.advance(rider, step) };
+        let Some(mut host) = self.take(group) else { return self.set_out(rider, step) };
         self.protocol.combiner.extend(group, wants);
         host.steps.push(rider.steps.list.iter().map(|step| step.call.clone()));
         rider.phase = Phase::Executing;

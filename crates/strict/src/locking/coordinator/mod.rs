@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  request --> evaluate the steps at the leaders (nothing for blind ones)
+//!          --> a single command: Run, which is evaluation and commit --> reply
 //!          --> one shard:  Prepare, which is the commit there --> reply
 //!          --> several:    Prepare at all --> yes from all --> Decide at the first --> reply --> Decide at the others
 //!          \-- refused or wounded: Decide no, wait, run again with the age it has
@@ -17,6 +18,7 @@ mod share;
 mod single;
 mod timestamps;
 mod transaction;
+mod unlocked;
 
 use super::message::{Message, Timer};
 use super::options::{Concurrency, Options};
@@ -316,6 +318,10 @@ impl Coordinator {
                     self.expiring.learn(key);
                 }
                 self.on_refused(shard, transaction.number, (key, undecided), step);
+            }
+            Message::Done { transaction, at, term, evaluation } if self.is_mine(transaction) => {
+                self.learn_leader(shard, member, term);
+                self.on_done(shard, transaction.number, (at, evaluation), step);
             }
             Message::Ended { transaction, at } if self.is_mine(transaction) => {
                 self.on_ended(shard, transaction.number, at, step);

@@ -1,83 +1,98 @@
-//! Without locks: every step of a request is asked for by itself, and is over with its answer.
+//! Single commands: one message to a leader, which evaluates them, commits them and answers (`replica::single`).
+//!
+//! From when it is asked for, such a command is in doubt, as a transaction of one shard is whose vote was asked for.
 
+use super::super::machine::Evaluation;
 use super::super::message::Message;
 use super::super::options::Concurrency;
-use super::transaction::{Phase, Transaction};
+use super::transaction::{Phase, Preparing, Transaction};
+use super::unlocked::in_doubt;
 use super::{Coordinator, Step};
-use types::{Error, ErrorCode, TransactionId};
-
-/// The reply where some operations may have been carried out.
-pub(super) fn in_doubt(why: &str) -> Error {
-    let message = format!("{why}; what was asked may have been done, or some of it: look before you retry");
-    Error::new(ErrorCode::UnknownOutcome, message)
-}
+use crate::Part;
+use crate::coordinator::Purpose;
+use std::collections::BTreeMap;
+use types::Timestamp;
 
 impl Coordinator {
-    pub(super) fn is_unlocked(&self) -> bool {
-        self.options.concurrency == Concurrency::Unlocked
+    /// True of a command that may write, has to be evaluated and is a whole transaction, in the types' lock modes. (With
+    /// readers and writers only, a baseline, it takes locks like any other transaction.)
+    pub(super) fn is_single(&self, transaction: &Transaction) -> bool {
+        let [only] = transaction.steps.list.as_slice() else { return false };
+        self.options.concurrency == Concurrency::Locking
+            && !self.options.locks.readers_and_writers
+            && self.options.clock.is_none()
+            && transaction.purpose == Purpose::Auto
+            && transaction.watches.is_empty()
+            && transaction.own.members.is_empty()
+            && only.call.keyset.is_none()
+            && !only.call.is_read()
+            && !transaction.steps.is_unread(0, &self.expiring)
     }
 
-    /// Asks a leader to carry out a step.
-    pub(super) fn ask_single(&self, transaction: &Transaction, index: usize, step: &mut Step<'_, '_>) {
-        let call = &transaction.steps.list[index].call;
+    /// A transaction that nobody is to join asks for what it needs.
+    pub(super) fn set_out(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        if !self.is_single(&transaction) {
+            return self.advance(transaction, step);
+        }
+        let shard = transaction.steps.list[0].call.shard;
+        let part = Part { participants: vec![shard], ..Part::default() };
+        let term = self.protocol.leads.get(&shard).map_or(0, |lead| lead.term);
+        transaction.phase = Phase::Preparing(Preparing {
+            parts: BTreeMap::from([(shard, part)]),
+            terms: BTreeMap::from([(shard, term)]),
+            votes: BTreeMap::new(),
+            read_only: false,
+            collected: false,
+            single: true,
+        });
+        transaction.moved_at = step.now.instant;
+        self.propose(&transaction, step);
+        self.keep(transaction, step);
+    }
+
+    /// Asks a leader to carry a single command out.
+    pub(super) fn run_single(
+        &self,
+        transaction: &Transaction,
+        (shard, term): (u16, u64),
+        step: &mut Step<'_, '_>,
+    ) {
+        let call = &transaction.steps.list[0].call;
         let message = Message::Run {
-            transaction: TransactionId { number: transaction.id.number + index as u64, ..transaction.id },
+            transaction: transaction.id,
+            age: transaction.age,
             floor: self.floor(transaction.id),
-            step: index as u32,
+            term,
+            step: 0,
             key: (*call.key).into(),
             operation: (*call.operation).into(),
         };
-        self.send_leader(call.shard, message, step);
+        self.send_leader(shard, message, step);
     }
 
-    /// The request that has a step with this number.
-    fn request_of(&self, id: TransactionId) -> Option<u64> {
-        let (number, transaction) = self.transactions.range(..=id.number).next_back()?;
-        (id.number - number < transaction.steps.list.len().max(1) as u64).then_some(*number)
-    }
-
-    /// Takes an answer to a step; any other message is given back, named by its request.
-    pub(super) fn take_unlocked(
+    /// A leader has carried a single command out.
+    pub(super) fn on_done(
         &mut self,
-        (shard, member): (u16, usize),
-        message: Message,
+        shard: u16,
+        number: u64,
+        (at, evaluation): (Option<Timestamp>, Evaluation),
         step: &mut Step<'_, '_>,
-    ) -> Option<Message> {
-        if !self.is_unlocked() {
-            return Some(message);
+    ) {
+        self.acknowledged(shard, number, step);
+        let Some(mut transaction) = self.take(number) else { return };
+        if !matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.single) {
+            return self.keep(transaction, step);
         }
-        match message {
-            Message::Executed { transaction: id, step: index, term, evaluation } if self.is_mine(id) => {
-                self.learn_leader(shard, member, term);
-                let mut transaction = self.take(self.request_of(id)?)?;
-                if !transaction.steps.is_asked(index as usize, shard) {
-                    self.keep(transaction, step);
-                    return None;
-                }
-                transaction.own.hops = 0;
-                transaction.steps.take(index as usize, evaluation.into());
-                self.advance(transaction, step);
-                None
-            }
-            Message::Ended { transaction: id, .. } if self.is_mine(id) => {
-                let transaction = self.take(self.request_of(id)?)?;
-                let index = (id.number - transaction.id.number) as usize;
-                match transaction.phase {
-                    Phase::Executing if transaction.steps.is_asked(index, shard) => {
-                        let why = format!(
-                            "shard {shard}: the leader that has carried the operation out is gone with its reply"
-                        );
-                        self.fail(transaction, &in_doubt(&why), step);
-                    }
-                    _ => self.keep(transaction, step),
-                }
-                None
-            }
-            Message::Redirect { transaction: id, leader, term } if self.is_mine(id) => {
-                let number = self.request_of(id).unwrap_or(id.number);
-                Some(Message::Redirect { transaction: TransactionId { number, ..id }, leader, term })
-            }
-            other => Some(other),
+        transaction.steps.take(0, evaluation.into());
+        match at {
+            Some(at) => self.committed(transaction, shard, at, step),
+            None => self.reply_all(transaction, step),
         }
+    }
+
+    /// It has committed, and nobody knows its result any more.
+    pub(super) fn lost_result(&mut self, transaction: Transaction, shard: u16, step: &mut Step<'_, '_>) {
+        let why = format!("shard {shard}: the command has been carried out, and its reply is lost");
+        self.fail(transaction, &in_doubt(&why), step);
     }
 }

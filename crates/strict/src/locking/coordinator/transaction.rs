@@ -73,6 +73,17 @@ pub struct Preparing {
     pub read_only: bool,
     /// The first participant's leader collects the votes, and decides; those that are known here do not matter.
     pub collected: bool,
+    /// A single command, which its shard's leader evaluates and commits at once.
+    pub single: bool,
+}
+
+impl Preparing {
+    /// True if nothing can have come of it while the coordinator has not decided. A leader heeds no question that does not
+    /// name its term.
+    pub(super) fn is_in_vain(&self) -> bool {
+        let several = self.parts.len() > 1 && !self.collected;
+        several || self.read_only || self.single && self.terms.values().all(|term| *term == 0)
+    }
 }
 
 impl From<Evaluation> for Answer {

@@ -113,7 +113,7 @@ impl Replica {
     }
 
     /// What stands in the way of a part as far as the shard's keys as a whole are concerned; `None` if the vote waits.
-    fn judge_keyset(
+    pub(super) fn judge_keyset(
         &mut self,
         from: Address,
         ballot: &Ballot,
@@ -235,7 +235,7 @@ impl Replica {
         self.refuse_with(to, refusal, step);
     }
 
-    fn refuse_with(&mut self, to: Address, refusal: Message, step: &mut Step<'_, '_>) {
+    pub(super) fn refuse_with(&mut self, to: Address, refusal: Message, step: &mut Step<'_, '_>) {
         if let (Some(leader), Message::Refused { transaction, .. }) = (&mut self.leader, &refusal) {
             leader.close(*transaction);
         }

@@ -7,7 +7,7 @@ use crate::locking::locks::Asker;
 use crate::locking::machine::Question;
 use crate::locking::message::Message;
 use crate::locking::options::Concurrency;
-use datatypes::{Mode, Operation};
+use datatypes::{Claim, Mode, Operation};
 use types::{Address, Reader, TransactionId};
 
 impl Replica {
@@ -38,12 +38,11 @@ impl Replica {
             return step.out.send(from, Message::refused(*id, Some(key.clone())));
         }
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
-        if !optimistic || *reserve {
-            let claim = match (write, only_lock) {
-                (true, _) => Mode::Write.into(),
-                (false, true) => claim_unread(&decoded),
-                (false, false) => claim_of(&decoded, expired),
-            };
+        let free = *alone && !optimistic && !expired && decoded.is_read();
+        if free && leader.reads_past(*id, key, &self.options) {
+            // What is applied is all that anybody can have been told of.
+        } else if !optimistic || *reserve {
+            let claim = asked_for(&decoded, (*write, *only_lock), expired);
             let open = leader.open(*id, from, step.now.instant);
             if !matches!(open.stage, Stage::Executing) {
                 return;
@@ -189,5 +188,14 @@ impl Replica {
                 self.ask(from, id, message, step);
             }
         }
+    }
+}
+
+/// The locks that a question asks for.
+fn asked_for<'o>(operation: &Operation<'o>, (write, only_lock): (bool, bool), expired: bool) -> Claim<'o> {
+    match (write, only_lock) {
+        (true, _) => Mode::Write.into(),
+        (false, true) => claim_unread(operation),
+        (false, false) => claim_of(operation, expired),
     }
 }

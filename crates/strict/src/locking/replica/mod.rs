@@ -3,15 +3,16 @@
 mod collect;
 mod decide;
 mod evaluate;
+mod single;
 
 use super::leader::{Leader, Stage};
 use super::locks::LockTable;
 use super::machine::{Event, Machine, Outcome};
 use super::message::{Message, Timer};
 use super::node::Node;
-use super::options::Options;
+use super::options::{Concurrency, Options};
 use super::record::Record;
-use super::unlocked::Single;
+use super::single::Single;
 use crate::coordinator::draw_from;
 use crate::{Decided, Heat, Mutant, Topology};
 use commit::Stamp;
@@ -265,7 +266,9 @@ impl Replica {
                     return step.out.send(open.coordinator, answer);
                 }
                 if let Some(at) = outcome.map(Outcome::at) {
-                    step.out.send(open.coordinator, Message::Ended { transaction: id, at });
+                    if let Some(known) = self.known(id) {
+                        step.out.send(open.coordinator, known);
+                    }
                     for (_, voter) in open.votes.values() {
                         step.out.send(*voter, Message::Decide { transaction: id, floor: 0, at });
                     }
@@ -284,11 +287,14 @@ impl Replica {
                     self.log.on_message(step.now.instant, member, message, &mut self.machine, port);
                 }
             }
-            Message::Run { transaction, floor, step: index, key, operation } => {
-                let one = Single { transaction, floor, index, key, operation };
+            Message::Run { transaction, age, floor, term, step: index, key, operation }
+                if self.options.concurrency == Concurrency::Unlocked =>
+            {
+                let one = Single { transaction, age, floor, term, index, key, operation };
                 self.on_run(from, one, step);
             }
             Message::Execute { transaction, .. }
+            | Message::Run { transaction, .. }
             | Message::Look { transaction, .. }
             | Message::Prepare { transaction, .. } => {
                 if let Some(leader) = &mut self.leader {
@@ -360,14 +366,18 @@ impl Replica {
                 _ => self.redirect(from, id, step),
             };
         }
-        if let Some(outcome) = self.machine.outcomes().get(&id) {
-            return step.out.send(from, Message::Ended { transaction: id, at: outcome.at() });
+        if let Some(known) = self.known(id) {
+            return step.out.send(from, known);
         }
         if self.machine.is_over(id) {
             return;
         }
         match message {
             Message::Execute { .. } => self.on_execute(from, message, step),
+            Message::Run { transaction, age, floor, term, step: index, key, operation } => {
+                let one = Single { transaction, age, floor, term, index, key, operation };
+                self.on_single(from, one, step);
+            }
             Message::Look { .. } => self.on_look(from, message, step),
             Message::Prepare { transaction, age, floor, term, read_only, collector, span, part } => {
                 let ballot = Ballot { transaction, age, floor, term, read_only, collector, span, part };
