@@ -27,7 +27,7 @@ fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, wren: wren::Mutan
 
 #[test]
 fn copies_are_transactionally_causal() {
-    assert_keeps_its_promise("wren-copies", &options(1, 10));
+    assert_keeps_its_promise("wren-copies", &options(1, 6));
 }
 
 /// 87: when everything had come to rest a group was without a leader for a moment, and so nobody listed what it had lost.
@@ -47,7 +47,7 @@ fn sessions_that_share_a_thread_keep_the_promise_too() {
 
 #[test]
 fn a_minority_loses_its_disks_and_nothing_is_lost() {
-    let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 10) };
+    let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 6) };
     let summary = run("wren-copies", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -81,7 +81,7 @@ fn a_member_that_forgot_and_votes_is_caught() {
 #[test]
 fn the_others_go_on_without_a_lost_region_whoever_leads() {
     let options =
-        Options { with: vec![Feature::Eviction, Feature::Kills, Feature::Partitions], ..options(1, 12) };
+        Options { with: vec![Feature::Eviction, Feature::Kills, Feature::Partitions], ..options(1, 6) };
     let summary = run("wren-copies", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
