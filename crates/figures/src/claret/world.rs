@@ -187,10 +187,9 @@ where
         });
     }
 
-    /// Where a machine stands.
+    /// Where a machine stands: the replicas of a shard, and the gateways, take turns.
     fn region(&self, machine: usize) -> usize {
-        let number = if machine < HOSTS { machine % REPLICAS } else { (machine - HOSTS) % REPLICAS };
-        number % self.setup.environment.regions.len()
+        machine % REPLICAS % self.setup.environment.regions.len()
     }
 
     fn clock(&self, machine: usize, at: u64) -> Now {

@@ -96,6 +96,12 @@ pub(super) struct Question<'q> {
     pub now_millis: u64,
 }
 
+impl<'q> Question<'q> {
+    fn effects(&self) -> Result<Vec<Effect<'q>>, Malformed> {
+        self.own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes))).collect()
+    }
+}
+
 /// See the module.
 pub(super) struct Machine {
     seed: HashSeed,
@@ -225,27 +231,12 @@ impl Machine {
         question: &Question<'_>,
         random: &mut Rng,
     ) -> Result<Evaluation, Malformed> {
-        let (key, now_millis) = (question.key, question.now_millis);
-        let version = self.version(key);
-        let expired = self.is_expired(key, now_millis);
-        let decoded = question.own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
-        let mut own: Vec<Effect<'_>> = decoded.collect::<Result<_, _>>()?;
+        let expired = self.is_expired(question.key, question.now_millis);
+        let mut own = question.effects()?;
         if expired && own.first() != Some(&Effect::DELETE) {
             own.insert(0, Effect::DELETE);
         }
-        let mut result = ReplyBuf::new();
-        let mut context = Context { now_millis, random };
-        let mut expires_at = 0;
-        let mut evaluate = |cell: &Cell| {
-            let cell = if cell.is_expired(now_millis) { &Cell::ABSENT } else { cell };
-            // The transaction's own deadlines count too: what it saw must be true when it commits.
-            expires_at = cell.expires_at;
-            prepare(cell, question.operation, &mut context, &mut result)
-        };
-        let hash = self.store.hash(key);
-        let effect = self.store.with_state(hash, key, |_| true, &own, &mut evaluate);
-        let effect = effect.map(|effect| encoded(&effect));
-        Ok(Evaluation { result, effect, version, expires_at, expired })
+        Ok(Evaluation { expired, ..self.evaluate_after(question, &own, random) })
     }
 
     /// Evaluates a single command on the newest state with the effects of those before it, which are in the log. Whether the
@@ -255,21 +246,30 @@ impl Machine {
         question: &Question<'_>,
         random: &mut Rng,
     ) -> Result<Evaluation, Malformed> {
-        let Question { key, operation, own, now_millis } = *question;
-        let decoded = own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
-        let before: Vec<Effect<'_>> = decoded.collect::<Result<_, _>>()?;
+        let before = question.effects()?;
+        Ok(self.evaluate_after(question, &before, random))
+    }
+
+    fn evaluate_after(
+        &mut self,
+        question: &Question<'_>,
+        before: &[Effect<'_>],
+        random: &mut Rng,
+    ) -> Evaluation {
+        let Question { key, operation, now_millis, .. } = *question;
         let version = self.version(key);
         let (mut result, mut context) = (ReplyBuf::new(), Context { now_millis, random });
         let (mut expired, mut expires_at) = (false, 0);
         let evaluate = |cell: &Cell| {
             expired = cell.is_expired(now_millis);
             let cell = if expired { &Cell::ABSENT } else { cell };
+            // The transaction's own deadlines count too: what it saw must be true when it commits.
             expires_at = cell.expires_at;
             prepare(cell, operation, &mut context, &mut result)
         };
-        let effect = self.store.with_state(self.store.hash(key), key, |_| true, &before, evaluate);
+        let effect = self.store.with_state(self.store.hash(key), key, |_| true, before, evaluate);
         let effect = effect.map(|effect| encoded(&effect));
-        Ok(Evaluation { result, effect, version, expires_at, expired })
+        Evaluation { result, effect, version, expires_at, expired }
     }
 
     fn commit(&mut self, index: u64, part: &Part) {
