@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::ops::Sub;
+use std::time::Duration;
 
 /// How much a keyspace has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,14 @@ pub struct Effort {
     pub keys: u64,
     /// Bytes of the values that merges put together.
     pub bytes: u64,
+}
+
+impl Effort {
+    /// About how long that takes on a slow processor.
+    pub fn time(self) -> Duration {
+        let Effort { lookups, states, keys, bytes } = self;
+        Duration::from_nanos(20 * lookups + 60 * states + 200 * keys + 2 * bytes)
+    }
 }
 
 impl Sub for Effort {

@@ -70,11 +70,7 @@ impl Kept {
         if self.entries.contains_key(&commit.id) {
             return;
         }
-        let written = commit
-            .writes
-            .iter()
-            .map(|(key, effects)| key.len() + effects.iter().map(|effect| effect.len() + 16).sum::<usize>());
-        let bytes = 64 + written.sum::<usize>();
+        let bytes = commit.size();
         self.bytes += bytes;
         self.entries.insert(commit.id, Entry { commit, bytes, since });
     }

@@ -4,6 +4,7 @@
 //! committed comes in by [`Keyspace::apply`], parents first. [`Keyspace::collect`] is called again and again.
 
 mod away;
+mod beside;
 mod by_value;
 mod checkpoint;
 mod draw;
@@ -18,7 +19,7 @@ use crate::collect::{Census, Collector, Owner};
 use crate::constraint::{Begin, End, Intact};
 use crate::dag::{Dag, MissingParent, Node};
 use crate::kept::Kept;
-use crate::merge::{Clash, Plan, Policy, conflicting_keys, effects_between};
+use crate::merge::{Changes, Clash, Parting, Plan, Policy, conflicting_keys, effects_between};
 use crate::records::{Records, place_of};
 use crate::refusal::Refusal;
 use crate::ripple::{Ripple, read_state};
@@ -58,6 +59,8 @@ pub struct Keyspace {
     collector: Collector,
     /// Transactions that other sites may lack, or whose states were collected early.
     kept: Kept,
+    /// The last merge, while a transaction is open at one of its heads.
+    meanwhile: Option<beside::Meanwhile>,
     /// The checkpoint that is being taken: nothing is collected meanwhile.
     frozen: Option<checkpoint::Frozen>,
     options: Options,
@@ -76,6 +79,7 @@ impl Keyspace {
             sessions: Sessions::new(options.mutants),
             collector: Collector::new(options.keep, options.mutants),
             kept: Kept::default(),
+            meanwhile: None,
             frozen: None,
             options,
         }
@@ -132,11 +136,19 @@ impl Keyspace {
         let standing = self.sessions.standing(&self.dag, session);
         let heads = self.dag.heads().filter(|head| begin.admits(&self.dag, &standing, *head));
         let heads = heads.collect();
-        self.open_merge(session, heads)
+        self.open_merge(session, heads).map(|(transaction, _)| transaction)
     }
 
     /// Opens a merge of these states.
     pub fn begin_merge_of(&mut self, session: SessionId, states: &[StateId]) -> Result<Transaction, Refusal> {
+        self.open_merge_of(session, states).map(|(transaction, _)| transaction)
+    }
+
+    fn open_merge_of(
+        &mut self,
+        session: SessionId,
+        states: &[StateId],
+    ) -> Result<(Transaction, Parting), Refusal> {
         let node = |id: &StateId| self.dag.open(*id).ok_or(Refusal::UnknownState(*id));
         let states = states.iter().map(node).collect::<Result<SmallVec<[Node; 1]>, _>>()?;
         if let Some(refused) = states.iter().find(|node| !self.may_begin(session, **node)) {
@@ -149,15 +161,16 @@ impl Keyspace {
         &mut self,
         session: SessionId,
         states: SmallVec<[Node; 1]>,
-    ) -> Result<Transaction, Refusal> {
+    ) -> Result<(Transaction, Parting), Refusal> {
         let mut states = self.dag.greatest(&states);
         if states.len() < 2 {
             return Err(Refusal::NothingToMerge);
         }
         states.sort_by_key(|node| self.dag.id(*node));
+        let parting = Parting::of(&self.dag, &states);
         let mut transaction = self.open(session, states);
-        transaction.conflicting = conflicting_keys(&self.dag, &transaction.from);
-        Ok(transaction)
+        transaction.conflicting.clone_from(&parting.conflicting);
+        Ok((transaction, parting))
     }
 
     fn open(&mut self, session: SessionId, from: SmallVec<[Node; 1]>) -> Transaction {
@@ -294,7 +307,8 @@ impl Keyspace {
         key: &CompactKey,
         policy: Policy,
     ) -> Result<(), Clash> {
-        self.resolve_each(transaction, std::slice::from_ref(key), policy)
+        let plan = self.plan(transaction);
+        self.resolve_each(transaction, &plan, std::slice::from_ref(key), policy)
     }
 
     fn plan(&self, transaction: &Transaction) -> Plan {
@@ -305,10 +319,11 @@ impl Keyspace {
     fn resolve_each(
         &mut self,
         transaction: &mut Transaction,
+        plan: &Plan,
         keys: &[CompactKey],
         policy: Policy,
     ) -> Result<(), Clash> {
-        let (plan, view) = (self.plan(transaction), self.dag.view(&transaction.from).gathered());
+        let view = self.dag.view(&transaction.from).gathered();
         let mut outcome = Ok(());
         for key in keys {
             match plan.resolve(&self.dag, &mut self.records, key, policy) {
@@ -330,8 +345,9 @@ impl Keyspace {
         if keys.is_empty() {
             return;
         }
+        let plan = self.plan(transaction);
         // A clash leaves the key unresolved: the commit says so.
-        let _ = self.resolve_each(transaction, &keys, policy);
+        let _ = self.resolve_each(transaction, &plan, &keys, policy);
     }
 
     /// Merges all heads by the types' own rules, and what they leave open by `policy`.
@@ -346,10 +362,25 @@ impl Keyspace {
         heads: &[StateId],
         policy: Policy,
     ) -> Result<Commit, Refusal> {
-        let mut transaction = self.begin_merge_of(session, heads)?;
-        self.resolve_all(&mut transaction, policy);
+        let (transaction, parting) = self.open_merge_of(session, heads)?;
+        let (commit, changes) = self.merge_parted(transaction, parting, policy)?;
+        self.note_merge(&commit, changes);
+        Ok(commit)
+    }
+
+    /// Merges states of which is known how they parted; returns what they changed, too.
+    fn merge_parted(
+        &mut self,
+        mut transaction: Transaction,
+        parting: Parting,
+        policy: Policy,
+    ) -> Result<(Commit, Changes), Refusal> {
+        let keys: Vec<CompactKey> = transaction.conflicting.iter().cloned().collect();
+        let plan = Plan::of(&self.dag, &transaction.from, parting, self.options.mutants);
+        // A clash leaves the key unresolved: the commit says so.
+        let _ = self.resolve_each(&mut transaction, &plan, &keys, policy);
         match self.commit(transaction, &End::Any)? {
-            Some(commit) => Ok(commit),
+            Some(commit) => Ok((commit, plan.into_changes())),
             None => Err(Refusal::NothingToMerge),
         }
     }
@@ -511,6 +542,7 @@ impl Keyspace {
     /// next promise. They are its heads, and what is read or held now; but not what is only read although it was promised
     /// away: a promise is never taken back.
     pub fn announce_ceiling(&mut self) -> Vec<StateId> {
+        self.forget_merge();
         let mut held = self.dag.held();
         held.retain(|node| !self.is_above(*node, Owner::Site(self.options.site)));
         let candidates: Vec<Node> = self.dag.heads().chain(held.iter().copied()).collect();

@@ -18,6 +18,8 @@ pub enum Mutant {
     ForwardParents,
     /// A merge may leave conflicting keys unwritten (Corrections 55).
     LeaveConflicts,
+    /// A transaction that was open while heads were merged is merged as if they had not changed what it wrote.
+    ForgetMeanwhile,
     /// Sessions remember only what they committed (Corrections 56).
     ForgetReads,
     /// Ids do not name the incarnation (Corrections 57).

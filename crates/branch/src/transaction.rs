@@ -133,6 +133,12 @@ pub struct Commit {
 }
 
 impl Commit {
+    /// About how many bytes it occupies.
+    pub(crate) fn size(&self) -> usize {
+        let effects = |effects: &Effects| effects.iter().map(|effect| effect.len() + 16).sum::<usize>();
+        64 + self.writes.iter().map(|(key, written)| key.len() + effects(written)).sum::<usize>()
+    }
+
     /// What it writes, and of every key how.
     pub fn write_set(&self) -> WriteSet {
         let change = |effects: &Effects| {

@@ -257,9 +257,14 @@ impl Dag {
         self.state_mut(node).holds -= 1;
     }
 
+    /// True if somebody holds a state.
+    pub fn is_held(&self, node: Node) -> bool {
+        self.state(node).holds > 0
+    }
+
     /// The states that somebody holds.
     pub fn held(&self) -> Vec<Node> {
-        self.by_id.values().copied().filter(|node| self.state(*node).holds > 0).collect()
+        self.by_id.values().copied().filter(|node| self.is_held(*node)).collect()
     }
 
     /// How many branches something is retained on.

@@ -14,6 +14,13 @@ impl SeenBy {
         SeenBy(smallvec![0; heads.div_ceil(64)])
     }
 
+    /// One of so many heads.
+    pub fn only(head: usize, heads: usize) -> Self {
+        let mut seen = SeenBy::none(heads);
+        seen.add(head);
+        seen
+    }
+
     fn add(&mut self, head: usize) {
         self.0[head / 64] |= 1 << (head % 64);
     }
@@ -80,11 +87,11 @@ impl Dag {
                 seen[node.0 as usize].clone()
             };
         for (place, head) in heads.iter().enumerate() {
-            let mut by = SeenBy::none(all);
-            by.add(place);
-            meet(*head, &by, &mut waiting, &mut open);
+            meet(*head, &SeenBy::only(place, all), &mut waiting, &mut open);
         }
         let none = SeenBy::none(all);
+        // What all see that has a child which all see: no greatest one.
+        let mut above = vec![false; self.states.len()];
         while open > 0
             && let Some((_, node)) = waiting.pop()
         {
@@ -94,6 +101,7 @@ impl Dag {
                 meet(*parent, &by, &mut waiting, &mut open);
             }
             if by.count() == all {
+                self.parents(node).iter().for_each(|parent| above[parent.0 as usize] = true);
                 spread.together.push(node);
             } else {
                 open -= 1;
@@ -101,6 +109,7 @@ impl Dag {
             }
         }
         spread.together.extend(waiting.into_sorted_vec().into_iter().rev().map(|(_, node)| node));
+        spread.together.retain(|node| !above[node.0 as usize]);
         spread.together = self.greatest(&spread.together).to_vec();
         spread
     }

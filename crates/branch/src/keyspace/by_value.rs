@@ -4,7 +4,7 @@ use super::Keyspace;
 use crate::dag::MissingParent;
 use crate::records::Whole;
 use crate::{Change, StateId};
-use datatypes::Cell;
+use datatypes::{Cell, Value};
 use mvcc::CompactKey;
 use types::{Malformed, Reader, Wire, put_bytes, put_varint};
 
@@ -17,6 +17,14 @@ pub struct ByValue {
     pub parents: Vec<StateId>,
     /// The keys it wrote, how, and what they are since.
     pub writes: Vec<(CompactKey, Change, Cell)>,
+}
+
+impl ByValue {
+    /// About how many bytes it occupies.
+    pub(crate) fn size(&self) -> usize {
+        let value = |cell: &Cell| cell.value.as_ref().map_or(0, Value::memory);
+        64 + self.writes.iter().map(|(key, _, cell)| key.len() + 16 + value(cell)).sum::<usize>()
+    }
 }
 
 impl Wire for ByValue {

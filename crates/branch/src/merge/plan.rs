@@ -9,6 +9,7 @@
 //! not with changes times branches.
 
 use super::value::{Clash, Policy, Side, three_way};
+use super::{Changes, Parting, note};
 use crate::dag::{Dag, Node, SeenBy, Spread};
 use crate::records::Records;
 use crate::{Change, Mutant, Mutants, StateId};
@@ -26,8 +27,6 @@ struct Layer {
     /// Of the keys that are asked for here: who sees the changes that not all see, and how they changed it.
     changes: Changes,
 }
-
-type Changes = BTreeMap<CompactKey, Vec<(SeenBy, Change)>>;
 
 /// Which states to read and to merge for the values of some keys.
 #[derive(Debug)]
@@ -69,26 +68,38 @@ impl Planner<'_> {
         }
         let place = self.layers.len();
         self.known.insert(ids, (place, keys.clone()));
-        let bases = vec![None; states.len()];
-        self.layers.push(Layer { states, bases, changes: BTreeMap::new() });
-        if self.layers[place].states.len() > 1 {
-            let spread = self.dag.spread(&self.layers[place].states);
-            self.layers[place].changes = self.changes(&spread, keys);
-            for (state, keys) in met(&self.layers[place].changes) {
-                let common = self.common(&spread, state);
-                self.layers[place].bases[state] = Some(self.layer(&common, &keys));
-            }
+        self.add(states.clone());
+        if states.len() > 1 {
+            let spread = self.dag.spread(&states);
+            let changes = self.changes(&spread, keys);
+            self.found(place, &spread, changes);
         }
         place
     }
 
-    /// What a state and one before it both see: the greatest of it.
-    fn common(&self, spread: &Spread, state: usize) -> Vec<Node> {
+    fn add(&mut self, states: Vec<Node>) {
+        let bases = vec![None; states.len()];
+        self.layers.push(Layer { states, bases, changes: BTreeMap::new() });
+    }
+
+    /// A layer has these changes: it needs the layers below it.
+    fn found(&mut self, place: usize, spread: &Spread, changes: Changes) {
         self.dag.meter().states(spread.apart.len() / 8);
-        let shared = spread.apart.iter().filter(|(_, seen)| seen.has(state) && seen.first() < state);
+        let shared: Vec<&(Node, SeenBy)> = spread.apart.iter().filter(|(_, seen)| seen.count() > 1).collect();
+        for (state, keys) in met(&changes) {
+            let common = self.common((&shared, &spread.together), state);
+            self.layers[place].bases[state] = Some(self.layer(&common, &keys));
+        }
+        self.layers[place].changes = changes;
+    }
+
+    /// What a state and one before it both see: the greatest of it.
+    fn common(&self, (shared, together): (&[&(Node, SeenBy)], &[Node]), state: usize) -> Vec<Node> {
+        self.dag.meter().states(shared.len() / 8);
+        let shared = shared.iter().filter(|(_, seen)| seen.has(state) && seen.first() < state);
         let mut common: Vec<Node> = Vec::new();
         // A descendant of it was met before.
-        for node in shared.map(|(node, _)| *node).chain(spread.together.iter().copied()) {
+        for node in shared.map(|(node, _)| *node).chain(together.iter().copied()) {
             if !self.dag.seen_by_any(node, &common) {
                 common.push(node);
             }
@@ -102,30 +113,23 @@ impl Planner<'_> {
 
     fn changes(&self, spread: &Spread, keys: &BTreeSet<CompactKey>) -> Changes {
         let sketch = keys.iter().collect();
-        let mut changes: BTreeMap<&CompactKey, Vec<(SeenBy, Change)>> = BTreeMap::new();
+        let mut changes = Changes::new();
         for (state, seen) in &spread.apart {
             let writes = self.dag.writes(*state);
             if !writes.may_touch(sketch) {
                 continue;
             }
-            let mut note = |key, change: Change| {
-                let known: &mut Vec<(SeenBy, Change)> = changes.entry(key).or_default();
-                match known.iter_mut().find(|(by, _)| by == seen) {
-                    Some((_, before)) => *before = before.and(change),
-                    None => known.push((seen.clone(), change)),
-                }
-            };
             self.dag.meter().keys(writes.len().min(keys.len()));
             // Whichever are fewer: a root's class has written all keys, a single transaction some few.
             if writes.len() < keys.len() {
                 let wanted = writes.iter().filter(|(key, _)| keys.contains(*key));
-                wanted.for_each(|(key, change)| note(key, change));
+                wanted.for_each(|(key, change)| note(&mut changes, key, seen, change));
             } else {
                 let written = keys.iter().filter_map(|key| Some((key, writes.get(key)?)));
-                written.for_each(|(key, change)| note(key, change));
+                written.for_each(|(key, change)| note(&mut changes, key, seen, change));
             }
         }
-        changes.into_iter().map(|(key, changes)| (key.clone(), changes)).collect()
+        changes
     }
 }
 
@@ -181,10 +185,38 @@ impl Evaluation<'_> {
     fn fold(&mut self, place: usize) -> Result<Resolved, Clash> {
         let layer = &self.plan.layers[place];
         let changes = layer.changes.get(self.key).map_or(&[][..], Vec::as_slice);
-        let mut value = self.at(layer.states[0]);
         if changes.is_empty() {
-            return Ok(value);
+            return Ok(self.at(layer.states[0]));
         }
+        match changes.iter().all(|(seen, _)| seen.count() == 1) {
+            true => self.fold_apart(layer, changes),
+            false => self.fold_mixed(layer, changes),
+        }
+    }
+
+    /// Every change is seen by one state alone.
+    fn fold_apart(&mut self, layer: &Layer, changes: &[(SeenBy, Change)]) -> Result<Resolved, Clash> {
+        self.dag.meter().lookups(changes.len());
+        let mut changed: Vec<(usize, Change)> =
+            changes.iter().map(|(seen, change)| (seen.first(), *change)).collect();
+        changed.sort_by_key(|(state, _)| *state);
+        let mut value: Option<Resolved> = None;
+        for (state, change) in changed {
+            let here = Resolved { change: Some(change), ..self.at(layer.states[state]) };
+            value = Some(match value {
+                None => here,
+                Some(before) => {
+                    let left = before.change.unwrap_or(change);
+                    self.meet(layer.bases[state], (&before, left), (&here, change))?
+                }
+            });
+        }
+        Ok(value.unwrap_or_else(|| self.at(layer.states[0])))
+    }
+
+    /// Some changes are seen by several.
+    fn fold_mixed(&mut self, layer: &Layer, changes: &[(SeenBy, Change)]) -> Result<Resolved, Clash> {
+        let mut value = self.at(layer.states[0]);
         let mut changed: Vec<usize> = changes.iter().map(|(seen, _)| seen.first()).collect();
         changed.sort_unstable();
         self.dag.meter().lookups(layer.states.len() + changes.len() * changes.len() / 2);
@@ -196,15 +228,25 @@ impl Evaluation<'_> {
                 (left, None) => value.change = value.change.or(left),
                 (None, right) => value = Resolved { change: right, ..self.at(layer.states[state]) },
                 (Some(left), Some(right)) => {
-                    let base = layer.bases[state].map(|base| self.layer(base)).transpose()?;
-                    let base = base.map_or(Cell::ABSENT, |base| base.cell);
-                    self.dag.meter().bytes(base.value.as_ref().map_or(0, Value::memory));
-                    value =
-                        merged(&base, (&value, left), (&self.at(layer.states[state]), right), self.policy)?;
+                    let here = self.at(layer.states[state]);
+                    value = self.meet(layer.bases[state], (&value, left), (&here, right))?;
                 }
             }
         }
         Ok(value)
+    }
+
+    /// Both sides have changed the key.
+    fn meet(
+        &mut self,
+        base: Option<usize>,
+        left: (&Resolved, Change),
+        right: (&Resolved, Change),
+    ) -> Result<Resolved, Clash> {
+        let base = base.map(|base| self.layer(base)).transpose()?;
+        let base = base.map_or(Cell::ABSENT, |base| base.cell);
+        self.dag.meter().bytes(base.value.as_ref().map_or(0, Value::memory));
+        merged(&base, left, right, self.policy)
     }
 
     fn at(&mut self, state: Node) -> Resolved {
@@ -219,6 +261,19 @@ impl Plan {
         let mut planner = Planner { dag, mutants, layers: Vec::new(), known: BTreeMap::new() };
         let top = planner.layer(states, keys);
         Plan { layers: planner.layers, top }
+    }
+
+    /// The same for the keys that these states, the greatest in the order of their ids, have changed apart.
+    pub fn of(dag: &Dag, states: &[Node], parting: Parting, mutants: Mutants) -> Self {
+        let mut planner = Planner { dag, mutants, layers: Vec::new(), known: BTreeMap::new() };
+        planner.add(states.to_vec());
+        planner.found(0, &parting.spread, parting.changes);
+        Plan { layers: planner.layers, top: 0 }
+    }
+
+    /// What the states changed apart, as far as the plan was told.
+    pub fn into_changes(mut self) -> Changes {
+        std::mem::take(&mut self.layers[self.top].changes)
     }
 
     /// The value of a key, which is one that the plan was made for.

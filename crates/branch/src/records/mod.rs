@@ -77,7 +77,7 @@ impl Records {
     pub fn version(&mut self, key: &CompactKey, view: &View<'_>) -> (Cell, Option<StateId>) {
         view.meter().keys(1);
         match self.keys.get_mut(&Placed::of(key)) {
-            Some(versions) => (versions.with(view, |cell| cell.clone()), versions.newest(view)),
+            Some(versions) => versions.version(view),
             None => {
                 self.miss(key);
                 (Cell::ABSENT, None)

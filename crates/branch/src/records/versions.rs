@@ -86,7 +86,20 @@ impl Versions {
     /// Shows the value at a view to `read`, which leaves it as it was. An old value that is far behind its line's
     /// newest is copied first, so that the next read finds it at once.
     pub fn with<R>(&mut self, view: &View<'_>, read: impl FnOnce(&mut Cell) -> R) -> R {
-        let Some(place) = self.find(view).0 else { return read(&mut Cell::ABSENT.clone()) };
+        match self.find(view).0 {
+            Some(place) => self.with_place(view, place, read),
+            None => read(&mut Cell::ABSENT.clone()),
+        }
+    }
+
+    /// A copy of what a view shows, and which state wrote it.
+    pub fn version(&mut self, view: &View<'_>) -> (Cell, Option<StateId>) {
+        let Some(place) = self.find(view).0 else { return (Cell::ABSENT, None) };
+        let id = self.places[place].id;
+        (self.with_place(view, place, |cell| cell.clone()), Some(id))
+    }
+
+    fn with_place<R>(&mut self, view: &View<'_>, place: usize, read: impl FnOnce(&mut Cell) -> R) -> R {
         let Place { line, version, .. } = self.places[place];
         if self.line(line).is_some_and(|line| line.behind(version) > LONG) {
             self.materialize(place);

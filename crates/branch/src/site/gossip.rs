@@ -9,7 +9,7 @@ use crate::keyspace::{ByValue, Keyspace};
 use crate::{Commit, MissingParent, Owner, StateId};
 use protocol::{Durability, Now, Outputs};
 use replication::Link;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use types::{Address, Error, ErrorCode, Instant, NodeId, ProcessId, Rng};
 
@@ -23,8 +23,11 @@ const PASS_ON_AFTER: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_millis(500);
 /// After how long without a word another site is taken to be cut off.
 const SILENT_AFTER: Duration = Duration::from_millis(1500);
-/// How many transactions may be on their way to a site that has not acknowledged them.
-const WINDOW: u64 = 1024;
+/// After how long without a head that sees what was merged last another site's heads are merged all the same.
+const LONGEST_TURN: Duration = Duration::from_secs(1);
+/// How many transactions, and how many bytes of them, may be on their way to a site that has not acknowledged them.
+const WINDOW: usize = 16 * 1024;
+const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// How many transactions wait for their parents at most: what is more is dropped, and told again.
 const MAX_ORPHANS: usize = 10_000;
 
@@ -44,14 +47,38 @@ struct Peer {
     said: Instant,
     /// When it was last heard.
     heard: Option<Instant>,
-    /// How many transactions are on their way to it.
-    flying: u64,
+    flying: Flying,
     /// What it lacks and is not on its way.
     skipped: BTreeSet<StateId>,
     /// How many transactions of it have come that were not acknowledged.
     received: u64,
     /// The ceiling it was last told.
     ceiling: Vec<StateId>,
+    /// What was last merged here with a head of it, and when.
+    merged: Option<(StateId, Instant)>,
+}
+
+/// The sizes of the transactions that are on their way to a site, in their order.
+#[derive(Debug, Default)]
+struct Flying {
+    sizes: VecDeque<usize>,
+    bytes: usize,
+}
+
+impl Flying {
+    fn has_room(&self) -> bool {
+        self.sizes.len() < WINDOW && self.bytes < WINDOW_BYTES
+    }
+
+    fn add(&mut self, size: usize) {
+        self.sizes.push_back(size);
+        self.bytes += size;
+    }
+
+    fn acknowledged(&mut self, count: u64) {
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(self.sizes.len());
+        self.bytes -= self.sizes.drain(..count).sum::<usize>();
+    }
 }
 
 impl Peer {
@@ -153,8 +180,9 @@ impl Gossip {
     /// A state was made here: every site is told, or will be.
     pub fn offer(&mut self, commit: &Commit, out: &mut Outputs<'_, Instance>) {
         for (address, peer) in &mut self.peers {
-            if peer.link.is_resumed() && peer.flying < WINDOW {
-                peer.flying += 1;
+            // What has to wait goes first: it may be what this one builds on.
+            if peer.link.is_resumed() && peer.flying.has_room() && peer.skipped.is_empty() {
+                peer.flying.add(commit.size());
                 out.stream(*address, Message::Transaction { commit: commit.clone() });
             } else {
                 peer.skipped.insert(commit.id);
@@ -237,7 +265,8 @@ impl Gossip {
                 continue;
             }
             // Of states that only it has it cannot be said what they see.
-            if peer.flying == 0 && peer.present.heads.iter().all(|head| keyspace.dag().node(*head).is_some())
+            if peer.flying.sizes.is_empty()
+                && peer.present.heads.iter().all(|head| keyspace.dag().node(*head).is_some())
             {
                 let old = keyspace.kept().older_than(PASS_ON_AFTER, now);
                 peer.skipped.extend(old.filter(|id| !keyspace.is_seen(*id, &peer.present.heads)));
@@ -249,22 +278,22 @@ impl Gossip {
 
     /// Sends what a site lacks, as far as the window allows.
     fn send_skipped(to: Address, peer: &mut Peer, keyspace: &mut Keyspace, out: &mut Outputs<'_, Instance>) {
-        while peer.flying < WINDOW
+        while peer.flying.has_room()
             && let Some(id) = peer.skipped.pop_first()
         {
             let kept = keyspace.kept().get(id).cloned();
-            let message = match kept {
-                Some(commit) => Message::Transaction { commit },
+            let (size, message) = match kept {
+                Some(commit) => (commit.size(), Message::Transaction { commit }),
                 None if !keyspace.fetch_written(id) => {
                     peer.skipped.insert(id);
                     break;
                 }
                 None => match keyspace.by_value(id) {
-                    Some(state) => Message::Value { state },
+                    Some(state) => (state.size(), Message::Value { state }),
                     None => continue,
                 },
             };
-            peer.flying += 1;
+            peer.flying.add(size);
             out.stream(to, message);
         }
     }
@@ -313,26 +342,59 @@ impl Gossip {
         }
     }
 
-    /// The heads that this site is to merge. The first site of those that hear one another merges all of them. Another
-    /// one merges its own with what the first one sent, so that its clients see that, but only if they have written
-    /// what the first one has not seen (`own` is the last of it): two sites that merge without end what the other one has
-    /// just made would never come to one head, and merges that cross are what later ones have to reach back over.
+    /// The heads that this site is to merge. The first site of those that hear one another merges what all of them sent;
+    /// another one merges its own with what the first one sent, so that its clients see that, but only if they have
+    /// written what the first one has not seen: two sites that merge without end what the other one has just made would
+    /// never come to one head.
+    ///
+    /// Two sites take turns: see [`Gossip::has_turn`].
     pub fn to_merge(&self, site: &Site, heads: &[StateId], now: Instant) -> Vec<StateId> {
         let is_near = |site: &&Address| {
             self.peers.get(site).and_then(|peer| peer.heard).is_some_and(|heard| heard + SILENT_AFTER > now)
         };
-        let Some(first) = site.topology.sites[..site.index].iter().find(is_near) else {
-            return heads.to_vec();
+        let first = site.topology.sites[..site.index].iter().find(is_near);
+        let is_own = |head: &&StateId| !self.foreign.contains_key(head);
+        let own = heads.iter().filter(is_own).copied();
+        let sent = heads.iter().filter_map(|head| Some((*head, self.foreign.get(head)?)));
+        let Some(first) = first else {
+            let sent = sent.filter(|(head, from)| self.has_turn(&site.keyspace, (*head, from), None, now));
+            return own.chain(sent.map(|(head, _)| head)).collect();
         };
-        let sent: Vec<StateId> =
-            heads.iter().filter(|head| self.foreign.get(head) == Some(first)).copied().collect();
+        let sent: Vec<StateId> = sent.filter(|(_, from)| *from == first).map(|(head, _)| head).collect();
+        let awaited = site.first_written;
+        let have_turn = |head: &&StateId| self.has_turn(&site.keyspace, (**head, first), awaited, now);
         let is_ahead = site
             .written
             .is_some_and(|own| site.keyspace.dag().node(own).is_some() && !site.keyspace.is_seen(own, &sent));
-        if !is_ahead || sent.is_empty() {
-            return Vec::new();
+        own.chain(sent.iter().filter(have_turn).filter(|_| is_ahead).copied()).collect()
+    }
+
+    /// True if another site's head sees what was last merged here with heads of that site (or, if nothing was, a state that
+    /// it is to have seen). Then that merge is all that both sites have in common, and they have parted from it alone.
+    /// Merged sooner, merges would cross, and each would be merged over a base that has to be merged itself, the deeper
+    /// the farther the sites are from each other.
+    fn has_turn(
+        &self,
+        keyspace: &Keyspace,
+        (head, from): (StateId, &Address),
+        awaited: Option<(StateId, Instant)>,
+        now: Instant,
+    ) -> bool {
+        let last = self.peers.get(from).and_then(|peer| peer.merged).or(awaited);
+        last.is_none_or(|(last, at)| {
+            let is_gone = keyspace.dag().node(last).is_none();
+            at + LONGEST_TURN <= now || is_gone || keyspace.is_seen(last, &[head])
+        })
+    }
+
+    /// Heads were merged here.
+    pub fn merged(&mut self, commit: &Commit, now: Instant) {
+        for parent in &commit.parents {
+            let from = self.foreign.get(parent);
+            if let Some(peer) = from.and_then(|from| self.peers.get_mut(from)) {
+                peer.merged = Some((commit.id, now));
+            }
         }
-        heads.iter().filter(|head| self.foreign.get(head).is_none_or(|from| from == first)).copied().collect()
     }
 
     fn take_orphans_of(&mut self, state: StateId) -> Vec<Orphan> {
@@ -389,7 +451,7 @@ impl Site {
             Message::Received { present, count, known } => {
                 if let Some(peer) = self.gossip.peers.get_mut(&address) {
                     (peer.present, peer.knows) = (present, known);
-                    peer.flying = peer.flying.saturating_sub(count);
+                    peer.flying.acknowledged(count);
                     Gossip::send_skipped(address, peer, &mut self.keyspace, out);
                 }
             }
@@ -436,7 +498,7 @@ impl Site {
         let lacking = self.keyspace.lacking(states);
         let Some(peer) = self.gossip.peers.get_mut(&to) else { return };
         peer.link.resume();
-        (peer.skipped, peer.flying) = (lacking.into_iter().collect(), 0);
+        (peer.skipped, peer.flying) = (lacking.into_iter().collect(), Flying::default());
         Gossip::send_skipped(to, peer, &mut self.keyspace, out);
     }
 
@@ -504,5 +566,26 @@ impl Site {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_flies_as_both_windows_allow() {
+        let mut flying = Flying::default();
+        while flying.has_room() {
+            flying.add(100);
+        }
+        assert_eq!(flying.sizes.len(), WINDOW);
+        flying.acknowledged(WINDOW as u64 - 1);
+        assert_eq!(flying.bytes, 100);
+        flying.add(WINDOW_BYTES);
+        assert!(!flying.has_room(), "one that is larger than the window goes by itself");
+        flying.acknowledged(1);
+        flying.acknowledged(7);
+        assert_eq!((flying.sizes.len(), flying.bytes), (0, 0));
     }
 }

@@ -43,7 +43,7 @@ pub use setup::{Collecting, Local, Merging, Options, Topology};
 
 use crate::instance::Instance;
 use crate::keyspace::{self, Keyspace};
-use crate::{Commit, Refusal, StateId};
+use crate::{Commit, Effort, Policy, Refusal, StateId};
 use claims::Claims;
 use clients::Clients;
 use gossip::Gossip;
@@ -51,7 +51,7 @@ pub(crate) use names::Named;
 use protocol::{Claim, Durability, Input, Now, Outputs};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::{Error, Incarnation, ReplyBuf, Rng, SessionId};
+use types::{Error, Incarnation, Instant, ReplyBuf, Rng, SessionId};
 
 /// What a site can be reminded of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,9 +87,9 @@ const COLLECT_PAUSE: Duration = Duration::from_millis(1);
 /// How much a turn collects: keys and states.
 const COLLECTED_PER_TURN: usize = 500;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// What a merge takes for each of its heads and keys, about, and how many times that it leaves to others.
-const MERGED_EACH: Duration = Duration::from_micros(1);
-const MERGE_SHARE: u32 = 10;
+/// What a handler takes for each head and key of a merge, about; and how many times what a merge takes it leaves to others.
+const MERGED_EACH: Duration = Duration::from_nanos(500);
+const MERGE_SHARE: u32 = 20;
 /// The longest that heads wait because merging takes so long.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often heads are left for another site to merge.
@@ -117,6 +117,8 @@ pub struct Site {
     partitions: partitions::Partitions,
     /// The last state that a client made here.
     written: Option<StateId>,
+    /// The first one of this life, and when.
+    first_written: Option<(StateId, Instant)>,
     /// Where the log says that the shared thread reads.
     noted: Option<StateId>,
     /// How often heads that others are to merge were left alone.
@@ -148,6 +150,7 @@ impl Site {
             joining: join::Joining::default(),
             partitions: partitions::Partitions::new(topology.partitions_of(index)),
             written: None,
+            first_written: None,
             noted: None,
             passed_over: 0,
             claims: Claims::new(topology.sites[index].process, incarnation, options.claims),
@@ -231,9 +234,14 @@ impl Site {
             out.arm(Timer::Merge, now.instant + self.partitions.look_again_after(every));
         } else if meant.len() > 1 {
             self.passed_over = 0;
-            match self.merge_heads(&meant, now) {
+            let before = self.keyspace.effort();
+            let outcome = self.merge_heads(&meant, now);
+            let took = self.keyspace.effort() - before;
+            let is_handled = matches!(self.options.merging, Merging::Handler { .. });
+            match outcome {
                 Ok(commit) => {
-                    out.arm(Timer::Merge, now.instant + every.max(pause_after(&commit)));
+                    out.arm(Timer::Merge, now.instant + every.max(pause_after(&commit, took, is_handled)));
+                    self.gossip.merged(&commit, now.instant);
                     self.claims.merged(&commit, &mut self.keyspace);
                     self.made(&commit, false, now, out);
                 }
@@ -241,10 +249,19 @@ impl Site {
                     out.arm(Timer::Merge, now.instant + self.partitions.look_again_after(every));
                 }
                 Err(refusal) => {
-                    let may_be = matches!(self.options.merging, Merging::Handler { .. });
-                    debug_assert!(may_be || refusal == Refusal::NothingToMerge, "{refusal}");
+                    debug_assert!(is_handled || refusal == Refusal::NothingToMerge, "{refusal}");
                 }
             }
+        }
+    }
+
+    /// A client's transaction may have been open while heads were merged.
+    fn merge_beside(&mut self, commit: &Commit, now: Now, out: &mut Outputs<'_, Instance>) {
+        if matches!(self.options.merging, Merging::Auto { .. })
+            && let Some(merge) = self.keyspace.merge_beside(MERGER, commit, Policy::Newest)
+        {
+            self.claims.merged(&merge, &mut self.keyspace);
+            self.made(&merge, false, now, out);
         }
     }
 
@@ -268,7 +285,7 @@ impl Site {
         let is_behind = work >= COLLECTED_PER_TURN && done > COLLECTED_PER_TURN as u64 / 8;
         // What is told to partitions waits for the disk, and what comes behind it too.
         let pause = if self.keyspace.is_parted() { COLLECT_PARTED_EVERY } else { COLLECT_EVERY };
-        let wait = if is_behind { COLLECT_PAUSE.max(pause / 10) } else { pause };
+        let wait = if is_behind { COLLECT_PAUSE.max(pause / 20) } else { pause };
         out.arm(Timer::Collect, now.instant + wait);
     }
 
@@ -346,10 +363,11 @@ impl Site {
 }
 
 /// Where many clients always have a transaction open, hardly any meets the others' work in what it reads next: heads stay
-/// many, and whoever merged all the time would do little else.
-fn pause_after(merge: &Commit) -> Duration {
-    let work = merge.parents.len().saturating_mul(merge.writes.len());
-    let took = MERGED_EACH.saturating_mul(u32::try_from(work).unwrap_or(u32::MAX));
+/// many, and whoever merged all the time would do little else. What a handler takes is judged by heads and keys.
+fn pause_after(merge: &Commit, took: Effort, is_handled: bool) -> Duration {
+    let parts = merge.parents.len().saturating_mul(merge.writes.len());
+    let handled = MERGED_EACH.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
+    let took = if is_handled { took.time().max(handled) } else { took.time() };
     took.saturating_mul(MERGE_SHARE).min(LONGEST_PAUSE)
 }
 
@@ -382,8 +400,11 @@ mod tests {
             parents: vec![StateId::ROOT; heads],
             writes: vec![(CompactKey::new(b"k"), Vec::new()); keys],
         };
-        assert!(pause_after(&merge(3, 100)) < Duration::from_millis(5));
-        assert_eq!(pause_after(&merge(64, 1_000)), Duration::from_millis(640));
-        assert_eq!(pause_after(&merge(64, 100_000)), LONGEST_PAUSE);
+        let small = Effort { states: 1_000, keys: 300, ..Effort::default() };
+        assert!(pause_after(&merge(3, 100), small, false) < Duration::from_millis(5));
+        assert_eq!(pause_after(&merge(64, 1_000), small, true), Duration::from_millis(640));
+        let large = Effort { states: 100_000, keys: 20_000, ..Effort::default() };
+        assert_eq!(pause_after(&merge(3, 100), large, false), Duration::from_millis(200));
+        assert_eq!(pause_after(&merge(64, 100_000), small, true), LONGEST_PAUSE);
     }
 }

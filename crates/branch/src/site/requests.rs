@@ -310,7 +310,9 @@ impl Site {
         self.claims.ended(&read, made, &mut self.keyspace);
         let Some(commit) = outcome? else { return Ok(Committed::Nothing) };
         self.written = Some(commit.id);
+        self.first_written = self.first_written.or(Some((commit.id, now.instant)));
         self.made(&commit, is_shared, now, out);
+        self.merge_beside(&commit, now, out);
         Ok(Committed::State(commit.id))
     }
 

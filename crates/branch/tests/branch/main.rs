@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test panics like the test itself")]
 
+mod beside;
 mod collecting;
 mod early;
 mod exhaustive;

@@ -1,7 +1,7 @@
 //! Sites that talk to one another over a network that delays and cuts, and that restart from their logs.
 
-use anabranch_branch::Instance;
 use anabranch_branch::site::{Collecting, Merging, Options, Topology};
+use anabranch_branch::{Instance, StateId};
 use datatypes::{Operation, register};
 use protocol::{Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,8 @@ struct World {
     wire: BTreeMap<(Instant, u64), (NodeId, Address, Vec<u8>)>,
     sent: u64,
     cut: BTreeSet<(usize, usize)>,
+    /// Between sites, at most.
+    slowest: Duration,
     now: Instant,
     random: Rng,
     inbox: Inbox,
@@ -52,6 +54,7 @@ impl World {
             wire: BTreeMap::new(),
             sent: 0,
             cut: BTreeSet::new(),
+            slowest: Duration::from_millis(20),
             now: Instant(1_000_000),
             random: Rng::with_seed(seed),
             inbox: Inbox::default(),
@@ -96,7 +99,7 @@ impl World {
             }
             let mut bytes = Vec::new();
             packet.encode(&mut bytes);
-            let delay = Duration::from_micros(self.random.u64(500..20_000));
+            let delay = Duration::from_micros(self.random.u64(500..self.slowest.as_micros() as u64));
             self.sent += 1;
             self.wire.insert((self.now + delay, self.sent), (from, to, bytes));
         }
@@ -199,7 +202,7 @@ impl World {
         self.sites[site].protocol().as_site().expect("it is a site").keyspace().census().states
     }
 
-    fn heads(&self, site: usize) -> Vec<anabranch_branch::StateId> {
+    fn heads(&self, site: usize) -> Vec<StateId> {
         self.sites[site].protocol().as_site().expect("it is a site").keyspace().heads()
     }
 }
@@ -249,6 +252,31 @@ fn count(seed: u64, sites: usize, loses: bool) {
         assert_eq!((world.number(site, "all"), own), (total, total), "seed {seed}, site {site}");
         let states = world.sites[site].protocol().as_site().map(|site| site.keyspace().census().states);
         assert!(states <= Some(3), "seed {seed}: {states:?} states are kept");
+    }
+}
+
+/// Sites that write without a pause, far from one another, and merge often: two sites have parted from one merge alone, so
+/// that no merge is over a base that has to be merged itself.
+#[test]
+fn merges_of_sites_that_are_far_apart_do_not_cross() {
+    let every = Duration::from_millis(10);
+    let options = Options { keep: 100_000, merging: Merging::Auto { every }, ..Options::default() };
+    let mut world = World::new(3, options, 7);
+    world.slowest = Duration::from_millis(120);
+    for round in 0..600 {
+        world.increment(round % 3, &["all", &format!("of {}", round % 3)]);
+        world.pass(Duration::from_millis(5));
+    }
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.number(1, "all"), 600);
+    let Some(site) = world.sites[1].protocol().as_site() else { panic!("it is a site") };
+    let dag = site.keyspace().dag();
+    let parents = dag.states().map(|node| dag.parents(node)).filter(|parents| parents.len() > 1);
+    let parents: Vec<Vec<StateId>> =
+        parents.map(|parents| parents.iter().map(|node| dag.id(*node)).collect()).collect();
+    assert!(parents.len() > 20, "{} merges", parents.len());
+    for parents in &parents {
+        assert_eq!(site.keyspace().fork_points(parents).unwrap().len(), 1);
     }
 }
 

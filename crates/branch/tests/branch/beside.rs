@@ -1,0 +1,166 @@
+//! Transactions that are open while a merge is made, and commit beside it.
+
+use crate::model::{World, increment, key, operate, options, write};
+use anabranch_branch::{
+    Begin, Commit, End, Keyspace, Mutant, Options, Policy, Refusal, StateId, Transaction,
+};
+use types::{Rng, SessionId};
+
+const MERGER: SessionId = SessionId(1000);
+
+fn session(number: u64) -> SessionId {
+    SessionId(number + 1)
+}
+
+/// One site, and another one that is told everything it makes.
+struct Sites {
+    world: World,
+    other: Keyspace,
+}
+
+impl Sites {
+    fn new(options_of_site: Options) -> Self {
+        Sites { world: World::with(options_of_site), other: Keyspace::new(options(2)) }
+    }
+
+    fn begin(&mut self, number: u64) -> Transaction {
+        self.world.keyspace.begin(session(number), &Begin::Ancestor).unwrap()
+    }
+
+    fn tell(&mut self, commit: Commit) -> StateId {
+        self.other.apply(&commit).unwrap();
+        let id = commit.id;
+        self.world.note(commit);
+        id
+    }
+
+    fn merge(&mut self) -> Option<Commit> {
+        let heads = self.world.keyspace.heads();
+        match self.world.keyspace.merge_of(MERGER, &heads, Policy::Newest) {
+            Ok(merge) => {
+                self.tell(merge.clone());
+                Some(merge)
+            }
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::NothingToMerge);
+                None
+            }
+        }
+    }
+
+    /// Returns the merge with the one that was made meanwhile, which the other site finds by itself.
+    fn commit(&mut self, transaction: Transaction) -> Option<Commit> {
+        let commit = self.world.keyspace.commit(transaction, &End::Serializability).unwrap()?;
+        self.tell(commit.clone());
+        let merge = self.world.keyspace.merge_beside(MERGER, &commit, Policy::Newest)?;
+        assert!(merge.parents.contains(&commit.id));
+        let found = self.other.merge_of(MERGER, &merge.parents, Policy::Newest);
+        assert_eq!(found.as_ref(), Ok(&merge), "it is what the State DAG says");
+        self.world.note(merge.clone());
+        Some(merge)
+    }
+}
+
+/// Some transactions on some keys, of clients that always have one open; merged and collected now and then.
+fn run(seed: u64, options_of_site: Options) -> usize {
+    let (mut sites, mut random) = (Sites::new(options_of_site), Rng::with_seed(seed));
+    let names = ["a", "b", "c", "d", "e"];
+    let mut open: Vec<Transaction> = (0..4).map(|number| sites.begin(number)).collect();
+    let mut merged = 0;
+    for _ in 0..120 {
+        let number = random.usize(..open.len());
+        for _ in 0..random.usize(1..3) {
+            let name = names[random.usize(..names.len())];
+            let text = random.u32(..100).to_string();
+            let adds = name < "c" || random.bool();
+            let operation = if adds { increment(random.i64(1..50)) } else { write(text.as_bytes()) };
+            operate(&mut sites.world.keyspace, &mut open[number], name, &operation).unwrap();
+        }
+        if random.u8(..3) == 0 {
+            let next = sites.begin(number as u64);
+            let transaction = std::mem::replace(&mut open[number], next);
+            merged += usize::from(sites.commit(transaction).is_some());
+            // It begins below what it has just committed.
+            let next = sites.begin(number as u64);
+            sites.world.keyspace.abort(std::mem::replace(&mut open[number], next));
+        }
+        if random.u8(..8) == 0 {
+            sites.merge();
+        }
+        if random.u8(..4) == 0 {
+            sites.world.keyspace.announce_ceiling();
+            sites.world.keyspace.collect(50);
+        }
+    }
+    assert_eq!(sites.world.difference(&names.map(key)), None, "seed {seed}");
+    merged
+}
+
+#[test]
+fn it_is_merged_as_whoever_looks_at_all_states_merges_it() {
+    let merged: usize = (0..60).map(|seed| run(seed, options(1))).sum();
+    assert!(merged > 200, "{merged} transactions were open while heads were merged");
+}
+
+#[test]
+fn others_changes_of_what_it_wrote_are_not_forgotten() {
+    let mutant = Options { mutants: Mutant::ForgetMeanwhile.into(), ..options(1) };
+    assert!(std::panic::catch_unwind(|| (0..20).map(|seed| run(seed, mutant)).sum::<usize>()).is_err());
+}
+
+/// Where clients always have a transaction open, a merge reaches back to the one before, and no farther.
+#[test]
+fn a_merge_is_over_the_one_before() {
+    let mut sites = Sites::new(options(1));
+    let (clients, rounds) = (6, 20);
+    let mut before: Option<StateId> = None;
+    for round in 0..rounds {
+        let mut open: Vec<Transaction> = (0..clients).map(|number| sites.begin(number)).collect();
+        for transaction in &mut open {
+            operate(&mut sites.world.keyspace, transaction, "k", &increment(1)).unwrap();
+        }
+        // At first there is nothing to merge.
+        let merge = sites.merge().map(|merge| merge.parents);
+        let heads = sites.world.keyspace.heads();
+        if let (Some(parents), Some(before)) = (&merge, before) {
+            let forks = sites.world.keyspace.fork_points(parents).unwrap();
+            assert_eq!(forks, [before], "round {round}");
+        }
+        before = merge.is_some().then(|| heads[0]);
+        for transaction in open {
+            assert_eq!(sites.commit(transaction).is_some(), merge.is_some(), "round {round}");
+        }
+    }
+    sites.merge();
+    let [head] = sites.world.keyspace.heads()[..] else { panic!("all is merged") };
+    assert_eq!(sites.world.text(head, "k"), (clients * rounds).to_string());
+}
+
+/// As long as a transaction is open at what was merged, the merge is held; no longer.
+#[test]
+fn a_merge_goes_when_no_transaction_needs_it() {
+    let mut sites = Sites::new(options(1));
+    let mut open: Vec<Transaction> = (0..2).map(|number| sites.begin(number)).collect();
+    for transaction in &mut open {
+        operate(&mut sites.world.keyspace, transaction, "k", &increment(1)).unwrap();
+    }
+    open.into_iter().for_each(|transaction| drop(sites.commit(transaction)));
+    let mut late = sites.begin(0);
+    operate(&mut sites.world.keyspace, &mut late, "k", &increment(1)).unwrap();
+    let merge = sites.merge().unwrap().id;
+    for number in 0..50 {
+        let mut transaction = sites.begin(number);
+        let text = number.to_string();
+        operate(&mut sites.world.keyspace, &mut transaction, "other", &write(text.as_bytes())).unwrap();
+        sites.commit(transaction);
+    }
+    let settle = |sites: &mut Sites| {
+        sites.world.keyspace.announce_ceiling();
+        while sites.world.keyspace.collect(1000) > 0 {}
+        sites.world.keyspace.dag().node(merge).is_some()
+    };
+    assert!(settle(&mut sites), "a transaction is open at one of its heads");
+    assert!(sites.commit(late).is_some());
+    sites.merge();
+    assert!(!settle(&mut sites), "nobody needs it");
+}
