@@ -551,7 +551,9 @@ impl Keyspace {
             candidates.iter().filter(|node| !above(node)).map(|node| self.dag.id(*node)).collect();
         ceiling.sort_unstable();
         ceiling.dedup();
-        self.collector.place(Owner::Site(self.options.site), ceiling.clone());
+        if self.collector.ceiling(Owner::Site(self.options.site)) != ceiling {
+            self.collector.place(Owner::Site(self.options.site), ceiling.clone());
+        }
         ceiling
     }
 

@@ -49,6 +49,14 @@ pub(crate) struct Ripple<'a> {
 impl Ripple<'_> {
     /// The last state that the constraint admits, depth first below the read state, the most recent child first.
     pub fn commit_state(&self, from: Node) -> Option<Node> {
+        // All that follows leads to the only head, whatever was written on the way.
+        let least = Intact { reads: self.reads.is_empty() && !self.reads_all, writes: false };
+        if let Some(head) = self.dag.only_head()
+            && self.end.may_admit(least)
+            && self.end.admits(self.dag, self.session, head, least)
+        {
+            return Some(head);
+        }
         let mut known = BTreeMap::from([(from, Intact::ALL)]);
         let mut met = BTreeSet::from([from]);
         let mut path = vec![(from, self.children(from))];

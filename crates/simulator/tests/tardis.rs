@@ -57,6 +57,13 @@ fn seeds_that_showed_bugs_pass() {
     }
 }
 
+/// 52: a merge wrote a key that one of its heads had merged before; a transaction that was open at that head did not meet it.
+#[test]
+fn seeds_that_showed_bugs_of_forking_sites_pass() {
+    let summary = run("tardis-forking", &options(52, 1)).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
 /// Both branches deleted a summary and began it anew with fewer numbers: the merge made one without numbers, and the log's record
 /// of it could not be read again.
 #[test]
@@ -87,6 +94,12 @@ fn a_fork_that_sees_its_sibling_is_caught() {
 #[test]
 fn a_merge_over_one_of_several_fork_points_is_caught() {
     assert_caught(2..=51, Mutant::SingleForkPoint);
+}
+
+/// A merge was made while a transaction was open, which is merged with it.
+#[test]
+fn a_transaction_that_forgets_what_was_merged_meanwhile_is_caught() {
+    assert_caught_in("tardis-forking", TardisDeployment::forking(), 1..=40, Mutant::ForgetMeanwhile);
 }
 
 /// Corrections 54.

@@ -257,6 +257,11 @@ impl Dag {
         self.state_mut(node).holds -= 1;
     }
 
+    /// The state that all others are ancestors of, if there is one.
+    pub fn only_head(&self) -> Option<Node> {
+        self.heads.first().filter(|_| self.heads.len() == 1).map(|(_, head)| *head)
+    }
+
     /// True if somebody holds a state.
     pub fn is_held(&self, node: Node) -> bool {
         self.state(node).holds > 0

@@ -82,9 +82,9 @@ impl Keyspace {
         let seen_by = |node: Node| SeenBy::only(usize::from(states[1] == node), 2);
         let forgets = self.options.mutants.has(Mutant::ForgetMeanwhile);
         let both = |(key, change): (&CompactKey, Change)| {
-            let of_merge = meanwhile.change(key, head)?;
-            // As whoever finds it out from the State DAG has it: the merge's own write counts.
-            let of_merge = self.dag.writes(merge).get(key).map_or(of_merge, |own| own.and(of_merge));
+            // Whatever the merge wrote, it changed, also where one of its heads had it like that.
+            let of_merge = meanwhile.change(key, head).into_iter().chain(self.dag.writes(merge).get(key));
+            let of_merge = of_merge.reduce(Change::and)?;
             Some((key.clone(), vec![(seen_by(merge), of_merge), (seen_by(own), change)]))
         };
         let changes: Changes = self.dag.writes(own).iter().filter(|_| !forgets).filter_map(both).collect();

@@ -150,6 +150,11 @@ impl Gossip {
         }
     }
 
+    /// True if there are no other sites.
+    pub fn is_alone(&self) -> bool {
+        self.peers.is_empty()
+    }
+
     pub fn orphans(&self) -> usize {
         self.orphan_count
     }
@@ -315,8 +320,8 @@ impl Gossip {
     /// Promises the other sites to begin nothing above what is read now. Sites to which not everything committed before
     /// is on its way are promised nothing.
     fn promise(&mut self, keyspace: &mut Keyspace, options: Options, out: &mut Outputs<'_, Instance>) {
-        if self.peers.is_empty() {
-            keyspace.announce_ceiling();
+        if self.is_alone() {
+            // Whoever collects promises.
             return;
         }
         let is_told = |peer: &Peer| peer.link.is_resumed() && peer.skipped.is_empty();

@@ -84,6 +84,8 @@ const LOOKER: SessionId = SessionId(u64::MAX - 2);
 const COLLECT_EVERY: Duration = Duration::from_millis(20);
 const COLLECT_PARTED_EVERY: Duration = Duration::from_millis(200);
 const COLLECT_PAUSE: Duration = Duration::from_millis(1);
+/// How often a site without others says what nothing begins above, which nobody has to be told.
+const PROMISE_ALONE_EVERY: Duration = Duration::from_millis(50);
 /// How much a turn collects: keys and states.
 const COLLECTED_PER_TURN: usize = 500;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -119,6 +121,8 @@ pub struct Site {
     written: Option<StateId>,
     /// The first one of this life, and when.
     first_written: Option<(StateId, Instant)>,
+    /// When a site without others promised last.
+    promised: Instant,
     /// Where the log says that the shared thread reads.
     noted: Option<StateId>,
     /// How often heads that others are to merge were left alone.
@@ -151,6 +155,7 @@ impl Site {
             partitions: partitions::Partitions::new(topology.partitions_of(index)),
             written: None,
             first_written: None,
+            promised: Instant::default(),
             noted: None,
             passed_over: 0,
             claims: Claims::new(topology.sites[index].process, incarnation, options.claims),
@@ -277,6 +282,10 @@ impl Site {
             Collecting::Optimistic => self.gossip.silent(now.instant),
         };
         self.keyspace.go_without(silent);
+        if self.gossip.is_alone() && self.promised + PROMISE_ALONE_EVERY <= now.instant {
+            self.keyspace.announce_ceiling();
+            self.promised = now.instant;
+        }
         let before = self.keyspace.collected();
         let work = self.keyspace.collect(COLLECTED_PER_TURN);
         self.gossip.took_out(self.keyspace.take_gone());

@@ -36,7 +36,11 @@ impl Sites {
 
     fn merge(&mut self) -> Option<Commit> {
         let heads = self.world.keyspace.heads();
-        match self.world.keyspace.merge_of(MERGER, &heads, Policy::Newest) {
+        self.merge_of(&heads)
+    }
+
+    fn merge_of(&mut self, heads: &[StateId]) -> Option<Commit> {
+        match self.world.keyspace.merge_of(MERGER, heads, Policy::Newest) {
             Ok(merge) => {
                 self.tell(merge.clone());
                 Some(merge)
@@ -85,7 +89,10 @@ fn run(seed: u64, options_of_site: Options) -> usize {
             sites.world.keyspace.abort(std::mem::replace(&mut open[number], next));
         }
         if random.u8(..8) == 0 {
-            sites.merge();
+            // Some of them, too: then heads see what others see.
+            let heads = sites.world.keyspace.heads();
+            let count = if random.bool() { heads.len() } else { heads.len().min(2) };
+            sites.merge_of(&heads[..count]);
         }
         if random.u8(..4) == 0 {
             sites.world.keyspace.announce_ceiling();
