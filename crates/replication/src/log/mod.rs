@@ -38,6 +38,7 @@ pub use message::{Message, Raft};
 pub use record::{Change, Recovering};
 
 use protocol::Durability;
+use raft::eraftpb::{Entry, Message as RaftMessage, MessageType};
 use raft::{Config, RawNode, StateRole};
 use standing::Standing;
 use std::time::Duration;
@@ -112,6 +113,8 @@ pub struct Log {
     leaderless: u64,
     /// The term in which this member leads and has applied an entry of its own.
     serving: Option<u64>,
+    /// Entries that were proposed since the log was settled last.
+    proposed: Vec<Entry>,
     /// False while this member may not lead.
     electable: bool,
     /// See [`Log::give_all`].
@@ -133,6 +136,7 @@ impl Log {
             pace: (0, 100),
             leaderless: 0,
             serving: None,
+            proposed: Vec::new(),
             electable: true,
             gives_all: false,
             trusts_memory: false,
@@ -301,10 +305,34 @@ impl Log {
         self.tick_transfer(now, port);
     }
 
-    /// Proposes an entry, if this member leads. Whether it is committed shows when it is applied.
+    /// Proposes an entry, if this member leads. Those of one step become one message to each member. Whether it is committed
+    /// shows when it is applied.
     #[must_use]
     pub fn propose(&mut self, entry: Vec<u8>) -> bool {
-        self.leading().is_some_and(|raw| raw.propose(Vec::new(), entry).is_ok())
+        let leads = self.leading().is_some();
+        if leads {
+            self.proposed.push(Entry { data: entry.into(), ..Entry::default() });
+        }
+        leads
+    }
+
+    /// Appends what was proposed in this step, as much at once as one message takes. Whoever leads no more loses it.
+    fn append_proposed(&mut self) {
+        let mut proposed = std::mem::take(&mut self.proposed).into_iter().peekable();
+        let Some(raw) = self.leading() else { return };
+        while let Some(first) = proposed.next() {
+            let mut bytes = size_of_entry(&first);
+            let mut entries = vec![first];
+            while let Some(next) = proposed.next_if(|next| bytes + size_of_entry(next) <= APPEND_BYTES) {
+                bytes += size_of_entry(&next);
+                entries.push(next);
+            }
+            let mut message = RaftMessage { from: raw.raft.id, ..RaftMessage::default() };
+            message.set_msg_type(MessageType::MsgPropose);
+            message.set_entries(entries.into());
+            let outcome = raw.raft.step(message);
+            debug_assert!(outcome.is_ok(), "a leader takes proposals");
+        }
     }
 
     /// The library, while this member leads: a follower would pass questions on.
@@ -389,6 +417,7 @@ impl Log {
     /// Does everything that has become due: writes, sends, applies. Called at the end of every step.
     pub fn settle<A: Application>(&mut self, now: Instant, app: &mut A, port: &mut impl Port) -> News {
         let mut news = News::default();
+        self.append_proposed();
         let State::Running(raw) = &mut self.state else { return news };
         while raw.has_ready() {
             let mut ready = raw.ready();
@@ -480,6 +509,11 @@ fn apply<A: Application>(entries: Vec<raft::eraftpb::Entry>, app: &mut A) {
 }
 
 /// The library's number of a member; 0 is nobody.
+/// The bytes of an entry in a message, or a few more.
+fn size_of_entry(entry: &Entry) -> u64 {
+    entry.data.len() as u64 + 32
+}
+
 fn id(member: usize) -> u64 {
     member as u64 + 1
 }

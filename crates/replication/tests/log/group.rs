@@ -172,6 +172,17 @@ impl Group {
         self.deliver();
     }
 
+    /// Proposes entries in one step, and delivers them; returns how many messages leave in that step.
+    pub fn propose_together(&mut self, leader: usize, entries: &[Vec<u8>]) -> usize {
+        self.deliver();
+        self.with(leader, |member, _, _| {
+            entries.iter().for_each(|entry| assert!(member.log.propose(entry.clone())));
+        });
+        let sent = self.queue.len();
+        self.deliver();
+        sent
+    }
+
     /// Starts a member again; without `complete`, what was written since the last synced record is lost.
     pub fn restart(&mut self, me: usize, complete: bool) {
         let count = self.members.len();

@@ -19,6 +19,22 @@ fn entries_are_applied_everywhere_and_survive_a_restart_of_all() {
 }
 
 #[test]
+fn entries_of_one_step_are_one_message_to_each_member() {
+    let mut group = Group::new(3, false);
+    let leader = group.elect();
+    group.pass(4);
+    let small: Vec<Vec<u8>> = (0..50).map(text).collect();
+    assert_eq!(group.propose_together(leader, &small), 2);
+    let large = vec![vec![7; 100 << 10]; 5];
+    assert_eq!(group.propose_together(leader, &large), 6, "of 256 KiB at most");
+    group.pass(4);
+    let all: Vec<Vec<u8>> = small.into_iter().chain(large).collect();
+    for member in &group.members {
+        assert!(member.applied.0.values().eq(&all), "in their order");
+    }
+}
+
+#[test]
 fn a_leader_that_is_cut_off_is_replaced_and_applies_nothing_more() {
     let mut group = Group::new(3, false);
     let old = group.elect();
