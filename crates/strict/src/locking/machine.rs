@@ -5,6 +5,7 @@ mod tests;
 
 use super::absent::Absent;
 use super::leader::observed;
+use super::single::Coming;
 use crate::coordinator::{Look, LookQuestion, look_at};
 use crate::part::{Part, encoded};
 use datatypes::{Cell, Context, Effect, Operation, prepare};
@@ -99,6 +100,17 @@ pub(super) struct Question<'q> {
 impl<'q> Question<'q> {
     fn effects(&self) -> Result<Vec<Effect<'q>>, Malformed> {
         self.own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes))).collect()
+    }
+
+    /// What the operation comes to on a state of this version, which may have expired.
+    fn on(&self, cell: &Cell, version: u64, random: &mut Rng) -> Evaluation {
+        let (mut result, now_millis) = (ReplyBuf::new(), self.now_millis);
+        let expired = cell.is_expired(now_millis);
+        let cell = if expired { &Cell::ABSENT } else { cell };
+        let effect = prepare(cell, self.operation, &mut Context { now_millis, random }, &mut result);
+        let effect = effect.map(|effect| encoded(&effect));
+        // The transaction's own deadlines count too: what it saw must be true when it commits.
+        Evaluation { result, effect, version, expires_at: cell.expires_at, expired }
     }
 }
 
@@ -244,10 +256,16 @@ impl Machine {
     pub(super) fn evaluate_next(
         &mut self,
         question: &Question<'_>,
+        coming: Option<&mut Coming>,
         random: &mut Rng,
     ) -> Result<Evaluation, Malformed> {
-        let before = question.effects()?;
-        Ok(self.evaluate_after(question, &before, random))
+        let Some(coming) = coming else { return Ok(self.evaluate_after(question, &[], random)) };
+        let record = self.store.record(self.store.hash(question.key), question.key);
+        let applied = record.map_or(&Cell::ABSENT, mvcc::Record::cell);
+        if let Some(state) = coming.state(applied)? {
+            return Ok(question.on(state, self.version(question.key), random));
+        }
+        Ok(self.evaluate_after(question, &coming.effects()?, random))
     }
 
     fn evaluate_after(
@@ -256,20 +274,9 @@ impl Machine {
         before: &[Effect<'_>],
         random: &mut Rng,
     ) -> Evaluation {
-        let Question { key, operation, now_millis, .. } = *question;
-        let version = self.version(key);
-        let (mut result, mut context) = (ReplyBuf::new(), Context { now_millis, random });
-        let (mut expired, mut expires_at) = (false, 0);
-        let evaluate = |cell: &Cell| {
-            expired = cell.is_expired(now_millis);
-            let cell = if expired { &Cell::ABSENT } else { cell };
-            // The transaction's own deadlines count too: what it saw must be true when it commits.
-            expires_at = cell.expires_at;
-            prepare(cell, operation, &mut context, &mut result)
-        };
-        let effect = self.store.with_state(self.store.hash(key), key, |_| true, before, evaluate);
-        let effect = effect.map(|effect| encoded(&effect));
-        Evaluation { result, effect, version, expires_at, expired }
+        let (key, version) = (question.key, self.version(question.key));
+        let read = |cell: &Cell| question.on(cell, version, random);
+        self.store.with_state(self.store.hash(key), key, |_| true, before, read)
     }
 
     fn commit(&mut self, index: u64, part: &Part) {

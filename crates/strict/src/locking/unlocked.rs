@@ -32,21 +32,22 @@ impl Replica {
             let ended = Message::Ended { transaction: id, at: outcome.at() };
             return step.out.send(from, known.unwrap_or(ended));
         }
-        if self.machine.is_over(id) {
+        if self.machine.is_over(id) || leader.is_closed(id) {
             return;
         }
         let Ok(operation) = Operation::decode(&mut Reader::new(&one.operation)) else { return };
         // The time of the entry is that of its deadlines, so that they are judged as they are when it is applied.
         let at = leader.timestamp(self.machine.latest(), step.now.wall);
         let now_millis = at.wall().as_millis();
-        let own = match operation.is_read() || self.options.mutants.has(Mutant::EvaluateOnApplied) {
-            true => Vec::new(),
-            false => leader.unapplied.on(&one.key),
-        };
-        let question = Question { key: &one.key, operation: &operation, own: &own, now_millis };
-        let Ok(evaluation) = self.machine.evaluate_next(&question, step.random) else { return };
+        let on_applied = operation.is_read() || self.options.mutants.has(Mutant::EvaluateOnApplied);
+        let coming = leader.unapplied.on(&one.key);
+        let alone = coming.is_none();
+        let question = Question { key: &one.key, operation: &operation, own: &[], now_millis };
+        let coming = coming.filter(|_| !on_applied);
+        let Ok(evaluation) = self.machine.evaluate_next(&question, coming, step.random) else { return };
         let (part, term) = (part(self.shard, &one.key, &evaluation), leader.term);
-        let deletes = evaluation.expired;
+        // A read finds out that the key has expired where nothing is on its way that may have renewed it.
+        let deletes = evaluation.expired && alone;
         let answer = Message::Executed { transaction: id, step: one.index, term, evaluation };
         if operation.is_read() && !deletes {
             return self.answer_confirmed(from, answer, step);

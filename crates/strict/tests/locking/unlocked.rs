@@ -158,3 +158,28 @@ fn deadlines_are_kept() {
     network.run_for(Duration::from_secs(1));
     assert_eq!(network.text(1, 0, &[network.get(a)]), "1");
 }
+
+/// A read that comes while a write is on its way to a key that has expired deletes nothing.
+#[test]
+fn a_read_leaves_what_is_on_its_way() {
+    let mut network = Network::new(&options(Mutants::default()));
+    let [a, _] = network.keys();
+    let set = |value, deadline| {
+        let (condition, reply) = (register::Condition::Always, register::SetReply::Status);
+        Operation::Register(register::Operation::Set { value, deadline, condition, reply })
+    };
+    let millis = network.wall().as_millis() + 50;
+    let first = set(b"old", register::Deadline::At { millis });
+    assert_eq!(network.text(1, 0, &[network.any(a, first, false)]), "OK");
+    network.run_for(Duration::from_millis(100));
+    let renew = [network.any(a, set(b"new", register::Deadline::Clear), false)];
+    let look = [network.get(a)];
+    let ask = |network: &mut Network, session, steps: &[protocol::Step<'_>]| {
+        let session = SessionId(session);
+        network.request(2, Request::Many { session, steps, watched: false, multi: false })
+    };
+    let (written, read) = (ask(&mut network, 20, &renew), ask(&mut network, 21, &look));
+    assert_eq!([written, read].map(|id| network.answer(id)), ["OK", "null"]);
+    network.run_for(Duration::from_secs(1));
+    assert_eq!(network.text(1, 0, &look), "new");
+}

@@ -1,7 +1,10 @@
-//! What is kept of single commands: their results, as long as their outcomes.
+//! Single commands: the results that are kept as long as their outcomes, and the state that they are evaluated on.
 
+use super::super::single::{Unapplied, part};
 use super::*;
-use datatypes::register;
+use datatypes::{Items, list, register};
+use proptest::collection::vec;
+use proptest::proptest;
 
 fn id(number: u64) -> TransactionId {
     TransactionId { number, ..TransactionId::default() }
@@ -11,10 +14,14 @@ fn id(number: u64) -> TransactionId {
 fn increment(machine: &mut Machine, number: u64, floor: u64) {
     let operation = Operation::Register(register::Operation::Increment { by: 1 });
     let question = Question { key: b"k", operation: &operation, own: &[], now_millis: 1 };
-    let evaluation = machine.evaluate_next(&question, &mut Rng::with_seed(1)).expect("well-formed");
-    let part = super::super::single::part(0, b"k", &evaluation);
-    let entry =
-        Entry::Run { transaction: id(number), floor, at: Timestamp(number), part, result: evaluation.result };
+    let evaluation = machine.evaluate_next(&question, None, &mut Rng::with_seed(1)).expect("well-formed");
+    apply_run(machine, number, floor, &evaluation);
+}
+
+/// Applies what a single command comes to, as the entry of its number.
+fn apply_run(machine: &mut Machine, number: u64, floor: u64, evaluation: &Evaluation) {
+    let (part, result) = (part(0, b"k", evaluation), evaluation.result.clone());
+    let entry = Entry::Run { transaction: id(number), floor, at: Timestamp(number), part, result };
     let mut bytes = Vec::new();
     entry.encode(&mut bytes);
     machine.apply(number, &bytes);
@@ -55,4 +62,103 @@ fn tables_without_results_are_read() {
     assert!(Machine::new(HashSeed(1), false).save(0, &mut chunk).is_some());
     assert_eq!(chunk.pop(), Some(0), "there are none");
     assert!(restored(&chunk).outcomes().is_empty());
+}
+
+/// A leader that carries out single commands on one key, and one to which each is applied at once.
+struct Leads {
+    lags: Machine,
+    unapplied: Unapplied,
+    on_their_way: std::collections::VecDeque<(u64, Evaluation)>,
+    at_once: Machine,
+    number: u64,
+}
+
+impl Leads {
+    fn new() -> Self {
+        let [lags, at_once] = [0; 2].map(|_| Machine::new(HashSeed(1), false));
+        let unapplied = Unapplied::default();
+        Leads { lags, unapplied, on_their_way: Default::default(), at_once, number: 0 }
+    }
+
+    /// Evaluates it behind what is on its way, and puts it there.
+    fn run(&mut self, operation: &Operation<'_>, now_millis: u64) -> Evaluation {
+        self.number += 1;
+        let question = Question { key: b"k", operation, own: &[], now_millis };
+        let random = &mut Rng::with_seed(1);
+        let coming = self.unapplied.on(b"k");
+        let found = self.lags.evaluate_next(&question, coming, random).expect("well-formed");
+        let mut expected = self.at_once.evaluate_next(&question, None, random).expect("well-formed");
+        expected.version = found.version;
+        assert_eq!(found, expected, "{operation:?}");
+        apply_run(&mut self.at_once, self.number, 1, &found);
+        self.unapplied.add(id(self.number), b"k", &part(0, b"k", &found));
+        self.on_their_way.push_back((self.number, found.clone()));
+        found
+    }
+
+    /// The oldest entries are applied.
+    fn apply(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some((number, evaluation)) = self.on_their_way.pop_front() else { return };
+            apply_run(&mut self.lags, number, 1, &evaluation);
+            self.unapplied.applied(id(number));
+        }
+    }
+
+    /// True if the state behind what is on its way is kept.
+    fn keeps_state(&self) -> bool {
+        self.unapplied.by_key.get(&b"k"[..]).is_some_and(|coming| coming.state.is_some())
+    }
+}
+
+fn push(value: &[u8]) -> Operation<'_> {
+    let (end, values) = (list::End::Front, Items::one(value));
+    Operation::List(list::Operation::Push { end, values, only_if_exists: false })
+}
+
+proptest! {
+    /// Whatever has been applied meanwhile, each is evaluated as if all before it had been.
+    #[test]
+    fn who_comes_behind_others_sees_them(choices in vec((0u8..9, 0usize..6), 1..120)) {
+        let mut leads = Leads::new();
+        let value = [7; 300];
+        for (now, (choice, applied)) in (1_000..).zip(choices) {
+            let deadline = register::Deadline::At { millis: now + 5 };
+            let (condition, reply) = (register::Condition::Always, register::SetReply::Old);
+            let set = register::Operation::Set { value: b"5", deadline, condition, reply };
+            let operation = match choice {
+                0..4 => push(&value),
+                4 => Operation::List(list::Operation::Pop { end: list::End::Back, count: None }),
+                5 => Operation::Register(register::Operation::GetDelete),
+                6 => Operation::Register(set),
+                _ => Operation::Register(register::Operation::Increment { by: 1 }),
+            };
+            leads.run(&operation, now);
+            leads.apply(if applied > 4 { usize::MAX } else { applied.saturating_sub(2) });
+        }
+    }
+}
+
+/// The value is copied when repeating what is on its way has cost as much, and not for few; a large one never.
+#[test]
+fn the_state_is_kept_where_many_are_on_their_way() {
+    let mut leads = Leads::new();
+    let increment = Operation::Register(register::Operation::Increment { by: 1 });
+    leads.run(&increment, 1);
+    assert!(!leads.keeps_state(), "nothing is before it");
+    leads.run(&increment, 1);
+    assert!(leads.keeps_state());
+    leads.apply(1);
+    assert!(leads.keeps_state(), "one is on its way still");
+    leads.apply(1);
+    assert!(!leads.keeps_state());
+    for (bytes, copied) in [(100_000, true), (2_000_000, false)] {
+        let mut leads = Leads::new();
+        leads.run(&push(&vec![7; bytes]), 1);
+        leads.apply(1);
+        (0..10).for_each(|_| drop(leads.run(&push(b"v"), 1)));
+        assert!(!leads.keeps_state(), "45 were repeated");
+        (0..20).for_each(|_| drop(leads.run(&push(b"v"), 1)));
+        assert_eq!(leads.keeps_state(), copied, "435 were");
+    }
 }

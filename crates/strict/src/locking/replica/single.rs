@@ -67,14 +67,12 @@ impl Replica {
         let id = one.transaction;
         // The time of the entry is that of its deadlines, so that they are judged as they are when it is applied.
         let at = leader.timestamp(self.machine.latest(), step.now.wall);
-        let own = match self.options.mutants.has(Mutant::EvaluateOnApplied) {
-            true => Vec::new(),
-            false => leader.unapplied.on(&one.key),
-        };
-        let now_millis = at.wall().as_millis();
-        let question = Question { key: &one.key, operation: &operation, own: &own, now_millis };
-        let Ok(evaluation) = self.machine.evaluate_next(&question, step.random) else { return };
-        if evaluation.effect.is_none() && !evaluation.expired && own.is_empty() {
+        let on_applied = self.options.mutants.has(Mutant::EvaluateOnApplied);
+        let coming = leader.unapplied.on(&one.key).filter(|_| !on_applied);
+        let (alone, now_millis) = (coming.is_none(), at.wall().as_millis());
+        let question = Question { key: &one.key, operation: &operation, own: &[], now_millis };
+        let Ok(evaluation) = self.machine.evaluate_next(&question, coming, step.random) else { return };
+        if evaluation.effect.is_none() && !evaluation.expired && alone {
             let answer = Message::Done { transaction: id, at: None, term: leader.term, evaluation };
             leader.forget(id);
             leader.unapplied.keep(id, answer.clone());
