@@ -60,6 +60,11 @@ fn single_commands_that_do_not_see_those_before_them_are_caught() {
 }
 
 #[test]
+fn members_of_a_batch_that_are_told_each_others_results_are_caught() {
+    assert_caught(Concurrency::Locking, 1..=40, Mutant::MixResults);
+}
+
+#[test]
 fn a_read_that_passes_votes_is_caught() {
     assert_caught(Concurrency::Locking, 15..=314, Mutant::ReadsPastVotes);
 }

@@ -1,12 +1,12 @@
 //! Two-phase commit over replicated logs, with locks or with validation at the leaders. A seed says where optimistic
-//! transactions read, and who collects votes.
+//! transactions read, who collects votes, and how many single commands of a key are sent before others wait.
 
 use super::replicated;
 use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::faults::Feature;
 use checker::Level;
 use protocol::Claim;
-use strict::locking::{Concurrency, Coordinates, Node, Options, Reads};
+use strict::locking::{Combining, Concurrency, Coordinates, Node, Options, Reads};
 use types::{NodeId, Rng};
 
 /// See the module.
@@ -41,10 +41,15 @@ impl Deployment for LockingDeployment {
         let combines = !setting.hash_seed.0.is_multiple_of(4);
         // The same in every instance and every life of a seed.
         let mut drawn = Rng::with_seed(setting.hash_seed.0);
+        let reads = [Reads::Leader, Reads::Closest][drawn.usize(..2)];
+        let coordinates = [Coordinates::Client, Coordinates::Participant][drawn.usize(..2)];
+        // Few clients are enough for batches.
+        let under_way = 1 + drawn.usize(..2);
+        let limits = |combining| Combining { under_way, ..combining };
         let options = Options {
-            combining: self.options.combining.filter(|_| combines),
-            reads: [Reads::Leader, Reads::Closest][drawn.usize(..2)],
-            coordinates: [Coordinates::Client, Coordinates::Participant][drawn.usize(..2)],
+            combining: self.options.combining.filter(|_| combines).map(limits),
+            reads,
+            coordinates,
             durability: setting.durability,
             near: Some(replicated::near(layout, process)),
             region: replicated::region(layout, process),

@@ -30,15 +30,24 @@ pub(super) enum Entry {
     Commit { transaction: TransactionId, floor: u64, at: Timestamp, part: Option<Part> },
     /// It does not, whoever still says otherwise.
     Abort { transaction: TransactionId, floor: u64 },
-    /// A single command commits, and this is its result: who asks again gets it from any leader.
-    Run { transaction: TransactionId, floor: u64, at: Timestamp, part: Part, result: ReplyBuf },
+    /// Single commands commit, and these are their results: who asks again gets them from any leader.
+    Run { transaction: TransactionId, floor: u64, at: Timestamp, part: Part, results: Vec<Told> },
 }
 wire_enum!(Entry {
     0 => Prepare { transaction, floor, at, part },
     1 => Commit { transaction, floor, at, part },
     2 => Abort { transaction, floor },
-    3 => Run { transaction, floor, at, part, result },
+    3 => Run { transaction, floor, at, part, results },
 });
+
+/// What a single command is told.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    pub result: ReplyBuf,
+    /// The key had expired: in the entry its deletion comes before the command's effect.
+    pub expired: bool,
+}
+wire_struct!(Told { result, expired });
 
 /// A transaction that the shard has voted for.
 #[derive(Clone, Debug)]
@@ -122,7 +131,7 @@ pub(super) struct Machine {
     prepared: BTreeMap<TransactionId, Prepared>,
     outcomes: BTreeMap<TransactionId, Outcome>,
     /// Of those, the results of single commands.
-    results: BTreeMap<TransactionId, ReplyBuf>,
+    results: BTreeMap<TransactionId, Vec<Told>>,
     /// By life of a coordinator: it asks for nothing below this any more.
     floors: BTreeMap<(ProcessId, Incarnation), u64>,
     /// The greatest timestamp of any entry.
@@ -167,14 +176,16 @@ impl Machine {
         &self.outcomes
     }
 
-    /// What a single command that has ended came to, and when; `None` of any other transaction.
-    pub(super) fn result(&self, id: TransactionId) -> Option<(Timestamp, Evaluation)> {
+    /// What single commands that have ended came to, and when; `None` of any other transaction.
+    pub(super) fn results(&self, id: TransactionId) -> Option<(Timestamp, Vec<Evaluation>)> {
         let Outcome::Committed { at, part } = self.outcomes.get(&id)? else { return None };
-        let result = self.results.get(&id)?.clone();
-        // The operation comes last, perhaps behind the deletion of what had expired.
-        let effect = part.invocations.last().and_then(|invoked| invoked.effect.clone());
-        let expired = part.invocations.len() > 1;
-        Some((*at, Evaluation { result, effect, version: 0, expires_at: 0, expired }))
+        let mut invocations = part.invocations.iter();
+        let evaluation = |Told { result, expired }: &Told| {
+            let invoked = invocations.nth(usize::from(*expired));
+            let (result, effect) = (result.clone(), invoked.and_then(|invoked| invoked.effect.clone()));
+            Evaluation { result, effect, version: 0, expires_at: 0, expired: *expired }
+        };
+        Some((*at, self.results.get(&id)?.iter().map(evaluation).collect()))
     }
 
     /// The commits that checkers are told of.
@@ -383,8 +394,8 @@ impl Machine {
                 }
                 self.raise_floor(transaction, floor);
             }
-            Entry::Run { transaction, floor, at, part, result } => {
-                self.run(index, transaction, (at, part, result));
+            Entry::Run { transaction, floor, at, part, results } => {
+                self.run(index, transaction, (at, part, results));
                 self.raise_floor(transaction, floor);
             }
             Entry::Abort { transaction, floor } => {
@@ -399,15 +410,15 @@ impl Machine {
         }
     }
 
-    /// A single command, unless it is known how it ended.
-    fn run(&mut self, index: u64, id: TransactionId, (at, part, result): (Timestamp, Part, ReplyBuf)) {
+    /// Single commands, unless it is known how they ended.
+    fn run(&mut self, index: u64, id: TransactionId, (at, part, results): (Timestamp, Part, Vec<Told>)) {
         self.latest = self.latest.max(at);
         if self.is_over(id) || self.outcomes.contains_key(&id) {
             self.events.push(Event::Ended(id));
             return;
         }
         self.commit(index, &part);
-        self.results.insert(id, result);
+        self.results.insert(id, results);
         self.end(id, Outcome::Committed { at, part: Arc::new(part) });
     }
 
@@ -432,9 +443,9 @@ impl Machine {
             }
         }
         self.results.len().encode(chunk);
-        for (id, result) in &self.results {
+        for (id, results) in &self.results {
             id.encode(chunk);
-            result.encode(chunk);
+            results.encode(chunk);
         }
     }
 
@@ -463,8 +474,8 @@ impl Machine {
         // Tables of earlier versions end here.
         let results = if input.is_empty() { 0 } else { input.count()? };
         for _ in 0..results {
-            let (id, result) = Wire::decode(input)?;
-            self.results.insert(id, result);
+            let (id, results) = Wire::decode(input)?;
+            self.results.insert(id, results);
         }
         Ok(())
     }

@@ -201,10 +201,11 @@ pub enum Message {
         /// It waits.
         waits: bool,
     },
-    /// Coordinator to leader: evaluate this operation and commit it by itself. With locks `Done` answers, or `Refused`; without
-    /// them `Executed`, once it is in the log, or `Ended` where the result is no longer known.
+    /// Coordinator to leader: evaluate these operations on one key, one behind the other, and commit them by themselves. With locks
+    /// `Done` answers, or `Refused`; without them it is one operation, and `Executed` answers, once it is in the log, or `Ended`
+    /// where the result is no longer known.
     Run {
-        /// Names the operation.
+        /// Names the transaction.
         transaction: TransactionId,
         /// Its age, kept when it runs again.
         age: Stamp,
@@ -216,10 +217,10 @@ pub enum Message {
         step: u32,
         /// The key.
         key: Box<[u8]>,
-        /// The operation in its binary form.
-        operation: Box<[u8]>,
+        /// The operations in their binary form.
+        operations: Vec<Box<[u8]>>,
     },
-    /// Leader to coordinator: the single command has been carried out.
+    /// Leader to coordinator: the single commands have been carried out.
     Done {
         /// The transaction.
         transaction: TransactionId,
@@ -227,8 +228,8 @@ pub enum Message {
         at: Option<Timestamp>,
         /// The leader's term.
         term: u64,
-        /// What it came to.
-        evaluation: Evaluation,
+        /// What each came to.
+        evaluations: Vec<Evaluation>,
     },
     /// Leader of a participant to the leader of the first one, which collects the votes: yes.
     Vote {
@@ -298,13 +299,13 @@ wire_enum!(Message {
     17 => Blocked { transaction },
     18 => Waits { transaction, waits },
     19 => Locked { transaction, step, term },
-    20 => Run { transaction, age, floor, term, step, key, operation },
+    20 => Run { transaction, age, floor, term, step, key, operations },
     21 => Vote { transaction, at, voter },
     22 => Stamp { transaction },
     23 => Stamped { transaction, at },
     24 => Look { transaction, step, question },
     25 => Looked { transaction, step, term, look },
-    26 => Done { transaction, at, term, evaluation },
+    26 => Done { transaction, at, term, evaluations },
 });
 
 impl Message {

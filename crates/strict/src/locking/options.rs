@@ -50,11 +50,21 @@ pub struct Combining {
     pub patience: Duration,
     /// What needs no evaluation is held back behind one that is being committed for at most so long, to be joined.
     pub gather: Duration,
+    /// While so many messages with single commands of a key are under way, others wait, to be sent together.
+    pub under_way: usize,
+    /// Such a one waits for at most so long.
+    pub hold: Duration,
 }
 
 impl Default for Combining {
     fn default() -> Self {
-        Combining { members: 64, patience: Duration::from_millis(250), gather: Duration::from_millis(2) }
+        Combining {
+            members: 64,
+            patience: Duration::from_millis(250),
+            gather: Duration::from_millis(2),
+            under_way: 2,
+            hold: Duration::from_millis(1),
+        }
     }
 }
 

@@ -1,15 +1,15 @@
-//! Single commands that a leader carries out by itself: what they are, and which of them are in its log and not applied.
+//! Single commands that a leader carries out by themselves: what they are, and which of them are in its log and not applied.
 
 use super::machine::Evaluation;
 use super::message::Message;
 use crate::part::encoded;
 use crate::{Invoked, Part};
 use commit::Stamp;
-use datatypes::{Cell, Effect, Value, apply};
+use datatypes::{Cell, Effect, Operation, Value, apply};
 use std::collections::{BTreeMap, VecDeque};
 use types::{Malformed, Reader, TransactionId};
 
-/// An operation that is asked for.
+/// Operations on a key that are asked for: a command, or several that one process has sent together.
 pub(super) struct Single {
     pub transaction: TransactionId,
     pub age: Stamp,
@@ -18,13 +18,20 @@ pub(super) struct Single {
     /// Which step of its request.
     pub index: u32,
     pub key: Box<[u8]>,
-    pub operation: Box<[u8]>,
+    pub operations: Vec<Box<[u8]>>,
+}
+
+impl Single {
+    /// The operations.
+    pub(super) fn decoded(&self) -> Result<Vec<Operation<'_>>, Malformed> {
+        self.operations.iter().map(|bytes| Operation::decode(&mut Reader::new(bytes))).collect()
+    }
 }
 
 impl From<Single> for Message {
     fn from(one: Single) -> Self {
-        let Single { transaction, age, floor, term, index, key, operation } = one;
-        Message::Run { transaction, age, floor, term, step: index, key, operation }
+        let Single { transaction, age, floor, term, index, key, operations } = one;
+        Message::Run { transaction, age, floor, term, step: index, key, operations }
     }
 }
 
@@ -67,7 +74,7 @@ impl Coming {
         Ok(self.state.as_ref())
     }
 
-    /// One more is in the log.
+    /// One more is in the log, or about to be.
     fn add(&mut self, id: TransactionId, effect: &[u8]) {
         let decoded = decoded(effect);
         debug_assert!(decoded.is_ok(), "effects are made by the same software");
@@ -75,6 +82,14 @@ impl Coming {
             apply::<false>(state, &effect);
         }
         self.effects.push_back((id, effect.into()));
+    }
+
+    /// Those that came last are not put into the log.
+    fn take_back(&mut self, id: TransactionId) {
+        self.state = None;
+        while self.effects.back().is_some_and(|(of, _)| *of == id) {
+            self.effects.pop_back();
+        }
     }
 
     /// An entry was applied, and those before it are.
@@ -103,11 +118,33 @@ impl Unapplied {
         self.by_key.get_mut(key)
     }
 
-    /// The command's part is in the log.
-    pub(super) fn add(&mut self, id: TransactionId, key: &[u8], part: &Part) {
-        for effect in part.invocations.iter().filter_map(|invoked| invoked.effect.as_ref()) {
-            self.by_key.entry(key.into()).or_default().add(id, effect);
+    /// This is to be in the log, behind what is there; first the key's deletion, if it had expired.
+    pub(super) fn add(&mut self, id: TransactionId, key: &[u8], evaluation: &Evaluation) {
+        let deletion = evaluation.expired.then(|| encoded(&Effect::DELETE));
+        for effect in deletion.iter().chain(&evaluation.effect) {
+            match self.by_key.get_mut(key) {
+                Some(coming) => coming.add(id, effect),
+                None => self.by_key.entry(key.into()).or_default().add(id, effect),
+            }
         }
+    }
+
+    /// What was added of this transaction is not put into the log.
+    pub(super) fn take_back(&mut self, id: TransactionId, key: &[u8]) {
+        if let Some(coming) = self.by_key.get_mut(key) {
+            coming.take_back(id);
+            self.clear_up(key);
+        }
+    }
+
+    fn clear_up(&mut self, key: &[u8]) {
+        if self.by_key.get(key).is_some_and(|coming| coming.effects.is_empty()) {
+            self.by_key.remove(key);
+        }
+    }
+
+    /// What was added of this transaction is in the log.
+    pub(super) fn proposed(&mut self, id: TransactionId, key: &[u8]) {
         self.keys.insert(id, key.into());
     }
 
@@ -126,9 +163,7 @@ impl Unapplied {
         let key = self.keys.remove(&id)?;
         if let Some(coming) = self.by_key.get_mut(&key) {
             coming.applied(id);
-            if coming.effects.is_empty() {
-                self.by_key.remove(&key);
-            }
+            self.clear_up(&key);
         }
         self.answer(id)
     }
@@ -142,10 +177,13 @@ impl Unapplied {
     }
 }
 
-/// What the operation changes; first the key's deletion, if it had expired (Corrections 69).
-pub(super) fn part(shard: u16, key: &[u8], evaluation: &Evaluation) -> Part {
+/// What the operations change; before each the key's deletion, if it had expired (Corrections 69).
+pub(super) fn part(shard: u16, key: &[u8], evaluations: &[Evaluation]) -> Part {
     let invoked = |effect| Invoked { key: key.into(), operation: None, effect, observed: None };
-    let deletion = evaluation.expired.then(|| invoked(Some(encoded(&Effect::DELETE))));
-    let invocations = deletion.into_iter().chain([invoked(evaluation.effect.clone())]).collect();
+    let invocations = evaluations.iter().flat_map(|evaluation| {
+        let deletion = evaluation.expired.then(|| invoked(Some(encoded(&Effect::DELETE))));
+        deletion.into_iter().chain([invoked(evaluation.effect.clone())])
+    });
+    let invocations = invocations.collect();
     Part { participants: vec![shard], invocations, keyset: None }
 }

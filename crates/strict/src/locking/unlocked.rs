@@ -14,9 +14,8 @@ use super::message::Message;
 use super::replica::{Replica, Step};
 use super::single::{Single, part};
 use crate::Mutant;
-use datatypes::Operation;
 use std::sync::Arc;
-use types::{Address, Reader};
+use types::Address;
 
 impl Replica {
     /// Evaluates an operation and commits it, or answers what was answered before.
@@ -35,30 +34,33 @@ impl Replica {
         if self.machine.is_over(id) || leader.is_closed(id) {
             return;
         }
-        let Ok(operation) = Operation::decode(&mut Reader::new(&one.operation)) else { return };
+        let Ok(operations) = one.decoded() else { return };
+        let [operation] = operations.as_slice() else { return };
         // The time of the entry is that of its deadlines, so that they are judged as they are when it is applied.
         let at = leader.timestamp(self.machine.latest(), step.now.wall);
         let now_millis = at.wall().as_millis();
         let on_applied = operation.is_read() || self.options.mutants.has(Mutant::EvaluateOnApplied);
         let coming = leader.unapplied.on(&one.key);
         let alone = coming.is_none();
-        let question = Question { key: &one.key, operation: &operation, own: &[], now_millis };
+        let question = Question { key: &one.key, operation, own: &[], now_millis };
         let coming = coming.filter(|_| !on_applied);
         let Ok(evaluation) = self.machine.evaluate_next(&question, coming, step.random) else { return };
-        let (part, term) = (part(self.shard, &one.key, &evaluation), leader.term);
+        let part = part(self.shard, &one.key, std::slice::from_ref(&evaluation));
         // A read finds out that the key has expired where nothing is on its way that may have renewed it.
         let deletes = evaluation.expired && alone;
-        let answer = Message::Executed { transaction: id, step: one.index, term, evaluation };
+        let (index, term) = (one.index, leader.term);
+        let answer = |evaluation| Message::Executed { transaction: id, step: index, term, evaluation };
         if operation.is_read() && !deletes {
-            return self.answer_confirmed(from, answer, step);
+            return self.answer_confirmed(from, answer(evaluation), step);
         }
         let entry = Entry::Commit { transaction: id, floor: one.floor, at, part: Some(part.clone()) };
         if !self.propose(&entry) {
             return self.redirect(from, id, step);
         }
         let Some(leader) = &mut self.leader else { return };
-        leader.unapplied.add(id, &one.key, &part);
-        leader.unapplied.keep(id, answer);
+        leader.unapplied.add(id, &one.key, &evaluation);
+        leader.unapplied.proposed(id, &one.key);
+        leader.unapplied.keep(id, answer(evaluation));
         leader.open(id, from, step.now.instant);
         leader.advance(id, Stage::Proposed { part: Arc::new(part) }, step.now.instant);
     }

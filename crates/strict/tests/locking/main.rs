@@ -1,5 +1,6 @@
 //! Two-phase commit over replicated logs, in a network where every message takes a millisecond.
 
+mod batches;
 mod bidders;
 mod closest;
 mod collecting;

@@ -142,7 +142,8 @@ impl Coordinator {
             Phase::Deciding { .. }
             | Phase::BackingOff { .. }
             | Phase::Visiting { .. }
-            | Phase::Gathering { .. } => false,
+            | Phase::Gathering { .. }
+            | Phase::Queued { .. } => false,
         };
         if concerned {
             let several =
@@ -174,12 +175,13 @@ impl Coordinator {
             Phase::Executing
             | Phase::BackingOff { .. }
             | Phase::Visiting { .. }
-            | Phase::Gathering { .. } => false,
+            | Phase::Gathering { .. }
+            | Phase::Queued { .. } => false,
         };
         let single = matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.single);
         match at {
             _ if !decides => self.keep(transaction, step),
-            Some(_) if single => self.lost_result(transaction, shard, step),
+            Some(_) if single => self.lost_results(transaction, shard, step),
             Some(at) => self.committed(transaction, shard, at, step),
             None => self.refused(transaction, None, step),
         }
@@ -291,6 +293,7 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         self.let_go(&transaction, step);
+        self.came_back(&transaction);
         if self.stays_together(&transaction) {
             self.protocol.combiner.release(transaction.id.number);
             return self.run_again(transaction, key, step);

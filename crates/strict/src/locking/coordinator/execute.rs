@@ -201,7 +201,7 @@ impl Coordinator {
                 let message = "the timestamp server did not answer; nothing happened, retry later";
                 Error::new(ErrorCode::Unavailable, message)
             }
-            Phase::Executing | Phase::Visiting { .. } | Phase::Gathering { .. } => {
+            Phase::Executing | Phase::Visiting { .. } | Phase::Gathering { .. } | Phase::Queued { .. } => {
                 let message =
                     format!("{silent} in time, or locks were not free; nothing happened, retry later");
                 Error::new(ErrorCode::Unavailable, message)

@@ -10,6 +10,7 @@
 //!
 //! Sessions, pipelines and the evaluation of steps are as in [`crate::coordinator`].
 
+mod batch;
 mod combine;
 mod commit;
 mod execute;
@@ -25,6 +26,7 @@ use super::options::{Concurrency, Options};
 use super::record::Record;
 use super::replica::Replica;
 use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
+use batch::Batches;
 use clock::HybridClock;
 use combine::Combiner;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +80,7 @@ pub struct TwoPhaseCommit {
     settlements: BTreeMap<u64, Settlement>,
     leads: BTreeMap<u16, Lead>,
     combiner: Combiner,
+    batches: Batches,
     /// The time of a timestamp server.
     server: HybridClock,
 }
@@ -101,6 +104,7 @@ impl CommitProtocol for TwoPhaseCommit {
             settlements: BTreeMap::new(),
             leads: BTreeMap::new(),
             combiner: Combiner::default(),
+            batches: Batches::default(),
             server: HybridClock::new(SERVER_BOUND),
         }
     }
@@ -158,11 +162,13 @@ impl CommitProtocol for TwoPhaseCommit {
     }
 
     fn run_ready(coordinator: &mut Coordinator, step: &mut Step<'_, '_>) -> bool {
-        coordinator.run_released(step)
+        let released = coordinator.run_released(step);
+        coordinator.send_due(step) || released
     }
 
     fn ended(coordinator: &mut Coordinator, transaction: &Transaction) {
         coordinator.protocol.combiner.release(transaction.id.number);
+        coordinator.came_back(transaction);
     }
 
     /// Only the leader will do.
@@ -211,9 +217,10 @@ impl CommitProtocol for TwoPhaseCommit {
             Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. } => {
                 Some(transaction.moved_at + coordinator.options.resend_every)
             }
-            Phase::BackingOff { until } | Phase::Visiting { until, .. } | Phase::Gathering { until } => {
-                Some(*until)
-            }
+            Phase::BackingOff { until }
+            | Phase::Visiting { until, .. }
+            | Phase::Gathering { until }
+            | Phase::Queued { until } => Some(*until),
         };
         let deadline = transaction.request.is_some() || again.is_some();
         let deadline = deadline.then_some(transaction.deadline);
@@ -232,6 +239,7 @@ impl CommitProtocol for TwoPhaseCommit {
             Phase::Visiting { until, .. } | Phase::Gathering { until } if *until <= now => {
                 return coordinator.go_by_itself(transaction, step);
             }
+            Phase::Queued { until } if *until <= now => return coordinator.wait_no_longer(transaction, step),
             Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. }
                 if transaction.moved_at + coordinator.options.resend_every <= now =>
             {
@@ -319,9 +327,9 @@ impl Coordinator {
                 }
                 self.on_refused(shard, transaction.number, (key, undecided), step);
             }
-            Message::Done { transaction, at, term, evaluation } if self.is_mine(transaction) => {
+            Message::Done { transaction, at, term, evaluations } if self.is_mine(transaction) => {
                 self.learn_leader(shard, member, term);
-                self.on_done(shard, transaction.number, (at, evaluation), step);
+                self.on_done(shard, transaction.number, (at, evaluations), step);
             }
             Message::Ended { transaction, at } if self.is_mine(transaction) => {
                 self.on_ended(shard, transaction.number, at, step);
@@ -361,7 +369,8 @@ impl Coordinator {
             Phase::Executing
             | Phase::BackingOff { .. }
             | Phase::Visiting { .. }
-            | Phase::Gathering { .. } => BTreeSet::new(),
+            | Phase::Gathering { .. }
+            | Phase::Queued { .. } => BTreeSet::new(),
         }
     }
 
@@ -480,7 +489,10 @@ impl Coordinator {
                 parts.keys().filter(|shard| !votes.contains_key(shard)).copied().collect()
             }
             Phase::Deciding { parts, .. } => parts.first().copied().into_iter().collect(),
-            Phase::BackingOff { .. } | Phase::Visiting { .. } | Phase::Gathering { .. } => BTreeSet::new(),
+            Phase::BackingOff { .. }
+            | Phase::Visiting { .. }
+            | Phase::Gathering { .. }
+            | Phase::Queued { .. } => BTreeSet::new(),
         }
     }
 
@@ -500,7 +512,10 @@ impl Coordinator {
                     self.decide(*first, transaction.id, *at, step);
                 }
             }
-            Phase::BackingOff { .. } | Phase::Visiting { .. } | Phase::Gathering { .. } => {}
+            Phase::BackingOff { .. }
+            | Phase::Visiting { .. }
+            | Phase::Gathering { .. }
+            | Phase::Queued { .. } => {}
         }
     }
 }

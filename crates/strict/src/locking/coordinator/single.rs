@@ -9,31 +9,40 @@ use super::transaction::{Phase, Preparing, Transaction};
 use super::unlocked::in_doubt;
 use super::{Coordinator, Step};
 use crate::Part;
-use crate::coordinator::Purpose;
+use crate::coordinator::{CallStep, Purpose};
 use std::collections::BTreeMap;
 use types::Timestamp;
 
 impl Coordinator {
-    /// True of a command that may write, has to be evaluated and is a whole transaction, in the types' lock modes. (With
-    /// readers and writers only, a baseline, it takes locks like any other transaction.)
+    /// True of a command that may write, has to be evaluated and is a whole transaction, in the types' lock modes, and of several
+    /// on one key that are sent together. (With readers and writers only, a baseline, they take locks like any other
+    /// transaction.)
     pub(super) fn is_single(&self, transaction: &Transaction) -> bool {
-        let [only] = transaction.steps.list.as_slice() else { return false };
+        let steps = &transaction.steps;
+        let [first, ..] = steps.list.as_slice() else { return false };
+        let evaluated = |(index, step): (usize, &CallStep)| {
+            let is_plain = step.call.keyset.is_none() && !step.call.is_read();
+            is_plain && step.call.key == first.call.key && !steps.is_unread(index, &self.expiring)
+        };
         self.options.concurrency == Concurrency::Locking
             && !self.options.locks.readers_and_writers
             && self.options.clock.is_none()
             && transaction.purpose == Purpose::Auto
             && transaction.watches.is_empty()
-            && transaction.own.members.is_empty()
-            && only.call.keyset.is_none()
-            && !only.call.is_read()
-            && !transaction.steps.is_unread(0, &self.expiring)
+            && steps.list.len() == transaction.own.members.len() + 1
+            && steps.list.iter().enumerate().all(evaluated)
     }
 
     /// A transaction that nobody is to join asks for what it needs.
-    pub(super) fn set_out(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        if !self.is_single(&transaction) {
-            return self.advance(transaction, step);
+    pub(super) fn set_out(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
+        match self.is_single(&transaction) {
+            true => self.send_or_wait(transaction, step),
+            false => self.advance(transaction, step),
         }
+    }
+
+    /// Asks the leader for a single command.
+    pub(super) fn send_single(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let shard = transaction.steps.list[0].call.shard;
         let part = Part { participants: vec![shard], ..Part::default() };
         let term = self.protocol.leads.get(&shard).map_or(0, |lead| lead.term);
@@ -65,17 +74,17 @@ impl Coordinator {
             term,
             step: 0,
             key: (*call.key).into(),
-            operation: (*call.operation).into(),
+            operations: transaction.steps.list.iter().map(|step| (*step.call.operation).into()).collect(),
         };
         self.send_leader(shard, message, step);
     }
 
-    /// A leader has carried a single command out.
+    /// A leader has carried single commands out.
     pub(super) fn on_done(
         &mut self,
         shard: u16,
         number: u64,
-        (at, evaluation): (Option<Timestamp>, Evaluation),
+        (at, evaluations): (Option<Timestamp>, Vec<Evaluation>),
         step: &mut Step<'_, '_>,
     ) {
         self.acknowledged(shard, number, step);
@@ -83,16 +92,21 @@ impl Coordinator {
         if !matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.single) {
             return self.keep(transaction, step);
         }
-        transaction.steps.take(0, evaluation.into());
+        for (index, evaluation) in evaluations.into_iter().enumerate() {
+            transaction.steps.take(index, evaluation.into());
+        }
         match at {
             Some(at) => self.committed(transaction, shard, at, step),
             None => self.reply_all(transaction, step),
         }
     }
 
-    /// It has committed, and nobody knows its result any more.
-    pub(super) fn lost_result(&mut self, transaction: Transaction, shard: u16, step: &mut Step<'_, '_>) {
+    /// They have committed, and nobody knows their results any more.
+    pub(super) fn lost_results(&mut self, mut transaction: Transaction, shard: u16, step: &mut Step<'_, '_>) {
         let why = format!("shard {shard}: the command has been carried out, and its reply is lost");
+        for member in self.part_with(&mut transaction) {
+            self.fail(member, &in_doubt(&why), step);
+        }
         self.fail(transaction, &in_doubt(&why), step);
     }
 }

@@ -61,6 +61,8 @@ pub enum Phase {
     /// Waits for the end of another one: for one it is in conflict with, or, having nothing to find out, for one that is
     /// being committed. Others may join meanwhile.
     Gathering { until: Instant },
+    /// A single command that waits to be sent with others of its key.
+    Queued { until: Instant },
 }
 
 /// A vote in progress.

@@ -28,7 +28,7 @@ impl Coordinator {
             term: 0,
             step: index as u32,
             key: (*call.key).into(),
-            operation: (*call.operation).into(),
+            operations: vec![(*call.operation).into()],
         };
         self.send_leader(call.shard, message, step);
     }

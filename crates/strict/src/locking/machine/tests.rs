@@ -20,8 +20,9 @@ fn increment(machine: &mut Machine, number: u64, floor: u64) {
 
 /// Applies what a single command comes to, as the entry of its number.
 fn apply_run(machine: &mut Machine, number: u64, floor: u64, evaluation: &Evaluation) {
-    let (part, result) = (part(0, b"k", evaluation), evaluation.result.clone());
-    let entry = Entry::Run { transaction: id(number), floor, at: Timestamp(number), part, result };
+    let part = part(0, b"k", std::slice::from_ref(evaluation));
+    let results = vec![Told { result: evaluation.result.clone(), expired: evaluation.expired }];
+    let entry = Entry::Run { transaction: id(number), floor, at: Timestamp(number), part, results };
     let mut bytes = Vec::new();
     entry.encode(&mut bytes);
     machine.apply(number, &bytes);
@@ -45,7 +46,10 @@ fn results_are_known_until_nobody_asks_for_them() {
     (1..=3).for_each(|number| increment(&mut machine, number, 1));
     // The same entry again changes nothing.
     increment(&mut machine, 3, 1);
-    let result = |machine: &Machine, number| machine.result(id(number)).map(|(_, it)| it.result);
+    let result = |machine: &Machine, number| {
+        let (_, evaluations) = machine.results(id(number))?;
+        evaluations.into_iter().next().map(|evaluation| evaluation.result)
+    };
     assert_eq!([1, 2, 3].map(|number| result(&machine, number)), [1, 2, 3].map(integer).map(Some));
     let mut chunk = Vec::new();
     assert!(machine.save(0, &mut chunk).is_some());
@@ -53,6 +57,25 @@ fn results_are_known_until_nobody_asks_for_them() {
     increment(&mut machine, 4, 3);
     assert_eq!([1, 2].map(|number| result(&machine, number)), [None, None]);
     assert_eq!([3, 4].map(|number| result(&machine, number)), [3, 4].map(integer).map(Some));
+}
+
+/// Of several in one entry each gets its own again, with the deletion of what had expired where it was.
+#[test]
+fn results_of_one_entry_are_told_apart() {
+    let mut machine = Machine::new(HashSeed(1), false);
+    let evaluation = |number: i64, effect: Option<&[u8]>, expired| {
+        let (result, effect) = (integer(number), effect.map(Box::from));
+        Evaluation { result, effect, version: 0, expires_at: 0, expired }
+    };
+    let delete = encoded(&Effect::DELETE);
+    let all = [(1, None, false), (2, Some(&*delete), true), (3, Some(&*delete), false), (4, None, true)];
+    let all = all.map(|(number, effect, expired)| evaluation(number, effect, expired)).to_vec();
+    let told = |one: &Evaluation| Told { result: one.result.clone(), expired: one.expired };
+    let (part, results) = (part(0, b"k", &all), all.iter().map(told).collect());
+    let mut bytes = Vec::new();
+    Entry::Run { transaction: id(1), floor: 1, at: Timestamp(1), part, results }.encode(&mut bytes);
+    machine.apply(1, &bytes);
+    assert_eq!(machine.results(id(1)), Some((Timestamp(1), all)));
 }
 
 /// Tables of earlier versions end with the outcomes.
@@ -91,7 +114,8 @@ impl Leads {
         expected.version = found.version;
         assert_eq!(found, expected, "{operation:?}");
         apply_run(&mut self.at_once, self.number, 1, &found);
-        self.unapplied.add(id(self.number), b"k", &part(0, b"k", &found));
+        self.unapplied.add(id(self.number), b"k", &found);
+        self.unapplied.proposed(id(self.number), b"k");
         self.on_their_way.push_back((self.number, found.clone()));
         found
     }

@@ -2,15 +2,18 @@
 //! no lock is held over a round trip among them (Corrections 89).
 //!
 //! ```text
-//!  coordinator -- Run(operation, term) --> leader: the key's lock in the mode of single commands, beside those in the log
-//!                                                  evaluates behind them, one entry: effect, commit, result
-//!              <------------- Done(result) -------- when the entry is applied
+//!  coordinator -- Run(operations, term) --> leader: the key's lock in the mode of single commands, beside those in the log
+//!                                                   evaluates behind them, one entry: effects, commit, results
+//!              <------------- Done(results) -------- when the entry is applied
 //! ```
+//!
+//! What is asked for is one command, or several on a key that a process has sent together: one transaction, whose commands are
+//! evaluated each behind the one before it.
 //!
 //! # Invariants
 //! - Who has the lock in that mode is in the log: it has been evaluated on all that was there before, and the log keeps
 //!   the order. Whoever is no such command waits for the lock until all of that is applied.
-//! - The result is a part of the entry, so that a later leader answers as this one would have.
+//! - The results are a part of the entry, so that a later leader answers as this one would have.
 //! - A leader takes the question for its own term only, and refuses for good: as with votes.
 
 use super::decide::Ballot;
@@ -18,15 +21,15 @@ use super::{Replica, Step};
 use crate::Mutant;
 use crate::locking::leader::{Objection, Stage};
 use crate::locking::locks::Asker;
-use crate::locking::machine::{Entry, Evaluation, Question};
+use crate::locking::machine::{Entry, Evaluation, Question, Told};
 use crate::locking::message::{Message, Span};
 use crate::locking::single::{Single, part};
-use datatypes::{Mode, Operation};
+use datatypes::Mode;
 use std::sync::Arc;
-use types::{Address, Reader, Timestamp, TransactionId};
+use types::{Address, Malformed, Timestamp, TransactionId};
 
 impl Replica {
-    /// Locks and carries out a single command; one whose end is known has been answered.
+    /// Locks and carries out single commands; those whose end is known have been answered.
     pub(super) fn on_single(&mut self, from: Address, one: Single, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
         let id = one.transaction;
@@ -59,60 +62,88 @@ impl Replica {
         self.carry_out(from, one, step);
     }
 
-    /// Evaluates a command that has its lock, and puts what it comes to into the log. What changes nothing, and has seen
-    /// nothing that is not applied, is answered like a read.
+    /// Evaluates commands that have their lock, each behind the one before it, and puts what they come to into the log. What
+    /// changes nothing, and has seen nothing that is not applied, is answered like a read.
     fn carry_out(&mut self, from: Address, one: Single, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
-        let Ok(operation) = Operation::decode(&mut Reader::new(&one.operation)) else { return };
         let id = one.transaction;
         // The time of the entry is that of its deadlines, so that they are judged as they are when it is applied.
         let at = leader.timestamp(self.machine.latest(), step.now.wall);
+        let alone = leader.unapplied.on(&one.key).is_none();
+        let evaluations = self.evaluate_singles(&one, at, step);
+        let Some(leader) = &mut self.leader else { return };
+        let Ok(evaluations) = evaluations else { return leader.unapplied.take_back(id, &one.key) };
+        let changes = |one: &Evaluation| one.effect.is_some() || one.expired;
         let on_applied = self.options.mutants.has(Mutant::EvaluateOnApplied);
-        let coming = leader.unapplied.on(&one.key).filter(|_| !on_applied);
-        let (alone, now_millis) = (coming.is_none(), at.wall().as_millis());
-        let question = Question { key: &one.key, operation: &operation, own: &[], now_millis };
-        let Ok(evaluation) = self.machine.evaluate_next(&question, coming, step.random) else { return };
-        if evaluation.effect.is_none() && !evaluation.expired && alone {
-            let answer = Message::Done { transaction: id, at: None, term: leader.term, evaluation };
+        if !evaluations.iter().any(changes) && (alone || on_applied) {
+            let answer = Message::Done { transaction: id, at: None, term: leader.term, evaluations };
             leader.forget(id);
             leader.unapplied.keep(id, answer.clone());
             return self.answer_confirmed(from, answer, step);
         }
         let Single { age, floor, term, key, .. } = one;
-        let part = part(self.shard, &key, &evaluation);
+        let part = part(self.shard, &key, &evaluations);
         let (read_only, collector, span) = (false, None, Span::default());
         let ballot = Ballot { transaction: id, age, floor, term, read_only, collector, span, part };
         match self.judge_keyset(from, &ballot, step) {
-            Some(Err(Objection { key, undecided })) => {
-                let refusal = Message::Refused { transaction: id, key, expires: false, undecided };
+            Some(Err(Objection { key: met, undecided })) => {
+                if let Some(leader) = &mut self.leader {
+                    leader.unapplied.take_back(id, &key);
+                }
+                let refusal = Message::Refused { transaction: id, key: met, expires: false, undecided };
                 self.refuse_with(from, refusal, step);
             }
-            _ => self.commit_single(from, ballot, &key, (at, evaluation), step),
+            _ => self.commit_singles(from, ballot, &key, (at, evaluations), step),
         }
     }
 
+    /// What each command comes to; its effects are among those on their way from then on.
+    fn evaluate_singles(
+        &mut self,
+        one: &Single,
+        at: Timestamp,
+        step: &mut Step<'_, '_>,
+    ) -> Result<Vec<Evaluation>, Malformed> {
+        let on_applied = self.options.mutants.has(Mutant::EvaluateOnApplied);
+        let Some(leader) = &mut self.leader else { return Ok(Vec::new()) };
+        let now_millis = at.wall().as_millis();
+        let evaluate = |operation| {
+            let coming = leader.unapplied.on(&one.key).filter(|_| !on_applied);
+            let question = Question { key: &one.key, operation, own: &[], now_millis };
+            let evaluation = self.machine.evaluate_next(&question, coming, step.random)?;
+            leader.unapplied.add(one.transaction, &one.key, &evaluation);
+            Ok(evaluation)
+        };
+        one.decoded()?.iter().map(evaluate).collect()
+    }
+
     /// Nothing stands in the way.
-    fn commit_single(
+    fn commit_singles(
         &mut self,
         from: Address,
         ballot: Ballot,
         key: &[u8],
-        (at, evaluation): (Timestamp, Evaluation),
+        (at, evaluations): (Timestamp, Vec<Evaluation>),
         step: &mut Step<'_, '_>,
     ) {
         let Ballot { transaction, floor, part, .. } = ballot;
         let held = Arc::new(part.clone());
-        let result = evaluation.result.clone();
-        if !self.propose(&Entry::Run { transaction, floor, at, part, result }) {
+        let told = |one: &Evaluation| Told { result: one.result.clone(), expired: one.expired };
+        let mut results: Vec<Told> = evaluations.iter().map(told).collect();
+        if self.options.mutants.has(Mutant::MixResults) {
+            results.reverse();
+        }
+        if !self.propose(&Entry::Run { transaction, floor, at, part, results }) {
+            // It leads no more.
             return self.redirect(from, transaction, step);
         }
         let Some(leader) = &mut self.leader else { return };
-        leader.unapplied.add(transaction, key, &held);
+        leader.unapplied.proposed(transaction, key);
         leader.locks.make_firm(transaction);
         leader.advance(transaction, Stage::Proposed { part: held }, step.now.instant);
         if self.options.mutants.has(Mutant::VoteBeforeLog) {
             let (at, term) = (Some(at), leader.term);
-            step.out.send(from, Message::Done { transaction, at, term, evaluation });
+            step.out.send(from, Message::Done { transaction, at, term, evaluations });
         }
     }
 
@@ -120,8 +151,8 @@ impl Replica {
     pub(super) fn known(&self, transaction: TransactionId) -> Option<Message> {
         let outcome = self.machine.outcomes().get(&transaction)?;
         let term = self.leader.as_ref().map_or(0, |leader| leader.term);
-        Some(match self.machine.result(transaction) {
-            Some((at, evaluation)) => Message::Done { transaction, at: Some(at), term, evaluation },
+        Some(match self.machine.results(transaction) {
+            Some((at, evaluations)) => Message::Done { transaction, at: Some(at), term, evaluations },
             None => Message::Ended { transaction, at: outcome.at() },
         })
     }
