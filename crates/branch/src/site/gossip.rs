@@ -29,7 +29,7 @@ const LONGEST_TURN: Duration = Duration::from_secs(1);
 const WINDOW: usize = 16 * 1024;
 const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// How many transactions wait for their parents at most: what is more is dropped, and told again.
-const MAX_ORPHANS: usize = 10_000;
+const MAX_ORPHANS: usize = 4 * WINDOW;
 
 /// Another site.
 #[derive(Debug, Default)]

@@ -115,6 +115,8 @@ pub struct Log {
     serving: Option<u64>,
     /// Entries that were proposed since the log was settled last.
     proposed: Vec<Entry>,
+    /// What is to be confirmed, since the log was settled last.
+    unconfirmed: Vec<u64>,
     /// False while this member may not lead.
     electable: bool,
     /// See [`Log::give_all`].
@@ -137,6 +139,7 @@ impl Log {
             leaderless: 0,
             serving: None,
             proposed: Vec::new(),
+            unconfirmed: Vec::new(),
             electable: true,
             gives_all: false,
             trusts_memory: false,
@@ -341,10 +344,17 @@ impl Log {
         self.raw_mut().filter(|raw| raw.raft.state == StateRole::Leader && raw.raft.term == serving)
     }
 
-    /// Asks a quorum whether this member still leads: [`News::confirmed`] brings `context` back if it does.
+    /// Asks a quorum whether this member still leads: [`News::confirmed`] brings `context` back if it does. Those of one step are
+    /// one question.
     pub fn confirm(&mut self, context: u64) {
-        if let Some(raw) = self.leading() {
-            raw.read_index(context.to_le_bytes().to_vec());
+        self.unconfirmed.push(context);
+    }
+
+    /// Asks what is to be confirmed in this step.
+    fn ask_quorum(&mut self) {
+        let contexts = std::mem::take(&mut self.unconfirmed);
+        if let Some(raw) = self.leading().filter(|_| !contexts.is_empty()) {
+            raw.read_index(contexts.iter().flat_map(|context| context.to_le_bytes()).collect());
         }
     }
 
@@ -418,6 +428,7 @@ impl Log {
     pub fn settle<A: Application>(&mut self, now: Instant, app: &mut A, port: &mut impl Port) -> News {
         let mut news = News::default();
         self.append_proposed();
+        self.ask_quorum();
         let State::Running(raw) = &mut self.state else { return news };
         while raw.has_ready() {
             let mut ready = raw.ready();
@@ -442,7 +453,8 @@ impl Log {
                 self.standing.send(self.me, message, port);
             }
             for read in ready.take_read_states() {
-                news.confirmed.extend(read.request_ctx.try_into().ok().map(u64::from_le_bytes));
+                let contexts = read.request_ctx.as_chunks().0.iter();
+                news.confirmed.extend(contexts.map(|context| u64::from_le_bytes(*context)));
             }
             apply(ready.take_committed_entries(), app);
             let mut light = raw.advance(ready);

@@ -61,6 +61,8 @@ impl Port for Wires {
 pub struct Member {
     pub log: Log,
     pub applied: Applied,
+    /// What a quorum confirmed.
+    pub confirmed: Vec<u64>,
     /// Every record, and whether it is synced at once.
     records: Vec<(Vec<u8>, bool)>,
     life: u32,
@@ -89,6 +91,7 @@ impl Group {
         let member = |me| Member {
             log: new_log(me, members, trusting),
             applied: Applied::default(),
+            confirmed: Vec::new(),
             records: Vec::new(),
             life: 1,
             trusting,
@@ -111,7 +114,8 @@ impl Group {
         let mut wires = Wires::default();
         let member = &mut self.members[me];
         react(member, &mut wires, self.now);
-        member.log.settle(self.now, &mut member.applied, &mut wires);
+        let news = member.log.settle(self.now, &mut member.applied, &mut wires);
+        member.confirmed.extend(news.confirmed);
         for (bytes, class) in wires.records {
             member.records.push((bytes, class == Some(Durability::Synced)));
         }
@@ -178,6 +182,15 @@ impl Group {
         self.with(leader, |member, _, _| {
             entries.iter().for_each(|entry| assert!(member.log.propose(entry.clone())));
         });
+        let sent = self.queue.len();
+        self.deliver();
+        sent
+    }
+
+    /// Asks in one step whether the leader still leads, and delivers that; returns how many messages leave in that step.
+    pub fn confirm_together(&mut self, leader: usize, contexts: &[u64]) -> usize {
+        self.deliver();
+        self.with(leader, |member, _, _| contexts.iter().for_each(|context| member.log.confirm(*context)));
         let sent = self.queue.len();
         self.deliver();
         sent

@@ -35,6 +35,22 @@ fn entries_of_one_step_are_one_message_to_each_member() {
 }
 
 #[test]
+fn reads_of_one_step_are_one_question() {
+    let mut group = Group::new(3, false);
+    let leader = group.elect();
+    group.pass(4);
+    assert_eq!(group.confirm_together(leader, &[3, 4, 5]), 2);
+    assert_eq!(group.members[leader].confirmed, [3, 4, 5]);
+    // One that is cut off does not know whether it leads.
+    group.cut.insert(leader);
+    group.confirm_together(leader, &[6, 7]);
+    group.elect();
+    group.cut.clear();
+    group.pass(20);
+    assert_eq!(group.members[leader].confirmed, [3, 4, 5]);
+}
+
+#[test]
 fn a_leader_that_is_cut_off_is_replaced_and_applies_nothing_more() {
     let mut group = Group::new(3, false);
     let old = group.elect();
