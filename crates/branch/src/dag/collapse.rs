@@ -53,10 +53,12 @@ impl Dag {
         for other in state.children {
             self.state_mut(other).parents.retain(|parent| *parent != node);
         }
-        let before = std::mem::take(&mut self.state_mut(child).parents);
-        let all: SmallVec<[Node; 4]> = before.iter().chain(&state.parents).copied().collect();
-        let parents = self.greatest(&all);
-        for parent in all {
+        let mut parents = std::mem::take(&mut self.state_mut(child).parents);
+        // None of the child's other parents is above one of the state's: it would be above the state.
+        let is_greatest = |parent: &&Node| !parents.iter().any(|other| self.sees(**parent, *other));
+        let new: SmallVec<[Node; 1]> = state.parents.iter().filter(is_greatest).copied().collect();
+        parents.extend(new);
+        for parent in state.parents {
             let children = &mut self.state_mut(parent).children;
             children.retain(|other| *other != node && *other != child);
             if parents.contains(&parent) {

@@ -89,7 +89,7 @@ const PROMISE_ALONE_EVERY: Duration = Duration::from_millis(50);
 /// How much a turn collects: keys and states.
 const COLLECTED_PER_TURN: usize = 500;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// What a handler takes for each head and key of a merge, about; and how many times what a merge takes it leaves to others.
+/// What each head and key of a merge costs, about; and how many times what a merge costs it leaves to others.
 const MERGED_EACH: Duration = Duration::from_nanos(500);
 const MERGE_SHARE: u32 = 20;
 /// The longest that heads wait because merging takes so long.
@@ -245,7 +245,7 @@ impl Site {
             let is_handled = matches!(self.options.merging, Merging::Handler { .. });
             match outcome {
                 Ok(commit) => {
-                    out.arm(Timer::Merge, now.instant + every.max(pause_after(&commit, took, is_handled)));
+                    out.arm(Timer::Merge, now.instant + every.max(pause_after(&commit, took)));
                     self.gossip.merged(&commit, now.instant);
                     self.claims.merged(&commit, &mut self.keyspace);
                     self.made(&commit, false, now, out);
@@ -372,12 +372,12 @@ impl Site {
 }
 
 /// Where many clients always have a transaction open, hardly any meets the others' work in what it reads next: heads stay
-/// many, and whoever merged all the time would do little else. What a handler takes is judged by heads and keys.
-fn pause_after(merge: &Commit, took: Effort, is_handled: bool) -> Duration {
+/// many, and whoever merged all the time would do little else. What a handler takes, and the many branches that a merge of many
+/// heads leaves behind for everybody to look through, is judged by heads and keys.
+fn pause_after(merge: &Commit, took: Effort) -> Duration {
     let parts = merge.parents.len().saturating_mul(merge.writes.len());
-    let handled = MERGED_EACH.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
-    let took = if is_handled { took.time().max(handled) } else { took.time() };
-    took.saturating_mul(MERGE_SHARE).min(LONGEST_PAUSE)
+    let left_behind = MERGED_EACH.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
+    took.time().max(left_behind).saturating_mul(MERGE_SHARE).min(LONGEST_PAUSE)
 }
 
 /// The keyspace of a site that has nothing.
@@ -410,10 +410,10 @@ mod tests {
             writes: vec![(CompactKey::new(b"k"), Vec::new()); keys],
         };
         let small = Effort { states: 1_000, keys: 300, ..Effort::default() };
-        assert!(pause_after(&merge(3, 100), small, false) < Duration::from_millis(5));
-        assert_eq!(pause_after(&merge(64, 1_000), small, true), Duration::from_millis(640));
+        assert!(pause_after(&merge(3, 100), small) < Duration::from_millis(5));
+        assert_eq!(pause_after(&merge(64, 1_000), small), Duration::from_millis(640));
         let large = Effort { states: 100_000, keys: 20_000, ..Effort::default() };
-        assert_eq!(pause_after(&merge(3, 100), large, false), Duration::from_millis(200));
-        assert_eq!(pause_after(&merge(64, 100_000), small, true), LONGEST_PAUSE);
+        assert_eq!(pause_after(&merge(3, 100), large), Duration::from_millis(200));
+        assert_eq!(pause_after(&merge(64, 100_000), small), LONGEST_PAUSE);
     }
 }
