@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!    s --- M        M merged s with other heads while a transaction was open at s;
-//!     \\     \\       t is what it committed, m the merge of t with M
+//!     \     \       t is what it committed, m the merge of t with M
 //!      t --- m
 //! ```
 //!
@@ -41,7 +41,7 @@ impl Meanwhile {
 }
 
 impl Keyspace {
-    /// All heads were merged, which had changed keys like this.
+    /// Heads were merged, which had changed keys like this.
     pub(super) fn note_merge(&mut self, commit: &Commit, changes: Changes) {
         self.let_go_of_merge();
         let Some(merge) = self.dag.node(commit.id) else { return };

@@ -16,6 +16,7 @@ pub use system::{BRANCHING, Constraints, System};
 use crate::plot::{Plot, Series};
 use crate::tapir::Scale;
 use bench::transactions::Keys;
+use branch::Effort;
 
 /// What a site is busy with, in nanoseconds. Any processor reads a client's request; everything else is done under the
 /// keyspace's lock, one thing at a time.
@@ -51,10 +52,10 @@ pub const COSTS: Costs = Costs {
     byte: 2,
     local_message: 700,
     record: 500,
-    lookup: 20,
-    state: 60,
-    key: 200,
-    merged_byte: 2,
+    lookup: Effort::LOOKUP,
+    state: Effort::STATE,
+    key: Effort::KEY,
+    merged_byte: Effort::BYTE,
 };
 
 /// What is run.

@@ -520,12 +520,12 @@ fn apply<A: Application>(entries: Vec<raft::eraftpb::Entry>, app: &mut A) {
     }
 }
 
-/// The library's number of a member; 0 is nobody.
 /// The bytes of an entry in a message, or a few more.
 fn size_of_entry(entry: &Entry) -> u64 {
     entry.data.len() as u64 + 32
 }
 
+/// The library's number of a member; 0 is nobody.
 fn id(member: usize) -> u64 {
     member as u64 + 1
 }
