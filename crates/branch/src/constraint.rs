@@ -56,6 +56,16 @@ impl Begin {
         }
     }
 
+    /// A state that all those descend from which it admits, if it names one.
+    pub(crate) fn origin(&self, session: &Standing) -> Option<Node> {
+        match self {
+            Begin::Ancestor => session.read.or(session.committed),
+            Begin::Parent => session.parent,
+            Begin::All(all) => all.iter().find_map(|begin| begin.origin(session)),
+            _ => None,
+        }
+    }
+
     /// True when it may ask for the very state that the session last committed.
     pub(crate) fn wants_parent(&self) -> bool {
         match self {

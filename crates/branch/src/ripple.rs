@@ -19,7 +19,9 @@ pub(crate) fn read_state(
         return dag.open(*id).filter(|node| allowed(*node));
     }
     let is_meant = |node: &Node| begin.admits(dag, session, *node) && allowed(*node);
-    if let Some(head) = dag.heads().find(is_meant) {
+    // Nothing descends from a head.
+    let origin = begin.origin(session).filter(|origin| dag.children(*origin).is_empty());
+    if let Some(head) = origin.filter(is_meant).or_else(|| dag.heads().find(is_meant)) {
         return Some(head);
     }
     let mut waiting: VecDeque<Node> = dag.heads().collect();

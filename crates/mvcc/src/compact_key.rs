@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use types::{Malformed, Reader, Wire, put_bytes};
 
@@ -69,6 +70,12 @@ impl From<Vec<u8>> for CompactKey {
 impl Default for CompactKey {
     fn default() -> CompactKey {
         CompactKey::new(b"")
+    }
+}
+
+impl Hash for CompactKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 

@@ -240,6 +240,12 @@ pub struct Sight {
 wire_struct!(Sight { only, bounds });
 
 impl Sight {
+    /// Of these bounds, in the order of their branches.
+    #[cfg(test)]
+    pub(crate) fn of(bounds: Vec<(u64, u64)>) -> Self {
+        Sight { only: None, bounds }
+    }
+
     /// To look with; what it takes is counted in `meter`.
     pub(crate) fn view<'d>(&self, meter: &'d Branches) -> View<'d> {
         let gathered = Some(Bounds(self.bounds.clone()));
@@ -330,6 +336,25 @@ impl<'d> View<'d> {
         };
         let apart = apart.iter().flat_map(|at| self.branches.bounds(*at));
         gathered.iter().copied().chain(apart)
+    }
+
+    /// The bounds in the order of branches, where they are one list: of one state those of other branches than its own.
+    pub(crate) fn in_order(&self) -> Option<&[(u64, u64)]> {
+        match (&self.gathered, &self.at[..]) {
+            (Some(bounds), _) => Some(&bounds.0),
+            (None, [_]) => Some(self.base),
+            _ => None,
+        }
+    }
+
+    /// No branch that began after this one is seen.
+    pub(crate) fn last_branch(&self) -> u64 {
+        let last = |bounds: &[(u64, u64)]| bounds.last().map_or(0, |(branch, _)| *branch);
+        match (&self.gathered, &self.at[..]) {
+            (Some(bounds), _) => last(&bounds.0),
+            (None, [at]) => at.branch.max(last(self.base)),
+            (None, at) => at.iter().map(|at| at.branch.max(last(self.branches.base(*at)))).max().unwrap_or(0),
+        }
     }
 
     /// Counts work that this view was used for.

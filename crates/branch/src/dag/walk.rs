@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeSet, BinaryHeap};
 
 /// Which of some heads see a state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SeenBy(SmallVec<[u64; 2]>);
 
 impl SeenBy {
@@ -18,6 +18,14 @@ impl SeenBy {
     pub fn only(head: usize, heads: usize) -> Self {
         let mut seen = SeenBy::none(heads);
         seen.add(head);
+        seen
+    }
+
+    /// Some of so many heads.
+    #[cfg(test)]
+    pub fn these(some: &[usize], heads: usize) -> Self {
+        let mut seen = SeenBy::none(heads);
+        some.iter().for_each(|head| seen.add(*head));
         seen
     }
 
@@ -38,6 +46,15 @@ impl SeenBy {
     pub fn first(&self) -> usize {
         let word = self.0.iter().position(|word| *word != 0).unwrap_or_default();
         word * 64 + self.0[word].trailing_zeros() as usize
+    }
+
+    /// All that do, in their order.
+    pub fn heads(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(word, bits)| {
+            let rest = |bits: u64| (bits != 0).then_some(bits);
+            let rests = std::iter::successors(rest(*bits), move |bits| rest(bits & (bits - 1)));
+            rests.map(move |bits| word * 64 + bits.trailing_zeros() as usize)
+        })
     }
 
     /// How many do.

@@ -13,7 +13,7 @@
 
 use super::Keyspace;
 use crate::dag::{Node, SeenBy, Spread};
-use crate::merge::{Changes, Parting, Policy};
+use crate::merge::{Changed, Changes, Parting, Policy};
 use crate::{Change, Commit, Mutant, StateId};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
@@ -35,8 +35,8 @@ pub(super) struct Meanwhile {
 impl Meanwhile {
     /// How a key was changed by what the merge sees and one of its heads does not.
     fn change(&self, key: &CompactKey, head: usize) -> Option<Change> {
-        let others = self.changes.get(key)?.iter().filter(|(seen, _)| !seen.has(head));
-        others.map(|(_, change)| *change).reduce(Change::and)
+        let others = self.changes.get(key)?.iter().filter(|changed| !changed.seen.has(head));
+        others.map(|changed| changed.change).reduce(Change::and)
     }
 }
 
@@ -85,7 +85,8 @@ impl Keyspace {
             // Whatever the merge wrote, it changed, also where one of its heads had it like that.
             let of_merge = meanwhile.change(key, head).into_iter().chain(self.dag.writes(merge).get(key));
             let of_merge = of_merge.reduce(Change::and)?;
-            Some((key.clone(), vec![(seen_by(merge), of_merge), (seen_by(own), change)]))
+            let changed = |node: Node, change| Changed { seen: seen_by(node).into(), change, newest: None };
+            Some((key.clone(), vec![changed(merge, of_merge), changed(own, change)]))
         };
         let changes: Changes = self.dag.writes(own).iter().filter(|_| !forgets).filter_map(both).collect();
         let apart = [states[1], states[0]].map(|node| (node, seen_by(node))).into();

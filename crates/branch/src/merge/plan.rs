@@ -9,13 +9,15 @@
 //! not with changes times branches.
 
 use super::value::{Clash, Policy, Side, three_way};
-use super::{Changes, Parting, note};
-use crate::dag::{Dag, Node, SeenBy, Spread};
-use crate::records::Records;
+use super::{Changed, Changes, Notes, Parting};
+use crate::dag::{Dag, Label, Node, SeenBy, Spread};
+use crate::records::{Record, Records};
 use crate::{Change, Mutant, Mutants, StateId};
 use datatypes::{Cell, Value};
 use mvcc::CompactKey;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Some states together.
 #[derive(Debug)]
@@ -54,24 +56,30 @@ struct Planner<'d> {
 }
 
 impl Planner<'_> {
-    fn layer(&mut self, states: &[Node], keys: &BTreeSet<CompactKey>) -> usize {
+    fn layer(&mut self, states: &[Node], keys: &[&CompactKey]) -> usize {
         let mut states = self.dag.greatest(states).to_vec();
         states.sort_by_key(|node| self.dag.id(*node));
         if states.is_empty() {
             states.push(self.dag.root());
         }
+        // One state needs to know no keys.
+        let keys = keys.iter().filter(|_| states.len() > 1).map(|key| (*key).clone());
+        let keys: BTreeSet<CompactKey> = keys.collect();
         let ids: Vec<StateId> = states.iter().map(|node| self.dag.id(*node)).collect();
         if let Some((layer, made_for)) = self.known.get(&ids)
-            && (states.len() == 1 || keys.is_subset(made_for))
+            && keys.is_subset(made_for)
         {
             return *layer;
         }
         let place = self.layers.len();
-        self.known.insert(ids, (place, keys.clone()));
         self.add(states.clone());
-        if states.len() > 1 {
+        let made = (states.len() > 1).then(|| {
             let spread = self.dag.spread(&states);
-            let changes = self.changes(&spread, keys);
+            let changes = self.changes(&spread, &keys);
+            (spread, changes)
+        });
+        self.known.insert(ids, (place, keys));
+        if let Some((spread, changes)) = made {
             self.found(place, &spread, changes);
         }
         place
@@ -86,7 +94,7 @@ impl Planner<'_> {
     fn found(&mut self, place: usize, spread: &Spread, changes: Changes) {
         self.dag.meter().states(spread.apart.len() / 8);
         let shared: Vec<&(Node, SeenBy)> = spread.apart.iter().filter(|(_, seen)| seen.count() > 1).collect();
-        for (state, keys) in met(&changes) {
+        for (state, keys) in met(&changes, self.layers[place].states.len()) {
             let common = self.common((&shared, &spread.together), state);
             self.layers[place].bases[state] = Some(self.layer(&common, &keys));
         }
@@ -113,71 +121,109 @@ impl Planner<'_> {
 
     fn changes(&self, spread: &Spread, keys: &BTreeSet<CompactKey>) -> Changes {
         let sketch = keys.iter().collect();
-        let mut changes = Changes::new();
+        let mut notes = Notes::default();
         for (state, seen) in &spread.apart {
             let writes = self.dag.writes(*state);
             if !writes.may_touch(sketch) {
                 continue;
             }
             self.dag.meter().keys(writes.len().min(keys.len()));
+            let (by, label) = (notes.number(seen), self.dag.versions(*state));
             // Whichever are fewer: a root's class has written all keys, a single transaction some few.
             if writes.len() < keys.len() {
                 let wanted = writes.iter().filter(|(key, _)| keys.contains(*key));
-                wanted.for_each(|(key, change)| note(&mut changes, key, seen, change));
+                wanted.for_each(|(key, change)| notes.note(key, by, change, label));
             } else {
                 let written = keys.iter().filter_map(|key| Some((key, writes.get(key)?)));
-                written.for_each(|(key, change)| note(&mut changes, key, seen, change));
+                written.for_each(|(key, change)| notes.note(key, by, change, label));
             }
         }
-        changes
+        notes.changes()
     }
 }
 
-/// The states at which keys meet other changes of them, with these keys.
-fn met(changes: &Changes) -> BTreeMap<usize, BTreeSet<CompactKey>> {
-    let mut met: BTreeMap<usize, BTreeSet<CompactKey>> = BTreeMap::new();
+/// Of so many states those at which keys meet other changes of them, with these keys.
+fn met(changes: &Changes, states: usize) -> BTreeMap<usize, Vec<&CompactKey>> {
+    let mut met: BTreeMap<usize, Vec<&CompactKey>> = BTreeMap::new();
     for (key, changes) in changes {
-        for (seen, _) in changes {
-            let state = seen.first();
-            if matches!(sides(changes, state), (Some(_), Some(_))) {
-                met.entry(state).or_default().insert(key.clone());
+        let mut meets = |state: usize| {
+            let keys = met.entry(state).or_default();
+            if keys.last() != Some(&key) {
+                keys.push(key);
             }
+        };
+        if are_apart(changes) {
+            let least = changes.iter().map(|changed| changed.seen.first()).min();
+            let others = changes.iter().map(|changed| changed.seen.first());
+            others.filter(|state| Some(*state) != least).for_each(&mut meets);
+        } else {
+            let sides = sides(changes, states).into_iter().enumerate();
+            sides
+                .filter(|(_, (left, right))| left.is_some() && right.is_some())
+                .for_each(|(state, _)| meets(state));
         }
     }
     met
 }
 
-/// How a key was changed by what a state does not see of those before it, and by what it alone sees.
-fn sides(changes: &[(SeenBy, Change)], state: usize) -> (Option<Change>, Option<Change>) {
-    let (mut left, mut right): (Option<Change>, Option<Change>) = (None, None);
-    for (seen, change) in changes {
-        let side = match (seen.first().cmp(&state), seen.has(state)) {
-            (std::cmp::Ordering::Less, false) => &mut left,
-            (std::cmp::Ordering::Equal, _) => &mut right,
-            _ => continue,
-        };
-        *side = Some(side.map_or(*change, |before| before.and(*change)));
-    }
-    (left, right)
+/// True if every change is seen by one state alone.
+fn are_apart(changes: &[Changed]) -> bool {
+    changes.iter().all(|changed| changed.seen.count() == 1)
 }
+
+/// For each of so many states, how a key was changed by what it does not see of those before it, and by what it sees and
+/// none before it.
+fn sides(changes: &[Changed], states: usize) -> Vec<(Option<Change>, Option<Change>)> {
+    let and =
+        |before: Option<Change>, change: Change| Some(before.map_or(change, |before| before.and(change)));
+    let mut sides = vec![(None, None); states];
+    let mut kinds: SmallVec<[Change; 2]> = SmallVec::new();
+    for Changed { seen, change, .. } in changes {
+        let right = &mut sides[seen.first()].1;
+        *right = and(*right, *change);
+        if !kinds.contains(change) {
+            kinds.push(*change);
+        }
+    }
+    for kind in kinds {
+        // How many more changes those before a state see than those before the one before it, and how many of all these
+        // it sees itself.
+        let (mut more, mut own) = (vec![0usize; states + 1], vec![0usize; states]);
+        for Changed { seen, .. } in changes.iter().filter(|changed| changed.change == kind) {
+            more[seen.first() + 1] += 1;
+            seen.heads().skip(1).for_each(|state| own[state] += 1);
+        }
+        let mut before = 0;
+        for (state, (left, _)) in sides.iter_mut().enumerate() {
+            before += more[state];
+            if before > own[state] {
+                *left = and(*left, kind);
+            }
+        }
+    }
+    sides
+}
+
+/// A state, and the label of the version that it sees of the key, where that is known.
+type At = (Node, Option<Label>);
 
 /// One evaluation of a plan.
 struct Evaluation<'e> {
     plan: &'e Plan,
     dag: &'e Dag,
-    records: &'e mut Records,
+    record: Record<'e>,
     key: &'e CompactKey,
     policy: Policy,
     /// By layer.
-    known: Vec<Option<Result<Resolved, Clash>>>,
+    known: Vec<Option<Result<Rc<Resolved>, Clash>>>,
 }
 
 impl Evaluation<'_> {
-    fn layer(&mut self, place: usize) -> Result<Resolved, Clash> {
+    fn layer(&mut self, place: usize) -> Result<Rc<Resolved>, Clash> {
         if let Some(known) = &self.known[place] {
             return known.clone();
         }
-        let value = self.fold(place);
+        let value = self.fold(place).map(Rc::new);
         self.known[place] = Some(value.clone());
         value
     }
@@ -186,72 +232,81 @@ impl Evaluation<'_> {
         let layer = &self.plan.layers[place];
         let changes = layer.changes.get(self.key).map_or(&[][..], Vec::as_slice);
         if changes.is_empty() {
-            return Ok(self.at(layer.states[0]));
+            return Ok(self.at((layer.states[0], None)));
         }
-        match changes.iter().all(|(seen, _)| seen.count() == 1) {
+        match are_apart(changes) {
             true => self.fold_apart(layer, changes),
             false => self.fold_mixed(layer, changes),
         }
     }
 
     /// Every change is seen by one state alone.
-    fn fold_apart(&mut self, layer: &Layer, changes: &[(SeenBy, Change)]) -> Result<Resolved, Clash> {
+    fn fold_apart(&mut self, layer: &Layer, changes: &[Changed]) -> Result<Resolved, Clash> {
         self.dag.meter().lookups(changes.len());
-        let mut changed: Vec<(usize, Change)> =
-            changes.iter().map(|(seen, change)| (seen.first(), *change)).collect();
+        let mut changed: Vec<(usize, &Changed)> =
+            changes.iter().map(|changed| (changed.seen.first(), changed)).collect();
         changed.sort_by_key(|(state, _)| *state);
         let mut value: Option<Resolved> = None;
-        for (state, change) in changed {
-            let here = Resolved { change: Some(change), ..self.at(layer.states[state]) };
+        for (state, Changed { change, newest, .. }) in changed {
+            let at = (layer.states[state], *newest);
             value = Some(match value {
-                None => here,
+                None => Resolved { change: Some(*change), ..self.at(at) },
                 Some(before) => {
-                    let left = before.change.unwrap_or(change);
-                    self.meet(layer.bases[state], (&before, left), (&here, change))?
+                    let left = before.change.unwrap_or(*change);
+                    self.meet(layer.bases[state], (&before, left), (at, *change))?
                 }
             });
         }
-        Ok(value.unwrap_or_else(|| self.at(layer.states[0])))
+        Ok(value.unwrap_or_else(|| self.at((layer.states[0], None))))
     }
 
     /// Some changes are seen by several.
-    fn fold_mixed(&mut self, layer: &Layer, changes: &[(SeenBy, Change)]) -> Result<Resolved, Clash> {
-        let mut value = self.at(layer.states[0]);
-        let mut changed: Vec<usize> = changes.iter().map(|(seen, _)| seen.first()).collect();
-        changed.sort_unstable();
-        self.dag.meter().lookups(layer.states.len() + changes.len() * changes.len() / 2);
-        for state in 1..layer.states.len() {
-            if value.change.is_some() && changed.binary_search(&state).is_err() {
-                continue;
-            }
-            match sides(changes, state) {
+    fn fold_mixed(&mut self, layer: &Layer, changes: &[Changed]) -> Result<Resolved, Clash> {
+        let mut value = self.at((layer.states[0], None));
+        self.dag.meter().lookups(layer.states.len() / 4 + changes.len());
+        for (state, sides) in sides(changes, layer.states.len()).into_iter().enumerate().skip(1) {
+            let at = (layer.states[state], None);
+            match sides {
                 (left, None) => value.change = value.change.or(left),
-                (None, right) => value = Resolved { change: right, ..self.at(layer.states[state]) },
+                (None, right) => value = Resolved { change: right, ..self.at(at) },
                 (Some(left), Some(right)) => {
-                    let here = self.at(layer.states[state]);
-                    value = self.meet(layer.bases[state], (&value, left), (&here, right))?;
+                    value = self.meet(layer.bases[state], (&value, left), (at, right))?;
                 }
             }
         }
         Ok(value)
     }
 
-    /// Both sides have changed the key.
+    /// Both sides have changed the key: what was merged so far, and one state.
     fn meet(
         &mut self,
         base: Option<usize>,
-        left: (&Resolved, Change),
-        right: (&Resolved, Change),
+        (left, left_change): (&Resolved, Change),
+        (at, change): (At, Change),
     ) -> Result<Resolved, Clash> {
         let base = base.map(|base| self.layer(base)).transpose()?;
-        let base = base.map_or(Cell::ABSENT, |base| base.cell);
+        let base = base.as_ref().map_or(&Cell::ABSENT, |base| &base.cell);
         self.dag.meter().bytes(base.value.as_ref().map_or(0, Value::memory));
-        merged(&base, left, right, self.policy)
+        let left_side = Side { cell: &left.cell, change: left_change, newest: left.newest };
+        let both = left_change.and(change);
+        let policy = self.policy;
+        self.read(at, |cell, newest| {
+            let cell = three_way(base, &left_side, &Side { cell, change, newest }, policy)?;
+            let change = left.change.map_or(both, |before| before.and(both));
+            Ok(Resolved { cell, newest: left.newest.max(newest), change: Some(change) })
+        })
     }
 
-    fn at(&mut self, state: Node) -> Resolved {
-        let (cell, newest) = self.records.version(self.key, &self.dag.view(&[state]));
-        Resolved { cell, newest, change: None }
+    fn at(&mut self, at: At) -> Resolved {
+        self.read(at, |cell, newest| Resolved { cell: cell.clone(), newest, change: None })
+    }
+
+    fn read<R>(&mut self, (state, newest): At, read: impl FnOnce(&Cell, Option<StateId>) -> R) -> R {
+        let view = self.dag.view(&[state]);
+        match newest {
+            Some(label) => self.record.with_labelled(&view, label, read),
+            None => self.record.with(&view, read),
+        }
     }
 }
 
@@ -259,7 +314,7 @@ impl Plan {
     /// For the values of these keys at these states together.
     pub fn new(dag: &Dag, states: &[Node], keys: &BTreeSet<CompactKey>, mutants: Mutants) -> Self {
         let mut planner = Planner { dag, mutants, layers: Vec::new(), known: BTreeMap::new() };
-        let top = planner.layer(states, keys);
+        let top = planner.layer(states, &keys.iter().collect::<Vec<_>>());
         Plan { layers: planner.layers, top }
     }
 
@@ -283,23 +338,41 @@ impl Plan {
         records: &mut Records,
         key: &CompactKey,
         policy: Policy,
-    ) -> Result<Resolved, Clash> {
+    ) -> Result<Rc<Resolved>, Clash> {
         let known = self.layers.iter().map(|_| None).collect();
-        Evaluation { plan: self, dag, records, key, policy, known }.layer(self.top)
+        let record = records.record(key, dag.meter());
+        Evaluation { plan: self, dag, record, key, policy, known }.layer(self.top)
     }
 }
 
-/// The merge of two sides that both changed the key, each with its change.
-fn merged(
-    base: &Cell,
-    (left, left_change): (&Resolved, Change),
-    (right, right_change): (&Resolved, Change),
-    policy: Policy,
-) -> Result<Resolved, Clash> {
-    let left_side = Side { cell: &left.cell, change: left_change, newest: left.newest };
-    let right_side = Side { cell: &right.cell, change: right_change, newest: right.newest };
-    let cell = three_way(base, &left_side, &right_side, policy)?;
-    let change = left_change.and(right_change);
-    let change = left.change.map_or(change, |before| before.and(change));
-    Ok(Resolved { cell, newest: left.newest.max(right.newest), change: Some(change) })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datatypes::Mode;
+    use std::sync::Arc;
+
+    #[test]
+    fn sides_are_what_each_state_sees_and_what_it_lacks() {
+        let kinds =
+            [Change::Additive(Mode::Increment), Change::Additive(Mode::IncrementFields), Change::Other];
+        for seed in 0..500 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let states = random.usize(2..150);
+            let kind_count = random.usize(1..=3);
+            let changed = |random: &mut fastrand::Rng| {
+                let heads: Vec<usize> = (0..random.usize(1..4)).map(|_| random.usize(..states)).collect();
+                let seen = Arc::new(SeenBy::these(&heads, states));
+                Changed { seen, change: kinds[random.usize(..kind_count)], newest: None }
+            };
+            let changes: Vec<Changed> = (0..random.usize(1..20)).map(|_| changed(&mut random)).collect();
+            for (state, sides) in sides(&changes, states).into_iter().enumerate() {
+                let all = |is_meant: &dyn Fn(&SeenBy) -> bool| {
+                    let meant = changes.iter().filter(|changed| is_meant(&changed.seen));
+                    meant.map(|changed| changed.change).reduce(Change::and)
+                };
+                let lacked = all(&|seen| seen.first() < state && !seen.has(state));
+                assert_eq!(sides, (lacked, all(&|seen| seen.first() == state)), "seed {seed}, state {state}");
+            }
+        }
+    }
 }

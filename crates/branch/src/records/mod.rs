@@ -15,6 +15,7 @@ pub use order::{Order, Stored, Whole};
 
 use crate::StateId;
 use crate::dag::{Label, View};
+use crate::effort::Meter;
 use datatypes::Cell;
 use mvcc::CompactKey;
 use std::collections::BTreeMap;
@@ -34,6 +35,33 @@ impl Placed {
 /// Where scans find a key.
 pub(crate) fn place_of(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
+}
+
+/// A key.
+#[derive(Debug)]
+pub(crate) struct Record<'r>(Option<&'r mut Versions>);
+
+impl Record<'_> {
+    /// Shows what a view sees, and which state wrote it, to `read`, which leaves it as it was.
+    pub fn with<R>(&mut self, view: &View<'_>, read: impl FnOnce(&Cell, Option<StateId>) -> R) -> R {
+        match &mut self.0 {
+            Some(versions) => versions.with_writer(view, read),
+            None => read(&Cell::ABSENT, None),
+        }
+    }
+
+    /// The same where the label of the version that the view sees is known.
+    pub fn with_labelled<R>(
+        &mut self,
+        view: &View<'_>,
+        label: Label,
+        read: impl FnOnce(&Cell, Option<StateId>) -> R,
+    ) -> R {
+        match &mut self.0 {
+            Some(versions) => versions.with_labelled(view, label, read),
+            None => read(&Cell::ABSENT, None),
+        }
+    }
 }
 
 /// All keys of a keyspace.
@@ -73,16 +101,13 @@ impl Records {
         self.with(key, view, |cell| cell.clone())
     }
 
-    /// A copy of what a view sees of a key, and which state wrote it.
-    pub fn version(&mut self, key: &CompactKey, view: &View<'_>) -> (Cell, Option<StateId>) {
-        view.meter().keys(1);
-        match self.keys.get_mut(&Placed::of(key)) {
-            Some(versions) => versions.version(view),
-            None => {
-                self.miss(key);
-                (Cell::ABSENT, None)
-            }
+    /// One key, to be looked at with several views.
+    pub(crate) fn record(&mut self, key: &CompactKey, meter: &Meter) -> Record<'_> {
+        meter.keys(1);
+        if !self.has_versions_of(key) {
+            self.miss(key);
         }
+        Record(self.keys.get_mut(&Placed::of(key)))
     }
 
     /// Which state wrote what a view sees of a key.

@@ -6,6 +6,9 @@ use crate::dag::{Label, View};
 use datatypes::Cell;
 use smallvec::SmallVec;
 
+/// How many steps along lists that are in order take as long as a lookup.
+const STEPS: usize = 8;
+
 /// A version: who sees it, how new it is, and its value.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -26,44 +29,63 @@ pub(super) struct Versions {
 
 impl Versions {
     /// The place of the newest version that a view shows (TARDiS, figure 7), and how many lookups that took. The
-    /// bounds of the view are asked for, or the branches of the key, whichever are fewer: what branches hold that the
-    /// view does not show costs nothing.
+    /// bounds of the view are asked for, or the branches of the key, whichever are fewer; where both are many, both are
+    /// gone through side by side. What began after all that the view shows costs nothing.
     fn find(&self, view: &View<'_>) -> (Option<usize>, usize) {
-        let mut newest: Option<usize> = None;
-        let mut consider = |found: Option<usize>| {
-            if let Some(place) = found
-                && newest.is_none_or(|best| self.places[best].id < self.places[place].id)
-            {
-                newest = Some(place);
-            }
-        };
         if let Some(at) = view.only()
             && let Some(own) = self.last_up_to(at.branch, at.sequence)
         {
             // What was written on the branch is above all that it began below.
-            view.meter().lookups(1);
             return (Some(own), 1);
         }
+        let mut newest: Option<usize> = None;
+        let mut consider = |found: usize| {
+            if newest.is_none_or(|best| self.places[best].id < self.places[found].id) {
+                newest = Some(found);
+            }
+        };
+        let last = view.last_branch();
+        let known = self.places.partition_point(|place| place.label.branch <= last);
         let width = view.width();
         let mut lookups = 0;
-        if self.places.len() <= width {
-            let mut end = self.places.len();
+        if let Some(bounds) = view.in_order().filter(|_| known.min(width) * STEPS > known.max(width)) {
+            lookups = (known + width) / STEPS + 1;
+            self.join(known, bounds, consider);
+        } else if known <= width {
+            let mut end = known;
             while let Some(last) = end.checked_sub(1) {
                 lookups += 1;
                 let branch = self.places[last].label.branch;
-                if let Some(bound) = view.bound(branch) {
-                    consider(self.last_up_to(branch, bound));
-                }
+                let found = view.bound(branch).and_then(|bound| self.last_up_to(branch, bound));
+                found.into_iter().for_each(&mut consider);
                 end = self.places.partition_point(|place| place.label.branch < branch);
             }
         } else {
             for (branch, bound) in view.bounds() {
                 lookups += 1;
-                consider(self.last_up_to(branch, bound));
+                self.last_up_to(branch, bound).into_iter().for_each(&mut consider);
             }
         }
-        view.meter().lookups(lookups);
         (newest, lookups)
+    }
+
+    fn look(&self, view: &View<'_>) -> Option<usize> {
+        let (found, lookups) = self.find(view);
+        view.meter().lookups(lookups);
+        found
+    }
+
+    /// The last place on each of these branches up to its bound, of the first `known`.
+    fn join(&self, known: usize, bounds: &[(u64, u64)], mut consider: impl FnMut(usize)) {
+        let mut waiting = bounds.iter().rev().peekable();
+        for (place, Place { label, .. }) in self.places[..known].iter().enumerate().rev() {
+            while waiting.next_if(|(branch, _)| *branch > label.branch).is_some() {}
+            let Some((branch, bound)) = waiting.peek() else { return };
+            if *branch == label.branch && label.sequence <= *bound {
+                consider(place);
+                waiting.next();
+            }
+        }
     }
 
     /// The last version of a branch up to a sequence number.
@@ -75,7 +97,7 @@ impl Versions {
 
     /// The id of the newest version that a view shows.
     pub fn newest(&self, view: &View<'_>) -> Option<StateId> {
-        self.find(view).0.map(|place| self.places[place].id)
+        self.look(view).map(|place| self.places[place].id)
     }
 
     /// How many lookups a read takes.
@@ -86,17 +108,45 @@ impl Versions {
     /// Shows the value at a view to `read`, which leaves it as it was. An old value that is far behind its line's
     /// newest is copied first, so that the next read finds it at once.
     pub fn with<R>(&mut self, view: &View<'_>, read: impl FnOnce(&mut Cell) -> R) -> R {
-        match self.find(view).0 {
+        match self.look(view) {
             Some(place) => self.with_place(view, place, read),
             None => read(&mut Cell::ABSENT.clone()),
         }
     }
 
-    /// A copy of what a view shows, and which state wrote it.
-    pub fn version(&mut self, view: &View<'_>) -> (Cell, Option<StateId>) {
-        let Some(place) = self.find(view).0 else { return (Cell::ABSENT, None) };
-        let id = self.places[place].id;
-        (self.with_place(view, place, |cell| cell.clone()), Some(id))
+    /// The same, with the state that wrote it.
+    pub fn with_writer<R>(&mut self, view: &View<'_>, read: impl FnOnce(&Cell, Option<StateId>) -> R) -> R {
+        let place = self.look(view);
+        self.with_found(view, place, read)
+    }
+
+    /// The same where the label of the version is known; should it not be here, what the view shows is looked for.
+    pub fn with_labelled<R>(
+        &mut self,
+        view: &View<'_>,
+        label: Label,
+        read: impl FnOnce(&Cell, Option<StateId>) -> R,
+    ) -> R {
+        view.meter().lookups(1);
+        let known = self.place_of(label);
+        debug_assert!(known.is_none() || known == self.find(view).0, "the view shows this version");
+        let place = known.or_else(|| self.look(view));
+        self.with_found(view, place, read)
+    }
+
+    fn with_found<R>(
+        &mut self,
+        view: &View<'_>,
+        place: Option<usize>,
+        read: impl FnOnce(&Cell, Option<StateId>) -> R,
+    ) -> R {
+        match place {
+            Some(place) => {
+                let id = self.places[place].id;
+                self.with_place(view, place, |cell| read(cell, Some(id)))
+            }
+            None => read(&Cell::ABSENT, None),
+        }
     }
 
     fn with_place<R>(&mut self, view: &View<'_>, place: usize, read: impl FnOnce(&mut Cell) -> R) -> R {
@@ -171,7 +221,7 @@ impl Versions {
         id: StateId,
         effects: impl Iterator<Item = &'e [u8]>,
     ) {
-        let (line, version) = match self.find(view).0 {
+        let (line, version) = match self.look(view) {
             None => {
                 let mut line = Line::new(Cell::ABSENT);
                 let (before, made) = (line.newest(), line.extend(effects));
@@ -292,5 +342,42 @@ impl Versions {
         }
         let lines = |place: &Place| self.lines.get(place.line as usize).is_some_and(Option::is_some);
         assert!(self.places.iter().all(lines), "every version has a line");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dag::{Branches, Sight};
+    use types::{Incarnation, ProcessId};
+
+    #[test]
+    fn the_newest_version_that_is_shown_is_found_however_many_there_are() {
+        for seed in 0..500 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut versions = Versions::default();
+            let all = [1, 3, 20, 200][random.usize(..4)];
+            for number in 0..random.u64(1..all) {
+                let label = Label { branch: random.u64(..all), sequence: random.u64(..4) };
+                if versions.place_of(label).is_none() {
+                    // Ids rise along a branch.
+                    let place = (label.sequence * 10 + random.u64(..10)) * 1000 + number;
+                    let id = StateId::made_by(place, ProcessId(1), Incarnation(1));
+                    versions.restore(label, id, Cell::ABSENT);
+                }
+            }
+            let some = random.f64();
+            let mut seen = Vec::new();
+            for branch in 0..all {
+                if random.f64() < some {
+                    seen.push((branch, random.u64(..4)));
+                }
+            }
+            let sight = Sight::of(seen);
+            let branches = Branches::new();
+            let view = sight.view(&branches);
+            let shown = versions.places.iter().filter(|place| view.shows(place.label));
+            assert_eq!(versions.newest(&view), shown.map(|place| place.id).max(), "seed {seed}");
+        }
     }
 }
