@@ -196,6 +196,9 @@ impl Keyspace {
 
     /// True if the owner promised not to begin at this state.
     fn is_above(&self, node: Node, owner: Owner) -> bool {
+        if self.dag.children(node).is_empty() {
+            return false;
+        }
         let id = self.dag.id(node);
         self.collector.ceiling(owner).iter().any(|ceiling| {
             *ceiling != id && self.dag.node(*ceiling).is_some_and(|ceiling| self.dag.sees(node, ceiling))
@@ -545,10 +548,9 @@ impl Keyspace {
         self.forget_merge();
         let mut held = self.dag.held();
         held.retain(|node| !self.is_above(*node, Owner::Site(self.options.site)));
-        let candidates: Vec<Node> = self.dag.heads().chain(held.iter().copied()).collect();
-        let above = |node: &Node| held.iter().any(|other| other != node && self.dag.sees(*other, *node));
-        let mut ceiling: Vec<StateId> =
-            candidates.iter().filter(|node| !above(node)).map(|node| self.dag.id(*node)).collect();
+        let candidates: Vec<Node> = self.dag.heads().chain(held).collect();
+        let least = self.dag.least(&candidates);
+        let mut ceiling: Vec<StateId> = least.iter().map(|node| self.dag.id(*node)).collect();
         ceiling.sort_unstable();
         ceiling.dedup();
         if self.collector.ceiling(Owner::Site(self.options.site)) != ceiling {

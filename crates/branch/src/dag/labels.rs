@@ -8,6 +8,7 @@
 use crate::effort::Meter;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use types::{Incarnation, Malformed, Reader, Wire, put_varint, wire_struct};
 
 /// More branches than a log loses.
@@ -30,10 +31,15 @@ impl Label {
     }
 }
 
+/// Ascending: branches that began earlier, each with the greatest sequence number that is seen of it. Branches that began
+/// below the same state have it together.
+type Base = Arc<Vec<(u64, u64)>>;
+
 #[derive(Debug, Default)]
 struct Branch {
-    /// Ascending: branches that begin earlier, each with the greatest sequence number that is seen of it.
-    base: Vec<(u64, u64)>,
+    base: Base,
+    /// What branches that began below one of its states have, by the sequence number of the last such state.
+    below: Option<(u64, Base)>,
     /// The greatest sequence number given on this branch.
     tip: u64,
     /// It goes on no more: an earlier life may have given labels above the tip that the log has lost.
@@ -50,6 +56,13 @@ pub(crate) struct Branches {
     /// Where the sweep for base entries of branches that are gone goes on; `None` when no branch has gone since.
     sweep: Option<u64>,
     pub meter: Meter,
+}
+
+impl Branch {
+    /// What a branch has that begins below one of its states, if the last one that did began there.
+    fn below(&self, state: Label) -> Option<Base> {
+        self.below.as_ref().filter(|(sequence, _)| *sequence == state.sequence).map(|(_, base)| base.clone())
+    }
 }
 
 impl Branches {
@@ -74,25 +87,42 @@ impl Branches {
 
     /// The same on a branch of its own.
     pub fn label_apart(&mut self, parents: &[Label], sees_sibling: bool) -> Label {
-        let bound = |parent: &Label| match sees_sibling {
-            true => self.branches.get(&parent.branch).map_or(0, |branch| branch.tip),
-            false => parent.sequence,
+        let known = match parents {
+            [parent] if !sees_sibling => self.branches.get(&parent.branch).and_then(|branch| branch.below(*parent)),
+            _ => None,
         };
-        let own = parents.iter().map(|parent| (parent.branch, bound(parent)));
-        let base = gathered(own.chain(parents.iter().flat_map(|parent| self.bounds(*parent))));
-        self.meter.lookups(base.len());
+        let base = known.unwrap_or_else(|| self.base_below(parents, sees_sibling));
+        if let [parent] = parents
+            && let Some(branch) = self.branches.get_mut(&parent.branch)
+        {
+            branch.below = Some((parent.sequence, base.clone()));
+        }
         let branch = self.next;
         self.next += 1;
         self.branches.insert(branch, Branch { base, ..Branch::default() });
         Label { branch, sequence: 0 }
     }
 
+    fn base_below(&self, parents: &[Label], sees_sibling: bool) -> Base {
+        let Bounds(mut base) = self.together(parents);
+        self.meter.lookups(base.len());
+        if sees_sibling {
+            let tip = |branch: u64| self.branches.get(&branch).map_or(0, |branch| branch.tip);
+            let is_parents = |branch: u64| parents.iter().any(|parent| parent.branch == branch);
+            base.iter_mut().filter(|(branch, _)| is_parents(*branch)).for_each(|bound| bound.1 = tip(bound.0));
+        }
+        base.shrink_to_fit();
+        base.into()
+    }
+
     /// The states of a branch see what has this label, which was given after theirs: it stands for one of their ancestors.
     pub fn reveal(&mut self, label: Label, to: u64) {
         let Some(branch) = self.branches.get_mut(&to).filter(|_| to != label.branch) else { return };
-        match branch.base.binary_search_by_key(&label.branch, |entry| entry.0) {
-            Ok(place) => branch.base[place].1 = branch.base[place].1.max(label.sequence),
-            Err(place) => branch.base.insert(place, (label.branch, label.sequence)),
+        branch.below = None;
+        let base = Arc::make_mut(&mut branch.base);
+        match base.binary_search_by_key(&label.branch, |entry| entry.0) {
+            Ok(place) => base[place].1 = base[place].1.max(label.sequence),
+            Err(place) => base.insert(place, (label.branch, label.sequence)),
         }
     }
 
@@ -133,12 +163,19 @@ impl Branches {
 
     /// How far up states with these labels see together.
     pub fn together(&self, at: &[Label]) -> Bounds {
-        self.meter.lookups(at.iter().map(|at| self.width(*at)).sum());
-        Bounds(gathered(at.iter().flat_map(|at| self.bounds(*at))))
+        let mut bases: Vec<&Base> =
+            at.iter().filter_map(|at| Some(&self.branches.get(&at.branch)?.base)).collect();
+        bases.sort_by_key(|base| Arc::as_ptr(base));
+        bases.dedup_by(|base, other| Arc::ptr_eq(base, other));
+        let mut own: Vec<(u64, u64)> = at.iter().map(|at| (at.branch, at.sequence)).collect();
+        own.sort_unstable();
+        let bounds = own.len() + bases.iter().map(|base| base.len()).sum::<usize>();
+        self.meter.lookups(bounds);
+        Bounds(gathered(own.into_iter().chain(bases.into_iter().flat_map(|base| base.iter().copied()))))
     }
 
     fn base(&self, at: Label) -> &[(u64, u64)] {
-        self.branches.get(&at.branch).map_or(&[], |branch| &branch.base)
+        self.branches.get(&at.branch).map_or(&[][..], |branch| &branch.base)
     }
 
     /// How many bounds there are.
@@ -158,19 +195,38 @@ impl Branches {
         self.bound(y, x.branch).is_some_and(|bound| x.sequence <= bound)
     }
 
+    /// Of each of these states whether it is the only one of them that it sees.
+    pub fn are_least(&self, at: &[Label]) -> Vec<bool> {
+        let mut first: BTreeMap<u64, u64> = BTreeMap::new();
+        for Label { branch, sequence } in at {
+            first.entry(*branch).and_modify(|least| *least = (*least).min(*sequence)).or_insert(*sequence);
+        }
+        let mut known: BTreeMap<*const Vec<(u64, u64)>, bool> = BTreeMap::new();
+        let mut sees_none = |base: &Base| {
+            *known.entry(Arc::as_ptr(base)).or_insert_with(|| {
+                self.meter.lookups(base.len().min(first.len()));
+                !base.iter().any(|(branch, bound)| first.get(branch).is_some_and(|first| first <= bound))
+            })
+        };
+        let mut is_least = |at: &Label| {
+            let base = self.branches.get(&at.branch).map(|branch| &branch.base);
+            first.get(&at.branch) == Some(&at.sequence) && base.is_none_or(&mut sees_none)
+        };
+        at.iter().map(&mut is_least).collect()
+    }
+
     /// Forgets what the bases of up to `budget` branches say of branches that are gone; returns how many it looked at.
     pub fn sweep(&mut self, budget: usize) -> usize {
         let Some(from) = self.sweep else { return 0 };
         let some: Vec<u64> = self.branches.range(from..).take(budget).map(|(number, _)| *number).collect();
+        // What several branches have stays one. Bases before are kept, so that none takes the place of another one.
+        let mut swept: BTreeMap<*const Vec<(u64, u64)>, (Base, Base)> = BTreeMap::new();
         for number in &some {
-            let mut base = self
-                .branches
-                .get_mut(number)
-                .map(|branch| std::mem::take(&mut branch.base))
-                .unwrap_or_default();
-            base.retain(|(below, _)| self.branches.contains_key(below));
+            let Some(before) = self.branches.get(number).map(|branch| branch.base.clone()) else { continue };
+            let known = swept.entry(Arc::as_ptr(&before));
+            let (_, now) = known.or_insert_with(|| (before.clone(), self.without_gone(&before)));
             if let Some(branch) = self.branches.get_mut(number) {
-                branch.base = base;
+                (branch.base, branch.below) = (now.clone(), None);
             }
         }
         self.sweep = match some.last() {
@@ -180,6 +236,15 @@ impl Branches {
         some.len()
     }
 
+    /// What of a base is about branches that are here.
+    fn without_gone(&self, base: &Base) -> Base {
+        let is_here = |(branch, _): &&(u64, u64)| self.branches.contains_key(branch);
+        match base.iter().all(|bound| is_here(&bound)) {
+            true => base.clone(),
+            false => Arc::new(base.iter().filter(is_here).copied().collect()),
+        }
+    }
+
     /// How many branches something is retained on.
     pub fn len(&self) -> usize {
         self.branches.len()
@@ -187,7 +252,9 @@ impl Branches {
 
     /// The bytes that bases occupy.
     pub fn memory(&self) -> usize {
-        let bases = self.branches.values().map(|branch| branch.base.capacity() * size_of::<(u64, u64)>());
+        // What several have is counted in parts.
+        let bytes = |base: &Base| base.capacity() * size_of::<(u64, u64)>() / Arc::strong_count(base);
+        let bases = self.branches.values().map(|branch| bytes(&branch.base));
         self.branches.len() * (size_of::<Branch>() + 16) + bases.sum::<usize>()
     }
 }
@@ -209,9 +276,9 @@ impl Wire for Branches {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let mut branches = Branches { next: input.varint()?, sweep: Some(0), ..Branches::new() };
         for _ in 0..input.count()? {
-            let (number, base) = (input.varint()?, Vec::decode(input)?);
+            let (number, base) = (input.varint()?, Vec::decode(input)?.into());
             let (tip, is_closed) = (input.varint()?, bool::decode(input)?);
-            branches.branches.insert(number, Branch { base, tip, is_closed, labels: 0 });
+            branches.branches.insert(number, Branch { base, below: None, tip, is_closed, labels: 0 });
         }
         Ok(branches)
     }

@@ -292,6 +292,12 @@ impl Dag {
             + self.branches.memory()
     }
 
+    /// Of these states, those that have none of the others for an ancestor.
+    pub(crate) fn least(&self, of: &[Node]) -> Vec<Node> {
+        let are_least = self.branches.are_least(&self.labels_of(of));
+        of.iter().zip(are_least).filter(|(_, is_least)| *is_least).map(|(node, _)| *node).collect()
+    }
+
     /// Of these states, those that are no ancestors of another.
     pub fn greatest(&self, of: &[Node]) -> SmallVec<[Node; 1]> {
         let mut greatest: SmallVec<[Node; 1]> = smallvec![];
