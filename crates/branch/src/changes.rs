@@ -1,9 +1,10 @@
 //! What a state changed: its write set, and of every key in it how.
 
 use crate::records::place_of;
-use datatypes::{Effect, Mode};
+use datatypes::{Aspect, Effect, Mode};
 use mvcc::CompactKey;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use types::{Malformed, Reader, Wire, put_bytes, put_varint};
 
 /// How a key was changed.
@@ -29,6 +30,56 @@ impl Change {
     pub fn and(self, other: Change) -> Change {
         if self == other { self } else { Change::Other }
     }
+}
+
+/// More elements of a collection than these, and all of it counts as changed.
+const MOST_ELEMENTS: usize = 256;
+
+/// What was changed of a key.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    /// How.
+    pub change: Change,
+    /// Of a collection the elements that may be different, in ascending order; `None` if that is not known.
+    pub elements: Option<Vec<Box<[u8]>>>,
+}
+
+impl Written {
+    /// What this effect changes.
+    pub fn by(effect: &Effect<'_>) -> Self {
+        let elements = match effect {
+            Effect::Dict(_) | Effect::Set(_) | Effect::ScoredSet(_) => {
+                effect.footprint().aspects.iter().find_map(|aspect| match aspect {
+                    Aspect::Elements(items) => Some(items.iter().map(Box::from).collect()),
+                    _ => None,
+                })
+            }
+            _ => None,
+        };
+        Written { change: Change::of(effect), elements: elements.and_then(few) }
+    }
+
+    /// What both together change.
+    #[must_use]
+    pub fn and(self, other: &Written) -> Self {
+        let elements = self.elements.zip(other.elements.as_ref()).and_then(|(mut all, others)| {
+            all.extend(others.iter().cloned());
+            few(all)
+        });
+        Written { change: self.change.and(other.change), elements }
+    }
+}
+
+impl From<Change> for Written {
+    fn from(change: Change) -> Self {
+        Written { change, elements: None }
+    }
+}
+
+fn few(mut elements: Vec<Box<[u8]>>) -> Option<Vec<Box<[u8]>>> {
+    elements.sort_unstable();
+    elements.dedup();
+    (elements.len() <= MOST_ELEMENTS).then_some(elements)
 }
 
 impl Wire for Change {
@@ -77,22 +128,31 @@ impl<'k> FromIterator<&'k CompactKey> for Sketch {
 /// The keys that a state, or the class of states it stands for, wrote.
 #[derive(Clone, Debug, Default)]
 pub struct WriteSet {
-    keys: BTreeMap<CompactKey, Change>,
+    keys: BTreeMap<CompactKey, Written>,
     /// Of these keys and perhaps of some that were taken out.
     sketch: Sketch,
 }
 
 impl PartialEq for WriteSet {
     fn eq(&self, other: &Self) -> bool {
-        self.keys == other.keys
+        self.iter().eq(other.iter())
     }
 }
 
 impl WriteSet {
     /// Notes a change.
-    pub fn note(&mut self, key: CompactKey, change: Change) {
+    pub(crate) fn note(&mut self, key: CompactKey, written: impl Into<Written>) {
         self.sketch = self.sketch.and(Sketch::of(&key));
-        self.keys.entry(key).and_modify(|before| *before = before.and(change)).or_insert(change);
+        let written = written.into();
+        match self.keys.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(written);
+            }
+            Entry::Occupied(mut entry) => {
+                let before = std::mem::replace(entry.get_mut(), Change::Other.into());
+                entry.insert(before.and(&written));
+            }
+        }
     }
 
     /// How many keys there are.
@@ -107,16 +167,26 @@ impl WriteSet {
 
     /// How a key was changed, if it was.
     pub fn get(&self, key: &CompactKey) -> Option<Change> {
-        self.keys.get(key).copied()
+        self.keys.get(key).map(|written| written.change)
+    }
+
+    /// What was changed of a key, if it was.
+    pub(crate) fn written(&self, key: &CompactKey) -> Option<&Written> {
+        self.keys.get(key)
+    }
+
+    /// The keys in ascending order, each with what was changed of it.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&CompactKey, &Written)> {
+        self.keys.iter()
     }
 
     /// The keys in ascending order, each with its change.
     pub fn iter(&self) -> impl Iterator<Item = (&CompactKey, Change)> {
-        self.keys.iter().map(|(key, change)| (key, *change))
+        self.keys.iter().map(|(key, written)| (key, written.change))
     }
 
     /// Takes the first key out.
-    pub fn pop(&mut self) -> Option<(CompactKey, Change)> {
+    pub(crate) fn pop(&mut self) -> Option<(CompactKey, Written)> {
         self.keys.pop_first()
     }
 
@@ -143,9 +213,10 @@ impl WriteSet {
 impl Wire for WriteSet {
     fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.keys.len() as u64);
-        for (key, change) in &self.keys {
+        // Which elements is forgotten: those who read it take all of a collection for changed.
+        for (key, written) in &self.keys {
             put_bytes(out, key);
-            change.encode(out);
+            written.change.encode(out);
         }
     }
 
@@ -160,8 +231,14 @@ impl Wire for WriteSet {
 
 impl FromIterator<(CompactKey, Change)> for WriteSet {
     fn from_iter<I: IntoIterator<Item = (CompactKey, Change)>>(changes: I) -> Self {
+        changes.into_iter().map(|(key, change)| (key, Written::from(change))).collect()
+    }
+}
+
+impl FromIterator<(CompactKey, Written)> for WriteSet {
+    fn from_iter<I: IntoIterator<Item = (CompactKey, Written)>>(changes: I) -> Self {
         let mut set = WriteSet::default();
-        changes.into_iter().for_each(|(key, change)| set.note(key, change));
+        changes.into_iter().for_each(|(key, written)| set.note(key, written));
         set
     }
 }

@@ -348,14 +348,14 @@ impl Collector {
     ) {
         let Some(fold) = &self.fold else { return };
         self.done += 1;
-        if let Some((key, change)) = dag.pop_write(fold.drained) {
+        if let Some((key, written)) = dag.pop_write(fold.drained) {
             dag.meter().keys(1);
             let is_root = fold.gone == dag.root();
             records.relabel(&key, fold.from, fold.to, is_root);
             // What the root wrote, all see: nobody asks for it.
             let is_asked = !is_root && !self.mutants.has(Mutant::DropWriteSets);
             if is_asked {
-                dag.note_write(fold.into, key, change);
+                dag.note_write(fold.into, key, written);
             }
             return;
         }

@@ -80,6 +80,17 @@ impl Meter {
         add(&self.bytes, count);
     }
 
+    /// Does something that only a check does, and that does not count.
+    pub fn uncounted<R>(&self, check: impl FnOnce() -> R) -> R {
+        let before = self.read();
+        let outcome = check();
+        self.lookups.set(before.lookups);
+        self.states.set(before.states);
+        self.keys.set(before.keys);
+        self.bytes.set(before.bytes);
+        outcome
+    }
+
     pub fn read(&self) -> Effort {
         Effort {
             lookups: self.lookups.get(),

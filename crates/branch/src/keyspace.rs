@@ -19,13 +19,13 @@ use crate::collect::{Census, Collector, Owner};
 use crate::constraint::{Begin, End, Intact};
 use crate::dag::{Dag, MissingParent, Node};
 use crate::kept::Kept;
-use crate::merge::{Changes, Clash, Parting, Plan, Policy, conflicting_keys, effects_between};
+use crate::merge::{Changes, Clash, Parting, Plan, Policy, conflicting_keys};
 use crate::records::{Records, place_of};
 use crate::refusal::Refusal;
 use crate::ripple::{Ripple, read_state};
 use crate::session::Sessions;
 use crate::transaction::{Commit, Effects, Transaction};
-use crate::{Change, Effort, Ids, Mutant, Mutants, StateId};
+use crate::{Effort, Ids, Mutant, Mutants, StateId};
 use datatypes::{Cell, Context, Effect, Operation, key, register};
 use mvcc::CompactKey;
 use smallvec::{SmallVec, smallvec};
@@ -329,12 +329,9 @@ impl Keyspace {
         let view = self.dag.view(&transaction.from).gathered();
         let mut outcome = Ok(());
         for key in keys {
-            match plan.resolve(&self.dag, &mut self.records, key, policy) {
-                Ok(resolved) => {
-                    let newest = self.records.cell(key, &view);
-                    let change = resolved.change.unwrap_or(Change::Other);
-                    let effects = effects_between(&newest, &resolved.cell, change);
-                    transaction.writes.insert(key.clone(), (effects, change));
+            match plan.effects((&self.dag, &mut self.records), &view, key, policy) {
+                Ok(effects) => {
+                    transaction.writes.insert(key.clone(), effects);
                 }
                 Err(clash) => outcome = Err(clash),
             }

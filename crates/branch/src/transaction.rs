@@ -1,5 +1,6 @@
 //! A transaction on its way: what it reads from, what it read, what it will write.
 
+use crate::changes::Written;
 use crate::dag::Node;
 use crate::{Change, Refusal, StateId, WriteSet};
 use datatypes::{Cell, Context, Effect, Operation, apply, exchange, prepare};
@@ -141,15 +142,15 @@ impl Commit {
 
     /// What it writes, and of every key how.
     pub fn write_set(&self) -> WriteSet {
-        let change = |effects: &Effects| {
+        let written = |effects: &Effects| {
             effects
                 .iter()
                 .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
-                .map(|effect| Change::of(&effect))
-                .reduce(Change::and)
-                .unwrap_or(Change::Other)
+                .map(|effect| Written::by(&effect))
+                .reduce(|before, effect| before.and(&effect))
+                .unwrap_or(Change::Other.into())
         };
-        self.writes.iter().map(|(key, effects)| (key.clone(), change(effects))).collect()
+        self.writes.iter().map(|(key, effects)| (key.clone(), written(effects))).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Path compression (TARDiS 6.3): a state leaves, and the child below which all that follows stands takes its place.
 
 use super::{Dag, Label, Node};
-use crate::Change;
+use crate::changes::Written;
 use mvcc::CompactKey;
 use smallvec::SmallVec;
 
@@ -24,13 +24,13 @@ impl Dag {
     }
 
     /// Takes one key out of a state's write set.
-    pub(crate) fn pop_write(&mut self, node: Node) -> Option<(CompactKey, Change)> {
+    pub(crate) fn pop_write(&mut self, node: Node) -> Option<(CompactKey, Written)> {
         self.state_mut(node).writes.pop()
     }
 
     /// Adds a key to a state's write set.
-    pub(crate) fn note_write(&mut self, node: Node, key: CompactKey, change: Change) {
-        self.state_mut(node).writes.note(key, change);
+    pub(crate) fn note_write(&mut self, node: Node, key: CompactKey, written: Written) {
+        self.state_mut(node).writes.note(key, written);
     }
 
     /// Gives a state the write set and the versions' label of another one, whose set is empty then.

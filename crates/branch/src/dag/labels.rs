@@ -88,7 +88,9 @@ impl Branches {
     /// The same on a branch of its own.
     pub fn label_apart(&mut self, parents: &[Label], sees_sibling: bool) -> Label {
         let known = match parents {
-            [parent] if !sees_sibling => self.branches.get(&parent.branch).and_then(|branch| branch.below(*parent)),
+            [parent] if !sees_sibling => {
+                self.branches.get(&parent.branch).and_then(|branch| branch.below(*parent))
+            }
             _ => None,
         };
         let base = known.unwrap_or_else(|| self.base_below(parents, sees_sibling));
@@ -109,7 +111,9 @@ impl Branches {
         if sees_sibling {
             let tip = |branch: u64| self.branches.get(&branch).map_or(0, |branch| branch.tip);
             let is_parents = |branch: u64| parents.iter().any(|parent| parent.branch == branch);
-            base.iter_mut().filter(|(branch, _)| is_parents(*branch)).for_each(|bound| bound.1 = tip(bound.0));
+            base.iter_mut()
+                .filter(|(branch, _)| is_parents(*branch))
+                .for_each(|bound| bound.1 = tip(bound.0));
         }
         base.shrink_to_fit();
         base.into()

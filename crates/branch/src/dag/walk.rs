@@ -227,7 +227,8 @@ mod tests {
             }
             assert!(apart.next().is_none());
             let some: Vec<Node> = dag.states().filter(|_| random.bool()).collect();
-            let sees_none = |node: &&Node| !some.iter().any(|other| other != *node && dag.sees(*other, **node));
+            let sees_none =
+                |node: &&Node| !some.iter().any(|other| other != *node && dag.sees(*other, **node));
             assert_eq!(dag.least(&some), some.iter().filter(sees_none).copied().collect::<Vec<_>>());
             let all_see = dag.states().filter(|state| heads.iter().all(|head| dag.sees(*state, *head)));
             let mut together = dag.greatest(&all_see.collect::<Vec<_>>()).to_vec();

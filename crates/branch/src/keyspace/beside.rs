@@ -12,9 +12,10 @@
 //! one of M's heads.
 
 use super::Keyspace;
+use crate::changes::Written;
 use crate::dag::{Node, SeenBy, Spread};
 use crate::merge::{Changed, Changes, Parting, Policy};
-use crate::{Change, Commit, Mutant, StateId};
+use crate::{Commit, Mutant, StateId};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
 use types::SessionId;
@@ -33,10 +34,12 @@ pub(super) struct Meanwhile {
 }
 
 impl Meanwhile {
-    /// How a key was changed by what the merge sees and one of its heads does not.
-    fn change(&self, key: &CompactKey, head: usize) -> Option<Change> {
+    /// What of a key was changed by what the merge sees and one of its heads does not.
+    fn written(&self, key: &CompactKey, head: usize) -> Option<Written> {
         let others = self.changes.get(key)?.iter().filter(|changed| !changed.seen.has(head));
-        others.map(|changed| changed.change).reduce(Change::and)
+        let mut written = others.map(|changed| &changed.written);
+        let first = written.next()?.clone();
+        Some(written.fold(first, |all, other| all.and(other)))
     }
 }
 
@@ -81,14 +84,17 @@ impl Keyspace {
         states.sort_by_key(|node| self.dag.id(*node));
         let seen_by = |node: Node| SeenBy::only(usize::from(states[1] == node), 2);
         let forgets = self.options.mutants.has(Mutant::ForgetMeanwhile);
-        let both = |(key, change): (&CompactKey, Change)| {
+        let both = |(key, written): (&CompactKey, &Written)| {
             // Whatever the merge wrote, it changed, also where one of its heads had it like that.
-            let of_merge = meanwhile.change(key, head).into_iter().chain(self.dag.writes(merge).get(key));
-            let of_merge = of_merge.reduce(Change::and)?;
-            let changed = |node: Node, change| Changed { seen: seen_by(node).into(), change, newest: None };
-            Some((key.clone(), vec![changed(merge, of_merge), changed(own, change)]))
+            let (others, its_own) = (meanwhile.written(key, head), self.dag.writes(merge).written(key));
+            let of_merge = match (others, its_own) {
+                (Some(others), Some(its_own)) => others.and(its_own),
+                (others, its_own) => others.or(its_own.cloned())?,
+            };
+            let changed = |node, written| Changed { seen: seen_by(node).into(), written, newest: None };
+            Some((key.clone(), vec![changed(merge, of_merge), changed(own, written.clone())]))
         };
-        let changes: Changes = self.dag.writes(own).iter().filter(|_| !forgets).filter_map(both).collect();
+        let changes: Changes = self.dag.writes(own).each().filter(|_| !forgets).filter_map(both).collect();
         let apart = [states[1], states[0]].map(|node| (node, seen_by(node))).into();
         let spread = Spread { apart, together: vec![self.dag.node(*parent)?] };
         let parting = Parting { spread, conflicting: changes.keys().cloned().collect(), changes };

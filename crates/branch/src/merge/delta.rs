@@ -78,14 +78,19 @@ fn between(from: Option<&Value>, to: &Value, change: Change, effects: &mut Effec
         }),
         (Some(Value::Dict(from)), Value::Dict(to)) => dicts(from, to, change, effects),
         (Some(Value::Set(from)), Value::Set(to)) => {
-            let missing = |members: Vec<Vec<u8>>| Items::collect(members.iter().map(Vec::as_slice));
-            let added = to.iter().filter(|member| !from.contains(member)).map(|member| member.to_vec());
-            let members = missing(added.collect());
+            // In an order that does not tell how the sets came about.
+            let sorted = |members: &mut dyn Iterator<Item = Vec<u8>>| {
+                let mut members: Vec<Vec<u8>> = members.collect();
+                members.sort_unstable();
+                Items::collect(members.iter().map(Vec::as_slice))
+            };
+            let mut added = to.iter().filter(|member| !from.contains(member)).map(|member| member.to_vec());
+            let members = sorted(&mut added);
             if !members.is_empty() {
                 effects.push(&Effect::Set(set::Effect::Add { members }));
             }
-            let removed = from.iter().filter(|member| !to.contains(member)).map(|member| member.to_vec());
-            let members = missing(removed.collect());
+            let mut removed = from.iter().filter(|member| !to.contains(member)).map(|member| member.to_vec());
+            let members = sorted(&mut removed);
             if !members.is_empty() {
                 effects.push(&Effect::Set(set::Effect::Remove { members }));
             }
@@ -124,7 +129,9 @@ fn dicts(
     change: Change,
     effects: &mut Effects,
 ) {
-    let changed = to.iter().filter(|(field, value)| from.get(field) != Some(*value));
+    let mut changed: Vec<(&[u8], &[u8])> =
+        to.iter().filter(|(field, value)| from.get(field) != Some(*value)).collect();
+    changed.sort_unstable();
     let additions = effects.0.len();
     let mut pairs: Vec<&[u8]> = Vec::new();
     for (field, value) in changed {
@@ -139,15 +146,18 @@ fn dicts(
     if !pairs.is_empty() {
         effects.push(&Effect::Dict(dict::Effect::Put { pairs: Items::Slices(&pairs) }));
     }
-    let mut integers = to.iter().filter(|(_, value)| parse_integer(value).is_some());
+    let integers = to.iter().filter(|(_, value)| parse_integer(value).is_some());
     if change == Change::Additive(Mode::IncrementFields)
         && effects.0.len() == additions
-        && let Some((field, _)) = integers.next()
+        && let Some(field) = integers.map(|(field, _)| field).min()
     {
         // By nothing, too: what was merged from additions alone is one itself.
         effects.push(&Effect::Dict(dict::Effect::Add { field, by: 0 }));
     }
-    let fields = Items::collect(from.iter().map(|(field, _)| field).filter(|field| !to.contains(field)));
+    let mut gone: Vec<&[u8]> =
+        from.iter().map(|(field, _)| field).filter(|field| !to.contains(field)).collect();
+    gone.sort_unstable();
+    let fields = Items::collect(gone.into_iter());
     if !fields.is_empty() {
         effects.push(&Effect::Dict(dict::Effect::Remove { fields }));
     }

@@ -1,6 +1,7 @@
 //! Merging (TARDiS 5.1, 6.2): which keys conflict between heads, over which fork points, and what their values become.
 
 mod delta;
+mod lens;
 mod list;
 mod plan;
 mod value;
@@ -9,10 +10,10 @@ pub(crate) use delta::effects_between;
 pub(crate) use plan::Plan;
 pub use value::{Clash, Policy, Side, three_way};
 
-use crate::Change;
+use crate::changes::Written;
 use crate::dag::{Dag, Label, Node, SeenBy, Spread};
 use mvcc::CompactKey;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -23,8 +24,8 @@ type HashMap<K, V> = hashbrown::HashMap<K, V, foldhash::fast::RandomState>;
 pub(crate) struct Changed {
     /// Who.
     pub seen: Arc<SeenBy>,
-    /// How the key was changed.
-    pub change: Change,
+    /// What of the key was changed.
+    pub written: Written,
     /// The label of the newest version of that, where it is known.
     pub newest: Option<Label>,
 }
@@ -51,7 +52,7 @@ impl Parting {
             let writes = dag.writes(*state);
             dag.meter().lookups(2 * writes.len());
             let (by, label) = (notes.number(seen), dag.versions(*state));
-            writes.iter().for_each(|(key, change)| notes.note(key, by, change, label));
+            writes.each().for_each(|(key, written)| notes.note(key, by, written, label));
         }
         dag.meter().keys(notes.keys.len());
         let mut changes = notes.changes();
@@ -72,7 +73,14 @@ struct Notes<'d> {
     /// Who sees changes; what all of one number see is one.
     seen: Vec<Arc<SeenBy>>,
     numbers: HashMap<Arc<SeenBy>, u32>,
-    keys: HashMap<&'d CompactKey, SmallVec<[(u32, Change, Label); 2]>>,
+    keys: HashMap<&'d CompactKey, SmallVec<[Noted<'d>; 2]>>,
+}
+
+struct Noted<'d> {
+    by: u32,
+    /// The most recent first.
+    written: SmallVec<[&'d Written; 1]>,
+    newest: Label,
 }
 
 impl<'d> Notes<'d> {
@@ -86,23 +94,24 @@ impl<'d> Notes<'d> {
         number
     }
 
-    /// A state has changed a key, of which no newer state was noted.
-    fn note(&mut self, key: &'d CompactKey, by: u32, change: Change, label: Label) {
+    /// A state has changed a key, of which no newer state is noted later.
+    fn note(&mut self, key: &'d CompactKey, by: u32, written: &'d Written, newest: Label) {
         let known = self.keys.entry(key).or_default();
-        match known.iter_mut().find(|(other, ..)| *other == by) {
-            Some((_, before, _)) => *before = before.and(change),
-            None => known.push((by, change, label)),
+        match known.iter_mut().find(|noted| noted.by == by) {
+            Some(noted) => noted.written.push(written),
+            None => known.push(Noted { by, written: smallvec![written], newest }),
         }
     }
 
     fn changes(&self) -> Changes {
-        let named = |(by, change, label): &(u32, Change, Label)| Changed {
-            seen: self.seen[*by as usize].clone(),
-            change: *change,
-            newest: Some(*label),
+        let changed = |noted: &Noted<'_>| {
+            let (first, others) = noted.written.split_first()?;
+            let written = others.iter().fold((*first).clone(), |all, other| all.and(other));
+            Some(Changed { seen: self.seen[noted.by as usize].clone(), written, newest: Some(noted.newest) })
         };
-        let of_key =
-            |(key, known): (&&CompactKey, &SmallVec<_>)| ((*key).clone(), known.iter().map(named).collect());
+        let of_key = |(key, known): (&&CompactKey, &SmallVec<_>)| {
+            ((*key).clone(), known.iter().filter_map(changed).collect())
+        };
         self.keys.iter().map(of_key).collect()
     }
 }

@@ -8,10 +8,13 @@
 //! A key is merged only with those states at which it was changed, so that what a merge costs grows with the changes and
 //! not with changes times branches.
 
+use super::effects_between;
+use super::lens::{Elements, Lens, copy};
 use super::value::{Clash, Policy, Side, three_way};
 use super::{Changed, Changes, Notes, Parting};
-use crate::dag::{Dag, Label, Node, SeenBy, Spread};
+use crate::dag::{Dag, Label, Node, SeenBy, Spread, View};
 use crate::records::{Record, Records};
+use crate::transaction::Effects;
 use crate::{Change, Mutant, Mutants, StateId};
 use datatypes::{Cell, Value};
 use mvcc::CompactKey;
@@ -131,11 +134,11 @@ impl Planner<'_> {
             let (by, label) = (notes.number(seen), self.dag.versions(*state));
             // Whichever are fewer: a root's class has written all keys, a single transaction some few.
             if writes.len() < keys.len() {
-                let wanted = writes.iter().filter(|(key, _)| keys.contains(*key));
-                wanted.for_each(|(key, change)| notes.note(key, by, change, label));
+                let wanted = writes.each().filter(|(key, _)| keys.contains(*key));
+                wanted.for_each(|(key, written)| notes.note(key, by, written, label));
             } else {
-                let written = keys.iter().filter_map(|key| Some((key, writes.get(key)?)));
-                written.for_each(|(key, change)| notes.note(key, by, change, label));
+                let written = keys.iter().filter_map(|key| Some((key, writes.written(key)?)));
+                written.for_each(|(key, written)| notes.note(key, by, written, label));
             }
         }
         notes.changes()
@@ -178,18 +181,19 @@ fn sides(changes: &[Changed], states: usize) -> Vec<(Option<Change>, Option<Chan
         |before: Option<Change>, change: Change| Some(before.map_or(change, |before| before.and(change)));
     let mut sides = vec![(None, None); states];
     let mut kinds: SmallVec<[Change; 2]> = SmallVec::new();
-    for Changed { seen, change, .. } in changes {
+    for Changed { seen, written, .. } in changes {
+        let change = written.change;
         let right = &mut sides[seen.first()].1;
-        *right = and(*right, *change);
-        if !kinds.contains(change) {
-            kinds.push(*change);
+        *right = and(*right, change);
+        if !kinds.contains(&change) {
+            kinds.push(change);
         }
     }
     for kind in kinds {
         // How many more changes those before a state see than those before the one before it, and how many of all these
         // it sees itself.
         let (mut more, mut own) = (vec![0usize; states + 1], vec![0usize; states]);
-        for Changed { seen, .. } in changes.iter().filter(|changed| changed.change == kind) {
+        for Changed { seen, .. } in changes.iter().filter(|changed| changed.written.change == kind) {
             more[seen.first() + 1] += 1;
             seen.heads().skip(1).for_each(|state| own[state] += 1);
         }
@@ -216,9 +220,61 @@ struct Evaluation<'e> {
     policy: Policy,
     /// By layer.
     known: Vec<Option<Result<Rc<Resolved>, Clash>>>,
+    /// Through which values are seen.
+    lens: Option<Lens>,
+    /// Something was to be seen that is not as the lens has to take it.
+    is_blurred: bool,
 }
 
-impl Evaluation<'_> {
+impl<'e> Evaluation<'e> {
+    fn new(
+        plan: &'e Plan,
+        (dag, records): (&'e Dag, &'e mut Records),
+        key: &'e CompactKey,
+        policy: Policy,
+    ) -> Self {
+        let known = plan.layers.iter().map(|_| None).collect();
+        let record = records.record(key, dag.meter());
+        Evaluation { plan, dag, record, key, policy, known, lens: None, is_blurred: false }
+    }
+
+    fn changes(&self, place: usize) -> &'e [Changed] {
+        self.plan.layers[place].changes.get(self.key).map_or(&[][..], Vec::as_slice)
+    }
+
+    /// What the merge writes of a collection, found by its changed elements alone; nothing, if it has to be looked at as a
+    /// whole.
+    fn by_elements(&mut self, view: &View<'_>) -> Option<Result<(Effects, Change), Clash>> {
+        let changes = self.changes(self.plan.top);
+        let mut elements: Vec<Box<[u8]>> = Vec::new();
+        for changed in changes {
+            elements.extend(changed.written.elements.as_ref()?.iter().cloned());
+        }
+        elements.sort_unstable();
+        elements.dedup();
+        self.dag.meter().lookups(elements.len());
+        self.lens = self.record.with(view, |newest, _| Lens::new(newest, elements));
+        self.lens.as_ref()?;
+        let resolved = self.layer(self.plan.top);
+        let newest = self.seen(view, None, |newest, _| newest.clone());
+        let (lens, is_blurred) = (self.lens.take(), std::mem::take(&mut self.is_blurred));
+        self.known.iter_mut().for_each(|known| *known = None);
+        if lens.is_none() || is_blurred {
+            return None;
+        }
+        Some(resolved.map(|resolved| {
+            let change = resolved.change.unwrap_or(Change::Other);
+            (effects_between(&newest, &resolved.cell, change), change)
+        }))
+    }
+
+    fn as_a_whole(&mut self, view: &View<'_>) -> Result<(Effects, Change), Clash> {
+        let resolved = self.layer(self.plan.top)?;
+        let change = resolved.change.unwrap_or(Change::Other);
+        let effects = self.seen(view, None, |newest, _| effects_between(newest, &resolved.cell, change));
+        Ok((effects, change))
+    }
+
     fn layer(&mut self, place: usize) -> Result<Rc<Resolved>, Clash> {
         if let Some(known) = &self.known[place] {
             return known.clone();
@@ -229,8 +285,9 @@ impl Evaluation<'_> {
     }
 
     fn fold(&mut self, place: usize) -> Result<Resolved, Clash> {
-        let layer = &self.plan.layers[place];
-        let changes = layer.changes.get(self.key).map_or(&[][..], Vec::as_slice);
+        let (layer, changes) = (&self.plan.layers[place], self.changes(place));
+        // Values are seen as they changed since one base.
+        self.is_blurred |= place != self.plan.top && !changes.is_empty();
         if changes.is_empty() {
             return Ok(self.at((layer.states[0], None)));
         }
@@ -247,13 +304,14 @@ impl Evaluation<'_> {
             changes.iter().map(|changed| (changed.seen.first(), changed)).collect();
         changed.sort_by_key(|(state, _)| *state);
         let mut value: Option<Resolved> = None;
-        for (state, Changed { change, newest, .. }) in changed {
-            let at = (layer.states[state], *newest);
+        for (state, Changed { written, newest, .. }) in changed {
+            let (at, change) = ((layer.states[state], *newest), written.change);
             value = Some(match value {
-                None => Resolved { change: Some(*change), ..self.at(at) },
+                None => Resolved { change: Some(change), ..self.at(at) },
                 Some(before) => {
-                    let left = before.change.unwrap_or(*change);
-                    self.meet(layer.bases[state], (&before, left), (at, *change))?
+                    let left = before.change.unwrap_or(change);
+                    let own = written.elements.as_deref().unwrap_or(&[]);
+                    self.meet(layer.bases[state], (before, left), (at, change), own)?
                 }
             });
         }
@@ -270,44 +328,107 @@ impl Evaluation<'_> {
                 (left, None) => value.change = value.change.or(left),
                 (None, right) => value = Resolved { change: right, ..self.at(at) },
                 (Some(left), Some(right)) => {
-                    value = self.meet(layer.bases[state], (&value, left), (at, right))?;
+                    let own = self.elements_at(changes, state);
+                    value = self.meet(layer.bases[state], (value, left), (at, right), &own)?;
                 }
             }
         }
         Ok(value)
     }
 
-    /// Both sides have changed the key: what was merged so far, and one state.
+    /// What a state sees changed, where that matters.
+    fn elements_at(&self, changes: &[Changed], state: usize) -> Vec<Box<[u8]>> {
+        let seen = changes.iter().filter(|changed| self.lens.is_some() && changed.seen.has(state));
+        let elements = seen.filter_map(|changed| changed.written.elements.as_ref());
+        elements.flatten().cloned().collect()
+    }
+
+    /// Both sides have changed the key: what was merged so far, and one state, in these elements.
     fn meet(
         &mut self,
         base: Option<usize>,
-        (left, left_change): (&Resolved, Change),
+        (mut left, left_change): (Resolved, Change),
         (at, change): (At, Change),
+        own: &Elements,
     ) -> Result<Resolved, Clash> {
         let base = base.map(|base| self.layer(base)).transpose()?;
         let base = base.as_ref().map_or(&Cell::ABSENT, |base| &base.cell);
-        self.dag.meter().bytes(base.value.as_ref().map_or(0, Value::memory));
-        let left_side = Side { cell: &left.cell, change: left_change, newest: left.newest };
         let both = left_change.and(change);
-        let policy = self.policy;
-        self.read(at, |cell, newest| {
-            let cell = three_way(base, &left_side, &Side { cell, change, newest }, policy)?;
-            let change = left.change.map_or(both, |before| before.and(both));
-            Ok(Resolved { cell, newest: left.newest.max(newest), change: Some(change) })
-        })
+        let (policy, newest_left) = (self.policy, left.newest);
+        let side = |cell| Side { cell, change: left_change, newest: newest_left };
+        let change_of_both = left.change.map_or(both, |before| before.and(both));
+        let some = self.lens.as_ref().map(|lens| (lens.see_some(base, own), lens.see_some(&left.cell, own)));
+        let (merged, newest) = match some {
+            None => {
+                self.dag.meter().bytes(base.value.as_ref().map_or(0, Value::memory));
+                self.seen_at(at, None, |cell, newest| {
+                    (three_way(base, &side(&left.cell), &Side { cell, change, newest }, policy), newest)
+                })
+            }
+            Some((Some(base), Some(some))) => {
+                self.dag.meter().lookups(4 * own.len() + 4);
+                self.seen_at(at, Some(own), |cell, newest| {
+                    (three_way(&base, &side(&some), &Side { cell, change, newest }, policy), newest)
+                })
+            }
+            Some(_) => {
+                self.is_blurred = true;
+                return Ok(left);
+            }
+        };
+        let merged = merged?;
+        match self.lens {
+            None => left.cell = merged,
+            Some(_) => copy(&merged, &mut left.cell, own.iter()),
+        }
+        Ok(Resolved { newest: left.newest.max(newest), change: Some(change_of_both), ..left })
     }
 
     fn at(&mut self, at: At) -> Resolved {
-        self.read(at, |cell, newest| Resolved { cell: cell.clone(), newest, change: None })
+        self.seen_at(at, None, |cell, newest| Resolved { cell: cell.clone(), newest, change: None })
     }
 
-    fn read<R>(&mut self, (state, newest): At, read: impl FnOnce(&Cell, Option<StateId>) -> R) -> R {
+    fn seen_at<R>(
+        &mut self,
+        (state, newest): At,
+        some: Option<&Elements>,
+        read: impl FnOnce(&Cell, Option<StateId>) -> R,
+    ) -> R {
         let view = self.dag.view(&[state]);
         match newest {
-            Some(label) => self.record.with_labelled(&view, label, read),
-            None => self.record.with(&view, read),
+            Some(label) => {
+                let (lens, is_blurred) = (self.lens.as_ref(), &mut self.is_blurred);
+                self.record.with_labelled(&view, label, |cell, id| {
+                    through(lens, is_blurred, some, cell, |cell| read(cell, id))
+                })
+            }
+            None => self.seen(&view, some, read),
         }
     }
+
+    /// Shows what a view has of these elements, or of all that the lens is for; without a lens the whole.
+    fn seen<R>(
+        &mut self,
+        view: &View<'_>,
+        some: Option<&Elements>,
+        read: impl FnOnce(&Cell, Option<StateId>) -> R,
+    ) -> R {
+        let (lens, is_blurred) = (self.lens.as_ref(), &mut self.is_blurred);
+        self.record.with(view, |cell, id| through(lens, is_blurred, some, cell, |cell| read(cell, id)))
+    }
+}
+
+fn through<R>(
+    lens: Option<&Lens>,
+    is_blurred: &mut bool,
+    some: Option<&Elements>,
+    cell: &Cell,
+    read: impl FnOnce(&Cell) -> R,
+) -> R {
+    let Some(lens) = lens else { return read(cell) };
+    let seen = some.map_or_else(|| lens.see(cell), |some| lens.see_some(cell, some));
+    *is_blurred |= seen.is_none();
+    read(&seen.unwrap_or(Cell::ABSENT))
 }
 
 impl Plan {
@@ -339,9 +460,27 @@ impl Plan {
         key: &CompactKey,
         policy: Policy,
     ) -> Result<Rc<Resolved>, Clash> {
-        let known = self.layers.iter().map(|_| None).collect();
-        let record = records.record(key, dag.meter());
-        Evaluation { plan: self, dag, record, key, policy, known }.layer(self.top)
+        Evaluation::new(self, (dag, records), key, policy).layer(self.top)
+    }
+
+    /// What a merge writes to a key, which is one that the plan was made for, on top of the newest version that its states
+    /// see together; and how that changes the key.
+    pub fn effects(
+        &self,
+        (dag, records): (&Dag, &mut Records),
+        view: &View<'_>,
+        key: &CompactKey,
+        policy: Policy,
+    ) -> Result<(Effects, Change), Clash> {
+        let mut evaluation = Evaluation::new(self, (dag, records), key, policy);
+        match evaluation.by_elements(view) {
+            None => evaluation.as_a_whole(view),
+            Some(effects) => {
+                let mut whole = || dag.meter().uncounted(|| evaluation.as_a_whole(view));
+                debug_assert_eq!(effects, whole(), "elements are enough");
+                effects
+            }
+        }
     }
 }
 
@@ -362,13 +501,13 @@ mod tests {
             let changed = |random: &mut fastrand::Rng| {
                 let heads: Vec<usize> = (0..random.usize(1..4)).map(|_| random.usize(..states)).collect();
                 let seen = Arc::new(SeenBy::these(&heads, states));
-                Changed { seen, change: kinds[random.usize(..kind_count)], newest: None }
+                Changed { seen, written: kinds[random.usize(..kind_count)].into(), newest: None }
             };
             let changes: Vec<Changed> = (0..random.usize(1..20)).map(|_| changed(&mut random)).collect();
             for (state, sides) in sides(&changes, states).into_iter().enumerate() {
                 let all = |is_meant: &dyn Fn(&SeenBy) -> bool| {
                     let meant = changes.iter().filter(|changed| is_meant(&changed.seen));
-                    meant.map(|changed| changed.change).reduce(Change::and)
+                    meant.map(|changed| changed.written.change).reduce(Change::and)
                 };
                 let lacked = all(&|seen| seen.first() < state && !seen.has(state));
                 assert_eq!(sides, (lacked, all(&|seen| seen.first() == state)), "seed {seed}, state {state}");

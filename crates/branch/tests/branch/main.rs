@@ -5,6 +5,7 @@
 mod beside;
 mod collecting;
 mod early;
+mod elements;
 mod exhaustive;
 mod handling;
 mod labelling;
