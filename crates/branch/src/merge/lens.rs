@@ -1,112 +1,169 @@
 //! Of a collection the elements that a merge is about. What no side has changed is the same on all of them, so that what a
 //! merge costs grows with what was changed and not with what there is.
 
+use super::Changed;
+use super::value::{Clash, Judge, part};
 use datatypes::collections::{PackedMap, PackedSet, ScoredTree};
+use datatypes::register::parse_integer;
 use datatypes::{Cell, Kind, Value};
 
-/// Elements, in ascending order.
-pub(super) type Elements = [Box<[u8]>];
+/// What a collection has of one element: a score, a field's value, or that it is a member.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Part {
+    Member,
+    Score(f64),
+    Field(Box<[u8]>),
+}
 
-/// Shows values as if they had no elements but some, and one that nobody changed: without that one a collection could seem
-/// to be empty, which is no value at all.
+/// What a value has of some elements, in their order.
+pub(super) type Parts = Vec<Option<Part>>;
+
+/// Shows of values some elements. They must agree in all others, of which one is a witness: without it a collection might
+/// be empty, which is no value at all.
 #[derive(Debug)]
-pub(super) struct Lens {
-    elements: Vec<Box<[u8]>>,
+pub(super) struct Lens<'c> {
+    /// In ascending order.
+    elements: Vec<&'c [u8]>,
     witness: Box<[u8]>,
     kind: Kind,
     expires_at: u64,
 }
 
-impl Lens {
-    /// For changes of these elements and no others, of which one value is this; nothing, if the whole is hardly more.
-    pub fn new(cell: &Cell, elements: Vec<Box<[u8]>>) -> Option<Lens> {
-        let is_other = |element: &[u8]| elements.binary_search_by(|known| (**known).cmp(element)).is_err();
+impl<'c> Lens<'c> {
+    /// For changes of a collection, which is this for one who sees them; nothing, if it is not known what they changed, or
+    /// that is hardly less than the whole.
+    pub fn new(cell: &Cell, changes: &'c [Changed]) -> Option<Self> {
+        let mut elements: Vec<&[u8]> = Vec::new();
+        for changed in changes {
+            elements.extend(changed.written.elements.as_ref()?.iter().map(|element| &**element));
+        }
+        let on_each = elements.len() / changes.len().max(1);
+        elements.sort_unstable();
+        elements.dedup();
+        let is_other = |element: &&[u8]| elements.binary_search(element).is_err();
         let (len, witness) = match cell.value.as_ref()? {
             Value::Set(set) => {
-                (set.len(), set.iter().find(|member| is_other(member)).map(|member| Box::from(&*member)))
+                let other = set.iter().find(|member| is_other(&&**member)).map(|member| Box::from(&*member));
+                (set.len(), other)
             }
             Value::Dict(dict) => {
-                (dict.len(), dict.iter().map(|(field, _)| field).find(|field| is_other(field)).map(Box::from))
+                (dict.len(), dict.iter().map(|(field, _)| field).find(is_other).map(Box::from))
             }
-            Value::ScoredSet(set) => (
-                set.len(),
-                set.iter().map(|(_, member)| member).find(|member| is_other(member)).map(Box::from),
-            ),
+            Value::ScoredSet(set) => {
+                (set.len(), set.iter().map(|(_, member)| member).find(is_other).map(Box::from))
+            }
             _ => return None,
         };
-        let is_less = 2 * elements.len() + 8 < len;
-        let kind = cell.kind().filter(|_| is_less)?;
+        let kind = cell.kind().filter(|_| 4 * on_each + 4 < len)?;
         Some(Lens { elements, witness: witness?, kind, expires_at: cell.expires_at })
     }
 
-    /// What a value has of all elements it is for; nothing, if the value differs in more from others.
-    pub fn see(&self, cell: &Cell) -> Option<Cell> {
-        self.see_some(cell, &self.elements)
+    /// How many elements it shows.
+    pub fn len(&self) -> usize {
+        self.elements.len()
     }
 
-    /// What a value has of some of these elements.
-    pub fn see_some(&self, cell: &Cell, elements: &Elements) -> Option<Cell> {
-        if cell.kind() != Some(self.kind) || cell.expires_at != self.expires_at {
-            return None;
-        }
-        let mut seen = Cell { value: None, expires_at: cell.expires_at };
-        copy(cell, &mut seen, elements.iter().chain([&self.witness]));
-        has(&seen, &self.witness).then_some(seen)
+    /// The places of those elements that this state sees changed, and none before it.
+    pub fn changed_first_at(&self, state: usize, changes: &[Changed]) -> Vec<usize> {
+        let changes = changes.iter().filter(|changed| changed.seen.first() == state);
+        let elements = changes.filter_map(|changed| changed.written.elements.as_ref()).flatten();
+        let mut places: Vec<usize> =
+            elements.filter_map(|element| self.elements.binary_search(&&**element).ok()).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    /// What a value has of the elements at these places; nothing, if it differs in more.
+    pub fn parts(&self, cell: &Cell, places: impl Iterator<Item = usize>) -> Option<Parts> {
+        let is_alike = cell.kind() == Some(self.kind) && cell.expires_at == self.expires_at;
+        part_of(cell, &self.witness).filter(|_| is_alike)?;
+        Some(places.map(|place| part_of(cell, self.elements[place])).collect())
+    }
+
+    /// Two values that differ as these parts of all elements do.
+    pub fn apart(&self, from: &Parts, to: &Parts) -> (Cell, Cell) {
+        let differing = || (0..self.len()).filter(|place| from[*place] != to[*place]);
+        let cell = |parts: &Parts| {
+            let some = differing().filter_map(|place| Some((self.elements[place], parts[place].as_ref()?)));
+            self.collected(some)
+        };
+        (cell(from), cell(to))
+    }
+
+    /// True if an addition to a field is among what makes one of the other.
+    pub fn adds(&self, from: &Parts, to: &Parts) -> bool {
+        let mut both = from.iter().zip(to);
+        both.any(|(from, to)| from != to && to.is_some() && integer(from).is_some() && integer(to).is_some())
+    }
+
+    /// A collection of the witness and these elements.
+    fn collected<'p>(&self, parts: impl Iterator<Item = (&'p [u8], &'p Part)>) -> Cell {
+        let value = match self.kind {
+            Kind::Set => {
+                let mut set = PackedSet::default();
+                parts.map(|(member, _)| member).chain([&*self.witness]).for_each(|member| {
+                    set.insert(member);
+                });
+                Value::Set(Box::new(set))
+            }
+            Kind::Dict => {
+                let mut dict = PackedMap::default();
+                dict.insert(&self.witness, b"");
+                for (field, part) in parts {
+                    if let Part::Field(value) = part {
+                        dict.insert(field, value);
+                    }
+                }
+                Value::Dict(Box::new(dict))
+            }
+            _ => {
+                let mut set = ScoredTree::default();
+                set.insert(&self.witness, 0.0);
+                for (member, part) in parts {
+                    if let Part::Score(score) = part {
+                        set.insert(member, *score);
+                    }
+                }
+                Value::ScoredSet(Box::new(set))
+            }
+        };
+        Cell { value: Some(value), expires_at: self.expires_at }
     }
 }
 
-/// Gives one value of these elements what another one has of them.
-pub(super) fn copy<'e>(from: &Cell, to: &mut Cell, elements: impl Iterator<Item = &'e Box<[u8]>>) {
-    match from.value.as_ref() {
-        Some(Value::Set(from)) => {
-            let mut set = match to.value.take() {
-                Some(Value::Set(set)) => set,
-                _ => Box::new(PackedSet::default()),
-            };
-            for member in elements {
-                if from.contains(member) {
-                    set.insert(member)
-                } else {
-                    set.remove(member)
-                };
-            }
-            to.value = Some(Value::Set(set));
-        }
-        Some(Value::Dict(from)) => {
-            let mut dict = match to.value.take() {
-                Some(Value::Dict(dict)) => dict,
-                _ => Box::new(PackedMap::default()),
-            };
-            for field in elements {
-                match from.get(field) {
-                    Some(value) => dict.insert(field, value),
-                    None => dict.remove(field),
-                };
-            }
-            to.value = Some(Value::Dict(dict));
-        }
-        Some(Value::ScoredSet(from)) => {
-            let mut set = match to.value.take() {
-                Some(Value::ScoredSet(set)) => set,
-                _ => Box::new(ScoredTree::default()),
-            };
-            for member in elements {
-                match from.score(member) {
-                    Some(score) => set.insert(member, score),
-                    None => set.remove(member),
-                };
-            }
-            to.value = Some(Value::ScoredSet(set));
-        }
-        _ => {}
+fn part_of(cell: &Cell, element: &[u8]) -> Option<Part> {
+    match cell.value.as_ref()? {
+        Value::Set(set) => set.contains(element).then_some(Part::Member),
+        Value::Dict(dict) => dict.get(element).map(|value| Part::Field(value.into())),
+        Value::ScoredSet(set) => set.score(element).map(Part::Score),
+        _ => None,
     }
 }
 
-fn has(cell: &Cell, element: &[u8]) -> bool {
-    match &cell.value {
-        Some(Value::Set(set)) => set.contains(element),
-        Some(Value::Dict(dict)) => dict.contains(element),
-        Some(Value::ScoredSet(set)) => set.contains(element),
-        _ => false,
+/// An absent field counts as 0.
+fn integer(part: &Option<Part>) -> Option<i64> {
+    match part {
+        None => Some(0),
+        Some(Part::Field(value)) => parse_integer(value),
+        Some(_) => None,
     }
+}
+
+/// What both sides make of one element; where all sides only add to fields, the sum.
+pub(super) fn merged(
+    base: Option<Part>,
+    left: Option<Part>,
+    right: Option<Part>,
+    (judge, is_additive): (Judge, bool),
+) -> Result<Option<Part>, Clash> {
+    let was_there = base.is_some() || right.is_some();
+    if is_additive
+        && was_there
+        && let (Some(base), Some(left), Some(right)) = (integer(&base), integer(&left), integer(&right))
+    {
+        let sum = left.wrapping_add(right).wrapping_sub(base);
+        return Ok(Some(Part::Field(sum.to_string().into_bytes().into())));
+    }
+    part(base, left, right, judge)
 }

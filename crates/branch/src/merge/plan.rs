@@ -9,14 +9,14 @@
 //! not with changes times branches.
 
 use super::effects_between;
-use super::lens::{Elements, Lens, copy};
-use super::value::{Clash, Policy, Side, three_way};
+use super::lens::{self, Lens, Parts};
+use super::value::{Clash, Judge, Policy, Side, three_way};
 use super::{Changed, Changes, Notes, Parting};
 use crate::dag::{Dag, Label, Node, SeenBy, Spread, View};
 use crate::records::{Record, Records};
 use crate::transaction::Effects;
 use crate::{Change, Mutant, Mutants, StateId};
-use datatypes::{Cell, Value};
+use datatypes::{Cell, Mode, Value};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,6 +208,9 @@ fn sides(changes: &[Changed], states: usize) -> Vec<(Option<Change>, Option<Chan
     sides
 }
 
+/// How many lookups it takes as long as to look for one element of a collection.
+const LENS: usize = 4;
+
 /// A state, and the label of the version that it sees of the key, where that is known.
 type At = (Node, Option<Label>);
 
@@ -220,10 +223,6 @@ struct Evaluation<'e> {
     policy: Policy,
     /// By layer.
     known: Vec<Option<Result<Rc<Resolved>, Clash>>>,
-    /// Through which values are seen.
-    lens: Option<Lens>,
-    /// Something was to be seen that is not as the lens has to take it.
-    is_blurred: bool,
 }
 
 impl<'e> Evaluation<'e> {
@@ -235,44 +234,81 @@ impl<'e> Evaluation<'e> {
     ) -> Self {
         let known = plan.layers.iter().map(|_| None).collect();
         let record = records.record(key, dag.meter());
-        Evaluation { plan, dag, record, key, policy, known, lens: None, is_blurred: false }
+        Evaluation { plan, dag, record, key, policy, known }
     }
 
     fn changes(&self, place: usize) -> &'e [Changed] {
         self.plan.layers[place].changes.get(self.key).map_or(&[][..], Vec::as_slice)
     }
 
-    /// What the merge writes of a collection, found by its changed elements alone; nothing, if it has to be looked at as a
-    /// whole.
-    fn by_elements(&mut self, view: &View<'_>) -> Option<Result<(Effects, Change), Clash>> {
-        let changes = self.changes(self.plan.top);
-        let mut elements: Vec<Box<[u8]>> = Vec::new();
-        for changed in changes {
-            elements.extend(changed.written.elements.as_ref()?.iter().cloned());
-        }
-        elements.sort_unstable();
-        elements.dedup();
-        self.dag.meter().lookups(elements.len());
-        self.lens = self.record.with(view, |newest, _| Lens::new(newest, elements));
-        self.lens.as_ref()?;
-        let resolved = self.layer(self.plan.top);
-        let newest = self.seen(view, None, |newest, _| newest.clone());
-        let (lens, is_blurred) = (self.lens.take(), std::mem::take(&mut self.is_blurred));
-        self.known.iter_mut().for_each(|known| *known = None);
-        if lens.is_none() || is_blurred {
-            return None;
-        }
-        Some(resolved.map(|resolved| {
-            let change = resolved.change.unwrap_or(Change::Other);
-            (effects_between(&newest, &resolved.cell, change), change)
-        }))
-    }
-
     fn as_a_whole(&mut self, view: &View<'_>) -> Result<(Effects, Change), Clash> {
         let resolved = self.layer(self.plan.top)?;
         let change = resolved.change.unwrap_or(Change::Other);
-        let effects = self.seen(view, None, |newest, _| effects_between(newest, &resolved.cell, change));
+        let effects = self.record.with(view, |newest, _| effects_between(newest, &resolved.cell, change));
         Ok((effects, change))
+    }
+
+    /// The same of a collection, found by its changed elements; nothing, if it has to be looked at as a whole.
+    fn by_elements(&mut self, view: &View<'_>) -> Option<Result<(Effects, Change), Clash>> {
+        let (layer, changes) = (&self.plan.layers[self.plan.top], self.changes(self.plan.top));
+        let lens = self.record.with(view, |newest, _| Lens::new(newest, changes))?;
+        let all = || 0..lens.len();
+        let (mut merged, mut newest_left) = self.parts(layer.states[0], &lens, all())?;
+        let mut change: Option<Change> = None;
+        for (state, sides) in sides(changes, layer.states.len()).into_iter().enumerate().skip(1) {
+            let at = layer.states[state];
+            let (left, right) = match sides {
+                (left, None) => {
+                    change = change.or(left);
+                    continue;
+                }
+                (None, right) => {
+                    (merged, newest_left) = self.parts(at, &lens, all())?;
+                    change = right;
+                    continue;
+                }
+                (Some(left), Some(right)) => (left, right),
+            };
+            // Of all else the state sees what their base does.
+            let own = lens.changed_first_at(state, changes);
+            let base = &self.plan.layers[layer.bases[state]?];
+            if base.changes.contains_key(self.key) {
+                return None;
+            }
+            let (before, _) = self.parts(base.states[0], &lens, own.iter().copied())?;
+            let (here, newest) = self.parts(at, &lens, own.iter().copied())?;
+            let judge = Judge { policy: self.policy, left_is_newer: newest_left > newest };
+            let is_additive = left == right && right == Change::Additive(Mode::IncrementFields);
+            for ((place, before), here) in own.iter().zip(before).zip(here) {
+                match lens::merged(before, merged[*place].take(), here, (judge, is_additive)) {
+                    Ok(part) => merged[*place] = part,
+                    Err(clash) => return Some(Err(clash)),
+                }
+            }
+            let both = left.and(right);
+            change = Some(change.map_or(both, |before| before.and(both)));
+            newest_left = newest_left.max(newest);
+        }
+        self.dag.meter().lookups(LENS * lens.len());
+        let newest = self.record.with(view, |newest, _| lens.parts(newest, all()))?;
+        let change = change.unwrap_or(Change::Other);
+        // An addition of nothing would be to the first field of all.
+        if change == Change::Additive(Mode::IncrementFields) && !lens.adds(&newest, &merged) {
+            return None;
+        }
+        let (from, to) = lens.apart(&newest, &merged);
+        Some(Ok((effects_between(&from, &to, change), change)))
+    }
+
+    /// What a state sees of some elements, and which state wrote that.
+    fn parts(
+        &mut self,
+        state: Node,
+        lens: &Lens<'_>,
+        places: impl ExactSizeIterator<Item = usize>,
+    ) -> Option<(Parts, Option<StateId>)> {
+        self.dag.meter().lookups(LENS * places.len());
+        self.record.with(&self.dag.view(&[state]), |cell, newest| Some((lens.parts(cell, places)?, newest)))
     }
 
     fn layer(&mut self, place: usize) -> Result<Rc<Resolved>, Clash> {
@@ -286,8 +322,6 @@ impl<'e> Evaluation<'e> {
 
     fn fold(&mut self, place: usize) -> Result<Resolved, Clash> {
         let (layer, changes) = (&self.plan.layers[place], self.changes(place));
-        // Values are seen as they changed since one base.
-        self.is_blurred |= place != self.plan.top && !changes.is_empty();
         if changes.is_empty() {
             return Ok(self.at((layer.states[0], None)));
         }
@@ -310,8 +344,7 @@ impl<'e> Evaluation<'e> {
                 None => Resolved { change: Some(change), ..self.at(at) },
                 Some(before) => {
                     let left = before.change.unwrap_or(change);
-                    let own = written.elements.as_deref().unwrap_or(&[]);
-                    self.meet(layer.bases[state], (before, left), (at, change), own)?
+                    self.meet(layer.bases[state], (&before, left), (at, change))?
                 }
             });
         }
@@ -328,107 +361,44 @@ impl<'e> Evaluation<'e> {
                 (left, None) => value.change = value.change.or(left),
                 (None, right) => value = Resolved { change: right, ..self.at(at) },
                 (Some(left), Some(right)) => {
-                    let own = self.elements_at(changes, state);
-                    value = self.meet(layer.bases[state], (value, left), (at, right), &own)?;
+                    value = self.meet(layer.bases[state], (&value, left), (at, right))?;
                 }
             }
         }
         Ok(value)
     }
 
-    /// What a state sees changed, where that matters.
-    fn elements_at(&self, changes: &[Changed], state: usize) -> Vec<Box<[u8]>> {
-        let seen = changes.iter().filter(|changed| self.lens.is_some() && changed.seen.has(state));
-        let elements = seen.filter_map(|changed| changed.written.elements.as_ref());
-        elements.flatten().cloned().collect()
-    }
-
-    /// Both sides have changed the key: what was merged so far, and one state, in these elements.
+    /// Both sides have changed the key: what was merged so far, and one state.
     fn meet(
         &mut self,
         base: Option<usize>,
-        (mut left, left_change): (Resolved, Change),
+        (left, left_change): (&Resolved, Change),
         (at, change): (At, Change),
-        own: &Elements,
     ) -> Result<Resolved, Clash> {
         let base = base.map(|base| self.layer(base)).transpose()?;
         let base = base.as_ref().map_or(&Cell::ABSENT, |base| &base.cell);
+        self.dag.meter().bytes(base.value.as_ref().map_or(0, Value::memory));
+        let left_side = Side { cell: &left.cell, change: left_change, newest: left.newest };
         let both = left_change.and(change);
-        let (policy, newest_left) = (self.policy, left.newest);
-        let side = |cell| Side { cell, change: left_change, newest: newest_left };
-        let change_of_both = left.change.map_or(both, |before| before.and(both));
-        let some = self.lens.as_ref().map(|lens| (lens.see_some(base, own), lens.see_some(&left.cell, own)));
-        let (merged, newest) = match some {
-            None => {
-                self.dag.meter().bytes(base.value.as_ref().map_or(0, Value::memory));
-                self.seen_at(at, None, |cell, newest| {
-                    (three_way(base, &side(&left.cell), &Side { cell, change, newest }, policy), newest)
-                })
-            }
-            Some((Some(base), Some(some))) => {
-                self.dag.meter().lookups(4 * own.len() + 4);
-                self.seen_at(at, Some(own), |cell, newest| {
-                    (three_way(&base, &side(&some), &Side { cell, change, newest }, policy), newest)
-                })
-            }
-            Some(_) => {
-                self.is_blurred = true;
-                return Ok(left);
-            }
-        };
-        let merged = merged?;
-        match self.lens {
-            None => left.cell = merged,
-            Some(_) => copy(&merged, &mut left.cell, own.iter()),
-        }
-        Ok(Resolved { newest: left.newest.max(newest), change: Some(change_of_both), ..left })
+        let policy = self.policy;
+        self.read(at, |cell, newest| {
+            let cell = three_way(base, &left_side, &Side { cell, change, newest }, policy)?;
+            let change = left.change.map_or(both, |before| before.and(both));
+            Ok(Resolved { cell, newest: left.newest.max(newest), change: Some(change) })
+        })
     }
 
     fn at(&mut self, at: At) -> Resolved {
-        self.seen_at(at, None, |cell, newest| Resolved { cell: cell.clone(), newest, change: None })
+        self.read(at, |cell, newest| Resolved { cell: cell.clone(), newest, change: None })
     }
 
-    fn seen_at<R>(
-        &mut self,
-        (state, newest): At,
-        some: Option<&Elements>,
-        read: impl FnOnce(&Cell, Option<StateId>) -> R,
-    ) -> R {
+    fn read<R>(&mut self, (state, newest): At, read: impl FnOnce(&Cell, Option<StateId>) -> R) -> R {
         let view = self.dag.view(&[state]);
         match newest {
-            Some(label) => {
-                let (lens, is_blurred) = (self.lens.as_ref(), &mut self.is_blurred);
-                self.record.with_labelled(&view, label, |cell, id| {
-                    through(lens, is_blurred, some, cell, |cell| read(cell, id))
-                })
-            }
-            None => self.seen(&view, some, read),
+            Some(label) => self.record.with_labelled(&view, label, read),
+            None => self.record.with(&view, read),
         }
     }
-
-    /// Shows what a view has of these elements, or of all that the lens is for; without a lens the whole.
-    fn seen<R>(
-        &mut self,
-        view: &View<'_>,
-        some: Option<&Elements>,
-        read: impl FnOnce(&Cell, Option<StateId>) -> R,
-    ) -> R {
-        let (lens, is_blurred) = (self.lens.as_ref(), &mut self.is_blurred);
-        self.record.with(view, |cell, id| through(lens, is_blurred, some, cell, |cell| read(cell, id)))
-    }
-}
-
-fn through<R>(
-    lens: Option<&Lens>,
-    is_blurred: &mut bool,
-    some: Option<&Elements>,
-    cell: &Cell,
-    read: impl FnOnce(&Cell) -> R,
-) -> R {
-    let Some(lens) = lens else { return read(cell) };
-    let seen = some.map_or_else(|| lens.see(cell), |some| lens.see_some(cell, some));
-    *is_blurred |= seen.is_none();
-    read(&seen.unwrap_or(Cell::ABSENT))
 }
 
 impl Plan {
@@ -487,7 +457,6 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datatypes::Mode;
     use std::sync::Arc;
 
     #[test]

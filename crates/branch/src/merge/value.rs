@@ -52,9 +52,9 @@ pub struct Side<'a> {
 
 /// Decides what no rule joins.
 #[derive(Clone, Copy)]
-struct Judge {
-    policy: Policy,
-    left_is_newer: bool,
+pub(super) struct Judge {
+    pub policy: Policy,
+    pub left_is_newer: bool,
 }
 
 impl Judge {
@@ -200,7 +200,7 @@ fn registers(
 }
 
 /// What one part of a collection becomes: one side's change, a change before a removal, equal changes, or a conflict.
-fn part<T: PartialEq>(
+pub(super) fn part<T: PartialEq>(
     base: Option<T>,
     left: Option<T>,
     right: Option<T>,
