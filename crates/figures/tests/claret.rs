@@ -103,3 +103,10 @@ fn single_commands_hold_no_lock_over_a_round_trip() {
     assert!(wide.throughput > 200.0, "a lock that is held for 111 ms would allow 9 a second: {wide:?}");
     assert!(wide.p99_us < 300_000 && wide.failed == 0, "{wide:?}");
 }
+
+#[test]
+fn however_many_clients_want_one_key_they_go_on_gathering() {
+    let workload = raw_mix(10_000, 2.0, 50);
+    let all = run(&Setup { warm_up: 100_000, measured: 200_000, ..setup(System::Claret, workload, 384) });
+    assert!(all.throughput > 10_000.0 && all.unevenness < 0.3, "{all:?}");
+}

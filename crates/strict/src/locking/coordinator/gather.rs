@@ -14,7 +14,7 @@
 //! - Who gathers has asked nobody anything and holds nothing: nobody waits for it at a leader.
 //! - A group asks for each lock once, in a mode that is enough for all of its steps on that key: it never holds one mode
 //!   while it waits for another one on the same key.
-//! - A group that is refused runs again as a group, a few times; then it falls apart.
+//! - A group that is refused runs again as a group, as old as it is; what is refused all the time falls apart.
 
 use super::combine::{Combiner, Host, Wants, want};
 use super::share::{may_share, tell};
@@ -33,8 +33,9 @@ use types::{Instant, Reader};
 
 /// A group has no more steps.
 const STEPS: usize = 256;
-/// A group that was refused so often falls apart.
-const TOGETHER: u32 = 6;
+/// A group that was refused so often falls apart. It keeps its age and so gets its locks in the end; its members, each by itself and
+/// told apart for good, would hold up the next group until that falls apart too, and nobody would ever gather again.
+const TOGETHER: u32 = 64;
 
 /// What a transaction that asks for its locks first need not ask for, and what it asks for at once.
 #[derive(Debug, Default)]
