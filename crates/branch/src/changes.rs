@@ -68,6 +68,20 @@ impl Written {
         });
         Written { change: self.change.and(other.change), elements }
     }
+
+    /// What all of these together change; nothing, if there are none.
+    pub fn all(written: &[&Written]) -> Option<Self> {
+        let change = written.iter().map(|written| written.change).reduce(Change::and)?;
+        let elements: Option<Vec<&Vec<Box<[u8]>>>> =
+            written.iter().map(|written| written.elements.as_ref()).collect();
+        let elements = elements.and_then(|all| few(all.into_iter().flatten().cloned().collect()));
+        Some(Written { change, elements })
+    }
+
+    /// The bytes that it occupies beyond its own size.
+    fn memory(&self) -> usize {
+        self.elements.iter().flatten().map(|element| element.len() + size_of::<Box<[u8]>>()).sum()
+    }
 }
 
 impl From<Change> for Written {
@@ -158,6 +172,11 @@ impl WriteSet {
     /// How many keys there are.
     pub fn len(&self) -> usize {
         self.keys.len()
+    }
+
+    /// The bytes that its keys occupy, about.
+    pub(crate) fn memory(&self) -> usize {
+        self.keys.values().map(|written| 64 + written.memory()).sum()
     }
 
     /// True without keys.

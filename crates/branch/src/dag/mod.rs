@@ -284,11 +284,11 @@ impl Dag {
 
     /// The bytes that states, labels and write sets occupy, about.
     pub fn memory(&self) -> usize {
-        let writes: usize = self.states.iter().flatten().map(|state| state.writes.len()).sum();
+        let writes: usize = self.states.iter().flatten().map(|state| state.writes.memory()).sum();
         self.states.len() * size_of::<Option<State>>()
             + self.by_id.len() * 40
             + self.heads.len() * 40
-            + writes * 48
+            + writes
             + self.branches.memory()
     }
 

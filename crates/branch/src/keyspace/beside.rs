@@ -37,9 +37,7 @@ impl Meanwhile {
     /// What of a key was changed by what the merge sees and one of its heads does not.
     fn written(&self, key: &CompactKey, head: usize) -> Option<Written> {
         let others = self.changes.get(key)?.iter().filter(|changed| !changed.seen.has(head));
-        let mut written = others.map(|changed| &changed.written);
-        let first = written.next()?.clone();
-        Some(written.fold(first, |all, other| all.and(other)))
+        Written::all(&others.map(|changed| &changed.written).collect::<Vec<_>>())
     }
 }
 

@@ -17,7 +17,7 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-type HashMap<K, V> = hashbrown::HashMap<K, V, foldhash::fast::RandomState>;
+type HashMap<K, V> = hashbrown::HashMap<K, V, foldhash::quality::FixedState>;
 
 /// What the same of several heads see of a key that other ones do not see.
 #[derive(Clone, Debug)]
@@ -73,7 +73,9 @@ struct Notes<'d> {
     /// Who sees changes; what all of one number see is one.
     seen: Vec<Arc<SeenBy>>,
     numbers: HashMap<Arc<SeenBy>, u32>,
-    keys: HashMap<&'d CompactKey, SmallVec<[Noted<'d>; 2]>>,
+    /// Where a key is in `keys`.
+    places: HashMap<&'d CompactKey, usize>,
+    keys: Vec<(&'d CompactKey, SmallVec<[Noted<'d>; 2]>)>,
 }
 
 struct Noted<'d> {
@@ -96,7 +98,11 @@ impl<'d> Notes<'d> {
 
     /// A state has changed a key, of which no newer state is noted later.
     fn note(&mut self, key: &'d CompactKey, by: u32, written: &'d Written, newest: Label) {
-        let known = self.keys.entry(key).or_default();
+        let place = *self.places.entry(key).or_insert_with(|| {
+            self.keys.push((key, SmallVec::new()));
+            self.keys.len() - 1
+        });
+        let known = &mut self.keys[place].1;
         match known.iter_mut().find(|noted| noted.by == by) {
             Some(noted) => noted.written.push(written),
             None => known.push(Noted { by, written: smallvec![written], newest }),
@@ -105,11 +111,10 @@ impl<'d> Notes<'d> {
 
     fn changes(&self) -> Changes {
         let changed = |noted: &Noted<'_>| {
-            let (first, others) = noted.written.split_first()?;
-            let written = others.iter().fold((*first).clone(), |all, other| all.and(other));
+            let written = Written::all(&noted.written)?;
             Some(Changed { seen: self.seen[noted.by as usize].clone(), written, newest: Some(noted.newest) })
         };
-        let of_key = |(key, known): (&&CompactKey, &SmallVec<_>)| {
+        let of_key = |(key, known): &(&CompactKey, SmallVec<_>)| {
             ((*key).clone(), known.iter().filter_map(changed).collect())
         };
         self.keys.iter().map(of_key).collect()
