@@ -426,6 +426,9 @@ impl Keyspace {
             if writes.is_empty() {
                 return Ok(None);
             }
+            let sees_same = |key: &CompactKey, node: Node| {
+                self.records.is_seen_too(key, &self.dag.view(&[node]), &self.dag.view(&[*from]))
+            };
             let ripple = Ripple {
                 dag: &self.dag,
                 end,
@@ -434,6 +437,7 @@ impl Keyspace {
                 read_sketch: transaction.reads.iter().collect(),
                 reads_all: transaction.reads_all,
                 writes: &transaction.write_set(),
+                sees_same: (!self.is_parted()).then_some(&sees_same),
                 mutants: self.options.mutants,
             };
             let parent = ripple.commit_state(*from).ok_or(Refusal::NoCommitState)?;

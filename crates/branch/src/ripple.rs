@@ -45,8 +45,17 @@ pub(crate) struct Ripple<'a> {
     /// It looked at the whole keyspace: any write changes that (Corrections 78).
     pub reads_all: bool,
     pub writes: &'a WriteSet,
+    /// Whether a state below the read state sees the version of a key that the read state sees; `None` if that cannot be told
+    /// here.
+    pub sees_same: Option<&'a SeesSame<'a>>,
     pub mutants: Mutants,
 }
+
+/// Of a key and a state.
+pub(crate) type SeesSame<'a> = dyn Fn(&CompactKey, Node) -> bool + 'a;
+
+/// As many states between read state and head are looked at sooner than the versions of one key.
+const STATES_OF_A_KEY: u64 = 4;
 
 impl Ripple<'_> {
     /// The last state that the constraint admits, depth first below the read state, the most recent child first.
@@ -56,6 +65,13 @@ impl Ripple<'_> {
         if let Some(head) = self.dag.only_head()
             && self.end.may_admit(least)
             && self.end.admits(self.dag, self.session, head, least)
+        {
+            return Some(head);
+        }
+        if let Some(intact) = self.intact_at_the_only_head(from)
+            && let Some(head) = self.dag.only_head()
+            && self.end.may_admit(intact)
+            && self.end.admits(self.dag, self.session, head, intact)
         {
             return Some(head);
         }
@@ -77,6 +93,32 @@ impl Ripple<'_> {
             }
         }
         None
+    }
+
+    /// What is intact at the only head, found by the transaction's keys: where that is far below the read state, every state
+    /// between would be looked at otherwise.
+    fn intact_at_the_only_head(&self, from: Node) -> Option<Intact> {
+        let (head, sees_same) = (self.dag.only_head()?, self.sees_same.filter(|_| !self.reads_all)?);
+        let keys = (self.reads.len() + self.writes.len()) as u64;
+        let is_near = |steps: u64| steps <= STATES_OF_A_KEY * keys;
+        if self.mutants.has(Mutant::RippleOwnWrites)
+            || self.dag.steps_between(from, head).is_some_and(is_near)
+        {
+            return None;
+        }
+        let reads = self.reads.iter().all(|key| sees_same(key, head));
+        let is_enough = self.end.may_admit(Intact { reads, writes: false });
+        let writes = !is_enough && self.writes.iter().all(|(key, _)| sees_same(key, head));
+        let intact = Intact { reads, writes };
+        debug_assert_eq!(
+            self.end.may_admit(intact),
+            self.dag.meter().uncounted(|| {
+                let mut known = BTreeMap::from([(from, Intact::ALL)]);
+                self.end.may_admit(self.intact(head, from, &mut known))
+            }),
+            "versions say what states do"
+        );
+        Some(intact)
     }
 
     /// The children in ascending order of ids.

@@ -292,6 +292,12 @@ impl Dag {
             + self.branches.memory()
     }
 
+    /// How many states lead from one to another on one branch, if they are on one.
+    pub(crate) fn steps_between(&self, above: Node, below: Node) -> Option<u64> {
+        let (above, below) = (self.state(above).label, self.state(below).label);
+        (above.branch == below.branch).then(|| below.sequence.saturating_sub(above.sequence))
+    }
+
     /// Of these states, those that have none of the others for an ancestor.
     pub(crate) fn least(&self, of: &[Node]) -> Vec<Node> {
         let are_least = self.branches.are_least(&self.labels_of(of));

@@ -116,6 +116,12 @@ impl Records {
         self.keys.get(&Placed::of(key))?.newest(view)
     }
 
+    /// True if what one view sees of a key another one sees too, where all lies here.
+    pub fn is_seen_too(&self, key: &CompactKey, view: &View<'_>, by: &View<'_>) -> bool {
+        view.meter().keys(1);
+        self.keys.get(&Placed::of(key)).is_none_or(|versions| versions.is_seen_too(view, by))
+    }
+
     /// Which state wrote the version of a key that has this label.
     pub(crate) fn writer(&self, key: &CompactKey, label: Label) -> Option<StateId> {
         self.keys.get(&Placed::of(key))?.writer(label)

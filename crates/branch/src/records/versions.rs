@@ -100,6 +100,11 @@ impl Versions {
         self.look(view).map(|place| self.places[place].id)
     }
 
+    /// True if the newest version that a view shows is shown by another one too, or there is none.
+    pub fn is_seen_too(&self, view: &View<'_>, by: &View<'_>) -> bool {
+        self.look(view).is_none_or(|place| by.shows(self.places[place].label))
+    }
+
     /// How many lookups a read takes.
     pub fn lookups(&self, view: &View<'_>) -> usize {
         self.find(view).1
