@@ -362,7 +362,7 @@ mod tests {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut versions = Versions::default();
             let all = [1, 3, 20, 200][random.usize(..4)];
-            for number in 0..random.u64(1..all) {
+            for number in 0..random.u64(1..=all) {
                 let label = Label { branch: random.u64(..all), sequence: random.u64(..4) };
                 if versions.place_of(label).is_none() {
                     // Ids rise along a branch.
