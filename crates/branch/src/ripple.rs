@@ -68,8 +68,7 @@ impl Ripple<'_> {
         {
             return Some(head);
         }
-        if let Some(intact) = self.intact_at_the_only_head(from)
-            && let Some(head) = self.dag.only_head()
+        if let Some((head, intact)) = self.only_head_by_keys(from)
             && self.end.may_admit(intact)
             && self.end.admits(self.dag, self.session, head, intact)
         {
@@ -95,9 +94,9 @@ impl Ripple<'_> {
         None
     }
 
-    /// What is intact at the only head, found by the transaction's keys: where that is far below the read state, every state
+    /// The only head and what is intact there, found by the transaction's keys: where that is far below the read state, every state
     /// between would be looked at otherwise.
-    fn intact_at_the_only_head(&self, from: Node) -> Option<Intact> {
+    fn only_head_by_keys(&self, from: Node) -> Option<(Node, Intact)> {
         let (head, sees_same) = (self.dag.only_head()?, self.sees_same.filter(|_| !self.reads_all)?);
         let keys = (self.reads.len() + self.writes.len()) as u64;
         let is_near = |steps: u64| steps <= STATES_OF_A_KEY * keys;
@@ -118,7 +117,7 @@ impl Ripple<'_> {
             }),
             "versions say what states do"
         );
-        Some(intact)
+        Some((head, intact))
     }
 
     /// The children in ascending order of ids.

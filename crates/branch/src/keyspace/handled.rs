@@ -37,8 +37,8 @@ impl Conflicts for Open<'_> {
     fn conflict(&mut self, key: &CompactKey) -> Option<Conflict> {
         self.keys.binary_search(key).ok()?;
         let Keyspace { dag, records, .. } = &mut *self.keyspace;
-        let fork = self.base.resolve(dag, records, key, Policy::Newest).map(|base| base.cell.clone());
-        let merged = self.plan.resolve(dag, records, key, Policy::Refuse).map(|merged| merged.cell.clone());
+        let fork = self.base.resolve(dag, records, key, Policy::Newest).map(|base| base.cell);
+        let merged = self.plan.resolve(dag, records, key, Policy::Refuse).map(|merged| merged.cell);
         let newest =
             self.plan.resolve(dag, records, key, Policy::Newest).map(|newest| newest.cell.expires_at);
         let (forks, heads) = (self.forks.clone(), self.heads.clone());

@@ -50,11 +50,10 @@ impl Parting {
         let mut notes = Notes::default();
         for (state, seen) in &spread.apart {
             let writes = dag.writes(*state);
-            dag.meter().lookups(2 * writes.len());
+            dag.meter().keys(writes.len());
             let (by, label) = (notes.number(seen), dag.versions(*state));
             writes.each().for_each(|(key, written)| notes.note(key, by, written, label));
         }
-        dag.meter().keys(notes.keys.len());
         let mut changes = notes.changes();
         let are_independent = |writers: &mut Vec<Changed>| {
             writers.sort_by_key(|writer| writer.seen.count());

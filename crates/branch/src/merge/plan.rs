@@ -208,9 +208,6 @@ fn sides(changes: &[Changed], states: usize) -> Vec<(Option<Change>, Option<Chan
     sides
 }
 
-/// How many lookups it takes as long as to look for one element of a collection.
-const LENS: usize = 4;
-
 /// A state, and the label of the version that it sees of the key, where that is known.
 type At = (Node, Option<Label>);
 
@@ -233,7 +230,7 @@ impl<'e> Evaluation<'e> {
         policy: Policy,
     ) -> Self {
         let known = plan.layers.iter().map(|_| None).collect();
-        let record = records.record(key, dag.meter());
+        let record = records.record(key);
         Evaluation { plan, dag, record, key, policy, known }
     }
 
@@ -289,7 +286,7 @@ impl<'e> Evaluation<'e> {
             change = Some(change.map_or(both, |before| before.and(both)));
             newest_left = newest_left.max(newest);
         }
-        self.dag.meter().lookups(LENS * lens.len());
+        self.dag.meter().keys(lens.len());
         let newest = self.record.with(view, |newest, _| lens.parts(newest, all()))?;
         let change = change.unwrap_or(Change::Other);
         // An addition of nothing would be to the first field of all.
@@ -307,7 +304,7 @@ impl<'e> Evaluation<'e> {
         lens: &Lens<'_>,
         places: impl ExactSizeIterator<Item = usize>,
     ) -> Option<(Parts, Option<StateId>)> {
-        self.dag.meter().lookups(LENS * places.len());
+        self.dag.meter().keys(places.len());
         self.record.with(&self.dag.view(&[state]), |cell, newest| Some((lens.parts(cell, places)?, newest)))
     }
 
@@ -429,8 +426,9 @@ impl Plan {
         records: &mut Records,
         key: &CompactKey,
         policy: Policy,
-    ) -> Result<Rc<Resolved>, Clash> {
-        Evaluation::new(self, (dag, records), key, policy).layer(self.top)
+    ) -> Result<Resolved, Clash> {
+        let resolved = Evaluation::new(self, (dag, records), key, policy).layer(self.top)?;
+        Ok(Rc::unwrap_or_clone(resolved))
     }
 
     /// What a merge writes to a key, which is one that the plan was made for, on top of the newest version that its states

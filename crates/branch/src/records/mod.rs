@@ -15,7 +15,6 @@ pub use order::{Order, Stored, Whole};
 
 use crate::StateId;
 use crate::dag::{Label, View};
-use crate::effort::Meter;
 use datatypes::Cell;
 use mvcc::CompactKey;
 use std::collections::BTreeMap;
@@ -44,6 +43,7 @@ pub(crate) struct Record<'r>(Option<&'r mut Versions>);
 impl Record<'_> {
     /// Shows what a view sees, and which state wrote it, to `read`, which leaves it as it was.
     pub fn with<R>(&mut self, view: &View<'_>, read: impl FnOnce(&Cell, Option<StateId>) -> R) -> R {
+        view.meter().keys(1);
         match &mut self.0 {
             Some(versions) => versions.with_writer(view, read),
             None => read(&Cell::ABSENT, None),
@@ -57,6 +57,7 @@ impl Record<'_> {
         label: Label,
         read: impl FnOnce(&Cell, Option<StateId>) -> R,
     ) -> R {
+        view.meter().keys(1);
         match &mut self.0 {
             Some(versions) => versions.with_labelled(view, label, read),
             None => read(&Cell::ABSENT, None),
@@ -102,8 +103,7 @@ impl Records {
     }
 
     /// One key, to be looked at with several views.
-    pub(crate) fn record(&mut self, key: &CompactKey, meter: &Meter) -> Record<'_> {
-        meter.keys(1);
+    pub(crate) fn record(&mut self, key: &CompactKey) -> Record<'_> {
         if !self.has_versions_of(key) {
             self.miss(key);
         }
