@@ -50,6 +50,11 @@ fn a_vote_before_its_entry_is_committed_is_caught() {
 }
 
 #[test]
+fn decisions_without_the_votes_of_all_are_caught() {
+    assert_caught(Concurrency::Locking, 1..=40, Mutant::DecideBeforeVotes);
+}
+
+#[test]
 fn a_vote_without_its_locks_is_caught() {
     assert_caught(Concurrency::Locking, 140..=599, Mutant::UnprotectedReads);
 }

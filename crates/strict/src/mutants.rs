@@ -61,6 +61,8 @@ pub enum Mutant {
     KeepLocksInMerge,
     /// A shard's leader votes, or says that it has committed, before the log has taken the entry.
     VoteBeforeLog,
+    /// Every participant is asked to decide at once, before the others have voted.
+    DecideBeforeVotes,
     /// A leader answers reads without asking a quorum whether it still leads.
     UnconfirmedReads,
     /// A leader evaluates single commands on what is applied, not on what is in its log before them.

@@ -59,7 +59,7 @@ wire_struct!(KeysetAccess { observed, flushed_after });
 /// A shard's part of a transaction, and who else takes part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
-    /// Every participant shard, ascending; the replicas of the first are the backup coordinators.
+    /// Every participant shard; the replicas of the first are the backup coordinators, and its leader writes the decision.
     pub participants: Vec<u16>,
     /// The invocations on this shard's keys, in the order of the transaction.
     pub invocations: Vec<Invoked>,

@@ -2,7 +2,7 @@
 
 use crate::system::{Deployed, FOLLOWERS_TICK, LIFE, Place, REQUEST_TIMEOUT};
 use protocol::Durability;
-use strict::locking::{Combining, Concurrency, LockOptions, Node, Options, Phasing};
+use strict::locking::{Combining, Concurrency, Coordinates, LockOptions, Node, Options, Phasing};
 use strict::{HotKey, Meetings};
 use types::ProcessId;
 
@@ -87,9 +87,15 @@ pub(super) struct Led {
 impl Led {
     fn options(&self, place: &Place<'_>, member: usize) -> Options {
         let tick = Options::default().tick;
+        // As the servers do.
+        let coordinates = match place.environment.regions.len() {
+            1 => Coordinates::LastAgent,
+            _ => Coordinates::Participant,
+        };
         Options {
             concurrency: self.concurrency,
             combining: self.combining,
+            coordinates,
             locks: self.locks,
             durability: Durability::Written,
             near: place.near_process(),

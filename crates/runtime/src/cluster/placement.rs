@@ -17,6 +17,7 @@ use branch::{Policy, site};
 use causal::stable::{self, RegionTopology, Times, Topology};
 use protocol::{Durability, Input, Now, Protocol, Replica};
 use replication::copies::{self, Groups};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use strict::ir::Configuration;
 use strict::{locking, qwstore, tapir};
@@ -97,7 +98,7 @@ pub(crate) fn build(
         return ReplicatedKeyspace::Dropped;
     }
     match entry.model {
-        ClusterModel::Strict => strict_keyspace(strict_topology(file, id, entry), entry, life),
+        ClusterModel::Strict => strict_keyspace(file, strict_topology(file, id, entry), entry, life),
         ClusterModel::Causal => {
             let topology = causal_topology(file, id, entry);
             if entry.is_copied() {
@@ -130,7 +131,12 @@ pub(crate) fn build(
     }
 }
 
-fn strict_keyspace(topology: tapir::Topology, entry: &ClusterKeyspace, life: Life) -> ReplicatedKeyspace {
+fn strict_keyspace(
+    file: &ClusterFile,
+    topology: tapir::Topology,
+    entry: &ClusterKeyspace,
+    life: Life,
+) -> ReplicatedKeyspace {
     let concurrency = match entry.concurrency {
         ClusterConcurrency::Optimistic => {
             let mut nodes = tapir_nodes(topology.clone(), entry, life);
@@ -144,9 +150,16 @@ fn strict_keyspace(topology: tapir::Topology, entry: &ClusterKeyspace, life: Lif
         ClusterConcurrency::Occ => locking::Concurrency::Optimistic,
         ClusterConcurrency::QwStore => return ReplicatedKeyspace::QwStore(unordered_nodes(topology, life)),
     };
+    // From far away the way back to the coordinator between votes and decision costs most; nearby, what leaders have to do.
+    let regions = file.processes.iter().map(|process| process.region);
+    let coordinates = match regions.collect::<BTreeSet<_>>().len() {
+        0 | 1 => locking::Coordinates::LastAgent,
+        _ => locking::Coordinates::Participant,
+    };
     let phasing = (!entry.without_phases).then(locking::Phasing::default);
     let options = locking::Options {
         concurrency,
+        coordinates,
         locks: locking::LockOptions { phasing, readers_and_writers: entry.readers_and_writers },
         combining: (!entry.without_combining).then(locking::Combining::default),
         durability: life.durability,

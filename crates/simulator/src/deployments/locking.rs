@@ -42,7 +42,8 @@ impl Deployment for LockingDeployment {
         // The same in every instance and every life of a seed.
         let mut drawn = Rng::with_seed(setting.hash_seed.0);
         let reads = [Reads::Leader, Reads::Closest][drawn.usize(..2)];
-        let coordinates = [Coordinates::Client, Coordinates::Participant][drawn.usize(..2)];
+        let coordinates =
+            [Coordinates::LastAgent, Coordinates::Participant, Coordinates::Client][drawn.usize(..3)];
         // Few clients are enough for batches.
         let under_way = 1 + drawn.usize(..2);
         let limits = |combining| Combining { under_way, ..combining };

@@ -77,6 +77,8 @@ pub enum Message {
         /// Which replica of the first participant leads it, as far as the coordinator knows: votes go there, and it decides.
         /// `None` where the coordinator collects them.
         collector: Option<usize>,
+        /// All others have voted, that it commits not before this: the vote of this shard, the first participant, is the decision.
+        voted: Option<Timestamp>,
         /// It commits not before this, since keys were found expired then, and below the deadlines of those that were
         /// found alive (Corrections 69).
         span: Span,
@@ -281,7 +283,7 @@ pub enum Message {
 wire_enum!(Message {
     0 => Execute { transaction, age, step, key, operation, only_lock, reserve, write, anywhere, alone, patient, own, now_millis },
     1 => Executed { transaction, step, term, evaluation },
-    2 => Prepare { transaction, age, floor, term, read_only, collector, span, part },
+    2 => Prepare { transaction, age, floor, term, read_only, collector, voted, span, part },
     3 => Prepared { transaction, at },
     4 => Refused { transaction, key, expires, undecided },
     5 => Decide { transaction, floor, at },

@@ -33,8 +33,11 @@ pub enum Reads {
 /// Who collects the votes of several shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coordinates {
-    /// The client's coordinator, which then tells the first participant to write the decision.
+    /// The client's coordinator, which asks the first participant when all others have voted: its vote is the decision, one
+    /// entry (the last agent of Gray's commit protocols).
     #[default]
+    LastAgent,
+    /// The client's coordinator, which asks all at once, and then tells the first participant to write the decision (TAPIR, 7.1).
     Client,
     /// The leader of the first participant, to which the leaders of the others send their votes (Spanner; TAPIR, 7.1).
     Participant,
@@ -123,7 +126,7 @@ impl Default for Options {
         Options {
             concurrency: Concurrency::Locking,
             reads: Reads::Leader,
-            coordinates: Coordinates::Client,
+            coordinates: Coordinates::default(),
             clock: None,
             locks: LockOptions::default(),
             combining: Some(Combining::default()),

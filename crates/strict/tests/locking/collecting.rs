@@ -1,4 +1,4 @@
-//! The leader of the first participant collects the votes of the others.
+//! The first participant decides: its leader collects the votes of the others, or is asked last.
 
 use crate::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Coordinates, Options};
@@ -12,24 +12,25 @@ const PROCESSES: [u16; 3] = [1, 2, 3];
 #[derive(Clone, Copy, Debug)]
 struct Death {
     concurrency: Concurrency,
+    coordinates: Coordinates,
     /// After so many messages one after the other.
     after: u32,
-    /// The first participant's replica on this process.
-    replica: u16,
+    /// This shard's replica on this process: which participant is the first says the transaction's number.
+    replica: (u16, u16),
     /// The coordinator too, and for good.
     coordinator: bool,
 }
 
 /// What is answered to a transaction over both shards, if anything, and to the same one later.
 fn with(death: Death) -> (Option<String>, String) {
-    let (concurrency, coordinates) = (death.concurrency, Coordinates::Participant);
+    let Death { concurrency, coordinates, replica: (shard, process), .. } = death;
     let mut network = Network::new(&Options { concurrency, coordinates, ..Options::default() });
     let [a, b] = network.keys();
     let steps = [network.increment(a), network.increment(b)];
     let request = Request::Many { session: SessionId(7), steps: &steps, watched: false, multi: true };
     let id = network.request(1, request);
     network.run_for(DELAY * death.after);
-    network.down.insert(network.replica(death.replica, 0));
+    network.down.insert(network.replica(process, shard));
     if death.coordinator {
         network.down.insert(network.coordinator(1));
     }
@@ -40,19 +41,24 @@ fn with(death: Death) -> (Option<String>, String) {
 
 /// Every moment at which a replica may die, the leader or not.
 fn deaths(coordinator: bool) -> impl Iterator<Item = Death> {
-    let kinds = [Concurrency::Locking, Concurrency::Optimistic];
-    let of = move |concurrency| {
-        let each =
-            move |replica| (0..10).map(move |after| Death { concurrency, after, replica, coordinator });
-        PROCESSES.into_iter().flat_map(each)
+    let kinds = [
+        (Concurrency::Locking, Coordinates::Participant),
+        (Concurrency::Optimistic, Coordinates::Participant),
+        (Concurrency::Locking, Coordinates::LastAgent),
+    ];
+    let of = move |(concurrency, coordinates)| {
+        let each = move |replica| {
+            (0..10).map(move |after| Death { concurrency, coordinates, after, replica, coordinator })
+        };
+        PROCESSES.into_iter().flat_map(|process| [(0, process), (1, process)]).flat_map(each)
     };
     kinds.into_iter().flat_map(of)
 }
 
-/// Whatever is lost with a leader that was collecting votes, or had decided: the client hears what has become of it, and
+/// Whatever is lost with a leader that had voted, was collecting votes, or had decided: the client hears what has become of it, and
 /// it has.
 #[test]
-fn a_coordinating_leader_may_die_at_any_moment() {
+fn leaders_may_die_at_any_moment() {
     for death in deaths(false) {
         assert_eq!(with(death), (Some("1 1".to_owned()), "2 2".to_owned()), "{death:?}");
     }
@@ -60,7 +66,7 @@ fn a_coordinating_leader_may_die_at_any_moment() {
 
 /// Nobody speaks for the transaction any more: all of it has happened or nothing, and nobody waits for it.
 #[test]
-fn a_coordinating_leader_may_die_with_the_coordinator() {
+fn leaders_may_die_with_the_coordinator() {
     let (mut undone, mut done) = (0, 0);
     for death in deaths(true) {
         match with(death).1.as_str() {
@@ -91,6 +97,8 @@ fn the_first_participant_writes_its_vote_with_the_decision() {
     // An entry less: that it is there and committed at two followers, with their answers. Of what coordinators say and hear,
     // the answers to two votes and the two decisions are a vote and a decision between leaders.
     assert_eq!(messages(Coordinates::Client), messages(Coordinates::Participant) + 8 + 2);
+    // The same entry, and the first participant's vote with its question.
+    assert_eq!(messages(Coordinates::Client), messages(Coordinates::LastAgent) + 8 + 2);
 }
 
 /// The reply comes when the entries of the votes and of the decision are written, one after the other.
@@ -104,23 +112,24 @@ fn a_coordinating_leader_saves_the_way_back_to_the_coordinator() {
         network.now - began
     };
     assert_eq!(took(Coordinates::Client), took(Coordinates::Participant) + DELAY);
+    assert_eq!(took(Coordinates::Client), took(Coordinates::LastAgent));
 }
 
-/// What is there in the end of a transaction whose coordinator's time is over while nobody of the first participant answers,
+/// What is there in the end of a transaction whose coordinator's time is over while nobody of one participant answers,
 /// from this moment on; `None` if its client hears more than that the outcome is unknown.
-fn given_up_at_its_deadline(gateway: u16, quarters: u32) -> Option<String> {
-    let options = Options {
-        coordinates: Coordinates::Participant,
-        request_timeout: Duration::from_secs(2),
-        ..Options::default()
-    };
+fn given_up_at_its_deadline(
+    coordinates: Coordinates,
+    (gateway, shard): (u16, u16),
+    quarters: u32,
+) -> Option<String> {
+    let options = Options { coordinates, request_timeout: Duration::from_secs(2), ..Options::default() };
     let mut network = Network::new(&options);
     let [a, b] = network.keys();
     let steps = [network.increment(a), network.increment(b)];
     let request = Request::Many { session: SessionId(7), steps: &steps, watched: false, multi: true };
     let id = network.request(gateway, request);
     network.run_for(DELAY / 4 * quarters);
-    network.stop(0);
+    network.stop(shard);
     network.run_for(options.request_timeout + 2 * DELAY);
     let unknown = network.answered(id).is_some_and(|answer| answer.starts_with("UNKNOWNOUTCOME"));
     network.down.clear();
@@ -131,9 +140,16 @@ fn given_up_at_its_deadline(gateway: u16, quarters: u32) -> Option<String> {
 /// The first participant may have decided: nobody else is told to abort before it has said so.
 #[test]
 fn a_coordinator_whose_time_is_over_tells_nobody_but_the_leader_that_may_have_decided() {
-    let cases = PROCESSES.into_iter().flat_map(|gateway| (0..60).map(move |quarters| (gateway, quarters)));
-    let ended: Vec<String> =
-        cases.filter_map(|(gateway, quarters)| given_up_at_its_deadline(gateway, quarters)).collect();
-    assert!(ended.iter().all(|keys| ["1 1", "null null"].contains(&keys.as_str())), "in halves: {ended:?}");
-    assert!(ended.contains(&"1 1".to_owned()), "none had decided: {ended:?}");
+    for coordinates in [Coordinates::Participant, Coordinates::LastAgent] {
+        let cases = PROCESSES.into_iter().flat_map(|gateway| [(gateway, 0), (gateway, 1)]);
+        let ended: Vec<String> = cases
+            .flat_map(|case| (0..60).map(move |quarters| (case, quarters)))
+            .filter_map(|(case, quarters)| given_up_at_its_deadline(coordinates, case, quarters))
+            .collect();
+        assert!(
+            ended.iter().all(|keys| ["1 1", "null null"].contains(&keys.as_str())),
+            "in halves: {ended:?}"
+        );
+        assert!(ended.contains(&"1 1".to_owned()), "none had decided: {coordinates:?}, {ended:?}");
+    }
 }

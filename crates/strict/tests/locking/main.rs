@@ -5,6 +5,7 @@ mod bidders;
 mod closest;
 mod collecting;
 mod combining;
+mod contended;
 mod crowd;
 mod elements;
 mod keysets;

@@ -199,7 +199,8 @@ fn a_decision_is_learned_from_any_replica() {
     let optimistic = (Concurrency::Optimistic, Coordinates::Client);
     let locking = (Concurrency::Locking, Coordinates::Client);
     let collected = (Concurrency::Locking, Coordinates::Participant);
-    for (concurrency, coordinates) in [optimistic, locking, collected] {
+    let asked_last = (Concurrency::Locking, Coordinates::LastAgent);
+    for (concurrency, coordinates) in [optimistic, locking, collected, asked_last] {
         for (deposed, gateway) in processes.into_iter().flat_map(|deposed| processes.map(|at| (deposed, at)))
         {
             for (alone, wait) in processes.into_iter().flat_map(|alone| (0..8).map(move |wait| (alone, wait)))

@@ -2,8 +2,11 @@
 
 use super::super::message::{Message, Timer};
 use super::super::options::{Concurrency, Coordinates};
-use super::transaction::{Phase, Preparing, Transaction, is_watch_touched, parts, requests, span, touched};
+use super::transaction::{
+    Phase, Preparing, Tally, Transaction, is_watch_touched, parts, requests, span, touched,
+};
 use super::{Coordinator, Settlement, Step};
+use crate::Mutant;
 use crate::coordinator::{Purpose, Steps};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -38,24 +41,31 @@ impl Coordinator {
         };
         let terms = parts.keys().map(known).collect();
         let read_only = transaction.steps.is_read_only();
-        let collected = self.options.coordinates == Coordinates::Participant && parts.len() > 1 && !read_only;
+        let tally = match self.options.coordinates {
+            _ if parts.len() == 1 || read_only => Tally::Here,
+            Coordinates::LastAgent if self.options.concurrency == Concurrency::Locking => {
+                Tally::Last(self.options.mutants.has(Mutant::DecideBeforeVotes).then_some(Timestamp::ZERO))
+            }
+            Coordinates::LastAgent => Tally::Here,
+            Coordinates::Client => Tally::Here,
+            Coordinates::Participant => Tally::First,
+        };
         let votes = BTreeMap::new();
-        let preparing = Preparing { parts, terms, votes, read_only, collected, single: false };
+        let preparing = Preparing { parts, terms, votes, read_only, tally, single: false };
         transaction.phase = Phase::Preparing(preparing);
         transaction.moved_at = step.now.instant;
         self.propose(&transaction, step);
         self.keep(transaction, step);
     }
 
-    /// Sends Prepare to every shard that has not voted; where votes are collected elsewhere, to all.
+    /// Sends Prepare to every shard whose vote is asked for now.
     pub(super) fn propose(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return };
-        let first = preparing.parts.keys().next().filter(|_| preparing.collected);
-        let collector = first.map(|first| self.protocol.leads.get(first).copied().unwrap_or_default().member);
-        for (shard, part) in &preparing.parts {
-            if preparing.votes.contains_key(shard) && !preparing.collected {
-                continue;
-            }
+        let first = preparing.first().filter(|_| preparing.tally == Tally::First);
+        let collector =
+            first.map(|first| self.protocol.leads.get(&first).copied().unwrap_or_default().member);
+        let voted = if let Tally::Last(voted) = preparing.tally { voted } else { None };
+        for (shard, part) in preparing.asked() {
             let term = preparing.terms.get(shard).copied().unwrap_or(0);
             if preparing.single {
                 self.run_single(transaction, (*shard, term), step);
@@ -68,6 +78,7 @@ impl Coordinator {
                 term,
                 read_only: preparing.read_only,
                 collector,
+                voted,
                 span: span(transaction),
                 part: part.clone(),
             };
@@ -82,34 +93,46 @@ impl Coordinator {
         if preparing.parts.contains_key(&shard) {
             preparing.votes.insert(shard, at);
         }
-        if preparing.votes.len() < preparing.parts.len() || preparing.collected {
+        let missing = preparing.asked().next().is_some();
+        if missing || preparing.tally == Tally::First {
             return self.keep(transaction, step);
         }
         if preparing.read_only {
             return self.reply_all(transaction, step);
         }
         let at = preparing.votes.values().copied().max().unwrap_or(Timestamp::ZERO);
-        let parts: BTreeSet<u16> = preparing.parts.keys().copied().collect();
+        let Some(first) = preparing.first() else { return self.keep(transaction, step) };
+        let (tally, parts) = (preparing.tally, preparing.parts.keys().copied().collect());
         if span(&transaction).is_over(at) {
             // A key that was found alive has expired at the commit timestamp.
             return self.refused(transaction, None, step);
         }
-        if let Some(first) = parts.first() {
-            self.decide(*first, transaction.id, Some(at), step);
+        if let (Phase::Preparing(preparing), Tally::Last(None)) = (&mut transaction.phase, tally) {
+            preparing.tally = Tally::Last(Some(at));
+            if let (Some(term @ 0), Some(lead)) =
+                (preparing.terms.get_mut(&first), self.protocol.leads.get(&first))
+            {
+                *term = lead.term;
+            }
+            transaction.own.hops = 0;
+            self.propose(&transaction, step);
+        } else {
+            self.decide(first, transaction.id, Some(at), step);
+            transaction.phase = Phase::Deciding { at: Some(at), first, parts };
         }
-        transaction.phase = Phase::Deciding { at: Some(at), parts };
         transaction.moved_at = step.now.instant;
         self.keep(transaction, step);
     }
 
-    /// The time is up for one whose votes are collected by the first participant's leader, which is asked to end that.
+    /// The time is up for one that the first participant's leader has been asked to decide: it is asked to end that.
     /// Nobody else may be told that it is over before that leader has said so: it may have decided.
     pub(super) fn end_collection(&mut self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return };
         let parts: BTreeSet<u16> = preparing.parts.keys().copied().collect();
-        if let Some(first) = parts.first().copied().filter(|_| preparing.collected) {
+        let asked = matches!(preparing.tally, Tally::First | Tally::Last(Some(_)));
+        if let Some(first) = preparing.first().filter(|_| asked) {
             self.decide(first, transaction.id, None, step);
-            transaction.phase = Phase::Deciding { at: None, parts };
+            transaction.phase = Phase::Deciding { at: None, first, parts };
             transaction.moved_at = step.now.instant;
         }
     }
@@ -148,7 +171,12 @@ impl Coordinator {
         if concerned {
             let several =
                 matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.parts.len() > 1);
-            transaction.own.locks_first |= several && self.options.concurrency == Concurrency::Locking;
+            if several && self.options.concurrency == Concurrency::Locking {
+                transaction.own.locks_first = true;
+                if let Some(key) = &key {
+                    self.protocol.contended.learn(key, step.now.instant);
+                }
+            }
             let votes = undecided && transaction.committing && self.is_patient(&transaction);
             if votes && transaction.own.refusals < self.options.retries {
                 return self.vote_later(transaction, key, step);
@@ -171,7 +199,7 @@ impl Coordinator {
         let Some(transaction) = self.take(number) else { return };
         let decides = match &transaction.phase {
             Phase::Preparing(preparing) => !preparing.read_only && preparing.parts.contains_key(&shard),
-            Phase::Deciding { parts, .. } => parts.first() == Some(&shard),
+            Phase::Deciding { first, .. } => *first == shard,
             Phase::Executing
             | Phase::BackingOff { .. }
             | Phase::Visiting { .. }
@@ -207,9 +235,9 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         let mut others = touched(&transaction);
-        others.pop_first();
         others.remove(&shard);
-        let told = matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.collected);
+        let told =
+            matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.tally == Tally::First);
         if self.options.claims && transaction.request.is_some() {
             self.claim_of(&transaction, Some(at), requests(&transaction));
         }

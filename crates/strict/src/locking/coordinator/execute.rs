@@ -6,7 +6,7 @@ use super::super::options::{Concurrency, Reads};
 use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
 use super::unlocked::in_doubt;
 use super::{Coordinator, Step};
-use crate::coordinator::{Look, Purpose};
+use crate::coordinator::{Look, Progress, Purpose};
 use types::{Address, Error, ErrorCode, Instant};
 
 impl Coordinator {
@@ -27,7 +27,8 @@ impl Coordinator {
             step: index as u32,
             key: (*call.key).into(),
             operation: (*call.operation).into(),
-            only_lock: asks_first(transaction) && transaction.steps.is_unread(index, &self.expiring),
+            only_lock: transaction.own.locked.contains_key(&index)
+                || asks_first(transaction) && transaction.steps.is_unread(index, &self.expiring),
             reserve: asks_first(transaction) && self.options.concurrency == Concurrency::Optimistic,
             write: transaction.own.plan.writes(&call.key)
                 || transaction.steps.observes_whole(index, &self.expiring),
@@ -112,7 +113,9 @@ impl Coordinator {
     ) {
         let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
         let (index, now_millis) = (index as usize, transaction.now_millis);
-        if !transaction.steps.evaluate_here(index, now_millis, &self.expiring, step.random) {
+        if let Some(done) = transaction.own.locked.get(&index) {
+            transaction.steps.list[index].progress = Progress::Done(done.clone());
+        } else if !transaction.steps.evaluate_here(index, now_millis, &self.expiring, step.random) {
             // The key has turned out to have a deadline since.
             self.ask(&mut transaction, index, step);
         }

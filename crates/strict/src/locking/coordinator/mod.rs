@@ -13,6 +13,7 @@
 mod batch;
 mod combine;
 mod commit;
+mod contended;
 mod execute;
 mod gather;
 mod share;
@@ -29,9 +30,10 @@ use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
 use batch::Batches;
 use clock::HybridClock;
 use combine::Combiner;
+use contended::Contended;
 use std::collections::{BTreeMap, BTreeSet};
 use timestamps::SERVER_BOUND;
-use transaction::{Phase, Preparing, Run, Transaction, asks_first, touched};
+use transaction::{Phase, Run, Transaction, asks_first, touched};
 use types::{Instant, NodeId, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
@@ -81,6 +83,7 @@ pub struct TwoPhaseCommit {
     leads: BTreeMap<u16, Lead>,
     combiner: Combiner,
     batches: Batches,
+    contended: Contended,
     /// The time of a timestamp server.
     server: HybridClock,
 }
@@ -105,6 +108,7 @@ impl CommitProtocol for TwoPhaseCommit {
             leads: BTreeMap::new(),
             combiner: Combiner::default(),
             batches: Batches::default(),
+            contended: Contended::default(),
             server: HybridClock::new(SERVER_BOUND),
         }
     }
@@ -204,7 +208,9 @@ impl CommitProtocol for TwoPhaseCommit {
         if coordinator.is_unlocked() {
             return coordinator.reply_results(transaction, step);
         }
-        coordinator.prepare(transaction, step);
+        if let Some(transaction) = coordinator.lock_contended(transaction, step) {
+            coordinator.prepare(transaction, step);
+        }
     }
 
     fn is_committing(phase: &Phase) -> bool {
@@ -365,7 +371,7 @@ impl Coordinator {
             Phase::Executing if self.locks(transaction) => touched(transaction),
             Phase::Preparing(_) => touched(transaction),
             // The others are to ask the first one, which may be out of the coordinator's reach.
-            Phase::Deciding { parts, .. } => parts.first().copied().into_iter().collect(),
+            Phase::Deciding { first, .. } => BTreeSet::from([*first]),
             Phase::Executing
             | Phase::BackingOff { .. }
             | Phase::Visiting { .. }
@@ -485,10 +491,11 @@ impl Coordinator {
     fn unanswered(&self, transaction: &Transaction) -> BTreeSet<u16> {
         match &transaction.phase {
             Phase::Executing => transaction.steps.asked().map(|(_, call)| call.shard).collect(),
-            Phase::Preparing(Preparing { parts, votes, .. }) => {
-                parts.keys().filter(|shard| !votes.contains_key(shard)).copied().collect()
+            Phase::Preparing(preparing) => {
+                let asked = preparing.asked().map(|(shard, _)| *shard);
+                asked.filter(|shard| !preparing.votes.contains_key(shard)).collect()
             }
-            Phase::Deciding { parts, .. } => parts.first().copied().into_iter().collect(),
+            Phase::Deciding { first, .. } => BTreeSet::from([*first]),
             Phase::BackingOff { .. }
             | Phase::Visiting { .. }
             | Phase::Gathering { .. }
@@ -507,11 +514,7 @@ impl Coordinator {
                 }
             }
             Phase::Preparing(_) => self.propose(transaction, step),
-            Phase::Deciding { at, parts } => {
-                if let Some(first) = parts.first() {
-                    self.decide(*first, transaction.id, *at, step);
-                }
-            }
+            Phase::Deciding { at, first, .. } => self.decide(*first, transaction.id, *at, step),
             Phase::BackingOff { .. }
             | Phase::Visiting { .. }
             | Phase::Gathering { .. }

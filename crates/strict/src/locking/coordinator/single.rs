@@ -5,7 +5,7 @@
 use super::super::machine::Evaluation;
 use super::super::message::Message;
 use super::super::options::Concurrency;
-use super::transaction::{Phase, Preparing, Transaction};
+use super::transaction::{Phase, Preparing, Tally, Transaction};
 use super::unlocked::in_doubt;
 use super::{Coordinator, Step};
 use crate::Part;
@@ -51,7 +51,7 @@ impl Coordinator {
             terms: BTreeMap::from([(shard, term)]),
             votes: BTreeMap::new(),
             read_only: false,
-            collected: false,
+            tally: Tally::Here,
             single: true,
         });
         transaction.moved_at = step.now.instant;

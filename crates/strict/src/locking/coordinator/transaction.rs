@@ -2,7 +2,7 @@
 
 use super::TwoPhaseCommit;
 use super::gather::Plan;
-use crate::coordinator::{Answer, CallStep, Progress, Purpose};
+use crate::coordinator::{Answer, CallStep, Done, Progress, Purpose};
 use crate::locking::leader::observed;
 use crate::locking::machine::Evaluation;
 use crate::locking::message::Span;
@@ -39,6 +39,8 @@ pub struct Run {
     pub stamp: Option<Timestamp>,
     /// Where it asks for its locks first: which questions that takes.
     pub plan: Plan,
+    /// By step: what was evaluated here before its lock was asked for.
+    pub locked: BTreeMap<usize, Done>,
     /// How often it was refused a vote for what was undecided, and asked again.
     pub refusals: u32,
 }
@@ -53,7 +55,7 @@ pub enum Phase {
     Preparing(Preparing),
     /// Every shard has voted yes, and the first one writes the decision; or, without a timestamp, the first one collects the
     /// votes, and is to end that, unless it has decided.
-    Deciding { at: Option<Timestamp>, parts: BTreeSet<u16> },
+    Deciding { at: Option<Timestamp>, first: u16, parts: BTreeSet<u16> },
     /// Waits to run again.
     BackingOff { until: Instant },
     /// Waits for what another one, its host, finds out under its locks, to commit with it.
@@ -73,17 +75,41 @@ pub struct Preparing {
     pub terms: BTreeMap<u16, u64>,
     pub votes: BTreeMap<u16, Timestamp>,
     pub read_only: bool,
-    /// The first participant's leader collects the votes, and decides; those that are known here do not matter.
-    pub collected: bool,
+    /// Who brings the votes together.
+    pub tally: Tally,
     /// A single command, which its shard's leader evaluates and commits at once.
     pub single: bool,
 }
 
+/// Who brings the votes of several shards together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tally {
+    /// This coordinator, which then tells the first participant to write the decision.
+    Here,
+    /// The first participant's leader, which decides; the votes that are known here do not matter.
+    First,
+    /// This coordinator, but for the first participant's, which is asked when all others are here, and decides: not before
+    /// what they say.
+    Last(Option<Timestamp>),
+}
+
 impl Preparing {
+    /// The shards whose votes are asked for and not known here.
+    pub(super) fn asked(&self) -> impl Iterator<Item = (&u16, &Part)> {
+        let waits = if self.tally == Tally::Last(None) { self.first() } else { None };
+        let missing = move |shard: &u16| !self.votes.contains_key(shard) && waits != Some(*shard);
+        self.parts.iter().filter(move |(shard, _)| self.tally == Tally::First || missing(shard))
+    }
+
+    /// The first participant: it writes the decision.
+    pub(super) fn first(&self) -> Option<u16> {
+        self.parts.values().next()?.participants.first().copied()
+    }
+
     /// True if nothing can have come of it while the coordinator has not decided. A leader heeds no question that does not
     /// name its term.
     pub(super) fn is_in_vain(&self) -> bool {
-        let several = self.parts.len() > 1 && !self.collected;
+        let several = self.parts.len() > 1 && matches!(self.tally, Tally::Here | Tally::Last(None));
         several || self.read_only || self.single && self.terms.values().all(|term| *term == 0)
     }
 }
@@ -143,7 +169,10 @@ pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, Part> {
     for shard in keysets.keys() {
         invocations.entry(*shard).or_default();
     }
-    let participants: Vec<u16> = invocations.keys().copied().collect();
+    let mut participants: Vec<u16> = invocations.keys().copied().collect();
+    // The first one does more than the others.
+    let turn = transaction.id.number % participants.len().max(1) as u64;
+    participants.rotate_left(turn as usize);
     let part = |(shard, invocations)| {
         let keyset = keysets.remove(&shard);
         (shard, Part { participants: participants.clone(), invocations, keyset })

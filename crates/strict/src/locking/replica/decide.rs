@@ -21,6 +21,8 @@ pub(super) struct Ballot {
     pub read_only: bool,
     /// Which replica of the first participant collects the votes.
     pub collector: Option<usize>,
+    /// All others have voted, not before this: this vote is the decision.
+    pub voted: Option<Timestamp>,
     pub span: Span,
     pub part: Part,
 }
@@ -104,9 +106,19 @@ impl Replica {
                 self.refuse_with(from, refusal, step);
             }
             None => {
-                let Ballot { transaction, age, floor, term, read_only, collector, span, part } = ballot;
-                let message =
-                    Message::Prepare { transaction, age, floor, term, read_only, collector, span, part };
+                let Ballot { transaction, age, floor, term, read_only, collector, voted, span, part } =
+                    ballot;
+                let message = Message::Prepare {
+                    transaction,
+                    age,
+                    floor,
+                    term,
+                    read_only,
+                    collector,
+                    voted,
+                    span,
+                    part,
+                };
                 self.block(id, message, step);
             }
         }
@@ -178,14 +190,15 @@ impl Replica {
             let answer = Message::Prepared { transaction: ballot.transaction, at: Timestamp::ZERO };
             return self.answer_confirmed(from, answer, step);
         }
-        let at = leader.timestamp(self.machine.latest().max(ballot.span.from()), step.now.wall);
+        let voted = ballot.voted.unwrap_or(Timestamp::ZERO);
+        let at = leader.timestamp(self.machine.latest().max(ballot.span.from()).max(voted), step.now.wall);
         if ballot.span.is_over(at) {
             return self.refuse_ballot(from, &ballot, None, step);
         }
-        let Ballot { transaction, floor, part, .. } = ballot;
-        let alone = part.participants.len() == 1;
+        let Ballot { transaction, floor, part, voted, .. } = ballot;
+        let decides = voted.is_some() || part.participants.len() == 1;
         let held = Arc::new(part.clone());
-        let entry = if alone {
+        let entry = if decides {
             Entry::Commit { transaction, floor, at, part: Some(part) }
         } else {
             Entry::Prepare { transaction, floor, at, part }
@@ -198,7 +211,7 @@ impl Replica {
         leader.locks.make_firm(transaction);
         leader.advance(transaction, Stage::Proposed { part: held }, step.now.instant);
         if self.options.mutants.has(Mutant::VoteBeforeLog) {
-            match alone {
+            match decides {
                 true => step.out.send(from, Message::Ended { transaction, at: Some(at) }),
                 false => self.tell_vote(transaction, at, from, collector, step),
             }

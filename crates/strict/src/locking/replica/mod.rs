@@ -379,8 +379,9 @@ impl Replica {
                 self.on_single(from, one, step);
             }
             Message::Look { .. } => self.on_look(from, message, step),
-            Message::Prepare { transaction, age, floor, term, read_only, collector, span, part } => {
-                let ballot = Ballot { transaction, age, floor, term, read_only, collector, span, part };
+            Message::Prepare { transaction, age, floor, term, read_only, collector, voted, span, part } => {
+                let ballot =
+                    Ballot { transaction, age, floor, term, read_only, collector, voted, span, part };
                 self.on_prepare(from, ballot, step);
             }
             _ => {}

@@ -84,7 +84,8 @@ impl Replica {
         let Single { age, floor, term, key, .. } = one;
         let part = part(self.shard, &key, &evaluations);
         let (read_only, collector, span) = (false, None, Span::default());
-        let ballot = Ballot { transaction: id, age, floor, term, read_only, collector, span, part };
+        let ballot =
+            Ballot { transaction: id, age, floor, term, read_only, collector, voted: None, span, part };
         match self.judge_keyset(from, &ballot, step) {
             Some(Err(Objection { key: met, undecided })) => {
                 if let Some(leader) = &mut self.leader {
