@@ -142,6 +142,21 @@ impl Value {
             Value::User(state) => state.memory(),
         }
     }
+
+    /// About how many bytes a clone and a first write to it copy: large collections share their pages with clones.
+    pub fn copied(&self) -> usize {
+        /// A page of each kind.
+        const PAGES: usize = 64 << 10;
+        /// How many bytes a page has for each that it takes in the list of pages.
+        const LISTED: usize = 512;
+        let memory = self.memory();
+        match self {
+            Value::Dict(_) | Value::Set(_) | Value::ScoredSet(_) | Value::List(_) => {
+                memory.min(PAGES + memory / LISTED)
+            }
+            _ => memory,
+        }
+    }
 }
 
 /// What one key holds: a value or nothing, and when it expires.

@@ -5,9 +5,11 @@
 //! behind them is room to push without moving.
 
 use super::buffer::allocated;
+use super::paged::{HEADER, make_mut, zeroed};
+use triomphe::Arc;
 
-/// The most bytes of a chunk, unless a single element is longer.
-pub(super) const CHUNK_BYTES: usize = 8 << 10;
+/// The most bytes of a chunk, unless a single element is longer. With its header a full one takes a size class.
+pub(super) const CHUNK_BYTES: usize = (8 << 10) - HEADER;
 
 /// An end of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +18,16 @@ pub(super) enum End {
     Back,
 }
 
+/// Zeros, at least so many, and as many as take no more memory.
+fn buffer(least: usize) -> Arc<[u8]> {
+    zeroed(allocated(least + HEADER) - HEADER)
+}
+
 /// A part of a list.
 #[derive(Clone)]
 pub(super) struct Chunk {
-    buffer: Box<[u8]>,
+    /// Shared by clones until one writes.
+    buffer: Arc<[u8]>,
     start: u32,
     end: u32,
     count: u32,
@@ -91,9 +99,9 @@ fn long_len<'a>(bytes: impl Iterator<Item = &'a u8>) -> (usize, usize) {
 impl Chunk {
     /// An empty chunk with room for `capacity` bytes, its elements to grow towards `side` first.
     pub(super) fn with_capacity(capacity: usize, side: End) -> Chunk {
-        let capacity = allocated(capacity);
-        let start = if side == End::Front { capacity as u32 } else { 0 };
-        Chunk { buffer: vec![0; capacity].into_boxed_slice(), start, end: start, count: 0 }
+        let buffer = buffer(capacity);
+        let start = if side == End::Front { buffer.len() as u32 } else { 0 };
+        Chunk { buffer, start, end: start, count: 0 }
     }
 
     /// The number of elements.
@@ -113,9 +121,9 @@ impl Chunk {
         (self.end - self.start) as usize
     }
 
-    /// The bytes this takes from the allocator.
+    /// The bytes this takes from the allocator, shared ones included.
     pub(super) fn memory(&self) -> usize {
-        self.buffer.len()
+        self.buffer.len() + HEADER
     }
 
     /// Adds an element at an end; false, and no change, when the chunk has no room.
@@ -139,7 +147,7 @@ impl Chunk {
                 self.end as usize - need
             }
         };
-        write(&mut self.buffer[at..at + need], value);
+        write(&mut make_mut(&mut self.buffer)[at..at + need], value);
         self.count += 1;
         true
     }
@@ -164,14 +172,14 @@ impl Chunk {
         true
     }
 
-    /// Moves the elements to `start` in a buffer of `capacity` bytes.
+    /// Moves the elements to `start` in a buffer of at least `capacity` bytes.
     fn relocate(&mut self, capacity: usize, start: usize) {
         let used = self.used();
         if capacity == self.buffer.len() {
-            self.buffer.copy_within(self.start as usize..self.end as usize, start);
+            make_mut(&mut self.buffer).copy_within(self.start as usize..self.end as usize, start);
         } else {
-            let mut buffer = vec![0; capacity].into_boxed_slice();
-            buffer[start..start + used].copy_from_slice(self.bytes());
+            let mut buffer = buffer(capacity);
+            make_mut(&mut buffer)[start..start + used].copy_from_slice(self.bytes());
             self.buffer = buffer;
         }
         self.start = start as u32;
@@ -210,7 +218,7 @@ impl Chunk {
             return false;
         }
         let at = self.resize_gap(from, old, need);
-        write(&mut self.buffer[at..at + need], value);
+        write(&mut make_mut(&mut self.buffer)[at..at + need], value);
         self.count += u32::from(!replace);
         true
     }
@@ -228,29 +236,30 @@ impl Chunk {
             let delta = new - old;
             let (front, back) = (start >= delta, self.buffer.len() - end >= delta);
             if front && (offset < end - to || !back) {
-                self.buffer.copy_within(start..from, start - delta);
+                make_mut(&mut self.buffer).copy_within(start..from, start - delta);
                 self.start -= delta as u32;
                 return from - delta;
             }
             if !back {
-                let mut buffer = vec![0; allocated(end - start + delta)].into_boxed_slice();
-                buffer[..offset].copy_from_slice(&self.buffer[start..from]);
-                buffer[offset + new..offset + new + end - to].copy_from_slice(&self.buffer[to..end]);
+                let mut buffer = buffer(end - start + delta);
+                let bytes = make_mut(&mut buffer);
+                bytes[..offset].copy_from_slice(&self.buffer[start..from]);
+                bytes[offset + new..offset + new + end - to].copy_from_slice(&self.buffer[to..end]);
                 self.buffer = buffer;
                 (self.start, self.end) = (0, (end - start + delta) as u32);
                 return offset;
             }
-            self.buffer.copy_within(to..end, to + delta);
+            make_mut(&mut self.buffer).copy_within(to..end, to + delta);
             self.end += delta as u32;
             return from;
         }
         let delta = old - new;
         if offset < end - to {
-            self.buffer.copy_within(start..from, start + delta);
+            make_mut(&mut self.buffer).copy_within(start..from, start + delta);
             self.start += delta as u32;
             from + delta
         } else {
-            self.buffer.copy_within(to..end, to - delta);
+            make_mut(&mut self.buffer).copy_within(to..end, to - delta);
             self.end -= delta as u32;
             from
         }
@@ -277,7 +286,7 @@ impl Chunk {
             self.relocate(target, 0);
         }
         let end = self.end as usize;
-        self.buffer[end..end + encoded.len()].copy_from_slice(encoded);
+        make_mut(&mut self.buffer)[end..end + encoded.len()].copy_from_slice(encoded);
         self.end += encoded.len() as u32;
         self.count += count as u32;
     }
@@ -286,7 +295,7 @@ impl Chunk {
     pub(super) fn check_invariants(&self) {
         assert!(self.count > 0 && self.start <= self.end && self.end as usize <= self.buffer.len());
         assert!(self.used() <= CHUNK_BYTES || self.count == 1);
-        assert_eq!(allocated(self.buffer.len()), self.buffer.len());
+        assert_eq!(allocated(self.memory()), self.memory());
         let (mut forward, mut backward) = (self.bytes(), self.bytes());
         for _ in 0..self.count {
             forward = split_first(forward).expect("an element").1;

@@ -9,15 +9,20 @@
 //! | [`PackedMap`] | fields and values in insertion order | record table |
 //! | [`PackedSet`] | sorted integers, or members in insertion order | record table |
 //! | [`ScoredTree`] | members in score order | record table and an order-statistic B+tree |
-//! | [`ChunkedList`] | one chunk | a deque of chunks of at most 8 KiB |
+//! | [`ChunkedList`] | one chunk | a deque of chunks of at most 8 KiB, each shared by clones |
 //!
 //! A *record table* (`record_table`) numbers its records 0, 1, 2, ... without gaps, keeps their bytes in an arena
 //! of pages (`arena`) and finds them through a hash index that grows by linear hashing (`index`), so that no
 //! single insertion rehashes a large table. The numbering makes random choice exact, iteration a function of
 //! the operations alone, and a scan resumable: see [`PackedMap::scan`].
 //!
+//! *Clones share* the forms for many elements page by page (`paged`): a clone is a list of pages, and who writes to a page that
+//! somebody else has too copies it first. So a branch that writes to a collection for the first time, and whoever keeps a
+//! value as it was, pays for a few pages and not for the collection. A container's pages are its own where nobody has cloned
+//! it, which a look at a count tells.
+//!
 //! `memory()` answers in constant time: the bytes on the heap, each allocation rounded up to the allocator's
-//! size class, without the container's own struct.
+//! size class, without the container's own struct. What clones share each of them counts as its own.
 
 mod arena;
 mod buffer;
@@ -30,6 +35,7 @@ mod order_tree;
 mod packed_map;
 mod packed_scores;
 mod packed_set;
+mod paged;
 mod record_table;
 mod scored_tree;
 mod tree_node;

@@ -7,6 +7,7 @@
 //! quarters of a node; they never borrow.
 
 use super::buffer::allocated;
+use super::paged::{PAGE_OF_NODES, Paged};
 use super::tree_node::{Entry, FAN, Inner, LEAF, Leaf, NONE};
 
 /// More levels of inner nodes than 2^32 entries need, joined at a quarter of [`FAN`].
@@ -15,10 +16,8 @@ const LEVELS: usize = 16;
 /// The tree.
 #[derive(Clone)]
 pub(super) struct OrderTree {
-    #[expect(clippy::vec_box, reason = "a vector of nodes would copy them all when it grows")]
-    leaves: Vec<Box<Leaf>>,
-    #[expect(clippy::vec_box, reason = "as above")]
-    inners: Vec<Box<Inner>>,
+    leaves: Paged<Leaf, PAGE_OF_NODES>,
+    inners: Paged<Inner, PAGE_OF_NODES>,
     free_leaves: Vec<u32>,
     free_inners: Vec<u32>,
     root: u32,
@@ -53,20 +52,14 @@ fn partition(len: usize, before: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// Two different nodes.
-fn pair<N>(nodes: &mut [Box<N>], first: u32, second: u32) -> (&mut N, &mut N) {
-    match nodes.get_disjoint_mut([first as usize, second as usize]) {
-        Ok([first, second]) => (first, second),
-        Err(_) => unreachable!("two different nodes of the tree"),
-    }
-}
-
 impl OrderTree {
     /// An empty tree.
     pub(super) fn new() -> Self {
+        let mut leaves = Paged::with_capacity(1);
+        leaves.push(Leaf::new());
         OrderTree {
-            leaves: vec![Box::new(Leaf::new())],
-            inners: Vec::new(),
+            leaves,
+            inners: Paged::with_capacity(0),
             free_leaves: Vec::new(),
             free_inners: Vec::new(),
             root: 0,
@@ -80,11 +73,10 @@ impl OrderTree {
         self.len
     }
 
-    /// The bytes this takes from the allocator.
+    /// The bytes this takes from the allocator, shared ones included.
     pub(super) fn memory(&self) -> usize {
-        self.leaves.len() * allocated(size_of::<Leaf>())
-            + self.inners.len() * allocated(size_of::<Inner>())
-            + allocated((self.leaves.capacity() + self.inners.capacity()) * size_of::<Box<Leaf>>())
+        self.leaves.memory()
+            + self.inners.memory()
             + allocated((self.free_leaves.capacity() + self.free_inners.capacity()) * 4)
     }
 
@@ -92,7 +84,7 @@ impl OrderTree {
     fn descend(&self, before: &impl Fn(f64, u32) -> bool) -> Path {
         let mut path = Path { steps: [(0, 0); LEVELS], leaf: self.root, at: 0, rank: 0 };
         for step in &mut path.steps[..self.height] {
-            let inner = &self.inners[path.leaf as usize];
+            let inner = self.inners.get(path.leaf as usize);
             // Binary search among the children behind the first, whose own first entry does not matter.
             let child =
                 partition(inner.len as usize - 1, |i| before(inner.scores[i + 1], inner.items[i + 1]));
@@ -100,7 +92,7 @@ impl OrderTree {
             *step = (path.leaf, child as u32);
             path.leaf = inner.children[child];
         }
-        let leaf = &self.leaves[path.leaf as usize];
+        let leaf = self.leaves.get(path.leaf as usize);
         path.at = partition(leaf.len as usize, |i| before(leaf.scores[i], leaf.items[i]));
         path.rank += path.at;
         path
@@ -124,7 +116,7 @@ impl OrderTree {
     pub(super) fn cursor(&self, rank: usize) -> Cursor {
         let (mut node, mut left) = (self.root, rank as u32);
         for _ in 0..self.height {
-            let inner = &self.inners[node as usize];
+            let inner = self.inners.get(node as usize);
             let mut child = 0;
             while left >= inner.counts[child] {
                 left -= inner.counts[child];
@@ -138,14 +130,14 @@ impl OrderTree {
     /// The entry at a place.
     #[inline]
     pub(super) fn entry(&self, cursor: Cursor) -> Entry {
-        let leaf = &self.leaves[cursor.leaf as usize];
+        let leaf = self.leaves.get(cursor.leaf as usize);
         (leaf.scores[cursor.at as usize], leaf.items[cursor.at as usize])
     }
 
     /// The place behind another, if there is one.
     #[inline]
     pub(super) fn next(&self, cursor: Cursor) -> Option<Cursor> {
-        let leaf = &self.leaves[cursor.leaf as usize];
+        let leaf = self.leaves.get(cursor.leaf as usize);
         if cursor.at + 1 < leaf.len {
             return Some(Cursor { leaf: cursor.leaf, at: cursor.at + 1 });
         }
@@ -158,14 +150,14 @@ impl OrderTree {
         if cursor.at > 0 {
             return Some(Cursor { leaf: cursor.leaf, at: cursor.at - 1 });
         }
-        let leaf = self.leaves[cursor.leaf as usize].previous;
-        (leaf != NONE).then(|| Cursor { leaf, at: self.leaves[leaf as usize].len - 1 })
+        let leaf = self.leaves.get(cursor.leaf as usize).previous;
+        (leaf != NONE).then(|| Cursor { leaf, at: self.leaves.get(leaf as usize).len - 1 })
     }
 
     /// Records a new first entry of the node at `level` of a path (the leaf is at the level of the height).
     fn set_first(&mut self, path: &Path, level: usize, first: Entry) {
         for &(inner, child) in path.steps[..level].iter().rev() {
-            self.inners[inner as usize].set_first(child as usize, first);
+            self.inners.get_mut(inner as usize).set_first(child as usize, first);
             if child != 0 {
                 break;
             }
@@ -177,12 +169,12 @@ impl OrderTree {
         let path = self.descend(&before);
         self.len += 1;
         for &(inner, child) in &path.steps[..self.height] {
-            self.inners[inner as usize].counts[child as usize] += 1;
+            self.inners.get_mut(inner as usize).counts[child as usize] += 1;
         }
         if path.at == 0 {
             self.set_first(&path, self.height, entry);
         }
-        let leaf = &mut self.leaves[path.leaf as usize];
+        let leaf = self.leaves.get_mut(path.leaf as usize);
         if (leaf.len as usize) < LEAF {
             leaf.insert(path.at, entry);
         } else {
@@ -193,10 +185,10 @@ impl OrderTree {
     /// Splits a full leaf to add an entry: in half, or at its end when entries come in ascending order.
     fn split_leaf(&mut self, path: &Path, entry: Entry) {
         let right_id = self.add_leaf();
-        let (left, right) = pair(&mut self.leaves, path.leaf, right_id);
+        let (mut left, mut right) = (*self.leaves.get(path.leaf as usize), Leaf::new());
         let ascending = left.next == NONE && path.at == LEAF;
         let middle = if ascending { LEAF } else { LEAF / 2 };
-        right.take(left, middle);
+        right.take(&mut left, middle);
         if path.at <= middle && !ascending {
             left.insert(path.at, entry);
         } else {
@@ -206,8 +198,10 @@ impl OrderTree {
         left.next = right_id;
         let (left_first, left_count) = (left.first(), left.len);
         let (right_first, right_count, next) = (right.first(), right.len, right.next);
+        *self.leaves.get_mut(path.leaf as usize) = left;
+        *self.leaves.get_mut(right_id as usize) = right;
         if next != NONE {
-            self.leaves[next as usize].previous = right_id;
+            self.leaves.get_mut(next as usize).previous = right_id;
         }
         let new = (right_first, right_id, right_count);
         self.insert_child(path, ascending, (left_first, left_count), new);
@@ -218,40 +212,42 @@ impl OrderTree {
         let (mut left, mut new) = (left, new);
         for &(node, child) in path.steps[..self.height].iter().rev() {
             let at = child as usize + 1;
-            self.inners[node as usize].counts[child as usize] = left.1;
-            if (self.inners[node as usize].len as usize) < FAN {
-                self.inners[node as usize].insert(at, new.0, new.1, new.2);
+            self.inners.get_mut(node as usize).counts[child as usize] = left.1;
+            if (self.inners.get(node as usize).len as usize) < FAN {
+                self.inners.get_mut(node as usize).insert(at, new.0, new.1, new.2);
                 return;
             }
             let right_id = self.add_inner();
-            let (inner, right) = pair(&mut self.inners, node, right_id);
+            let (mut inner, mut right) = (*self.inners.get(node as usize), Inner::new());
             let middle = if ascending { FAN } else { FAN / 2 };
-            right.take(inner, middle);
+            right.take(&mut inner, middle);
             let (half, at) =
-                if at <= middle && !ascending { (&mut *inner, at) } else { (&mut *right, at - middle) };
+                if at <= middle && !ascending { (&mut inner, at) } else { (&mut right, at - middle) };
             half.insert(at, new.0, new.1, new.2);
             left = (inner.first(), inner.count());
             new = (right.first(), right_id, right.count());
+            *self.inners.get_mut(node as usize) = inner;
+            *self.inners.get_mut(right_id as usize) = right;
         }
         let mut root = Inner::new();
         root.insert(0, left.0, self.root, left.1);
         root.insert(1, new.0, new.1, new.2);
         let id = self.add_inner();
-        *self.inners[id as usize] = root;
+        *self.inners.get_mut(id as usize) = root;
         self.root = id;
         self.height += 1;
     }
 
     fn add_leaf(&mut self) -> u32 {
         self.free_leaves.pop().unwrap_or_else(|| {
-            self.leaves.push(Box::new(Leaf::new()));
+            self.leaves.push(Leaf::new());
             self.leaves.len() as u32 - 1
         })
     }
 
     fn add_inner(&mut self) -> u32 {
         self.free_inners.pop().unwrap_or_else(|| {
-            self.inners.push(Box::new(Inner::new()));
+            self.inners.push(Inner::new());
             self.inners.len() as u32 - 1
         })
     }
@@ -259,7 +255,7 @@ impl OrderTree {
     /// Gives the last entry for which `up_to` holds another record position.
     pub(super) fn renumber(&mut self, up_to: impl Fn(f64, u32) -> bool, item: u32) {
         let path = self.find_last(&up_to);
-        let leaf = &mut self.leaves[path.leaf as usize];
+        let leaf = self.leaves.get_mut(path.leaf as usize);
         leaf.items[path.at] = item;
         if path.at == 0 {
             let first = leaf.first();
@@ -272,15 +268,15 @@ impl OrderTree {
         let path = self.find_last(&up_to);
         self.len -= 1;
         for &(inner, child) in &path.steps[..self.height] {
-            self.inners[inner as usize].counts[child as usize] -= 1;
+            self.inners.get_mut(inner as usize).counts[child as usize] -= 1;
         }
-        let leaf = &mut self.leaves[path.leaf as usize];
+        let leaf = self.leaves.get_mut(path.leaf as usize);
         leaf.remove(path.at);
         if path.at == 0 && leaf.len > 0 {
             let first = leaf.first();
             self.set_first(&path, self.height, first);
         }
-        if self.height > 0 && (self.leaves[path.leaf as usize].len as usize) < LEAF / 4 {
+        if self.height > 0 && (self.leaves.get(path.leaf as usize).len as usize) < LEAF / 4 {
             self.join_leaf(&path);
             self.lower_root();
         }
@@ -290,12 +286,12 @@ impl OrderTree {
     fn join_leaf(&mut self, path: &Path) {
         let level = self.height - 1;
         let (parent, child) = (path.steps[level].0 as usize, path.steps[level].1 as usize);
-        if self.leaves[path.leaf as usize].len == 0 {
+        if self.leaves.get(path.leaf as usize).len == 0 {
             self.unlink_leaf(path.leaf);
             self.remove_child(path, level, child);
             return;
         }
-        let node = &self.inners[parent];
+        let node = self.inners.get(parent);
         for left in [child, child.wrapping_sub(1)] {
             let right = left.wrapping_add(1);
             if left >= node.len as usize || right >= node.len as usize {
@@ -305,9 +301,11 @@ impl OrderTree {
                 continue;
             }
             let (left_id, right_id) = (node.children[left], node.children[right]);
-            let (first, second) = pair(&mut self.leaves, left_id, right_id);
-            first.take(second, 0);
-            self.inners[parent].counts[left] = first.len;
+            let mut second = *self.leaves.get(right_id as usize);
+            let first = self.leaves.get_mut(left_id as usize);
+            first.take(&mut second, 0);
+            let count = first.len;
+            self.inners.get_mut(parent).counts[left] = count;
             self.unlink_leaf(right_id);
             self.remove_child(path, level, right);
             return;
@@ -315,14 +313,14 @@ impl OrderTree {
     }
 
     fn unlink_leaf(&mut self, id: u32) {
-        let (previous, next) = (self.leaves[id as usize].previous, self.leaves[id as usize].next);
+        let (previous, next) = (self.leaves.get(id as usize).previous, self.leaves.get(id as usize).next);
         if previous != NONE {
-            self.leaves[previous as usize].next = next;
+            self.leaves.get_mut(previous as usize).next = next;
         }
         if next != NONE {
-            self.leaves[next as usize].previous = previous;
+            self.leaves.get_mut(next as usize).previous = previous;
         }
-        *self.leaves[id as usize] = Leaf::new();
+        *self.leaves.get_mut(id as usize) = Leaf::new();
         self.free_leaves.push(id);
     }
 
@@ -330,7 +328,7 @@ impl OrderTree {
     /// that become small.
     fn remove_child(&mut self, path: &Path, level: usize, child: usize) {
         let id = path.steps[level].0;
-        let node = &mut self.inners[id as usize];
+        let node = self.inners.get_mut(id as usize);
         node.remove(child);
         if node.len == 0 {
             self.free_inners.push(id);
@@ -346,7 +344,7 @@ impl OrderTree {
             let first = node.first();
             self.set_first(path, level, first);
         }
-        if level > 0 && (self.inners[id as usize].len as usize) < FAN / 4 {
+        if level > 0 && (self.inners.get(id as usize).len as usize) < FAN / 4 {
             self.join_inner(path, level);
         }
     }
@@ -354,18 +352,19 @@ impl OrderTree {
     fn join_inner(&mut self, path: &Path, level: usize) {
         let (parent, child) = (path.steps[level - 1].0 as usize, path.steps[level - 1].1 as usize);
         for left in [child, child.wrapping_sub(1)] {
-            let (right, node) = (left.wrapping_add(1), &self.inners[parent]);
+            let (right, node) = (left.wrapping_add(1), self.inners.get(parent));
             if left >= node.len as usize || right >= node.len as usize {
                 continue;
             }
             let (left_id, right_id) = (node.children[left], node.children[right]);
-            let (first, second) = pair(&mut self.inners, left_id, right_id);
-            if (first.len + second.len) as usize > FAN * 3 / 4 {
+            let mut second = *self.inners.get(right_id as usize);
+            if (self.inners.get(left_id as usize).len + second.len) as usize > FAN * 3 / 4 {
                 continue;
             }
-            first.take(second, 0);
+            let first = self.inners.get_mut(left_id as usize);
+            first.take(&mut second, 0);
             let count = first.count();
-            self.inners[parent].counts[left] = count;
+            self.inners.get_mut(parent).counts[left] = count;
             self.free_inners.push(right_id);
             self.remove_child(path, level - 1, right);
             return;
@@ -374,9 +373,9 @@ impl OrderTree {
 
     /// Drops roots with one child.
     fn lower_root(&mut self) {
-        while self.height > 0 && self.inners[self.root as usize].len == 1 {
+        while self.height > 0 && self.inners.get(self.root as usize).len == 1 {
             self.free_inners.push(self.root);
-            self.root = self.inners[self.root as usize].children[0];
+            self.root = self.inners.get(self.root as usize).children[0];
             self.height -= 1;
         }
     }
@@ -408,7 +407,7 @@ impl OrderTree {
         assert_eq!(inners + self.free_inners.len(), self.inners.len());
         let mut entries = Vec::new();
         for (i, &id) in leaves.iter().enumerate() {
-            let leaf = &self.leaves[id as usize];
+            let leaf = self.leaves.get(id as usize);
             assert_eq!(leaf.previous, if i == 0 { NONE } else { leaves[i - 1] });
             assert_eq!(leaf.next, leaves.get(i + 1).copied().unwrap_or(NONE));
             assert!(leaf.len > 0 || self.height == 0);
@@ -421,10 +420,10 @@ impl OrderTree {
     fn check_node(&self, id: u32, height: usize, leaves: &mut Vec<u32>, inners: &mut usize) -> (Entry, u32) {
         if height == 0 {
             leaves.push(id);
-            return (self.leaves[id as usize].first(), self.leaves[id as usize].len);
+            return (self.leaves.get(id as usize).first(), self.leaves.get(id as usize).len);
         }
         *inners += 1;
-        let inner = &self.inners[id as usize];
+        let inner = self.inners.get(id as usize);
         assert!(inner.len > 0);
         for at in 0..inner.len as usize {
             let (first, count) = self.check_node(inner.children[at], height - 1, leaves, inners);

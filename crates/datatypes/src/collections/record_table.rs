@@ -10,8 +10,8 @@ use std::marker::PhantomData;
 use foldhash::quality::SeedableRandomState;
 
 use super::arena::{Arena, Handle};
-use super::buffer::allocated;
 use super::index::Index;
+use super::paged::{PAGE_OF_HANDLES, Paged};
 
 /// How a record contains its key.
 pub(super) trait Format {
@@ -22,7 +22,7 @@ pub(super) trait Format {
 /// The records of one large collection.
 pub(super) struct RecordTable<F> {
     arena: Arena,
-    handles: Vec<Handle>,
+    handles: Paged<Handle, PAGE_OF_HANDLES>,
     index: Index,
     state: SeedableRandomState,
     format: PhantomData<F>,
@@ -45,7 +45,7 @@ impl<F: Format> RecordTable<F> {
     pub(super) fn new(seed: u64, capacity: usize) -> Self {
         RecordTable {
             arena: Arena::default(),
-            handles: Vec::with_capacity(capacity),
+            handles: Paged::with_capacity(capacity),
             index: Index::with_capacity(capacity),
             state: SeedableRandomState::with_seed(seed, &super::seeds().shared),
             format: PhantomData,
@@ -57,9 +57,9 @@ impl<F: Format> RecordTable<F> {
         self.handles.len()
     }
 
-    /// The bytes this takes from the allocator, without the struct itself.
+    /// The bytes this takes from the allocator, shared ones included, without the struct itself.
     pub(super) fn memory(&self) -> usize {
-        self.arena.memory() + self.index.memory() + allocated(self.handles.capacity() * size_of::<Handle>())
+        self.arena.memory() + self.index.memory() + self.handles.memory()
     }
 
     /// The hash of a key, for the methods that want it.
@@ -73,12 +73,12 @@ impl<F: Format> RecordTable<F> {
     /// The record at a position.
     #[inline]
     pub(super) fn record(&self, position: u32) -> &[u8] {
-        self.arena.get(self.handles[position as usize])
+        self.arena.get(*self.handles.get(position as usize))
     }
 
     /// The record at a position, to be overwritten without changing its key.
     pub(super) fn record_mut(&mut self, position: u32) -> &mut [u8] {
-        self.arena.get_mut(self.handles[position as usize])
+        self.arena.get_mut(*self.handles.get(position as usize))
     }
 
     /// The key at a position.
@@ -96,14 +96,11 @@ impl<F: Format> RecordTable<F> {
     /// Adds a record whose key, with this hash, is not in the table.
     pub(super) fn push(&mut self, hash: u64, parts: [&[u8]; 3]) -> u32 {
         let position = self.handles.len() as u32;
-        if self.handles.len() == self.handles.capacity() {
-            self.handles.reserve_exact(self.handles.len() / 2 + 4);
-        }
         self.handles.push(self.arena.insert(parts));
         let (arena, handles, state) = (&self.arena, &self.handles, &self.state);
         self.index.insert(hash, position, |position| {
             let mut hasher = state.build_hasher();
-            hasher.write(F::key(arena.get(handles[position as usize])));
+            hasher.write(F::key(arena.get(*handles.get(position as usize))));
             hasher.finish()
         });
         position
@@ -111,8 +108,9 @@ impl<F: Format> RecordTable<F> {
 
     /// Replaces the record at a position by one with the same key.
     pub(super) fn replace(&mut self, position: u32, parts: [&[u8]; 3]) {
-        self.arena.remove(self.handles[position as usize]);
-        self.handles[position as usize] = self.arena.insert(parts);
+        let handle = self.handles.get_mut(position as usize);
+        self.arena.remove(*handle);
+        *handle = self.arena.insert(parts);
         self.compact_if_worthwhile();
     }
 
@@ -156,7 +154,7 @@ impl<F: Format> RecordTable<F> {
 
     #[cfg(test)]
     pub(super) fn check_invariants(&self) {
-        self.arena.check_invariants(&self.handles);
+        self.arena.check_invariants(&self.handles.iter().copied().collect::<Vec<_>>());
         let hashes = (0..self.len() as u32).map(|position| self.hash(self.key(position))).collect::<Vec<_>>();
         self.index.check_invariants(&hashes);
     }

@@ -477,3 +477,50 @@ fn the_order_of_iteration_does_not_tell_the_seed() {
     }
     assert!(one.iter().map(|member| member.to_vec()).eq(other.iter().map(|member| member.to_vec())));
 }
+
+/// Clones share what they have in common: none sees what is written to another one.
+#[test]
+fn clones_stay_as_they_are() {
+    let mut rng = Rng::with_seed(4);
+    let (mut map, mut set, mut scored, mut list) =
+        (PackedMap::new(9), PackedSet::new(9), ScoredTree::new(9), ChunkedList::new());
+    let mut models = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+    let mut clones = Vec::new();
+    for step in 0..60_000 {
+        let (name, value) = (name(rng.usize(..15_000)), value(&mut rng));
+        let adds = rng.u32(..10) < if step < 40_000 { 8 } else { 2 };
+        if adds {
+            let score = rng.f64();
+            map.insert(&name, &value);
+            set.insert(&name);
+            scored.insert(&name, score);
+            models.1.insert(name.clone(), score);
+            models.0.insert(name, value.clone());
+            let at = rng.usize(..=list.len());
+            list.insert(at, &value);
+            models.2.insert(at, value);
+        } else {
+            map.remove(&name);
+            set.remove(&name);
+            scored.remove(&name);
+            models.0.remove(&name);
+            models.1.remove(&name);
+            if !list.is_empty() {
+                let at = rng.usize(..list.len());
+                list.remove(at);
+                models.2.remove(at);
+            }
+        }
+        if step % 5_000 == 0 {
+            clones.push((map.clone(), set.clone(), scored.clone(), list.clone(), models.clone()));
+        }
+    }
+    for (map, set, scored, list, models) in &clones {
+        check_map(map, &models.0);
+        set.check_invariants();
+        assert!(set.len() == models.0.len() && models.0.keys().all(|member| set.contains(member)));
+        check_scored(scored, &sorted(&models.1), &mut rng, 10);
+        list.check_invariants();
+        assert!(list.len() == models.2.len() && list.iter().eq(models.2.iter().map(Vec::as_slice)));
+    }
+}

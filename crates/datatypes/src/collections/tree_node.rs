@@ -1,8 +1,9 @@
 //! The nodes of the order-statistic tree: sorted arrays.
 
-/// Entries of a leaf and children of an inner node; both kinds take 768 bytes, a size class of the allocator.
-pub(super) const LEAF: usize = 62;
-pub(super) const FAN: usize = 38;
+/// Entries of a leaf and children of an inner node; both kinds take 744 bytes, so that a page of them takes a size class of
+/// the allocator.
+pub(super) const LEAF: usize = 61;
+pub(super) const FAN: usize = 37;
 /// No leaf.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -10,7 +11,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) type Entry = (f64, u32);
 
 /// Entries in order, and the neighbouring leaves.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Leaf {
     pub(super) scores: [f64; LEAF],
     pub(super) items: [u32; LEAF],
@@ -20,7 +21,7 @@ pub(super) struct Leaf {
 }
 
 /// Children in order: each one's first entry, its node and the number of entries below it.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Inner {
     pub(super) scores: [f64; FAN],
     pub(super) items: [u32; FAN],

@@ -35,7 +35,7 @@ impl From<Single> for Message {
     }
 }
 
-/// A larger value is not copied, however often effects are repeated.
+/// If more would have to be copied the state is not kept, however often effects are repeated.
 const LARGEST_COPY: usize = 1 << 20;
 /// What it costs to do an effect once more, and to undo it, in bytes that could be copied instead.
 const REPEATED: usize = 512;
@@ -63,7 +63,7 @@ impl Coming {
     /// The state behind them; `None` where they are to be repeated on what is applied.
     pub(super) fn state(&mut self, applied: &Cell) -> Result<Option<&Cell>, Malformed> {
         self.repeated += self.effects.len();
-        let bytes = applied.value.as_ref().map_or(0, Value::memory);
+        let bytes = applied.value.as_ref().map_or(0, Value::copied);
         if self.state.is_none() && bytes <= LARGEST_COPY.min(self.repeated * REPEATED) {
             let mut state = applied.clone();
             for effect in self.effects()? {

@@ -163,7 +163,8 @@ proptest! {
     }
 }
 
-/// The value is copied when repeating what is on its way has cost as much, and not for few; a large one never.
+/// The value is copied when repeating what is on its way has cost as much, and not for few; a large one that shares nothing with
+/// its copies never.
 #[test]
 fn the_state_is_kept_where_many_are_on_their_way() {
     let mut leads = Leads::new();
@@ -176,13 +177,17 @@ fn the_state_is_kept_where_many_are_on_their_way() {
     assert!(leads.keeps_state(), "one is on its way still");
     leads.apply(1);
     assert!(!leads.keeps_state());
-    for (bytes, copied) in [(100_000, true), (2_000_000, false)] {
+    type Longer = for<'a> fn(&'a [u8]) -> Operation<'a>;
+    let append: Longer = |value| Operation::Register(register::Operation::Append { value });
+    let cases: [(Longer, usize, bool); 3] =
+        [(push, 100_000, true), (push, 2_000_000, true), (append, 2_000_000, false)];
+    for (longer, bytes, copied) in cases {
         let mut leads = Leads::new();
-        leads.run(&push(&vec![7; bytes]), 1);
+        leads.run(&longer(&vec![7; bytes]), 1);
         leads.apply(1);
-        (0..10).for_each(|_| drop(leads.run(&push(b"v"), 1)));
+        (0..10).for_each(|_| drop(leads.run(&longer(b"v"), 1)));
         assert!(!leads.keeps_state(), "45 were repeated");
-        (0..20).for_each(|_| drop(leads.run(&push(b"v"), 1)));
+        (0..20).for_each(|_| drop(leads.run(&longer(b"v"), 1)));
         assert_eq!(leads.keeps_state(), copied, "435 were");
     }
 }
