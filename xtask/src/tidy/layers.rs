@@ -48,6 +48,7 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "memchr",
     "smallvec",
     "thiserror",
+    "triomphe",
     "xxhash-rust",
     // The consensus library and what it brings (decision 0009): its draws have one possible value, its logger discards.
     "raft",

@@ -27,6 +27,13 @@ pub(super) struct Ballot {
     pub part: Part,
 }
 
+impl From<Ballot> for Message {
+    fn from(ballot: Ballot) -> Self {
+        let Ballot { transaction, age, floor, term, read_only, collector, voted, span, part } = ballot;
+        Message::Prepare { transaction, age, floor, term, read_only, collector, voted, span, part }
+    }
+}
+
 impl Replica {
     pub(super) fn on_prepare(&mut self, from: Address, ballot: Ballot, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
@@ -106,20 +113,7 @@ impl Replica {
                 self.refuse_with(from, refusal, step);
             }
             None => {
-                let Ballot { transaction, age, floor, term, read_only, collector, voted, span, part } =
-                    ballot;
-                let message = Message::Prepare {
-                    transaction,
-                    age,
-                    floor,
-                    term,
-                    read_only,
-                    collector,
-                    voted,
-                    span,
-                    part,
-                };
-                self.block(id, message, step);
+                self.block(id, ballot.into(), step);
             }
         }
     }
