@@ -164,14 +164,17 @@ fn dicts(
 }
 
 fn lists(from: &ChunkedList, to: &ChunkedList, effects: &mut Effects) {
-    let (before, after): (Vec<&[u8]>, Vec<&[u8]>) = (from.iter().collect(), to.iter().collect());
+    let (front, back) = from.same_ends(to);
+    let middle = |list: &ChunkedList| list.len() - front - back;
+    let before: Vec<&[u8]> = from.range(front, middle(from)).collect();
+    let after: Vec<&[u8]> = to.range(front, middle(to)).collect();
     let Some(found) = edits(&before, &after) else { return };
-    let gone = found.kept.iter().enumerate().filter(|(_, kept)| !**kept).map(|(place, _)| place as u64);
+    let gone = (front as u64..).zip(&found.kept).filter(|(_, kept)| !**kept).map(|(place, _)| place);
     let positions: Positions = gone.collect();
     if !positions.is_empty() {
         effects.push(&Effect::List(list::Effect::RemoveAt { positions }));
     }
-    let mut index = 0;
+    let mut index = front as u64;
     for (gap, inserted) in found.inserted.iter().enumerate() {
         for value in inserted {
             effects.push(&Effect::List(list::Effect::InsertAt { index, value }));

@@ -91,30 +91,47 @@ pub(super) fn merge(
     right: Option<&ChunkedList>,
     left_is_newer: bool,
 ) -> Option<ChunkedList> {
-    let elements = |list: Option<&ChunkedList>| -> Vec<Vec<u8>> {
-        list.into_iter().flat_map(ChunkedList::iter).map(<[u8]>::to_vec).collect()
-    };
-    let [base, left, right] = [base, left, right].map(elements);
-    fn slices(list: &[Vec<u8>]) -> Vec<&[u8]> {
-        list.iter().map(Vec::as_slice).collect()
+    let none = ChunkedList::new();
+    let [base, left, right] = [base, left, right].map(|list| list.unwrap_or(&none));
+    // What all have in common at both ends stays; the sides share most of it with the base.
+    let (ends, others) = (base.same_ends(left), base.same_ends(right));
+    let (front, back) = (ends.0.min(others.0), ends.1.min(others.1));
+    let between = |list: &ChunkedList| list.len() - front - back;
+    fn middle(list: &ChunkedList, front: usize, count: usize) -> Vec<&[u8]> {
+        list.range(front, count).collect()
     }
-    merge_slices(&slices(&base), &slices(&left), &slices(&right), left_is_newer)
+    let [b, l, r] = [base, left, right].map(|list| middle(list, front, between(list)));
+    let merged = merge_slices(&b, &l, &r, left_is_newer)?;
+    let mut list = base.clone();
+    list.remove_range(front, between(base));
+    match front {
+        0 => merged.iter().rev().for_each(|element| list.push_front(element)),
+        _ => (front..).zip(merged).for_each(|(place, element)| {
+            list.insert(place, element);
+        }),
+    }
+    Some(list)
 }
 
-fn merge_slices(base: &[&[u8]], left: &[&[u8]], right: &[&[u8]], left_is_newer: bool) -> Option<ChunkedList> {
+fn merge_slices<'l>(
+    base: &[&'l [u8]],
+    left: &[&'l [u8]],
+    right: &[&'l [u8]],
+    left_is_newer: bool,
+) -> Option<Vec<&'l [u8]>> {
     let (left, right) = (edits(base, left)?, edits(base, right)?);
     let (older, newer) = if left_is_newer { (&right, &left) } else { (&left, &right) };
     let gone = |place: usize| !older.kept[place] && !newer.kept[place];
-    let mut merged = ChunkedList::new();
+    let mut merged = Vec::new();
     for gap in 0..=base.len() {
         let (first, second) = (&older.inserted[gap], &newer.inserted[gap]);
-        first.iter().for_each(|element| merged.push_back(element));
+        merged.extend(first);
         let is_replacement = (gap > 0 && gone(gap - 1)) || (gap < base.len() && gone(gap));
         if !(is_replacement && first == second) {
-            second.iter().for_each(|element| merged.push_back(element));
+            merged.extend(second);
         }
         if gap < base.len() && older.kept[gap] && newer.kept[gap] {
-            merged.push_back(base[gap]);
+            merged.push(base[gap]);
         }
     }
     Some(merged)
@@ -131,7 +148,7 @@ mod tests {
 
     fn merged(base: &str, older: &str, newer: &str) -> String {
         let list = merge_slices(&split(base), &split(older), &split(newer), false).unwrap();
-        String::from_utf8(list.iter().flatten().copied().collect()).unwrap()
+        String::from_utf8(list.concat()).unwrap()
     }
 
     #[test]
@@ -158,6 +175,35 @@ mod tests {
                 }
             }
             prop_assert_eq!(made, side);
+        }
+
+        /// Lists of several chunks, which the sides share with the base.
+        #[test]
+        fn what_is_common_at_the_ends_changes_nothing(
+            elements in "[abc]{0,12}",
+            changes in proptest::collection::vec((0..2usize, 0..14usize, "[abc]{0,1}"), 0..8),
+        ) {
+            let long = |element: &str| element.repeat(3000).into_bytes();
+            let mut base = ChunkedList::new();
+            elements.chars().for_each(|element| base.push_back(&long(&element.to_string())));
+            let mut sides = [base.clone(), base.clone()];
+            for (side, at, element) in changes {
+                match element.as_str() {
+                    "" => sides[side].remove(at),
+                    element => sides[side].insert(at, &long(element)),
+                };
+            }
+            let [left, right] = &sides;
+            let all = [&base, left, right].map(|list| list.iter().collect::<Vec<_>>());
+            let whole = merge_slices(&all[0], &all[1], &all[2], true).unwrap();
+            let merged = merge(Some(&base), Some(left), Some(right), true).unwrap();
+            prop_assert!(merged.iter().eq(whole));
+            let (front, back) = left.same_ends(right);
+            let same = |a: &[u8], b: &[u8]| a == b;
+            let fronts = left.iter().zip(right.iter()).take_while(|(a, b)| same(a, b)).count();
+            let backs = left.iter().rev().zip(right.iter().rev()).take_while(|(a, b)| same(a, b)).count();
+            prop_assert_eq!((front, back), (fronts, backs.min(left.len().min(right.len()) - fronts)));
+            prop_assert_eq!(left == right, left.iter().eq(right.iter()));
         }
 
         #[test]

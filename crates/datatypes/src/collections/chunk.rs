@@ -116,6 +116,11 @@ impl Chunk {
         &self.buffer[self.start as usize..self.end as usize]
     }
 
+    /// True if both are the same memory: copies of one another to which nobody has written.
+    pub(super) fn is(&self, other: &Chunk) -> bool {
+        Arc::ptr_eq(&self.buffer, &other.buffer) && (self.start, self.end) == (other.start, other.end)
+    }
+
     /// The bytes of the elements.
     pub(super) fn used(&self) -> usize {
         (self.end - self.start) as usize

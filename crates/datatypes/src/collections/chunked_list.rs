@@ -277,6 +277,56 @@ impl ChunkedList {
         Elements { list: self, index, end, front: None, back: None }
     }
 
+    /// How many elements at the front, and of the others how many at the back, are the same in two lists. What they share as
+    /// copies of one another is not looked at.
+    pub fn same_ends(&self, other: &ChunkedList) -> (usize, usize) {
+        let shorter = self.len.min(other.len);
+        let front = self.same_from(End::Front, other, shorter);
+        (front, self.same_from(End::Back, other, shorter - front))
+    }
+
+    /// The chunk at a place counted from an end.
+    fn chunk_from(&self, side: End, place: usize) -> Option<&Chunk> {
+        match side {
+            End::Front => self.chunks.get(place),
+            End::Back => self.chunks.get(self.chunks.len().checked_sub(place + 1)?),
+        }
+    }
+
+    fn same_from(&self, side: End, other: &ChunkedList, most: usize) -> usize {
+        let split = match side {
+            End::Front => split_first,
+            End::Back => split_last,
+        };
+        // Of each list the place of the next chunk, and what is left of the one before.
+        let (mut own, mut theirs): ((usize, &[u8]), (usize, &[u8])) = ((0, &[]), (0, &[]));
+        let mut same = 0;
+        while same < most {
+            if own.1.is_empty()
+                && theirs.1.is_empty()
+                && let (Some(a), Some(b)) = (self.chunk_from(side, own.0), other.chunk_from(side, theirs.0))
+                && a.is(b)
+                && same + a.count() <= most
+            {
+                (own.0, theirs.0, same) = (own.0 + 1, theirs.0 + 1, same + a.count());
+                continue;
+            }
+            for (list, place) in [(self, &mut own), (other, &mut theirs)] {
+                if place.1.is_empty()
+                    && let Some(chunk) = list.chunk_from(side, place.0)
+                {
+                    *place = (place.0 + 1, chunk.bytes());
+                }
+            }
+            let (Some((a, rest)), Some((b, others))) = (split(own.1), split(theirs.1)) else { break };
+            if a != b {
+                break;
+            }
+            (own.1, theirs.1, same) = (rest, others, same + 1);
+        }
+        same
+    }
+
     #[cfg(test)]
     pub(super) fn check_invariants(&self) {
         self.chunks.iter().for_each(Chunk::check_invariants);
@@ -363,7 +413,7 @@ impl ExactSizeIterator for Elements<'_> {}
 
 impl PartialEq for ChunkedList {
     fn eq(&self, other: &Self) -> bool {
-        self.len == other.len && self.iter().eq(other.iter())
+        self.len == other.len && self.same_from(End::Front, other, self.len) == self.len
     }
 }
 

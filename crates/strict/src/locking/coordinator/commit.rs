@@ -46,8 +46,8 @@ impl Coordinator {
             Coordinates::LastAgent if self.options.concurrency == Concurrency::Locking => {
                 Tally::Last(self.options.mutants.has(Mutant::DecideBeforeVotes).then_some(Timestamp::ZERO))
             }
-            Coordinates::LastAgent => Tally::Here,
-            Coordinates::Client => Tally::Here,
+            // What validates is to do so soon after it has looked.
+            Coordinates::LastAgent | Coordinates::Client => Tally::Here,
             Coordinates::Participant => Tally::First,
         };
         let votes = BTreeMap::new();

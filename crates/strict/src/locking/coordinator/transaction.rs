@@ -170,7 +170,7 @@ pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, Part> {
         invocations.entry(*shard).or_default();
     }
     let mut participants: Vec<u16> = invocations.keys().copied().collect();
-    // The first one does more than the others.
+    // No shard is always the first: its share of the work is another one.
     let turn = transaction.id.number % participants.len().max(1) as u64;
     participants.rotate_left(turn as usize);
     let part = |(shard, invocations)| {
