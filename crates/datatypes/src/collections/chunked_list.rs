@@ -299,7 +299,8 @@ impl ChunkedList {
             End::Back => split_last,
         };
         // Of each list the place of the next chunk, and what is left of the one before.
-        let (mut own, mut theirs): ((usize, &[u8]), (usize, &[u8])) = ((0, &[]), (0, &[]));
+        let none: &[u8] = &[];
+        let (mut own, mut theirs) = ((0, none), (0, none));
         let mut same = 0;
         while same < most {
             if own.1.is_empty()

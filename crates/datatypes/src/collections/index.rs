@@ -75,7 +75,7 @@ impl Index {
         let mut low = HashTable::with_capacity(old.len() / 2);
         let mut high = HashTable::with_capacity(old.len() / 2);
         self.table_memory -= allocated(old.allocation_size());
-        for &position in old.iter() {
+        for position in Arc::unwrap_or_clone(old) {
             let hash = rehash(position);
             let half = if self.shard(hash) == from { &mut low } else { &mut high };
             half.insert_unique(hash, position, |&position| rehash(position));
