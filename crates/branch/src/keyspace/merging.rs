@@ -1,0 +1,163 @@
+//! Merges: which keys conflict, what the types' rules make of them, and what a merge may commit with (TARDiS 5.1, 6.2).
+
+use super::Keyspace;
+use crate::constraint::{Begin, End, Intact};
+use crate::dag::Node;
+use crate::merge::{Changes, Clash, Parting, Plan, Policy, conflicting_keys};
+use crate::{Commit, Mutant, Refusal, StateId, Transaction};
+use mvcc::CompactKey;
+use smallvec::SmallVec;
+use types::SessionId;
+
+impl Keyspace {
+    /// Opens a merge of all heads that the constraint admits.
+    pub fn begin_merge(&mut self, session: SessionId, begin: &Begin) -> Result<Transaction, Refusal> {
+        let standing = self.sessions.standing(&self.dag, session);
+        let heads = self.dag.heads().filter(|head| begin.admits(&self.dag, &standing, *head));
+        let heads = heads.collect();
+        self.open_merge(session, heads).map(|(transaction, _)| transaction)
+    }
+
+    /// Opens a merge of these states.
+    pub fn begin_merge_of(&mut self, session: SessionId, states: &[StateId]) -> Result<Transaction, Refusal> {
+        self.open_merge_of(session, states).map(|(transaction, _)| transaction)
+    }
+
+    fn open_merge_of(
+        &mut self,
+        session: SessionId,
+        states: &[StateId],
+    ) -> Result<(Transaction, Parting), Refusal> {
+        let node = |id: &StateId| self.dag.open(*id).ok_or(Refusal::UnknownState(*id));
+        let states = states.iter().map(node).collect::<Result<SmallVec<[Node; 1]>, _>>()?;
+        if let Some(refused) = states.iter().find(|node| !self.may_begin(session, **node)) {
+            return Err(Refusal::UnknownState(self.dag.id(*refused)));
+        }
+        self.open_merge(session, states)
+    }
+
+    fn open_merge(
+        &mut self,
+        session: SessionId,
+        states: SmallVec<[Node; 1]>,
+    ) -> Result<(Transaction, Parting), Refusal> {
+        let mut states = self.dag.greatest(&states);
+        if states.len() < 2 {
+            return Err(Refusal::NothingToMerge);
+        }
+        states.sort_by_key(|node| self.dag.id(*node));
+        let parting = Parting::of(&self.dag, &states);
+        let mut transaction = self.open(session, states);
+        transaction.conflicting.clone_from(&parting.conflicting);
+        Ok((transaction, parting))
+    }
+
+    /// The fork points of these states (`findForkPoints`): the greatest that all of them descend from.
+    pub fn fork_points(&self, states: &[StateId]) -> Result<Vec<StateId>, Refusal> {
+        let nodes = self.nodes(states)?;
+        Ok(self.dag.fork_points(&nodes).iter().map(|node| self.dag.id(*node)).collect())
+    }
+
+    /// The keys that two of these states changed independently (`findConflictWrites`), in ascending order.
+    pub fn conflicting(&self, states: &[StateId]) -> Result<Vec<CompactKey>, Refusal> {
+        Ok(conflicting_keys(&self.dag, &self.nodes(states)?).into_iter().collect())
+    }
+
+    /// Resolves a conflicting key of a merge by its type's own rule; `policy` decides what that leaves open.
+    pub fn resolve(
+        &mut self,
+        transaction: &mut Transaction,
+        key: &CompactKey,
+        policy: Policy,
+    ) -> Result<(), Clash> {
+        let plan = self.plan(transaction);
+        self.resolve_each(transaction, &plan, std::slice::from_ref(key), policy)
+    }
+
+    fn plan(&self, transaction: &Transaction) -> Plan {
+        Plan::new(&self.dag, &transaction.from, &transaction.conflicting, self.options.mutants)
+    }
+
+    /// An error if one of the keys clashes: that one stays, the others are resolved.
+    fn resolve_each(
+        &mut self,
+        transaction: &mut Transaction,
+        plan: &Plan,
+        keys: &[CompactKey],
+        policy: Policy,
+    ) -> Result<(), Clash> {
+        let view = self.dag.view(&transaction.from).gathered();
+        let mut outcome = Ok(());
+        for key in keys {
+            match plan.effects((&self.dag, &mut self.records), &view, key, policy) {
+                Ok(effects) => {
+                    transaction.writes.insert(key.clone(), effects);
+                }
+                Err(clash) => outcome = Err(clash),
+            }
+        }
+        outcome
+    }
+
+    /// Resolves every conflicting key that the merge has not written, by the types' own rules; those that clash stay.
+    pub fn resolve_all(&mut self, transaction: &mut Transaction, policy: Policy) {
+        let keys: Vec<CompactKey> = transaction.unresolved().cloned().collect();
+        if keys.is_empty() {
+            return;
+        }
+        let plan = self.plan(transaction);
+        // A clash leaves the key unresolved: the commit says so.
+        let _ = self.resolve_each(transaction, &plan, &keys, policy);
+    }
+
+    /// Merges all heads by the types' own rules, and what they leave open by `policy`.
+    pub fn merge(&mut self, session: SessionId, policy: Policy) -> Result<Commit, Refusal> {
+        self.merge_of(session, &self.heads(), policy)
+    }
+
+    /// The same for some heads.
+    pub fn merge_of(
+        &mut self,
+        session: SessionId,
+        heads: &[StateId],
+        policy: Policy,
+    ) -> Result<Commit, Refusal> {
+        let (transaction, parting) = self.open_merge_of(session, heads)?;
+        let (commit, changes) = self.merge_parted(transaction, parting, policy)?;
+        self.note_merge(&commit, changes);
+        Ok(commit)
+    }
+
+    /// Merges states of which is known how they parted; returns what they changed, too.
+    pub(super) fn merge_parted(
+        &mut self,
+        mut transaction: Transaction,
+        parting: Parting,
+        policy: Policy,
+    ) -> Result<(Commit, Changes), Refusal> {
+        let keys: Vec<CompactKey> = transaction.conflicting.iter().cloned().collect();
+        let plan = Plan::of(&self.dag, &transaction.from, parting, self.options.mutants);
+        // A clash leaves the key unresolved: the commit says so.
+        let _ = self.resolve_each(&mut transaction, &plan, &keys, policy);
+        match self.commit(transaction, &End::Any)? {
+            Some(commit) => Ok((commit, plan.into_changes())),
+            None => Err(Refusal::NothingToMerge),
+        }
+    }
+
+    /// What refuses a merge as it is now: an end constraint that its read states do not satisfy, or keys that it leaves
+    /// open and no policy resolves (Corrections 55). A transaction on one branch is not looked at.
+    pub fn check_merge(&self, transaction: &Transaction, end: &End) -> Result<(), Refusal> {
+        if !transaction.is_merge() {
+            return Ok(());
+        }
+        let standing = self.sessions.standing(&self.dag, transaction.session);
+        if !transaction.from.iter().all(|node| end.admits(&self.dag, &standing, *node, Intact::ALL)) {
+            return Err(Refusal::NotAdmitted);
+        }
+        if self.options.policy != Policy::Refuse || self.options.mutants.has(Mutant::LeaveConflicts) {
+            return Ok(());
+        }
+        transaction.check_resolved()
+    }
+}
