@@ -144,6 +144,10 @@ impl Coordinator {
             self.refused(transaction, key, step);
             return None;
         }
+        if let Progress::Asked { at, .. } = transaction.steps.list[index as usize].progress {
+            let took = (step.now.instant - at, shard);
+            transaction.own.slowest = transaction.own.slowest.max(Some(took));
+        }
         self.unblock(&mut transaction, shard, step);
         Some(transaction)
     }

@@ -8,6 +8,7 @@ use crate::locking::machine::Evaluation;
 use crate::locking::message::Span;
 use crate::{Invoked, Part};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use types::{Instant, RequestId, Timestamp};
 
 /// A transaction in progress.
@@ -39,6 +40,8 @@ pub struct Run {
     pub stamp: Option<Timestamp>,
     /// Where it asks for its locks first: which questions that takes.
     pub plan: Plan,
+    /// The shard that took longest to answer for a step, and how long: its locks are waited for most.
+    pub slowest: Option<(Duration, u16)>,
     /// By step: what was evaluated here before its lock was asked for.
     pub locked: BTreeMap<usize, Done>,
     /// How often it was refused a vote for what was undecided, and asked again.
@@ -170,9 +173,11 @@ pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, Part> {
         invocations.entry(*shard).or_default();
     }
     let mut participants: Vec<u16> = invocations.keys().copied().collect();
-    // No shard is always the first: its share of the work is another one.
-    let turn = transaction.id.number % participants.len().max(1) as u64;
-    participants.rotate_left(turn as usize);
+    // The first one lets its locks go first. Where none has been waited for, no shard is always the first.
+    let slowest =
+        transaction.own.slowest.and_then(|(_, shard)| participants.iter().position(|it| *it == shard));
+    let turn = (transaction.id.number % participants.len().max(1) as u64) as usize;
+    participants.rotate_left(slowest.unwrap_or(turn));
     let part = |(shard, invocations)| {
         let keyset = keysets.remove(&shard);
         (shard, Part { participants: participants.clone(), invocations, keyset })
