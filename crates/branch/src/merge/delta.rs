@@ -1,6 +1,6 @@
 //! The effects that lead from one value to another: what a merge writes on top of the newest version.
 
-use super::list::edits;
+use super::list::{edits, middle};
 use super::value::pieces;
 use crate::Change;
 use datatypes::collections::ChunkedList;
@@ -164,11 +164,8 @@ fn dicts(
 }
 
 fn lists(from: &ChunkedList, to: &ChunkedList, effects: &mut Effects) {
-    let (front, back) = from.same_ends(to);
-    let middle = |list: &ChunkedList| list.len() - front - back;
-    let before: Vec<&[u8]> = from.range(front, middle(from)).collect();
-    let after: Vec<&[u8]> = to.range(front, middle(to)).collect();
-    let Some(found) = edits(&before, &after) else { return };
+    let ends @ (front, _) = from.same_ends(to);
+    let Some(found) = edits(&middle(from, ends), &middle(to, ends)) else { return };
     let gone = (front as u64..).zip(&found.kept).filter(|(_, kept)| !**kept).map(|(place, _)| place);
     let positions: Positions = gone.collect();
     if !positions.is_empty() {

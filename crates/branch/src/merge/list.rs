@@ -8,6 +8,13 @@ use std::collections::VecDeque;
 
 /// More edits than these between base and side are not looked for.
 const MOST_EDITS: usize = 1000;
+/// To insert an element within a list takes as long as to push so many at its end.
+const INSERTED: usize = 64;
+
+/// The elements of a list but for some at both ends.
+pub(super) fn middle(list: &ChunkedList, (front, back): (usize, usize)) -> Vec<&[u8]> {
+    list.range(front, list.len() - front - back).collect()
+}
 
 /// How a list came from another one.
 #[derive(Debug, PartialEq)]
@@ -96,19 +103,17 @@ pub(super) fn merge(
     // What all have in common at both ends stays; the sides share most of it with the base.
     let (ends, others) = (base.same_ends(left), base.same_ends(right));
     let (front, back) = (ends.0.min(others.0), ends.1.min(others.1));
-    let between = |list: &ChunkedList| list.len() - front - back;
-    fn middle(list: &ChunkedList, front: usize, count: usize) -> Vec<&[u8]> {
-        list.range(front, count).collect()
-    }
-    let [b, l, r] = [base, left, right].map(|list| middle(list, front, between(list)));
-    let merged = merge_slices(&b, &l, &r, left_is_newer)?;
-    let mut list = base.clone();
-    list.remove_range(front, between(base));
-    match front {
-        0 => merged.iter().rev().for_each(|element| list.push_front(element)),
-        _ => (front..).zip(merged).for_each(|(place, element)| {
-            list.insert(place, element);
-        }),
+    let [before, of_left, of_right] = [base, left, right].map(|list| middle(list, (front, back)));
+    let merged = merge_slices(&before, &of_left, &of_right, left_is_newer)?;
+    let (mut list, behind) = (base.clone(), base.len() - back);
+    if merged.len() * INSERTED < back {
+        list.remove_range(front, before.len());
+        for element in merged.iter().rev() {
+            list.insert(front, element);
+        }
+    } else {
+        list.trim(0, front);
+        merged.into_iter().chain(base.range(behind, back)).for_each(|element| list.push_back(element));
     }
     Some(list)
 }
@@ -177,15 +182,17 @@ mod tests {
             prop_assert_eq!(made, side);
         }
 
-        /// Lists of several chunks, which the sides share with the base.
+        /// Lists of several chunks, which the sides share with the base; with many elements behind, what is merged is inserted.
         #[test]
         fn what_is_common_at_the_ends_changes_nothing(
             elements in "[abc]{0,12}",
             changes in proptest::collection::vec((0..2usize, 0..14usize, "[abc]{0,1}"), 0..8),
+            behind in proptest::sample::select(vec![0usize, 400]),
         ) {
             let long = |element: &str| element.repeat(3000).into_bytes();
             let mut base = ChunkedList::new();
             elements.chars().for_each(|element| base.push_back(&long(&element.to_string())));
+            (0..behind).for_each(|_| base.push_back(b"d"));
             let mut sides = [base.clone(), base.clone()];
             for (side, at, element) in changes {
                 match element.as_str() {

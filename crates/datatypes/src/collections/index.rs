@@ -106,8 +106,9 @@ impl Index {
 
     /// The bytes this takes from the allocator, shared ones included.
     pub(super) fn memory(&self) -> usize {
-        let shard = allocated(size_of::<HashTable<u32>>() + HEADER) + size_of::<Arc<HashTable<u32>>>();
-        self.table_memory + self.shards.capacity() * shard
+        self.table_memory
+            + self.shards.len() * allocated(size_of::<HashTable<u32>>() + HEADER)
+            + allocated(self.shards.capacity() * size_of::<Arc<HashTable<u32>>>())
     }
 
     #[cfg(test)]

@@ -87,15 +87,10 @@ pub(super) struct Led {
 impl Led {
     fn options(&self, place: &Place<'_>, member: usize) -> Options {
         let tick = Options::default().tick;
-        // As the servers do.
-        let coordinates = match place.environment.regions.len() {
-            1 => Coordinates::LastAgent,
-            _ => Coordinates::Participant,
-        };
         Options {
             concurrency: self.concurrency,
             combining: self.combining,
-            coordinates,
+            coordinates: Coordinates::over(place.environment.regions.len()),
             locks: self.locks,
             durability: Durability::Written,
             near: place.near_process(),

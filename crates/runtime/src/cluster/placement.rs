@@ -150,16 +150,11 @@ fn strict_keyspace(
         ClusterConcurrency::Occ => locking::Concurrency::Optimistic,
         ClusterConcurrency::QwStore => return ReplicatedKeyspace::QwStore(unordered_nodes(topology, life)),
     };
-    // From far away the way back to the coordinator between votes and decision costs most; nearby, what leaders have to do.
-    let regions = file.processes.iter().map(|process| process.region);
-    let coordinates = match regions.collect::<BTreeSet<_>>().len() {
-        0 | 1 => locking::Coordinates::LastAgent,
-        _ => locking::Coordinates::Participant,
-    };
+    let regions: BTreeSet<_> = file.processes.iter().map(|process| process.region).collect();
     let phasing = (!entry.without_phases).then(locking::Phasing::default);
     let options = locking::Options {
         concurrency,
-        coordinates,
+        coordinates: locking::Coordinates::over(regions.len()),
         locks: locking::LockOptions { phasing, readers_and_writers: entry.readers_and_writers },
         combining: (!entry.without_combining).then(locking::Combining::default),
         durability: life.durability,

@@ -43,6 +43,14 @@ pub enum Coordinates {
     Participant,
 }
 
+impl Coordinates {
+    /// What servers of so many regions do: over several the way back to the coordinator between votes and decision costs most, in
+    /// one what leaders have to do.
+    pub fn over(regions: usize) -> Coordinates {
+        if regions > 1 { Coordinates::Participant } else { Coordinates::LastAgent }
+    }
+}
+
 /// How far transactions of one coordinator are combined (Claret, 4.3; Corrections 63).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Combining {
