@@ -67,6 +67,8 @@ pub enum Mutant {
     UnconfirmedReads,
     /// A leader evaluates single commands on what is applied, not on what is in its log before them.
     EvaluateOnApplied,
+    /// What a client sees shows what is in the log and not applied, and may be lost.
+    ShowUnapplied,
     /// Of single commands that were sent together each is told what another one came to.
     MixResults,
     /// A read that is a whole transaction passes what its leader has voted for, whose decision may be known already.

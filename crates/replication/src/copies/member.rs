@@ -230,7 +230,7 @@ impl<P: Copied> Member<P> {
             self.log.settle(now.instant, &mut self.copy, &mut port);
             self.follow_term(now, random);
             let Some(entry) = self.copy.take_turn() else { break };
-            if !self.log.propose(entry) {
+            if self.log.propose(entry).is_none() {
                 // It has been deposed in this very step: no log will ever have what the state has.
                 self.copy.depose();
                 debug_assert!(false, "a leader that serves can propose");

@@ -308,15 +308,13 @@ impl Log {
         self.tick_transfer(now, port);
     }
 
-    /// Proposes an entry, if this member leads. Those of one step become one message to each member. Whether it is committed
-    /// shows when it is applied.
+    /// Proposes an entry, if this member leads, and says at which index it will be. Those of one step become one message to each
+    /// member. Whether it is committed shows when it is applied.
     #[must_use]
-    pub fn propose(&mut self, entry: Vec<u8>) -> bool {
-        let leads = self.leading().is_some();
-        if leads {
-            self.proposed.push(Entry { data: entry.into(), ..Entry::default() });
-        }
-        leads
+    pub fn propose(&mut self, entry: Vec<u8>) -> Option<u64> {
+        let last = self.leading()?.raft.raft_log.last_index();
+        self.proposed.push(Entry { data: entry.into(), ..Entry::default() });
+        Some(last + self.proposed.len() as u64)
     }
 
     /// Appends what was proposed in this step, as much at once as one message takes. Whoever leads no more loses it.

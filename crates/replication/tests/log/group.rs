@@ -172,7 +172,7 @@ impl Group {
 
     pub fn propose(&mut self, leader: usize, entry: &[u8]) {
         let entry = entry.to_vec();
-        self.with(leader, |member, _, _| assert!(member.log.propose(entry)));
+        self.with(leader, |member, _, _| assert!(member.log.propose(entry).is_some()));
         self.deliver();
     }
 
@@ -180,7 +180,7 @@ impl Group {
     pub fn propose_together(&mut self, leader: usize, entries: &[Vec<u8>]) -> usize {
         self.deliver();
         self.with(leader, |member, _, _| {
-            entries.iter().for_each(|entry| assert!(member.log.propose(entry.clone())));
+            entries.iter().for_each(|entry| assert!(member.log.propose(entry.clone()).is_some()));
         });
         let sent = self.queue.len();
         self.deliver();

@@ -6,7 +6,7 @@ use super::locks::{Asker, LockTable};
 use super::machine::{Machine, Prepared};
 use super::message::{Message, Span};
 use super::options::Options;
-use super::single::Unapplied;
+use super::unapplied::Unapplied;
 use crate::{Invoked, Meeting, Mutant, Pair, Part};
 use clock::HybridClock;
 use commit::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
@@ -79,6 +79,15 @@ impl Open {
     }
 }
 
+/// An answer that waits until a quorum confirms the leader.
+#[derive(Debug)]
+pub(super) struct Unconfirmed {
+    to: Address,
+    answer: Message,
+    /// It shows what this transaction has put into the log, which has to be applied.
+    behind: Option<TransactionId>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Leader {
@@ -95,9 +104,9 @@ pub(super) struct Leader {
     /// By life of a coordinator: what it has said that it asks for no more.
     floors: BTreeMap<(ProcessId, Incarnation), u64>,
     /// Answers that wait until a quorum confirms the leader, by context.
-    pub confirming: BTreeMap<u64, (Address, Message)>,
+    pub confirming: BTreeMap<u64, Unconfirmed>,
     contexts: u64,
-    /// Single commands that are on their way through the log.
+    /// What is on its way through the log.
     pub unapplied: Unapplied,
     clock: HybridClock,
 }
@@ -239,11 +248,35 @@ impl Leader {
         }
     }
 
-    /// A context for an answer that waits for the confirmation of this leader.
-    pub(super) fn hold_until_confirmed(&mut self, to: Address, answer: Message) -> u64 {
+    /// A context for an answer that waits for the confirmation of this leader, and for this transaction's entry to be applied.
+    pub(super) fn hold_until_confirmed(
+        &mut self,
+        to: Address,
+        answer: Message,
+        behind: Option<TransactionId>,
+    ) -> u64 {
         self.contexts += 1;
-        self.confirming.insert(self.contexts, (to, answer));
+        self.confirming.insert(self.contexts, Unconfirmed { to, answer, behind });
         self.contexts
+    }
+
+    /// The leader is confirmed: an answer, unless it waits for an entry still.
+    pub(super) fn confirmed(&mut self, context: u64) -> Option<(Address, Message)> {
+        let Unconfirmed { to, answer, behind } = self.confirming.remove(&context)?;
+        self.unapplied.hold(behind, (to, answer))
+    }
+
+    /// A part is in the log at this index, to be committed at this timestamp. The log keeps the order, so whoever has its locks
+    /// next is evaluated behind it, and they need not wait until it is applied (decision 0044). A deletion of every key has
+    /// all others wait for its end.
+    pub(super) fn commits(&mut self, id: TransactionId, part: &Part, at: Timestamp, index: u64) {
+        self.clock.recover(at);
+        if part.flushes() {
+            self.locks.make_firm(id);
+        } else {
+            self.unapplied.add_part(id, part, index);
+            self.locks.release(id);
+        }
     }
 
     /// Locking: true if everything that was observed is still protected, and what was not observed is locked now;

@@ -5,10 +5,10 @@ mod tests;
 
 use super::absent::Absent;
 use super::leader::observed;
-use super::single::Coming;
+use super::unapplied::{Coming, Unapplied};
 use crate::coordinator::{Look, LookQuestion, look_at};
 use crate::part::{Part, encoded};
-use datatypes::{Cell, Context, Effect, Operation, prepare};
+use datatypes::{Cell, Context, Effect, Operation, apply, prepare};
 use mvcc::Store;
 use replication::log::Application;
 use std::collections::BTreeMap;
@@ -231,63 +231,83 @@ impl Machine {
         look_at(&mut self.store, question, observed(self.applied))
     }
 
-    /// True if the key has a deadline that has passed.
-    pub(super) fn is_expired(&self, key: &[u8], now_millis: u64) -> bool {
+    /// True if the key has a deadline that has passed, behind what is on its way.
+    pub(super) fn is_expired(&mut self, key: &[u8], coming: Option<&mut Coming>, now_millis: u64) -> bool {
+        let deadline = self.deadline(key, coming);
+        deadline.is_ok_and(|deadline| deadline != 0 && deadline <= now_millis)
+    }
+
+    /// The key's deadline, likewise, in milliseconds since 1970; 0 for none.
+    fn deadline(&mut self, key: &[u8], coming: Option<&mut Coming>) -> Result<u64, Malformed> {
+        if coming.is_some() {
+            return self.behind(key, coming, &[], |cell| cell.expires_at);
+        }
         let record = self.store.record(self.store.hash(key), key);
-        record.is_some_and(|record| record.cell().is_expired(now_millis))
+        Ok(record.map_or(0, |record| record.cell().expires_at))
     }
 
     /// A key that has a deadline and that the part writes without having been evaluated there: the coordinator
     /// evaluates it, since the commit's timestamp says whether the key has expired.
-    pub(super) fn ignored_deadline<'p>(&self, part: &'p Part) -> Option<&'p [u8]> {
-        let has_deadline = |key: &[u8]| {
-            let record = self.store.record(self.store.hash(key), key);
-            record.is_some_and(|record| record.cell().expires_at != 0)
-        };
+    pub(super) fn ignored_deadline<'p>(
+        &mut self,
+        part: &'p Part,
+        unapplied: &mut Unapplied,
+    ) -> Option<&'p [u8]> {
         let mut blind = part.invocations.iter().filter(|invoked| invoked.ignores_expiry());
-        blind.find(|invoked| has_deadline(&invoked.key)).map(|invoked| &*invoked.key)
+        let ignored = blind.find(|invoked| {
+            let deadline = self.deadline(&invoked.key, unapplied.on(&invoked.key));
+            deadline.is_ok_and(|deadline| deadline != 0)
+        });
+        ignored.map(|invoked| &*invoked.key)
     }
 
-    /// Evaluates an operation on the newest state and the asker's own effects.
+    /// Evaluates an operation on the newest state, with what is in the log and not applied, and the asker's own effects.
+    /// Whether the key has expired that state shows.
     pub(super) fn evaluate(
         &mut self,
         question: &Question<'_>,
+        mut coming: Option<&mut Coming>,
         random: &mut Rng,
     ) -> Result<Evaluation, Malformed> {
-        let expired = self.is_expired(question.key, question.now_millis);
+        let version = coming.as_ref().map_or_else(|| self.version(question.key), |coming| coming.version());
         let mut own = question.effects()?;
+        if own.is_empty() {
+            return self.behind(question.key, coming, &own, |cell| question.on(cell, version, random));
+        }
+        let expired = self.is_expired(question.key, coming.as_deref_mut(), question.now_millis);
         if expired && own.first() != Some(&Effect::DELETE) {
             own.insert(0, Effect::DELETE);
         }
-        Ok(Evaluation { expired, ..self.evaluate_after(question, &own, random) })
+        let found = self.behind(question.key, coming, &own, |cell| question.on(cell, version, random))?;
+        Ok(Evaluation { expired, ..found })
     }
 
-    /// Evaluates a single command on the newest state with the effects of those before it, which are in the log. Whether the
-    /// key has expired that state shows: one of them may have changed its deadline.
-    pub(super) fn evaluate_next(
+    /// Shows a key's state behind what is on its way, and behind these effects.
+    fn behind<R>(
         &mut self,
-        question: &Question<'_>,
+        key: &[u8],
         coming: Option<&mut Coming>,
-        random: &mut Rng,
-    ) -> Result<Evaluation, Malformed> {
-        let Some(coming) = coming else { return Ok(self.evaluate_after(question, &[], random)) };
-        let record = self.store.record(self.store.hash(question.key), question.key);
-        let applied = record.map_or(&Cell::ABSENT, mvcc::Record::cell);
-        if let Some(state) = coming.state(applied)? {
-            return Ok(question.on(state, self.version(question.key), random));
+        own: &[Effect<'_>],
+        read: impl FnOnce(&Cell) -> R,
+    ) -> Result<R, Malformed> {
+        let hash = self.store.hash(key);
+        let Some(coming) = coming else {
+            return Ok(self.store.with_state(hash, key, |_| true, own, read));
+        };
+        let applied = self.store.record(hash, key).map_or(&Cell::ABSENT, mvcc::Record::cell);
+        match coming.state(applied)? {
+            Some(state) if own.is_empty() => Ok(read(state)),
+            Some(state) => {
+                let mut state = state.clone();
+                own.iter().for_each(|effect| drop(apply::<false>(&mut state, effect)));
+                Ok(read(&state))
+            }
+            None => {
+                let mut before = coming.effects()?;
+                before.extend_from_slice(own);
+                Ok(self.store.with_state(hash, key, |_| true, &before, read))
+            }
         }
-        Ok(self.evaluate_after(question, &coming.effects()?, random))
-    }
-
-    fn evaluate_after(
-        &mut self,
-        question: &Question<'_>,
-        before: &[Effect<'_>],
-        random: &mut Rng,
-    ) -> Evaluation {
-        let (key, version) = (question.key, self.version(question.key));
-        let read = |cell: &Cell| question.on(cell, version, random);
-        self.store.with_state(self.store.hash(key), key, |_| true, before, read)
     }
 
     fn commit(&mut self, index: u64, part: &Part) {

@@ -35,6 +35,8 @@ pub enum Message {
         anywhere: bool,
         /// This read is the whole transaction: answer when the leader is confirmed, and hold nothing.
         alone: bool,
+        /// The client sees the result, or compares with it, before the transaction commits: answer when all is applied that it shows.
+        shown: bool,
         /// Where operations take no locks, wait for the end of what has been voted for on the key by now, and evaluate it then.
         patient: bool,
         /// The transaction's own effects on the key so far, in their binary form, in order.
@@ -281,7 +283,7 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, write, anywhere, alone, patient, own, now_millis },
+    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, write, anywhere, alone, shown, patient, own, now_millis },
     1 => Executed { transaction, step, term, evaluation },
     2 => Prepare { transaction, age, floor, term, read_only, collector, voted, span, part },
     3 => Prepared { transaction, at },

@@ -48,6 +48,7 @@ mod options;
 mod record;
 mod replica;
 mod single;
+mod unapplied;
 mod unlocked;
 
 pub use coordinator::Coordinator;

@@ -44,22 +44,20 @@ impl Replica {
         let alone = coming.is_none();
         let question = Question { key: &one.key, operation, own: &[], now_millis };
         let coming = coming.filter(|_| !on_applied);
-        let Ok(evaluation) = self.machine.evaluate_next(&question, coming, step.random) else { return };
+        let Ok(evaluation) = self.machine.evaluate(&question, coming, step.random) else { return };
         let part = part(self.shard, &one.key, std::slice::from_ref(&evaluation));
         // A read finds out that the key has expired where nothing is on its way that may have renewed it.
         let deletes = evaluation.expired && alone;
-        let (index, term) = (one.index, leader.term);
-        let answer = |evaluation| Message::Executed { transaction: id, step: index, term, evaluation };
+        let (step_index, term) = (one.index, leader.term);
+        let answer = |evaluation| Message::Executed { transaction: id, step: step_index, term, evaluation };
         if operation.is_read() && !deletes {
-            return self.answer_confirmed(from, answer(evaluation), step);
+            return self.answer_confirmed(from, answer(evaluation), None, step);
         }
         let entry = Entry::Commit { transaction: id, floor: one.floor, at, part: Some(part.clone()) };
-        if !self.propose(&entry) {
-            return self.redirect(from, id, step);
-        }
+        let Some(index) = self.propose(&entry) else { return self.redirect(from, id, step) };
         let Some(leader) = &mut self.leader else { return };
         leader.unapplied.add(id, &one.key, &evaluation);
-        leader.unapplied.proposed(id, &one.key);
+        leader.unapplied.proposed(id, &one.key, index);
         leader.unapplied.keep(id, answer(evaluation));
         leader.open(id, from, step.now.instant);
         leader.advance(id, Stage::Proposed { part: Arc::new(part) }, step.now.instant);

@@ -34,6 +34,7 @@ impl Coordinator {
                 || transaction.steps.observes_whole(index, &self.expiring),
             anywhere,
             alone: is_alone(transaction),
+            shown: matches!(transaction.purpose, Purpose::Interactive { .. } | Purpose::Watch),
             patient: self.is_patient(transaction),
             own: transaction.steps.own_effects(&call.key, call.shard, index),
             now_millis: transaction.now_millis,

@@ -1,6 +1,6 @@
 //! Single commands: the results that are kept as long as their outcomes, and the state that they are evaluated on.
 
-use super::super::single::{Unapplied, part};
+use super::super::single::part;
 use super::*;
 use datatypes::{Items, list, register};
 use proptest::collection::vec;
@@ -14,7 +14,7 @@ fn id(number: u64) -> TransactionId {
 fn increment(machine: &mut Machine, number: u64, floor: u64) {
     let operation = Operation::Register(register::Operation::Increment { by: 1 });
     let question = Question { key: b"k", operation: &operation, own: &[], now_millis: 1 };
-    let evaluation = machine.evaluate_next(&question, None, &mut Rng::with_seed(1)).expect("well-formed");
+    let evaluation = machine.evaluate(&question, None, &mut Rng::with_seed(1)).expect("well-formed");
     apply_run(machine, number, floor, &evaluation);
 }
 
@@ -109,13 +109,13 @@ impl Leads {
         let question = Question { key: b"k", operation, own: &[], now_millis };
         let random = &mut Rng::with_seed(1);
         let coming = self.unapplied.on(b"k");
-        let found = self.lags.evaluate_next(&question, coming, random).expect("well-formed");
-        let mut expected = self.at_once.evaluate_next(&question, None, random).expect("well-formed");
+        let found = self.lags.evaluate(&question, coming, random).expect("well-formed");
+        let mut expected = self.at_once.evaluate(&question, None, random).expect("well-formed");
         expected.version = found.version;
         assert_eq!(found, expected, "{operation:?}");
         apply_run(&mut self.at_once, self.number, 1, &found);
         self.unapplied.add(id(self.number), b"k", &found);
-        self.unapplied.proposed(id(self.number), b"k");
+        self.unapplied.proposed(id(self.number), b"k", self.number);
         self.on_their_way.push_back((self.number, found.clone()));
         found
     }
@@ -125,7 +125,7 @@ impl Leads {
         for _ in 0..count {
             let Some((number, evaluation)) = self.on_their_way.pop_front() else { return };
             apply_run(&mut self.lags, number, 1, &evaluation);
-            self.unapplied.applied(id(number));
+            self.unapplied.applied(id(number), true);
         }
     }
 

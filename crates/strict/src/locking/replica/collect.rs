@@ -15,6 +15,7 @@ use super::{Replica, Step};
 use crate::locking::leader::Stage;
 use crate::locking::machine::Entry;
 use crate::locking::message::Message;
+use crate::locking::options::Concurrency;
 use crate::{Mutant, Part};
 use std::sync::Arc;
 use types::{Address, Timestamp, TransactionId};
@@ -137,11 +138,12 @@ impl Replica {
             return self.refuse(coordinator, id, None, step);
         }
         let entry = Entry::Commit { transaction: id, floor, at, part: Some((*part).clone()) };
-        if !self.propose(&entry) {
-            return self.redirect(coordinator, id, step);
-        }
+        let Some(index) = self.propose(&entry) else { return self.redirect(coordinator, id, step) };
         if let Some(leader) = &mut self.leader {
-            leader.advance(id, Stage::Proposed { part }, step.now.instant);
+            leader.advance(id, Stage::Proposed { part: part.clone() }, step.now.instant);
+            if self.options.concurrency == Concurrency::Locking {
+                leader.commits(id, &part, at, index);
+            }
         }
         if self.options.mutants.has(Mutant::VoteBeforeLog) {
             step.out.send(coordinator, Message::Ended { transaction: id, at: Some(at) });

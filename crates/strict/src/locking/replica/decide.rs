@@ -2,7 +2,7 @@
 //! first.
 
 use super::{Replica, Step};
-use crate::locking::leader::{Objection, Stage, VOTE};
+use crate::locking::leader::{Leader, Objection, Stage, VOTE};
 use crate::locking::locks::Asker;
 use crate::locking::machine::Entry;
 use crate::locking::message::{Message, Span};
@@ -50,11 +50,9 @@ impl Replica {
             return;
         }
         if ballot.term == leader.term && leader.has_read(id) {
-            return self.answer_confirmed(
-                from,
-                Message::Prepared { transaction: id, at: Timestamp::ZERO },
-                step,
-            );
+            let answer = Message::Prepared { transaction: id, at: Timestamp::ZERO };
+            let behind = last_read(leader, &ballot.part);
+            return self.answer_confirmed(from, answer, behind, step);
         }
         if ballot.term < leader.term {
             // The next run is to name this term: of one that reads nothing here the coordinator hears of it nowhere else.
@@ -93,7 +91,8 @@ impl Replica {
             Some(Ok(())) => self.judge_keyset(from, &ballot, step),
             other => other,
         };
-        let ignored = self.machine.ignored_deadline(&ballot.part).map(Box::from);
+        let Some(leader) = &mut self.leader else { return };
+        let ignored = self.machine.ignored_deadline(&ballot.part, &mut leader.unapplied).map(Box::from);
         match judged {
             Some(Ok(())) if ignored.is_some() => {
                 let refusal =
@@ -182,7 +181,8 @@ impl Replica {
             // Everything was read before this question was sent, and is unchanged now: it was all true at once.
             leader.close_read(ballot.transaction);
             let answer = Message::Prepared { transaction: ballot.transaction, at: Timestamp::ZERO };
-            return self.answer_confirmed(from, answer, step);
+            let behind = last_read(leader, &ballot.part);
+            return self.answer_confirmed(from, answer, behind, step);
         }
         let voted = ballot.voted.unwrap_or(Timestamp::ZERO);
         let at = leader.timestamp(self.machine.latest().max(ballot.span.from()).max(voted), step.now.wall);
@@ -197,13 +197,14 @@ impl Replica {
         } else {
             Entry::Prepare { transaction, floor, at, part }
         };
-        if !self.propose(&entry) {
-            return self.redirect(from, transaction, step);
-        }
+        let Some(index) = self.propose(&entry) else { return self.redirect(from, transaction, step) };
         let Some(leader) = &mut self.leader else { return };
         leader.open(transaction, from, step.now.instant).collector = collector;
-        leader.locks.make_firm(transaction);
-        leader.advance(transaction, Stage::Proposed { part: held }, step.now.instant);
+        leader.advance(transaction, Stage::Proposed { part: held.clone() }, step.now.instant);
+        match decides && self.options.concurrency == Concurrency::Locking {
+            true => leader.commits(transaction, &held, at, index),
+            false => leader.locks.make_firm(transaction),
+        }
         if self.options.mutants.has(Mutant::VoteBeforeLog) {
             match decides {
                 true => step.out.send(from, Message::Ended { transaction, at: Some(at) }),
@@ -212,7 +213,8 @@ impl Replica {
         }
     }
 
-    pub(in crate::locking) fn propose(&mut self, entry: &Entry) -> bool {
+    /// Puts an entry into the log, at this index; `None` if this replica leads no more.
+    pub(in crate::locking) fn propose(&mut self, entry: &Entry) -> Option<u64> {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         self.log.propose(bytes)
@@ -289,10 +291,13 @@ impl Replica {
             Some(at) => Entry::Commit { transaction: id, floor, at, part: None },
             None => Entry::Abort { transaction: id, floor },
         };
-        if self.propose(&entry)
+        if let Some(index) = self.propose(&entry)
             && let Some(leader) = &mut self.leader
         {
-            leader.advance(id, Stage::Deciding { part }, step.now.instant);
+            leader.advance(id, Stage::Deciding { part: part.clone() }, step.now.instant);
+            if let (Some(at), Concurrency::Locking) = (at, self.options.concurrency) {
+                leader.commits(id, &part, at, index);
+            }
         }
     }
 
@@ -323,7 +328,7 @@ impl Replica {
     pub(super) fn abort(&mut self, id: TransactionId, now: Instant) {
         let voted = self.machine.prepared().get(&id).map(|prepared| prepared.part.clone());
         let part = voted.or_else(|| self.collected(id));
-        if self.propose(&Entry::Abort { transaction: id, floor: 0 })
+        if self.propose(&Entry::Abort { transaction: id, floor: 0 }).is_some()
             && let (Some(leader), Some(part)) = (&mut self.leader, part)
         {
             leader.advance(id, Stage::Deciding { part }, now);
@@ -365,4 +370,9 @@ impl Replica {
         }
         self.wake(step);
     }
+}
+
+/// Of those that have changed what a part has read, and are not applied, the one that will be applied last.
+fn last_read(leader: &Leader, part: &Part) -> Option<TransactionId> {
+    leader.unapplied.last_on(part.invocations.iter().map(|invoked| &*invoked.key))
 }

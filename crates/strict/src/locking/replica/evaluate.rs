@@ -23,6 +23,7 @@ impl Replica {
             reserve,
             write,
             alone,
+            shown,
             patient,
             own,
             now_millis,
@@ -33,13 +34,15 @@ impl Replica {
         };
         let Some(leader) = &mut self.leader else { return };
         let Ok(decoded) = Operation::decode(&mut Reader::new(operation)) else { return };
-        let expired = self.machine.is_expired(key, *now_millis);
+        let expired = self.machine.is_expired(key, leader.unapplied.on(key), *now_millis);
         if leader.is_closed(*id) {
             return step.out.send(from, Message::refused(*id, Some(key.clone())));
         }
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
-        let free = *alone && !optimistic && !expired && decoded.is_read();
-        if free && leader.reads_past(*id, key, &self.options) {
+        let reads_applied = !expired && !self.machine.is_expired(key, None, *now_millis);
+        let free = *alone && !optimistic && reads_applied && decoded.is_read();
+        let free = free && leader.reads_past(*id, key, &self.options);
+        if free {
             // What is applied is all that anybody can have been told of.
         } else if !optimistic || *reserve {
             let claim = asked_for(&decoded, (*write, *only_lock), expired);
@@ -75,15 +78,23 @@ impl Replica {
             return step.out.send(from, Message::Locked { transaction: *id, step: step_index, term });
         }
         let question = Question { key, operation: &decoded, own, now_millis: *now_millis };
-        let Ok(evaluation) = self.machine.evaluate(&question, step.random) else { return };
+        let on_applied = free || self.options.mutants.has(Mutant::EvaluateOnApplied);
+        let coming = leader.unapplied.on(key).filter(|_| !on_applied);
+        let Ok(evaluation) = self.machine.evaluate(&question, coming, step.random) else { return };
         let over = *alone && !evaluation.expired && evaluation.effect.is_none();
         let term = leader.term;
         let answer = Message::Executed { transaction: *id, step: *index, term, evaluation };
-        if !over {
-            return step.out.send(from, answer);
+        let behind = if on_applied { None } else { leader.unapplied.last_on([&**key]) };
+        if over {
+            leader.forget(*id);
+            self.answer_confirmed(from, answer, behind, step);
+        } else if *shown && !self.options.mutants.has(Mutant::ShowUnapplied) {
+            if let Some((to, answer)) = leader.unapplied.hold(behind, (from, answer)) {
+                step.out.send(to, answer);
+            }
+        } else {
+            step.out.send(from, answer);
         }
-        leader.forget(*id);
-        self.answer_confirmed(from, answer, step);
     }
 
     /// Looks at which keys there are. No lock protects that: the vote judges whether it is still so. What has been voted for
@@ -117,23 +128,26 @@ impl Replica {
         };
         let Ok(operation) = Operation::decode(&mut Reader::new(operation)) else { return };
         let question = Question { key, operation: &operation, own, now_millis: *now_millis };
-        let Ok(evaluation) = self.machine.evaluate(&question, step.random) else { return };
+        let Ok(evaluation) = self.machine.evaluate(&question, None, step.random) else { return };
         let answer = Message::Executed { transaction: *transaction, step: *index, term: 0, evaluation };
         step.out.send(from, answer);
     }
 
-    /// Sends an answer that is true only if this replica still leads.
+    /// Sends an answer that is true only if this replica still leads, and, where it shows what a transaction has put into the log,
+    /// if that is applied.
     pub(in crate::locking) fn answer_confirmed(
         &mut self,
         to: Address,
         answer: Message,
+        behind: Option<TransactionId>,
         step: &mut Step<'_, '_>,
     ) {
         let Some(leader) = &mut self.leader else { return };
         if self.options.mutants.has(Mutant::UnconfirmedReads) {
             return step.out.send(to, answer);
         }
-        let context = leader.hold_until_confirmed(to, answer);
+        let behind = behind.filter(|_| !self.options.mutants.has(Mutant::ShowUnapplied));
+        let context = leader.hold_until_confirmed(to, answer, behind);
         self.log.confirm(context);
     }
 

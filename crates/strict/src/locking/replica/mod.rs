@@ -218,7 +218,7 @@ impl Replica {
             }
             for context in news.confirmed {
                 let Some(leader) = &mut self.leader else { continue };
-                if let Some((to, answer)) = leader.confirming.remove(&context) {
+                if let Some((to, answer)) = leader.confirmed(context) {
                     step.out.send(to, answer);
                 }
             }
@@ -260,7 +260,11 @@ impl Replica {
             }
             Event::Ended(id) => {
                 let outcome = self.machine.outcomes().get(&id);
-                let answer = leader.unapplied.applied(id);
+                let took_effect = matches!(outcome, Some(Outcome::Committed { .. }));
+                let (answer, held) = leader.unapplied.applied(id, took_effect);
+                for (to, answer) in held {
+                    step.out.send(to, answer);
+                }
                 let Some(open) = leader.forget(id) else { return };
                 if let Some(answer) = answer {
                     return step.out.send(open.coordinator, answer);

@@ -1,9 +1,9 @@
 //! Single commands, where transactions lock: the leader evaluates each behind those that it has put into its log before, and
-//! no lock is held over a round trip among them (Corrections 89).
+//! no lock is held over a round trip (Corrections 89).
 //!
 //! ```text
-//!  coordinator -- Run(operations, term) --> leader: the key's lock in the mode of single commands, beside those in the log
-//!                                                   evaluates behind them, one entry: effects, commit, results
+//!  coordinator -- Run(operations, term) --> leader: the key's lock, for as long as this step takes
+//!                                                   evaluates behind what is in the log, one entry: effects, commit, results
 //!              <------------- Done(results) -------- when the entry is applied
 //! ```
 //!
@@ -11,8 +11,8 @@
 //! evaluated each behind the one before it.
 //!
 //! # Invariants
-//! - Who has the lock in that mode is in the log: it has been evaluated on all that was there before, and the log keeps
-//!   the order. Whoever is no such command waits for the lock until all of that is applied.
+//! - Who has let go of the lock is in the log: it has been evaluated on all that was there before, and the log keeps the order.
+//!   Whoever has the lock next is evaluated behind it (decision 0044).
 //! - The results are a part of the entry, so that a later leader answers as this one would have.
 //! - A leader takes the question for its own term only, and refuses for good: as with votes.
 
@@ -41,7 +41,7 @@ impl Replica {
             return;
         }
         if let Some(answer) = leader.unapplied.answer(id) {
-            return self.answer_confirmed(from, answer, step);
+            return self.answer_confirmed(from, answer, None, step);
         }
         if one.term < leader.term {
             // The next run is to name this term.
@@ -79,7 +79,7 @@ impl Replica {
             let answer = Message::Done { transaction: id, at: None, term: leader.term, evaluations };
             leader.forget(id);
             leader.unapplied.keep(id, answer.clone());
-            return self.answer_confirmed(from, answer, step);
+            return self.answer_confirmed(from, answer, None, step);
         }
         let Single { age, floor, term, key, .. } = one;
         let part = part(self.shard, &key, &evaluations);
@@ -111,7 +111,7 @@ impl Replica {
         let evaluate = |operation| {
             let coming = leader.unapplied.on(&one.key).filter(|_| !on_applied);
             let question = Question { key: &one.key, operation, own: &[], now_millis };
-            let evaluation = self.machine.evaluate_next(&question, coming, step.random)?;
+            let evaluation = self.machine.evaluate(&question, coming, step.random)?;
             leader.unapplied.add(one.transaction, &one.key, &evaluation);
             Ok(evaluation)
         };
@@ -134,14 +134,14 @@ impl Replica {
         if self.options.mutants.has(Mutant::MixResults) {
             results.reverse();
         }
-        if !self.propose(&Entry::Run { transaction, floor, at, part, results }) {
+        let Some(index) = self.propose(&Entry::Run { transaction, floor, at, part, results }) else {
             // It leads no more.
             return self.redirect(from, transaction, step);
-        }
+        };
         let Some(leader) = &mut self.leader else { return };
-        leader.unapplied.proposed(transaction, key);
-        leader.locks.make_firm(transaction);
+        leader.unapplied.proposed(transaction, key, index);
         leader.advance(transaction, Stage::Proposed { part: held }, step.now.instant);
+        leader.locks.release(transaction);
         if self.options.mutants.has(Mutant::VoteBeforeLog) {
             let (at, term) = (Some(at), leader.term);
             step.out.send(from, Message::Done { transaction, at, term, evaluations });

@@ -1,0 +1,221 @@
+//! What a leader has put into its log and not applied: whoever comes next is evaluated behind it.
+
+use super::machine::Evaluation;
+use super::message::Message;
+use crate::Part;
+use crate::part::encoded;
+use datatypes::{Cell, Effect, Value, apply};
+use mvcc::CompactKey;
+use smallvec::{SmallVec, smallvec};
+use std::collections::{BTreeMap, VecDeque};
+use types::{Address, Malformed, Reader, TransactionId};
+
+/// If more would have to be copied the state is not kept, however often effects are repeated.
+const LARGEST_COPY: usize = 1 << 20;
+/// What it costs to do an effect once more, and to undo it, in bytes that could be copied instead.
+const REPEATED: usize = 512;
+
+/// The effects on a key that are in the log and not applied, and the state behind them.
+///
+/// Whoever comes next is evaluated on that state. The effects are repeated on what is applied, and undone, until that has cost about
+/// as much as a copy of the value; then the state is kept and goes on with each effect that comes, until all are applied. So with
+/// many on their way a command costs one effect, and where few are nothing is copied.
+#[derive(Debug, Default)]
+pub(super) struct Coming {
+    /// In their binary form, in the order of the log.
+    effects: VecDeque<(TransactionId, Box<[u8]>)>,
+    pub(super) state: Option<Cell>,
+    /// How many effects have been repeated.
+    repeated: usize,
+    /// The log's index of the last.
+    version: u64,
+}
+
+impl Coming {
+    /// The effects.
+    pub(super) fn effects(&self) -> Result<Vec<Effect<'_>>, Malformed> {
+        self.effects.iter().map(|(_, bytes)| decoded(bytes)).collect()
+    }
+
+    /// The version of the key behind them.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The state behind them; `None` where they are to be repeated on what is applied.
+    pub(super) fn state(&mut self, applied: &Cell) -> Result<Option<&Cell>, Malformed> {
+        self.repeated += self.effects.len();
+        let bytes = applied.value.as_ref().map_or(0, Value::copied);
+        if self.state.is_none() && bytes <= LARGEST_COPY.min(self.repeated * REPEATED) {
+            let mut state = applied.clone();
+            for effect in self.effects()? {
+                apply::<false>(&mut state, &effect);
+            }
+            self.state = Some(state);
+        }
+        Ok(self.state.as_ref())
+    }
+
+    /// One more is in the log, or about to be.
+    fn add(&mut self, id: TransactionId, effect: &[u8]) {
+        let decoded = decoded(effect);
+        debug_assert!(decoded.is_ok(), "effects are made by the same software");
+        if let (Some(state), Ok(effect)) = (&mut self.state, decoded) {
+            apply::<false>(state, &effect);
+        }
+        self.effects.push_back((id, effect.into()));
+    }
+
+    /// Those that came last are not put into the log.
+    fn take_back(&mut self, id: TransactionId) {
+        self.state = None;
+        while self.effects.back().is_some_and(|(of, _)| *of == id) {
+            self.effects.pop_back();
+        }
+    }
+
+    /// An entry was applied, and those before it are; if it came to nothing, the state behind it is another one.
+    fn applied(&mut self, id: TransactionId, took_effect: bool) {
+        if !took_effect {
+            self.state = None;
+        }
+        while self.effects.front().is_some_and(|(of, _)| *of == id) {
+            self.effects.pop_front();
+        }
+    }
+}
+
+fn decoded(effect: &[u8]) -> Result<Effect<'_>, Malformed> {
+    Effect::decode(&mut Reader::new(effect))
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Unapplied {
+    pub(super) by_key: BTreeMap<CompactKey, Coming>,
+    /// The keys that each changes.
+    keys: BTreeMap<TransactionId, SmallVec<[CompactKey; 1]>>,
+    /// Answers to single commands that were given and would have to be given again.
+    answers: BTreeMap<TransactionId, Message>,
+    /// Answers that show what was not applied, by whose entry has to be.
+    held: BTreeMap<TransactionId, Vec<(Address, Message)>>,
+}
+
+impl Unapplied {
+    /// The effects on a key that are on their way, if there are any.
+    pub(super) fn on(&mut self, key: &[u8]) -> Option<&mut Coming> {
+        self.by_key.get_mut(key)
+    }
+
+    /// Of those that have changed these keys and are on their way, the one that will be applied last.
+    pub(super) fn last_on<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) -> Option<TransactionId> {
+        let coming = keys.into_iter().filter_map(|key| self.by_key.get(key));
+        let last = coming.max_by_key(|coming| coming.version)?;
+        last.effects.back().map(|(id, _)| *id)
+    }
+
+    /// This is to be in the log, behind what is there; first the key's deletion, if it had expired.
+    pub(super) fn add(&mut self, id: TransactionId, key: &[u8], evaluation: &Evaluation) {
+        let deletion = evaluation.expired.then(|| encoded(&Effect::DELETE));
+        for effect in deletion.iter().chain(&evaluation.effect) {
+            self.add_one(id, &key.into(), effect);
+        }
+    }
+
+    fn add_one(&mut self, id: TransactionId, key: &CompactKey, effect: &[u8]) {
+        match self.by_key.get_mut(key) {
+            Some(coming) => coming.add(id, effect),
+            None => self.by_key.entry(key.clone()).or_default().add(id, effect),
+        }
+    }
+
+    /// What was added of this transaction is not put into the log.
+    pub(super) fn take_back(&mut self, id: TransactionId, key: &[u8]) {
+        if let Some(coming) = self.by_key.get_mut(key) {
+            coming.take_back(id);
+            self.clear_up(key);
+        }
+    }
+
+    fn clear_up(&mut self, key: &[u8]) {
+        if self.by_key.get(key).is_some_and(|coming| coming.effects.is_empty()) {
+            self.by_key.remove(key);
+        }
+    }
+
+    /// What was added of this transaction is in the log at this index.
+    pub(super) fn proposed(&mut self, id: TransactionId, key: &[u8], index: u64) {
+        self.note(id, smallvec![key.into()], index);
+    }
+
+    /// A part is in the log at this index, to be committed.
+    pub(super) fn add_part(&mut self, id: TransactionId, part: &Part, index: u64) {
+        let mut keys: SmallVec<[CompactKey; 1]> = SmallVec::new();
+        for invoked in &part.invocations {
+            let Some(effect) = &invoked.effect else { continue };
+            self.add_one(id, &invoked.key, effect);
+            if !keys.contains(&invoked.key) {
+                keys.push(invoked.key.clone());
+            }
+        }
+        self.note(id, keys, index);
+    }
+
+    fn note(&mut self, id: TransactionId, keys: SmallVec<[CompactKey; 1]>, index: u64) {
+        for key in &keys {
+            if let Some(coming) = self.by_key.get_mut(key) {
+                coming.version = index;
+            }
+        }
+        self.keys.insert(id, keys);
+    }
+
+    /// Whoever asks again gets this answer.
+    pub(super) fn keep(&mut self, id: TransactionId, answer: Message) {
+        self.answers.insert(id, answer);
+    }
+
+    /// The answer that was kept.
+    pub(super) fn answer(&self, id: TransactionId) -> Option<Message> {
+        self.answers.get(&id).cloned()
+    }
+
+    /// Gives an answer back unless this transaction's entry has yet to be applied, which has the answer wait for it.
+    pub(super) fn hold(
+        &mut self,
+        id: Option<TransactionId>,
+        (to, answer): (Address, Message),
+    ) -> Option<(Address, Message)> {
+        match id.filter(|id| self.keys.contains_key(id)) {
+            None => Some((to, answer)),
+            Some(id) => {
+                self.held.entry(id).or_default().push((to, answer));
+                None
+            }
+        }
+    }
+
+    /// An entry was applied. Returns the answer that was kept for it, and those that have waited for it.
+    pub(super) fn applied(
+        &mut self,
+        id: TransactionId,
+        took_effect: bool,
+    ) -> (Option<Message>, Vec<(Address, Message)>) {
+        let Some(keys) = self.keys.remove(&id) else { return (None, Vec::new()) };
+        for key in keys {
+            if let Some(coming) = self.by_key.get_mut(&key) {
+                coming.applied(id, took_effect);
+                self.clear_up(&key);
+            }
+        }
+        (self.answer(id), self.held.remove(&id).unwrap_or_default())
+    }
+
+    /// Nobody asks for these any more.
+    pub(super) fn forget(&mut self, first: TransactionId, end: TransactionId) {
+        let over: Vec<TransactionId> = self.answers.range(first..end).map(|(id, _)| *id).collect();
+        over.iter().filter(|id| !self.keys.contains_key(id)).for_each(|id| {
+            self.answers.remove(id);
+        });
+    }
+}
