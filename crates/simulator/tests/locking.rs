@@ -64,6 +64,12 @@ fn single_commands_that_do_not_see_those_before_them_are_caught() {
     assert_caught(Concurrency::Locking, 1..=40, Mutant::EvaluateOnApplied);
 }
 
+/// Sessions see what is in a leader's log and not applied, and readers are told of it: it may be lost with the leader.
+#[test]
+fn what_is_shown_before_it_is_applied_is_caught() {
+    assert_caught(Concurrency::Locking, 0..=199, Mutant::ShowUnapplied);
+}
+
 #[test]
 fn members_of_a_batch_that_are_told_each_others_results_are_caught() {
     assert_caught(Concurrency::Locking, 1..=40, Mutant::MixResults);

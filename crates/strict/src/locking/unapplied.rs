@@ -163,7 +163,10 @@ impl Unapplied {
 
     fn note(&mut self, id: TransactionId, keys: SmallVec<[CompactKey; 1]>, index: u64) {
         for key in &keys {
-            if let Some(coming) = self.by_key.get_mut(key) {
+            let coming = self.by_key.get_mut(key);
+            if let Some(coming) =
+                coming.filter(|coming| coming.effects.back().is_some_and(|(of, _)| *of == id))
+            {
                 coming.version = index;
             }
         }

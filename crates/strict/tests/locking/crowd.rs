@@ -156,7 +156,10 @@ fn phases_let_more_transactions_through() {
         let options = |phasing| Options { combining: None, ..options(phasing) };
         let run = |phasing| run(crowd, &options(phasing), 1, Duration::from_secs(2));
         let (with, without) = (run(Some(Phasing::default())), run(None));
-        assert!(with.adds > 3 * without.adds / 2 && with.looks > 3 * without.looks / 2, "{with:?} {without:?}");
+        assert!(
+            with.adds > 3 * without.adds / 2 && with.looks > 3 * without.looks / 2,
+            "{with:?} {without:?}"
+        );
     }
 }
 

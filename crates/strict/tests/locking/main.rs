@@ -7,6 +7,7 @@ mod collecting;
 mod combining;
 mod contended;
 mod crowd;
+mod early;
 mod elements;
 mod keysets;
 mod network;

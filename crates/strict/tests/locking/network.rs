@@ -115,6 +115,31 @@ impl Network {
         self.down.extend(self.topology.replicas(shard));
     }
 
+    /// The process that leads a shard.
+    pub fn leader(&self, shard: u16) -> u16 {
+        let leads = |process: &u16| {
+            let host = self.hosts.get(&self.replica(*process, shard));
+            host.is_some_and(|(host, _)| match host.protocol() {
+                Node::Replica(replica) => replica.is_leader(),
+                Node::Coordinator(_) => false,
+            })
+        };
+        (1..=3).find(leads).expect("a shard has a leader")
+    }
+
+    /// Stops a shard's replicas, all but the leader's, or lets them go on.
+    pub fn stop_followers(&mut self, shard: u16, stop: bool) {
+        let leader = self.leader(shard);
+        for follower in (1..=3).filter(|process| *process != leader) {
+            let follower = self.replica(follower, shard);
+            if stop {
+                self.down.insert(follower)
+            } else {
+                self.down.remove(&follower)
+            };
+        }
+    }
+
     /// Lets another process lead a shard, if this one does.
     pub fn depose(&mut self, process: u16, shard: u16) {
         let replica = self.replica(process, shard);

@@ -1,7 +1,8 @@
-//! Single commands: the results that are kept as long as their outcomes, and the state that they are evaluated on.
+//! The results of single commands, which are kept as long as their outcomes, and the state that is evaluated on.
 
 use super::super::single::part;
 use super::*;
+use crate::Invoked;
 use datatypes::{Items, list, register};
 use proptest::collection::vec;
 use proptest::proptest;
@@ -87,11 +88,26 @@ fn tables_without_results_are_read() {
     assert!(restored(&chunk).outcomes().is_empty());
 }
 
-/// A leader that carries out single commands on one key, and one to which each is applied at once.
+/// Applies a transaction's part, as the entry of its number.
+fn apply_part(machine: &mut Machine, number: u64, part: &Part) {
+    let part = Some(part.clone());
+    let entry = Entry::Commit { transaction: id(number), floor: 1, at: Timestamp(number), part };
+    let mut bytes = Vec::new();
+    entry.encode(&mut bytes);
+    machine.apply(number, &bytes);
+}
+
+/// What is on its way.
+enum Waiting {
+    Single(Evaluation),
+    Part(Part),
+}
+
+/// A leader that carries out transactions on one key, and one to which each is applied at once.
 struct Leads {
     lags: Machine,
     unapplied: Unapplied,
-    on_their_way: std::collections::VecDeque<(u64, Evaluation)>,
+    on_their_way: std::collections::VecDeque<(u64, Waiting)>,
     at_once: Machine,
     number: u64,
 }
@@ -103,28 +119,59 @@ impl Leads {
         Leads { lags, unapplied, on_their_way: Default::default(), at_once, number: 0 }
     }
 
-    /// Evaluates it behind what is on its way, and puts it there.
-    fn run(&mut self, operation: &Operation<'_>, now_millis: u64) -> Evaluation {
-        self.number += 1;
-        let question = Question { key: b"k", operation, own: &[], now_millis };
+    /// Evaluates an operation behind what is on its way, and behind the asker's own effects.
+    fn evaluate(&mut self, operation: &Operation<'_>, own: &[Box<[u8]>], now_millis: u64) -> Evaluation {
+        let question = Question { key: b"k", operation, own, now_millis };
         let random = &mut Rng::with_seed(1);
         let coming = self.unapplied.on(b"k");
         let found = self.lags.evaluate(&question, coming, random).expect("well-formed");
-        let mut expected = self.at_once.evaluate(&question, None, random).expect("well-formed");
-        expected.version = found.version;
+        let expected = self.at_once.evaluate(&question, None, random).expect("well-formed");
         assert_eq!(found, expected, "{operation:?}");
+        found
+    }
+
+    /// Evaluates a single command, and puts it behind what is on its way.
+    fn run(&mut self, operation: &Operation<'_>, now_millis: u64) {
+        let found = self.evaluate(operation, &[], now_millis);
+        self.number += 1;
         apply_run(&mut self.at_once, self.number, 1, &found);
         self.unapplied.add(id(self.number), b"k", &found);
         self.unapplied.proposed(id(self.number), b"k", self.number);
-        self.on_their_way.push_back((self.number, found.clone()));
-        found
+        self.on_their_way.push_back((self.number, Waiting::Single(found)));
+    }
+
+    /// The same with a transaction of two steps.
+    fn commit(&mut self, operations: [&Operation<'_>; 2], now_millis: u64) {
+        let mut effects: Vec<Box<[u8]>> = Vec::new();
+        for operation in operations {
+            let found = self.evaluate(operation, &effects, now_millis);
+            if found.expired && effects.is_empty() {
+                effects.push(encoded(&Effect::DELETE));
+            }
+            effects.extend(found.effect);
+        }
+        self.number += 1;
+        let invoked = |effect| Invoked {
+            key: (*b"k").as_slice().into(),
+            operation: None,
+            effect: Some(effect),
+            observed: None,
+        };
+        let invocations = effects.into_iter().map(invoked).collect();
+        let part = Part { participants: vec![0], invocations, keyset: None };
+        apply_part(&mut self.at_once, self.number, &part);
+        self.unapplied.add_part(id(self.number), &part, self.number);
+        self.on_their_way.push_back((self.number, Waiting::Part(part)));
     }
 
     /// The oldest entries are applied.
     fn apply(&mut self, count: usize) {
         for _ in 0..count {
-            let Some((number, evaluation)) = self.on_their_way.pop_front() else { return };
-            apply_run(&mut self.lags, number, 1, &evaluation);
+            let Some((number, waiting)) = self.on_their_way.pop_front() else { return };
+            match waiting {
+                Waiting::Single(evaluation) => apply_run(&mut self.lags, number, 1, &evaluation),
+                Waiting::Part(part) => apply_part(&mut self.lags, number, &part),
+            }
             self.unapplied.applied(id(number), true);
         }
     }
@@ -143,21 +190,24 @@ fn push(value: &[u8]) -> Operation<'_> {
 proptest! {
     /// Whatever has been applied meanwhile, each is evaluated as if all before it had been.
     #[test]
-    fn who_comes_behind_others_sees_them(choices in vec((0u8..9, 0usize..6), 1..120)) {
+    fn who_comes_behind_others_sees_them(choices in vec((0u8..9, 0u8..12, 0usize..6), 1..120)) {
         let mut leads = Leads::new();
         let value = [7; 300];
-        for (now, (choice, applied)) in (1_000..).zip(choices) {
+        for (now, (choice, second, applied)) in (1_000..).zip(choices) {
             let deadline = register::Deadline::At { millis: now + 5 };
             let (condition, reply) = (register::Condition::Always, register::SetReply::Old);
             let set = register::Operation::Set { value: b"5", deadline, condition, reply };
-            let operation = match choice {
+            let operation = |choice| match choice {
                 0..4 => push(&value),
                 4 => Operation::List(list::Operation::Pop { end: list::End::Back, count: None }),
                 5 => Operation::Register(register::Operation::GetDelete),
-                6 => Operation::Register(set),
+                6 => Operation::Register(set.clone()),
                 _ => Operation::Register(register::Operation::Increment { by: 1 }),
             };
-            leads.run(&operation, now);
+            match second {
+                0..9 => leads.commit([&operation(choice), &operation(second)], now),
+                _ => leads.run(&operation(choice), now),
+            }
             leads.apply(if applied > 4 { usize::MAX } else { applied.saturating_sub(2) });
         }
     }
@@ -185,9 +235,9 @@ fn the_state_is_kept_where_many_are_on_their_way() {
         let mut leads = Leads::new();
         leads.run(&longer(&vec![7; bytes]), 1);
         leads.apply(1);
-        (0..10).for_each(|_| drop(leads.run(&longer(b"v"), 1)));
+        (0..10).for_each(|_| leads.run(&longer(b"v"), 1));
         assert!(!leads.keeps_state(), "45 were repeated");
-        (0..20).for_each(|_| drop(leads.run(&longer(b"v"), 1)));
+        (0..20).for_each(|_| leads.run(&longer(b"v"), 1));
         assert_eq!(leads.keeps_state(), copied, "435 were");
     }
 }
