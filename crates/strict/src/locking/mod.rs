@@ -19,7 +19,9 @@
 //! # Invariants
 //! - Entries are outcomes: applying one decides nothing, so every replica and every recovery comes to the same state.
 //! - A leader answers for a vote or a decision only when its entry is applied, and for a read only when a quorum has
-//!   confirmed it after the read.
+//!   confirmed it after the read, and all is applied that it shows.
+//! - Locks end when the decision is put into the log: who comes next is evaluated behind it, and what that comes to is a later
+//!   entry (`unapplied`).
 //! - The decision of a transaction is an entry of its first participant (Corrections 73); who asks for a decision that
 //!   is overdue makes it an abort unless it is there.
 //! - A refusal is for good: a leader accepts a vote's question for its own term only, and remembers what it refused.
