@@ -8,6 +8,12 @@ use types::Reader;
 /// More versions than these between two that are read, and the older one gets a line of its own.
 pub(super) const LONG: usize = 8;
 
+/// For how many more room is made where there are so many. Most keys have few versions, so by halves, and not by doubling, nor
+/// for four at once.
+pub(super) fn growth(len: usize) -> usize {
+    (len / 2).max(1)
+}
+
 /// What leads from one version back to the one before.
 #[derive(Debug)]
 struct Step {
@@ -57,6 +63,9 @@ impl Line {
             .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
             .map(|effect| apply::<true>(cell, &effect))
             .collect();
+        if self.steps.len() == self.steps.capacity() {
+            self.steps.reserve_exact(growth(self.steps.len()));
+        }
         self.steps.push_back(Step { patches, is_read: true });
         self.newest()
     }

@@ -1,6 +1,6 @@
 //! The versions of one key: where each is visible, and on which line its value lies (TARDiS 6.1.3).
 
-use super::line::{LONG, Line};
+use super::line::{LONG, Line, growth};
 use crate::StateId;
 use crate::dag::{Label, View};
 use datatypes::Cell;
@@ -186,6 +186,9 @@ impl Versions {
     fn open(&mut self, line: Line) -> u32 {
         let free = self.lines.iter().position(Option::is_none);
         let slot = free.unwrap_or_else(|| {
+            if self.lines.len() == self.lines.capacity() {
+                self.lines.reserve_exact(growth(self.lines.len()));
+            }
             self.lines.push(None);
             self.lines.len() - 1
         });
@@ -214,8 +217,7 @@ impl Versions {
     /// A version whose value is known, on a line of its own.
     pub fn restore(&mut self, label: Label, id: StateId, cell: Cell) {
         let line = self.open(Line::new(cell));
-        let at = self.places.partition_point(|place| place.label < label);
-        self.places.insert(at, Place { label, id, line, version: 0 });
+        self.insert(Place { label, id, line, version: 0 });
     }
 
     /// Makes a version by these effects on top of what a view shows.
@@ -244,8 +246,15 @@ impl Versions {
                 (line, made)
             }
         };
-        let place = self.places.partition_point(|place| place.label < label);
-        self.places.insert(place, Place { label, id, line, version });
+        self.insert(Place { label, id, line, version });
+    }
+
+    fn insert(&mut self, new: Place) {
+        if self.places.len() == self.places.capacity() {
+            self.places.reserve_exact(growth(self.places.len()));
+        }
+        let at = self.places.partition_point(|place| place.label < new.label);
+        self.places.insert(at, new);
     }
 
     /// The version labelled `from` is labelled `to` from now on. Where both have one, the newer stays.
@@ -254,8 +263,7 @@ impl Versions {
         let Some(target) = target else {
             let mut place = self.places.remove(source);
             place.label = to;
-            let at = self.places.partition_point(|place| place.label < to);
-            self.places.insert(at, place);
+            self.insert(place);
             return;
         };
         let older = if self.places[source].id < self.places[target].id { source } else { target };
@@ -305,7 +313,11 @@ impl Versions {
             self.lines.swap(0, only.line as usize);
             only.line = 0;
             self.lines.truncate(1);
+        }
+        if self.places.len() <= self.places.capacity() / 2 {
             self.places.shrink_to_fit();
+        }
+        if self.lines.len() <= self.lines.capacity() / 2 {
             self.lines.shrink_to_fit();
         }
     }
