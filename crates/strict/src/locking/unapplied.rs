@@ -154,10 +154,10 @@ impl Unapplied {
         for invoked in &part.invocations {
             let Some(effect) = &invoked.effect else { continue };
             self.add_one(id, &invoked.key, effect);
-            if !keys.contains(&invoked.key) {
-                keys.push(invoked.key.clone());
-            }
+            keys.push(invoked.key.clone());
         }
+        keys.sort_unstable();
+        keys.dedup();
         self.note(id, keys, index);
     }
 
