@@ -205,7 +205,7 @@ pub enum Message {
         /// It waits.
         waits: bool,
     },
-    /// Coordinator to leader: evaluate these operations on one key, one behind the other, and commit them by themselves. With locks
+    /// Coordinator to leader: evaluate these operations, one behind the other, and commit them by themselves. With locks
     /// `Done` answers, or `Refused`; without them it is one operation, and `Executed` answers, once it is in the log, or `Ended`
     /// where the result is no longer known.
     Run {
@@ -219,10 +219,8 @@ pub enum Message {
         term: u64,
         /// Which step of its request.
         step: u32,
-        /// The key.
-        key: Box<[u8]>,
-        /// The operations in their binary form.
-        operations: Vec<Box<[u8]>>,
+        /// Each operation's key, and the operation in its binary form.
+        calls: Vec<(Box<[u8]>, Box<[u8]>)>,
     },
     /// Leader to coordinator: the single commands have been carried out.
     Done {
@@ -303,7 +301,7 @@ wire_enum!(Message {
     17 => Blocked { transaction },
     18 => Waits { transaction, waits },
     19 => Locked { transaction, step, term },
-    20 => Run { transaction, age, floor, term, step, key, operations },
+    20 => Run { transaction, age, floor, term, step, calls },
     21 => Vote { transaction, at, voter },
     22 => Stamp { transaction },
     23 => Stamped { transaction, at },

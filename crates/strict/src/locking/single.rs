@@ -1,4 +1,4 @@
-//! Single commands that a leader carries out by themselves.
+//! What a leader carries out by itself: single commands, and transactions of one request whose keys are all on its shard.
 
 use super::machine::Evaluation;
 use super::message::Message;
@@ -6,9 +6,10 @@ use crate::part::encoded;
 use crate::{Invoked, Part};
 use commit::Stamp;
 use datatypes::{Effect, Operation};
+use std::collections::BTreeSet;
 use types::{Malformed, Reader, TransactionId};
 
-/// Operations on a key that are asked for: a command, or several that one process has sent together.
+/// Operations that are asked for: a command, several on one key that a process has sent together, or a transaction.
 pub(super) struct Single {
     pub transaction: TransactionId,
     pub age: Stamp,
@@ -16,28 +17,38 @@ pub(super) struct Single {
     pub term: u64,
     /// Which step of its request.
     pub index: u32,
-    pub key: Box<[u8]>,
-    pub operations: Vec<Box<[u8]>>,
+    /// Each operation's key, and the operation in its binary form.
+    pub calls: Vec<(Box<[u8]>, Box<[u8]>)>,
 }
 
 impl Single {
-    /// The operations.
-    pub(super) fn decoded(&self) -> Result<Vec<Operation<'_>>, Malformed> {
-        self.operations.iter().map(|bytes| Operation::decode(&mut Reader::new(bytes))).collect()
+    /// The keys, each with its operation.
+    pub(super) fn decoded(&self) -> Result<Vec<(&[u8], Operation<'_>)>, Malformed> {
+        let decode = |bytes| Operation::decode(&mut Reader::new(bytes));
+        self.calls.iter().map(|(key, bytes)| Ok((&**key, decode(bytes)?))).collect()
+    }
+
+    /// The keys, in ascending order.
+    pub(super) fn keys(&self) -> BTreeSet<&[u8]> {
+        self.calls.iter().map(|(key, _)| &**key).collect()
     }
 }
 
 impl From<Single> for Message {
     fn from(one: Single) -> Self {
-        let Single { transaction, age, floor, term, index, key, operations } = one;
-        Message::Run { transaction, age, floor, term, step: index, key, operations }
+        let Single { transaction, age, floor, term, index, calls } = one;
+        Message::Run { transaction, age, floor, term, step: index, calls }
     }
 }
 
-/// What the operations change; before each the key's deletion, if it had expired (Corrections 69).
-pub(super) fn part(shard: u16, key: &[u8], evaluations: &[Evaluation]) -> Part {
-    let invoked = |effect| Invoked { key: key.into(), operation: None, effect, observed: None };
-    let invocations = evaluations.iter().flat_map(|evaluation| {
+/// What the operations on these keys change; before each the key's deletion, if it had expired (Corrections 69).
+pub(super) fn part<'k>(
+    shard: u16,
+    keys: impl Iterator<Item = &'k [u8]>,
+    evaluations: &[Evaluation],
+) -> Part {
+    let invocations = keys.zip(evaluations).flat_map(|(key, evaluation)| {
+        let invoked = |effect| Invoked { key: key.into(), operation: None, effect, observed: None };
         let deletion = evaluation.expired.then(|| invoked(Some(encoded(&Effect::DELETE))));
         deletion.into_iter().chain([invoked(evaluation.effect.clone())])
     });

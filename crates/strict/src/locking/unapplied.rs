@@ -6,8 +6,8 @@ use crate::Part;
 use crate::part::encoded;
 use datatypes::{Cell, Effect, Value, apply};
 use mvcc::CompactKey;
-use smallvec::{SmallVec, smallvec};
-use std::collections::{BTreeMap, VecDeque};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::{Address, Malformed, Reader, TransactionId};
 
 /// If more would have to be copied the state is not kept, however often effects are repeated.
@@ -129,11 +129,13 @@ impl Unapplied {
         }
     }
 
-    /// What was added of this transaction is not put into the log.
-    pub(super) fn take_back(&mut self, id: TransactionId, key: &[u8]) {
-        if let Some(coming) = self.by_key.get_mut(key) {
-            coming.take_back(id);
-            self.clear_up(key);
+    /// What was added of this transaction on these keys is not put into the log.
+    pub(super) fn take_back(&mut self, id: TransactionId, keys: BTreeSet<&[u8]>) {
+        for key in keys {
+            if let Some(coming) = self.by_key.get_mut(key) {
+                coming.take_back(id);
+                self.clear_up(key);
+            }
         }
     }
 
@@ -143,9 +145,9 @@ impl Unapplied {
         }
     }
 
-    /// What was added of this transaction is in the log at this index.
-    pub(super) fn proposed(&mut self, id: TransactionId, key: &[u8], index: u64) {
-        self.note(id, smallvec![key.into()], index);
+    /// What was added of this transaction on these keys is in the log at this index.
+    pub(super) fn proposed(&mut self, id: TransactionId, keys: BTreeSet<&[u8]>, index: u64) {
+        self.note(id, keys.into_iter().map(CompactKey::from).collect(), index);
     }
 
     /// A part is in the log at this index, to be committed.

@@ -35,17 +35,17 @@ impl Replica {
             return;
         }
         let Ok(operations) = one.decoded() else { return };
-        let [operation] = operations.as_slice() else { return };
+        let [(key, operation)] = operations.as_slice() else { return };
         // The time of the entry is that of its deadlines, so that they are judged as they are when it is applied.
         let at = leader.timestamp(self.machine.latest(), step.now.wall);
         let now_millis = at.wall().as_millis();
         let on_applied = operation.is_read() || self.options.mutants.has(Mutant::EvaluateOnApplied);
-        let coming = leader.unapplied.on(&one.key);
+        let coming = leader.unapplied.on(key);
         let alone = coming.is_none();
-        let question = Question { key: &one.key, operation, own: &[], now_millis };
+        let question = Question { key, operation, own: &[], now_millis };
         let coming = coming.filter(|_| !on_applied);
         let Ok(evaluation) = self.machine.evaluate(&question, coming, step.random) else { return };
-        let part = part(self.shard, &one.key, std::slice::from_ref(&evaluation));
+        let part = part(self.shard, std::iter::once(*key), std::slice::from_ref(&evaluation));
         // A read finds out that the key has expired where nothing is on its way that may have renewed it.
         let deletes = evaluation.expired && alone;
         let (step_index, term) = (one.index, leader.term);
@@ -56,8 +56,8 @@ impl Replica {
         let entry = Entry::Commit { transaction: id, floor: one.floor, at, part: Some(part.clone()) };
         let Some(index) = self.propose(&entry) else { return self.redirect(from, id, step) };
         let Some(leader) = &mut self.leader else { return };
-        leader.unapplied.add(id, &one.key, &evaluation);
-        leader.unapplied.proposed(id, &one.key, index);
+        leader.unapplied.add(id, key, &evaluation);
+        leader.unapplied.proposed(id, one.keys(), index);
         leader.unapplied.keep(id, answer(evaluation));
         leader.open(id, from, step.now.instant);
         leader.advance(id, Stage::Proposed { part: Arc::new(part) }, step.now.instant);

@@ -22,7 +22,7 @@ use mvcc::CompactKey;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most bytes of operations in a batch, or one command.
-const BYTES: usize = 64 << 10;
+pub(super) const BYTES: usize = 64 << 10;
 
 /// The single commands of a key.
 #[derive(Debug, Default)]

@@ -226,7 +226,7 @@ impl Coordinator {
     /// time for that: it waits for the end of one on its keys that is being committed, as long as it would not
     /// be the only one anyway.
     fn lead(&mut self, transaction: Transaction, wants: Wants, limits: Combining, step: &mut Step<'_, '_>) {
-        if is_alone(&transaction) || self.is_single(&transaction) {
+        if is_alone(&transaction) || self.is_one_message(&transaction) {
             // A leader that has answered it holds nothing for it.
             return self.set_out(transaction, step);
         }

@@ -5,6 +5,7 @@
 use super::super::machine::Evaluation;
 use super::super::message::Message;
 use super::super::options::Concurrency;
+use super::batch::BYTES;
 use super::transaction::{Phase, Preparing, Tally, Transaction};
 use super::unlocked::in_doubt;
 use super::{Coordinator, Step};
@@ -12,6 +13,9 @@ use crate::Part;
 use crate::coordinator::{CallStep, Purpose};
 use std::collections::BTreeMap;
 use types::Timestamp;
+
+/// A transaction of more steps is not carried out in one step of a leader.
+const STEPS: usize = 64;
 
 impl Coordinator {
     /// True of a command that may write, has to be evaluated and is a whole transaction, in the types' lock modes, and of several
@@ -24,20 +28,46 @@ impl Coordinator {
             let is_plain = step.call.keyset.is_none() && !step.call.is_read();
             is_plain && step.call.key == first.call.key && !steps.is_unread(index, &self.expiring)
         };
+        self.carries_out(transaction)
+            && steps.list.len() == transaction.own.members.len() + 1
+            && steps.list.iter().enumerate().all(evaluated)
+    }
+
+    /// True of a transaction of several steps that one leader can carry out, as it does a single command: all of its keys are on one
+    /// shard, it is not large, and something has to be evaluated.
+    fn is_local(&self, transaction: &Transaction) -> bool {
+        let list = &transaction.steps.list;
+        let bytes: usize = list.iter().map(|step| step.call.key.len() + step.call.operation.len()).sum();
+        self.carries_out(transaction)
+            && transaction.own.members.is_empty()
+            && (2..=STEPS).contains(&list.len())
+            && bytes <= BYTES
+            && list.iter().all(|step| step.call.keyset.is_none() && step.call.shard == list[0].call.shard)
+            && !(0..list.len()).all(|index| transaction.steps.is_unread(index, &self.expiring))
+    }
+
+    /// True if leaders carry out what one of them can.
+    fn carries_out(&self, transaction: &Transaction) -> bool {
         self.options.concurrency == Concurrency::Locking
             && !self.options.locks.readers_and_writers
             && self.options.clock.is_none()
             && transaction.purpose == Purpose::Auto
             && transaction.watches.is_empty()
-            && steps.list.len() == transaction.own.members.len() + 1
-            && steps.list.iter().enumerate().all(evaluated)
+    }
+
+    /// True of what one message to a leader does.
+    pub(super) fn is_one_message(&self, transaction: &Transaction) -> bool {
+        self.is_single(transaction) || self.is_local(transaction)
     }
 
     /// A transaction that nobody is to join asks for what it needs.
     pub(super) fn set_out(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
-        match self.is_single(&transaction) {
-            true => self.send_or_wait(transaction, step),
-            false => self.advance(transaction, step),
+        if self.is_single(&transaction) {
+            self.send_or_wait(transaction, step);
+        } else if self.is_local(&transaction) {
+            self.send_single(transaction, step);
+        } else {
+            self.advance(transaction, step);
         }
     }
 
@@ -66,15 +96,14 @@ impl Coordinator {
         (shard, term): (u16, u64),
         step: &mut Step<'_, '_>,
     ) {
-        let call = &transaction.steps.list[0].call;
+        let calls = transaction.steps.list.iter().map(|step| &step.call);
         let message = Message::Run {
             transaction: transaction.id,
             age: transaction.age,
             floor: self.floor(transaction.id),
             term,
             step: 0,
-            key: (*call.key).into(),
-            operations: transaction.steps.list.iter().map(|step| (*step.call.operation).into()).collect(),
+            calls: calls.map(|call| ((*call.key).into(), (*call.operation).into())).collect(),
         };
         self.send_leader(shard, message, step);
     }

@@ -27,8 +27,7 @@ impl Coordinator {
             // Any leader will do.
             term: 0,
             step: index as u32,
-            key: (*call.key).into(),
-            operations: vec![(*call.operation).into()],
+            calls: vec![((*call.key).into(), (*call.operation).into())],
         };
         self.send_leader(call.shard, message, step);
     }

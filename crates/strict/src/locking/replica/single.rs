@@ -24,7 +24,8 @@ use crate::locking::locks::Asker;
 use crate::locking::machine::{Entry, Evaluation, Question, Told};
 use crate::locking::message::{Message, Span};
 use crate::locking::single::{Single, part};
-use datatypes::Mode;
+use datatypes::{Mode, Operation};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use types::{Address, Malformed, Timestamp, TransactionId};
 
@@ -53,7 +54,11 @@ impl Replica {
         }
         leader.open(id, from, step.now.instant);
         let asker = Asker { id, age: one.age, votes: false, now: step.now.instant };
-        if !leader.locks.lock(asker, &one.key, &Mode::Single.into()) {
+        let mut granted = true;
+        for key in one.keys() {
+            granted &= leader.locks.lock(asker, key, &Mode::Single.into());
+        }
+        if !granted {
             return self.block(id, one.into(), step);
         }
         if leader.is_flushing(id) {
@@ -69,10 +74,10 @@ impl Replica {
         let id = one.transaction;
         // The time of the entry is that of its deadlines, so that they are judged as they are when it is applied.
         let at = leader.timestamp(self.machine.latest(), step.now.wall);
-        let alone = leader.unapplied.on(&one.key).is_none();
+        let alone = leader.unapplied.last_on(one.keys()).is_none();
         let evaluations = self.evaluate_singles(&one, at, step);
         let Some(leader) = &mut self.leader else { return };
-        let Ok(evaluations) = evaluations else { return leader.unapplied.take_back(id, &one.key) };
+        let Ok(evaluations) = evaluations else { return leader.unapplied.take_back(id, one.keys()) };
         let changes = |one: &Evaluation| one.effect.is_some() || one.expired;
         let on_applied = self.options.mutants.has(Mutant::EvaluateOnApplied);
         if !evaluations.iter().any(changes) && (alone || on_applied) {
@@ -81,20 +86,20 @@ impl Replica {
             leader.unapplied.keep(id, answer.clone());
             return self.answer_confirmed(from, answer, None, step);
         }
-        let Single { age, floor, term, key, .. } = one;
-        let part = part(self.shard, &key, &evaluations);
+        let Single { age, floor, term, .. } = one;
+        let part = part(self.shard, one.calls.iter().map(|(key, _)| &**key), &evaluations);
         let (read_only, collector, span) = (false, None, Span::default());
         let ballot =
             Ballot { transaction: id, age, floor, term, read_only, collector, voted: None, span, part };
         match self.judge_keyset(from, &ballot, step) {
             Some(Err(Objection { key: met, undecided })) => {
                 if let Some(leader) = &mut self.leader {
-                    leader.unapplied.take_back(id, &key);
+                    leader.unapplied.take_back(id, one.keys());
                 }
                 let refusal = Message::Refused { transaction: id, key: met, expires: false, undecided };
                 self.refuse_with(from, refusal, step);
             }
-            _ => self.commit_singles(from, ballot, &key, (at, evaluations), step),
+            _ => self.commit_singles(from, ballot, one.keys(), (at, evaluations), step),
         }
     }
 
@@ -108,11 +113,11 @@ impl Replica {
         let on_applied = self.options.mutants.has(Mutant::EvaluateOnApplied);
         let Some(leader) = &mut self.leader else { return Ok(Vec::new()) };
         let now_millis = at.wall().as_millis();
-        let evaluate = |operation| {
-            let coming = leader.unapplied.on(&one.key).filter(|_| !on_applied);
-            let question = Question { key: &one.key, operation, own: &[], now_millis };
+        let evaluate = |(key, operation): &(&[u8], Operation<'_>)| {
+            let coming = leader.unapplied.on(key).filter(|_| !on_applied);
+            let question = Question { key, operation, own: &[], now_millis };
             let evaluation = self.machine.evaluate(&question, coming, step.random)?;
-            leader.unapplied.add(one.transaction, &one.key, &evaluation);
+            leader.unapplied.add(one.transaction, key, &evaluation);
             Ok(evaluation)
         };
         one.decoded()?.iter().map(evaluate).collect()
@@ -123,7 +128,7 @@ impl Replica {
         &mut self,
         from: Address,
         ballot: Ballot,
-        key: &[u8],
+        keys: BTreeSet<&[u8]>,
         (at, evaluations): (Timestamp, Vec<Evaluation>),
         step: &mut Step<'_, '_>,
     ) {
@@ -139,7 +144,7 @@ impl Replica {
             return self.redirect(from, transaction, step);
         };
         let Some(leader) = &mut self.leader else { return };
-        leader.unapplied.proposed(transaction, key, index);
+        leader.unapplied.proposed(transaction, keys, index);
         leader.advance(transaction, Stage::Proposed { part: held }, step.now.instant);
         leader.locks.release(transaction);
         if self.options.mutants.has(Mutant::VoteBeforeLog) {
