@@ -69,6 +69,18 @@ fn who_meets_nobody_pays_nothing() {
     assert!((claret.messages / baseline.messages - 1.0).abs() < 0.03, "{claret:?} {baseline:?}");
 }
 
+/// Where many meet, phases take those first that can hold a lock side by side.
+#[test]
+fn phases_let_more_transactions_through() {
+    let throughput = |system| {
+        let setup = setup(system, raw_mix(10_000, 0.6, 50), 256);
+        // It takes some time until queues are as long as they come to be.
+        run(&Setup { warm_up: 200_000, measured: 200_000, ..setup }).throughput
+    };
+    let [without, with] = [System::Typed, System::TypedPhased].map(throughput);
+    assert!(with > 1.25 * without, "{with} and {without}");
+}
+
 #[test]
 fn transactions_that_would_wait_for_one_another_become_one() {
     let skewed = |system| {

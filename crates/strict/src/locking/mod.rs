@@ -12,7 +12,7 @@
 //! ```text
 //!  Coordinator: Execute at leaders (lock, evaluate) -> Prepare at all -> Decide at the first -> reply -> Decide at all
 //!  Leader:      vote -> entry in the log, committed -> Prepared;   one shard alone: the entry is the commit
-//!  Command:     Run -> the leader evaluates it behind those in its log: one entry -> reply
+//!  Command:     Run -> the leader evaluates it behind those in its log: one entry -> reply; so with a request on one shard
 //!  Reader:      Execute -> a quorum confirms the leader -> reply;  nothing is written
 //! ```
 //!

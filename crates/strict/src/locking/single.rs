@@ -42,11 +42,7 @@ impl From<Single> for Message {
 }
 
 /// What the operations on these keys change; before each the key's deletion, if it had expired (Corrections 69).
-pub(super) fn part<'k>(
-    shard: u16,
-    keys: impl Iterator<Item = &'k [u8]>,
-    evaluations: &[Evaluation],
-) -> Part {
+pub(super) fn part<'k>(shard: u16, keys: impl Iterator<Item = &'k [u8]>, evaluations: &[Evaluation]) -> Part {
     let invocations = keys.zip(evaluations).flat_map(|(key, evaluation)| {
         let invoked = |effect| Invoked { key: key.into(), operation: None, effect, observed: None };
         let deletion = evaluation.expired.then(|| invoked(Some(encoded(&Effect::DELETE))));

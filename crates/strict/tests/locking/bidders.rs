@@ -49,7 +49,8 @@ fn without() -> user::Type {
 /// of those who look at the leaders of two were answered.
 fn crowd(of: user::Type, [bidders, onlookers]: [u64; 2], options: &Options) -> [usize; 2] {
     let mut network = Network::new(options);
-    let (lots, mut random) = (network.four_keys(1), Rng::with_seed(1));
+    // A transaction on one shard is one message, and waits for no lock of another such one.
+    let (lots, mut random) = (network.four_keys(2), Rng::with_seed(1));
     let mut sent: Vec<Option<RequestId>> = vec![None; (bidders + onlookers) as usize];
     let mut answered = [0; 2];
     let limit = network.now + Duration::from_secs(1);
@@ -68,8 +69,9 @@ fn crowd(of: user::Type, [bidders, onlookers]: [u64; 2], options: &Options) -> [
                 false => user::Operation::new(of, b"bid", &bid),
             };
             let operation = operation.expect("it has such an operation");
-            let steps: [Step<'_>; 2] = [0, 1]
-                .map(|_| network.any(lots[random.usize(0..4)], Operation::User(operation.clone()), false));
+            let steps: [Step<'_>; 2] = [0, 1].map(|shard| {
+                network.any(lots[random.usize(0..2) * 2 + shard], Operation::User(operation.clone()), false)
+            });
             let session_id = SessionId(session);
             let request = Request::Many { session: session_id, steps: &steps, watched: false, multi: true };
             *sent = Some(network.request(session as u16 % 3 + 1, request));

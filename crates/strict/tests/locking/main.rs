@@ -10,6 +10,7 @@ mod crowd;
 mod early;
 mod elements;
 mod keysets;
+mod local;
 mod network;
 mod patience;
 mod scripts;

@@ -256,6 +256,7 @@ impl CommitProtocol for TwoPhaseCommit {
                         coordinator.try_next(shard, now);
                     }
                 }
+                coordinator.take_back(&mut transaction, now);
                 coordinator.say_again(&mut transaction, step);
                 transaction.own.hops = 0;
                 transaction.moved_at = now;

@@ -6,13 +6,13 @@ use super::super::machine::Evaluation;
 use super::super::message::Message;
 use super::super::options::Concurrency;
 use super::batch::BYTES;
-use super::transaction::{Phase, Preparing, Tally, Transaction};
+use super::transaction::{Phase, Preparing, Tally, Transaction, asks_first};
 use super::unlocked::in_doubt;
 use super::{Coordinator, Step};
 use crate::Part;
 use crate::coordinator::{CallStep, Purpose};
 use std::collections::BTreeMap;
-use types::Timestamp;
+use types::{Instant, Timestamp};
 
 /// A transaction of more steps is not carried out in one step of a leader.
 const STEPS: usize = 64;
@@ -39,8 +39,9 @@ impl Coordinator {
         let list = &transaction.steps.list;
         let bytes: usize = list.iter().map(|step| step.call.key.len() + step.call.operation.len()).sum();
         self.carries_out(transaction)
-            && transaction.own.members.is_empty()
-            && (2..=STEPS).contains(&list.len())
+            && is_several(transaction)
+            && !asks_first(transaction)
+            && list.len() <= STEPS
             && bytes <= BYTES
             && list.iter().all(|step| step.call.keyset.is_none() && step.call.shard == list[0].call.shard)
             && !(0..list.len()).all(|index| transaction.steps.is_unread(index, &self.expiring))
@@ -89,13 +90,16 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
-    /// Asks a leader to carry a single command out.
+    /// Asks a leader to carry it out, or not to, if it has been taken back.
     pub(super) fn run_single(
         &self,
         transaction: &Transaction,
         (shard, term): (u16, u64),
         step: &mut Step<'_, '_>,
     ) {
+        if is_several(transaction) && asks_first(transaction) {
+            return self.decide(shard, transaction.id, None, step);
+        }
         let calls = transaction.steps.list.iter().map(|step| &step.call);
         let message = Message::Run {
             transaction: transaction.id,
@@ -106,6 +110,14 @@ impl Coordinator {
             calls: calls.map(|call| ((*call.key).into(), (*call.operation).into())).collect(),
         };
         self.send_leader(shard, message, step);
+    }
+
+    /// A transaction that a leader was to carry out has waited there for others' locks for long: it is taken back, unless it has been
+    /// carried out, and asks for its locks step by step. Then it is not in doubt, should they not be free in time.
+    pub(super) fn take_back(&self, transaction: &mut Transaction, now: Instant) {
+        let Phase::Preparing(preparing) = &transaction.phase else { return };
+        let is_local = preparing.single && is_several(transaction);
+        transaction.own.locks_first |= is_local && now >= transaction.began + self.options.lock_timeout;
     }
 
     /// A leader has carried single commands out.
@@ -138,4 +150,9 @@ impl Coordinator {
         }
         self.fail(transaction, &in_doubt(&why), step);
     }
+}
+
+/// True of a transaction of several steps, and not of several that are sent together.
+fn is_several(transaction: &Transaction) -> bool {
+    transaction.own.members.is_empty() && transaction.steps.list.len() > 1
 }

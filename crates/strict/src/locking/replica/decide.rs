@@ -261,9 +261,10 @@ impl Replica {
     ) {
         let Some(leader) = &mut self.leader else { return self.redirect(from, id, step) };
         leader.raise_floor(id, floor);
-        if let Some(outcome) = self.machine.outcomes().get(&id) {
-            return step.out.send(from, Message::Ended { transaction: id, at: outcome.at() });
+        if let Some(known) = self.known(id) {
+            return step.out.send(from, known);
         }
+        let Some(leader) = &mut self.leader else { return };
         let Some(prepared) = self.machine.prepared().get(&id) else {
             if at.is_some() {
                 return;

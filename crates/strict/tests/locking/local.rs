@@ -1,0 +1,95 @@
+//! A transaction of one request whose keys are on one shard is one message to its leader.
+
+use crate::network::{DELAY, Network};
+use anabranch_strict::locking::Options;
+use protocol::{Request, Step};
+use std::time::Duration;
+use types::{RequestId, SessionId};
+
+const SESSION: SessionId = SessionId(7);
+
+fn send(network: &mut Network, process: u16, session: u64, steps: &[Step<'_>]) -> RequestId {
+    let session = SessionId(100 + session);
+    network.request(process, Request::Many { session, steps, watched: false, multi: true })
+}
+
+/// Its steps see one another, on its own keys and on those of others before it.
+#[test]
+fn steps_follow_one_another_in_one_round_trip() {
+    let mut network = Network::new(&Options::default());
+    let [a, b, c, _] = network.four_keys(1);
+    let steps =
+        [network.increment(a), network.increment(b), network.increment(a), network.get(c), network.take(b)];
+    let began = network.now;
+    let first = send(&mut network, 1, 1, &steps);
+    let second = send(&mut network, 2, 2, &steps);
+    assert_eq!(network.answer(first), "1 1 2 null 1");
+    assert_eq!(network.answer(second), "3 1 4 null 1");
+    assert!(network.now - began <= DELAY * 4, "to the leader, to a quorum, and back each time");
+}
+
+/// The leader's replica is gone at any moment between the question and the answer: all of it has been done once, or nothing.
+#[test]
+fn each_counts_once_whatever_becomes_of_its_leader() {
+    for (process, when) in (1..=3).flat_map(|process| (0..10).map(move |when| (process, when))) {
+        let mut network = Network::new(&Options::default());
+        let [a, b, ..] = network.four_keys(1);
+        let steps = [network.increment(a), network.increment(b)];
+        let requests: Vec<RequestId> =
+            (0..6).map(|session| send(&mut network, session as u16 % 3 + 1, session, &steps)).collect();
+        network.run_for(DELAY * when / 2);
+        let replica = network.replica(process, 0);
+        network.down.insert(replica);
+        network.run_for(Duration::from_secs(3));
+        let mut told: Vec<String> = requests.iter().filter_map(|id| network.answered(*id)).collect();
+        told.sort_unstable();
+        let expected = Vec::from_iter((1..=6).map(|count| format!("{count} {count}")));
+        assert_eq!(told, expected, "{process} is gone after {when} half delays");
+        network.down.remove(&replica);
+        network.run_for(Duration::from_secs(1));
+        assert_eq!(network.text(2, 0, &[network.get(a), network.get(b)]), "6 6");
+    }
+}
+
+fn hold(network: &mut Network, key: &'static str) {
+    let begin = Request::Begin { session: SESSION, read_only: false, watched: false };
+    let id = network.request(1, begin);
+    assert_eq!(network.answer(id), "OK");
+    let steps = [network.increment(key)];
+    let id = network.request(1, Request::Operate { session: SESSION, steps: &steps });
+    assert_eq!(network.answer(id), "1");
+}
+
+/// It waits for the locks of a session, and goes on when they are free.
+#[test]
+fn it_waits_for_the_locks_of_others() {
+    for patience in [20, 1_500] {
+        let mut network = Network::new(&Options::default());
+        let [a, b, ..] = network.four_keys(1);
+        hold(&mut network, a);
+        let steps = [network.increment(a), network.increment(b)];
+        let waits = send(&mut network, 2, 2, &steps);
+        network.run_for(Duration::from_millis(patience));
+        assert_eq!(network.answered(waits), None);
+        let commit = network.request(1, Request::Commit { session: SESSION });
+        assert_eq!(network.answer(commit), "OK");
+        let began = network.now;
+        assert_eq!(network.answer(waits), "2 1");
+        assert!(network.now - began < DELAY * 10, "{patience}: {:?}", network.now - began);
+    }
+}
+
+/// Where they are not free in time nothing has happened, and it is told so.
+#[test]
+fn it_is_not_in_doubt_where_locks_were_not_free() {
+    let mut network = Network::new(&Options::default());
+    let [a, b, ..] = network.four_keys(1);
+    hold(&mut network, a);
+    let steps = [network.increment(a), network.increment(b)];
+    let waits = send(&mut network, 2, 2, &steps);
+    let reply = network.answer(waits);
+    assert!(reply.starts_with("UNAVAILABLE") && reply.contains("locks were not free"), "{reply}");
+    let commit = network.request(1, Request::Commit { session: SESSION });
+    assert_eq!(network.answer(commit), "OK");
+    assert_eq!(network.text(3, 3, &[network.get(a), network.get(b)]), "1 null");
+}
