@@ -220,7 +220,7 @@ pub enum Message {
         /// Which step of its request.
         step: u32,
         /// Each operation's key, and the operation in its binary form.
-        calls: Vec<(Box<[u8]>, Box<[u8]>)>,
+        calls: Calls,
     },
     /// Leader to coordinator: the single commands have been carried out.
     Done {
@@ -316,6 +316,9 @@ impl Message {
         Message::Refused { transaction, key, expires: false, undecided: false }
     }
 }
+
+/// Operations in their binary form, each behind its key.
+pub type Calls = Vec<(Box<[u8]>, Box<[u8]>)>;
 
 /// When a transaction may commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

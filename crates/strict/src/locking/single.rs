@@ -1,7 +1,7 @@
 //! What a leader carries out by itself: single commands, and transactions of one request whose keys are all on its shard.
 
 use super::machine::Evaluation;
-use super::message::Message;
+use super::message::{Calls, Message};
 use crate::part::encoded;
 use crate::{Invoked, Part};
 use commit::Stamp;
@@ -18,7 +18,7 @@ pub(super) struct Single {
     /// Which step of its request.
     pub index: u32,
     /// Each operation's key, and the operation in its binary form.
-    pub calls: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub calls: Calls,
 }
 
 impl Single {
@@ -26,6 +26,16 @@ impl Single {
     pub(super) fn decoded(&self) -> Result<Vec<(&[u8], Operation<'_>)>, Malformed> {
         let decode = |bytes| Operation::decode(&mut Reader::new(bytes));
         self.calls.iter().map(|(key, bytes)| Ok((&**key, decode(bytes)?))).collect()
+    }
+
+    /// True if some of the operations only read.
+    pub(super) fn reads(&self) -> bool {
+        self.decoded().is_ok_and(|calls| calls.iter().any(|(_, operation)| operation.is_read()))
+    }
+
+    /// True if all do.
+    pub(super) fn only_reads(&self) -> bool {
+        self.decoded().is_ok_and(|calls| calls.iter().all(|(_, operation)| operation.is_read()))
     }
 
     /// The keys, in ascending order.

@@ -2,6 +2,7 @@
 
 use crate::network::{DELAY, Network};
 use anabranch_strict::locking::Options;
+use datatypes::{Operation, register};
 use protocol::{Request, Step};
 use std::time::Duration;
 use types::{RequestId, SessionId};
@@ -92,4 +93,25 @@ fn it_is_not_in_doubt_where_locks_were_not_free() {
     let commit = network.request(1, Request::Commit { session: SESSION });
     assert_eq!(network.answer(commit), "OK");
     assert_eq!(network.text(3, 3, &[network.get(a), network.get(b)]), "1 null");
+}
+
+/// What it reads would be in the log with its results: much of it is told step by step.
+#[test]
+fn much_that_is_read_is_not_written() {
+    let mut network = Network::new(&Options::default());
+    let [a, b, ..] = network.four_keys(1);
+    let large = vec![b'v'; 100_000];
+    let (condition, reply) = (register::Condition::Always, register::SetReply::Status);
+    let deadline = register::Deadline::Clear;
+    let set = Operation::Register(register::Operation::Set { value: &large, deadline, condition, reply });
+    let steps = [network.any(a, set, true)];
+    let written = send(&mut network, 1, 1, &steps);
+    assert_eq!(network.answer(written), "OK");
+    let steps = [network.get(a), network.increment(b)];
+    let expected = format!("{} 1", String::from_utf8_lossy(&large));
+    assert_eq!(network.text(2, 2, &steps), expected);
+    let began = network.now;
+    let steps = [network.get(a), network.get(b)];
+    assert_eq!(network.text(3, 3, &steps), expected);
+    assert!(network.now - began <= DELAY * 4, "what only reads is in no entry");
 }

@@ -2,6 +2,7 @@
 
 use super::super::message::{Message, Timer};
 use super::super::options::{Concurrency, Coordinates};
+use super::single::is_several;
 use super::transaction::{
     Phase, Preparing, Tally, Transaction, is_watch_touched, parts, requests, span, touched,
 };
@@ -171,6 +172,9 @@ impl Coordinator {
         if concerned {
             let several =
                 matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.parts.len() > 1);
+            // Whatever the leader has against carrying it out, step by step it goes on.
+            transaction.own.locks_first |=
+                is_several(&transaction) && matches!(&transaction.phase, Phase::Preparing(it) if it.single);
             if several && self.options.concurrency == Concurrency::Locking {
                 transaction.own.locks_first = true;
                 if let Some(key) = &key {

@@ -153,6 +153,6 @@ impl Coordinator {
 }
 
 /// True of a transaction of several steps, and not of several that are sent together.
-fn is_several(transaction: &Transaction) -> bool {
+pub(super) fn is_several(transaction: &Transaction) -> bool {
     transaction.own.members.is_empty() && transaction.steps.list.len() > 1
 }

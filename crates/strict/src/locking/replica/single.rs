@@ -29,6 +29,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use types::{Address, Malformed, Timestamp, TransactionId};
 
+/// A transaction that reads more bytes, and changes something, is not carried out here: its results would be in the log.
+const MOST_READ: usize = 64 << 10;
+
 impl Replica {
     /// Locks and carries out single commands; those whose end is known have been answered.
     pub(super) fn on_single(&mut self, from: Address, one: Single, step: &mut Step<'_, '_>) {
@@ -82,9 +85,20 @@ impl Replica {
         let on_applied = self.options.mutants.has(Mutant::EvaluateOnApplied);
         if !evaluations.iter().any(changes) && (alone || on_applied) {
             let answer = Message::Done { transaction: id, at: None, term: leader.term, evaluations };
-            leader.forget(id);
-            leader.unapplied.keep(id, answer.clone());
+            if one.only_reads() {
+                // A repetition is refused, and reads anew.
+                leader.close(id);
+            } else {
+                leader.forget(id);
+                leader.unapplied.keep(id, answer.clone());
+            }
             return self.answer_confirmed(from, answer, None, step);
+        }
+        let results: usize = evaluations.iter().map(|evaluation| evaluation.result.len()).sum();
+        if results > MOST_READ && one.reads() {
+            // The entry would have them all: step by step they are told, and not written.
+            leader.unapplied.take_back(id, one.keys());
+            return self.refuse(from, id, None, step);
         }
         let Single { age, floor, term, .. } = one;
         let part = part(self.shard, one.calls.iter().map(|(key, _)| &**key), &evaluations);
