@@ -1,6 +1,7 @@
-//! Single commands: one message to a leader, which evaluates them, commits them and answers (`replica::single`).
+//! Single commands, and transactions of one request and one shard (decision 0045): one message to a leader, which evaluates
+//! them, commits them and answers (`replica::single`).
 //!
-//! From when it is asked for, such a command is in doubt, as a transaction of one shard is whose vote was asked for.
+//! From when it is asked for, such a one is in doubt, as a transaction of one shard is whose vote was asked for.
 
 use super::super::machine::Evaluation;
 use super::super::message::Message;
