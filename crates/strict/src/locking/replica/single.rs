@@ -7,10 +7,11 @@
 //!              <------------- Done(results) -------- when the entry is applied
 //! ```
 //!
-//! What is asked for is one command, or several on a key that a process has sent together: one transaction, whose commands are
-//! evaluated each behind the one before it.
+//! What is asked for is one command, several on a key that a process has sent together, or a transaction whose keys are all here
+//! (decision 0045): its operations are evaluated each behind the one before it.
 //!
 //! # Invariants
+//! - Nothing is evaluated before all of its keys are locked; who waits for some of them gives way to older ones.
 //! - Who has let go of the lock is in the log: it has been evaluated on all that was there before, and the log keeps the order.
 //!   Whoever has the lock next is evaluated behind it (decision 0044).
 //! - The results are a part of the entry, so that a later leader answers as this one would have.
