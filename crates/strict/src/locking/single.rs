@@ -6,8 +6,11 @@ use crate::part::encoded;
 use crate::{Invoked, Part};
 use commit::Stamp;
 use datatypes::{Effect, Operation};
-use std::collections::BTreeSet;
+use smallvec::SmallVec;
 use types::{Malformed, Reader, TransactionId};
+
+/// Keys, each once: mostly one.
+pub(super) type Keys<'k> = SmallVec<[&'k [u8]; 2]>;
 
 /// Operations that are asked for: a command, several on one key that a process has sent together, or a transaction.
 pub(super) struct Single {
@@ -39,8 +42,11 @@ impl Single {
     }
 
     /// The keys, in ascending order.
-    pub(super) fn keys(&self) -> BTreeSet<&[u8]> {
-        self.calls.iter().map(|(key, _)| &**key).collect()
+    pub(super) fn keys(&self) -> Keys<'_> {
+        let mut keys: Keys<'_> = self.calls.iter().map(|(key, _)| &**key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::machine::Evaluation;
 use super::message::Message;
+use super::single::Keys;
 use crate::Part;
 use crate::part::encoded;
 use datatypes::{Cell, Effect, Value, apply};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use types::{Address, Malformed, Reader, TransactionId};
 
 /// If more would have to be copied the state is not kept, however often effects are repeated.
@@ -130,7 +131,7 @@ impl Unapplied {
     }
 
     /// What was added of this transaction on these keys is not put into the log.
-    pub(super) fn take_back(&mut self, id: TransactionId, keys: BTreeSet<&[u8]>) {
+    pub(super) fn take_back(&mut self, id: TransactionId, keys: Keys<'_>) {
         for key in keys {
             if let Some(coming) = self.by_key.get_mut(key) {
                 coming.take_back(id);
@@ -146,7 +147,7 @@ impl Unapplied {
     }
 
     /// What was added of this transaction on these keys is in the log at this index.
-    pub(super) fn proposed(&mut self, id: TransactionId, keys: BTreeSet<&[u8]>, index: u64) {
+    pub(super) fn proposed(&mut self, id: TransactionId, keys: Keys<'_>, index: u64) {
         self.note(id, keys.into_iter().map(CompactKey::from).collect(), index);
     }
 

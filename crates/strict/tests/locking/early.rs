@@ -1,19 +1,15 @@
 //! Locks are free as soon as the decision is in the log: whoever comes next is evaluated behind it, and shows nobody what may be lost.
 
 use crate::network::{DELAY, Network};
+use crate::singles::send;
 use anabranch_strict::locking::Options;
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::{Operation, register, set};
-use protocol::{Request, Step};
+use protocol::Request;
 use std::time::Duration;
 use types::{RequestId, SessionId};
 
 const SESSION: SessionId = SessionId(7);
-
-fn send(network: &mut Network, process: u16, session: u64, steps: &[Step<'_>]) -> RequestId {
-    let session = SessionId(100 + session);
-    network.request(process, Request::Many { session, steps, watched: false, multi: true })
-}
 
 /// Each has its locks for the way of their answers and the way back of its question to commit, and not for the log's round.
 #[test]

@@ -1,18 +1,14 @@
 //! A transaction of one request whose keys are on one shard is one message to its leader.
 
 use crate::network::{DELAY, Network};
+use crate::singles::{assert_counted_once, send};
 use anabranch_strict::locking::Options;
 use datatypes::{Operation, register};
-use protocol::{Request, Step};
+use protocol::Request;
 use std::time::Duration;
-use types::{RequestId, SessionId};
+use types::SessionId;
 
 const SESSION: SessionId = SessionId(7);
-
-fn send(network: &mut Network, process: u16, session: u64, steps: &[Step<'_>]) -> RequestId {
-    let session = SessionId(100 + session);
-    network.request(process, Request::Many { session, steps, watched: false, multi: true })
-}
 
 /// Its steps see one another, on its own keys and on those of others before it.
 #[test]
@@ -32,24 +28,7 @@ fn steps_follow_one_another_in_one_round_trip() {
 /// The leader's replica is gone at any moment between the question and the answer: all of it has been done once, or nothing.
 #[test]
 fn each_counts_once_whatever_becomes_of_its_leader() {
-    for (process, when) in (1..=3).flat_map(|process| (0..10).map(move |when| (process, when))) {
-        let mut network = Network::new(&Options::default());
-        let [a, b, ..] = network.four_keys(1);
-        let steps = [network.increment(a), network.increment(b)];
-        let requests: Vec<RequestId> =
-            (0..6).map(|session| send(&mut network, session as u16 % 3 + 1, session, &steps)).collect();
-        network.run_for(DELAY * when / 2);
-        let replica = network.replica(process, 0);
-        network.down.insert(replica);
-        network.run_for(Duration::from_secs(3));
-        let mut told: Vec<String> = requests.iter().filter_map(|id| network.answered(*id)).collect();
-        told.sort_unstable();
-        let expected = Vec::from_iter((1..=6).map(|count| format!("{count} {count}")));
-        assert_eq!(told, expected, "{process} is gone after {when} half delays");
-        network.down.remove(&replica);
-        network.run_for(Duration::from_secs(1));
-        assert_eq!(network.text(2, 0, &[network.get(a), network.get(b)]), "6 6");
-    }
+    assert_counted_once(2);
 }
 
 fn hold(network: &mut Network, key: &'static str) {

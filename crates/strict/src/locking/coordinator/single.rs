@@ -38,12 +38,12 @@ impl Coordinator {
     /// shard, it is not large, and something has to be evaluated.
     fn is_local(&self, transaction: &Transaction) -> bool {
         let list = &transaction.steps.list;
-        let bytes: usize = list.iter().map(|step| step.call.key.len() + step.call.operation.len()).sum();
+        let bytes = |step: &CallStep| step.call.key.len() + step.call.operation.len();
         self.carries_out(transaction)
             && is_several(transaction)
             && !asks_first(transaction)
             && list.len() <= STEPS
-            && bytes <= BYTES
+            && list.iter().map(bytes).sum::<usize>() <= BYTES
             && list.iter().all(|step| step.call.keyset.is_none() && step.call.shard == list[0].call.shard)
             && !(0..list.len()).all(|index| transaction.steps.is_unread(index, &self.expiring))
     }

@@ -21,8 +21,8 @@ pub struct Run {
     pub terms: BTreeMap<u16, u64>,
     /// How often it has followed a hint of who leads since it was said again.
     pub hops: u32,
-    /// A vote of one of several shards was refused for a lock, or an optimistic transaction was refused too often: this
-    /// time it has all its locks before it asks for votes, and waits for them where it may.
+    /// A vote of one of several shards was refused for a lock, an optimistic transaction was refused too often, or a leader is not to
+    /// carry this one out (`single`): this time it has all its locks before it asks for votes, and waits for them where it may.
     pub locks_first: bool,
     /// The shards where operations wait for locks.
     pub blocked_at: BTreeSet<u16>,

@@ -136,7 +136,7 @@ impl Leads {
         self.number += 1;
         apply_run(&mut self.at_once, self.number, 1, &found);
         self.unapplied.add(id(self.number), b"k", &found);
-        self.unapplied.proposed(id(self.number), [&b"k"[..]].into(), self.number);
+        self.unapplied.proposed(id(self.number), smallvec::smallvec![&b"k"[..]], self.number);
         self.on_their_way.push_back((self.number, Waiting::Single(found)));
     }
 

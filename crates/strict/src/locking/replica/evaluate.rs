@@ -39,9 +39,12 @@ impl Replica {
             return step.out.send(from, Message::refused(*id, Some(key.clone())));
         }
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
-        let reads_applied = !expired && !self.machine.is_expired(key, None, *now_millis);
-        let free = *alone && !optimistic && reads_applied && decoded.is_read();
-        let free = free && leader.reads_past(*id, key, &self.options);
+        let free = *alone
+            && !optimistic
+            && decoded.is_read()
+            && !expired
+            && !self.machine.is_expired(key, None, *now_millis)
+            && leader.reads_past(*id, key, &self.options);
         if free {
             // What is applied is all that anybody can have been told of.
         } else if !optimistic || *reserve {

@@ -24,9 +24,8 @@ use crate::locking::leader::{Objection, Stage};
 use crate::locking::locks::Asker;
 use crate::locking::machine::{Entry, Evaluation, Question, Told};
 use crate::locking::message::{Message, Span};
-use crate::locking::single::{Single, part};
+use crate::locking::single::{Keys, Single, part};
 use datatypes::{Mode, Operation};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use types::{Address, Malformed, Timestamp, TransactionId};
 
@@ -143,7 +142,7 @@ impl Replica {
         &mut self,
         from: Address,
         ballot: Ballot,
-        keys: BTreeSet<&[u8]>,
+        keys: Keys<'_>,
         (at, evaluations): (Timestamp, Vec<Evaluation>),
         step: &mut Step<'_, '_>,
     ) {
