@@ -1,4 +1,4 @@
-"""Many clients on few keys: both those that add and those that look get on, and nobody is told CONFLICT."""
+"""Many clients on few keys, and a client on many: both those that add and those that look get on, and nobody is told CONFLICT."""
 
 import random
 import threading
@@ -170,3 +170,21 @@ def test_blind_additions_to_keys_with_a_deadline(cluster):
         client.set("text", "no counter")
         with pytest.raises(Exception, match="WRONGTYPE"):
             client.execute_command("COUNTER.ADD", "text", 1)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("concurrency", ["locking", "occ", "optimistic"])
+def test_commands_on_very_many_keys(cluster, partitions, concurrency):
+    """Before a request is given up, a command and a transaction on tens of thousands of keys are done."""
+    name, keys = f"many-{partitions}-{concurrency}", [f"k{number}" for number in range(30_000)]
+    with cluster["a/1"].client(single_connection_client=True, decode_responses=True) as client:
+        create(client, name, "MODEL", "strict", "PARTITIONS", partitions, "REPLICAS", 3, "CONCURRENCY", concurrency)
+        use(client, name)
+        assert client.mset(dict.fromkeys(keys, "1"))
+        commands = [("MULTI",), *(("INCR", key) for key in keys[::-1]), ("DBSIZE",), ("EXEC",)]
+        client.connection.send_packed_command(client.connection.pack_commands(commands))
+        replies = [client.connection.read_response() for _ in commands]
+        assert replies[-1] == [2] * len(keys) + [len(keys)]
+        assert client.mget(keys) == ["2"] * len(keys)
+        assert client.delete(*keys) == len(keys)
+        assert transact(client, ("DBSIZE",)) == [0]

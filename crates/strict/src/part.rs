@@ -79,12 +79,16 @@ impl Part {
         self.keyset.as_ref().is_some_and(|keyset| !keyset.observed.is_empty())
     }
 
-    /// True if whether the key exists afterwards depends on how much others have put into it.
+    /// The keys of which it depends on what others have put into them whether they exist afterwards.
+    pub fn taken_from(&self) -> impl Iterator<Item = &[u8]> {
+        let takes =
+            |invoked: &Invoked| invoked.effect().map_or(true, |effect| effect.is_some_and(|it| takes(&it)));
+        self.invocations.iter().filter(move |invoked| takes(invoked)).map(|invoked| &*invoked.key)
+    }
+
+    /// True if the key is one of those.
     pub fn takes_from(&self, key: &[u8]) -> bool {
-        let mut on_key = self.invocations.iter().filter(|invoked| *invoked.key == *key);
-        on_key.any(|invoked| {
-            invoked.effect().map_or(true, |effect| effect.is_some_and(|effect| takes(&effect)))
-        })
+        self.taken_from().any(|taken| taken == key)
     }
 
     /// Everything that it observed.

@@ -25,7 +25,7 @@ impl Own {
         }
         let written = steps.invocations().filter(|(_, invoked)| invoked.effect.is_some());
         for (shard, invoked) in written {
-            let last = steps.own_effects(&invoked.key, shard, steps.list.len()).pop();
+            let last = steps.own_effects(&invoked.key, shard, steps.list().len()).pop();
             let deleted = |bytes: &[u8]| Effect::decode(&mut Reader::new(bytes)) == Ok(Effect::DELETE);
             let may_exist = last.is_some_and(|effect| !deleted(&effect));
             own.keys.insert((*invoked.key).into(), (shard, may_exist));

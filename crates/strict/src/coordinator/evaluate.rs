@@ -22,7 +22,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         if P::REREADS_WATCHES {
             steps.push(watches.iter().map(|watched| watched.call.clone()));
         }
-        let replied = steps.list.len();
+        let replied = steps.list().len();
         steps.push(calls);
         let mut transaction = Box::new(Running {
             id,
@@ -76,10 +76,9 @@ impl<P: CommitProtocol> Coordinator<P> {
     pub(crate) fn advance(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
         transaction.moved_at = step.now.instant;
         let mut asked: SmallVec<[usize; 16]> = SmallVec::new();
-        for index in 0..transaction.steps.list.len() {
+        while let Some(index) = transaction.steps.next_ready() {
             let (now, expiring) = (transaction.now_millis, &self.expiring);
-            if transaction.steps.is_ready(index)
-                && !P::tell(self, &mut transaction, index, step)
+            if !P::tell(self, &mut transaction, index, step)
                 && (P::asks_first(&transaction, index)
                     || !transaction.steps.evaluate_here(index, now, expiring, step.random))
             {
@@ -90,7 +89,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             P::read_first(self, &transaction, &asked, step);
             let at = step.now.instant;
             for index in asked {
-                transaction.steps.list[index].progress = Progress::Asked { tries: 1, at };
+                transaction.steps.set(index, Progress::Asked { tries: 1, at });
             }
         }
         if transaction.steps.is_evaluated() {
@@ -102,12 +101,12 @@ impl<P: CommitProtocol> Coordinator<P> {
 
     /// Asks a replica to evaluate a step, perhaps once more.
     pub(crate) fn ask(&mut self, transaction: &mut Transaction<P>, index: usize, step: &mut Step<'_, '_, P>) {
-        let tries = match transaction.steps.list[index].progress {
+        let tries = match transaction.steps.list()[index].progress {
             Progress::Asked { tries, .. } => tries,
             Progress::Waiting | Progress::Done(_) => 0,
         };
         P::read(self, transaction, index, tries, step);
-        transaction.steps.list[index].progress = Progress::Asked { tries: tries + 1, at: step.now.instant };
+        transaction.steps.set(index, Progress::Asked { tries: tries + 1, at: step.now.instant });
     }
 
     fn evaluated(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
@@ -142,7 +141,7 @@ impl<P: CommitProtocol> Coordinator<P> {
     /// Replies the results that were not told yet; the request of a pipeline that a step is, else the only one.
     fn reply_steps(&self, transaction: &mut Transaction<P>, step: &mut Step<'_, '_, P>) {
         let Some(request) = transaction.request.take() else { return };
-        for (index, known) in transaction.steps.list.iter().enumerate().skip(transaction.replied) {
+        for (index, known) in transaction.steps.list().iter().enumerate().skip(transaction.replied) {
             if let Progress::Done(done) = &known.progress {
                 let request = transaction.turn.get(index).copied().unwrap_or(request);
                 if let Some(keyset) = known.call.keyset {
@@ -152,7 +151,7 @@ impl<P: CommitProtocol> Coordinator<P> {
                 known.call.reply(&done.result, step.out.reply(request));
             }
         }
-        transaction.replied = transaction.steps.list.len();
+        transaction.replied = transaction.steps.list().len();
     }
 
     /// Replies what a transaction that has succeeded has to say, and forgets it.

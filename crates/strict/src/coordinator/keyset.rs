@@ -1,7 +1,8 @@
 //! Steps on the whole keyspace inside transactions (Corrections 78): one call for every shard that the step concerns,
 //! whose answers become one reply.
 
-use super::steps::{Call, CallStep, Done, Progress, Steps};
+use super::call::Call;
+use super::steps::{CallStep, Done, Progress, Steps};
 use crate::Topology;
 use crate::part::{Invoked, KeysetAccess};
 use commit::Observed;
@@ -192,16 +193,11 @@ pub fn next_cursor(shard: u16, place: u64, shards: u16) -> u64 {
 }
 
 impl Steps {
-    /// True if it looks at which keys there are, or deletes all.
-    pub fn has_keyset(&self) -> bool {
-        self.list.iter().any(|step| step.call.keyset.is_some())
-    }
-
     /// What a look has to know of the steps before it.
     pub fn look_question(&self, index: usize) -> Option<LookQuestion> {
-        let CallStep { call, .. } = self.list.get(index)?;
+        let CallStep { call, .. } = self.list().get(index)?;
         let Some(KeysetCall { kind: KeysetKind::Look(kind), .. }) = call.keyset else { return None };
-        let earlier = self.list[..index].iter().filter(|step| step.call.shard == call.shard);
+        let earlier = self.list()[..index].iter().filter(|step| step.call.shard == call.shard);
         let flushed = earlier.clone().any(|step| step.call.is_flush());
         let expired = self.expiries.iter().filter(|(_, (shard, _))| *shard == call.shard);
         let mut own: BTreeMap<&[u8], ()> = expired.map(|(key, _)| (&**key, ())).collect();
@@ -213,7 +209,7 @@ impl Steps {
     /// Takes a replica's answer to a look.
     pub fn take_look(&mut self, index: usize, look: Look, shards: u16) {
         let Some(question) = self.look_question(index) else { return };
-        let Some(step) = self.list.get_mut(index) else { return };
+        let Some(step) = self.list().get(index) else { return };
         let mut result = ReplyBuf::new();
         match question.kind {
             LookKind::Count => result.integer(i64::try_from(look.count).unwrap_or(i64::MAX)),
@@ -226,7 +222,7 @@ impl Steps {
         // What comes after a deletion of everything depends on nothing that others do.
         let observed = (!question.flushed).then_some(look.observed);
         let invoked = Invoked { key: CompactKey::default(), operation: None, effect: None, observed };
-        step.progress = Progress::Done(Done { result, invoked, expires_at: 0 });
+        self.set(index, Progress::Done(Done { result, invoked, expires_at: 0 }));
     }
 
     /// What the steps did with every shard's keys as a whole. Deletions of everything are placed among the shard's
@@ -256,7 +252,7 @@ impl Steps {
     pub fn reply_keyset(&self, last: usize, keyset: KeysetCall, sink: &mut dyn ReplySink) {
         let Some(calls) = keyset.last_of else { return };
         let first = (last + 1).saturating_sub(usize::from(calls));
-        let answers = self.list[first..=last].iter().filter_map(|step| match &step.progress {
+        let answers = self.list()[first..=last].iter().filter_map(|step| match &step.progress {
             Progress::Done(done) => Some(&done.result),
             _ => None,
         });

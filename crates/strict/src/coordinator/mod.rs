@@ -11,6 +11,7 @@
 //! [`CommitProtocol`] says what a protocol must bring. Nothing here knows of votes, leaders or views.
 
 mod browse;
+mod call;
 mod draw;
 mod evaluate;
 mod expiring;
@@ -21,10 +22,11 @@ mod steps;
 mod transaction;
 
 pub use browse::Question;
+pub use call::{Call, observe_whole, whole_key};
 pub use draw::draw_from;
 pub use expiring::Expiring;
 pub use keyset::{Look, LookQuestion, look_at};
-pub use steps::{Answer, Call, CallStep, Done, Progress, Steps, observe_whole, whole_key};
+pub use steps::{Answer, CallStep, Done, Progress, Steps};
 pub use transaction::{Purpose, Transaction};
 
 use crate::Topology;

@@ -81,7 +81,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             return;
         }
         let kept = transaction.turn.len() / 2;
-        let calls = transaction.steps.list.split_off(kept).into_iter().map(|step| step.call);
+        let calls = transaction.steps.split_off(kept).into_iter().map(|step| step.call);
         let deadline = transaction.deadline;
         let rest = transaction.turn.split_off(kept).into_iter().zip(calls);
         let queued = rest.map(|(id, call)| Queued { id, call, deadline });
@@ -99,7 +99,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         step: &mut Step<'_, '_, P>,
     ) {
         let is_told = |call: &Call| if in_doubt { !call.is_read() } else { silent.contains(&call.shard) };
-        let calls = transaction.steps.list.iter().map(|step| &step.call);
+        let calls = transaction.steps.list().iter().map(|step| &step.call);
         if transaction.request.is_none()
             || !transaction.turn.iter().zip(calls.clone()).any(|(_, call)| is_told(call))
         {

@@ -1,99 +1,14 @@
 //! The steps of a transaction: what was asked, what they observed and changed so far.
 
+use super::call::{Call, whole_key};
 use super::expiring::Expiring;
-use super::keyset::{KeysetCall, KeysetKind};
-use crate::Topology;
-use crate::part::{Invoked, USUAL_BYTES, encoded, narrowed};
-use commit::{Observed, deadline_set, overwrites};
-use datatypes::{Cell, Context, Effect, Operation, key, prepare};
+use crate::part::{Invoked, encoded, narrowed};
+use commit::{Observed, deadline_set};
+use datatypes::{Effect, Operation};
 use mvcc::CompactKey;
-use protocol::{KeyEffect, KeyedOperation};
-use std::collections::BTreeMap;
-use types::{Instant, Reader, ReplyBuf, ReplySink, Rng};
-
-/// An operation, owned, with its shard.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Call {
-    pub key: CompactKey,
-    pub shard: u16,
-    /// The operation's binary form.
-    pub operation: CompactKey,
-    /// Nobody will see its result.
-    pub blind: bool,
-    /// For a call on the shard's keys as a whole: what it does. Then it has neither a key nor an operation.
-    pub keyset: Option<KeysetCall>,
-}
-
-impl Call {
-    pub fn new(topology: &Topology, keyed: &KeyedOperation<'_>) -> Self {
-        let mut operation = Vec::with_capacity(USUAL_BYTES);
-        keyed.operation.encode(&mut operation);
-        Call {
-            key: keyed.key.into(),
-            shard: keyed.hash.share(topology.shards.len() as u16),
-            operation: operation.into(),
-            blind: keyed.blind,
-            keyset: None,
-        }
-    }
-
-    /// True if it deletes every key of the shard.
-    pub fn is_flush(&self) -> bool {
-        self.keyset.is_some_and(|keyset| keyset.kind == KeysetKind::Flush)
-    }
-
-    /// Writes its result: a blind one shows an error or `OK`.
-    pub fn reply(&self, result: &ReplyBuf, sink: &mut dyn ReplySink) {
-        match (self.blind, result.as_error()) {
-            (true, None) => sink.simple("OK"),
-            _ => result.replay(sink),
-        }
-    }
-
-    /// True if it only reads.
-    pub fn is_read(&self) -> bool {
-        Operation::decode(&mut Reader::new(&self.operation)).is_ok_and(|operation| operation.is_read())
-    }
-
-    /// The effect that the operation has in every state, if nobody asks for more.
-    fn unread<'o>(&self, operation: &Operation<'o>, may_expire: bool) -> Option<Effect<'o>> {
-        let unseen = self.blind || operation.observation().is_nothing();
-        let effect = if unseen { operation.blind_effect() } else { None };
-        effect.filter(|effect| overwrites(effect) || !may_expire)
-    }
-
-    /// Evaluates an operation that needs no state: its result is not asked for, or reveals nothing. Where the key may
-    /// expire, only one that replaces the key needs none.
-    pub fn without_reading(&self, now_millis: u64, may_expire: bool, random: &mut Rng) -> Option<Done> {
-        let operation = Operation::decode(&mut Reader::new(&self.operation)).ok()?;
-        let blind = self.unread(&operation, may_expire)?;
-        let mut result = ReplyBuf::new();
-        if self.blind {
-            result.simple("OK");
-        } else {
-            prepare(&Cell::ABSENT, &operation, &mut Context { now_millis, random }, &mut result);
-        }
-        // A deadline that has passed deletes; one that has not must not pass before the commit.
-        let deadline = deadline_set(&blind).unwrap_or(0);
-        let is_over = deadline != 0 && deadline <= now_millis;
-        let (effect, expires_at) = if is_over { (Effect::DELETE, 0) } else { (blind, deadline) };
-        let effect = Some(encoded(&effect));
-        let invoked = Invoked { key: self.key.clone(), operation: None, effect, observed: None };
-        Some(Done { result, invoked, expires_at })
-    }
-}
-
-/// An operation that observes everything of a key and returns little.
-pub fn observe_whole() -> Operation<'static> {
-    Operation::Key(key::Operation::Deadline(key::TimeFormat::MillisAt))
-}
-
-/// The same in its binary form.
-pub fn whole_key() -> CompactKey {
-    let mut bytes = Vec::new();
-    observe_whole().encode(&mut bytes);
-    bytes.into()
-}
+use protocol::KeyEffect;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Instant, Reader, ReplyBuf, Rng};
 
 /// A key that a session watches, and what was seen there.
 #[derive(Clone, Debug)]
@@ -151,46 +66,182 @@ pub struct Done {
 pub struct CallStep {
     pub call: Call,
     pub progress: Progress,
+    /// The step before it on the same key, and the one behind it.
+    earlier: Option<u32>,
+    later: Option<u32>,
 }
 
-/// See the module.
+impl CallStep {
+    fn done(&self) -> Option<&Done> {
+        match &self.progress {
+            Progress::Done(done) => Some(done),
+            Progress::Waiting | Progress::Asked { .. } => None,
+        }
+    }
+}
+
+/// Of so many steps one on a key is found by looking at each.
+const FEW: usize = 16;
+
+/// See the module. Whatever is done for each step, and whenever one is answered, takes no longer where there are many.
 #[derive(Debug, Default)]
 pub struct Steps {
-    pub list: Vec<CallStep>,
+    list: Vec<CallStep>,
     /// Deletions of keys that were found expired, with their shards; they come before everything else on their keys.
     pub expiries: BTreeMap<CompactKey, (u16, Invoked)>,
+    /// The last step on each key, where there are more than a few.
+    last: BTreeMap<CompactKey, u32>,
+    /// The steps on the keys as a whole.
+    keysets: Vec<u32>,
+    /// Keys that a step has given a deadline.
+    deadlines: BTreeSet<CompactKey>,
+    /// The first step that is not evaluated.
+    evaluated: usize,
+    /// The first step of which was not asked yet whether it can begin.
+    begun: usize,
+    /// Steps before that one that may be able to begin now.
+    freed: Vec<u32>,
 }
 
 impl Steps {
     /// More steps, behind those that are there.
     pub fn push(&mut self, calls: impl IntoIterator<Item = Call>) {
-        let waiting = |call| CallStep { call, progress: Progress::Waiting };
-        self.list.extend(calls.into_iter().map(waiting));
+        calls.into_iter().for_each(|call| self.push_one(call));
+    }
+
+    /// One more step, which is evaluated.
+    pub fn push_done(&mut self, call: Call, done: Done) {
+        self.push_one(call);
+        self.set(self.list.len() - 1, Progress::Done(done));
+    }
+
+    fn push_one(&mut self, call: Call) {
+        let place = self.list.len();
+        let earlier = match call.keyset {
+            None => self.last_on(&call.key),
+            Some(_) => {
+                self.keysets.push(place as u32);
+                None
+            }
+        };
+        if let Some(earlier) = earlier {
+            self.list[earlier].later = Some(place as u32);
+        }
+        let earlier = earlier.map(|place| place as u32);
+        self.list.push(CallStep { call, progress: Progress::Waiting, earlier, later: None });
+        if place == FEW {
+            (0..=place).for_each(|place| self.remember(place));
+        } else if place > FEW {
+            self.remember(place);
+        }
+    }
+
+    fn remember(&mut self, place: usize) {
+        let CallStep { call, .. } = &self.list[place];
+        if call.keyset.is_none() {
+            self.last.insert(call.key.clone(), place as u32);
+        }
+    }
+
+    /// The last step on a key.
+    fn last_on(&self, key: &[u8]) -> Option<usize> {
+        let is_on = |step: &CallStep| step.call.keyset.is_none() && *step.call.key == *key;
+        match self.list.len() > FEW {
+            true => self.last.get(key).map(|place| *place as usize),
+            false => self.list.iter().rposition(is_on),
+        }
+    }
+
+    /// Keeps so many steps, the first ones, and gives the others away.
+    pub fn split_off(&mut self, length: usize) -> Vec<CallStep> {
+        let others = self.list.split_off(length);
+        let is_left = |place: &u32| (*place as usize) < length;
+        self.list.iter_mut().for_each(|step| step.later = step.later.filter(is_left));
+        self.last.clear();
+        if length > FEW {
+            (0..length).for_each(|place| self.remember(place));
+        }
+        self.freed.retain(is_left);
+        self.keysets.retain(is_left);
+        (self.evaluated, self.begun) = (self.evaluated.min(length), self.begun.min(length));
+        others
     }
 
     /// Forgets what was evaluated.
     pub fn restart(&mut self) {
         self.expiries.clear();
+        self.deadlines.clear();
+        self.freed.clear();
+        (self.evaluated, self.begun) = (0, 0);
         self.list.iter_mut().for_each(|step| step.progress = Progress::Waiting);
     }
 
-    /// True if the step has not begun and every earlier one on its key is evaluated, reads before the last write
-    /// excepted; before a look at which keys there are, every earlier one.
-    pub fn is_ready(&self, index: usize) -> bool {
-        let Some(CallStep { call, progress: Progress::Waiting }) = self.list.get(index) else { return false };
-        let apart = |other: &CallStep| match (&call.keyset, &other.call.keyset) {
-            (None, None) => other.call.key != call.key,
-            (Some(_), _) => call.is_flush(),
-            (None, Some(_)) => true,
+    /// The steps.
+    pub fn list(&self) -> &[CallStep] {
+        &self.list
+    }
+
+    /// The steps on this key before the one with this index, the latest first.
+    pub fn before(&self, index: usize, key: &[u8]) -> impl Iterator<Item = &CallStep> {
+        self.places_before(index, key).map(|place| &self.list[place])
+    }
+
+    fn places_before(&self, index: usize, key: &[u8]) -> impl Iterator<Item = usize> {
+        let own = self.list.get(index).filter(|step| *step.call.key == *key && step.call.keyset.is_none());
+        let latest = match own {
+            Some(step) => step.earlier,
+            None => self.last_on(key).map(|place| place as u32),
         };
-        let mut written = false;
-        self.list[..index].iter().rev().filter(|other| !apart(other)).all(|other| match &other.progress {
-            Progress::Done(done) => {
-                written |= done.invoked.effect.is_some();
-                true
+        let on_key = std::iter::successors(latest, |place| self.list[*place as usize].earlier);
+        on_key.map(|place| place as usize).skip_while(move |place| *place >= index)
+    }
+
+    /// How far a step is now.
+    pub fn set(&mut self, index: usize, progress: Progress) {
+        let Some(step) = self.list.get_mut(index) else { return };
+        step.progress = progress;
+        let Progress::Done(done) = &step.progress else {
+            self.evaluated = self.evaluated.min(index);
+            return;
+        };
+        if done.invoked.effect().ok().flatten().is_some_and(|effect| deadline_set(&effect).is_some()) {
+            self.deadlines.insert(step.call.key.clone());
+        }
+        self.freed.extend(step.later.filter(|later| (*later as usize) < self.begun));
+        if index == self.evaluated {
+            let left = self.list[index..].iter().position(|step| step.done().is_none());
+            self.evaluated = left.map_or(self.list.len(), |left| index + left);
+            // A look at which keys there are has waited for all of those.
+            self.freed.extend(Some(self.evaluated as u32).filter(|next| (*next as usize) < self.begun));
+        }
+    }
+
+    /// A step that has not begun and can: every earlier one on its key is evaluated, reads before the last write excepted;
+    /// before a look at which keys there are, every earlier one. Each is told once, and has to begin then.
+    pub fn next_ready(&mut self) -> Option<usize> {
+        while let Some(freed) = self.freed.pop() {
+            if self.is_ready(freed as usize) {
+                return Some(freed as usize);
             }
-            _ => written && call.keyset.is_none() && other.call.is_read(),
-        })
+        }
+        while self.begun < self.list.len() {
+            self.begun += 1;
+            if self.is_ready(self.begun - 1) {
+                return Some(self.begun - 1);
+            }
+        }
+        None
+    }
+
+    /// See [`Steps::next_ready`]. Whatever is evaluated could begin, so that only the one before on the key matters.
+    fn is_ready(&self, index: usize) -> bool {
+        let Some(step) = self.list.get(index) else { return false };
+        let is_done = |place: u32| self.list[place as usize].done().is_some();
+        let is_free = match step.call.keyset {
+            None => step.earlier.is_none_or(is_done),
+            Some(_) => step.call.is_flush() || self.evaluated >= index,
+        };
+        is_free && matches!(step.progress, Progress::Waiting)
     }
 
     /// Evaluates a step that needs no replica; false if it needs one.
@@ -209,35 +260,34 @@ impl Steps {
         let done = call.without_reading(now_millis, may_expire, random);
         let here = done.is_some();
         if let Some(done) = done {
-            self.list[index].progress = Progress::Done(done);
+            self.set(index, Progress::Done(done));
         }
         here
     }
 
     /// True if the step needs no replica to be evaluated.
     pub fn is_unread(&self, index: usize, expiring: &Expiring) -> bool {
-        let Some(CallStep { call, .. }) = self.list.get(index) else { return false };
+        self.list.get(index).is_some_and(|step| self.is_call_unread(&step.call, expiring))
+    }
+
+    fn is_call_unread(&self, call: &Call, expiring: &Expiring) -> bool {
         let operation = Operation::decode(&mut Reader::new(&call.operation));
         operation.is_ok_and(|it| call.unread(&it, self.may_expire(&call.key, expiring)).is_some())
     }
 
     /// True if the key is known to have had a deadline, or is given one here.
     pub fn may_expire(&self, key: &[u8], expiring: &Expiring) -> bool {
-        expiring.contains(key) || self.sets_deadline(key)
+        expiring.contains(key) || self.deadlines.contains(key)
     }
 
     /// A deletion of everything needs no replica.
     fn flush_here(&mut self, index: usize) -> bool {
-        let Some(step) = self.list.get_mut(index).filter(|step| step.call.is_flush()) else { return false };
+        if !self.list.get(index).is_some_and(|step| step.call.is_flush()) {
+            return false;
+        }
         let invoked = Invoked { key: CompactKey::default(), operation: None, effect: None, observed: None };
-        step.progress = Progress::Done(Done { result: ReplyBuf::new(), invoked, expires_at: 0 });
+        self.set(index, Progress::Done(Done { result: ReplyBuf::new(), invoked, expires_at: 0 }));
         true
-    }
-
-    /// True if a step has given the key a deadline.
-    fn sets_deadline(&self, key: &[u8]) -> bool {
-        let own = self.done().filter(|(step, _)| *step.call.key == *key);
-        own.filter_map(|(_, done)| done.invoked.effect().ok()?).any(|effect| deadline_set(&effect).is_some())
     }
 
     /// True if a step of a user-defined type observes all of its key, whatever its lock mode says that it sees: it follows a
@@ -246,20 +296,17 @@ impl Steps {
         let Some(step) = self.list.get(index) else { return false };
         let operation = Operation::decode(&mut Reader::new(&step.call.operation));
         let is_users = matches!(operation, Ok(Operation::User(_)));
-        let blind =
-            |other: usize| self.list[other].call.key == step.call.key && self.is_unread(other, expiring);
-        is_users && !self.is_unread(index, expiring) && (self.follows_blind(index) || (0..index).any(blind))
+        let mut earlier = self.before(index, &step.call.key);
+        is_users
+            && !self.is_unread(index, expiring)
+            && (self.follows_blind(index) || earlier.any(|step| self.is_call_unread(&step.call, expiring)))
     }
 
     /// True if an earlier step changes the same key and has observed nothing of it.
     fn follows_blind(&self, index: usize) -> bool {
         let Some(step) = self.list.get(index) else { return false };
-        let own = self.list[..index].iter().filter(|other| other.call.key == step.call.key);
-        own.filter_map(|other| match &other.progress {
-            Progress::Done(done) => Some(done),
-            _ => None,
-        })
-        .any(|done| done.invoked.observed.is_none())
+        let mut earlier = self.before(index, &step.call.key).filter_map(CallStep::done);
+        earlier.any(|done| done.invoked.observed.is_none())
     }
 
     /// Takes a replica's evaluation of a step.
@@ -298,7 +345,7 @@ impl Steps {
         let Answer { result, expires_at, .. } = answer;
         let seen = Some(expires_at).filter(|at| *at != 0);
         let expires_at = [seen, own].into_iter().flatten().min().unwrap_or(0);
-        self.list[index].progress = Progress::Done(Done { result, invoked, expires_at });
+        self.set(index, Progress::Done(Done { result, invoked, expires_at }));
     }
 
     /// The key that a step is on; none of one on the whole keyspace.
@@ -315,7 +362,7 @@ impl Steps {
 
     /// True when every step has been evaluated.
     pub fn is_evaluated(&self) -> bool {
-        self.list.iter().all(|step| matches!(step.progress, Progress::Done(_)))
+        self.evaluated == self.list.len()
     }
 
     /// True if nothing that was evaluated has an effect.
@@ -326,10 +373,7 @@ impl Steps {
 
     /// The evaluated steps.
     pub fn done(&self) -> impl Iterator<Item = (&CallStep, &Done)> {
-        self.list.iter().filter_map(|step| match &step.progress {
-            Progress::Done(done) => Some((step, done)),
-            _ => None,
-        })
+        self.list.iter().filter_map(|step| Some((step, step.done()?)))
     }
 
     /// The steps that a replica was asked for, by index.
@@ -340,20 +384,27 @@ impl Steps {
 
     /// The effects on a key of this shard by the steps before this one, in order.
     pub fn own_effects(&self, key: &[u8], shard: u16, before: usize) -> Vec<Box<[u8]>> {
-        let expiry = self.expiries.get(key).and_then(|(_, invoked)| invoked.effect.clone());
-        let mut effects: Vec<Box<[u8]>> = expiry.into_iter().collect();
-        for CallStep { call, progress } in
-            self.list.iter().take(before).filter(|step| step.call.shard == shard)
-        {
-            match progress {
-                Progress::Done(_) if call.is_flush() => effects = vec![encoded(&Effect::DELETE)],
-                Progress::Done(done) if call.keyset.is_none() && *call.key == *key => {
-                    effects.extend(done.invoked.effect.clone());
-                }
-                _ => {}
-            }
-        }
-        effects
+        let flushes = |place: &usize| {
+            let CallStep { call, progress, .. } = &self.list[*place];
+            *place < before && call.shard == shard && call.is_flush() && matches!(progress, Progress::Done(_))
+        };
+        let flushed = self.keysets.iter().rev().map(|place| *place as usize).find(flushes);
+        let behind: Vec<usize> = self
+            .places_before(before, key)
+            .take_while(|place| flushed.is_none_or(|it| it < *place))
+            .collect();
+        let first = match flushed {
+            Some(_) => Some(encoded(&Effect::DELETE)),
+            None => self.expiries.get(key).and_then(|(_, invoked)| invoked.effect.clone()),
+        };
+        let own =
+            behind.into_iter().rev().filter_map(|place| self.list[place].done()?.invoked.effect.clone());
+        first.into_iter().chain(own).collect()
+    }
+
+    /// True if it looks at which keys there are, or deletes all.
+    pub fn has_keyset(&self) -> bool {
+        !self.keysets.is_empty()
     }
 
     /// All invocations on keys with their shards, in order.
@@ -382,6 +433,7 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
+    use super::super::keyset::{KeysetCall, KeysetKind, LookKind};
     use super::*;
     use datatypes::register;
 
@@ -406,6 +458,20 @@ mod tests {
         steps
     }
 
+    const ASKED: Progress = Progress::Asked { tries: 1, at: Instant(0) };
+
+    fn keyset_call(kind: KeysetKind) -> Call {
+        let keyset = Some(KeysetCall { kind, last_of: None });
+        Call { keyset, operation: CompactKey::default(), ..call("", &READ, false) }
+    }
+
+    /// The steps that can begin, and do.
+    fn ready(steps: &mut Steps) -> Vec<usize> {
+        let ready: Vec<usize> = std::iter::from_fn(|| steps.next_ready()).collect();
+        ready.iter().for_each(|index| steps.set(*index, ASKED));
+        ready
+    }
+
     fn answer(effect: Option<&Effect<'_>>, expired: bool) -> Answer {
         let observed = Observed::new(commit::Stamp::ZERO, []);
         Answer { result: ReplyBuf::new(), effect: effect.map(encoded), observed, expired, expires_at: 0 }
@@ -414,16 +480,95 @@ mod tests {
     #[test]
     fn steps_on_one_key_are_ready_one_after_the_other() {
         let mut steps = steps([call("a", &READ, false), call("b", &READ, false), call("a", &ADD, false)]);
-        let ready = |steps: &Steps| (0..3).filter(|index| steps.is_ready(*index)).collect::<Vec<_>>();
-        assert_eq!(ready(&steps), [0, 1]);
+        assert_eq!(ready(&mut steps), [0, 1]);
         steps.take(0, answer(None, false));
-        assert_eq!(ready(&steps), [1, 2]);
+        assert_eq!(ready(&mut steps), [2]);
         steps.take(2, answer(None, false));
         assert!(!steps.is_evaluated());
         steps.take(1, answer(None, false));
         assert!(steps.is_evaluated() && steps.is_read_only());
         steps.restart();
-        assert_eq!(ready(&steps), [0, 1], "nothing of the first run is left");
+        assert_eq!(ready(&mut steps), [0, 1], "nothing of the first run is left");
+    }
+
+    /// A step that has not begun can, as a look at every one before it says.
+    fn can_begin(steps: &Steps, index: usize) -> bool {
+        let step = &steps.list[index];
+        let is_before = |other: &&CallStep| match (step.call.keyset, other.call.keyset) {
+            (None, None) => other.call.key == step.call.key,
+            (None, Some(_)) => false,
+            (Some(_), _) => !step.call.is_flush(),
+        };
+        let mut written = false;
+        let mut before = steps.list[..index].iter().rev().filter(is_before);
+        let is_free = before.all(|other| match other.done() {
+            Some(done) => {
+                written |= done.invoked.effect.is_some();
+                true
+            }
+            None => written && step.call.keyset.is_none() && other.call.is_read(),
+        });
+        is_free && matches!(step.progress, Progress::Waiting)
+    }
+
+    /// The effects on its key by the steps before it, as a look at each says.
+    fn effects_before(steps: &Steps, index: usize) -> Vec<Box<[u8]>> {
+        let own = &steps.list[index].call;
+        let mut effects = Vec::new();
+        for step in &steps.list[..index] {
+            match step.done() {
+                Some(_) if step.call.is_flush() && step.call.shard == own.shard => {
+                    effects = vec![encoded(&Effect::DELETE)];
+                }
+                Some(done) if step.call.keyset.is_none() && step.call.key == own.key => {
+                    effects.extend(done.invoked.effect.clone());
+                }
+                _ => {}
+            }
+        }
+        effects
+    }
+
+    /// Some have begun, and nobody is asked for them.
+    #[test]
+    fn what_can_begin_is_what_a_look_at_every_step_says() {
+        let expiring = Expiring::default();
+        for seed in 0..300 {
+            let mut random = Rng::with_seed(seed);
+            let keys = ["a", "b", "c", ""];
+            let any = |random: &mut Rng| match random.u8(..12) {
+                0 => keyset_call(KeysetKind::Flush),
+                1 => keyset_call(KeysetKind::Look(LookKind::Count)),
+                2..=5 => call(keys[random.usize(..4)], &READ, false),
+                6..=8 => call(keys[random.usize(..4)], &ADD, true),
+                _ => call(keys[random.usize(..4)], &ADD, false),
+            };
+            let length = 1 + random.usize(..40);
+            let mut steps = steps((0..length).map(|_| any(&mut random)));
+            let kept = 1 + random.usize(..length);
+            assert_eq!(steps.split_off(kept).len(), length - kept);
+            steps.push((0..random.usize(..20)).map(|_| any(&mut random)));
+            while !steps.is_evaluated() {
+                let mut asked = Vec::new();
+                while let Some(index) = steps.next_ready() {
+                    assert!(can_begin(&steps, index), "seed {seed}: step {index} of {steps:?}");
+                    let Call { key, shard, keyset, .. } = &steps.list[index].call;
+                    if keyset.is_none() {
+                        assert_eq!(steps.own_effects(key, *shard, index), effects_before(&steps, index));
+                    }
+                    if !steps.evaluate_here(index, 0, &expiring, &mut random) {
+                        asked.push(index);
+                    }
+                }
+                asked.iter().for_each(|index| steps.set(*index, ASKED));
+                let mut left = (0..steps.list.len()).filter(|index| can_begin(&steps, *index));
+                assert_eq!(left.next(), None, "seed {seed}: {steps:?}");
+                let open: Vec<usize> = steps.asked().map(|(index, _)| index).collect();
+                let Some(index) = open.get(random.usize(..open.len().max(1))) else { continue };
+                let written = (!steps.list[*index].call.is_read()).then_some(Effect::DELETE);
+                steps.take(*index, answer(written.as_ref(), false));
+            }
+        }
     }
 
     #[test]

@@ -154,8 +154,7 @@ impl Leader {
 fn is_still_true(part: &Part, machine: &Machine) -> bool {
     let looks = part.keyset.iter().flat_map(|keyset| &keyset.observed);
     let Some(seen) = looks.map(Observed::newest).min().map(|stamp| stamp.at.0) else { return true };
-    let mut taken_from = part.invocations.iter().filter(|invoked| part.takes_from(&invoked.key));
-    machine.keys_changed() <= seen && taken_from.all(|invoked| machine.version(&invoked.key) <= seen)
+    machine.keys_changed() <= seen && part.taken_from().all(|key| machine.version(key) <= seen)
 }
 
 /// True if a part may not get a vote beside one that has it. Where that one commits at this shard alone its timestamp is
@@ -164,9 +163,12 @@ fn is_still_true(part: &Part, machine: &Machine) -> bool {
 fn is_kept_apart(part: &Part, held: &Part, machine: &Machine, trusting: bool) -> bool {
     let state = state_for(held, machine);
     let looks_past = |looking: &Part, other: &Part| {
+        if !looking.looks() || trusting {
+            return false;
+        }
+        let taken: BTreeSet<&[u8]> = looking.taken_from().collect();
         let mut changed = other.invocations.iter().filter(|invoked| invoked.effect.is_some());
-        let taken_from = changed.any(|invoked| looking.takes_from(&invoked.key));
-        looking.looks() && !trusting && (taken_from || changes_keys(other, state))
+        changed.any(|invoked| taken.contains(&*invoked.key)) || changes_keys(other, state)
     };
     part.flushes() || held.flushes() || looks_past(part, held) || looks_past(held, part)
 }

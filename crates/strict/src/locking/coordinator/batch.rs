@@ -78,7 +78,7 @@ impl Batches {
 impl Coordinator {
     /// A single command is sent, or waits to be sent with others.
     pub(super) fn send_or_wait(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        let key = &transaction.steps.list[0].call.key;
+        let key = &transaction.steps.list()[0].call.key;
         match self.options.combining {
             Some(limits) if transaction.retries == 0 && self.protocol.batches.is_full(key, limits) => {
                 if let Some(lane) = self.protocol.batches.lanes.get_mut(key) {
@@ -97,14 +97,14 @@ impl Coordinator {
 
     /// It has waited for as long as it may.
     pub(super) fn wait_no_longer(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
-        let key = transaction.steps.list[0].call.key.clone();
+        let key = transaction.steps.list()[0].call.key.clone();
         self.keep(transaction, step);
         self.send_batch(&key, step);
     }
 
     /// A transaction is under way no more, or not under this number.
     pub(super) fn came_back(&mut self, transaction: &Transaction) {
-        if let Some(first) = transaction.steps.list.first() {
+        if let Some(first) = transaction.steps.list().first() {
             self.protocol.batches.came_back(&first.call.key, transaction.id.number);
         }
     }
@@ -148,7 +148,7 @@ impl Coordinator {
 
 /// True if a command may be a part of a batch.
 fn has_room(host: &Transaction, command: &Transaction, limits: Combining) -> bool {
-    let all = host.steps.list.iter().chain(&command.steps.list);
+    let all = host.steps.list().iter().chain(command.steps.list());
     let bytes: usize = all.map(|step| step.call.operation.len()).sum();
     host.own.members.len() + 1 < limits.members && bytes <= BYTES
 }
@@ -156,7 +156,7 @@ fn has_room(host: &Transaction, command: &Transaction, limits: Combining) -> boo
 /// A command becomes a part of a batch.
 fn add(host: &mut Transaction, mut command: Transaction, step: &mut Step<'_, '_>) {
     step.out.disarm(Timer::Transaction { number: command.id.number });
-    host.steps.push(command.steps.list.iter().map(|step| step.call.clone()));
+    host.steps.push(command.steps.list().iter().map(|step| step.call.clone()));
     command.phase = Phase::Executing;
     host.own.members.push(command);
 }

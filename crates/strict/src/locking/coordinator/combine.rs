@@ -154,9 +154,9 @@ impl Coordinator {
         let takes_part = self.options.concurrency == Concurrency::Locking
             && transaction.purpose == Purpose::Auto
             && transaction.watches.is_empty()
-            && !transaction.steps.list.is_empty()
+            && !transaction.steps.list().is_empty()
             && !transaction.steps.has_keyset()
-            && (transaction.steps.list.len() <= STEPS || !transaction.own.members.is_empty());
+            && (transaction.steps.list().len() <= STEPS || !transaction.own.members.is_empty());
         self.options.combining.filter(|_| takes_part)
     }
 
@@ -202,10 +202,10 @@ impl Coordinator {
             return false;
         };
         let mut likely = |asked: &CallStep| {
-            let mut held = host.steps.list.iter().filter(|held| held.call.key == asked.call.key);
+            let mut held = host.steps.list().iter().filter(|held| held.call.key == asked.call.key);
             held.any(|held| may_share(&held.call, &asked.call, step.random))
         };
-        transaction.steps.list.iter().all(&mut likely)
+        transaction.steps.list().iter().all(&mut likely)
     }
 
     fn visit(
@@ -259,7 +259,7 @@ impl Coordinator {
     }
 
     fn is_unread(&self, transaction: &Transaction) -> bool {
-        (0..transaction.steps.list.len()).all(|index| transaction.steps.is_unread(index, &self.expiring))
+        (0..transaction.steps.list().len()).all(|index| transaction.steps.is_unread(index, &self.expiring))
     }
 
     /// A guest, or one that has waited to be joined, goes on by itself.
@@ -323,7 +323,7 @@ impl Coordinator {
     pub(super) fn part_with(&mut self, host: &mut Transaction) -> Vec<Transaction> {
         self.protocol.combiner.release(host.id.number);
         let members = std::mem::take(&mut host.own.members);
-        host.steps.list.truncate(host.steps.list.len() - steps_of(&members));
+        host.steps.split_off(host.steps.list().len() - steps_of(&members));
         if self.options.mutants.has(Mutant::OrphanSharers) { Vec::new() } else { members }
     }
 
@@ -331,16 +331,17 @@ impl Coordinator {
     pub(super) fn reply_all(&mut self, mut host: Transaction, step: &mut Step<'_, '_>) {
         let members = std::mem::take(&mut host.own.members);
         self.protocol.combiner.combined += members.len() as u64;
-        let own = host.steps.list.len() - steps_of(&members);
-        let mut results = host.steps.list.split_off(own).into_iter();
+        let own = host.steps.list().len() - steps_of(&members);
+        let mut results = host.steps.split_off(own).into_iter().map(|step| step.progress);
         self.reply_results(host, step);
         for mut member in members {
             if self.options.mutants.has(Mutant::MemberCountedTwice) {
                 self.run(member, step);
                 continue;
             }
-            let steps = member.steps.list.len();
-            member.steps.list = results.by_ref().take(steps).collect();
+            let steps = member.steps.list().len();
+            let own = results.by_ref().take(steps).enumerate();
+            own.for_each(|(index, result)| member.steps.set(index, result));
             self.reply_results(member, step);
         }
     }
@@ -361,5 +362,5 @@ impl Coordinator {
 
 /// How many steps members have.
 fn steps_of(members: &[Transaction]) -> usize {
-    members.iter().map(|member| member.steps.list.len()).sum()
+    members.iter().map(|member| member.steps.list().len()).sum()
 }

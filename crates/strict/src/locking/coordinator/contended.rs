@@ -46,7 +46,7 @@ impl Coordinator {
         mut transaction: Transaction,
         step: &mut Step<'_, '_>,
     ) -> Option<Transaction> {
-        let list = &transaction.steps.list;
+        let list = &transaction.steps.list();
         let several = list.iter().any(|other| other.call.shard != list[0].call.shard);
         let interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
         if !several || !interactive || self.options.concurrency != Concurrency::Locking {
@@ -54,7 +54,7 @@ impl Coordinator {
         }
         let now = step.now.instant;
         let lacks = |index: &usize| {
-            let call = &transaction.steps.list[*index].call;
+            let call = &transaction.steps.list()[*index].call;
             !transaction.own.locked.contains_key(index)
                 && call.keyset.is_none()
                 && self.protocol.contended.contains(&call.key, now)
@@ -67,11 +67,10 @@ impl Coordinator {
         transaction.phase = Phase::Executing;
         for index in &lacking {
             let asked = Progress::Asked { tries: 0, at: now };
-            if let Progress::Done(done) =
-                std::mem::replace(&mut transaction.steps.list[*index].progress, asked)
-            {
-                transaction.own.locked.insert(*index, done);
+            if let Progress::Done(done) = &transaction.steps.list()[*index].progress {
+                transaction.own.locked.insert(*index, done.clone());
             }
+            transaction.steps.set(*index, asked);
         }
         for index in lacking {
             self.ask(&mut transaction, index, step);

@@ -15,7 +15,7 @@ impl Coordinator {
         if self.is_unlocked() {
             return self.ask_single(transaction, index, step);
         }
-        let call = &transaction.steps.list[index].call;
+        let call = &transaction.steps.list()[index].call;
         if let Some(question) = transaction.steps.look_question(index) {
             let message = Message::Look { transaction: transaction.id, step: index as u32, question };
             return self.send_leader(call.shard, message, step);
@@ -115,7 +115,7 @@ impl Coordinator {
         let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
         let (index, now_millis) = (index as usize, transaction.now_millis);
         if let Some(done) = transaction.own.locked.get(&index) {
-            transaction.steps.list[index].progress = Progress::Done(done.clone());
+            transaction.steps.set(index, Progress::Done(done.clone()));
         } else if !transaction.steps.evaluate_here(index, now_millis, &self.expiring, step.random) {
             // The key has turned out to have a deadline since.
             self.ask(&mut transaction, index, step);
@@ -145,7 +145,7 @@ impl Coordinator {
             self.refused(transaction, key, step);
             return None;
         }
-        if let Progress::Asked { at, .. } = transaction.steps.list[index as usize].progress {
+        if let Progress::Asked { at, .. } = transaction.steps.list()[index as usize].progress {
             let took = (step.now.instant - at, shard);
             transaction.own.slowest = transaction.own.slowest.max(Some(took));
         }
@@ -169,8 +169,9 @@ impl Coordinator {
 
     /// A shard has answered.
     fn unblock(&self, transaction: &mut Transaction, shard: u16, step: &mut Step<'_, '_>) {
-        let waits = transaction.steps.asked().filter(|(_, call)| call.shard == shard).count() > 1;
-        if !waits && transaction.own.blocked_at.remove(&shard) {
+        let waits = || transaction.steps.asked().filter(|(_, call)| call.shard == shard).count() > 1;
+        if transaction.own.blocked_at.contains(&shard) && !waits() {
+            transaction.own.blocked_at.remove(&shard);
             self.tell_waits(transaction, step);
         }
     }

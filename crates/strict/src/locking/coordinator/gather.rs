@@ -88,7 +88,7 @@ impl Coordinator {
     /// The locks that a transaction will ask for.
     pub(super) fn wants(&self, transaction: &Transaction) -> Wants {
         let mut wants = Wants::new();
-        for (index, CallStep { call, .. }) in transaction.steps.list.iter().enumerate() {
+        for (index, CallStep { call, .. }) in transaction.steps.list().iter().enumerate() {
             let claim = self.claimed(&transaction.steps, index);
             want(&mut wants, &call.key, claim.mode);
         }
@@ -96,7 +96,7 @@ impl Coordinator {
     }
 
     fn claimed<'s>(&self, steps: &'s Steps, index: usize) -> Claim<'s> {
-        let operation = Operation::decode(&mut Reader::new(&steps.list[index].call.operation));
+        let operation = Operation::decode(&mut Reader::new(&steps.list()[index].call.operation));
         let claim = match operation {
             Ok(operation) if steps.is_unread(index, &self.expiring) => claim_unread(&operation),
             Ok(operation) if !steps.observes_whole(index, &self.expiring) => operation.claim(),
@@ -119,7 +119,7 @@ impl Coordinator {
         let may_board = |number: u64| {
             self.transactions.get(&number).is_some_and(|host| {
                 host.own.members.len() + 1 < limits.members
-                    && host.steps.list.len() + transaction.steps.list.len() <= STEPS
+                    && host.steps.list().len() + transaction.steps.list().len() <= STEPS
                     && host.deadline + limits.patience >= transaction.deadline
             })
         };
@@ -129,11 +129,11 @@ impl Coordinator {
         let group = self.protocol.combiner.gathering(wants, may_board)?;
         let host = self.transactions.get(&group)?;
         // A step that has to be evaluated after another one's answer would hold up all.
-        let mut alone = transaction.steps.list.iter().enumerate().filter(|(index, asked)| {
+        let mut alone = transaction.steps.list().iter().enumerate().filter(|(index, asked)| {
             !transaction.steps.is_unread(*index, &self.expiring) && !asked.call.is_read()
         });
         let told = alone.all(|(_, asked)| {
-            let mut own = host.steps.list.iter().filter(|other| other.call.key == asked.call.key);
+            let mut own = host.steps.before(host.steps.list().len(), &asked.call.key);
             own.all(|other| may_share(&other.call, &asked.call, step.random))
         });
         told.then_some(group)
@@ -149,7 +149,7 @@ impl Coordinator {
     ) {
         let Some(mut host) = self.take(group) else { return self.set_out(rider, step) };
         self.protocol.combiner.extend(group, wants);
-        host.steps.push(rider.steps.list.iter().map(|step| step.call.clone()));
+        host.steps.push(rider.steps.list().iter().map(|step| step.call.clone()));
         rider.phase = Phase::Executing;
         step.out.disarm(Timer::Transaction { number: rider.id.number });
         host.own.members.push(rider);
@@ -194,7 +194,7 @@ impl Coordinator {
     /// Says what each key is locked for, and evaluates at once what needs no question of its own.
     fn plan(&self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
         let mut by_key: BTreeMap<CompactKey, Vec<usize>> = BTreeMap::new();
-        for (index, CallStep { call, .. }) in transaction.steps.list.iter().enumerate() {
+        for (index, CallStep { call, .. }) in transaction.steps.list().iter().enumerate() {
             by_key.entry(call.key.clone()).or_default().push(index);
         }
         let mut plan = Plan::default();
@@ -215,11 +215,10 @@ impl Coordinator {
         }
         for index in &plan.spared {
             let steps = &mut transaction.steps;
-            let key = steps.list[*index].call.key.clone();
-            let before = steps.list[..*index].iter().filter(|other| other.call.key == key);
             let waits =
                 |other: &CallStep| !matches!(other.progress, Progress::Done(_)) && !other.call.is_read();
-            if !before.clone().any(waits) {
+            let is_next = !steps.before(*index, &steps.list()[*index].call.key).any(waits);
+            if is_next {
                 steps.evaluate_here(*index, transaction.now_millis, &self.expiring, step.random);
             }
         }
@@ -237,12 +236,12 @@ impl Coordinator {
             return false;
         }
         let steps = &transaction.steps;
-        let call = steps.list[index].call.clone();
+        let call = steps.list()[index].call.clone();
         let Some(done) = tell(steps, index, &call, transaction.now_millis, &self.expiring, step.random)
         else {
             return false;
         };
-        transaction.steps.list[index].progress = Progress::Done(done);
+        transaction.steps.set(index, Progress::Done(done));
         true
     }
 

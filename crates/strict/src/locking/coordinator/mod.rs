@@ -33,7 +33,7 @@ use combine::Combiner;
 use contended::Contended;
 use std::collections::{BTreeMap, BTreeSet};
 use timestamps::SERVER_BOUND;
-use transaction::{Phase, Run, Transaction, asks_first, touched};
+use transaction::{Phase, Run, Transaction, asks_first, has_begun, touched};
 use types::{Instant, NodeId, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
@@ -159,7 +159,7 @@ impl CommitProtocol for TwoPhaseCommit {
         if coordinator.is_unlocked() {
             // Leaders are asked for every step, each by a number of its own.
             locks_first = true;
-            coordinator.reserve(transaction.steps.list.len() as u64);
+            coordinator.reserve(transaction.steps.list().len() as u64);
         }
         transaction.own = Run { signed: step.now.instant, hops, locks_first, members, ..Run::default() };
         coordinator.join_or_advance(transaction, step);
@@ -191,7 +191,7 @@ impl CommitProtocol for TwoPhaseCommit {
     }
 
     fn asks_first(transaction: &Transaction, index: usize) -> bool {
-        let on_key = transaction.steps.list[index].call.keyset.is_none();
+        let on_key = transaction.steps.list()[index].call.keyset.is_none();
         asks_first(transaction) && on_key && !transaction.own.plan.spares(index)
     }
 
@@ -381,10 +381,18 @@ impl Coordinator {
         }
     }
 
+    /// True if a shard holds something for it.
+    fn is_held(&self, transaction: &Transaction) -> bool {
+        match &transaction.phase {
+            Phase::Executing => self.locks(transaction) && has_begun(transaction),
+            _ => !self.holding(transaction).is_empty(),
+        }
+    }
+
     /// When the transaction's next sign of life is due.
     fn next_sign(&self, transaction: &Transaction) -> Option<Instant> {
-        let holds = !self.holding(transaction).is_empty();
-        holds.then(|| transaction.own.signed.max(transaction.began) + self.options.lock_timeout / SIGNS)
+        self.is_held(transaction)
+            .then(|| transaction.own.signed.max(transaction.began) + self.options.lock_timeout / SIGNS)
     }
 
     /// Says that the transaction's coordinator lives, if that is due.

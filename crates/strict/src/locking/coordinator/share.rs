@@ -26,13 +26,13 @@ pub(super) fn share(
     expiring: &Expiring,
     random: &mut Rng,
 ) -> bool {
-    let length = steps.list.len();
-    for CallStep { call, .. } in &asked.list {
-        let Some(done) = tell(steps, steps.list.len(), call, now_millis, expiring, random) else {
-            steps.list.truncate(length);
+    let length = steps.list().len();
+    for CallStep { call, .. } in asked.list() {
+        let Some(done) = tell(steps, steps.list().len(), call, now_millis, expiring, random) else {
+            steps.split_off(length);
             return false;
         };
-        steps.list.push(CallStep { call: call.clone(), progress: Progress::Done(done) });
+        steps.push_done(call.clone(), done);
     }
     true
 }
@@ -49,10 +49,7 @@ pub(super) fn tell(
     random: &mut Rng,
 ) -> Option<Done> {
     let asked = Operation::decode(&mut Reader::new(&call.operation)).ok()?;
-    for CallStep { call: held, progress } in steps.list[..before].iter().rev() {
-        if held.key != call.key {
-            continue;
-        }
+    for CallStep { call: held, progress, .. } in steps.before(before, &call.key) {
         let Progress::Done(done) = progress else { return None };
         let operation = Operation::decode(&mut Reader::new(&held.operation)).ok()?;
         if operation.is_read() != asked.is_read() {

@@ -24,20 +24,20 @@ impl Coordinator {
     /// transaction.)
     pub(super) fn is_single(&self, transaction: &Transaction) -> bool {
         let steps = &transaction.steps;
-        let [first, ..] = steps.list.as_slice() else { return false };
+        let [first, ..] = steps.list() else { return false };
         let evaluated = |(index, step): (usize, &CallStep)| {
             let is_plain = step.call.keyset.is_none() && !step.call.is_read();
             is_plain && step.call.key == first.call.key && !steps.is_unread(index, &self.expiring)
         };
         self.carries_out(transaction)
-            && steps.list.len() == transaction.own.members.len() + 1
-            && steps.list.iter().enumerate().all(evaluated)
+            && steps.list().len() == transaction.own.members.len() + 1
+            && steps.list().iter().enumerate().all(evaluated)
     }
 
     /// True of a transaction of several steps that one leader can carry out, as it does a single command: all of its keys are on one
     /// shard, it is not large, and something has to be evaluated.
     fn is_local(&self, transaction: &Transaction) -> bool {
-        let list = &transaction.steps.list;
+        let list = &transaction.steps.list();
         let bytes = |step: &CallStep| step.call.key.len() + step.call.operation.len();
         self.carries_out(transaction)
             && is_several(transaction)
@@ -75,7 +75,7 @@ impl Coordinator {
 
     /// Asks the leader for a single command.
     pub(super) fn send_single(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        let shard = transaction.steps.list[0].call.shard;
+        let shard = transaction.steps.list()[0].call.shard;
         let part = Part { participants: vec![shard], ..Part::default() };
         let term = self.protocol.leads.get(&shard).map_or(0, |lead| lead.term);
         transaction.phase = Phase::Preparing(Preparing {
@@ -101,7 +101,7 @@ impl Coordinator {
         if is_several(transaction) && asks_first(transaction) {
             return self.decide(shard, transaction.id, None, step);
         }
-        let calls = transaction.steps.list.iter().map(|step| &step.call);
+        let calls = transaction.steps.list().iter().map(|step| &step.call);
         let message = Message::Run {
             transaction: transaction.id,
             age: transaction.age,
@@ -155,5 +155,5 @@ impl Coordinator {
 
 /// True of a transaction of several steps, and not of several that are sent together.
 pub(super) fn is_several(transaction: &Transaction) -> bool {
-    transaction.own.members.is_empty() && transaction.steps.list.len() > 1
+    transaction.own.members.is_empty() && transaction.steps.list().len() > 1
 }

@@ -126,7 +126,7 @@ impl From<Evaluation> for Answer {
 
 /// A read that is a whole transaction: it needs no vote, only the confirmation that its leader leads.
 pub(super) fn is_alone(transaction: &Transaction) -> bool {
-    let [only] = transaction.steps.list.as_slice() else { return false };
+    let [only] = transaction.steps.list() else { return false };
     transaction.purpose == Purpose::Auto && transaction.watches.is_empty() && only.call.is_read()
 }
 
@@ -140,11 +140,17 @@ pub(super) fn touched(transaction: &Transaction) -> BTreeSet<u16> {
     match &transaction.phase {
         Phase::Preparing(preparing) => preparing.parts.keys().copied().collect(),
         Phase::Deciding { parts, .. } => parts.clone(),
-        _ => {
-            let asked = |step: &&CallStep| !matches!(step.progress, Progress::Waiting);
-            transaction.steps.list.iter().filter(asked).map(|step| step.call.shard).collect()
-        }
+        _ => begun(transaction).map(|step| step.call.shard).collect(),
     }
+}
+
+/// True if a leader has been asked for a step.
+pub(super) fn has_begun(transaction: &Transaction) -> bool {
+    begun(transaction).next().is_some()
+}
+
+fn begun(transaction: &Transaction) -> impl Iterator<Item = &CallStep> {
+    transaction.steps.list().iter().filter(|step| !matches!(step.progress, Progress::Waiting))
 }
 
 /// True if a watched key has another version than it had, or has expired. Watched keys are the first steps.

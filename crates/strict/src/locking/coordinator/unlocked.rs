@@ -19,7 +19,7 @@ impl Coordinator {
 
     /// Asks a leader to carry out a step.
     pub(super) fn ask_single(&self, transaction: &Transaction, index: usize, step: &mut Step<'_, '_>) {
-        let call = &transaction.steps.list[index].call;
+        let call = &transaction.steps.list()[index].call;
         let message = Message::Run {
             transaction: TransactionId { number: transaction.id.number + index as u64, ..transaction.id },
             age: transaction.age,
@@ -35,7 +35,7 @@ impl Coordinator {
     /// The request that has a step with this number.
     fn request_of(&self, id: TransactionId) -> Option<u64> {
         let (number, transaction) = self.transactions.range(..=id.number).next_back()?;
-        (id.number - number < transaction.steps.list.len().max(1) as u64).then_some(*number)
+        (id.number - number < transaction.steps.list().len().max(1) as u64).then_some(*number)
     }
 
     /// Takes an answer to a step; any other message is given back, named by its request.

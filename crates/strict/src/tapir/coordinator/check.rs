@@ -59,7 +59,7 @@ impl Coordinator {
     /// An evaluated transaction commits: by a check if it changes nothing, else by Prepare. A single read that a
     /// quorum could not answer was as good as checked already.
     pub(super) fn conclude(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        let single = transaction.purpose == Purpose::Auto && transaction.steps.list.len() == 1;
+        let single = transaction.purpose == Purpose::Auto && transaction.steps.list().len() == 1;
         let checks = self.options.reads_without_stamps()
             && !single
             && transaction.retries < CHECKS
@@ -72,7 +72,7 @@ impl Coordinator {
         }
         let whole = |seen: &Glance| {
             let present = epoch_of(seen.view) == self.topology.epoch(seen.shard);
-            present && seen.steps == transaction.steps.list.len() && parts.len() == 1
+            present && seen.steps == transaction.steps.list().len() && parts.len() == 1
         };
         let seen = transaction.own.glance.filter(whole);
         let answer = |seen: Glance| (seen.member, (seen.view, false));

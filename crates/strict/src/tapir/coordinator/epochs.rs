@@ -103,7 +103,7 @@ impl Coordinator {
                 self.propose(&transaction, step);
             }
             Phase::QuorumRead(read)
-                if transaction.steps.list.first().is_some_and(|s| s.call.shard == shard) =>
+                if transaction.steps.list().first().is_some_and(|s| s.call.shard == shard) =>
             {
                 read.answers.clear();
                 read.since = step.now.instant;

@@ -15,7 +15,8 @@ impl Coordinator {
     /// Begins to evaluate a transaction: a single read at all replicas, anything else once its turn has come.
     pub(super) fn begin(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         if self.is_quorum_read(&transaction) {
-            let (shard, key) = (transaction.steps.list[0].call.shard, &transaction.steps.list[0].call.key);
+            let (shard, key) =
+                (transaction.steps.list()[0].call.shard, &transaction.steps.list()[0].call.key);
             let disputed = self.protocol.hot.is_hot(key, step.now.instant);
             let asked = self.first_asked(shard, None, disputed, step.now.instant);
             let read =
@@ -42,7 +43,7 @@ impl Coordinator {
 
     /// A single operation that only reads, and for which the short way has not failed yet.
     fn is_quorum_read(&self, transaction: &Transaction) -> bool {
-        let [only] = transaction.steps.list.as_slice() else { return false };
+        let [only] = transaction.steps.list() else { return false };
         self.options.reads_without_stamps()
             && transaction.purpose == Purpose::Auto
             && transaction.retries == 0
@@ -59,8 +60,8 @@ impl Coordinator {
     ) {
         let mut rest: SmallVec<[usize; 16]> = indices.into();
         while let Some(first) = rest.first() {
-            let shard = transaction.steps.list[*first].call.shard;
-            let of_shard = |index: &usize| transaction.steps.list[*index].call.shard == shard;
+            let shard = transaction.steps.list()[*first].call.shard;
+            let of_shard = |index: &usize| transaction.steps.list()[*index].call.shard == shard;
             let together: SmallVec<[usize; 16]> = rest.iter().copied().filter(of_shard).collect();
             rest.retain(|index| !of_shard(index));
             if let Some(member) = self.replica_for(shard, 0, step.now.instant) {
@@ -78,7 +79,7 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         let Some(first) = indices.first() else { return };
-        let shard = transaction.steps.list[*first].call.shard;
+        let shard = transaction.steps.list()[*first].call.shard;
         self.protocol.replicas.asked(shard, member, step.now.instant);
         let replica = self.topology.replicas(shard)[member];
         let mut readings = Vec::with_capacity(indices.len());
@@ -88,7 +89,7 @@ impl Coordinator {
                 step.out.send(replica, Message::Look { transaction, step: step_index, question });
                 continue;
             }
-            let call = &transaction.steps.list[*index].call;
+            let call = &transaction.steps.list()[*index].call;
             let own = transaction.steps.own_effects(&call.key, shard, *index);
             let (key, operation) = (call.key.clone(), call.operation.clone());
             readings.push(Reading { step: *index as u32, own, key, operation });
@@ -107,7 +108,7 @@ impl Coordinator {
 
     /// The earliest moment at which a question is taken for lost.
     pub(super) fn next_read_timeout(&self, transaction: &Transaction) -> Option<Instant> {
-        let asked = transaction.steps.list.iter().filter_map(|step| match step.progress {
+        let asked = transaction.steps.list().iter().filter_map(|step| match step.progress {
             Progress::Asked { at, .. } => Some(at),
             _ => None,
         });
@@ -116,8 +117,8 @@ impl Coordinator {
 
     /// Asks the next replica where one has not answered in time.
     pub(super) fn ask_again(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
-        for index in 0..transaction.steps.list.len() {
-            let Progress::Asked { at, .. } = transaction.steps.list[index].progress else { continue };
+        for index in 0..transaction.steps.list().len() {
+            let Progress::Asked { at, .. } = transaction.steps.list()[index].progress else { continue };
             if at + self.options.read_timeout <= step.now.instant {
                 self.ask(&mut transaction, index, step);
             }
@@ -150,7 +151,7 @@ impl Coordinator {
         if taken == 0 {
             return self.keep(transaction, step);
         }
-        let at_once = clear && taken == transaction.steps.list.len();
+        let at_once = clear && taken == transaction.steps.list().len();
         transaction.own.glance = at_once.then_some(Glance { shard, member, view, steps: taken });
         self.advance(transaction, step)
     }
@@ -178,7 +179,7 @@ impl Coordinator {
     /// the read takes place at that moment. Anything else falls back to a validated transaction.
     fn count_answers(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let Phase::QuorumRead(read) = &transaction.phase else { return self.keep(transaction, step) };
-        let members = self.topology.replicas(transaction.steps.list[0].call.shard).len();
+        let members = self.topology.replicas(transaction.steps.list()[0].call.shard).len();
         let needed = if self.options.mutants.has(Mutant::SingleReplicaReads) { 1 } else { quorum(members) };
         let good = |(_, answer): &&(u64, Evaluation)| !answer.pending && !answer.expired;
         let good: Vec<&(u64, Evaluation)> = read.answers.values().filter(good).collect();
@@ -194,7 +195,7 @@ impl Coordinator {
             }
             let result = answer.result.clone();
             if let Some(request) = transaction.request.take() {
-                transaction.steps.list[0].call.reply(&result, step.out.reply(request));
+                transaction.steps.list()[0].call.reply(&result, step.out.reply(request));
             }
             return self.forget(&transaction, step);
         }
@@ -211,7 +212,7 @@ impl Coordinator {
     /// else it falls back.
     pub(super) fn read_of_others(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let Phase::QuorumRead(read) = &mut transaction.phase else { return self.keep(transaction, step) };
-        let Some(shard) = transaction.steps.list.first().map(|step| step.call.shard) else {
+        let Some(shard) = transaction.steps.list().first().map(|step| step.call.shard) else {
             return self.keep(transaction, step);
         };
         let members = 0..self.topology.replicas(shard).len();
@@ -228,7 +229,7 @@ impl Coordinator {
     /// them it is given up late.
     pub(super) fn quorum_read_until(&self, transaction: &Transaction, read: &QuorumRead) -> Instant {
         let latest = read.since + self.options.read_timeout;
-        let Some(shard) = transaction.steps.list.first().map(|step| step.call.shard) else { return latest };
+        let Some(shard) = transaction.steps.list().first().map(|step| step.call.shard) else { return latest };
         let members = self.topology.replicas(shard).len();
         if read.answers.len() < quorum(members) && read.asked.len() == members {
             return latest;
@@ -243,7 +244,7 @@ impl Coordinator {
     /// No further answer to a quorum read is expected.
     pub(super) fn on_quorum_read_timer(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
         let Phase::QuorumRead(read) = &transaction.phase else { return self.keep(transaction, step) };
-        let shard = transaction.steps.list.first().map_or(0, |step| step.call.shard);
+        let shard = transaction.steps.list().first().map_or(0, |step| step.call.shard);
         if read.asked.len() < self.topology.replicas(shard).len() {
             self.read_of_others(transaction, step)
         } else {
@@ -315,7 +316,7 @@ impl Coordinator {
             }
             Phase::Checking(check) => check.lacking(lacks).collect(),
             Phase::Executing | Phase::QuorumRead(_) => {
-                let steps = transaction.steps.list.iter();
+                let steps = transaction.steps.list().iter();
                 let waiting = steps.filter(|step| !matches!(step.progress, Progress::Done(_)));
                 waiting.map(|step| step.call.shard).collect()
             }
@@ -324,7 +325,8 @@ impl Coordinator {
     }
 
     fn unavailable(&self, transaction: &Transaction) -> Error {
-        let waiting = transaction.steps.list.iter().find(|step| !matches!(step.progress, Progress::Done(_)));
+        let waiting =
+            transaction.steps.list().iter().find(|step| !matches!(step.progress, Progress::Done(_)));
         let shard = waiting.map_or(0, |step| step.call.shard);
         let (shard, answered) = match &transaction.phase {
             Phase::QuorumRead(read) => (shard, read.answers.len()),

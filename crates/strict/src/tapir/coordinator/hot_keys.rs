@@ -125,7 +125,7 @@ impl Coordinator {
     /// Takes the transaction's turn at its hot keys. False while it has to wait.
     pub(super) fn take_hot_keys(&mut self, transaction: &Transaction, step: &Step<'_, '_>) -> bool {
         let now = step.now.instant;
-        let calls = transaction.steps.list.iter().map(|step| &step.call);
+        let calls = transaction.steps.list().iter().map(|step| &step.call);
         let hot = calls.filter(|call| self.protocol.hot.is_hot(&call.key, now) && !is_sociable(call));
         let keys: BTreeSet<Box<[u8]>> = hot.map(|call| (*call.key).into()).collect();
         if keys.is_empty() {

@@ -154,7 +154,7 @@ impl CommitProtocol for Tapir {
         tries: u32,
         step: &mut Step<'_, '_>,
     ) {
-        let shard = transaction.steps.list[index].call.shard;
+        let shard = transaction.steps.list()[index].call.shard;
         if let Some(member) = coordinator.replica_for(shard, tries, step.now.instant) {
             coordinator.read(transaction, &[index], member, step);
         }

@@ -367,7 +367,7 @@ impl Coordinator {
         if conflict.watch {
             return self.watch_touched(transaction, step);
         }
-        let mut on_keys = transaction.steps.list.iter().filter(|step| step.call.keyset.is_none());
+        let mut on_keys = transaction.steps.list().iter().filter(|step| step.call.keyset.is_none());
         let first = |_| on_keys.next().map(|step| (*step.call.key).into());
         let alone = (!transaction.steps.has_keyset()).then_some(());
         let key = conflict.key.clone().or_else(|| alone.and_then(first));

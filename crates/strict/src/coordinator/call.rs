@@ -1,0 +1,95 @@
+//! A call: what a step of a transaction asks for.
+
+use super::keyset::{KeysetCall, KeysetKind};
+use super::steps::Done;
+use crate::Topology;
+use crate::part::{Invoked, USUAL_BYTES, encoded};
+use commit::{deadline_set, overwrites};
+use datatypes::{Cell, Context, Effect, Operation, key, prepare};
+use mvcc::CompactKey;
+use protocol::KeyedOperation;
+use types::{Reader, ReplyBuf, ReplySink, Rng};
+
+/// An operation, owned, with its shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub key: CompactKey,
+    pub shard: u16,
+    /// The operation's binary form.
+    pub operation: CompactKey,
+    /// Nobody will see its result.
+    pub blind: bool,
+    /// For a call on the shard's keys as a whole: what it does. Then it has neither a key nor an operation.
+    pub keyset: Option<KeysetCall>,
+}
+
+impl Call {
+    pub fn new(topology: &Topology, keyed: &KeyedOperation<'_>) -> Self {
+        let mut operation = Vec::with_capacity(USUAL_BYTES);
+        keyed.operation.encode(&mut operation);
+        Call {
+            key: keyed.key.into(),
+            shard: keyed.hash.share(topology.shards.len() as u16),
+            operation: operation.into(),
+            blind: keyed.blind,
+            keyset: None,
+        }
+    }
+
+    /// True if it deletes every key of the shard.
+    pub fn is_flush(&self) -> bool {
+        self.keyset.is_some_and(|keyset| keyset.kind == KeysetKind::Flush)
+    }
+
+    /// Writes its result: a blind one shows an error or `OK`.
+    pub fn reply(&self, result: &ReplyBuf, sink: &mut dyn ReplySink) {
+        match (self.blind, result.as_error()) {
+            (true, None) => sink.simple("OK"),
+            _ => result.replay(sink),
+        }
+    }
+
+    /// True if it only reads.
+    pub fn is_read(&self) -> bool {
+        Operation::decode(&mut Reader::new(&self.operation)).is_ok_and(|operation| operation.is_read())
+    }
+
+    /// The effect that the operation has in every state, if nobody asks for more.
+    pub(super) fn unread<'o>(&self, operation: &Operation<'o>, may_expire: bool) -> Option<Effect<'o>> {
+        let unseen = self.blind || operation.observation().is_nothing();
+        let effect = if unseen { operation.blind_effect() } else { None };
+        effect.filter(|effect| overwrites(effect) || !may_expire)
+    }
+
+    /// Evaluates an operation that needs no state: its result is not asked for, or reveals nothing. Where the key may
+    /// expire, only one that replaces the key needs none.
+    pub fn without_reading(&self, now_millis: u64, may_expire: bool, random: &mut Rng) -> Option<Done> {
+        let operation = Operation::decode(&mut Reader::new(&self.operation)).ok()?;
+        let blind = self.unread(&operation, may_expire)?;
+        let mut result = ReplyBuf::new();
+        if self.blind {
+            result.simple("OK");
+        } else {
+            prepare(&Cell::ABSENT, &operation, &mut Context { now_millis, random }, &mut result);
+        }
+        // A deadline that has passed deletes; one that has not must not pass before the commit.
+        let deadline = deadline_set(&blind).unwrap_or(0);
+        let is_over = deadline != 0 && deadline <= now_millis;
+        let (effect, expires_at) = if is_over { (Effect::DELETE, 0) } else { (blind, deadline) };
+        let effect = Some(encoded(&effect));
+        let invoked = Invoked { key: self.key.clone(), operation: None, effect, observed: None };
+        Some(Done { result, invoked, expires_at })
+    }
+}
+
+/// An operation that observes everything of a key and returns little.
+pub fn observe_whole() -> Operation<'static> {
+    Operation::Key(key::Operation::Deadline(key::TimeFormat::MillisAt))
+}
+
+/// The same in its binary form.
+pub fn whole_key() -> CompactKey {
+    let mut bytes = Vec::new();
+    observe_whole().encode(&mut bytes);
+    bytes.into()
+}
