@@ -172,6 +172,12 @@ def test_blind_additions_to_keys_with_a_deadline(cluster):
             client.execute_command("COUNTER.ADD", "text", 1)
 
 
+def pipelined(client, *commands) -> list:
+    """The replies to commands that are sent together on the client's own connection."""
+    client.connection.send_packed_command(client.connection.pack_commands(commands))
+    return [client.connection.read_response() for _ in commands]
+
+
 @pytest.mark.parametrize("partitions", [1, 4])
 @pytest.mark.parametrize("concurrency", ["locking", "occ", "optimistic"])
 def test_commands_on_very_many_keys(cluster, partitions, concurrency):
@@ -181,10 +187,39 @@ def test_commands_on_very_many_keys(cluster, partitions, concurrency):
         create(client, name, "MODEL", "strict", "PARTITIONS", partitions, "REPLICAS", 3, "CONCURRENCY", concurrency)
         use(client, name)
         assert client.mset(dict.fromkeys(keys, "1"))
-        commands = [("MULTI",), *(("INCR", key) for key in keys[::-1]), ("DBSIZE",), ("EXEC",)]
-        client.connection.send_packed_command(client.connection.pack_commands(commands))
-        replies = [client.connection.read_response() for _ in commands]
+        replies = pipelined(client, ("MULTI",), *(("INCR", key) for key in keys[::-1]), ("DBSIZE",), ("EXEC",))
         assert replies[-1] == [2] * len(keys) + [len(keys)]
         assert client.mget(keys) == ["2"] * len(keys)
         assert client.delete(*keys) == len(keys)
         assert transact(client, ("DBSIZE",)) == [0]
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("concurrency", ["locking", "occ", "optimistic"])
+def test_transactions_on_many_keys_that_meet(cluster, partitions, concurrency):
+    """Whichever way round they go through thousands of keys, each of them is done."""
+    name, keys = f"meet-{partitions}-{concurrency}", [f"k{number}" for number in range(3000)]
+    with cluster["a/1"].client() as client:
+        create(client, name, "MODEL", "strict", "PARTITIONS", partitions, "REPLICAS", 3, "CONCURRENCY", concurrency)
+    failures, nodes, clients, rounds = [], list(cluster), 4, 2
+
+    def work(number):
+        own = keys if number % 2 == 0 else keys[::-1]
+        try:
+            with nodes[number % 3].client(single_connection_client=True, decode_responses=True) as client:
+                use(client, name)
+                for _ in range(rounds):
+                    replies = pipelined(client, ("MULTI",), *(("INCR", key) for key in own), ("EXEC",))
+                    assert len(set(replies[-1])) == 1, "it is between the others as a whole"
+        except Exception as error:  # the test tells it
+            failures.append((number, error))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    with cluster["a/2"].client(single_connection_client=True, decode_responses=True) as client:
+        use(client, name)
+        assert client.mget(keys) == [str(clients * rounds)] * len(keys)

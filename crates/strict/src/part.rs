@@ -4,7 +4,8 @@ use crate::KeyedEffects;
 use commit::{Access, Observed, Stamp, Undecided, overwrites};
 use datatypes::{Effect, Invocation, Observation, Operation};
 use mvcc::CompactKey;
-use types::{Malformed, Reader, ReplyBuf, wire_struct};
+use std::sync::OnceLock;
+use types::{Malformed, Reader, ReplyBuf, Wire, wire_struct};
 
 /// One evaluated operation of a transaction on one key.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,11 @@ impl Invoked {
         self.observed.is_none() && self.effect().is_ok_and(keeps)
     }
 
+    /// True if it depends on what others have put into the key whether that exists afterwards.
+    fn takes(&self) -> bool {
+        self.effect().map_or(true, |effect| effect.is_some_and(|effect| takes(&effect)))
+    }
+
     /// What it changes.
     pub fn effect(&self) -> Result<Option<Effect<'_>>, Malformed> {
         self.effect.as_ref().map(|bytes| Effect::decode(&mut Reader::new(bytes))).transpose()
@@ -65,8 +71,32 @@ pub struct Part {
     pub invocations: Vec<Invoked>,
     /// What it did with the shard's keys as a whole, if it did.
     pub keyset: Option<KeysetAccess>,
+    /// Where each key is among the invocations.
+    pub places: Places,
 }
-wire_struct!(Part { participants, invocations, keyset });
+wire_struct!(Part { participants, invocations, keyset, places });
+
+/// Of so many invocations those on a key are found by looking at each.
+const FEW: usize = 16;
+
+/// The invocations' places in the order of their keys: found out when it is asked for, once nothing is added any more, and
+/// neither sent nor compared.
+#[derive(Clone, Debug, Default)]
+pub struct Places(OnceLock<Vec<u32>>);
+
+impl PartialEq for Places {
+    fn eq(&self, _: &Places) -> bool {
+        true
+    }
+}
+
+impl Wire for Places {
+    fn encode(&self, _: &mut Vec<u8>) {}
+
+    fn decode(_: &mut Reader<'_>) -> Result<Places, Malformed> {
+        Ok(Places::default())
+    }
+}
 
 impl Part {
     /// True if it deletes every key of the shard.
@@ -81,14 +111,34 @@ impl Part {
 
     /// The keys of which it depends on what others have put into them whether they exist afterwards.
     pub fn taken_from(&self) -> impl Iterator<Item = &[u8]> {
-        let takes =
-            |invoked: &Invoked| invoked.effect().map_or(true, |effect| effect.is_some_and(|it| takes(&it)));
-        self.invocations.iter().filter(move |invoked| takes(invoked)).map(|invoked| &*invoked.key)
+        self.invocations.iter().filter(|invoked| invoked.takes()).map(|invoked| &*invoked.key)
     }
 
     /// True if the key is one of those.
     pub fn takes_from(&self, key: &[u8]) -> bool {
-        self.taken_from().any(|taken| taken == key)
+        self.on_key(key).any(Invoked::takes)
+    }
+
+    /// The invocations on a key, in order.
+    pub fn on_key<'p>(&'p self, key: &'p [u8]) -> impl Iterator<Item = &'p Invoked> + Clone + use<'p> {
+        let (all, places) = match self.invocations.len() <= FEW {
+            true => (&self.invocations[..], &[][..]),
+            false => (&[][..], self.places_of(key)),
+        };
+        let listed = all.iter().filter(move |invoked| *invoked.key == *key);
+        listed.chain(places.iter().map(|place| &self.invocations[*place as usize]))
+    }
+
+    fn places_of(&self, key: &[u8]) -> &[u32] {
+        let key_at = |place: &u32| &*self.invocations[*place as usize].key;
+        let places = self.places.0.get_or_init(|| {
+            let mut places: Vec<u32> = (0..self.invocations.len() as u32).collect();
+            places.sort_by_key(key_at);
+            places
+        });
+        let first = places.partition_point(|place| key_at(place) < key);
+        let count = places[first..].partition_point(|place| key_at(place) == key);
+        &places[first..first + count]
     }
 
     /// Everything that it observed.
@@ -103,7 +153,7 @@ impl Part {
         key: &'p [u8],
         stamp: Stamp,
     ) -> impl Iterator<Item = Undecided<'p>> + use<'p> {
-        let on_key = self.invocations.iter().filter(move |invoked| *invoked.key == *key);
+        let on_key = self.on_key(key);
         let changes = on_key.clone().any(|invoked| invoked.effect.is_some());
         on_key.filter_map(move |invoked| Some(Undecided { stamp, changes, access: invoked.access().ok()? }))
     }

@@ -76,7 +76,10 @@ impl<P: CommitProtocol> Coordinator<P> {
     pub(crate) fn advance(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
         transaction.moved_at = step.now.instant;
         let mut asked: SmallVec<[usize; 16]> = SmallVec::new();
-        while let Some(index) = transaction.steps.next_ready() {
+        let room = transaction.steps.room(P::AT_ONCE);
+        while asked.len() < room
+            && let Some(index) = transaction.steps.next_ready()
+        {
             let (now, expiring) = (transaction.now_millis, &self.expiring);
             if !P::tell(self, &mut transaction, index, step)
                 && (P::asks_first(&transaction, index)

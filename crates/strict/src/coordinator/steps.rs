@@ -97,6 +97,8 @@ pub struct Steps {
     deadlines: BTreeSet<CompactKey>,
     /// The first step that is not evaluated.
     evaluated: usize,
+    /// How many a replica was asked for and has not evaluated.
+    asked: usize,
     /// The first step of which was not asked yet whether it can begin.
     begun: usize,
     /// Steps before that one that may be able to begin now.
@@ -164,6 +166,7 @@ impl Steps {
         self.freed.retain(is_left);
         self.keysets.retain(is_left);
         (self.evaluated, self.begun) = (self.evaluated.min(length), self.begun.min(length));
+        self.asked = self.asked().count();
         others
     }
 
@@ -172,7 +175,7 @@ impl Steps {
         self.expiries.clear();
         self.deadlines.clear();
         self.freed.clear();
-        (self.evaluated, self.begun) = (0, 0);
+        (self.evaluated, self.begun, self.asked) = (0, 0, 0);
         self.list.iter_mut().for_each(|step| step.progress = Progress::Waiting);
     }
 
@@ -199,6 +202,9 @@ impl Steps {
     /// How far a step is now.
     pub fn set(&mut self, index: usize, progress: Progress) {
         let Some(step) = self.list.get_mut(index) else { return };
+        let was_asked = matches!(step.progress, Progress::Asked { .. });
+        let is_asked = matches!(progress, Progress::Asked { .. });
+        self.asked = self.asked + usize::from(is_asked) - usize::from(was_asked);
         step.progress = progress;
         let Progress::Done(done) = &step.progress else {
             self.evaluated = self.evaluated.min(index);
@@ -360,6 +366,12 @@ impl Steps {
         step.is_some_and(|step| step.call.shard == shard && matches!(step.progress, Progress::Asked { .. }))
     }
 
+    /// How many more steps replicas can be asked for, if at most so many at first are asked for together, and later as many as have
+    /// been evaluated.
+    pub fn room(&self, first: usize) -> usize {
+        first.max(self.evaluated).saturating_sub(self.asked)
+    }
+
     /// True when every step has been evaluated.
     pub fn is_evaluated(&self) -> bool {
         self.evaluated == self.list.len()
@@ -379,7 +391,8 @@ impl Steps {
     /// The steps that a replica was asked for, by index.
     pub fn asked(&self) -> impl Iterator<Item = (usize, &Call)> {
         let asked = |(_, step): &(usize, &CallStep)| matches!(step.progress, Progress::Asked { .. });
-        self.list.iter().enumerate().filter(asked).map(|(index, step)| (index, &step.call))
+        let open = self.list.iter().enumerate().skip(self.evaluated);
+        open.filter(asked).map(|(index, step)| (index, &step.call))
     }
 
     /// The effects on a key of this shard by the steps before this one, in order.

@@ -60,6 +60,8 @@ pub(super) struct Open {
     pub stage: Stage,
     /// Questions that wait for locks, or for the ends of others.
     pub blocked: Vec<Message>,
+    /// Its coordinator has been told that some of them wait for locks.
+    pub said_blocked: bool,
     /// By step that waits for no lock, or [`VOTE`], whose ends it waits for.
     behind: BTreeMap<u32, BTreeSet<TransactionId>>,
     /// Its coordinator has given it up while the vote was on its way through the log.
@@ -71,11 +73,11 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// The question is asked again when what it waits for has come.
-    pub(super) fn keep(&mut self, message: Message) {
-        if !self.blocked.contains(&message) {
-            self.blocked.push(message);
-        }
+    /// The question is asked again when what it waits for has come. False if it is kept already.
+    pub(super) fn keep(&mut self, message: Message) -> bool {
+        let is_new = !self.blocked.contains(&message);
+        self.blocked.extend(is_new.then_some(message));
+        is_new
     }
 }
 
@@ -161,6 +163,7 @@ impl Leader {
             since: now,
             stage: Stage::Executing,
             blocked: Vec::new(),
+            said_blocked: false,
             behind: BTreeMap::new(),
             given_up: false,
             collector: None,
@@ -346,7 +349,7 @@ impl Leader {
 
     /// Optimistic: notes whom a vote met on the key that it was refused for.
     pub(super) fn note_refusal(&mut self, id: TransactionId, part: &Part, key: &[u8]) {
-        let Some(invoked) = part.invocations.iter().find(|invoked| *invoked.key == *key) else { return };
+        let Some(invoked) = part.on_key(key).next() else { return };
         let (Ok(access), Some(wanted)) = (invoked.access(), claim(invoked)) else { return };
         let met = self.voted_on(key, id).find(|other| other.is_in_the_way_of(&access));
         let met = met.and_then(|other| other.access.invocation.claim()).map(|met| met.mode);
@@ -425,9 +428,7 @@ impl Leader {
             open.map(|open| &open.stage)
                 .filter(|stage| !matches!(stage, Stage::Executing | Stage::Proposed { .. }))
         };
-        let changes = |part: &Arc<Part>| {
-            part.invocations.iter().any(|invoked| invoked.effect.is_some() && *invoked.key == *key)
-        };
+        let changes = |part: &Arc<Part>| part.on_key(key).any(|invoked| invoked.effect.is_some());
         let mut on_key = self.by_key.get(key).into_iter().flatten().filter_map(decided);
         let may_miss = on_key.any(|stage| stage.part().is_some_and(changes))
             || self.flushing(id).any(|other| decided(&other).is_some());

@@ -65,5 +65,5 @@ pub(super) fn part<'k>(shard: u16, keys: impl Iterator<Item = &'k [u8]>, evaluat
         deletion.into_iter().chain([invoked(evaluation.effect.clone())])
     });
     let invocations = invocations.collect();
-    Part { participants: vec![shard], invocations, keyset: None }
+    Part { participants: vec![shard], invocations, ..Part::default() }
 }

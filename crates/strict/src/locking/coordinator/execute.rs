@@ -159,9 +159,10 @@ impl Coordinator {
         let waits = matches!(transaction.phase, Phase::Executing)
             && transaction.steps.asked().any(|(_, call)| call.shard == shard);
         if waits {
-            transaction.own.blocked_at.insert(shard);
-            // What was told may have been lost, if this is said again.
-            transaction.own.told.clear();
+            if !transaction.own.blocked_at.insert(shard) {
+                // What was told may have been lost: this is said again.
+                transaction.own.told.clear();
+            }
             self.tell_waits(&mut transaction, step);
         }
         self.keep(transaction, step);

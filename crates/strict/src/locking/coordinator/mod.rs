@@ -99,6 +99,8 @@ impl CommitProtocol for TwoPhaseCommit {
 
     /// The operations of a pipeline run one by one.
     const TURN: usize = 1;
+    /// Two of thousands of keys that meet do so while each has asked for few.
+    const AT_ONCE: usize = 256;
     /// Nothing stays locked for a watch: the keys are looked at again, and their versions compared.
     const REREADS_WATCHES: bool = true;
 

@@ -186,7 +186,7 @@ pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, Part> {
     participants.rotate_left(slowest.unwrap_or(turn));
     let part = |(shard, invocations)| {
         let keyset = keysets.remove(&shard);
-        (shard, Part { participants: participants.clone(), invocations, keyset })
+        (shard, Part { participants: participants.clone(), invocations, keyset, ..Part::default() })
     };
     invocations.into_iter().map(part).collect()
 }

@@ -73,6 +73,12 @@ impl Owner {
         self.waits_elsewhere || !self.waiting.is_empty()
     }
 
+    /// Where it waits, if it waits nowhere else.
+    fn may_hold_now(&self) -> impl Iterator<Item = &Name> {
+        let only = self.waiting.first().filter(|_| self.waiting.len() == 1 && !self.waits_elsewhere);
+        only.into_iter()
+    }
+
     /// True if it waits anywhere but here.
     fn waits_beside(&self, name: &Name) -> bool {
         self.waits_elsewhere || self.waiting.iter().any(|waiting| waiting != name)
@@ -147,6 +153,7 @@ impl LockTable {
         if asker.votes && self.options.phasing.is_some() {
             return self.lock_now(asker, name, mode);
         }
+        let waited = owner.waits();
         let is_new = owner.waiting.insert(name.clone());
         let phaser = self.phasers.entry(name.clone()).or_default();
         phaser.enqueue(id, age, mode);
@@ -159,7 +166,8 @@ impl LockTable {
             self.hand_on(name, now, Some(id));
         }
         if self.options.phasing.is_some() && self.owners.get(&id).is_some_and(Owner::waits) {
-            self.wound_if_wanted(id);
+            // Had it waited before, whoever wants another one of its locks has wounded it.
+            self.wound_if_wanted(id, waited.then_some(name));
         }
         let granted = self.holds(id, name, mode);
         if is_new && !granted {
@@ -253,11 +261,12 @@ impl LockTable {
     /// The transaction's coordinator says whether it waits at another shard.
     pub(super) fn set_waiting_elsewhere(&mut self, id: TransactionId, waits: bool) {
         let Some(owner) = self.owners.get_mut(&id) else { return };
+        let waited = owner.waits();
         owner.waits_elsewhere = waits;
-        if waits && self.options.phasing.is_some() {
-            self.wound_if_wanted(id);
-        } else {
-            self.freed.extend(owner.waiting.iter().cloned());
+        if !waits || self.options.phasing.is_none() {
+            self.freed.extend(owner.may_hold_now().cloned());
+        } else if !waited {
+            self.wound_if_wanted(id, None);
         }
     }
 
@@ -283,7 +292,7 @@ impl LockTable {
         let holders: BTreeSet<TransactionId> =
             overdue.flat_map(|phaser| phaser.held.keys().copied()).collect();
         for id in holders {
-            self.wound_if_wanted(id);
+            self.wound_if_wanted(id, None);
         }
     }
 
@@ -380,7 +389,7 @@ impl LockTable {
             owner.waiting.remove(name);
         }
         // Where it was passed over because it waited here too, it may be next.
-        self.freed.extend(owner.waiting.iter().cloned());
+        self.freed.extend(owner.may_hold_now().cloned());
     }
 
     /// Wounds the younger ones that stand in the asker's way: with phases those that wait, unless the asker votes.
@@ -400,8 +409,8 @@ impl LockTable {
         !victims.is_empty()
     }
 
-    /// Wounds a transaction if an older one waits for one of its locks.
-    fn wound_if_wanted(&mut self, id: TransactionId) {
+    /// Wounds a transaction if an older one waits for one of its locks, or for this one.
+    fn wound_if_wanted(&mut self, id: TransactionId, only: Option<&Name>) {
         let Some(owner) = self.owners.get(&id).filter(|owner| !owner.firm) else { return };
         if self.mutants.has(Mutant::WaitersKeepLocks) {
             return;
@@ -411,7 +420,8 @@ impl LockTable {
             let held = phaser.and_then(|phaser| Some((phaser, *phaser.held.get(&id)?)));
             held.is_some_and(|(phaser, modes)| phaser.is_wanted_by_older(owner.age, modes))
         };
-        if let Some(name) = owner.names.iter().find(|name| wanted(name)).cloned() {
+        let mut names = owner.names.iter().filter(|name| only.is_none_or(|only| only == *name));
+        if let Some(name) = names.find(|name| wanted(name)).cloned() {
             self.wound(id, &name, None);
         }
     }

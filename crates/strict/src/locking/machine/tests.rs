@@ -158,7 +158,7 @@ impl Leads {
             observed: None,
         };
         let invocations = effects.into_iter().map(invoked).collect();
-        let part = Part { participants: vec![0], invocations, keyset: None };
+        let part = Part { participants: vec![0], invocations, ..Part::default() };
         apply_part(&mut self.at_once, self.number, &part);
         self.unapplied.add_part(id(self.number), &part, self.number);
         self.on_their_way.push_back((self.number, Waiting::Part(part)));

@@ -156,13 +156,16 @@ impl Replica {
 
     /// The question waits until locks are freed.
     pub(super) fn block(&mut self, id: TransactionId, message: Message, step: &mut Step<'_, '_>) {
+        let is_execute = matches!(message, Message::Execute { .. });
         if let Some(leader) = &mut self.leader
             && let Some(open) = leader.open.get_mut(&id)
         {
-            if self.options.locks.phasing.is_some() && matches!(message, Message::Execute { .. }) {
+            let is_repeated = !open.keep(message);
+            let is_news = is_repeated || !open.said_blocked;
+            if self.options.locks.phasing.is_some() && is_execute && is_news {
+                open.said_blocked = true;
                 step.out.send(open.coordinator, Message::Blocked { transaction: id });
             }
-            open.keep(message);
         }
         self.tell_wounded(step);
     }
@@ -203,6 +206,10 @@ impl Replica {
             let (from, blocked) = (open.coordinator, std::mem::take(&mut open.blocked));
             for message in blocked {
                 self.ask(from, id, message, step);
+            }
+            let open = self.leader.as_mut().and_then(|leader| leader.open.get_mut(&id));
+            if let Some(open) = open.filter(|open| open.blocked.is_empty()) {
+                open.said_blocked = false;
             }
         }
     }

@@ -81,6 +81,8 @@ impl CommitProtocol for Tapir {
     type Own = Own;
 
     const TURN: usize = TURN;
+    /// Nobody waits for locks.
+    const AT_ONCE: usize = usize::MAX;
     /// The replicas validate what was seen when the watch began, like any other observation.
     const REREADS_WATCHES: bool = false;
 

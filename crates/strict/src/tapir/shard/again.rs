@@ -66,7 +66,7 @@ impl Above {
             on_key.stamps.insert(other);
             let Ok(access) = invoked.access() else { continue };
             let seen = access.observed.is_some_and(|observed| observed.contains(stamp));
-            let mut own = part.invocations.iter().filter(|own| own.key == invoked.key);
+            let mut own = part.on_key(&invoked.key);
             let conflicts = own.any(|own| {
                 own.access().is_ok_and(|own| !commutes(&own.invocation, &access.invocation, None))
             });

@@ -19,7 +19,7 @@ pub(super) struct Take {
 impl Take {
     /// What a part does to a key, if that is one bounded subtraction and nothing else.
     fn of(part: &Part, key: &[u8]) -> Option<Take> {
-        let mut on_key = part.invocations.iter().filter(|invoked| *invoked.key == *key);
+        let mut on_key = part.on_key(key);
         let only = on_key.next().filter(|_| on_key.next().is_none())?;
         let operation = Operation::decode(&mut Reader::new(only.operation.as_ref()?)).ok()?;
         match (operation, only.effect().ok()??) {
