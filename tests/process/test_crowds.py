@@ -223,3 +223,30 @@ def test_transactions_on_many_keys_that_meet(cluster, partitions, concurrency):
     with cluster["a/2"].client(single_connection_client=True, decode_responses=True) as client:
         use(client, name)
         assert client.mget(keys) == [str(clients * rounds)] * len(keys)
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["strict", "strict CONCURRENCY locking", "strict CONCURRENCY locking PARTITIONS 4", "strict CONCURRENCY occ", "causal", "branch"],
+)
+def test_a_transaction_of_thousands_of_commands_on_a_few_keys(cluster, options):
+    """What a client's pipeline sends as one MULTI: each command sees those before it."""
+    name = f"load-{options.replace(' ', '-')}"
+    commands, expected, counted = [], [], 0
+    for number in range(5_000):
+        commands += [("RPUSH", "list", f"v{number}"), ("HSET", "hash", f"f{number % 1000}", number), ("INCR", "count")]
+        counted += 1
+        expected += [number + 1, 1 if number < 1000 else 0, counted]
+        if number % 50 == 0:
+            commands += [("BLIND", "INCRBY", "count", 7), ("LINDEX", "list", -1), ("HLEN", "hash"), ("GET", "count")]
+            counted += 7
+            expected += ["OK", f"v{number}", min(number + 1, 1000), str(counted)]
+        if number == 2_500:
+            commands += [("DEL", "count"), ("EXISTS", "count")]
+            counted = 0
+            expected += [1, 0]
+    with cluster["a/1"].client(single_connection_client=True, decode_responses=True) as client:
+        create(client, name, "MODEL", *options.split())
+        use(client, name)
+        assert pipelined(client, ("MULTI",), *commands, ("EXEC",))[-1] == expected
+        assert (client.get("count"), client.llen("list"), client.hlen("hash")) == (str(counted), 5_000, 1_000)

@@ -144,6 +144,7 @@ impl Keyspace {
             reads: BTreeSet::new(),
             reads_all: false,
             writes: std::collections::BTreeMap::new(),
+            ahead: std::collections::BTreeMap::new(),
         }
     }
 

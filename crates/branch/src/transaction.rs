@@ -25,6 +25,8 @@ pub struct Transaction {
     /// It looked at the whole keyspace.
     pub(crate) reads_all: bool,
     pub(crate) writes: BTreeMap<CompactKey, (Effects, Change)>,
+    /// The keys that it has written more than a few times, behind that.
+    pub(crate) ahead: BTreeMap<CompactKey, Ahead>,
 }
 
 impl Transaction {
@@ -86,11 +88,34 @@ impl Transaction {
         sink: &mut dyn ReplySink,
     ) {
         let own = self.writes.get(key).map_or(&[][..], |(effects, _)| effects);
-        let mut undo = performed(own, cell);
-        let expired = cell.is_expired(context.now_millis);
-        if expired {
-            undo.push(apply::<true>(cell, &Effect::DELETE));
+        if own.len() < FEW {
+            let mut undo = performed(own, cell);
+            self.evaluate_on(key, cell, (operation, blind), context, sink);
+            undo.iter_mut().rev().for_each(|patch| exchange(cell, patch));
+            return;
         }
+        let kept = self.ahead.remove(key);
+        let mut ahead = kept.unwrap_or_else(|| Ahead { effects: 0, cell: cell.clone() });
+        let later = own.get(ahead.effects..).unwrap_or_default();
+        for effect in later.iter().filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok()) {
+            apply::<false>(&mut ahead.cell, &effect);
+        }
+        ahead.effects = own.len();
+        self.evaluate_on(key, &ahead.cell, (operation, blind), context, sink);
+        self.ahead.insert(key.clone(), ahead);
+    }
+
+    /// Evaluates an operation on the value that the transaction sees.
+    fn evaluate_on(
+        &mut self,
+        key: &CompactKey,
+        cell: &Cell,
+        (operation, blind): (&Operation<'_>, bool),
+        context: &mut Context<'_>,
+        sink: &mut dyn ReplySink,
+    ) {
+        let expired = cell.is_expired(context.now_millis);
+        let cell = if expired { &Cell::ABSENT } else { cell };
         let unseen = if blind && !expired { operation.blind_effect() } else { None };
         let observes = unseen.is_none() && (expired || !operation.observation().is_nothing());
         let effect = match unseen {
@@ -100,7 +125,6 @@ impl Transaction {
             }
             None => prepare(cell, operation, context, sink),
         };
-        undo.iter_mut().rev().for_each(|patch| exchange(cell, patch));
         if observes {
             self.reads.insert(key.clone());
         }
@@ -111,6 +135,17 @@ impl Transaction {
             self.note(key, &effect);
         }
     }
+}
+
+/// From so many effects on a key on, the value behind them is kept for the next operation on it.
+const FEW: usize = 8;
+
+/// A key's value behind what the transaction wrote to it.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    /// Behind so many effects.
+    effects: usize,
+    cell: Cell,
 }
 
 /// Performs effects on a value; returns what takes them back.

@@ -89,11 +89,21 @@ impl<P: CommitProtocol> Coordinator<P> {
             }
         }
         if !asked.is_empty() {
-            P::read_first(self, &transaction, &asked, step);
+            let chains = P::chains(&self.options, &transaction);
             let at = step.now.instant;
-            for index in asked {
-                transaction.steps.set(index, Progress::Asked { tries: 1, at });
+            let mut room = room - asked.len();
+            for index in &asked {
+                transaction.steps.set(*index, Progress::Asked { tries: 1, at });
+                let mut last = *index;
+                while chains
+                    && room > 0
+                    && let Some(next) = transaction.steps.next_on_key(last, &self.expiring)
+                {
+                    transaction.steps.set(next, Progress::Asked { tries: 1, at });
+                    (last, room) = (next, room - 1);
+                }
             }
+            P::read_first(self, &transaction, &asked, step);
         }
         if transaction.steps.is_evaluated() {
             self.evaluated(transaction, step)
@@ -108,7 +118,10 @@ impl<P: CommitProtocol> Coordinator<P> {
             Progress::Asked { tries, .. } => tries,
             Progress::Waiting | Progress::Done(_) => 0,
         };
-        P::read(self, transaction, index, tries, step);
+        let with_another = P::chains(&self.options, transaction) && transaction.steps.is_chained(index);
+        if !with_another {
+            P::read(self, transaction, index, tries, step);
+        }
         transaction.steps.set(index, Progress::Asked { tries: tries + 1, at: step.now.instant });
     }
 

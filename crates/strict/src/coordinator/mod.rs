@@ -99,7 +99,7 @@ pub trait CommitProtocol: Debug + Sized {
     fn replica_for(coordinator: &Coordinator<Self>, shard: u16, tries: u32, now: Instant) -> Option<usize>;
     /// A transaction begins to run: usually by [`Coordinator::advance`].
     fn begin(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
-    /// Asks for the evaluation of a step that has been asked for `tries` times.
+    /// Asks for the evaluation of a step, and those that are asked for with it, that has been asked for `tries` times.
     fn read(
         coordinator: &mut Coordinator<Self>,
         run: &Transaction<Self>,
@@ -120,6 +120,9 @@ pub trait CommitProtocol: Debug + Sized {
     fn refuses_transactions(_: &Self::Options) -> Option<&'static str> {
         None
     }
+    /// True if steps on one key that have to be evaluated one after the other are asked for together: asking for one asks for
+    /// those of [`Steps::chain`].
+    fn chains(_: &Self::Options, _: &Transaction<Self>) -> bool;
     /// True if replicas are asked for this step even if it needs no evaluation.
     fn asks_first(_: &Transaction<Self>, _: usize) -> bool {
         false

@@ -250,6 +250,32 @@ impl Steps {
         is_free && matches!(step.progress, Progress::Waiting)
     }
 
+    /// The next step on the key of one that is asked for, if it has to be evaluated behind that one. A deletion of everything
+    /// between them would come before what nobody knows yet.
+    pub fn next_on_key(&self, index: usize, expiring: &Expiring) -> Option<usize> {
+        let next = self.list.get(index)?.later? as usize;
+        let waits = matches!(self.list[next].progress, Progress::Waiting);
+        let mut between =
+            self.keysets.iter().map(|place| *place as usize).filter(|it| index < *it && *it < next);
+        let flushed = between.any(|place| self.list[place].call.is_flush());
+        (waits && !flushed && !self.is_unread(next, expiring)).then_some(next)
+    }
+
+    /// True if a step is asked for together with the one before it on its key.
+    pub fn is_chained(&self, index: usize) -> bool {
+        let before = self.list.get(index).and_then(|step| step.earlier);
+        before.is_some_and(|place| matches!(self.list[place as usize].progress, Progress::Asked { .. }))
+    }
+
+    /// The steps that are asked for together with one and behind it, on its key.
+    pub fn chain(&self, index: usize) -> impl Iterator<Item = (u32, &Call)> {
+        let later = |place: &u32| self.list[*place as usize].later;
+        let behind = std::iter::successors(self.list.get(index).and_then(|step| step.later), later);
+        let steps = behind.map(|place| (place, &self.list[place as usize]));
+        let asked = steps.take_while(|(_, step)| matches!(step.progress, Progress::Asked { .. }));
+        asked.map(|(place, step)| (place, &step.call))
+    }
+
     /// Evaluates a step that needs no replica; false if it needs one.
     pub fn evaluate_here(
         &mut self,

@@ -282,6 +282,36 @@ impl Machine {
         Ok(Evaluation { expired, ..found })
     }
 
+    /// The same, and of operations of later steps, each behind those before it.
+    pub(super) fn evaluate_all(
+        &mut self,
+        question: &Question<'_>,
+        then: &[(u32, Box<[u8]>)],
+        mut coming: Option<&mut Coming>,
+        random: &mut Rng,
+    ) -> Result<(Evaluation, Vec<(u32, Evaluation)>), Malformed> {
+        let first = self.evaluate(question, coming.as_deref_mut(), random)?;
+        if then.is_empty() {
+            return Ok((first, Vec::new()));
+        }
+        let mut own = question.effects()?;
+        if first.expired && own.first() != Some(&Effect::DELETE) {
+            own.insert(0, Effect::DELETE);
+        }
+        let mut state = self.behind(question.key, coming, &own, Cell::clone)?;
+        let mut behind: Vec<(u32, Evaluation)> = Vec::with_capacity(then.len());
+        for (step, operation) in then {
+            let before = behind.last().map_or(&first, |(_, evaluation)| evaluation);
+            if let Some(effect) = &before.effect {
+                apply::<false>(&mut state, &Effect::decode(&mut Reader::new(effect))?);
+            }
+            let operation = Operation::decode(&mut Reader::new(operation))?;
+            let found = Question { operation: &operation, ..*question }.on(&state, first.version, random);
+            behind.push((*step, Evaluation { expired: first.expired, ..found }));
+        }
+        Ok((first, behind))
+    }
+
     /// Shows a key's state behind what is on its way, and behind these effects.
     fn behind<R>(
         &mut self,

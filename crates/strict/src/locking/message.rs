@@ -41,6 +41,8 @@ pub enum Message {
         patient: bool,
         /// The transaction's own effects on the key so far, in their binary form, in order.
         own: Vec<Box<[u8]>>,
+        /// Later steps on the key, with their operations: each is evaluated behind those before it.
+        then: Vec<(u32, Box<[u8]>)>,
         /// The transaction's time for expiries, in milliseconds since 1970.
         now_millis: u64,
     },
@@ -54,6 +56,8 @@ pub enum Message {
         term: u64,
         /// The answer.
         evaluation: Evaluation,
+        /// Those of the steps behind it.
+        then: Vec<(u32, Evaluation)>,
     },
     /// Leader to coordinator: the lock that was asked for without an evaluation is held.
     Locked {
@@ -281,8 +285,8 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, write, anywhere, alone, shown, patient, own, now_millis },
-    1 => Executed { transaction, step, term, evaluation },
+    0 => Execute { transaction, age, step, key, operation, only_lock, reserve, write, anywhere, alone, shown, patient, own, then, now_millis },
+    1 => Executed { transaction, step, term, evaluation, then },
     2 => Prepare { transaction, age, floor, term, read_only, collector, voted, span, part },
     3 => Prepared { transaction, at },
     4 => Refused { transaction, key, expires, undecided },

@@ -49,7 +49,13 @@ impl Replica {
         // A read finds out that the key has expired where nothing is on its way that may have renewed it.
         let deletes = evaluation.expired && alone;
         let (step_index, term) = (one.index, leader.term);
-        let answer = |evaluation| Message::Executed { transaction: id, step: step_index, term, evaluation };
+        let answer = |evaluation| Message::Executed {
+            transaction: id,
+            step: step_index,
+            term,
+            evaluation,
+            then: Vec::new(),
+        };
         if operation.is_read() && !deletes {
             return self.answer_confirmed(from, answer(evaluation), None, step);
         }

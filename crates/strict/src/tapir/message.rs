@@ -38,8 +38,10 @@ pub struct Reading {
     pub operation: CompactKey,
     /// The transaction's own effects on the key so far, in their binary form, in order.
     pub own: Vec<Box<[u8]>>,
+    /// Later steps on the key, with their operations: each is evaluated behind those before it.
+    pub then: Vec<(u32, CompactKey)>,
 }
-wire_struct!(Reading { step, key, operation, own });
+wire_struct!(Reading { step, key, operation, own, then });
 
 /// A message between a coordinator and a replica, or two replicas.
 #[derive(Clone, Debug, PartialEq)]

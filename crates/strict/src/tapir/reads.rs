@@ -80,12 +80,14 @@ impl Replica {
         }
         let Reads { from, transaction, now_millis, readings } = reads;
         let (transaction, now_millis) = (*transaction, *now_millis);
-        let mut evaluate = |reading: &Reading| {
-            let Reading { step, key, operation, own } = reading;
+        let mut answers = Vec::with_capacity(readings.len());
+        for Reading { step, key, operation, own, then } in readings {
             let question = Question { transaction, key, operation, own, now_millis };
-            Some((*step, self.state.read(&question, random).ok()?))
-        };
-        let answers: Vec<_> = readings.iter().filter_map(&mut evaluate).collect();
+            let behind = then.iter().map(|(_, operation)| operation);
+            let Ok(evaluations) = self.state.read(&question, behind, random) else { continue };
+            let steps = std::iter::once(*step).chain(then.iter().map(|(step, _)| *step));
+            answers.extend(steps.zip(evaluations));
+        }
         if !answers.is_empty() {
             let view = self.ir.view();
             out.send(from.address(), Message::ReadReply { transaction, view, answers });

@@ -587,7 +587,8 @@ impl Replica {
         operation.encode(&mut bytes);
         let transaction = TransactionId::default();
         let question = Question { transaction, key, operation: &bytes, own: &[], now_millis: 0 };
-        self.state.read(&question, random).map(|evaluation| evaluation.result).unwrap_or_default()
+        let evaluated = self.state.read(&question, std::iter::empty(), random).unwrap_or_default();
+        evaluated.into_iter().next().map(|evaluation| evaluation.result).unwrap_or_default()
     }
 }
 

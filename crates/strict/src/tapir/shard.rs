@@ -5,9 +5,9 @@ mod bounds;
 mod keyset;
 mod met;
 mod prefetch;
+mod reading;
 
 use super::keys::{KeyState, Keys};
-use super::message::{Evaluation, Reading};
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
 use super::options::Isolation;
 use super::record::{KeyCell, KeyStamps, KeysetStamps, Record, put};
@@ -19,14 +19,13 @@ use commit::{
     Access, CommittedRead, ModeStamps, Observed, Stamp, Undecided, Verdict, overwrites, validate,
     validate_in_order,
 };
-use datatypes::{Aspect, Cell, Context, Effect, Operation, prepare};
+use datatypes::{Aspect, Cell, Effect};
 use keyset::Keyset;
 use mvcc::{CompactKey, Remains, Store};
 pub(super) use prefetch::{Use, Uses};
+pub(super) use reading::Question;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{
-    HashSeed, Incarnation, KeyHash, Malformed, ProcessId, Reader, ReplyBuf, Rng, Timestamp, TransactionId,
-};
+use types::{HashSeed, Incarnation, KeyHash, Malformed, ProcessId, Reader, Timestamp, TransactionId};
 
 /// See the module.
 pub(super) struct Shard {
@@ -49,15 +48,6 @@ pub(super) struct Shard {
     /// Who is in whose way.
     heat: Heat,
     mutants: Mutants,
-}
-
-/// A read to evaluate.
-pub(super) struct Question<'q> {
-    pub transaction: TransactionId,
-    pub key: &'q [u8],
-    pub operation: &'q [u8],
-    pub own: &'q [Box<[u8]>],
-    pub now_millis: u64,
 }
 
 impl Shard {
@@ -197,70 +187,6 @@ impl Shard {
         &self.prepared
     }
 
-    /// Evaluates an operation on the newest state and the asker's own effects.
-    pub(super) fn read(
-        &mut self,
-        question: &Question<'_>,
-        random: &mut Rng,
-    ) -> Result<Evaluation, Malformed> {
-        let (key, now_millis) = (question.key, question.now_millis);
-        let hash = self.store.hash(key);
-        let operation = Operation::decode(&mut Reader::new(question.operation))?;
-        let decoded = question.own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
-        let mut own: Vec<Effect<'_>> = decoded.collect::<Result<_, _>>()?;
-        let expires_at = self.store.cell(hash, key, 0).expires_at;
-        let expired = expires_at != 0 && expires_at <= now_millis;
-        if expired && own.first() != Some(&Effect::DELETE) {
-            own.insert(0, Effect::DELETE);
-        }
-        let mut result = ReplyBuf::new();
-        let mut context = Context { now_millis, random };
-        // What the operation finds alive, perhaps by an own effect, must be alive when it commits.
-        let mut relies_until = 0;
-        let mut evaluate = |cell: &Cell| {
-            relies_until = cell.expires_at;
-            let cell = if cell.is_expired(now_millis) { &Cell::ABSENT } else { cell };
-            prepare(cell, &operation, &mut context, &mut result)
-        };
-        let effect = match own.is_empty() {
-            true => evaluate(self.store.cell(hash, key, 0)),
-            false => self.store.with_state(hash, key, |_| true, &own, evaluate),
-        };
-        let closed = self.keys.get(key).map_or(Stamp::ZERO, |state| state.closed).max(self.closed);
-        let closed = closed.max(self.keyset.flushed());
-        let newest = self.newest_effect(hash, key);
-        let closed = if self.mutants.has(Mutant::ObservedByMaximum) { closed.max(newest) } else { closed };
-        let newer = (newest > closed).then(|| self.store.effects(hash, key).rev().map(|(stamp, _)| stamp));
-        let newer = newer.into_iter().flatten().take_while(|stamp| *stamp > closed);
-        let observed = Observed::new(closed, newer);
-        let invocation = datatypes::Invocation::observed(&operation, None);
-        let look = Access { invocation, observed: Some(&observed) };
-        let pending =
-            self.prepared_on(key, question.transaction).any(|undecided| undecided.is_in_the_way_of(&look));
-        let pending = pending || self.is_flushing_for(question);
-        let effect = effect.map(|effect| encoded(&effect));
-        let expires_at = [if expired { 0 } else { expires_at }, relies_until];
-        let expires_at = expires_at.into_iter().filter(|at| *at != 0).min().unwrap_or(0);
-        let expired = expired && !self.mutants.has(Mutant::ExpiryIsNoWrite);
-        Ok(Evaluation { result, effect, observed, expired, expires_at, pending })
-    }
-
-    /// The transaction prepared here that would change what a reading sees. Nothing if there are several: they do not
-    /// conflict with one another, and there will be others when they have ended.
-    pub(super) fn in_the_way_of(&self, asker: TransactionId, reading: &Reading) -> Option<TransactionId> {
-        let mut others = self.prepared_on(&reading.key, asker).peekable();
-        others.peek()?;
-        let operation = Operation::decode(&mut Reader::new(&reading.operation)).ok()?;
-        // Nobody has seen what is prepared.
-        let unseen = Observed::new(Stamp::ZERO, []);
-        let look =
-            Access { invocation: datatypes::Invocation::observed(&operation, None), observed: Some(&unseen) };
-        let others = others.filter(|other| other.is_in_the_way_of(&look));
-        let mut others = others.map(|other| other.stamp.transaction);
-        let only = others.next()?;
-        others.all(|other| other == only).then_some(only)
-    }
-
     /// At least the greatest stamp of an effect that is held of the key: what is not above it needs no look at the
     /// history.
     fn newest_effect(&self, hash: KeyHash, key: &[u8]) -> Stamp {
@@ -318,7 +244,13 @@ impl Shard {
     /// The verdict over a whole part, and the index of the invocation that decided it.
     fn judge(&mut self, stamp: Stamp, part: &Part) -> (Verdict, Option<u32>) {
         let mut worst = (Verdict::Ok, None);
+        // The last one of several on a key that have observed the same, if that is everything that is here.
+        let mut complete: Option<&Invoked> = None;
         for (index, invoked) in part.invocations.iter().enumerate() {
+            let same = |other: &&Invoked| other.key == invoked.key && other.observed == invoked.observed;
+            let known = complete.filter(same).is_some();
+            let again = part.invocations.get(index + 1).filter(same).is_some();
+            complete = (again && (known || self.is_complete(invoked))).then_some(invoked);
             let verdict = match invoked.access() {
                 // The coordinator evaluates it: its stamp then says whether the key has expired.
                 Ok(_) if invoked.ignores_expiry() && self.has_deadline(&invoked.key) => Verdict::Abort,
@@ -326,7 +258,7 @@ impl Shard {
                 Ok(access) => {
                     let against = self.judge_against_keyset(stamp, &invoked.key, &access);
                     let take = self.bounded(part, &invoked.key);
-                    self.judge_access(stamp, &invoked.key, &access, take).max(against)
+                    self.judge_access(stamp, &invoked.key, &access, take, known).max(against)
                 }
                 Err(_) => Verdict::Abort,
             };
@@ -349,7 +281,15 @@ impl Shard {
             && !self.mutants.has(Mutant::BlindWritesIgnoreDeadlines)
     }
 
-    fn judge_access(&self, stamp: Stamp, key: &[u8], access: &Access<'_>, take: Option<Take>) -> Verdict {
+    /// Its verdict; `complete` if it is known to have observed all effects on the key.
+    fn judge_access(
+        &self,
+        stamp: Stamp,
+        key: &[u8],
+        access: &Access<'_>,
+        take: Option<Take>,
+        complete: bool,
+    ) -> Verdict {
         if self.isolation == Isolation::Serializable {
             let committed = self.store.effects(self.store.hash(key), key).rev();
             let prepared = self.prepared_on(key, stamp.transaction);
@@ -363,7 +303,8 @@ impl Shard {
         let absent = self.mutants.has(Mutant::AbsentReadsPass) && newest == Stamp::ZERO;
         let counts = |other: Stamp| !self.mutants.has(Mutant::TrustStamps) || other < stamp;
         let (hash, base) = (self.store.hash(key), access.observed.map_or(Stamp::ZERO, Observed::base));
-        let missing = !access.invocation.observation.is_nothing() && self.newest_effect(hash, key) > base;
+        let missing =
+            !complete && !access.invocation.observation.is_nothing() && self.newest_effect(hash, key) > base;
         let committed = missing.then(|| self.store.effects(hash, key).rev()).into_iter().flatten();
         let missed = |effect: &Effect<'_>| take.is_none_or(|take| !self.fits_after(take, effect, key));
         let committed = committed.filter(|(other, effect)| counts(*other) && !absent && missed(effect));

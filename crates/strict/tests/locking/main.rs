@@ -2,6 +2,7 @@
 
 mod batches;
 mod bidders;
+mod chains;
 mod closest;
 mod collecting;
 mod combining;

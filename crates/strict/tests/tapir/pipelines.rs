@@ -158,3 +158,15 @@ fn a_shard_that_is_down_fails_its_own_commands_only() {
         assert!(replies[0] == counted && refused && replies[2] == counted, "{number}: {replies:?}");
     }
 }
+
+/// Each sees those before it, and none is asked for by itself.
+#[test]
+fn a_pipeline_on_one_key_takes_as_long_as_one_on_several() {
+    let mut network = Network::new(1, 2, 3, 1, &Options::default());
+    let steps = (0..64).map(|n| if n % 4 == 3 { network.get("a") } else { network.increment("a", false) });
+    let ids = network.pipeline(1, 1, steps.collect());
+    let began = network.now;
+    let replies: Vec<u64> = ids.into_iter().map(|id| number(&text(&network.answer(id)))).collect();
+    assert_eq!(replies, (0..64).map(|n| n + 1 - (n + 1) / 4).collect::<Vec<u64>>());
+    assert!(network.now - began <= 4 * network.delay, "{:?}", network.now - began);
+}

@@ -1,7 +1,7 @@
 //! The participant's vote: evaluates what must see the newest state, checks what is in the way, proposes a commit
 //! timestamp (Wren, Algorithm 6, lines 13 to 19; Corrections 21, 26 and 70).
 
-use super::slices::Evaluation;
+use super::slices::{Ahead, Evaluation};
 use super::{Decided, Partition, Pending, borrowed, effects_of};
 use crate::stable::message::{Answer, Gained, KeyEffects, Message, Part, Vote, Whole, Work};
 use crate::stable::pledge::{self, Deed, Pledge, encoded};
@@ -159,7 +159,7 @@ impl<S: Times> Partition<S> {
     ) -> Result<(), Vote> {
         let hash = self.store.hash(&part.key);
         let mut pledge = Pledge { key: (*part.key).into(), deeds: Vec::new() };
-        let mut before: Vec<Box<[u8]>> = Vec::new();
+        let (mut before, mut ahead): (Vec<Box<[u8]>>, _) = (Vec::new(), Ahead::of(part.work.len()));
         let mut known = true;
         if part.work.iter().any(|work| matches!(work, Work::Evaluate { .. })) {
             self.observe_newest(terms, hash, part, &mut worked.gained)?;
@@ -190,7 +190,7 @@ impl<S: Times> Partition<S> {
                         blind: *blind,
                         now_millis: terms.now_millis,
                     };
-                    self.evaluate_newest(terms, *step, &evaluation, random, &mut worked.gained)?
+                    self.evaluate_newest(terms, *step, &evaluation, &mut ahead, random, &mut worked.gained)?
                 }
                 Work::Candidate => continue,
                 Work::Observed { operation, effects } => {
@@ -299,6 +299,7 @@ impl<S: Times> Partition<S> {
         terms: &Terms<S>,
         step: u32,
         evaluation: &Evaluation<'_, S::Depends>,
+        ahead: &mut Ahead,
         random: &mut Rng,
         gained: &mut Gained,
     ) -> Result<Deed, Vote> {
@@ -318,10 +319,9 @@ impl<S: Times> Partition<S> {
             .snapshot
             .bounds(region)
             .map(|bounds| Bounds { own: Stamp::last_at(Timestamp::MAX), ..bounds });
-        let effects =
-            evaluation.run(&mut self.store, visible, bounds, random, &mut reply).map_err(|malformed| {
-                Vote::Refused { error: Error::refused(format!("a transaction holds a {malformed}")) }
-            })?;
+        let effects = evaluation.run(&mut self.store, visible, bounds, ahead, random, &mut reply).map_err(
+            |malformed| Vote::Refused { error: Error::refused(format!("a transaction holds a {malformed}")) },
+        )?;
         gained.answers.push(Answer::new(step, reply));
         Ok(Deed { operation: Some(evaluation.operation.into()), whole: false, effects })
     }

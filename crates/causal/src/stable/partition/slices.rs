@@ -5,7 +5,7 @@ use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole
 use crate::stable::pledge::encoded;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Times};
-use datatypes::{Cell, Context, Effect, Operation, key, merge, prepare};
+use datatypes::{Cell, Context, Effect, Operation, apply, key, merge, prepare};
 use mvcc::{Bounds, Store};
 use protocol::{Now, Outputs};
 use std::fmt::Debug;
@@ -30,6 +30,25 @@ pub(super) struct Evaluation<'e, D> {
     pub(super) now_millis: u64,
 }
 
+/// From so many steps on a key on, the state behind each is kept for the next one.
+const MANY: usize = 8;
+
+/// A key's state behind what a transaction did to it, from one evaluation on the same snapshot to the next.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    keeps: bool,
+    cell: Option<Cell>,
+    /// Behind so many effects.
+    effects: usize,
+}
+
+impl Ahead {
+    /// For so many steps.
+    pub(super) fn of(steps: usize) -> Ahead {
+        Ahead { keeps: steps >= MANY, cell: None, effects: 0 }
+    }
+}
+
 impl<D: Copy + Ord + Debug> Evaluation<'_, D> {
     /// Writes the result into `reply` and returns the effects to commit: the deletion of an expired key first. `bounds` say
     /// what is visible in a few words, if that is possible.
@@ -38,31 +57,54 @@ impl<D: Copy + Ord + Debug> Evaluation<'_, D> {
         store: &mut Store<Stamp<D>>,
         visible: impl Fn(&Stamp<D>) -> bool,
         bounds: Option<Bounds<Stamp<D>>>,
+        ahead: &mut Ahead,
         random: &mut Rng,
         reply: &mut ReplyBuf,
     ) -> Result<Vec<Box<[u8]>>, Malformed> {
         let operation = Operation::decode(&mut Reader::new(self.operation))?;
-        let before: Result<Vec<Effect<'_>>, Malformed> =
-            self.before.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes))).collect();
-        let cached = self.cached.iter();
-        let cached: Result<Vec<(Stamp<D>, Effect<'_>)>, Malformed> = cached
+        let since = self.before.get(ahead.effects..).unwrap_or_default();
+        let before: Vec<Effect<'_>> =
+            since.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes))).collect::<Result<_, _>>()?;
+        // What is kept has them.
+        let cached = if ahead.cell.is_some() { &[] } else { self.cached };
+        let cached: Vec<(Stamp<D>, Effect<'_>)> = cached
+            .iter()
             .map(|cached| Ok((cached.stamp, Effect::decode(&mut Reader::new(&cached.effect))?)))
-            .collect();
-        let effects = store.with_later(self.hash, self.key, visible, bounds, &cached?, &before?, |cell| {
-            let expired = cell.is_expired(self.now_millis);
-            let cell = if expired { &Cell::ABSENT } else { cell };
-            let mut context = Context { now_millis: self.now_millis, random };
-            let effect = prepare(cell, &operation, &mut context, reply);
-            let asserted = || merge::assertion(&operation).filter(|_| reply.as_error().is_none());
-            let effect = asserted().or(effect);
-            let deletion = (expired && !operation.is_read()).then_some(Effect::DELETE);
-            deletion.into_iter().chain(effect).map(|effect| encoded(&effect)).collect()
-        });
+            .collect::<Result<_, Malformed>>()?;
+        let effects = if ahead.keeps {
+            let cell = ahead.cell.get_or_insert_with(|| {
+                store.with_later(self.hash, self.key, visible, bounds, &cached, &[], Cell::clone)
+            });
+            before.iter().for_each(|effect| drop(apply::<false>(cell, effect)));
+            ahead.effects = self.before.len();
+            self.on(cell, &operation, random, reply)
+        } else {
+            store.with_later(self.hash, self.key, visible, bounds, &cached, &before, |cell| {
+                self.on(cell, &operation, random, reply)
+            })
+        };
         if self.blind && reply.as_error().is_none() {
             reply.clear();
             reply.simple("OK");
         }
         Ok(effects)
+    }
+
+    fn on(
+        &self,
+        cell: &Cell,
+        operation: &Operation<'_>,
+        random: &mut Rng,
+        reply: &mut ReplyBuf,
+    ) -> Vec<Box<[u8]>> {
+        let expired = cell.is_expired(self.now_millis);
+        let cell = if expired { &Cell::ABSENT } else { cell };
+        let mut context = Context { now_millis: self.now_millis, random };
+        let effect = prepare(cell, operation, &mut context, reply);
+        let asserted = || merge::assertion(operation).filter(|_| reply.as_error().is_none());
+        let effect = asserted().or(effect);
+        let deletion = (expired && !operation.is_read()).then_some(Effect::DELETE);
+        deletion.into_iter().chain(effect).map(|effect| encoded(&effect)).collect()
     }
 }
 
@@ -127,7 +169,7 @@ impl<S: Times> Partition<S> {
         let mut answers = Vec::new();
         for part in parts {
             let hash = self.store.hash(&part.key);
-            let mut before = part.overlay.clone();
+            let (mut before, mut ahead) = (part.overlay.clone(), Ahead::of(part.work.len()));
             for work in &part.work {
                 let (step, operation, blind) = match work {
                     Work::Effect { effect } => {
@@ -146,7 +188,7 @@ impl<S: Times> Partition<S> {
                 let evaluation =
                     Evaluation { hash, key, cached, before: &before, operation, blind, now_millis };
                 let mut reply = ReplyBuf::new();
-                let effects = self.evaluate(snapshot, &evaluation, random, &mut reply)?;
+                let effects = self.evaluate(snapshot, &evaluation, &mut ahead, random, &mut reply)?;
                 before.extend(effects.iter().cloned());
                 answers.push(Answer { effects, ..Answer::new(step, reply) });
             }
@@ -159,6 +201,7 @@ impl<S: Times> Partition<S> {
         &mut self,
         snapshot: S,
         evaluation: &Evaluation<'_, S::Depends>,
+        ahead: &mut Ahead,
         random: &mut Rng,
         reply: &mut ReplyBuf,
     ) -> Result<Vec<Box<[u8]>>, Malformed> {
@@ -168,7 +211,7 @@ impl<S: Times> Partition<S> {
             false => snapshot.shows(stamp, region),
         };
         let bounds = snapshot.bounds(region).filter(|_| !without_dependencies);
-        evaluation.run(&mut self.store, visible, bounds, random, reply)
+        evaluation.run(&mut self.store, visible, bounds, ahead, random, reply)
     }
 
     /// True if the snapshot shows a key, on top of which these effects come, that has not expired.
@@ -185,7 +228,7 @@ impl<S: Times> Partition<S> {
         let (hash, operation) = (self.store.hash(key), operation.as_slice());
         let evaluation = Evaluation { hash, key, cached, before, operation, blind: false, now_millis };
         let mut reply = ReplyBuf::new();
-        let evaluated = self.evaluate(snapshot, &evaluation, random, &mut reply);
+        let evaluated = self.evaluate(snapshot, &evaluation, &mut Ahead::of(1), random, &mut reply);
         evaluated.is_ok() && reply.first() == Some(Reply::Integer(1))
     }
 

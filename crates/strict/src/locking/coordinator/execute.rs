@@ -3,7 +3,7 @@
 use super::super::machine::Evaluation;
 use super::super::message::Message;
 use super::super::options::{Concurrency, Reads};
-use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
+use super::transaction::{Phase, Transaction, asks_first, chains, is_alone, touched};
 use super::unlocked::in_doubt;
 use super::{Coordinator, Step};
 use crate::coordinator::{Look, Progress, Purpose};
@@ -37,6 +37,14 @@ impl Coordinator {
             shown: matches!(transaction.purpose, Purpose::Interactive { .. } | Purpose::Watch),
             patient: self.is_patient(transaction),
             own: transaction.steps.own_effects(&call.key, call.shard, index),
+            then: match chains(transaction) {
+                true => transaction
+                    .steps
+                    .chain(index)
+                    .map(|(step, call)| (step, (*call.operation).into()))
+                    .collect(),
+                false => Vec::new(),
+            },
             now_millis: transaction.now_millis,
         };
         match anywhere {
@@ -77,12 +85,17 @@ impl Coordinator {
         shard: u16,
         number: u64,
         index: u32,
-        (term, evaluation): (u64, Evaluation),
+        (term, evaluation, then): (u64, Evaluation, Vec<(u32, Evaluation)>),
         step: &mut Step<'_, '_>,
     ) {
         let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
         let over = is_alone(&transaction) && !evaluation.expired && evaluation.effect.is_none();
         transaction.steps.take(index as usize, evaluation.into());
+        for (behind, evaluation) in then {
+            if transaction.steps.is_asked(behind as usize, shard) {
+                transaction.steps.take(behind as usize, evaluation.into());
+            }
+        }
         if over {
             return self.reply_results(transaction, step);
         }

@@ -33,7 +33,7 @@ use combine::Combiner;
 use contended::Contended;
 use std::collections::{BTreeMap, BTreeSet};
 use timestamps::SERVER_BOUND;
-use transaction::{Phase, Run, Transaction, asks_first, has_begun, touched};
+use transaction::{Phase, Run, Transaction, asks_first, chains, has_begun, touched};
 use types::{Instant, NodeId, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
@@ -192,6 +192,10 @@ impl CommitProtocol for TwoPhaseCommit {
         (options.concurrency == Concurrency::Unlocked).then_some(NO_TRANSACTIONS)
     }
 
+    fn chains(_: &Options, transaction: &Transaction) -> bool {
+        chains(transaction)
+    }
+
     fn asks_first(transaction: &Transaction, index: usize) -> bool {
         let on_key = transaction.steps.list()[index].call.keyset.is_none();
         asks_first(transaction) && on_key && !transaction.own.plan.spares(index)
@@ -310,11 +314,13 @@ impl Coordinator {
     fn on_message(&mut self, (shard, member): (u16, usize), message: Message, step: &mut Step<'_, '_>) {
         let Some(message) = self.take_unlocked((shard, member), message, step) else { return };
         match message {
-            Message::Executed { transaction, step: index, term, evaluation } if self.is_mine(transaction) => {
+            Message::Executed { transaction, step: index, term, evaluation, then }
+                if self.is_mine(transaction) =>
+            {
                 if term != 0 {
                     self.learn_leader(shard, member, term);
                 }
-                self.on_executed(shard, transaction.number, index, (term, evaluation), step);
+                self.on_executed(shard, transaction.number, index, (term, evaluation, then), step);
             }
             Message::Locked { transaction, step: index, term } if self.is_mine(transaction) => {
                 self.learn_leader(shard, member, term);

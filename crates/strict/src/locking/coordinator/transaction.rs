@@ -135,6 +135,11 @@ pub(super) fn asks_first(transaction: &Transaction) -> bool {
     transaction.own.locks_first
 }
 
+/// True if steps on one key are asked for together: where each is evaluated, and nobody is shown any before all are.
+pub(super) fn chains(transaction: &Transaction) -> bool {
+    transaction.purpose == Purpose::Auto && !asks_first(transaction) && transaction.own.members.is_empty()
+}
+
 /// The shards whose leaders have been asked.
 pub(super) fn touched(transaction: &Transaction) -> BTreeSet<u16> {
     match &transaction.phase {

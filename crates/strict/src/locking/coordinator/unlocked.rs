@@ -49,7 +49,7 @@ impl Coordinator {
             return Some(message);
         }
         match message {
-            Message::Executed { transaction: id, step: index, term, evaluation } if self.is_mine(id) => {
+            Message::Executed { transaction: id, step: index, term, evaluation, .. } if self.is_mine(id) => {
                 self.learn_leader(shard, member, term);
                 let mut transaction = self.take(self.request_of(id)?)?;
                 if !transaction.steps.is_asked(index as usize, shard) {

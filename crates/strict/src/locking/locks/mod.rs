@@ -136,6 +136,14 @@ impl LockTable {
             })
     }
 
+    /// The same for several claims on a key.
+    pub(super) fn lock_all(&mut self, asker: Asker, key: &[u8], claims: &[Claim<'_>]) -> bool {
+        claims.iter().fold(true, |all, claim| {
+            let granted = self.lock(asker, key, claim);
+            all && granted
+        })
+    }
+
     /// The elements that need locks beside the key's: none where the transaction has all of the key.
     fn elements(&self, id: TransactionId, name: &Name, claim: &Claim<'_>) -> Vec<Name> {
         let none = claim.elements.is_empty() || self.mutants.has(Mutant::PlaceWithoutElements);

@@ -8,7 +8,8 @@ use crate::locking::machine::Question;
 use crate::locking::message::Message;
 use crate::locking::options::Concurrency;
 use datatypes::{Claim, Mode, Operation};
-use types::{Address, Reader, TransactionId};
+use smallvec::SmallVec;
+use types::{Address, Malformed, Reader, TransactionId};
 
 impl Replica {
     /// Locks, where locks are used, and evaluates.
@@ -26,6 +27,7 @@ impl Replica {
             shown,
             patient,
             own,
+            then,
             now_millis,
             ..
         } = &message
@@ -48,13 +50,14 @@ impl Replica {
         if free {
             // What is applied is all that anybody can have been told of.
         } else if !optimistic || *reserve {
-            let claim = asked_for(&decoded, (*write, *only_lock), expired);
             let open = leader.open(*id, from, step.now.instant);
             if !matches!(open.stage, Stage::Executing) {
                 return;
             }
             let asker = Asker { id: *id, age: *age, votes: false, now: step.now.instant };
-            if !leader.locks.lock(asker, key, &claim) {
+            let claims = asked_for(&decoded, then, (*write, *only_lock), expired);
+            let Ok(granted) = claims.map(|claims| leader.locks.lock_all(asker, key, &claims)) else { return };
+            if !granted {
                 return self.block(*id, message, step);
             }
             let contested = match optimistic {
@@ -83,20 +86,19 @@ impl Replica {
         let question = Question { key, operation: &decoded, own, now_millis: *now_millis };
         let on_applied = free || self.options.mutants.has(Mutant::EvaluateOnApplied);
         let coming = leader.unapplied.on(key).filter(|_| !on_applied);
-        let Ok(evaluation) = self.machine.evaluate(&question, coming, step.random) else { return };
+        let Ok((evaluation, then)) = self.machine.evaluate_all(&question, then, coming, step.random) else {
+            return;
+        };
         let over = *alone && !evaluation.expired && evaluation.effect.is_none();
+        let shown = *shown && !self.options.mutants.has(Mutant::ShowUnapplied);
         let term = leader.term;
-        let answer = Message::Executed { transaction: *id, step: *index, term, evaluation };
+        let answer = Message::Executed { transaction: *id, step: *index, term, evaluation, then };
         let behind = if on_applied { None } else { leader.unapplied.last_on([&**key]) };
         if over {
             leader.forget(*id);
             self.answer_confirmed(from, answer, behind, step);
-        } else if *shown && !self.options.mutants.has(Mutant::ShowUnapplied) {
-            if let Some((to, answer)) = leader.unapplied.hold(behind, (from, answer)) {
-                step.out.send(to, answer);
-            }
-        } else {
-            step.out.send(from, answer);
+        } else if let Some((to, answer)) = leader.unapplied.hold(behind.filter(|_| shown), (from, answer)) {
+            step.out.send(to, answer);
         }
     }
 
@@ -125,14 +127,17 @@ impl Replica {
 
     /// Evaluates on what is applied here, for a transaction whose votes validate what it saw.
     pub(super) fn look(&mut self, from: Address, message: &Message, step: &mut Step<'_, '_>) {
-        let Message::Execute { transaction, step: index, key, operation, own, now_millis, .. } = message
+        let Message::Execute { transaction, step: index, key, operation, own, then, now_millis, .. } =
+            message
         else {
             return;
         };
         let Ok(operation) = Operation::decode(&mut Reader::new(operation)) else { return };
         let question = Question { key, operation: &operation, own, now_millis: *now_millis };
-        let Ok(evaluation) = self.machine.evaluate(&question, None, step.random) else { return };
-        let answer = Message::Executed { transaction: *transaction, step: *index, term: 0, evaluation };
+        let Ok((evaluation, then)) = self.machine.evaluate_all(&question, then, None, step.random) else {
+            return;
+        };
+        let answer = Message::Executed { transaction: *transaction, step: *index, term: 0, evaluation, then };
         step.out.send(from, answer);
     }
 
@@ -215,11 +220,24 @@ impl Replica {
     }
 }
 
-/// The locks that a question asks for.
-fn asked_for<'o>(operation: &Operation<'o>, (write, only_lock): (bool, bool), expired: bool) -> Claim<'o> {
-    match (write, only_lock) {
+/// The locks that a question asks for. In several modes on one key it waits once, for all of it.
+fn asked_for<'o>(
+    operation: &Operation<'o>,
+    then: &'o [(u32, Box<[u8]>)],
+    (write, only_lock): (bool, bool),
+    expired: bool,
+) -> Result<SmallVec<[Claim<'o>; 1]>, Malformed> {
+    let first = match (write, only_lock) {
         (true, _) => Mode::Write.into(),
         (false, true) => claim_unread(operation),
         (false, false) => claim_of(operation, expired),
+    };
+    let mut claims = SmallVec::from([first]);
+    for (_, operation) in then {
+        claims.push(claim_of(&Operation::decode(&mut Reader::new(operation))?, expired));
     }
+    if claims.iter().any(|claim| claim.mode != claims[0].mode) {
+        claims = SmallVec::from([Mode::Write.into()]);
+    }
+    Ok(claims)
 }

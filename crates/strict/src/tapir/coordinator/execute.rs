@@ -92,7 +92,8 @@ impl Coordinator {
             let call = &transaction.steps.list()[*index].call;
             let own = transaction.steps.own_effects(&call.key, shard, *index);
             let (key, operation) = (call.key.clone(), call.operation.clone());
-            readings.push(Reading { step: *index as u32, own, key, operation });
+            let then = transaction.steps.chain(*index).map(|(step, call)| (step, call.operation.clone()));
+            readings.push(Reading { step: *index as u32, own, key, operation, then: then.collect() });
         }
         if readings.is_empty() {
             return;

@@ -162,6 +162,10 @@ impl CommitProtocol for Tapir {
         }
     }
 
+    fn chains(_: &Options, _: &Transaction) -> bool {
+        true
+    }
+
     fn read_first(
         coordinator: &mut Coordinator,
         transaction: &Transaction,
