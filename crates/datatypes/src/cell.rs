@@ -248,6 +248,13 @@ pub enum Patch {
         /// The summand, wrapping.
         by: i64,
     },
+    /// What a string, which is no integer, had from here on.
+    Tail {
+        /// The length before it.
+        at: usize,
+        /// The bytes.
+        tail: Vec<u8>,
+    },
     /// Elements of a collection as they were, and the deadline it has while it exists.
     Elements {
         /// The deadline to restore when the collection comes into being again.
@@ -267,6 +274,7 @@ impl Patch {
             Patch::Many(patches) => {
                 patches.capacity() * size_of::<Patch>() + patches.iter().map(Patch::memory).sum::<usize>()
             }
+            Patch::Tail { tail, .. } => tail.capacity(),
             Patch::Cell(cell) => cell.value.as_ref().map_or(0, Value::memory),
             Patch::Elements { elements, .. } => match elements {
                 Elements::Dict(patch) => patch.memory(),
@@ -405,6 +413,7 @@ pub fn exchange(cell: &mut Cell, patch: &mut Patch) {
             *by = by.wrapping_neg();
             register::add(cell, *by);
         }
+        Patch::Tail { at, tail } => register::exchange_tail(cell, *at, tail),
         Patch::Elements { expires_at, elements } => exchange_elements(cell, expires_at, elements),
         Patch::Many(patches) => {
             patches.reverse();

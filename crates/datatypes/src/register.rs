@@ -466,9 +466,20 @@ pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
             if !matches!(cell.value, None | Some(Value::Register(_))) {
                 return Patch::Nothing;
             }
-            let before = UNDO.then(|| cell.clone());
+            // More bytes make an integer only of an empty string or a sign.
+            let longer = match &cell.value {
+                Some(Value::Register(Register::Bytes(bytes))) => {
+                    Some(bytes.len()).filter(|length| *length > 1)
+                }
+                _ => None,
+            };
+            let before = match longer {
+                _ if !UNDO => Patch::Nothing,
+                Some(at) => Patch::Tail { at, tail: Vec::new() },
+                None => Patch::Cell(cell.clone()),
+            };
             append_bytes(cell, value);
-            before.map_or(Patch::Nothing, Patch::Cell)
+            before
         }
         Effect::Delete => {
             let before = cell.clear();
@@ -483,6 +494,15 @@ pub(crate) fn add(cell: &mut Cell, by: i64) {
         None => cell.value = Some(Value::Register(Register::Integer(by))),
         Some(Value::Register(Register::Integer(number))) => *number = number.wrapping_add(by),
         Some(_) => {}
+    }
+}
+
+/// Swaps what a string has from a place on.
+pub(crate) fn exchange_tail(cell: &mut Cell, at: usize, tail: &mut Vec<u8>) {
+    if let Some(Value::Register(Register::Bytes(bytes))) = &mut cell.value {
+        let other = bytes.split_off(at.min(bytes.len()));
+        bytes.append(tail);
+        *tail = other;
     }
 }
 
