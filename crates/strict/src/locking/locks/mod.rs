@@ -352,6 +352,10 @@ impl LockTable {
                 while let Some((id, age, mode)) = self.next(name, now, phasing) {
                     self.note_granted(id, age, asker);
                     self.grant(id, age, name, mode, now);
+                    // It may have more of the lock than before.
+                    if self.owners.get(&id).is_some_and(Owner::waits) {
+                        self.wound_if_wanted(id, Some(name));
+                    }
                 }
             }
             None => self.hand_on_by_age(name, now, asker),
