@@ -46,7 +46,7 @@ impl Coordinator {
         mut transaction: Transaction,
         step: &mut Step<'_, '_>,
     ) -> Option<Transaction> {
-        let list = &transaction.steps.list();
+        let list = transaction.steps.list();
         let several = list.iter().any(|other| other.call.shard != list[0].call.shard);
         let interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
         if !several || !interactive || self.options.concurrency != Concurrency::Locking {

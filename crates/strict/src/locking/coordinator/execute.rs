@@ -96,6 +96,7 @@ impl Coordinator {
                 transaction.steps.take(behind as usize, evaluation.into());
             }
         }
+        self.unblock(&mut transaction, shard, step);
         if over {
             return self.reply_results(transaction, step);
         }
@@ -113,6 +114,7 @@ impl Coordinator {
     ) {
         let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
         transaction.steps.take_look(index as usize, look, self.topology.shards.len() as u16);
+        self.unblock(&mut transaction, shard, step);
         self.advance(transaction, step);
     }
 
@@ -133,6 +135,7 @@ impl Coordinator {
             // The key has turned out to have a deadline since.
             self.ask(&mut transaction, index, step);
         }
+        self.unblock(&mut transaction, shard, step);
         self.advance(transaction, step);
     }
 
@@ -162,7 +165,6 @@ impl Coordinator {
             let took = (step.now.instant - at, shard);
             transaction.own.slowest = transaction.own.slowest.max(Some(took));
         }
-        self.unblock(&mut transaction, shard, step);
         Some(transaction)
     }
 
@@ -183,7 +185,7 @@ impl Coordinator {
 
     /// A shard has answered.
     fn unblock(&self, transaction: &mut Transaction, shard: u16, step: &mut Step<'_, '_>) {
-        let waits = || transaction.steps.asked().filter(|(_, call)| call.shard == shard).count() > 1;
+        let waits = || transaction.steps.asked().any(|(_, call)| call.shard == shard);
         if transaction.own.blocked_at.contains(&shard) && !waits() {
             transaction.own.blocked_at.remove(&shard);
             self.tell_waits(transaction, step);

@@ -74,9 +74,8 @@ impl Owner {
     }
 
     /// Where it waits, if it waits nowhere else.
-    fn may_hold_now(&self) -> impl Iterator<Item = &Name> {
-        let only = self.waiting.first().filter(|_| self.waiting.len() == 1 && !self.waits_elsewhere);
-        only.into_iter()
+    fn waits_only_at(&self) -> Option<&Name> {
+        self.waiting.first().filter(|_| self.waiting.len() == 1 && !self.waits_elsewhere)
     }
 
     /// True if it waits anywhere but here.
@@ -272,7 +271,7 @@ impl LockTable {
         let waited = owner.waits();
         owner.waits_elsewhere = waits;
         if !waits || self.options.phasing.is_none() {
-            self.freed.extend(owner.may_hold_now().cloned());
+            self.freed.extend(owner.waits_only_at().cloned());
         } else if !waited {
             self.wound_if_wanted(id, None);
         }
@@ -401,7 +400,7 @@ impl LockTable {
             owner.waiting.remove(name);
         }
         // Where it was passed over because it waited here too, it may be next.
-        self.freed.extend(owner.may_hold_now().cloned());
+        self.freed.extend(owner.waits_only_at().cloned());
     }
 
     /// Wounds the younger ones that stand in the asker's way: with phases those that wait, unless the asker votes.
