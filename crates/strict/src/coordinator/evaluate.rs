@@ -89,18 +89,13 @@ impl<P: CommitProtocol> Coordinator<P> {
             }
         }
         if !asked.is_empty() {
-            let chains = P::chains(&self.options, &transaction);
+            let chains = P::chains(&transaction);
             let at = step.now.instant;
             let mut room = room - asked.len();
             for index in &asked {
                 transaction.steps.set(*index, Progress::Asked { tries: 1, at });
-                let mut last = *index;
-                while chains
-                    && room > 0
-                    && let Some(next) = transaction.steps.next_on_key(last, &self.expiring)
-                {
-                    transaction.steps.set(next, Progress::Asked { tries: 1, at });
-                    (last, room) = (next, room - 1);
+                if chains {
+                    room -= transaction.steps.ask_behind(*index, at, room, &self.expiring);
                 }
             }
             P::read_first(self, &transaction, &asked, step);
@@ -118,8 +113,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             Progress::Asked { tries, .. } => tries,
             Progress::Waiting | Progress::Done(_) => 0,
         };
-        let with_another = P::chains(&self.options, transaction) && transaction.steps.is_chained(index);
-        if !with_another {
+        if !transaction.steps.is_chained(index) {
             P::read(self, transaction, index, tries, step);
         }
         transaction.steps.set(index, Progress::Asked { tries: tries + 1, at: step.now.instant });

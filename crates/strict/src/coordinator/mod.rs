@@ -122,7 +122,7 @@ pub trait CommitProtocol: Debug + Sized {
     }
     /// True if steps on one key that have to be evaluated one after the other are asked for together: asking for one asks for
     /// those of [`Steps::chain`].
-    fn chains(_: &Self::Options, _: &Transaction<Self>) -> bool;
+    fn chains(_: &Transaction<Self>) -> bool;
     /// True if replicas are asked for this step even if it needs no evaluation.
     fn asks_first(_: &Transaction<Self>, _: usize) -> bool {
         false

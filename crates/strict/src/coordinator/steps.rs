@@ -69,6 +69,8 @@ pub struct CallStep {
     /// The step before it on the same key, and the one behind it.
     earlier: Option<u32>,
     later: Option<u32>,
+    /// It is asked for together with the one before it.
+    chained: bool,
 }
 
 impl CallStep {
@@ -130,7 +132,7 @@ impl Steps {
             self.list[earlier].later = Some(place as u32);
         }
         let earlier = earlier.map(|place| place as u32);
-        self.list.push(CallStep { call, progress: Progress::Waiting, earlier, later: None });
+        self.list.push(CallStep { call, progress: Progress::Waiting, earlier, later: None, chained: false });
         if place == FEW {
             (0..=place).for_each(|place| self.remember(place));
         } else if place > FEW {
@@ -176,7 +178,9 @@ impl Steps {
         self.deadlines.clear();
         self.freed.clear();
         (self.evaluated, self.begun, self.asked) = (0, 0, 0);
-        self.list.iter_mut().for_each(|step| step.progress = Progress::Waiting);
+        for step in &mut self.list {
+            (step.progress, step.chained) = (Progress::Waiting, false);
+        }
     }
 
     /// The steps.
@@ -206,6 +210,7 @@ impl Steps {
         let is_asked = matches!(progress, Progress::Asked { .. });
         self.asked = self.asked + usize::from(is_asked) - usize::from(was_asked);
         step.progress = progress;
+        step.chained &= is_asked;
         let Progress::Done(done) = &step.progress else {
             self.evaluated = self.evaluated.min(index);
             return;
@@ -250,21 +255,29 @@ impl Steps {
         is_free && matches!(step.progress, Progress::Waiting)
     }
 
-    /// The next step on the key of one that is asked for, if it has to be evaluated behind that one. A deletion of everything
-    /// between them would come before what nobody knows yet.
-    pub fn next_on_key(&self, index: usize, expiring: &Expiring) -> Option<usize> {
-        let next = self.list.get(index)?.later? as usize;
-        let waits = matches!(self.list[next].progress, Progress::Waiting);
-        let mut between =
-            self.keysets.iter().map(|place| *place as usize).filter(|it| index < *it && *it < next);
-        let flushed = between.any(|place| self.list[place].call.is_flush());
-        (waits && !flushed && !self.is_unread(next, expiring)).then_some(next)
+    /// Asks for steps that have to be evaluated behind one that is asked for, on its key: so many at most are asked for
+    /// together with it. Returns how many. A deletion of everything between them would come before what nobody knows yet.
+    pub fn ask_behind(&mut self, index: usize, at: Instant, most: usize, expiring: &Expiring) -> usize {
+        let mut last = index;
+        for count in 0..most {
+            let Some(next) = self.list[last].later.map(|later| later as usize) else { return count };
+            let waits = matches!(self.list[next].progress, Progress::Waiting);
+            let between =
+                self.keysets.iter().map(|place| *place as usize).filter(|it| last < *it && *it < next);
+            let flushed = between.filter(|place| self.list[*place].call.is_flush()).count() > 0;
+            if !waits || flushed || self.is_unread(next, expiring) {
+                return count;
+            }
+            self.set(next, Progress::Asked { tries: 1, at });
+            self.list[next].chained = true;
+            last = next;
+        }
+        most
     }
 
     /// True if a step is asked for together with the one before it on its key.
     pub fn is_chained(&self, index: usize) -> bool {
-        let before = self.list.get(index).and_then(|step| step.earlier);
-        before.is_some_and(|place| matches!(self.list[place as usize].progress, Progress::Asked { .. }))
+        self.list.get(index).is_some_and(|step| step.chained)
     }
 
     /// The steps that are asked for together with one and behind it, on its key.
@@ -272,8 +285,7 @@ impl Steps {
         let later = |place: &u32| self.list[*place as usize].later;
         let behind = std::iter::successors(self.list.get(index).and_then(|step| step.later), later);
         let steps = behind.map(|place| (place, &self.list[place as usize]));
-        let asked = steps.take_while(|(_, step)| matches!(step.progress, Progress::Asked { .. }));
-        asked.map(|(place, step)| (place, &step.call))
+        steps.take_while(|(_, step)| step.chained).map(|(place, step)| (place, &step.call))
     }
 
     /// Evaluates a step that needs no replica; false if it needs one.
@@ -608,6 +620,32 @@ mod tests {
                 steps.take(*index, answer(written.as_ref(), false));
             }
         }
+    }
+
+    /// It stays as it is for as long as it is asked for, whatever else is: who asks for it again asks for the same.
+    #[test]
+    fn what_is_asked_for_together_stays_so() {
+        let flush = || keyset_call(KeysetKind::Flush);
+        let list =
+            [call("a", &ADD, false), call("b", &ADD, false), call("a", &READ, false), call("a", &ADD, false)];
+        let mut steps =
+            steps(list.into_iter().chain([call("a", &ADD, true), flush(), call("b", &ADD, false)]));
+        let (expiring, at) = (Expiring::default(), Instant(0));
+        let chain = |steps: &Steps, index| steps.chain(index).map(|(step, _)| step).collect::<Vec<u32>>();
+        steps.set(0, ASKED);
+        assert_eq!(steps.ask_behind(0, at, 1, &expiring), 1, "no more than that");
+        assert_eq!(chain(&steps, 0), [2]);
+        steps.restart();
+        ready(&mut steps);
+        assert!(!steps.is_chained(2), "nothing of the first run is left");
+        assert_eq!(steps.ask_behind(0, at, 9, &expiring), 2, "what needs no evaluation ends it");
+        assert_eq!(steps.ask_behind(1, at, 9, &expiring), 0, "and so does a deletion of everything");
+        steps.set(2, Progress::Asked { tries: 2, at });
+        assert_eq!((chain(&steps, 0), steps.is_chained(2)), (vec![2, 3], true));
+        steps.take(0, answer(None, false));
+        assert_eq!(chain(&steps, 0), [2, 3], "the answer names them");
+        steps.take(2, answer(None, false));
+        assert!(!steps.is_chained(2) && steps.is_chained(3));
     }
 
     #[test]

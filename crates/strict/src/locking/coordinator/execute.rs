@@ -3,7 +3,7 @@
 use super::super::machine::Evaluation;
 use super::super::message::Message;
 use super::super::options::{Concurrency, Reads};
-use super::transaction::{Phase, Transaction, asks_first, chains, is_alone, touched};
+use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
 use super::unlocked::in_doubt;
 use super::{Coordinator, Step};
 use crate::coordinator::{Look, Progress, Purpose};
@@ -21,6 +21,7 @@ impl Coordinator {
             return self.send_leader(call.shard, message, step);
         }
         let anywhere = self.reads_closest(transaction);
+        let then = transaction.steps.chain(index).map(|(step, call)| (step, (*call.operation).into()));
         let message = Message::Execute {
             transaction: transaction.id,
             age: transaction.age,
@@ -37,14 +38,7 @@ impl Coordinator {
             shown: matches!(transaction.purpose, Purpose::Interactive { .. } | Purpose::Watch),
             patient: self.is_patient(transaction),
             own: transaction.steps.own_effects(&call.key, call.shard, index),
-            then: match chains(transaction) {
-                true => transaction
-                    .steps
-                    .chain(index)
-                    .map(|(step, call)| (step, (*call.operation).into()))
-                    .collect(),
-                false => Vec::new(),
-            },
+            then: then.collect(),
             now_millis: transaction.now_millis,
         };
         match anywhere {

@@ -192,7 +192,7 @@ impl CommitProtocol for TwoPhaseCommit {
         (options.concurrency == Concurrency::Unlocked).then_some(NO_TRANSACTIONS)
     }
 
-    fn chains(_: &Options, transaction: &Transaction) -> bool {
+    fn chains(transaction: &Transaction) -> bool {
         chains(transaction)
     }
 

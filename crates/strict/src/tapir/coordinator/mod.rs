@@ -162,7 +162,7 @@ impl CommitProtocol for Tapir {
         }
     }
 
-    fn chains(_: &Options, _: &Transaction) -> bool {
+    fn chains(_: &Transaction) -> bool {
         true
     }
 
