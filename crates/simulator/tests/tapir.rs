@@ -135,7 +135,7 @@ caught! {
     refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 63..=362;
     bounds_that_hold_in_pairs_are_caught: PairwiseBounds, [Feature::Bounds, Feature::FewKeys], 12..=51;
     records_of_views_slept_through_are_caught:
-        MergeEveryView, [Feature::Focus, Feature::CrashLoops, Feature::FewKeys], 77..=196;
+        MergeEveryView, [Feature::Focus, Feature::CrashLoops, Feature::FewKeys], 239..=358;
     locks_that_a_view_does_not_mention_are_caught:
         DropUnmentionedLocks, [Feature::SleepingReplicas, Feature::FewKeys], 8..=47;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 6..=105;
