@@ -27,6 +27,24 @@ def transact(client, *commands) -> list:
     return client.execute_command("EXEC")
 
 
+def at_once(clients: int, work) -> None:
+    """Runs a client for each number at the same time; none may fail."""
+    failures = []
+
+    def tried(number):
+        try:
+            work(number)
+        except Exception as error:  # the test tells it
+            failures.append((number, error))
+
+    threads = [threading.Thread(target=tried, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
 @pytest.mark.parametrize("partitions", [1, 4])
 @pytest.mark.parametrize(
     "concurrency",
@@ -82,7 +100,7 @@ def test_additions_beside_looks_at_hot_keys(cluster, partitions, concurrency):
 @pytest.mark.parametrize("combining", ["on", "off"])
 def test_increments_of_hot_keys_combine(cluster, combining):
     """Each client is told sums of its own, whether it committed with others of its process or by itself."""
-    name, nodes, failures, sums = f"combining-{combining}", list(cluster), [], []
+    name, nodes, sums = f"combining-{combining}", list(cluster), []
     options = ("CONCURRENCY", "locking", "COMBINING", combining)
     with cluster["a/1"].client() as client:
         create(client, name, "MODEL", "strict", "PARTITIONS", 4, "REPLICAS", 3, *options)
@@ -91,22 +109,14 @@ def test_increments_of_hot_keys_combine(cluster, combining):
             client.execute_command("KEYSPACE", "ALTER", name, "COMBINING", "on")
 
     def work(number):
-        try:
-            with nodes[number % 3].client(single_connection_client=True) as client:
-                use(client, name)
-                for turn in range(ROUNDS):
-                    blind = transact(client, ("BLIND", "SADD", "s", f"{number}.{turn}"))
-                    assert blind == ["OK"]
-                    sums.append(transact(client, ("INCR", "one"), ("INCR", "two")))
-        except Exception as error:  # the test tells it
-            failures.append((number, error))
+        with nodes[number % 3].client(single_connection_client=True) as client:
+            use(client, name)
+            for turn in range(ROUNDS):
+                blind = transact(client, ("BLIND", "SADD", "s", f"{number}.{turn}"))
+                assert blind == ["OK"]
+                sums.append(transact(client, ("INCR", "one"), ("INCR", "two")))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(ADDERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    at_once(ADDERS, work)
     assert sorted(sums) == [[number, number] for number in range(1, ADDERS * ROUNDS + 1)]
     combined = 0
     for node in nodes:
@@ -201,25 +211,17 @@ def test_transactions_on_many_keys_that_meet(cluster, partitions, concurrency):
     name, keys = f"meet-{partitions}-{concurrency}", [f"k{number}" for number in range(3000)]
     with cluster["a/1"].client() as client:
         create(client, name, "MODEL", "strict", "PARTITIONS", partitions, "REPLICAS", 3, "CONCURRENCY", concurrency)
-    failures, nodes, clients, rounds = [], list(cluster), 4, 2
+    nodes, clients, rounds = list(cluster), 4, 2
 
     def work(number):
         own = keys if number % 2 == 0 else keys[::-1]
-        try:
-            with nodes[number % 3].client(single_connection_client=True, decode_responses=True) as client:
-                use(client, name)
-                for _ in range(rounds):
-                    replies = pipelined(client, ("MULTI",), *(("INCR", key) for key in own), ("EXEC",))
-                    assert len(set(replies[-1])) == 1, "it is between the others as a whole"
-        except Exception as error:  # the test tells it
-            failures.append((number, error))
+        with nodes[number % 3].client(single_connection_client=True, decode_responses=True) as client:
+            use(client, name)
+            for _ in range(rounds):
+                replies = pipelined(client, ("MULTI",), *(("INCR", key) for key in own), ("EXEC",))
+                assert len(set(replies[-1])) == 1, "it is between the others as a whole"
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    at_once(clients, work)
     with cluster["a/2"].client(single_connection_client=True, decode_responses=True) as client:
         use(client, name)
         assert client.mget(keys) == [str(clients * rounds)] * len(keys)

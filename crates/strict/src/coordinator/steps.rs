@@ -262,9 +262,9 @@ impl Steps {
         for count in 0..most {
             let Some(next) = self.list[last].later.map(|later| later as usize) else { return count };
             let waits = matches!(self.list[next].progress, Progress::Waiting);
-            let between =
-                self.keysets.iter().map(|place| *place as usize).filter(|it| last < *it && *it < next);
-            let flushed = between.filter(|place| self.list[*place].call.is_flush()).count() > 0;
+            let mut between = self.keysets.iter().map(|place| *place as usize);
+            let flushed =
+                between.any(|place| last < place && place < next && self.list[place].call.is_flush());
             if !waits || flushed || self.is_unread(next, expiring) {
                 return count;
             }
