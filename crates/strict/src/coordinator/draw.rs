@@ -6,7 +6,7 @@ use super::steps::Steps;
 use datatypes::Effect;
 use mvcc::{Record, Store};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Reader, ReplySink, Rng};
+use types::{ReplySink, Rng};
 
 /// What the asking transaction did to keys so far.
 #[derive(Clone, Debug, Default)]
@@ -20,15 +20,17 @@ pub struct Own {
 impl Own {
     pub fn of(steps: &Steps) -> Self {
         let mut own = Own::default();
-        for (step, _) in steps.done() {
-            own.flushed |= step.call.is_flush();
-        }
-        let written = steps.invocations().filter(|(_, invoked)| invoked.effect.is_some());
-        for (shard, invoked) in written {
-            let last = steps.own_effects(&invoked.key, shard, steps.list().len()).pop();
-            let deleted = |bytes: &[u8]| Effect::decode(&mut Reader::new(bytes)) == Ok(Effect::DELETE);
-            let may_exist = last.is_some_and(|effect| !deleted(&effect));
-            own.keys.insert((*invoked.key).into(), (shard, may_exist));
+        let expired = steps.expiries.iter();
+        own.keys.extend(expired.map(|(key, (shard, _))| ((**key).into(), (*shard, false))));
+        for (step, done) in steps.done() {
+            let shard = step.call.shard;
+            if step.call.is_flush() {
+                own.flushed = true;
+                let deleted = own.keys.values_mut().filter(|(on, _)| *on == shard);
+                deleted.for_each(|(_, may_exist)| *may_exist = false);
+            } else if let Ok(Some(effect)) = done.invoked.effect() {
+                own.keys.insert((*step.call.key).into(), (shard, effect != Effect::DELETE));
+            }
         }
         own
     }

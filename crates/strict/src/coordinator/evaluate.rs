@@ -91,11 +91,10 @@ impl<P: CommitProtocol> Coordinator<P> {
         if !asked.is_empty() {
             let chains = P::chains(&transaction);
             let at = step.now.instant;
-            let mut room = room - asked.len();
             for index in &asked {
                 transaction.steps.set(*index, Progress::Asked { tries: 1, at });
                 if chains {
-                    room -= transaction.steps.ask_behind(*index, at, room, &self.expiring);
+                    transaction.steps.ask_behind(*index, at, P::AT_ONCE, &self.expiring);
                 }
             }
             P::read_first(self, &transaction, &asked, step);

@@ -62,7 +62,8 @@ pub trait CommitProtocol: Debug + Sized {
 
     /// How many operations of a pipeline run as one transaction.
     const TURN: usize;
-    /// For how many steps of a transaction replicas are asked together; once these are evaluated, for as many as are.
+    /// How many questions of a transaction are open together, and for how many steps of one key one of them is; once these are
+    /// evaluated, as many as are.
     const AT_ONCE: usize;
     /// Watched keys are read again, as the first steps of the transaction; else its votes judge what was seen.
     const REREADS_WATCHES: bool;

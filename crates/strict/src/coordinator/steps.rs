@@ -3,7 +3,7 @@
 use super::call::{Call, whole_key};
 use super::expiring::Expiring;
 use crate::part::{Invoked, encoded, narrowed};
-use commit::{Observed, deadline_set};
+use commit::{Observed, deadline_set, overwrites};
 use datatypes::{Effect, Operation};
 use mvcc::CompactKey;
 use protocol::KeyEffect;
@@ -69,6 +69,8 @@ pub struct CallStep {
     /// The step before it on the same key, and the one behind it.
     earlier: Option<u32>,
     later: Option<u32>,
+    /// How many steps on the same key come before it.
+    depth: u32,
     /// It is asked for together with the one before it.
     chained: bool,
 }
@@ -79,6 +81,11 @@ impl CallStep {
             Progress::Done(done) => Some(done),
             Progress::Waiting | Progress::Asked { .. } => None,
         }
+    }
+
+    /// True if a question of its own is open for it.
+    fn is_question(&self) -> bool {
+        matches!(self.progress, Progress::Asked { .. }) && !self.chained
     }
 }
 
@@ -99,8 +106,8 @@ pub struct Steps {
     deadlines: BTreeSet<CompactKey>,
     /// The first step that is not evaluated.
     evaluated: usize,
-    /// How many a replica was asked for and has not evaluated.
-    asked: usize,
+    /// How many questions are open: what is asked for together is one.
+    questions: usize,
     /// The first step of which was not asked yet whether it can begin.
     begun: usize,
     /// Steps before that one that may be able to begin now.
@@ -128,11 +135,13 @@ impl Steps {
                 None
             }
         };
+        let mut depth = 0;
         if let Some(earlier) = earlier {
-            self.list[earlier].later = Some(place as u32);
+            let earlier = &mut self.list[earlier];
+            (earlier.later, depth) = (Some(place as u32), earlier.depth + 1);
         }
-        let earlier = earlier.map(|place| place as u32);
-        self.list.push(CallStep { call, progress: Progress::Waiting, earlier, later: None, chained: false });
+        let (progress, earlier) = (Progress::Waiting, earlier.map(|place| place as u32));
+        self.list.push(CallStep { call, progress, earlier, later: None, depth, chained: false });
         if place == FEW {
             (0..=place).for_each(|place| self.remember(place));
         } else if place > FEW {
@@ -168,7 +177,7 @@ impl Steps {
         self.freed.retain(is_left);
         self.keysets.retain(is_left);
         (self.evaluated, self.begun) = (self.evaluated.min(length), self.begun.min(length));
-        self.asked = self.asked().count();
+        self.questions = self.list.iter().filter(|step| step.is_question()).count();
         others
     }
 
@@ -177,7 +186,7 @@ impl Steps {
         self.expiries.clear();
         self.deadlines.clear();
         self.freed.clear();
-        (self.evaluated, self.begun, self.asked) = (0, 0, 0);
+        (self.evaluated, self.begun, self.questions) = (0, 0, 0);
         for step in &mut self.list {
             (step.progress, step.chained) = (Progress::Waiting, false);
         }
@@ -206,11 +215,10 @@ impl Steps {
     /// How far a step is now.
     pub fn set(&mut self, index: usize, progress: Progress) {
         let Some(step) = self.list.get_mut(index) else { return };
-        let was_asked = matches!(step.progress, Progress::Asked { .. });
-        let is_asked = matches!(progress, Progress::Asked { .. });
-        self.asked = self.asked + usize::from(is_asked) - usize::from(was_asked);
+        let was_question = step.is_question();
         step.progress = progress;
-        step.chained &= is_asked;
+        self.questions = self.questions + usize::from(step.is_question()) - usize::from(was_question);
+        step.chained &= matches!(step.progress, Progress::Asked { .. });
         let Progress::Done(done) = &step.progress else {
             self.evaluated = self.evaluated.min(index);
             return;
@@ -222,8 +230,12 @@ impl Steps {
         if index == self.evaluated {
             let left = self.list[index..].iter().position(|step| step.done().is_none());
             self.evaluated = left.map_or(self.list.len(), |left| index + left);
+            let waits = |next: &u32| {
+                let step = self.list.get(*next as usize);
+                (*next as usize) < self.begun && step.is_some_and(|step| step.call.keyset.is_some())
+            };
             // A look at which keys there are has waited for all of those.
-            self.freed.extend(Some(self.evaluated as u32).filter(|next| (*next as usize) < self.begun));
+            self.freed.extend(Some(self.evaluated as u32).filter(waits));
         }
     }
 
@@ -255,24 +267,24 @@ impl Steps {
         is_free && matches!(step.progress, Progress::Waiting)
     }
 
-    /// Asks for steps that have to be evaluated behind one that is asked for, on its key: so many at most are asked for
-    /// together with it. Returns how many. A deletion of everything between them would come before what nobody knows yet.
-    pub fn ask_behind(&mut self, index: usize, at: Instant, most: usize, expiring: &Expiring) -> usize {
+    /// Asks for steps that have to be evaluated behind one that is asked for, on its key, together with it: for so many at first,
+    /// later for as many as were evaluated before, so that what a question tells of those is no more than it asks. A deletion
+    /// of everything between them would come before what nobody knows yet.
+    pub fn ask_behind(&mut self, index: usize, at: Instant, first: usize, expiring: &Expiring) {
         let mut last = index;
-        for count in 0..most {
-            let Some(next) = self.list[last].later.map(|later| later as usize) else { return count };
+        for _ in 0..first.max(self.list[index].depth as usize) {
+            let Some(next) = self.list[last].later.map(|later| later as usize) else { return };
             let waits = matches!(self.list[next].progress, Progress::Waiting);
             let mut between = self.keysets.iter().map(|place| *place as usize);
             let flushed =
                 between.any(|place| last < place && place < next && self.list[place].call.is_flush());
             if !waits || flushed || self.is_unread(next, expiring) {
-                return count;
+                return;
             }
-            self.set(next, Progress::Asked { tries: 1, at });
             self.list[next].chained = true;
+            self.set(next, Progress::Asked { tries: 1, at });
             last = next;
         }
-        most
     }
 
     /// True if a step is asked for together with the one before it on its key.
@@ -404,10 +416,10 @@ impl Steps {
         step.is_some_and(|step| step.call.shard == shard && matches!(step.progress, Progress::Asked { .. }))
     }
 
-    /// How many more steps replicas can be asked for, if at most so many at first are asked for together, and later as many as have
-    /// been evaluated.
+    /// How many more questions can be asked, if at most so many at first are open together, and later as many as steps have been
+    /// evaluated.
     pub fn room(&self, first: usize) -> usize {
-        first.max(self.evaluated).saturating_sub(self.asked)
+        first.max(self.evaluated).saturating_sub(self.questions)
     }
 
     /// True when every step has been evaluated.
@@ -433,24 +445,29 @@ impl Steps {
         open.filter(asked).map(|(index, step)| (index, &step.call))
     }
 
-    /// The effects on a key of this shard by the steps before this one, in order.
+    /// What the steps before this one do to a key of this shard: their effects in order, from the last one that leaves nothing of
+    /// what was there.
     pub fn own_effects(&self, key: &[u8], shard: u16, before: usize) -> Vec<Box<[u8]>> {
         let flushes = |place: &usize| {
             let CallStep { call, progress, .. } = &self.list[*place];
             *place < before && call.shard == shard && call.is_flush() && matches!(progress, Progress::Done(_))
         };
         let flushed = self.keysets.iter().rev().map(|place| *place as usize).find(flushes);
-        let behind: Vec<usize> = self
-            .places_before(before, key)
-            .take_while(|place| flushed.is_none_or(|it| it < *place))
-            .collect();
-        let first = match flushed {
+        let places = self.places_before(before, key).take_while(|place| flushed.is_none_or(|it| it < *place));
+        let mut effects = Vec::new();
+        for invoked in places.filter_map(|place| Some(&self.list[place].done()?.invoked)) {
+            effects.extend(invoked.effect.clone());
+            if invoked.effect().ok().flatten().is_some_and(|effect| overwrites(&effect)) {
+                effects.reverse();
+                return effects;
+            }
+        }
+        effects.extend(match flushed {
             Some(_) => Some(encoded(&Effect::DELETE)),
             None => self.expiries.get(key).and_then(|(_, invoked)| invoked.effect.clone()),
-        };
-        let own =
-            behind.into_iter().rev().filter_map(|place| self.list[place].done()?.invoked.effect.clone());
-        first.into_iter().chain(own).collect()
+        });
+        effects.reverse();
+        effects
     }
 
     /// True if it looks at which keys there are, or deletes all.
@@ -562,7 +579,7 @@ mod tests {
         is_free && matches!(step.progress, Progress::Waiting)
     }
 
-    /// The effects on its key by the steps before it, as a look at each says.
+    /// What the steps before it do to its key, as a look at each says.
     fn effects_before(steps: &Steps, index: usize) -> Vec<Box<[u8]>> {
         let own = &steps.list[index].call;
         let mut effects = Vec::new();
@@ -572,6 +589,9 @@ mod tests {
                     effects = vec![encoded(&Effect::DELETE)];
                 }
                 Some(done) if step.call.keyset.is_none() && step.call.key == own.key => {
+                    if done.invoked.effect().unwrap().is_some_and(|effect| overwrites(&effect)) {
+                        effects.clear();
+                    }
                     effects.extend(done.invoked.effect.clone());
                 }
                 _ => {}
@@ -603,6 +623,7 @@ mod tests {
                 let mut asked = Vec::new();
                 while let Some(index) = steps.next_ready() {
                     assert!(can_begin(&steps, index), "seed {seed}: step {index} of {steps:?}");
+                    assert!(!asked.contains(&index), "seed {seed}: step {index} twice of {steps:?}");
                     let Call { key, shard, keyset, .. } = &steps.list[index].call;
                     if keyset.is_none() {
                         assert_eq!(steps.own_effects(key, *shard, index), effects_before(&steps, index));
@@ -633,19 +654,40 @@ mod tests {
         let (expiring, at) = (Expiring::default(), Instant(0));
         let chain = |steps: &Steps, index| steps.chain(index).map(|(step, _)| step).collect::<Vec<u32>>();
         steps.set(0, ASKED);
-        assert_eq!(steps.ask_behind(0, at, 1, &expiring), 1, "no more than that");
-        assert_eq!(chain(&steps, 0), [2]);
+        steps.ask_behind(0, at, 1, &expiring);
+        assert_eq!(chain(&steps, 0), [2], "no more than that");
         steps.restart();
         ready(&mut steps);
         assert!(!steps.is_chained(2), "nothing of the first run is left");
-        assert_eq!(steps.ask_behind(0, at, 9, &expiring), 2, "what needs no evaluation ends it");
-        assert_eq!(steps.ask_behind(1, at, 9, &expiring), 0, "and so does a deletion of everything");
+        steps.ask_behind(0, at, 9, &expiring);
+        assert_eq!(chain(&steps, 0), [2, 3], "what needs no evaluation ends it");
+        steps.ask_behind(1, at, 9, &expiring);
+        assert_eq!(chain(&steps, 1), [], "and so does a deletion of everything");
         steps.set(2, Progress::Asked { tries: 2, at });
         assert_eq!((chain(&steps, 0), steps.is_chained(2)), (vec![2, 3], true));
         steps.take(0, answer(None, false));
         assert_eq!(chain(&steps, 0), [2, 3], "the answer names them");
         steps.take(2, answer(None, false));
         assert!(!steps.is_chained(2) && steps.is_chained(3));
+    }
+
+    /// However many are asked for on one key, there is as much room for others; and what was evaluated is told again no more
+    /// often than as much is asked for.
+    #[test]
+    fn more_is_asked_for_together_the_more_there_is_before() {
+        let (expiring, at, keys) = (Expiring::default(), Instant(0), ["a", "b", "c"]);
+        let mut steps = steps((0..3_000).map(|place| call(keys[place % 3], &ADD, false)));
+        let mut questions = 0;
+        while !steps.is_evaluated() {
+            let ready = ready(&mut steps);
+            assert_eq!(ready.len(), 3);
+            ready.iter().for_each(|index| steps.ask_behind(*index, at, 8, &expiring));
+            assert_eq!(steps.room(8), 5.max(steps.evaluated.saturating_sub(3)));
+            questions += ready.len();
+            let asked: Vec<usize> = steps.asked().map(|(index, _)| index).collect();
+            asked.iter().for_each(|index| steps.take(*index, answer(None, false)));
+        }
+        assert_eq!(questions, 24, "9, then as many as there are before: 9, 18, 36 and so on");
     }
 
     #[test]
@@ -685,10 +727,11 @@ mod tests {
         steps.take(0, answer(None, true));
         assert!(!steps.is_read_only(), "finding a key expired deletes it");
         assert_eq!(steps.own_effects(b"b", 1, 2), [encoded(&Effect::DELETE)]);
-        steps.take(1, answer(Some(&Effect::DELETE), true));
+        let added = Effect::Register(register::Effect::Add { by: 1 });
+        steps.take(1, answer(Some(&added), true));
         let order: Vec<(u16, bool)> =
             steps.invocations().map(|(shard, invoked)| (shard, invoked.effect.is_some())).collect();
         assert_eq!(order, [(0, true), (1, true), (1, false), (0, true)]);
-        assert_eq!(steps.own_effects(b"a", 0, 2).len(), 2);
+        assert_eq!(steps.own_effects(b"a", 0, 2), [encoded(&Effect::DELETE), encoded(&added)]);
     }
 }
