@@ -3,8 +3,8 @@
 use crate::records::place_of;
 use datatypes::{Aspect, Effect, Mode};
 use mvcc::CompactKey;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use types::{Malformed, Reader, Wire, put_bytes, put_varint};
 
 /// How a key was changed.
@@ -67,6 +67,12 @@ impl Written {
             few(all)
         });
         Written { change: self.change.and(other.change), elements }
+    }
+
+    /// The same, in place.
+    pub fn join(&mut self, other: &Written) {
+        let before = std::mem::replace(self, Change::Other.into());
+        *self = before.and(other);
     }
 
     /// What all of these together change; nothing, if there are none.
@@ -139,12 +145,28 @@ impl<'k> FromIterator<&'k CompactKey> for Sketch {
     }
 }
 
+/// So many keys lie side by side.
+const FEW: usize = 8;
+
+/// The keys of a write set, in order: most states have few.
+#[derive(Clone, Debug)]
+enum Keys {
+    Few(SmallVec<[(CompactKey, Written); 1]>),
+    Many(BTreeMap<CompactKey, Written>),
+}
+
 /// The keys that a state, or the class of states it stands for, wrote.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct WriteSet {
-    keys: BTreeMap<CompactKey, Written>,
+    keys: Keys,
     /// Of these keys and perhaps of some that were taken out.
     sketch: Sketch,
+}
+
+impl Default for WriteSet {
+    fn default() -> Self {
+        WriteSet { keys: Keys::Few(SmallVec::new()), sketch: Sketch::default() }
+    }
 }
 
 impl PartialEq for WriteSet {
@@ -158,61 +180,79 @@ impl WriteSet {
     pub(crate) fn note(&mut self, key: CompactKey, written: impl Into<Written>) {
         self.sketch = self.sketch.and(Sketch::of(&key));
         let written = written.into();
-        match self.keys.entry(key) {
-            Entry::Vacant(entry) => {
-                entry.insert(written);
-            }
-            Entry::Occupied(mut entry) => {
-                let before = std::mem::replace(entry.get_mut(), Change::Other.into());
-                entry.insert(before.and(&written));
-            }
+        match &mut self.keys {
+            Keys::Few(few) => match few.binary_search_by(|(known, _)| known.cmp(&key)) {
+                Ok(place) => few[place].1.join(&written),
+                Err(place) if few.len() < FEW => few.insert(place, (key, written)),
+                Err(_) => {
+                    let many = few.drain(..).chain(std::iter::once((key, written)));
+                    self.keys = Keys::Many(many.collect());
+                }
+            },
+            Keys::Many(many) => match many.get_mut(&key) {
+                Some(known) => known.join(&written),
+                None => drop(many.insert(key, written)),
+            },
         }
     }
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        match &self.keys {
+            Keys::Few(few) => few.len(),
+            Keys::Many(many) => many.len(),
+        }
     }
 
     /// The bytes that its keys occupy, about.
     pub(crate) fn memory(&self) -> usize {
-        self.keys.values().map(|written| 64 + written.memory()).sum()
+        self.each().map(|(_, written)| 64 + written.memory()).sum()
     }
 
     /// True without keys.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.len() == 0
     }
 
     /// How a key was changed, if it was.
     pub fn get(&self, key: &CompactKey) -> Option<Change> {
-        self.keys.get(key).map(|written| written.change)
+        self.written(key).map(|written| written.change)
     }
 
     /// What was changed of a key, if it was.
     pub(crate) fn written(&self, key: &CompactKey) -> Option<&Written> {
-        self.keys.get(key)
+        match &self.keys {
+            Keys::Few(few) => few.iter().find(|(known, _)| known == key).map(|(_, written)| written),
+            Keys::Many(many) => many.get(key),
+        }
     }
 
     /// The keys in ascending order, each with what was changed of it.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&CompactKey, &Written)> {
-        self.keys.iter()
+        let (few, many) = match &self.keys {
+            Keys::Few(few) => (&few[..], None),
+            Keys::Many(many) => (&[][..], Some(many)),
+        };
+        few.iter().map(|(key, written)| (key, written)).chain(many.into_iter().flatten())
     }
 
     /// The keys in ascending order, each with its change.
     pub fn iter(&self) -> impl Iterator<Item = (&CompactKey, Change)> {
-        self.keys.iter().map(|(key, written)| (key, written.change))
+        self.each().map(|(key, written)| (key, written.change))
     }
 
-    /// Takes the first key out.
+    /// Takes a key out.
     pub(crate) fn pop(&mut self) -> Option<(CompactKey, Written)> {
-        self.keys.pop_first()
+        match &mut self.keys {
+            Keys::Few(few) => few.pop(),
+            Keys::Many(many) => many.pop_last(),
+        }
     }
 
     /// True when a key is in both.
     pub fn meets(&self, other: &WriteSet) -> bool {
         let (few, many) = if self.len() < other.len() { (self, other) } else { (other, self) };
-        self.sketch.may_meet(other.sketch) && few.keys.keys().any(|key| many.keys.contains_key(key))
+        self.sketch.may_meet(other.sketch) && few.each().any(|(key, _)| many.written(key).is_some())
     }
 
     /// False when none of the keys that have this sketch was written.
@@ -225,17 +265,17 @@ impl WriteSet {
         &self,
         (mut keys, sketch): (impl Iterator<Item = &'k CompactKey>, Sketch),
     ) -> bool {
-        self.sketch.may_meet(sketch) && keys.any(|key| self.keys.contains_key(key))
+        self.sketch.may_meet(sketch) && keys.any(|key| self.written(key).is_some())
     }
 }
 
 impl Wire for WriteSet {
     fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.keys.len() as u64);
+        put_varint(out, self.len() as u64);
         // Which elements is forgotten: those who read it take all of a collection for changed.
-        for (key, written) in &self.keys {
+        for (key, change) in self.iter() {
             put_bytes(out, key);
-            written.change.encode(out);
+            change.encode(out);
         }
     }
 

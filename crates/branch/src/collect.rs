@@ -4,11 +4,15 @@
 //! What all agree about goes for good. Where the ceilings of sites that are not heard are all that holds a state, it may be
 //! collected early (TARDiS 6.4, optimistic): its transaction is kept, and it is made anew when somebody builds on it.
 
+use crate::changes::Written;
 use crate::dag::{Bounds, Dag, Label, Node};
 use crate::kept::Kept;
 use crate::records::Records;
 use crate::session::Sessions;
 use crate::{Mutant, Mutants, StateId};
+use mvcc::CompactKey;
+use smallvec::{SmallVec, smallvec};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{ProcessId, SessionId};
 
@@ -52,6 +56,10 @@ enum Consent {
     Lacking,
 }
 
+/// So many states become one at a time at most, if but for one they wrote no more keys than that.
+const RUN: usize = 32;
+const RUN_KEYS: usize = 64;
+
 /// A state on its way out, key by key.
 #[derive(Debug)]
 struct Fold {
@@ -77,6 +85,15 @@ pub struct Gone {
 }
 types::wire_struct!(Gone { state, heir, keeps_label });
 
+/// What is above ceilings.
+#[derive(Debug)]
+struct Marks {
+    /// Above those of the policy and of every owner.
+    all: Bounds,
+    /// Above those of each.
+    each: Vec<(Option<Owner>, Bounds)>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Collector {
@@ -87,10 +104,12 @@ pub(crate) struct Collector {
     policy: Vec<StateId>,
     /// States to look at in this pass, ancestors first.
     waiting: BTreeSet<StateId>,
-    met: BTreeSet<StateId>,
+    /// By the place of a state, the last pass that met it there.
+    met: Vec<u32>,
+    pass: u32,
     fold: Option<Fold>,
-    /// What is above the ceilings of the policy and of every owner, while they are as they are.
-    marks: Option<Vec<(Option<Owner>, Bounds)>>,
+    /// What is above the ceilings, while they are as they are.
+    marks: Option<Marks>,
     /// Sites that are not waited for.
     silent: BTreeSet<ProcessId>,
     /// How many keys were moved and states taken out ever.
@@ -111,7 +130,8 @@ impl Collector {
             keep,
             policy: Vec::new(),
             waiting: BTreeSet::new(),
-            met: BTreeSet::new(),
+            met: Vec::new(),
+            pass: 0,
             fold: None,
             marks: None,
             silent: BTreeSet::new(),
@@ -215,13 +235,13 @@ impl Collector {
     ) -> usize {
         let some = budget / 8 + 1;
         let swept = dag.sweep_labels(some) + sessions.sweep(dag, some);
-        let mut work = 0;
+        let (mut work, mut keys) = (0, 0);
         while work < budget {
             work += 1;
             if self.fold.is_some() {
-                self.continue_fold((dag, records), sessions, kept);
+                keys += usize::from(self.continue_fold((dag, records), sessions, kept));
             } else if let Some(id) = self.waiting.pop_first() {
-                self.consider(dag, kept, id);
+                work += self.consider((dag, records), sessions, kept, id);
             } else if self.is_due {
                 self.begin_pass(dag);
             } else {
@@ -229,7 +249,7 @@ impl Collector {
                 break;
             }
         }
-        dag.meter().states(work + swept);
+        dag.meter().states(work - keys + swept);
         work + swept
     }
 
@@ -247,7 +267,7 @@ impl Collector {
 
     fn begin_pass(&mut self, dag: &Dag) {
         self.is_due = false;
-        self.met.clear();
+        self.pass = self.pass.wrapping_add(1);
         self.policy.clear();
         for head in dag.heads() {
             // Whoever goes past a merge leaves as many branches behind.
@@ -277,10 +297,15 @@ impl Collector {
                     ceilings.flat_map(|node| dag.parents(node).iter().copied()).collect();
                 (owner, dag.seen_together(&parents))
             };
-            std::iter::once((None, &self.policy)).chain(owners).map(above).collect()
+            let each: Vec<_> = std::iter::once((None, &self.policy)).chain(owners).map(above).collect();
+            let all = each.iter().skip(1).fold(each[0].1.clone(), |all, (_, seen)| all.and(seen));
+            Marks { all, each }
         });
+        if dag.is_among(node, &marks.all) {
+            return Consent::All;
+        }
         let mut consent = Consent::All;
-        for (owner, _) in marks.iter().filter(|(_, seen)| !dag.is_among(node, seen)) {
+        for (owner, _) in marks.each.iter().filter(|(_, seen)| !dag.is_among(node, seen)) {
             match owner {
                 Some(Owner::Site(site)) if self.silent.contains(site) => consent = Consent::Present,
                 _ => return Consent::Lacking,
@@ -305,24 +330,123 @@ impl Collector {
         may_return.then_some(true)
     }
 
-    fn consider(&mut self, dag: &mut Dag, kept: &mut Kept, id: StateId) {
-        let Some(node) = dag.node(id) else { return };
+    /// Looks at a state. Returns how many more states it looked at or took out.
+    fn consider(
+        &mut self,
+        (dag, records): (&mut Dag, &mut Records),
+        sessions: &mut Sessions,
+        kept: &mut Kept,
+        id: StateId,
+    ) -> usize {
+        let Some(node) = dag.node(id) else { return 0 };
         let consent = self.consent(dag, node);
         if consent == Consent::Lacking {
-            return;
+            return 0;
         }
         let heir = dag.only_child(node);
         let way = heir.and_then(|heir| Some((heir, self.goes_early(dag, kept, consent, (node, heir))?)));
         let Some((heir, is_early)) = way else {
-            let children = dag.children(node).iter().map(|child| dag.id(*child));
-            let new: Vec<StateId> = children.filter(|child| self.met.insert(*child)).collect();
-            self.waiting.extend(new);
-            return;
+            for child in dag.children(node) {
+                if self.meets(*child) {
+                    self.waiting.insert(dag.id(*child));
+                }
+            }
+            return 0;
         };
         if is_early {
             kept.leave(id, dag.id(heir), Some(dag.label(node)));
+        } else if !records.are_away() && !self.mutants.has(Mutant::DropWriteSets) {
+            let run = self.run(dag, kept, (node, heir));
+            if run.len() > 2 {
+                self.fold_run((dag, records), sessions, kept, &run);
+                return 2 * run.len() - 3;
+            }
         }
         self.begin_fold(dag, (node, heir), is_early);
+        0
+    }
+
+    /// States one below the other that are to become one, of which all but one wrote few keys.
+    fn run(&mut self, dag: &Dag, kept: &Kept, (node, heir): (Node, Node)) -> SmallVec<[Node; RUN]> {
+        let (mut run, mut last): (SmallVec<[Node; RUN]>, Node) = (SmallVec::new(), node);
+        // What joins the root's class is moved there, however much that is.
+        let is_root = node == dag.root();
+        let (mut keys, mut most) = (0, 0);
+        run.push(node);
+        let mut next = Some(heir);
+        while let Some(heir) = next.filter(|_| run.len() < RUN) {
+            let wrote = dag.writes(heir).len().max(dag.writes(last).len());
+            (keys, most) = (keys + dag.writes(last).len(), if is_root { 0 } else { wrote.max(most) });
+            if keys + dag.writes(heir).len() - most > RUN_KEYS {
+                break;
+            }
+            run.push(heir);
+            last = heir;
+            let goes = |next: &Node| self.goes_early(dag, kept, Consent::All, (heir, *next)) == Some(false);
+            next = dag.only_child(heir).filter(goes);
+            if self.consent(dag, heir) != Consent::All {
+                break;
+            }
+        }
+        run
+    }
+
+    /// Makes them one, which is the last of them. (The versions may keep the label of any: the same states see all of these.)
+    fn fold_run(
+        &mut self,
+        (dag, records): (&mut Dag, &mut Records),
+        sessions: &mut Sessions,
+        kept: &mut Kept,
+        run: &[Node],
+    ) {
+        let [first, .., heir] = *run else { return };
+        let is_root = first == dag.root();
+        let largest = run.iter().copied().max_by_key(|node| dag.writes(*node).len());
+        let into = largest.filter(|_| !is_root).unwrap_or(first);
+        let mut moved: BTreeMap<CompactKey, (SmallVec<[Label; 4]>, Written)> = BTreeMap::new();
+        for node in run.iter().filter(|node| **node != into) {
+            let from = dag.versions(*node);
+            while let Some((key, written)) = dag.pop_write(*node) {
+                dag.meter().lookups(1);
+                match moved.entry(key) {
+                    Entry::Vacant(entry) => drop(entry.insert((smallvec![from], written))),
+                    Entry::Occupied(mut entry) => {
+                        let (labels, known) = entry.get_mut();
+                        labels.push(from);
+                        known.join(&written);
+                    }
+                }
+            }
+        }
+        dag.meter().keys(moved.len());
+        self.done += (moved.len() + run.len() - 1) as u64;
+        let to = dag.versions(into);
+        for (key, (labels, written)) in moved {
+            records.relabel_all(&key, &labels, to, is_root);
+            if !is_root {
+                dag.note_write(into, key, written);
+            }
+        }
+        if into != heir {
+            dag.inherit(heir, into);
+        }
+        self.waiting.insert(dag.id(heir));
+        for pair in run.windows(2) {
+            let gone = dag.id(pair[0]);
+            self.waiting.extend(dag.parents(pair[0]).iter().map(|parent| dag.id(*parent)));
+            kept.remove(gone);
+            sessions.promote(gone, dag.id(heir), is_root);
+            self.gone.push(gone);
+            dag.remove(pair[0], pair[1]);
+        }
+    }
+
+    /// True the first time in a pass. (Of another state at the same place, too: it is met in the next pass.)
+    fn meets(&mut self, node: Node) -> bool {
+        if self.met.len() <= node.place() {
+            self.met.resize(node.place() + 1, 0);
+        }
+        std::mem::replace(&mut self.met[node.place()], self.pass) != self.pass
     }
 
     fn begin_fold(&mut self, dag: &mut Dag, (node, heir): (Node, Node), is_early: bool) {
@@ -339,14 +463,14 @@ impl Collector {
         self.fold = Some(Fold { is_early, gone: node, heir, drained, from, into, to });
     }
 
-    /// Moves one key, or ends.
+    /// Moves one key; or ends, which is false.
     fn continue_fold(
         &mut self,
         (dag, records): (&mut Dag, &mut Records),
         sessions: &mut Sessions,
         kept: &mut Kept,
-    ) {
-        let Some(fold) = &self.fold else { return };
+    ) -> bool {
+        let Some(fold) = &self.fold else { return false };
         self.done += 1;
         if let Some((key, written)) = dag.pop_write(fold.drained) {
             dag.meter().keys(1);
@@ -357,9 +481,9 @@ impl Collector {
             if is_asked {
                 dag.note_write(fold.into, key, written);
             }
-            return;
+            return true;
         }
-        let Some(Fold { is_early, gone, heir, into, from, to, .. }) = self.fold.take() else { return };
+        let Some(Fold { is_early, gone, heir, into, from, to, .. }) = self.fold.take() else { return false };
         records.fold(from, to, gone == dag.root());
         if !is_early {
             kept.remove(dag.id(gone));
@@ -371,11 +495,12 @@ impl Collector {
         if into == gone {
             dag.inherit(heir, gone);
         }
-        sessions.promote(dag.id(gone), dag.id(heir));
+        sessions.promote(dag.id(gone), dag.id(heir), gone == dag.root());
         self.gone.push(dag.id(gone));
         self.waiting.insert(dag.id(heir));
         let above: Vec<StateId> = dag.parents(gone).iter().map(|parent| dag.id(*parent)).collect();
         self.waiting.extend(above);
         dag.remove(gone, heir);
+        false
     }
 }

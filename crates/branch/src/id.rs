@@ -24,6 +24,9 @@ impl StateId {
     /// The state before every transaction, the same at all sites.
     pub const ROOT: StateId = StateId { number: 0, maker: 0 };
 
+    /// Greater than every other.
+    pub(crate) const MAX: StateId = StateId { number: u64::MAX, maker: u64::MAX };
+
     /// The state that a site makes.
     pub fn made_by(number: u64, site: ProcessId, incarnation: Incarnation) -> Self {
         StateId { number, maker: u64::from(site.0) << 32 | u64::from(incarnation.0) }

@@ -18,7 +18,7 @@ pub use handled::Handled;
 
 use crate::collect::{Census, Collector, Owner};
 use crate::constraint::{Begin, End, Intact};
-use crate::dag::{Dag, MissingParent, Node};
+use crate::dag::{Bounds, Dag, MissingParent, Node};
 use crate::kept::Kept;
 use crate::merge::Policy;
 use crate::records::{Records, place_of};
@@ -469,6 +469,18 @@ impl Keyspace {
         let node = || self.dag.node(self.kept.heir(state)?);
         let Some(node) = self.dag.node(state).or_else(node) else { return false };
         by.iter().filter_map(|id| self.dag.node(*id)).any(|by| self.dag.sees(node, by))
+    }
+
+    /// What these states see, to be asked about again and again.
+    pub(crate) fn seen_by(&self, states: &[StateId]) -> Bounds {
+        let nodes: Vec<Node> = states.iter().filter_map(|id| self.dag.node(*id)).collect();
+        self.dag.seen_together(&nodes)
+    }
+
+    /// True if this state is among them, also if it was collected early.
+    pub(crate) fn is_among(&self, state: StateId, seen: &Bounds) -> bool {
+        let node = || self.dag.node(self.kept.heir(state)?);
+        self.dag.node(state).or_else(node).is_some_and(|node| self.dag.is_among(node, seen))
     }
 
     /// The states, in ascending order, that one who has what these see lacks.

@@ -8,12 +8,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use types::SessionId;
 
+/// A state, and where it was seen last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stand {
+    id: StateId,
+    at: Node,
+}
+
 #[derive(Debug, Default)]
 struct Session {
-    committed: Option<StateId>,
+    committed: Option<Stand>,
     /// False when `committed` is a state that took the identity of the one it was.
     is_exact: bool,
-    read: Option<StateId>,
+    read: Option<Stand>,
     /// The state it last committed, held because it begins at that very state.
     parent: Option<Node>,
     wants_parent: bool,
@@ -30,6 +37,10 @@ pub(crate) struct Sessions {
     new: VecDeque<StateId>,
     /// Where the sweep over the sessions goes on.
     swept: Option<SessionId>,
+    /// No session stands at a state with a lesser id, the root excepted: where it goes, nobody has to be moved. What came since the
+    /// sweep in progress began, and what it saw, says which that is when it is over.
+    least: StateId,
+    least_swept: StateId,
     mutants: Mutants,
 }
 
@@ -41,6 +52,8 @@ impl Sessions {
             old: VecDeque::new(),
             new: VecDeque::new(),
             swept: None,
+            least: StateId::MAX,
+            least_swept: StateId::MAX,
             mutants,
         }
     }
@@ -57,15 +70,34 @@ impl Sessions {
         }
     }
 
+    /// Where a session stands that stood there. What is not here and has no heir has joined the root.
+    fn place_of(&self, dag: &Dag, stand: Stand) -> Node {
+        match dag.is_at(stand.id, stand.at) {
+            true => stand.at,
+            false => self.find(dag, stand.id).unwrap_or(dag.root()),
+        }
+    }
+
+    /// A session will stand there.
+    fn stand(&mut self, dag: &Dag, at: Node) -> Stand {
+        let id = dag.id(at);
+        if at != dag.root() {
+            (self.least, self.least_swept) = (self.least.min(id), self.least_swept.min(id));
+        }
+        Stand { id, at }
+    }
+
     /// Where a session stands.
     pub fn standing(&self, dag: &Dag, session: SessionId) -> Standing {
         let Some(session) = self.sessions.get(&session) else { return Standing::default() };
-        let find = |id: Option<StateId>| id.and_then(|id| self.find(dag, id));
-        Standing {
-            committed: find(session.committed),
-            parent: session.committed.filter(|_| session.is_exact).and_then(|id| dag.open(id)),
-            read: find(session.read),
-        }
+        let find = |stand: Option<Stand>| stand.map(|stand| self.place_of(dag, stand));
+        let committed = find(session.committed);
+        let is_there = |node: &Node| {
+            session.is_exact
+                && session.committed.is_some_and(|it| dag.is_at(it.id, *node))
+                && dag.is_open(*node)
+        };
+        Standing { committed, parent: committed.filter(is_there), read: find(session.read) }
     }
 
     /// The session begins at the state it last committed: from now on that state is held for it.
@@ -74,7 +106,7 @@ impl Sessions {
         session.wants_parent = true;
         if session.parent.is_none()
             && session.is_exact
-            && let Some(node) = session.committed.and_then(|id| dag.open(id))
+            && let Some(node) = session.committed.and_then(|stand| dag.open(stand.id))
         {
             dag.hold(node);
             session.parent = Some(node);
@@ -88,14 +120,16 @@ impl Sessions {
         let is_back = read.is_some_and(|read| dag.sees(node, read));
         let is_own = committed.is_none_or(|own| dag.sees(own, node));
         if is_own && !is_back && !self.mutants.has(Mutant::ForgetReads) {
-            self.sessions.entry(session).or_default().read = Some(dag.id(node));
+            let stand = self.stand(dag, node);
+            self.sessions.entry(session).or_default().read = Some(stand);
         }
     }
 
     /// The session committed this state.
     pub fn has_committed(&mut self, dag: &mut Dag, session: SessionId, node: Node) {
+        let stand = self.stand(dag, node);
         let session = self.sessions.entry(session).or_default();
-        (session.committed, session.read) = (Some(dag.id(node)), Some(dag.id(node)));
+        (session.committed, session.read) = (Some(stand), Some(stand));
         session.is_exact = true;
         if session.wants_parent {
             dag.hold(node);
@@ -109,6 +143,8 @@ impl Sessions {
     pub fn stand_with(&mut self, session: SessionId, other: SessionId) {
         let Some(Session { committed, is_exact, read, .. }) = self.sessions.get(&other) else { return };
         let (committed, is_exact, read) = (*committed, *is_exact, *read);
+        let stands = [committed, read].into_iter().flatten();
+        self.least_swept = stands.map(|stand| stand.id).fold(self.least_swept, StateId::min);
         let session = self.sessions.entry(session).or_default();
         (session.committed, session.is_exact, session.read) = (committed, is_exact, read);
     }
@@ -120,9 +156,12 @@ impl Sessions {
         }
     }
 
-    /// A state has gone and this one took its identity. Sessions that stand there are moved by later sweeps.
-    pub fn promote(&mut self, gone: StateId, heir: StateId) {
-        if !self.sessions.is_empty() {
+    /// A state has gone and this one took its identity. Sessions that stand there are moved by later sweeps. Whoever stood at the
+    /// root is found there.
+    pub fn promote(&mut self, gone: StateId, heir: StateId, was_root: bool) {
+        // The bug looks for heirs of what no session stands at.
+        let is_asked = gone >= self.least && !was_root || self.mutants.has(Mutant::ForwardParents);
+        if !self.sessions.is_empty() && is_asked {
             self.promoted.insert(gone, heir);
             self.new.push_back(gone);
         }
@@ -147,25 +186,35 @@ impl Sessions {
             }
             // Promotions that this sweep applies everywhere go when it is over.
             self.old = std::mem::take(&mut self.new);
+            self.least_swept = StateId::MAX;
         }
         let from = self.swept.map_or(Bound::Unbounded, Bound::Excluded);
         let some: Vec<SessionId> =
             self.sessions.range((from, Bound::Unbounded)).take(budget - work).map(|(id, _)| *id).collect();
         for id in &some {
             let Some(Session { committed, read, parent, .. }) = self.sessions.get(id) else { continue };
-            let moved = |id: &Option<StateId>| id.and_then(|id| self.find(dag, id)).map(|node| dag.id(node));
+            let moved = |stand: &Option<Stand>| {
+                let at = self.place_of(dag, (*stand)?);
+                Some(Stand { id: dag.id(at), at })
+            };
             let (now_read, now_committed) = (moved(read), moved(committed));
             let is_held = parent.is_some();
             if let Some(session) = self.sessions.get_mut(id) {
                 session.read = now_read;
                 if !is_held {
-                    session.is_exact &= session.committed == now_committed;
+                    session.is_exact &= session.committed.map(|it| it.id) == now_committed.map(|it| it.id);
                     session.committed = now_committed;
                 }
+                let stands = [session.committed, session.read].into_iter().flatten();
+                let stands = stands.filter(|stand| stand.at != dag.root());
+                self.least_swept = stands.map(|stand| stand.id).fold(self.least_swept, StateId::min);
             }
         }
         let is_over = some.len() < budget - work;
         self.swept = if is_over { None } else { some.last().copied() };
+        if is_over {
+            self.least = self.least_swept;
+        }
         (work + some.len()).max(1)
     }
 

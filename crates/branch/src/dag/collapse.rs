@@ -15,7 +15,7 @@ impl Dag {
         }
         // An ancestor of the others has the least id.
         let least = *state.children.iter().min_by_key(|child| self.id(**child))?;
-        state.children.iter().all(|child| self.sees(least, *child)).then_some(least)
+        state.children.iter().all(|child| *child == least || self.sees(least, *child)).then_some(least)
     }
 
     /// Nothing begins at this state any more.

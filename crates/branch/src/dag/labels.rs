@@ -330,6 +330,12 @@ impl Bounds {
         Some(self.0[place].1)
     }
 
+    /// What both show.
+    pub fn and(&self, other: &Bounds) -> Bounds {
+        let both = |(branch, bound): &(u64, u64)| Some((*branch, other.bound(*branch)?.min(*bound)));
+        Bounds(self.0.iter().filter_map(both).collect())
+    }
+
     /// True when what has this label is seen.
     pub fn show(&self, label: Label) -> bool {
         self.bound(label.branch).is_some_and(|bound| label.sequence <= bound)

@@ -23,6 +23,13 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(u32);
 
+impl Node {
+    /// Its place among those of all states, as a number.
+    pub(crate) fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A parent that is not here: not yet, or not any more. Whoever gets it waits for the state or fetches it; nothing is
 /// appended to another state instead (Corrections 54).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -150,6 +157,11 @@ impl Dag {
         self.by_id.get(&id).copied()
     }
 
+    /// True if the state is here, at this place.
+    pub(crate) fn is_at(&self, id: StateId, node: Node) -> bool {
+        self.states.get(node.0 as usize).and_then(Option::as_ref).is_some_and(|state| state.id == id)
+    }
+
     /// Where a state is, if it is here to stay: something may be appended to it.
     pub fn open(&self, id: StateId) -> Option<Node> {
         self.node(id).filter(|node| self.is_open(*node))
@@ -244,6 +256,7 @@ impl Dag {
 
     /// True if the state is among them.
     pub(crate) fn is_among(&self, node: Node, seen: &Bounds) -> bool {
+        self.meter().lookups(1);
         seen.show(self.state(node).label)
     }
 
@@ -267,9 +280,11 @@ impl Dag {
         self.state(node).holds > 0
     }
 
-    /// The states that somebody holds.
+    /// The states that somebody holds, in no order.
     pub fn held(&self) -> Vec<Node> {
-        self.by_id.values().copied().filter(|node| self.is_held(*node)).collect()
+        let states = self.states.iter().enumerate();
+        let held = states.filter(|(_, state)| state.as_ref().is_some_and(|state| state.holds > 0));
+        held.map(|(place, _)| Node(place as u32)).collect()
     }
 
     /// How many branches something is retained on.

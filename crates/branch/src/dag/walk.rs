@@ -84,47 +84,65 @@ impl Dag {
         let mut spread = Spread { apart: Vec::new(), together: Vec::new() };
         let all = heads.len();
         let mut seen: Vec<Option<SeenBy>> = vec![None; self.states.len()];
+        let is_open = |seen: &[Option<SeenBy>], node: Node| {
+            seen[node.0 as usize].as_ref().is_some_and(|by| by.count() < all)
+        };
         let mut waiting: BinaryHeap<(StateId, Node)> = BinaryHeap::new();
         // How many of those that wait are not seen by all.
         let mut open = 0usize;
-        let mut meet =
-            |node: Node, by: &SeenBy, waiting: &mut BinaryHeap<(StateId, Node)>, open: &mut usize| {
-                match &mut seen[node.0 as usize] {
-                    Some(known) => {
-                        let was_open = known.count() < all;
-                        known.and(by);
-                        *open -= usize::from(was_open && known.count() == all);
-                    }
-                    unknown => {
-                        *unknown = Some(by.clone());
-                        *open += usize::from(by.count() < all);
-                        waiting.push((self.id(node), node));
-                    }
-                }
-                seen[node.0 as usize].clone()
-            };
         for (place, head) in heads.iter().enumerate() {
-            meet(*head, &SeenBy::only(place, all), &mut waiting, &mut open);
+            let known = seen[head.0 as usize].get_or_insert_with(|| {
+                waiting.push((self.id(*head), *head));
+                SeenBy::none(all)
+            });
+            known.add(place);
         }
-        let none = SeenBy::none(all);
+        open += waiting.iter().filter(|(_, head)| is_open(&seen, *head)).count();
         // What all see that has a child which all see: no greatest one.
         let mut above = vec![false; self.states.len()];
+        let mut next = waiting.pop();
         while open > 0
-            && let Some((_, node)) = waiting.pop()
+            && let Some((_, node)) = next
         {
-            self.meter().states(1 + self.parents(node).len());
-            let by = meet(node, &none, &mut waiting, &mut open).unwrap_or_else(|| none.clone());
-            for parent in self.parents(node) {
-                meet(*parent, &by, &mut waiting, &mut open);
+            let by = seen[node.0 as usize].clone().unwrap_or_else(|| SeenBy::none(all));
+            let is_apart = by.count() < all;
+            let parents = self.parents(node);
+            if !is_apart {
+                parents.iter().for_each(|parent| above[parent.0 as usize] = true);
             }
-            if by.count() == all {
-                self.parents(node).iter().for_each(|parent| above[parent.0 as usize] = true);
-                spread.together.push(node);
-            } else {
-                open -= 1;
-                spread.apart.push((node, by));
+            self.meter().states(1);
+            next = match parents {
+                // All that see it see it from here: it comes next.
+                [parent] if is_apart && self.children(*parent).len() == 1 => {
+                    open += 1;
+                    seen[parent.0 as usize] = Some(by.clone());
+                    Some((self.id(*parent), *parent))
+                }
+                _ => {
+                    self.meter().states(parents.len());
+                    for parent in parents {
+                        let before = is_open(&seen, *parent);
+                        let known = seen[parent.0 as usize].get_or_insert_with(|| {
+                            waiting.push((self.id(*parent), *parent));
+                            SeenBy::none(all)
+                        });
+                        known.and(&by);
+                        open = open + usize::from(is_open(&seen, *parent)) - usize::from(before);
+                    }
+                    waiting.pop()
+                }
+            };
+            match is_apart {
+                true => {
+                    open -= 1;
+                    spread.apart.push((node, by));
+                }
+                false => spread.together.push(node),
             }
         }
+        // Of several lines, each in order.
+        spread.apart.sort_by_key(|(node, _)| std::cmp::Reverse(self.id(*node)));
+        spread.together.extend(next.map(|(_, node)| node));
         spread.together.extend(waiting.into_sorted_vec().into_iter().rev().map(|(_, node)| node));
         spread.together.retain(|node| !above[node.0 as usize]);
         spread.together = self.greatest(&spread.together).to_vec();

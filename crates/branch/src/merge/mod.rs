@@ -49,10 +49,13 @@ impl Parting {
         let spread = dag.spread(heads);
         let mut notes = Notes::default();
         for (state, seen) in &spread.apart {
-            let writes = dag.writes(*state);
-            dag.meter().keys(writes.len());
             let (by, label) = (notes.number(seen), dag.versions(*state));
-            writes.each().for_each(|(key, written)| notes.note(key, by, written, label));
+            for (key, written) in dag.writes(*state).each() {
+                match notes.note(key, by, written, label) {
+                    true => dag.meter().keys(1),
+                    false => dag.meter().lookups(2),
+                }
+            }
         }
         let mut changes = notes.changes();
         let are_independent = |writers: &mut Vec<Changed>| {
@@ -95,17 +98,21 @@ impl<'d> Notes<'d> {
         number
     }
 
-    /// A state has changed a key, of which no newer state is noted later.
-    fn note(&mut self, key: &'d CompactKey, by: u32, written: &'d Written, newest: Label) {
+    /// A state has changed a key, of which no newer state is noted later. True if it is the first to have done so of what the same
+    /// heads see.
+    fn note(&mut self, key: &'d CompactKey, by: u32, written: &'d Written, newest: Label) -> bool {
         let place = *self.places.entry(key).or_insert_with(|| {
             self.keys.push((key, SmallVec::new()));
             self.keys.len() - 1
         });
         let known = &mut self.keys[place].1;
-        match known.iter_mut().find(|noted| noted.by == by) {
+        let noted = known.iter_mut().find(|noted| noted.by == by);
+        let is_first = noted.is_none();
+        match noted {
             Some(noted) => noted.written.push(written),
             None => known.push(Noted { by, written: smallvec![written], newest }),
         }
+        is_first
     }
 
     fn changes(&self) -> Changes {

@@ -134,11 +134,13 @@ impl Planner<'_> {
             let (by, label) = (notes.number(seen), self.dag.versions(*state));
             // Whichever are fewer: a root's class has written all keys, a single transaction some few.
             if writes.len() < keys.len() {
-                let wanted = writes.each().filter(|(key, _)| keys.contains(*key));
-                wanted.for_each(|(key, written)| notes.note(key, by, written, label));
+                for (key, written) in writes.each().filter(|(key, _)| keys.contains(*key)) {
+                    notes.note(key, by, written, label);
+                }
             } else {
-                let written = keys.iter().filter_map(|key| Some((key, writes.written(key)?)));
-                written.for_each(|(key, written)| notes.note(key, by, written, label));
+                for (key, written) in keys.iter().filter_map(|key| Some((key, writes.written(key)?))) {
+                    notes.note(key, by, written, label);
+                }
             }
         }
         notes.changes()

@@ -161,8 +161,14 @@ impl Records {
     pub(crate) fn relabel(&mut self, key: &CompactKey, from: Label, to: Label, for_all: bool) {
         match &mut self.away {
             Some(away) => away.folding.push(key.clone()),
-            None => self.join(key, from, to, for_all),
+            None => self.join(key, &[from], to, for_all),
         }
+    }
+
+    /// The same of several labels, ancestors first, where all lies here.
+    pub(crate) fn relabel_all(&mut self, key: &CompactKey, from: &[Label], to: Label, for_all: bool) {
+        debug_assert!(!self.are_away(), "partitions are told of one class after the other");
+        self.join(key, from, to, for_all);
     }
 
     /// A class has joined another one: what was relabelled since the last call.

@@ -9,6 +9,7 @@
 mod away;
 mod line;
 mod order;
+mod places;
 mod versions;
 
 pub use order::{Order, Stored, Whole};
@@ -141,10 +142,10 @@ impl Records {
         self.keys.entry(Placed::of(key)).or_default().write(view, label, id, effects);
     }
 
-    /// The version of a key labelled `from` joins those labelled `to`. If every state sees these, a key is forgotten whose only
+    /// The versions of a key with some labels, ancestors first, join those labelled `to`. If every state sees these, a key is forgotten whose only
     /// version is among them and says that it is absent. A version that some states do not see must stay: one with a lesser
     /// id that comes later beside it would hide that it is the newest.
-    fn join(&mut self, key: &CompactKey, from: Label, to: Label, for_all: bool) {
+    fn join(&mut self, key: &CompactKey, from: &[Label], to: Label, for_all: bool) {
         if let Some(versions) = self.keys.get_mut(&Placed::of(key)) {
             versions.relabel(from, to);
             if for_all && versions.is_void(to) {

@@ -179,7 +179,7 @@ impl Records {
             Order::Fold { from, to, for_all, keys } => {
                 for key in keys {
                     if is_meant(self, key) {
-                        self.join(key, *from, *to, *for_all);
+                        self.join(key, &[*from], *to, *for_all);
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! The versions of one key: where each is visible, and on which line its value lies (TARDiS 6.1.3).
 
 use super::line::{LONG, Line, growth};
+use super::places::{Place, Places};
 use crate::StateId;
 use crate::dag::{Label, View};
 use datatypes::Cell;
@@ -9,20 +10,11 @@ use smallvec::SmallVec;
 /// How many steps along lists that are in order take as long as a lookup.
 const STEPS: usize = 8;
 
-/// A version: who sees it, how new it is, and its value.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    label: Label,
-    id: StateId,
-    line: u32,
-    version: u64,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
     /// In the order of labels.
-    places: SmallVec<[Place; 1]>,
+    places: Places,
     /// Empty slots are taken again.
     lines: SmallVec<[Option<Line>; 1]>,
 }
@@ -207,7 +199,7 @@ impl Versions {
 
     /// Every version with its value, in the order of labels.
     pub fn each(&mut self, mut visit: impl FnMut(Label, StateId, &Cell)) {
-        for place in self.places.clone() {
+        for place in self.places.to_vec() {
             if let Some(line) = self.line(place.line) {
                 line.with(place.version, |cell| visit(place.label, place.id, cell));
             }
@@ -250,16 +242,19 @@ impl Versions {
     }
 
     fn insert(&mut self, new: Place) {
-        if self.places.len() == self.places.capacity() {
-            self.places.reserve_exact(growth(self.places.len()));
-        }
         let at = self.places.partition_point(|place| place.label < new.label);
         self.places.insert(at, new);
     }
 
-    /// The version labelled `from` is labelled `to` from now on. Where both have one, the newer stays.
-    pub fn relabel(&mut self, from: Label, to: Label) {
-        let (Some(source), target) = (self.place_of(from), self.place_of(to)) else { return };
+    /// The versions with these labels, ancestors first, are labelled `to` from now on. The newest of them, and of what has that
+    /// label already, stays.
+    pub fn relabel(&mut self, from: &[Label], to: Label) {
+        from.iter().for_each(|from| self.relabel_one(*from, to));
+        self.close_gaps();
+    }
+
+    fn relabel_one(&mut self, from: Label, to: Label) {
+        let (Some(source), target) = (self.early_place_of(from), self.early_place_of(to)) else { return };
         let Some(target) = target else {
             let mut place = self.places.remove(source);
             place.label = to;
@@ -274,7 +269,6 @@ impl Versions {
             self.places[target] = Place { label: to, ..newer };
         }
         self.places.remove(source);
-        self.close_gaps();
     }
 
     /// Which state wrote the version with this label.
@@ -295,6 +289,17 @@ impl Versions {
         self.places.binary_search_by_key(&label, |place| place.label).ok()
     }
 
+    /// The same, where it is probably one of the first: of thousands few are looked at.
+    fn early_place_of(&self, label: Label) -> Option<usize> {
+        let mut most = 1;
+        while self.places.get(most).is_some_and(|place| place.label < label) {
+            most *= 2;
+        }
+        let places = &self.places[..self.places.len().min(most + 1)];
+        let found = places[most / 2..].binary_search_by_key(&label, |place| place.label);
+        found.ok().map(|place| most / 2 + place)
+    }
+
     /// Versions that too many unread ones separate from the next on their line get lines of their own.
     fn close_gaps(&mut self) {
         let gap = |(line, kept): (usize, &Option<Line>)| Some((line as u32, kept.as_ref()?.before_gap()?));
@@ -313,9 +318,6 @@ impl Versions {
             self.lines.swap(0, only.line as usize);
             only.line = 0;
             self.lines.truncate(1);
-        }
-        if self.places.len() <= self.places.capacity() / 2 {
-            self.places.shrink_to_fit();
         }
         if self.lines.len() <= self.lines.capacity() / 2 {
             self.lines.shrink_to_fit();
@@ -341,10 +343,9 @@ impl Versions {
 
     /// The bytes everything occupies, the struct included.
     pub fn memory(&self) -> usize {
-        let spilled = if self.places.spilled() { self.places.capacity() * size_of::<Place>() } else { 0 };
         let lines = if self.lines.spilled() { self.lines.capacity() * size_of::<Option<Line>>() } else { 0 };
         let steps: usize = self.lines.iter().flatten().map(Line::memory).sum();
-        size_of::<Self>() + spilled + lines + steps
+        size_of::<Self>() + self.places.memory() + lines + steps
     }
 
     /// Panics unless every version has a value and every line is read.

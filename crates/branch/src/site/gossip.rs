@@ -4,6 +4,7 @@
 use super::join::Asker;
 use super::message::Present;
 use super::{Collecting, Message, Options, Record, Site, Timer, Topology};
+use crate::dag::Bounds;
 use crate::instance::Instance;
 use crate::keyspace::{ByValue, Keyspace};
 use crate::{Commit, MissingParent, Owner, StateId};
@@ -99,6 +100,13 @@ impl Orphan {
         match self {
             Orphan::Commit(commit) => commit.id,
             Orphan::Value(state) => state.id,
+        }
+    }
+
+    fn parents(&self) -> &[StateId] {
+        match self {
+            Orphan::Commit(commit) => &commit.parents,
+            Orphan::Value(state) => &state.parents,
         }
     }
 }
@@ -306,8 +314,10 @@ impl Gossip {
     /// What every site has need not be kept.
     /// In ascending order, so that what is needed to make a state anew that was collected early stays.
     fn trim(&mut self, keyspace: &mut Keyspace) {
+        let seen = self.peers.values().map(|peer| keyspace.seen_by(&peer.present.heads));
+        let seen: Vec<Bounds> = seen.collect();
         while let Some(id) = keyspace.kept().first() {
-            let is_everywhere = self.peers.values().all(|peer| keyspace.is_seen(id, &peer.present.heads));
+            let is_everywhere = seen.iter().all(|seen| keyspace.is_among(id, seen));
             if keyspace.kept().is_early(id) || !is_everywhere {
                 break;
             }
@@ -514,6 +524,9 @@ impl Site {
                 out.arm(Timer::Acknowledge, now.instant + ACKNOWLEDGE_AFTER);
             }
             peer.received += 1;
+        }
+        for parent in state.parents() {
+            self.gossip.foreign.remove(parent);
         }
         self.gossip.foreign.insert(state.id(), from);
         self.apply_all(vec![state], now, out);
