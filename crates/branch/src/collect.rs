@@ -56,6 +56,9 @@ enum Consent {
     Lacking,
 }
 
+/// For so many passes a policy's ceiling is used: it takes a look at all states that it keeps.
+const POLICY_EVERY: u32 = 4;
+
 /// So many states become one at a time at most, if but for one they wrote no more keys than that.
 const RUN: usize = 32;
 const RUN_KEYS: usize = 64;
@@ -100,8 +103,13 @@ pub(crate) struct Collector {
     ceilings: BTreeMap<Owner, Vec<StateId>>,
     /// How many states stay above every head.
     keep: usize,
-    /// The ceiling that the policy sets, of the pass in progress.
+    /// The ceiling that the policy sets, and how many passes ago that was.
     policy: Vec<StateId>,
+    policy_age: u32,
+    /// Heads for which it is not set yet.
+    unruled: Vec<StateId>,
+    /// What `done` was when the pass before began.
+    done_before: u64,
     /// States to look at in this pass, ancestors first.
     waiting: BTreeSet<StateId>,
     /// By the place of a state, the last pass that met it there.
@@ -129,6 +137,9 @@ impl Collector {
             ceilings: BTreeMap::new(),
             keep,
             policy: Vec::new(),
+            policy_age: 0,
+            unruled: Vec::new(),
+            done_before: 0,
             waiting: BTreeSet::new(),
             met: Vec::new(),
             pass: 0,
@@ -163,12 +174,17 @@ impl Collector {
     ) {
         // A checkpoint may have been taken when it had gone.
         let (Some(node), Some(heir)) = (dag.node(gone.state), dag.node(gone.heir)) else { return };
-        dag.close(node);
+        dag.close(node, heir);
         let (drained, into) = if gone.keeps_label { (heir, node) } else { (node, heir) };
         let (from, to) = (dag.versions(drained), dag.versions(into));
         self.fold = Some(Fold { is_early: false, gone: node, heir, drained, from, into, to });
         self.settle((dag, records), sessions, kept);
         self.unlogged.clear();
+    }
+
+    /// True while it looks for what the policy keeps: the pass behind that waits for it.
+    pub fn is_ruling(&self) -> bool {
+        !self.unruled.is_empty()
     }
 
     /// How many keys were moved and states taken out ever.
@@ -179,7 +195,7 @@ impl Collector {
     /// Keeps so many states above every head from now on.
     pub fn keep(&mut self, states: usize) {
         self.keep = states;
-        self.is_due = true;
+        (self.is_due, self.policy_age) = (true, POLICY_EVERY);
     }
 
     /// There may be something to collect.
@@ -235,15 +251,22 @@ impl Collector {
     ) -> usize {
         let some = budget / 8 + 1;
         let swept = dag.sweep_labels(some) + sessions.sweep(dag, some);
-        let (mut work, mut keys) = (0, 0);
+        let (mut work, mut keys, mut has_begun) = (0, 0, false);
         while work < budget {
             work += 1;
             if self.fold.is_some() {
                 keys += usize::from(self.continue_fold((dag, records), sessions, kept));
             } else if let Some(id) = self.waiting.pop_first() {
                 work += self.consider((dag, records), sessions, kept, id);
-            } else if self.is_due {
-                self.begin_pass(dag);
+            } else if let Some(head) = self.unruled.pop() {
+                work += self.rule(dag, head);
+                if self.unruled.is_empty() {
+                    self.begin_pass(dag);
+                }
+            } else if self.is_due && !has_begun {
+                // Little has come since the pass before: the next step does more at once.
+                has_begun = true;
+                self.set_out(dag);
             } else {
                 work -= 1;
                 break;
@@ -265,23 +288,39 @@ impl Collector {
         }
     }
 
-    fn begin_pass(&mut self, dag: &Dag) {
-        self.is_due = false;
-        self.pass = self.pass.wrapping_add(1);
-        self.policy.clear();
-        for head in dag.heads() {
-            // Whoever goes past a merge leaves as many branches behind.
-            let (mut last, mut left) = (head, self.keep);
-            while left > 0
-                && let Some(parent) = dag.parents(last).iter().max_by_key(|parent| dag.id(**parent))
-            {
-                left = left.saturating_sub(dag.parents(last).len());
-                last = *parent;
-            }
-            self.policy.push(dag.id(last));
+    /// Sets out for a pass: where the policy's ceiling is to be set anew, by looking for it first.
+    fn set_out(&mut self, dag: &Dag) {
+        // An earlier policy keeps more: it does for some passes, as long as they find something.
+        let is_idle = std::mem::replace(&mut self.done_before, self.done) == self.done;
+        self.policy_age += 1;
+        self.is_due = self.policy_age < POLICY_EVERY && !is_idle;
+        if self.is_due {
+            return self.begin_pass(dag);
         }
+        self.policy_age = 0;
+        self.policy.clear();
+        self.unruled = dag.heads().map(|head| dag.id(head)).collect();
+    }
+
+    fn begin_pass(&mut self, dag: &Dag) {
+        self.pass = self.pass.wrapping_add(1);
         self.marks = None;
         self.waiting.insert(dag.id(dag.root()));
+    }
+
+    /// What the policy keeps above a state that is, or was, a head. Returns how many states it looked at.
+    fn rule(&mut self, dag: &Dag, head: StateId) -> usize {
+        let Some(mut last) = dag.node(head) else { return 0 };
+        let (mut left, mut work) = (self.keep, 0);
+        // Whoever goes past a merge leaves as many branches behind.
+        while left > 0
+            && let Some(parent) = dag.parents(last).iter().max_by_key(|parent| dag.id(**parent))
+        {
+            left = left.saturating_sub(dag.parents(last).len());
+            (last, work) = (*parent, work + 1);
+        }
+        self.policy.push(dag.id(last));
+        work
     }
 
     /// Who begins at the state no more.
@@ -450,7 +489,7 @@ impl Collector {
     }
 
     fn begin_fold(&mut self, dag: &mut Dag, (node, heir): (Node, Node), is_early: bool) {
-        dag.close(node);
+        dag.close(node, heir);
         // The root's class is all that everybody sees: the largest, though its write set is not kept.
         let is_larger = dag.writes(node).len() > dag.writes(heir).len();
         let (drained, into) = if node == dag.root() || (is_larger && !self.mutants.has(Mutant::DropWriteSets))

@@ -419,6 +419,11 @@ impl Keyspace {
         self.collector.step((&mut self.dag, &mut self.records), &mut self.sessions, &mut self.kept, budget)
     }
 
+    /// True if collection has just begun to look for what goes.
+    pub fn sets_out_to_collect(&self) -> bool {
+        self.collector.is_ruling()
+    }
+
     /// How much was collected ever, in keys and states: looking alone does not count.
     pub fn collected(&self) -> u64 {
         self.collector.done()

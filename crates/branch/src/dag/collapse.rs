@@ -1,9 +1,11 @@
 //! Path compression (TARDiS 6.3): a state leaves, and the child below which all that follows stands takes its place.
 
 use super::{Dag, Label, Node};
+use crate::StateId;
 use crate::changes::Written;
 use mvcc::CompactKey;
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 impl Dag {
     /// The child that every other descendant of the state descends from, if there is one and nobody holds the state:
@@ -19,8 +21,17 @@ impl Dag {
     }
 
     /// Nothing begins at this state any more.
-    pub(crate) fn close(&mut self, node: Node) {
-        self.closing = Some(node);
+    pub(crate) fn close(&mut self, node: Node, heir: Node) {
+        self.closing = Some((node, heir));
+    }
+
+    /// Where a state comes among others, the most recent first. One that is on its way out comes behind its heir, whose writes it may
+    /// have already: nothing between them wrote a key that one of them wrote and the heir did not.
+    pub(super) fn recency(&self, node: Node) -> Reverse<(StateId, bool)> {
+        match self.closing {
+            Some((closing, heir)) if closing == node => Reverse((self.id(heir), false)),
+            _ => Reverse((self.id(node), true)),
+        }
     }
 
     /// Takes one key out of a state's write set.
@@ -47,7 +58,7 @@ impl Dag {
     /// Removes a state whose only child is `child`. Edges that another path implies go with it.
     pub(crate) fn remove(&mut self, node: Node, child: Node) {
         let Some(state) = self.states[node.0 as usize].take() else { return };
-        self.closing = self.closing.filter(|closing| *closing != node);
+        self.closing = self.closing.filter(|(closing, _)| *closing != node);
         self.free.push(node.0);
         self.by_id.remove(&state.id);
         for other in state.children {

@@ -58,8 +58,8 @@ pub struct Dag {
     heads: BTreeSet<(StateId, Node)>,
     branches: Branches,
     root: Node,
-    /// A state that is on its way out: it stays for those who go through it, and nothing begins at it.
-    closing: Option<Node>,
+    /// A state that is on its way out, and its only child: it stays for those who go through it, and nothing begins at it.
+    closing: Option<(Node, Node)>,
     mutants: Mutants,
 }
 
@@ -169,7 +169,7 @@ impl Dag {
 
     /// True unless the state is being collected.
     pub fn is_open(&self, node: Node) -> bool {
-        self.closing != Some(node)
+        self.closing.is_none_or(|(closing, _)| closing != node)
     }
 
     /// The name of a state.

@@ -140,8 +140,8 @@ impl Dag {
                 false => spread.together.push(node),
             }
         }
-        // Of several lines, each in order.
-        spread.apart.sort_by_key(|(node, _)| std::cmp::Reverse(self.id(*node)));
+        // It was in order along each line.
+        spread.apart.sort_by_key(|(node, _)| self.recency(*node));
         spread.together.extend(next.map(|(_, node)| node));
         spread.together.extend(waiting.into_sorted_vec().into_iter().rev().map(|(_, node)| node));
         spread.together.retain(|node| !above[node.0 as usize]);

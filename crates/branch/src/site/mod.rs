@@ -291,7 +291,8 @@ impl Site {
         self.gossip.took_out(self.keyspace.take_gone());
         // Many states may be where nothing can go yet: looking at them again and again is not urgent.
         let done = self.keyspace.collected() - before;
-        let is_behind = work >= COLLECTED_PER_TURN && done > COLLECTED_PER_TURN as u64 / 8;
+        let is_behind = work >= COLLECTED_PER_TURN && done > COLLECTED_PER_TURN as u64 / 8
+            || self.keyspace.sets_out_to_collect();
         // What is told to partitions waits for the disk, and what comes behind it too.
         let pause = if self.keyspace.is_parted() { COLLECT_PARTED_EVERY } else { COLLECT_EVERY };
         let wait = if is_behind { COLLECT_PAUSE.max(pause / 20) } else { pause };
