@@ -199,7 +199,8 @@ impl Versions {
 
     /// Every version with its value, in the order of labels.
     pub fn each(&mut self, mut visit: impl FnMut(Label, StateId, &Cell)) {
-        for place in self.places.to_vec() {
+        for place in 0..self.places.len() {
+            let place = self.places[place];
             if let Some(line) = self.line(place.line) {
                 line.with(place.version, |cell| visit(place.label, place.id, cell));
             }
