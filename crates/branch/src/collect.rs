@@ -257,7 +257,8 @@ impl Collector {
             if self.fold.is_some() {
                 keys += usize::from(self.continue_fold((dag, records), sessions, kept));
             } else if let Some(id) = self.waiting.pop_first() {
-                work += self.consider((dag, records), sessions, kept, id);
+                let (states, moved) = self.consider((dag, records), sessions, kept, id);
+                (work, keys) = (work + states + moved, keys + moved);
             } else if let Some(head) = self.unruled.pop() {
                 work += self.rule(dag, head);
                 if self.unruled.is_empty() {
@@ -369,18 +370,18 @@ impl Collector {
         may_return.then_some(true)
     }
 
-    /// Looks at a state. Returns how many more states it looked at or took out.
+    /// Looks at a state. Returns how many more states it looked at or took out, and how many keys it moved.
     fn consider(
         &mut self,
         (dag, records): (&mut Dag, &mut Records),
         sessions: &mut Sessions,
         kept: &mut Kept,
         id: StateId,
-    ) -> usize {
-        let Some(node) = dag.node(id) else { return 0 };
+    ) -> (usize, usize) {
+        let Some(node) = dag.node(id) else { return (0, 0) };
         let consent = self.consent(dag, node);
         if consent == Consent::Lacking {
-            return 0;
+            return (0, 0);
         }
         let heir = dag.only_child(node);
         let way = heir.and_then(|heir| Some((heir, self.goes_early(dag, kept, consent, (node, heir))?)));
@@ -390,19 +391,19 @@ impl Collector {
                     self.waiting.insert(dag.id(*child));
                 }
             }
-            return 0;
+            return (0, 0);
         };
         if is_early {
             kept.leave(id, dag.id(heir), Some(dag.label(node)));
         } else if !records.are_away() && !self.mutants.has(Mutant::DropWriteSets) {
             let run = self.run(dag, kept, (node, heir));
             if run.len() > 2 {
-                self.fold_run((dag, records), sessions, kept, &run);
-                return 2 * run.len() - 3;
+                let moved = self.fold_run((dag, records), sessions, kept, &run);
+                return (2 * run.len() - 3, moved);
             }
         }
         self.begin_fold(dag, (node, heir), is_early);
-        0
+        (0, 0)
     }
 
     /// States one below the other that are to become one, of which all but one wrote few keys.
@@ -430,15 +431,15 @@ impl Collector {
         run
     }
 
-    /// Makes them one, which is the last of them. (The versions may keep the label of any: the same states see all of these.)
+    /// Makes them one, which is the last of them; returns how many keys were moved. (The versions may keep the label of any: the same states see all of these.)
     fn fold_run(
         &mut self,
         (dag, records): (&mut Dag, &mut Records),
         sessions: &mut Sessions,
         kept: &mut Kept,
         run: &[Node],
-    ) {
-        let [first, .., heir] = *run else { return };
+    ) -> usize {
+        let [first, .., heir] = *run else { return 0 };
         let is_root = first == dag.root();
         let largest = run.iter().copied().max_by_key(|node| dag.writes(*node).len());
         let into = largest.filter(|_| !is_root).unwrap_or(first);
@@ -457,8 +458,9 @@ impl Collector {
                 }
             }
         }
-        dag.meter().keys(moved.len());
-        self.done += (moved.len() + run.len() - 1) as u64;
+        let count = moved.len();
+        dag.meter().keys(count);
+        self.done += (count + run.len() - 1) as u64;
         let to = dag.versions(into);
         for (key, (labels, written)) in moved {
             records.relabel_all(&key, &labels, to, is_root);
@@ -478,6 +480,7 @@ impl Collector {
             self.gone.push(gone);
             dag.remove(pair[0], pair[1]);
         }
+        count
     }
 
     /// True the first time in a pass. (Of another state at the same place, too: it is met in the next pass.)
