@@ -431,7 +431,8 @@ impl Collector {
         run
     }
 
-    /// Makes them one, which is the last of them; returns how many keys were moved. (The versions may keep the label of any: the same states see all of these.)
+    /// Makes them one, which is the last of them; returns how many keys were moved. The versions may keep the label of any:
+    /// the same states see all of these.
     fn fold_run(
         &mut self,
         (dag, records): (&mut Dag, &mut Records),

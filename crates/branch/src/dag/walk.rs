@@ -88,8 +88,6 @@ impl Dag {
             seen[node.0 as usize].as_ref().is_some_and(|by| by.count() < all)
         };
         let mut waiting: BinaryHeap<(StateId, Node)> = BinaryHeap::new();
-        // How many of those that wait are not seen by all.
-        let mut open = 0usize;
         for (place, head) in heads.iter().enumerate() {
             let known = seen[head.0 as usize].get_or_insert_with(|| {
                 waiting.push((self.id(*head), *head));
@@ -97,7 +95,8 @@ impl Dag {
             });
             known.add(place);
         }
-        open += waiting.iter().filter(|(_, head)| is_open(&seen, *head)).count();
+        // How many of those that wait are not seen by all.
+        let mut open = waiting.iter().filter(|(_, head)| is_open(&seen, *head)).count();
         // What all see that has a child which all see: no greatest one.
         let mut above = vec![false; self.states.len()];
         let mut next = waiting.pop();

@@ -23,6 +23,52 @@ fn reads_at_all_states_that_stay_are_the_same_before_and_after() {
     }
 }
 
+/// Some sessions write, on several branches, others have not been heard for long: each stands where whoever saw its state sees.
+#[test]
+fn sessions_stand_at_what_took_the_identity_of_their_states() {
+    let (mut joined_root, mut joined_others) = (0, 0);
+    for seed in 0..100 {
+        let (mut world, mut random) = (World::with(Options { keep: 0, ..options(1) }), Rng::with_seed(seed));
+        let mut stood: BTreeMap<SessionId, StateId> = BTreeMap::new();
+        for _ in 0..200 {
+            let session = SessionId(10 + random.u64(..8).min(random.u64(..8)));
+            match random.u8(..20) {
+                0..14 => {
+                    let heads = world.keyspace.heads();
+                    let begin = Begin::State(heads[random.usize(..heads.len())]);
+                    let end = End::All(vec![End::Serializability, End::Branching(2)]);
+                    let mut both =
+                        [session, SessionId(1)].map(|session| world.keyspace.begin(session, &begin).unwrap());
+                    let forks = random.u8(..4) == 0;
+                    for transaction in both.iter_mut().take(1 + usize::from(forks)) {
+                        operate(&mut world.keyspace, transaction, "a", &increment(1)).unwrap();
+                    }
+                    for transaction in both {
+                        world.commit(transaction, &end).unwrap();
+                    }
+                    stood.insert(session, world.keyspace.last_read(session).unwrap());
+                }
+                14 => drop(world.merge()),
+                15 => drop(world.keyspace.announce_ceiling()),
+                _ => drop(world.keyspace.collect(random.usize(..60))),
+            }
+            let (retained, root) = (world.retained(), world.keyspace.dag().root());
+            for (session, was) in &stood {
+                let now = world.keyspace.last_read(*session).unwrap();
+                match world.keyspace.dag().node(now) == Some(root) {
+                    _ if now == *was => {}
+                    true => joined_root += 1,
+                    false => joined_others += 1,
+                }
+                let sees = |state: &StateId, from: StateId| world.model.sees(from, *state);
+                let differs = retained.iter().find(|state| sees(state, *was) != sees(state, now));
+                assert_eq!(differs, None, "seed {seed}: {session:?} stood at {was} and stands at {now}");
+            }
+        }
+    }
+    assert!(joined_root > 1000 && joined_others > 1000, "{joined_root} and {joined_others}");
+}
+
 /// Two sessions that conflict, fork and merge, over and over.
 fn steady(world: &mut Keyspace, rounds: usize, random: &mut Rng) {
     for _ in 0..rounds {
