@@ -150,9 +150,10 @@ impl Dag {
 
     /// The states that one of `of` sees and none of `but`, the most recent first.
     pub fn beyond(&self, of: &[Node], but: &[Node]) -> Vec<Node> {
-        let mut found = Vec::new();
+        // A site that comes back names all the states that it has.
+        let (seen, mut found) = (self.seen_together(but), Vec::new());
         self.ascend(of, |node| {
-            let beyond = !self.seen_by_any(node, but);
+            let beyond = !self.is_among(node, &seen);
             if beyond {
                 found.push(node);
             }

@@ -69,6 +69,22 @@ fn sessions_stand_at_what_took_the_identity_of_their_states() {
     assert!(joined_root > 1000 && joined_others > 1000, "{joined_root} and {joined_others}");
 }
 
+/// A site that comes back names all the states that it has.
+#[test]
+fn what_a_site_lacks_takes_one_look_at_each_state_however_many_it_names() {
+    let mut world = World::new(Mutants::default());
+    let mut last = StateId::ROOT;
+    for number in 1..=2000 {
+        last = world.state(number, &[last], &[("key", crate::model::add(1))]);
+    }
+    let states: Vec<StateId> = world.retained();
+    let (known, others) = states.split_at(1000);
+    let before = world.keyspace.effort();
+    assert_eq!(world.keyspace.lacking(known), others);
+    let took = world.keyspace.effort() - before;
+    assert!(took.lookups < 3000 && took.states < 3000, "{took:?}");
+}
+
 /// Two sessions that conflict, fork and merge, over and over.
 fn steady(world: &mut Keyspace, rounds: usize, random: &mut Rng) {
     for _ in 0..rounds {
