@@ -14,8 +14,8 @@ use types::{Address, Incarnation, Instant, Malformed, NodeId, Reader, Wire};
 
 /// After how long without an acknowledgement frames are sent again.
 const RESEND_AFTER: Duration = Duration::from_millis(200);
-/// How many unacknowledged frames are sent again at a time.
-const RESEND_WINDOW: usize = 256;
+/// How many unacknowledged frames are sent again at first. Each acknowledgement lets twice as many follow, up to what a receiver keeps.
+const RESEND_WINDOW: u64 = 256;
 /// How many frames ahead of the expected one a receiver keeps.
 const REORDER_WINDOW: u64 = 4096;
 
@@ -57,6 +57,15 @@ struct Sender {
     first: u64,
     unacknowledged: VecDeque<Box<[u8]>>,
     resend_at: Option<Instant>,
+    /// While frames are sent again.
+    again: Option<Again>,
+}
+
+/// Frames are sent again in order: those before `next` have been, and so many may be on their way.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    next: u64,
+    window: u64,
 }
 
 /// The receiving half.
@@ -104,6 +113,8 @@ impl Streams {
         peer.sender.unacknowledged.push_back(bytes.into());
         peer.sender.resend_at.get_or_insert(now + RESEND_AFTER);
         match peer.life {
+            // It follows when those before it have arrived.
+            Some(_) if peer.sender.again.is_some() => {}
             Some(to_life) => {
                 let message = peer.sender.unacknowledged[(number - peer.sender.first) as usize].clone();
                 packets.push((to, Packet::Frame(Frame::Data { to_life, number, message })));
@@ -140,7 +151,10 @@ impl Streams {
             Frame::Data { number, message, .. } => {
                 peer.receiver.take::<P>(from, number, message, arrivals)?
             }
-            Frame::Ack { expected, .. } => peer.sender.acknowledged(expected, now),
+            Frame::Ack { expected, .. } => {
+                peer.sender.acknowledged(expected, now);
+                peer.sender.send_more(address, from.incarnation, packets);
+            }
         }
         Ok(())
     }
@@ -214,8 +228,28 @@ impl Sender {
         packets: &mut Vec<(Address, Packet<P>)>,
     ) {
         self.resend_at = (!self.unacknowledged.is_empty()).then(|| now + RESEND_AFTER);
-        for (number, message) in (self.first..).zip(self.unacknowledged.iter().take(RESEND_WINDOW)) {
-            packets.push((to, Packet::Frame(Frame::Data { to_life, number, message: message.clone() })));
+        self.again = Some(Again { next: self.first, window: RESEND_WINDOW });
+        self.send_more(to, to_life, packets);
+    }
+
+    /// Sends again what there is room for; whatever comes once all has been sent goes at once.
+    fn send_more<P: Protocol>(
+        &mut self,
+        to: Address,
+        to_life: Incarnation,
+        packets: &mut Vec<(Address, Packet<P>)>,
+    ) {
+        let Some(again) = &mut self.again else { return };
+        let end = self.first + self.unacknowledged.len() as u64;
+        again.next = again.next.max(self.first);
+        let last = end.min(self.first + again.window);
+        for number in again.next..last {
+            let message = self.unacknowledged[(number - self.first) as usize].clone();
+            packets.push((to, Packet::Frame(Frame::Data { to_life, number, message })));
+        }
+        again.next = again.next.max(last);
+        if again.next == end {
+            self.again = None;
         }
     }
 
@@ -225,6 +259,9 @@ impl Sender {
         self.first += done;
         if done > 0 {
             self.resend_at = (!self.unacknowledged.is_empty()).then(|| now + RESEND_AFTER);
+            if let Some(again) = &mut self.again {
+                again.window = (again.window * 2).min(REORDER_WINDOW);
+            }
         }
     }
 }
