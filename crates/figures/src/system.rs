@@ -159,6 +159,7 @@ impl Conventional {
             reserve_after: None,
             patient: false,
             combining: None,
+            last_shard: None,
             locks: locking::LockOptions { phasing: None, ..locking::LockOptions::default() },
             durability: Durability::Written,
             near: place.near_process(),

@@ -71,6 +71,8 @@ pub enum Mutant {
     ShowUnapplied,
     /// Of single commands that were sent together each is told what another one came to.
     MixResults,
+    /// What is left of a transaction to its last shard is carried out there whoever has the locks.
+    PassHolders,
     /// A read that is a whole transaction passes what its leader has voted for, whose decision may be known already.
     ReadsPastVotes,
     /// Leaders take votes' questions under locks that were taken away meanwhile.

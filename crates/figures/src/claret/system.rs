@@ -2,7 +2,7 @@
 
 use crate::system::{Deployed, FOLLOWERS_TICK, LIFE, Place, REQUEST_TIMEOUT};
 use protocol::Durability;
-use strict::locking::{Combining, Concurrency, Coordinates, LockOptions, Node, Options, Phasing};
+use strict::locking::{Combining, Concurrency, Coordinates, LastShard, LockOptions, Node, Options, Phasing};
 use strict::{HotKey, Meetings};
 use types::ProcessId;
 
@@ -90,6 +90,8 @@ impl Led {
         Options {
             concurrency: self.concurrency,
             combining: self.combining,
+            // What servers do by default, beyond the paper.
+            last_shard: self.combining.map(|_| LastShard::default()),
             coordinates: Coordinates::over(place.environment.regions.len()),
             locks: self.locks,
             durability: Durability::Written,

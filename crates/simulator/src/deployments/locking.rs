@@ -1,12 +1,14 @@
 //! Two-phase commit over replicated logs, with locks or with validation at the leaders. A seed says where optimistic
-//! transactions read, who collects votes, and how many single commands of a key are sent before others wait.
+//! transactions read, who collects votes, how many single commands of a key are sent before others wait, and whether transactions
+//! leave a shard to the end.
 
 use super::replicated;
 use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::faults::Feature;
 use checker::Level;
 use protocol::Claim;
-use strict::locking::{Combining, Concurrency, Coordinates, Node, Options, Reads};
+use std::time::Duration;
+use strict::locking::{Combining, Concurrency, Coordinates, LastShard, Node, Options, Reads};
 use types::{NodeId, Rng};
 
 /// See the module.
@@ -47,8 +49,13 @@ impl Deployment for LockingDeployment {
         // Few clients are enough for batches.
         let under_way = 1 + drawn.usize(..2);
         let limits = |combining| Combining { under_way, ..combining };
+        // There are few keys, so one is in many transactions. Who is taken back is so soon, or when answers are overdue.
+        let leaves = drawn.usize(..2) == 0;
+        let patience = Duration::from_millis([20, 200][drawn.usize(..2)]);
+        let last_shard = LastShard { crowded: 0, after: 0, patience };
         let options = Options {
             combining: self.options.combining.filter(|_| combines).map(limits),
+            last_shard: self.options.last_shard.filter(|_| leaves).map(|_| last_shard),
             reads,
             coordinates,
             durability: setting.durability,

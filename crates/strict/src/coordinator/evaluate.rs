@@ -110,7 +110,7 @@ impl<P: CommitProtocol> Coordinator<P> {
     pub(crate) fn ask(&mut self, transaction: &mut Transaction<P>, index: usize, step: &mut Step<'_, '_, P>) {
         let tries = match transaction.steps.list()[index].progress {
             Progress::Asked { tries, .. } => tries,
-            Progress::Waiting | Progress::Done(_) => 0,
+            Progress::Waiting | Progress::Deferred | Progress::Done(_) => 0,
         };
         if !transaction.steps.is_chained(index) {
             P::read(self, transaction, index, tries, step);

@@ -48,6 +48,8 @@ pub enum Progress {
     Waiting,
     /// A replica was asked: how many times so far, and when last.
     Asked { tries: u32, at: Instant },
+    /// Left to the shard that is asked last: it evaluates the step and decides.
+    Deferred,
     /// Evaluated.
     Done(Done),
 }
@@ -79,8 +81,13 @@ impl CallStep {
     fn done(&self) -> Option<&Done> {
         match &self.progress {
             Progress::Done(done) => Some(done),
-            Progress::Waiting | Progress::Asked { .. } => None,
+            Progress::Waiting | Progress::Asked { .. } | Progress::Deferred => None,
         }
+    }
+
+    /// True if nothing is to be found out about it before votes are asked for.
+    fn is_settled(&self) -> bool {
+        matches!(self.progress, Progress::Done(_) | Progress::Deferred)
     }
 
     /// True if a question of its own is open for it.
@@ -192,6 +199,24 @@ impl Steps {
         }
     }
 
+    /// Leaves the steps of a shard, none of which has begun, to the end; those of no other.
+    pub fn defer(&mut self, shard: Option<u16>) {
+        for step in &mut self.list {
+            match (&step.progress, Some(step.call.shard) == shard) {
+                (Progress::Waiting, true) => step.progress = Progress::Deferred,
+                (Progress::Deferred, false) => step.progress = Progress::Waiting,
+                _ => {}
+            }
+        }
+        self.evaluated = self.list.iter().position(|step| !step.is_settled()).unwrap_or(self.list.len());
+    }
+
+    /// Those that are left to the end, by index.
+    pub fn deferred(&self) -> impl Iterator<Item = (usize, &Call)> {
+        let deferred = |(_, step): &(usize, &CallStep)| matches!(step.progress, Progress::Deferred);
+        self.list.iter().enumerate().filter(deferred).map(|(index, step)| (index, &step.call))
+    }
+
     /// The steps.
     pub fn list(&self) -> &[CallStep] {
         &self.list
@@ -228,7 +253,7 @@ impl Steps {
         }
         self.freed.extend(step.later.filter(|later| (*later as usize) < self.begun));
         if index == self.evaluated {
-            let left = self.list[index..].iter().position(|step| step.done().is_none());
+            let left = self.list[index..].iter().position(|step| !step.is_settled());
             self.evaluated = left.map_or(self.list.len(), |left| index + left);
             let waits = |next: &u32| {
                 let step = self.list.get(*next as usize);
@@ -422,7 +447,7 @@ impl Steps {
         first.max(self.evaluated).saturating_sub(self.questions)
     }
 
-    /// True when every step has been evaluated.
+    /// True when every step has been evaluated that is not left to the end.
     pub fn is_evaluated(&self) -> bool {
         self.evaluated == self.list.len()
     }

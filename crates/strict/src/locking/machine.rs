@@ -238,7 +238,7 @@ impl Machine {
     }
 
     /// The key's deadline, likewise, in milliseconds since 1970; 0 for none.
-    fn deadline(&mut self, key: &[u8], coming: Option<&mut Coming>) -> Result<u64, Malformed> {
+    pub(super) fn deadline(&mut self, key: &[u8], coming: Option<&mut Coming>) -> Result<u64, Malformed> {
         if coming.is_some() {
             return self.behind(key, coming, &[], |cell| cell.expires_at);
         }

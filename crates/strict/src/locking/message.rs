@@ -225,6 +225,8 @@ pub enum Message {
         step: u32,
         /// Each operation's key, and the operation in its binary form.
         calls: Calls,
+        /// They are the last ones of a transaction of several shards, whose others have voted: this decides.
+        last: Option<Last>,
     },
     /// Leader to coordinator: the single commands have been carried out.
     Done {
@@ -305,7 +307,7 @@ wire_enum!(Message {
     17 => Blocked { transaction },
     18 => Waits { transaction, waits },
     19 => Locked { transaction, step, term },
-    20 => Run { transaction, age, floor, term, step, calls },
+    20 => Run { transaction, age, floor, term, step, calls, last },
     21 => Vote { transaction, at, voter },
     22 => Stamp { transaction },
     23 => Stamped { transaction, at },
@@ -323,6 +325,20 @@ impl Message {
 
 /// Operations in their binary form, each behind its key.
 pub type Calls = Vec<(Box<[u8]>, Box<[u8]>)>;
+
+/// What the shard that is asked last has to know of the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Last {
+    /// They have voted, that it commits not before this.
+    pub voted: Timestamp,
+    /// As in `Prepare`.
+    pub span: Span,
+    /// All participants; this shard is the first.
+    pub participants: Vec<u16>,
+    /// A bit for each operation: nobody is shown what it comes to.
+    pub blind: u64,
+}
+wire_struct!(Last { voted, span, participants, blind });
 
 /// When a transaction may commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -58,6 +58,6 @@ pub use locks::{LockOptions, Phasing};
 pub use machine::Evaluation;
 pub use message::{Calls, Message, Span, Timer};
 pub use node::Node;
-pub use options::{Combining, Concurrency, Coordinates, Options, Reads};
+pub use options::{Combining, Concurrency, Coordinates, LastShard, Options, Reads};
 pub use record::Record;
 pub use replica::Replica;

@@ -79,6 +79,24 @@ impl Default for Combining {
     }
 }
 
+/// Which transactions leave the steps of one shard to the end, to be evaluated with its decision (decision 0048).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastShard {
+    /// None while one key is in more than one of so many transactions of a coordinator: then those that would wait for one another
+    /// gather.
+    pub crowded: u32,
+    /// None before so many have come, and that is known.
+    pub after: u32,
+    /// Who has waited there for so long is taken back, since others may wait for its votes.
+    pub patience: Duration,
+}
+
+impl Default for LastShard {
+    fn default() -> Self {
+        LastShard { crowded: 10, after: 256, patience: Duration::from_millis(20) }
+    }
+}
+
 /// Options of replicas and coordinators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -95,6 +113,8 @@ pub struct Options {
     pub locks: LockOptions,
     /// Of locks: transactions of one coordinator share them and commit as one, if so.
     pub combining: Option<Combining>,
+    /// Of locks in the types' modes, where the last agent decides: transactions of one request leave a shard to the end, if so.
+    pub last_shard: Option<LastShard>,
     /// How durable a replica's record is before what it says leaves. Below `Synced` an unclean restart makes the
     /// replica forgetful: it does not vote until it has regained what it may have lost (Corrections 67).
     pub durability: Durability,
@@ -138,6 +158,7 @@ impl Default for Options {
             clock: None,
             locks: LockOptions::default(),
             combining: Some(Combining::default()),
+            last_shard: Some(LastShard::default()),
             durability: Durability::Synced,
             near: None,
             region: RegionId(0),

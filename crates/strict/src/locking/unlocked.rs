@@ -45,7 +45,7 @@ impl Replica {
         let question = Question { key, operation, own: &[], now_millis };
         let coming = coming.filter(|_| !on_applied);
         let Ok(evaluation) = self.machine.evaluate(&question, coming, step.random) else { return };
-        let part = part(self.shard, std::iter::once(*key), std::slice::from_ref(&evaluation));
+        let part = part(vec![self.shard], std::iter::once(*key), std::slice::from_ref(&evaluation));
         // A read finds out that the key has expired where nothing is on its way that may have renewed it.
         let deletes = evaluation.expired && alone;
         let (step_index, term) = (one.index, leader.term);

@@ -20,7 +20,7 @@ use super::share::{may_share, share};
 use super::transaction::{Phase, Transaction, is_alone};
 use super::{Coordinator, Step};
 use crate::Mutant;
-use crate::coordinator::{CallStep, Purpose};
+use crate::coordinator::{CallStep, Progress, Purpose};
 use crate::locking::message::Timer;
 use crate::locking::options::{Combining, Concurrency};
 use datatypes::Mode;
@@ -202,7 +202,10 @@ impl Coordinator {
             return false;
         };
         let mut likely = |asked: &CallStep| {
-            let mut held = host.steps.list().iter().filter(|held| held.call.key == asked.call.key);
+            let same = |held: &&CallStep| {
+                held.call.key == asked.call.key && !matches!(held.progress, Progress::Deferred)
+            };
+            let mut held = host.steps.list().iter().filter(same);
             held.any(|held| may_share(&held.call, &asked.call, step.random))
         };
         transaction.steps.list().iter().all(&mut likely)
@@ -225,13 +228,20 @@ impl Coordinator {
     /// A transaction goes on by itself, and others may join it. One that has nothing to find out would give nobody the
     /// time for that: it waits for the end of one on its keys that is being committed, as long as it would not
     /// be the only one anyway.
-    fn lead(&mut self, transaction: Transaction, wants: Wants, limits: Combining, step: &mut Step<'_, '_>) {
+    fn lead(
+        &mut self,
+        mut transaction: Transaction,
+        wants: Wants,
+        limits: Combining,
+        step: &mut Step<'_, '_>,
+    ) {
         if is_alone(&transaction) || self.is_one_message(&transaction) {
             // A leader that has answered it holds nothing for it.
             return self.set_out(transaction, step);
         }
+        let wants = if self.leave_last(&mut transaction) { self.wants(&transaction) } else { wants };
         let number = transaction.id.number;
-        let ahead = self.protocol.combiner.in_the_way(number, &wants);
+        let ahead = self.protocol.combiner.in_the_way(number, &wants).filter(|_| !self.leaves_shards());
         let busy = self.protocol.combiner.committing(&wants);
         let busy = busy.filter(|_| ahead.is_none() && self.is_unread(&transaction));
         let busy = busy.filter(|busy| self.suits(&transaction, *busy, limits, step));

@@ -41,7 +41,7 @@ impl Coordinator {
             (*shard, evaluated.or_else(|| self.protocol.leads.get(shard).map(|lead| lead.term)).unwrap_or(0))
         };
         let terms = parts.keys().map(known).collect();
-        let read_only = transaction.steps.is_read_only();
+        let read_only = transaction.own.last.is_none() && transaction.steps.is_read_only();
         let tally = match self.options.coordinates {
             _ if parts.len() == 1 || read_only => Tally::Here,
             Coordinates::LastAgent if self.options.concurrency == Concurrency::Locking => {
@@ -70,6 +70,10 @@ impl Coordinator {
             let term = preparing.terms.get(shard).copied().unwrap_or(0);
             if preparing.single {
                 self.run_single(transaction, (*shard, term), step);
+                continue;
+            }
+            if let Some(voted) = voted.filter(|_| transaction.own.last == Some(*shard)) {
+                self.run_last(transaction, preparing, (*shard, voted), step);
                 continue;
             }
             let message = Message::Prepare {
@@ -177,6 +181,7 @@ impl Coordinator {
                 is_several(&transaction) && matches!(&transaction.phase, Phase::Preparing(it) if it.single);
             if several && self.options.concurrency == Concurrency::Locking {
                 transaction.own.locks_first = true;
+                transaction.own.asks_all |= transaction.own.last == Some(shard);
                 if let Some(key) = &key {
                     self.protocol.contended.learn(key, step.now.instant);
                 }
@@ -214,6 +219,13 @@ impl Coordinator {
         match at {
             _ if !decides => self.keep(transaction, step),
             Some(_) if single => self.lost_results(transaction, shard, step),
+            // What its last steps came to only the last shard can say.
+            Some(_) if transaction.own.last.is_some_and(|last| last != shard) => self.keep(transaction, step),
+            Some(at) if transaction.own.last == Some(shard) => {
+                let others = touched(&transaction).into_iter().filter(|other| *other != shard);
+                self.settle(transaction.id, Some(at), others.collect(), step);
+                self.lost_results(transaction, shard, step);
+            }
             Some(at) => self.committed(transaction, shard, at, step),
             None => self.refused(transaction, None, step),
         }

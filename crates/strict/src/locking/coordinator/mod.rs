@@ -5,6 +5,7 @@
 //!          --> a single command: Run, which is evaluation and commit --> reply
 //!          --> one shard:  Prepare, which is the commit there --> reply
 //!          --> several:    Prepare at all --> yes from all --> Decide at the first --> reply --> Decide at the others
+//!              or Prepare at all but one --> yes --> Run at that one, which evaluates its steps and decides --> reply
 //!          \-- refused or wounded: Decide no, wait, run again with the age it has
 //! ```
 //!
@@ -14,8 +15,10 @@ mod batch;
 mod combine;
 mod commit;
 mod contended;
+mod demand;
 mod execute;
 mod gather;
+mod last;
 mod share;
 mod single;
 mod timestamps;
@@ -31,6 +34,7 @@ use batch::Batches;
 use clock::HybridClock;
 use combine::Combiner;
 use contended::Contended;
+use demand::Demand;
 use std::collections::{BTreeMap, BTreeSet};
 use timestamps::SERVER_BOUND;
 use transaction::{Phase, Run, Transaction, asks_first, chains, has_begun, touched};
@@ -84,6 +88,7 @@ pub struct TwoPhaseCommit {
     combiner: Combiner,
     batches: Batches,
     contended: Contended,
+    demand: Demand,
     /// The time of a timestamp server.
     server: HybridClock,
 }
@@ -111,6 +116,7 @@ impl CommitProtocol for TwoPhaseCommit {
             combiner: Combiner::default(),
             batches: Batches::default(),
             contended: Contended::default(),
+            demand: Demand::default(),
             server: HybridClock::new(SERVER_BOUND),
         }
     }
@@ -156,14 +162,16 @@ impl CommitProtocol for TwoPhaseCommit {
     }
 
     fn begin(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
+        coordinator.count_demand(&transaction);
         let (members, own) = (std::mem::take(&mut transaction.own.members), &transaction.own);
-        let (hops, mut locks_first) = (own.hops, own.locks_first);
+        let (hops, mut locks_first, asks_all) = (own.hops, own.locks_first, own.asks_all);
         if coordinator.is_unlocked() {
             // Leaders are asked for every step, each by a number of its own.
             locks_first = true;
             coordinator.reserve(transaction.steps.list().len() as u64);
         }
-        transaction.own = Run { signed: step.now.instant, hops, locks_first, members, ..Run::default() };
+        let signed = step.now.instant;
+        transaction.own = Run { signed, hops, locks_first, asks_all, members, ..Run::default() };
         coordinator.join_or_advance(transaction, step);
     }
 
@@ -236,7 +244,8 @@ impl CommitProtocol for TwoPhaseCommit {
         };
         let deadline = transaction.request.is_some() || again.is_some();
         let deadline = deadline.then_some(transaction.deadline);
-        [coordinator.next_sign(transaction), again, deadline].into_iter().flatten().min()
+        let back = coordinator.taken_back_at(transaction);
+        [coordinator.next_sign(transaction), again, back, deadline].into_iter().flatten().min()
     }
 
     fn on_wake(coordinator: &mut Coordinator, mut transaction: Transaction, step: &mut Step<'_, '_>) {
@@ -252,6 +261,9 @@ impl CommitProtocol for TwoPhaseCommit {
                 return coordinator.go_by_itself(transaction, step);
             }
             Phase::Queued { until } if *until <= now => return coordinator.wait_no_longer(transaction, step),
+            Phase::Preparing(_) if coordinator.taken_back_at(&transaction).is_some_and(|at| at <= now) => {
+                coordinator.take_last_back(&mut transaction, step);
+            }
             Phase::Executing | Phase::Preparing(_) | Phase::Deciding { .. }
                 if transaction.moved_at + coordinator.options.resend_every <= now =>
             {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use types::{Instant, Timestamp};
 
 /// A transaction of more steps is not carried out in one step of a leader.
-const STEPS: usize = 64;
+pub(super) const STEPS: usize = 64;
 
 impl Coordinator {
     /// True of a command that may write, has to be evaluated and is a whole transaction, in the types' lock modes, and of several
@@ -49,12 +49,15 @@ impl Coordinator {
     }
 
     /// True if leaders carry out what one of them can.
-    fn carries_out(&self, transaction: &Transaction) -> bool {
+    pub(super) fn carries_out(&self, transaction: &Transaction) -> bool {
+        self.leaders_carry_out() && transaction.purpose == Purpose::Auto && transaction.watches.is_empty()
+    }
+
+    /// The same of what nobody watches for and no session leads along.
+    pub(super) fn leaders_carry_out(&self) -> bool {
         self.options.concurrency == Concurrency::Locking
             && !self.options.locks.readers_and_writers
             && self.options.clock.is_none()
-            && transaction.purpose == Purpose::Auto
-            && transaction.watches.is_empty()
     }
 
     /// True of what one message to a leader does.
@@ -63,12 +66,13 @@ impl Coordinator {
     }
 
     /// A transaction that nobody is to join asks for what it needs.
-    pub(super) fn set_out(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
+    pub(super) fn set_out(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         if self.is_single(&transaction) {
             self.send_or_wait(transaction, step);
         } else if self.is_local(&transaction) {
             self.send_single(transaction, step);
         } else {
+            self.leave_last(&mut transaction);
             self.advance(transaction, step);
         }
     }
@@ -109,6 +113,7 @@ impl Coordinator {
             term,
             step: 0,
             calls: calls.map(|call| ((*call.key).into(), (*call.operation).into())).collect(),
+            last: None,
         };
         self.send_leader(shard, message, step);
     }
@@ -131,8 +136,16 @@ impl Coordinator {
     ) {
         self.acknowledged(shard, number, step);
         let Some(mut transaction) = self.take(number) else { return };
-        if !matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.single) {
+        let asked = match &transaction.phase {
+            Phase::Preparing(preparing) => preparing.single || transaction.own.last == Some(shard),
+            Phase::Deciding { first, .. } => *first == shard,
+            _ => false,
+        };
+        if !asked {
             return self.keep(transaction, step);
+        }
+        if let (Some(_), Some(at)) = (transaction.own.last, at) {
+            return self.on_last_done(transaction, shard, (at, evaluations), step);
         }
         for (index, evaluation) in evaluations.into_iter().enumerate() {
             transaction.steps.take(index, evaluation.into());

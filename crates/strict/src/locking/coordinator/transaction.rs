@@ -24,6 +24,10 @@ pub struct Run {
     /// A vote of one of several shards was refused for a lock, an optimistic transaction was refused too often, or a leader is not to
     /// carry this one out (`single`): this time it has all its locks before it asks for votes, and waits for them where it may.
     pub locks_first: bool,
+    /// The shard that its steps are left to until all others have voted.
+    pub last: Option<u16>,
+    /// One could not carry them out, or not in time: no shard is left to the end any more.
+    pub asks_all: bool,
     /// The shards where operations wait for locks.
     pub blocked_at: BTreeSet<u16>,
     /// The shards that have been told that it waits elsewhere.
@@ -155,7 +159,11 @@ pub(super) fn has_begun(transaction: &Transaction) -> bool {
 }
 
 fn begun(transaction: &Transaction) -> impl Iterator<Item = &CallStep> {
-    transaction.steps.list().iter().filter(|step| !matches!(step.progress, Progress::Waiting))
+    transaction
+        .steps
+        .list()
+        .iter()
+        .filter(|step| !matches!(step.progress, Progress::Waiting | Progress::Deferred))
 }
 
 /// True if a watched key has another version than it had, or has expired. Watched keys are the first steps.
@@ -183,10 +191,13 @@ pub(super) fn parts(transaction: &Transaction) -> BTreeMap<u16, Part> {
     for shard in keysets.keys() {
         invocations.entry(*shard).or_default();
     }
+    if let Some(last) = transaction.own.last {
+        invocations.entry(last).or_default();
+    }
     let mut participants: Vec<u16> = invocations.keys().copied().collect();
     // The first one lets its locks go first. Where none has been waited for, no shard is always the first.
-    let slowest =
-        transaction.own.slowest.and_then(|(_, shard)| participants.iter().position(|it| *it == shard));
+    let first = transaction.own.last.or(transaction.own.slowest.map(|(_, shard)| shard));
+    let slowest = first.and_then(|shard| participants.iter().position(|it| *it == shard));
     let turn = (transaction.id.number % participants.len().max(1) as u64) as usize;
     participants.rotate_left(slowest.unwrap_or(turn));
     let part = |(shard, invocations)| {

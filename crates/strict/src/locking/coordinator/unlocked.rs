@@ -28,6 +28,7 @@ impl Coordinator {
             term: 0,
             step: index as u32,
             calls: vec![((*call.key).into(), (*call.operation).into())],
+            last: None,
         };
         self.send_leader(call.shard, message, step);
     }

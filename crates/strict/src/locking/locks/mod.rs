@@ -91,6 +91,8 @@ pub(super) struct Asker {
     pub age: Stamp,
     /// Other shards vote for it too, and cannot take that back: it must not wait.
     pub votes: bool,
+    /// It needs all of its locks for one step only: it waits for who has them, and for nobody else who waits.
+    pub passes: bool,
     pub now: Instant,
 }
 
@@ -163,7 +165,7 @@ impl LockTable {
         let waited = owner.waits();
         let is_new = owner.waiting.insert(name.clone());
         let phaser = self.phasers.entry(name.clone()).or_default();
-        phaser.enqueue(id, age, mode);
+        phaser.enqueue(id, age, mode, asker.passes);
         if self.mutants.has(Mutant::LatecomersOvertake) && phaser.opponents(id, mode).next().is_none() {
             self.grant(id, age, name, mode, now);
             return true;

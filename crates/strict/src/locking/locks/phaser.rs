@@ -47,7 +47,7 @@ pub(super) struct Phaser {
     pub held: BTreeMap<TransactionId, Modes>,
     /// By mode, then by age, the oldest first. No queue is empty.
     queues: BTreeMap<Mode, BTreeSet<(Stamp, TransactionId)>>,
-    /// Of the queues: those that hold the lock in another mode.
+    /// Of the queues: those that hold the lock in another mode, or are to pass.
     upgrades: BTreeSet<(Stamp, TransactionId, Mode)>,
     phase: Option<Phase>,
 }
@@ -57,9 +57,10 @@ impl Phaser {
         self.held.is_empty() && self.queues.is_empty()
     }
 
-    pub(super) fn enqueue(&mut self, id: TransactionId, age: Stamp, mode: Mode) {
+    /// Waits in a mode's queue; one that `passes` before those that do not.
+    pub(super) fn enqueue(&mut self, id: TransactionId, age: Stamp, mode: Mode, passes: bool) {
         self.queues.entry(mode).or_default().insert((age, id));
-        if self.held.contains_key(&id) {
+        if passes || self.held.contains_key(&id) {
             self.upgrades.insert((age, id, mode));
         }
     }
@@ -130,10 +131,12 @@ impl Phaser {
 
     /// Hands the lock to a transaction.
     pub(super) fn grant(&mut self, id: TransactionId, age: Stamp, mode: Mode, now: Instant) {
-        if self.held.is_empty() && self.phase.is_none_or(|phase| phase.mode != mode) {
+        // Who passes is gone at once, and no member of a phase.
+        let passes = !self.held.contains_key(&id) && self.upgrades.contains(&(age, id, mode));
+        if !passes && self.held.is_empty() && self.phase.is_none_or(|phase| phase.mode != mode) {
             self.phase = Some(Phase { mode, members: 0, began: now });
         }
-        if let Some(phase) = &mut self.phase {
+        if let Some(phase) = self.phase.as_mut().filter(|_| !passes) {
             phase.members = phase.members.saturating_add(1);
         }
         let own = self.held.entry(id).or_default();
@@ -157,7 +160,7 @@ impl Phaser {
         mutants: Mutants,
         may_hold: impl Fn(TransactionId) -> bool,
     ) -> Option<(TransactionId, Stamp, Mode)> {
-        // All the others wait for who holds the lock already: it goes first.
+        // All the others wait for who holds the lock already: it goes first, and so does who lets go of it at once.
         let free =
             |(_, id, mode): &&(Stamp, TransactionId, Mode)| self.opponents(*id, *mode).next().is_none();
         if let Some((age, id, mode)) = self.upgrades.iter().find(free) {

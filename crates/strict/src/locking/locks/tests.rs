@@ -22,7 +22,7 @@ fn age(number: u64) -> Stamp {
 }
 
 fn lock(table: &mut LockTable, number: u64, key: &str, mode: Mode) -> bool {
-    let asker = Asker { id: id(number), age: age(number), votes: false, now: NOW };
+    let asker = Asker { id: id(number), age: age(number), votes: false, passes: false, now: NOW };
     table.lock(asker, key.as_bytes(), &mode.into())
 }
 

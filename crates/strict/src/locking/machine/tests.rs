@@ -21,7 +21,7 @@ fn increment(machine: &mut Machine, number: u64, floor: u64) {
 
 /// Applies what a single command comes to, as the entry of its number.
 fn apply_run(machine: &mut Machine, number: u64, floor: u64, evaluation: &Evaluation) {
-    let part = part(0, std::iter::once(&b"k"[..]), std::slice::from_ref(evaluation));
+    let part = part(vec![0], std::iter::once(&b"k"[..]), std::slice::from_ref(evaluation));
     let results = vec![Told { result: evaluation.result.clone(), expired: evaluation.expired }];
     let entry = Entry::Run { transaction: id(number), floor, at: Timestamp(number), part, results };
     let mut bytes = Vec::new();
@@ -72,7 +72,7 @@ fn results_of_one_entry_are_told_apart() {
     let all = [(1, None, false), (2, Some(&*delete), true), (3, Some(&*delete), false), (4, None, true)];
     let all = all.map(|(number, effect, expired)| evaluation(number, effect, expired)).to_vec();
     let told = |one: &Evaluation| Told { result: one.result.clone(), expired: one.expired };
-    let (part, results) = (part(0, std::iter::repeat(&b"k"[..]), &all), all.iter().map(told).collect());
+    let (part, results) = (part(vec![0], std::iter::repeat(&b"k"[..]), &all), all.iter().map(told).collect());
     let mut bytes = Vec::new();
     Entry::Run { transaction: id(1), floor: 1, at: Timestamp(1), part, results }.encode(&mut bytes);
     machine.apply(1, &bytes);

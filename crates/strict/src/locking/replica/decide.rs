@@ -67,7 +67,7 @@ impl Replica {
             Concurrency::Locking => {
                 leader.open(id, from, step.now.instant);
                 let votes = ballot.part.participants.len() > 1;
-                let asker = Asker { id, age: ballot.age, votes, now: step.now.instant };
+                let asker = Asker { id, age: ballot.age, votes, passes: false, now: step.now.instant };
                 let locked = leader.lock_part(asker, &ballot.part, trusting);
                 let locked = if locked.is_none() && votes {
                     self.lock_now(asker, &ballot, trusting, step)
@@ -129,7 +129,7 @@ impl Replica {
             return Some(Ok(()));
         }
         let Ballot { transaction: id, age, read_only, part, .. } = ballot;
-        let asker = Asker { id: *id, age: *age, votes: part.participants.len() > 1, now: step.now.instant };
+        let asker = Asker { id: *id, age: *age, votes: part.participants.len() > 1, passes: false, now: step.now.instant };
         let mut judged = leader.judge_keyset(asker, (part, *read_only), &self.machine, &self.options);
         let with_locks = self.options.concurrency == Concurrency::Locking;
         if with_locks && judged.is_ok() && part.flushes() && !leader.locks.take_from_younger(asker) {

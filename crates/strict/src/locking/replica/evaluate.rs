@@ -54,7 +54,7 @@ impl Replica {
             if !matches!(open.stage, Stage::Executing) {
                 return;
             }
-            let asker = Asker { id: *id, age: *age, votes: false, now: step.now.instant };
+            let asker = Asker { id: *id, age: *age, votes: false, passes: false, now: step.now.instant };
             let claims = asked_for(&decoded, then, (*write, *only_lock), expired);
             let Ok(granted) = claims.map(|claims| leader.locks.lock_all(asker, key, &claims)) else { return };
             if !granted {

@@ -291,10 +291,10 @@ impl Replica {
                     self.log.on_message(step.now.instant, member, message, &mut self.machine, port);
                 }
             }
-            Message::Run { transaction, age, floor, term, step: index, calls }
+            Message::Run { transaction, age, floor, term, step: index, calls, last }
                 if self.options.concurrency == Concurrency::Unlocked =>
             {
-                let one = Single { transaction, age, floor, term, index, calls };
+                let one = Single { transaction, age, floor, term, index, calls, last };
                 self.on_run(from, one, step);
             }
             Message::Execute { transaction, .. }
@@ -378,8 +378,8 @@ impl Replica {
         }
         match message {
             Message::Execute { .. } => self.on_execute(from, message, step),
-            Message::Run { transaction, age, floor, term, step: index, calls } => {
-                let one = Single { transaction, age, floor, term, index, calls };
+            Message::Run { transaction, age, floor, term, step: index, calls, last } => {
+                let one = Single { transaction, age, floor, term, index, calls, last };
                 self.on_single(from, one, step);
             }
             Message::Look { .. } => self.on_look(from, message, step),

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! What is asked for is one command, several on a key that a process has sent together, or a transaction whose keys are all here
-//! (decision 0045): its operations are evaluated each behind the one before it.
+//! (decision 0045): its operations are evaluated each behind the one before it. Or the last steps of a transaction whose other shards have voted
+//! (decision 0048): then the entry is its decision.
 //!
 //! # Invariants
 //! - Nothing is evaluated before all of its keys are locked; who waits for some of them gives way to older ones.
@@ -23,11 +24,13 @@ use crate::Mutant;
 use crate::locking::leader::{Objection, Stage};
 use crate::locking::locks::Asker;
 use crate::locking::machine::{Entry, Evaluation, Question, Told};
-use crate::locking::message::{Message, Span};
+use crate::locking::message::Message;
 use crate::locking::single::{Keys, Single, part};
+use crate::part::encoded;
+use commit::deadline_set;
 use datatypes::{Mode, Operation};
 use std::sync::Arc;
-use types::{Address, Malformed, Timestamp, TransactionId};
+use types::{Address, Malformed, ReplyBuf, ReplySink, Timestamp, TransactionId};
 
 /// A transaction that reads more bytes, and changes something, is not carried out here: its results would be in the log.
 const MOST_READ: usize = 64 << 10;
@@ -56,11 +59,8 @@ impl Replica {
             return self.refuse(from, id, None, step);
         }
         leader.open(id, from, step.now.instant);
-        let asker = Asker { id, age: one.age, votes: false, now: step.now.instant };
-        let mut granted = true;
-        for key in one.keys() {
-            granted &= leader.locks.lock(asker, key, &Mode::Single.into());
-        }
+        let Ok(granted) = self.lock_single(&one, step) else { return };
+        let Some(leader) = &mut self.leader else { return };
         if !granted {
             return self.block(id, one.into(), step);
         }
@@ -70,20 +70,47 @@ impl Replica {
         self.carry_out(from, one, step);
     }
 
+    /// Locks all of their keys, for as long as this step takes: single commands in `single`, what is left of a transaction in its own
+    /// modes, beside those that have the same. False if some have to be waited for.
+    fn lock_single(&mut self, one: &Single, step: &Step<'_, '_>) -> Result<bool, Malformed> {
+        let Some(leader) = &mut self.leader else { return Ok(false) };
+        let passes = one.last.is_some();
+        let asker = Asker { id: one.transaction, age: one.age, votes: false, passes, now: step.now.instant };
+        let mut granted = true;
+        if !passes {
+            for key in one.keys() {
+                granted &= leader.locks.lock(asker, key, &Mode::Single.into());
+            }
+            return Ok(granted);
+        }
+        if self.options.mutants.has(Mutant::PassHolders) {
+            return Ok(true);
+        }
+        let has_deadline = |key: &[u8]| Ok(self.machine.deadline(key, leader.unapplied.on(key))? != 0);
+        for (key, claims) in one.claims(has_deadline)? {
+            granted &= leader.locks.lock_all(asker, key, &claims);
+        }
+        Ok(granted)
+    }
+
     /// Evaluates commands that have their lock, each behind the one before it, and puts what they come to into the log. What
     /// changes nothing, and has seen nothing that is not applied, is answered like a read.
     fn carry_out(&mut self, from: Address, one: Single, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
         let id = one.transaction;
         // The time of the entry is that of its deadlines, so that they are judged as they are when it is applied.
-        let at = leader.timestamp(self.machine.latest(), step.now.wall);
-        let alone = leader.unapplied.last_on(one.keys()).is_none();
+        let (voted, span) = one.last.as_ref().map_or_else(Default::default, |last| (last.voted, last.span));
+        let at = leader.timestamp(self.machine.latest().max(span.from()).max(voted), step.now.wall);
+        if span.is_over(at) {
+            return self.refuse(from, id, None, step);
+        }
+        let alone = one.last.is_none() && leader.unapplied.last_on(one.keys()).is_none();
         let evaluations = self.evaluate_singles(&one, at, step);
         let Some(leader) = &mut self.leader else { return };
         let Ok(evaluations) = evaluations else { return leader.unapplied.take_back(id, one.keys()) };
         let changes = |one: &Evaluation| one.effect.is_some() || one.expired;
         let on_applied = self.options.mutants.has(Mutant::EvaluateOnApplied);
-        if !evaluations.iter().any(changes) && (alone || on_applied) {
+        if !evaluations.iter().any(changes) && (alone || on_applied && one.last.is_none()) {
             let answer = Message::Done { transaction: id, at: None, term: leader.term, evaluations };
             if one.only_reads() {
                 // A repetition is refused, and reads anew.
@@ -101,8 +128,10 @@ impl Replica {
             return self.refuse(from, id, None, step);
         }
         let Single { age, floor, term, .. } = one;
-        let part = part(self.shard, one.calls.iter().map(|(key, _)| &**key), &evaluations);
-        let (read_only, collector, span) = (false, None, Span::default());
+        let participants =
+            one.last.as_ref().map_or_else(|| vec![self.shard], |last| last.participants.clone());
+        let part = part(participants, one.calls.iter().map(|(key, _)| &**key), &evaluations);
+        let (read_only, collector) = (false, None);
         let ballot =
             Ballot { transaction: id, age, floor, term, read_only, collector, voted: None, span, part };
         match self.judge_keyset(from, &ballot, step) {
@@ -127,14 +156,18 @@ impl Replica {
         let on_applied = self.options.mutants.has(Mutant::EvaluateOnApplied);
         let Some(leader) = &mut self.leader else { return Ok(Vec::new()) };
         let now_millis = at.wall().as_millis();
-        let evaluate = |(key, operation): &(&[u8], Operation<'_>)| {
-            let coming = leader.unapplied.on(key).filter(|_| !on_applied);
+        let evaluate = |(index, (key, operation)): (usize, &(&[u8], Operation<'_>))| {
+            let mut coming = leader.unapplied.on(key).filter(|_| !on_applied);
+            let blind = one.is_blind(index) && self.machine.deadline(key, coming.as_deref_mut())? == 0;
             let question = Question { key, operation, own: &[], now_millis };
-            let evaluation = self.machine.evaluate(&question, coming, step.random)?;
+            let evaluation = match unread(operation).filter(|_| blind) {
+                Some(evaluation) => evaluation,
+                None => self.machine.evaluate(&question, coming, step.random)?,
+            };
             leader.unapplied.add(one.transaction, key, &evaluation);
             Ok(evaluation)
         };
-        one.decoded()?.iter().map(evaluate).collect()
+        one.decoded()?.iter().enumerate().map(evaluate).collect()
     }
 
     /// Nothing stands in the way.
@@ -176,4 +209,13 @@ impl Replica {
             None => Message::Ended { transaction, at: outcome.at() },
         })
     }
+}
+
+/// What an operation comes to that has the same effect in every state, if nobody is shown more.
+fn unread(operation: &Operation<'_>) -> Option<Evaluation> {
+    let effect = operation.blind_effect().filter(|effect| deadline_set(effect).is_none())?;
+    let mut result = ReplyBuf::new();
+    result.simple("OK");
+    let effect = Some(encoded(&effect));
+    Some(Evaluation { result, effect, version: 0, expires_at: 0, expired: false })
 }

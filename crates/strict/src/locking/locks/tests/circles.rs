@@ -86,7 +86,7 @@ impl World {
             script.over = true;
             return self.shards.iter_mut().for_each(|shard| shard.release(id));
         };
-        let (asker, shard) = (Asker { id, age, votes: false, now: NOW }, *shard);
+        let (asker, shard) = (Asker { id, age, votes: false, passes: false, now: NOW }, *shard);
         let granted = self.shards[shard].lock(asker, key.as_bytes(), claim);
         let waited = script.blocked_at.is_some();
         script.next += usize::from(granted);

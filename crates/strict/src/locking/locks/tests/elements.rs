@@ -6,7 +6,7 @@ use datatypes::Items;
 const KEY: &[u8] = b"k";
 
 fn asker(number: u64) -> Asker {
-    Asker { id: id(number), age: age(number), votes: false, now: NOW }
+    Asker { id: id(number), age: age(number), votes: false, passes: false, now: NOW }
 }
 
 fn claim<'c>(elements: &'c [&'c [u8]]) -> Claim<'c> {

@@ -49,7 +49,7 @@ fn nobody_joins_a_phase_that_has_lasted_too_long() {
     assert!(lock(&mut table, 1, "k", Mode::Add));
     assert!(!lock(&mut table, 2, "k", Mode::Observe));
     let now = NOW + PHASING.lasts;
-    assert!(!table.lock(Asker { id: id(3), age: age(3), votes: false, now }, b"k", &Mode::Add.into()));
+    assert!(!table.lock(Asker { id: id(3), age: age(3), votes: false, passes: false, now }, b"k", &Mode::Add.into()));
     table.release(id(1));
     assert_eq!(table.take_ready(now), [id(2)]);
 }
@@ -93,7 +93,7 @@ fn two_of_them_do_not_deadlock() {
 fn a_transaction_that_runs_again_takes_the_locks_of_its_earlier_run() {
     let mut table = phased(Mutants::default());
     let run = |table: &mut LockTable, number: u64, mode: Mode| {
-        table.lock(Asker { id: id(number), age: age(3), votes: false, now: NOW }, b"k", &mode.into())
+        table.lock(Asker { id: id(number), age: age(3), votes: false, passes: false, now: NOW }, b"k", &mode.into())
     };
     assert!(lock(&mut table, 2, "k", Mode::Add) && run(&mut table, 3, Mode::Add));
     assert!(!run(&mut table, 3, Mode::Write), "the earlier run waits for another one");
@@ -107,7 +107,7 @@ fn a_transaction_that_runs_again_takes_the_locks_of_its_earlier_run() {
 fn a_vote_among_several_takes_the_lock_or_does_not_wait() {
     let mut table = phased(Mutants::default());
     let vote = |table: &mut LockTable, number: u64| {
-        table.lock(Asker { id: id(number), age: age(number), votes: true, now: NOW }, b"k", &Mode::Add.into())
+        table.lock(Asker { id: id(number), age: age(number), votes: true, passes: false, now: NOW }, b"k", &Mode::Add.into())
     };
     assert!(lock(&mut table, 4, "k", Mode::Observe));
     assert!(!vote(&mut table, 5), "an older one has it");
