@@ -76,6 +76,11 @@ fn members_of_a_batch_that_are_told_each_others_results_are_caught() {
 }
 
 #[test]
+fn a_last_shard_that_minds_no_locks_is_caught() {
+    assert_caught(Concurrency::Locking, 1..=40, Mutant::PassHolders);
+}
+
+#[test]
 fn a_read_that_passes_votes_is_caught() {
     assert_caught(Concurrency::Locking, 15..=314, Mutant::ReadsPastVotes);
 }

@@ -668,6 +668,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_left_to_the_end_holds_up_nobody_and_is_known_last() {
+        let mut steps = steps([call("b", &READ, false), call("a", &ADD, false), call("b", &ADD, false)]);
+        steps.defer(Some(1));
+        let deferred = |steps: &Steps| steps.deferred().map(|(index, _)| index).collect::<Vec<usize>>();
+        assert_eq!(deferred(&steps), [0, 2]);
+        assert_eq!(ready(&mut steps), [1]);
+        assert!(!steps.is_evaluated());
+        steps.take(1, answer(None, false));
+        assert!(steps.is_evaluated() && steps.invocations().count() == 1);
+        steps.take(0, answer(None, false));
+        steps.take(2, answer(Some(&Effect::DELETE), false));
+        assert!(steps.is_evaluated() && deferred(&steps).is_empty() && steps.invocations().count() == 3);
+        steps.restart();
+        steps.defer(Some(0));
+        assert_eq!((deferred(&steps), steps.is_evaluated()), (vec![1], false));
+        steps.defer(None);
+        assert_eq!(ready(&mut steps), [0, 1], "nothing is left");
+    }
+
     /// It stays as it is for as long as it is asked for, whatever else is: who asks for it again asks for the same.
     #[test]
     fn what_is_asked_for_together_stays_so() {

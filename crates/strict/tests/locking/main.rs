@@ -11,6 +11,7 @@ mod crowd;
 mod early;
 mod elements;
 mod keysets;
+mod last;
 mod local;
 mod network;
 mod patience;

@@ -292,13 +292,15 @@ impl Network {
 
     /// Four keys, of the first shard or of both in turn.
     pub fn four_keys(&self, shards: u16) -> [&'static str; 4] {
+        let of = |shard, nth: usize| self.of_shard(shard)[nth];
+        [0, 1, 2, 3].map(|number| of(number as u16 % shards, number / usize::from(shards)))
+    }
+
+    /// Keys of a shard, other ones than those of [`Network::keys`].
+    pub fn of_shard(&self, shard: u16) -> Vec<&'static str> {
         let all =
             ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9", "l0", "l1", "l2", "l3", "l4", "l5"];
-        let of = |shard, nth| {
-            let mut keys = all.into_iter().filter(|key| self.topology.shard_of(key.as_bytes()) == shard);
-            keys.nth(nth).expect("sixteen keys hold four of each shard")
-        };
-        [0, 1, 2, 3].map(|number| of(number as u16 % shards, number / usize::from(shards)))
+        all.into_iter().filter(|key| self.topology.shard_of(key.as_bytes()) == shard).collect()
     }
 
     /// A key of each shard.

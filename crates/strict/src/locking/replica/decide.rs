@@ -129,7 +129,13 @@ impl Replica {
             return Some(Ok(()));
         }
         let Ballot { transaction: id, age, read_only, part, .. } = ballot;
-        let asker = Asker { id: *id, age: *age, votes: part.participants.len() > 1, passes: false, now: step.now.instant };
+        let asker = Asker {
+            id: *id,
+            age: *age,
+            votes: part.participants.len() > 1,
+            passes: false,
+            now: step.now.instant,
+        };
         let mut judged = leader.judge_keyset(asker, (part, *read_only), &self.machine, &self.options);
         let with_locks = self.options.concurrency == Concurrency::Locking;
         if with_locks && judged.is_ok() && part.flushes() && !leader.locks.take_from_younger(asker) {

@@ -49,7 +49,11 @@ fn nobody_joins_a_phase_that_has_lasted_too_long() {
     assert!(lock(&mut table, 1, "k", Mode::Add));
     assert!(!lock(&mut table, 2, "k", Mode::Observe));
     let now = NOW + PHASING.lasts;
-    assert!(!table.lock(Asker { id: id(3), age: age(3), votes: false, passes: false, now }, b"k", &Mode::Add.into()));
+    assert!(!table.lock(
+        Asker { id: id(3), age: age(3), votes: false, passes: false, now },
+        b"k",
+        &Mode::Add.into()
+    ));
     table.release(id(1));
     assert_eq!(table.take_ready(now), [id(2)]);
 }
@@ -93,7 +97,11 @@ fn two_of_them_do_not_deadlock() {
 fn a_transaction_that_runs_again_takes_the_locks_of_its_earlier_run() {
     let mut table = phased(Mutants::default());
     let run = |table: &mut LockTable, number: u64, mode: Mode| {
-        table.lock(Asker { id: id(number), age: age(3), votes: false, passes: false, now: NOW }, b"k", &mode.into())
+        table.lock(
+            Asker { id: id(number), age: age(3), votes: false, passes: false, now: NOW },
+            b"k",
+            &mode.into(),
+        )
     };
     assert!(lock(&mut table, 2, "k", Mode::Add) && run(&mut table, 3, Mode::Add));
     assert!(!run(&mut table, 3, Mode::Write), "the earlier run waits for another one");
@@ -107,7 +115,11 @@ fn a_transaction_that_runs_again_takes_the_locks_of_its_earlier_run() {
 fn a_vote_among_several_takes_the_lock_or_does_not_wait() {
     let mut table = phased(Mutants::default());
     let vote = |table: &mut LockTable, number: u64| {
-        table.lock(Asker { id: id(number), age: age(number), votes: true, passes: false, now: NOW }, b"k", &Mode::Add.into())
+        table.lock(
+            Asker { id: id(number), age: age(number), votes: true, passes: false, now: NOW },
+            b"k",
+            &Mode::Add.into(),
+        )
     };
     assert!(lock(&mut table, 4, "k", Mode::Observe));
     assert!(!vote(&mut table, 5), "an older one has it");
@@ -115,6 +127,28 @@ fn a_vote_among_several_takes_the_lock_or_does_not_wait() {
     table.release(id(5));
     assert!(vote(&mut table, 3));
     assert_eq!(table.take_wounded(), [(id(4), b"k".to_vec().into_boxed_slice())]);
+}
+
+#[test]
+fn who_passes_waits_for_those_that_have_the_lock_and_for_nobody_else() {
+    let mut table = phased(Mutants::default());
+    let pass = |table: &mut LockTable, number: u64, mode: Mode| {
+        let asker = Asker { id: id(number), age: age(number), votes: false, passes: true, now: NOW };
+        table.lock(asker, b"k", &mode.into())
+    };
+    assert!(lock(&mut table, 1, "k", Mode::Add) && !lock(&mut table, 2, "k", Mode::Observe));
+    for number in 10..20 {
+        assert!(pass(&mut table, number, Mode::Add), "an older one waits, and it is no member of the phase");
+        assert!(release(&mut table, number).is_empty());
+    }
+    assert!(lock(&mut table, 3, "k", Mode::Add) && lock(&mut table, 4, "k", Mode::Add));
+    assert!(!lock(&mut table, 5, "k", Mode::Add), "the phase has had its members");
+    assert!(!pass(&mut table, 9, Mode::Write));
+    assert!(release(&mut table, 1).is_empty() && release(&mut table, 3).is_empty());
+    assert_eq!(release(&mut table, 4), [id(9)], "before those that have waited for longer");
+    assert_eq!(release(&mut table, 9), [id(2)]);
+    assert_eq!(release(&mut table, 2), [id(5)]);
+    assert!(table.take_wounded().is_empty());
 }
 
 #[test]
