@@ -119,8 +119,8 @@ impl Pair {
         Pair { replicas, flying: Vec::new(), random: Rng::with_seed(seed), now: 0, group: 0 }
     }
 
-    /// Logs and sends what is due, then delivers one packet, or lets time pass.
-    fn turn(&mut self, lossy: bool) {
+    /// Lets time pass, logs and sends what is due.
+    fn take_packets(&mut self) {
         self.now += 10_000;
         let now = at(self.now);
         for replica in self.replicas.values_mut() {
@@ -135,6 +135,12 @@ impl Pair {
             let from = replica.node();
             self.flying.extend(replica.packets().map(|(to, packet)| (from, to, packet)));
         }
+    }
+
+    /// The same, and then delivers one packet.
+    fn turn(&mut self, lossy: bool) {
+        self.take_packets();
+        let now = at(self.now);
         if self.flying.is_empty() {
             return;
         }
@@ -168,6 +174,39 @@ fn a_stream_delivers_everything_once_and_in_order_over_a_bad_network() {
         assert_eq!(pair.replicas[&1].unacknowledged(address(2)), 0, "seed {seed}");
         assert_eq!(pair.replicas[&2].protocol().started, [Incarnation(1)], "seed {seed}");
     }
+}
+
+/// A cut ends behind which many messages wait, and more come meanwhile: the stream goes on with each acknowledgement, and does not wait
+/// for the time after which something counts as lost.
+#[test]
+fn a_stream_catches_up_as_fast_as_the_receiver_acknowledges() {
+    const WAITING: u64 = 20_000;
+    let mut pair = Pair::new(1);
+    (0..20).for_each(|_| pair.turn(false));
+    for number in 0..WAITING {
+        let now = at(pair.now);
+        tell(pair.replicas.get_mut(&1).expect("replica 1"), number, now);
+        pair.turn(false);
+        // Nothing arrives.
+        pair.flying.clear();
+    }
+    let (healed, mut told) = (pair.now, WAITING);
+    while pair.replicas[&1].unacknowledged(address(2)) > 0 {
+        for packet in std::mem::take(&mut pair.flying) {
+            let (from, to, packet) = packet;
+            let now = at(pair.now);
+            hear(pair.replicas.get_mut(&to.process.0).expect("two replicas"), from, packet, now);
+        }
+        if told < WAITING + 10 {
+            let now = at(pair.now);
+            tell(pair.replicas.get_mut(&1).expect("replica 1"), told, now);
+            told += 1;
+        }
+        pair.take_packets();
+    }
+    assert_eq!(pair.replicas[&2].protocol().heard, Vec::from_iter(0..WAITING + 10));
+    let took = Duration::from_micros(pair.now - healed);
+    assert!(took < Duration::from_secs(1), "{took:?}: a round takes 10 ms, what counts as lost 200");
 }
 
 #[test]
