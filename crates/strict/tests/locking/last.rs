@@ -164,3 +164,38 @@ fn results_come_from_the_last_shard_whoever_says_that_it_has_committed() {
         assert_eq!(network.text(1, 3, &[network.get(cold), network.get(hot)]), "2 1");
     }
 }
+
+/// The coordinator is cut off when another shard has voted, which makes the last one put an abort into its log. Before that is replicated the
+/// coordinator is back, and asks the last one to decide: nobody is evaluated behind what the transaction would have done.
+#[test]
+fn an_abort_that_is_in_the_log_is_overtaken_by_nothing() {
+    for (last_shard, start) in [options().last_shard, None].into_iter().flat_map(|it| (0..20).map(move |start| (it, start))) {
+        let mut network = Network::new(&Options { last_shard, ..Options::default() });
+        let [cold, hot] = network.keys();
+        heat(&mut network, hot);
+        if network.leader(0) == network.leader(1) {
+            network.depose(network.leader(0), 0);
+        }
+        let near = network.leader(1);
+        let third = 6 - network.leader(0) - near;
+        let steps = [network.increment(cold), network.increment(hot)];
+        assert_eq!(network.text(third, 1, &steps), "1 1", "it knows both leaders");
+        network.run_for(DELAY * 15 * start);
+        let sent = send(&mut network, third, 2, &steps);
+        network.run_for(DELAY * 4);
+        network.cut_off = Some(third);
+        network.run_for(DELAY * 640);
+        network.stop_followers(1, true);
+        network.run_for(DELAY * 90);
+        let single = [network.increment(hot)];
+        let between = send(&mut network, near, 3, &single);
+        network.run_for(DELAY * 5);
+        // Its coordinator asks again 750 ms after it asked first.
+        network.cut_off = None;
+        network.run_for(DELAY * 40);
+        network.stop_followers(1, false);
+        let told = (network.answer(between), network.answer(sent));
+        assert_eq!(network.text(near, 4, &single), "4", "{last_shard:?} {start}: {told:?}");
+        assert_eq!(network.text(near, 4, &[network.get(hot)]), "4", "{last_shard:?} {start}: {told:?}");
+    }
+}

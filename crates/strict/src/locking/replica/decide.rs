@@ -335,10 +335,15 @@ impl Replica {
     pub(super) fn abort(&mut self, id: TransactionId, now: Instant) {
         let voted = self.machine.prepared().get(&id).map(|prepared| prepared.part.clone());
         let part = voted.or_else(|| self.collected(id));
-        if self.propose(&Entry::Abort { transaction: id, floor: 0 }).is_some()
-            && let (Some(leader), Some(part)) = (&mut self.leader, part)
-        {
-            leader.advance(id, Stage::Deciding { part }, now);
+        if self.propose(&Entry::Abort { transaction: id, floor: 0 }).is_none() {
+            return;
+        }
+        let Some(leader) = &mut self.leader else { return };
+        match part {
+            Some(part) => leader.advance(id, Stage::Deciding { part }, now),
+            // Whoever asks for its commit now comes too late: what that does would be behind its end.
+            None if leader.is_executing(id) => drop(leader.close(id)),
+            None => {}
         }
     }
 
