@@ -8,7 +8,6 @@ const COUNTERS: usize = 4096;
 const MOST: u32 = 8192;
 
 /// A count-min sketch of two rows that forgets by halves.
-#[derive(Debug)]
 pub(super) struct Demand {
     rows: [Vec<u16>; 2],
     /// How many transactions are counted.
@@ -20,6 +19,15 @@ pub(super) struct Demand {
 impl Default for Demand {
     fn default() -> Self {
         Demand { rows: [vec![0; COUNTERS], vec![0; COUNTERS]], counted: 0, crowd: 0 }
+    }
+}
+
+impl std::fmt::Debug for Demand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts = self.rows.iter().flatten().enumerate().filter(|(_, count)| **count > 0);
+        let mut debug = f.debug_struct("Demand");
+        debug.field("counted", &self.counted).field("crowd", &self.crowd);
+        debug.field("counts", &counts.collect::<Vec<_>>()).finish()
     }
 }
 

@@ -128,7 +128,7 @@ impl Coordinator {
     }
 
     /// The last shard has carried its steps out, and decided.
-    pub(super) fn on_last_done(
+    pub(super) fn committed_last(
         &mut self,
         mut transaction: Transaction,
         shard: u16,

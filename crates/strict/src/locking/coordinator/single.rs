@@ -145,7 +145,7 @@ impl Coordinator {
             return self.keep(transaction, step);
         }
         if let (Some(_), Some(at)) = (transaction.own.last, at) {
-            return self.on_last_done(transaction, shard, (at, evaluations), step);
+            return self.committed_last(transaction, shard, (at, evaluations), step);
         }
         for (index, evaluation) in evaluations.into_iter().enumerate() {
             transaction.steps.take(index, evaluation.into());
