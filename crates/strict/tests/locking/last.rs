@@ -169,7 +169,9 @@ fn results_come_from_the_last_shard_whoever_says_that_it_has_committed() {
 /// coordinator is back, and asks the last one to decide: nobody is evaluated behind what the transaction would have done.
 #[test]
 fn an_abort_that_is_in_the_log_is_overtaken_by_nothing() {
-    for (last_shard, start) in [options().last_shard, None].into_iter().flat_map(|it| (0..20).map(move |start| (it, start))) {
+    for (last_shard, start) in
+        [options().last_shard, None].into_iter().flat_map(|it| (0..20).map(move |start| (it, start)))
+    {
         let mut network = Network::new(&Options { last_shard, ..Options::default() });
         let [cold, hot] = network.keys();
         heat(&mut network, hot);
