@@ -252,3 +252,64 @@ def test_a_transaction_of_thousands_of_commands_on_a_few_keys(cluster, options):
         use(client, name)
         assert pipelined(client, ("MULTI",), *commands, ("EXEC",))[-1] == expected
         assert (client.get("count"), client.llen("list"), client.hlen("hash")) == (str(counted), rounds, 1_000)
+
+
+def test_transactions_on_many_keys_count_once_whoever_is_killed():
+    """No key is in many of them, so each leaves a shard to the end, whose leader evaluates its part and decides. Every result is told once."""
+    keys = [f"key:{number}" for number in range(60)]
+    told, doubtful, stop = {key: [] for key in keys}, dict.fromkeys(keys, 0), threading.Event()
+    lock = threading.Lock()
+    with Cluster(1, 3) as cluster:
+        with cluster["a/1"].client() as client:
+            create(client, "many", "MODEL", "strict", "PARTITIONS", 4, "REPLICAS", 3, "CONCURRENCY", "locking")
+
+        def increment(client, drawn) -> None:
+            asked = False
+            try:
+                use(client, "many")
+                while not stop.is_set():
+                    own, asked = drawn.sample(keys, 3), False
+                    client.execute_command("MULTI")
+                    for key in own:
+                        assert client.execute_command("INCR", key) == "QUEUED"
+                    asked = True
+                    results = client.execute_command("EXEC")
+                    with lock:
+                        for key, result in zip(own, results):
+                            told[key].append(result)
+            except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError) as error:
+                nothing = str(error).startswith(("UNAVAILABLE", "CONFLICT"))
+                with lock:
+                    for key in own if asked and not nothing else []:
+                        doubtful[key] += 1
+
+        def work(number):
+            drawn = random.Random(number)
+            while not stop.is_set():
+                node = cluster[f"a/{drawn.randrange(3) + 1}"]
+                try:
+                    with node.client(single_connection_client=True, socket_timeout=8) as client:
+                        increment(client, drawn)
+                except (redis.ConnectionError, redis.TimeoutError):
+                    stop.wait(0.05)
+
+        def kill(_):
+            try:
+                for name in ("a/1", "a/2", "a/3", "a/1"):
+                    stop.wait(1)
+                    cluster.do(f"kill {name}")
+                    stop.wait(0.5)
+                    cluster.do(f"restart {name}")
+                stop.wait(2)
+            finally:
+                stop.set()
+
+        at_once(13, lambda number: work(number) if number else kill(number))
+        with cluster["a/2"].client(single_connection_client=True, decode_responses=True) as client:
+            use(client, "many")
+            counts = dict(zip(keys, [int(count or 0) for count in client.mget(keys)]))
+    assert sum(map(len, told.values())) > 3 * 1000
+    for key, results in told.items():
+        assert len(set(results)) == len(results), key
+        assert len(results) <= counts[key] <= len(results) + doubtful[key], key
+        assert max(results) <= counts[key], key
