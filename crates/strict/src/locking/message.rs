@@ -329,8 +329,8 @@ pub type Calls = Vec<(Box<[u8]>, Box<[u8]>)>;
 /// What the shard that is asked last has to know of the others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Last {
-    /// They have voted, that it commits not before this.
-    pub voted: Timestamp,
+    /// They have voted, that it commits not before this; `None` where this shard's leader collects their votes.
+    pub voted: Option<Timestamp>,
     /// As in `Prepare`.
     pub span: Span,
     /// All participants; this shard is the first.

@@ -87,7 +87,8 @@ pub struct LastShard {
     pub crowded: u32,
     /// None before so many have come, and that is known.
     pub after: u32,
-    /// Who has waited there for so long is taken back, since others may wait for its votes.
+    /// Who has waited there for others' locks for so long is taken back, since they may wait for its votes; where votes take longer, after
+    /// as much time.
     pub patience: Duration,
 }
 
@@ -113,7 +114,7 @@ pub struct Options {
     pub locks: LockOptions,
     /// Of locks: transactions of one coordinator share them and commit as one, if so.
     pub combining: Option<Combining>,
-    /// Of locks in the types' modes, where the last agent decides: transactions of one request leave a shard to the end, if so.
+    /// Of locks in the types' modes, where a participant decides: transactions of one request leave a shard to the end, if so.
     pub last_shard: Option<LastShard>,
     /// How durable a replica's record is before what it says leaves. Below `Synced` an unclean restart makes the
     /// replica forgetful: it does not vote until it has regained what it may have lost (Corrections 67).

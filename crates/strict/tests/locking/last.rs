@@ -2,7 +2,7 @@
 
 use crate::network::{DELAY, Network};
 use crate::singles::send;
-use anabranch_strict::locking::{LastShard, Options};
+use anabranch_strict::locking::{Coordinates, LastShard, Options};
 use datatypes::{Items, Operation, set};
 use protocol::{Request, Step};
 use std::time::Duration;
@@ -14,6 +14,11 @@ const SESSION: SessionId = SessionId(7);
 fn options() -> Options {
     let last_shard = LastShard { crowded: 0, after: 0, patience: PATIENCE };
     Options { last_shard: Some(last_shard), ..Options::default() }
+}
+
+/// Those, and the same where the last shard's leader collects the votes, as over several regions.
+fn both() -> [Options; 2] {
+    [options(), Options { coordinates: Coordinates::Participant, ..options() }]
 }
 
 /// Every coordinator hears that this key is asked for more than others, so that its shard is the last.
@@ -47,8 +52,9 @@ fn together(options: &Options, clients: usize) -> Duration {
 
 #[test]
 fn a_hot_key_is_not_held_over_a_round_trip() {
-    let took = together(&options(), 7);
+    let [took, collected] = both().map(|options| together(&options, 7));
     assert!(took <= DELAY * 10, "there, votes, the decision, each with a round of its log: {took:?}");
+    assert!(collected <= DELAY * 9, "votes go to the last shard: {collected:?}");
     let before = together(&Options { last_shard: None, combining: None, ..Options::default() }, 7);
     assert!(before > DELAY * 30, "each waits for the one before it: {before:?}");
 }
@@ -56,54 +62,58 @@ fn a_hot_key_is_not_held_over_a_round_trip() {
 /// What is not shown waits for those only who have what it would change.
 #[test]
 fn it_is_carried_out_beside_those_that_it_does_not_disturb() {
-    let mut network = Network::new(&options());
-    let [cold, hot] = network.keys();
-    heat(&mut network, hot);
-    let add = |member| Operation::Set(set::Operation::Add { members: Items::one(member) });
-    let begin = network.request(1, Request::Begin { session: SESSION, read_only: false, watched: false });
-    assert_eq!(network.answer(begin), "OK");
-    let length = network.any(hot, Operation::Set(set::Operation::Length), false);
-    let read =
-        network.request(1, Request::Operate { session: SESSION, steps: std::slice::from_ref(&length) });
-    assert_eq!(network.answer(read), "0");
-    let looks = [network.increment(cold), length.clone()];
-    let began = network.now;
-    assert_eq!(network.text(2, 2, &looks), "1 0");
-    assert!(network.now - began < DELAY * 12);
-    let adds = [network.increment(cold), network.any(hot, add(b"x"), true)];
-    let waits = send(&mut network, 3, 3, &adds);
-    network.run_for(PATIENCE * 10);
-    assert_eq!(network.answered(waits), None, "the session has read how many there are");
-    let commit = network.request(1, Request::Commit { session: SESSION });
-    assert_eq!(network.answer(commit), "OK");
-    assert_eq!(network.answer(waits), "2 OK");
-    assert_eq!(network.text(2, 2, &looks), "3 1");
+    for options in both() {
+        let mut network = Network::new(&options);
+        let [cold, hot] = network.keys();
+        heat(&mut network, hot);
+        let add = |member| Operation::Set(set::Operation::Add { members: Items::one(member) });
+        let begin = network.request(1, Request::Begin { session: SESSION, read_only: false, watched: false });
+        assert_eq!(network.answer(begin), "OK");
+        let length = network.any(hot, Operation::Set(set::Operation::Length), false);
+        let read =
+            network.request(1, Request::Operate { session: SESSION, steps: std::slice::from_ref(&length) });
+        assert_eq!(network.answer(read), "0");
+        let looks = [network.increment(cold), length.clone()];
+        let began = network.now;
+        assert_eq!(network.text(2, 2, &looks), "1 0");
+        assert!(network.now - began < DELAY * 12);
+        let adds = [network.increment(cold), network.any(hot, add(b"x"), true)];
+        let waits = send(&mut network, 3, 3, &adds);
+        network.run_for(PATIENCE * 10);
+        assert_eq!(network.answered(waits), None, "the session has read how many there are");
+        let commit = network.request(1, Request::Commit { session: SESSION });
+        assert_eq!(network.answer(commit), "OK");
+        assert_eq!(network.answer(waits), "2 OK");
+        assert_eq!(network.text(2, 2, &looks), "3 1");
+    }
 }
 
 /// A session has the last shard's key and asks for what has been voted for: one of the two has to give way.
 #[test]
 fn who_waits_for_one_that_waits_for_its_votes_is_taken_back() {
-    let mut network = Network::new(&options());
-    let [cold, hot] = network.keys();
-    heat(&mut network, hot);
-    let begin = network.request(1, Request::Begin { session: SESSION, read_only: false, watched: false });
-    assert_eq!(network.answer(begin), "OK");
-    let operate = |network: &mut Network, key: &'static str| {
-        let steps = [network.increment(key)];
-        network.request(1, Request::Operate { session: SESSION, steps: &steps })
-    };
-    let has = operate(&mut network, hot);
-    assert_eq!(network.answer(has), "1");
-    let steps = [network.increment(cold), network.increment(hot)];
-    let waits = send(&mut network, 2, 2, &steps);
-    network.run_for(DELAY * 8);
-    let asks = operate(&mut network, cold);
-    let began = network.now;
-    assert_eq!(network.answer(asks), "1");
-    assert!(network.now - began < PATIENCE + DELAY * 8, "{:?}", network.now - began);
-    let commit = network.request(1, Request::Commit { session: SESSION });
-    assert_eq!(network.answer(commit), "OK");
-    assert_eq!(network.answer(waits), "2 2");
+    for (options, patience) in both().into_iter().zip([PATIENCE, PATIENCE]) {
+        let mut network = Network::new(&options);
+        let [cold, hot] = network.keys();
+        heat(&mut network, hot);
+        let begin = network.request(1, Request::Begin { session: SESSION, read_only: false, watched: false });
+        assert_eq!(network.answer(begin), "OK");
+        let operate = |network: &mut Network, key: &'static str| {
+            let steps = [network.increment(key)];
+            network.request(1, Request::Operate { session: SESSION, steps: &steps })
+        };
+        let has = operate(&mut network, hot);
+        assert_eq!(network.answer(has), "1");
+        let steps = [network.increment(cold), network.increment(hot)];
+        let waits = send(&mut network, 2, 2, &steps);
+        network.run_for(DELAY * 8);
+        let asks = operate(&mut network, cold);
+        let began = network.now;
+        assert_eq!(network.answer(asks), "1");
+        assert!(network.now - began < patience + DELAY * 8, "{:?}", network.now - began);
+        let commit = network.request(1, Request::Commit { session: SESSION });
+        assert_eq!(network.answer(commit), "OK");
+        assert_eq!(network.answer(waits), "2 2");
+    }
 }
 
 /// A process is gone at any moment between the question and the answer: all has been done once, and each is told what it came to.
@@ -111,8 +121,8 @@ fn who_waits_for_one_that_waits_for_its_votes_is_taken_back() {
 fn each_counts_once_whoever_is_gone() {
     let cases = (1..=3).flat_map(|process| (0..16).map(move |when| (process, when)));
     for (process, when) in cases {
-        for shard in 0..2 {
-            let mut network = Network::new(&options());
+        for (shard, options) in [0, 1].into_iter().flat_map(|shard| both().map(|options| (shard, options))) {
+            let mut network = Network::new(&options);
             let keys = network.keys();
             heat(&mut network, keys[1]);
             let steps = keys.map(|key| network.increment(key));

@@ -53,6 +53,7 @@ impl Coordinator {
         };
         let votes = BTreeMap::new();
         let preparing = Preparing { parts, terms, votes, read_only, tally, single: false };
+        transaction.own.prepared_at = step.now.instant;
         transaction.phase = Phase::Preparing(preparing);
         transaction.moved_at = step.now.instant;
         self.propose(&transaction, step);
@@ -72,7 +73,7 @@ impl Coordinator {
                 self.run_single(transaction, (*shard, term), step);
                 continue;
             }
-            if let Some(voted) = voted.filter(|_| transaction.own.last == Some(*shard)) {
+            if transaction.own.last == Some(*shard) {
                 self.run_last(transaction, preparing, (*shard, voted), step);
                 continue;
             }

@@ -165,6 +165,10 @@ impl Coordinator {
     /// An operation waits for its lock: the other shards that hold something for the transaction are told.
     pub(super) fn on_blocked(&mut self, shard: u16, number: u64, step: &mut Step<'_, '_>) {
         let Some(mut transaction) = self.take(number) else { return };
+        if transaction.own.last == Some(shard) && matches!(transaction.phase, Phase::Preparing(_)) {
+            transaction.own.last_blocked.get_or_insert(step.now.instant);
+            return self.keep(transaction, step);
+        }
         let waits = matches!(transaction.phase, Phase::Executing)
             && transaction.steps.asked().any(|(_, call)| call.shard == shard);
         if waits {

@@ -9,6 +9,9 @@
 //!              -- Decide ------------> the others
 //! ```
 //!
+//! Where the first participant collects the votes, it gets its `Run` when the others are asked for theirs, and does that when all of them have
+//! come.
+//!
 //! It is the shard with the key that is asked for most. One that has waited there for others' locks for long is taken back, unless it has
 //! been carried out: it may wait for somebody who waits for its votes.
 
@@ -17,7 +20,7 @@ use super::super::message::{Last, Message};
 use super::super::options::{Coordinates, LastShard};
 use super::batch::BYTES;
 use super::single::STEPS;
-use super::transaction::{Phase, Preparing, Tally, Transaction, span};
+use super::transaction::{Phase, Preparing, Transaction, span};
 use super::{Coordinator, Step};
 use crate::coordinator::{CallStep, Purpose};
 use std::collections::BTreeMap;
@@ -39,8 +42,8 @@ impl Coordinator {
 
     /// How shards are left to the end, if that is done at all.
     fn leaving_shards(&self) -> Option<LastShard> {
-        let last_agent = self.options.coordinates == Coordinates::LastAgent && self.leaders_carry_out();
-        self.options.last_shard.filter(|_| last_agent)
+        let is_last = self.options.coordinates != Coordinates::Client && self.leaders_carry_out();
+        self.options.last_shard.filter(|_| is_last)
     }
 
     /// True while shards are left to the end: then no key is in many of the transactions.
@@ -86,7 +89,7 @@ impl Coordinator {
         &self,
         transaction: &Transaction,
         preparing: &Preparing,
-        (shard, voted): (u16, Timestamp),
+        (shard, voted): (u16, Option<Timestamp>),
         step: &mut Step<'_, '_>,
     ) {
         if transaction.own.asks_all {
@@ -111,13 +114,13 @@ impl Coordinator {
         self.send_leader(shard, message, step);
     }
 
-    /// When one that the last shard was asked to carry out is taken back.
+    /// When one that waits at its last shard for others' locks is taken back: after its patience, or, if that is longer, as much time as
+    /// votes took.
     pub(super) fn taken_back_at(&self, transaction: &Transaction) -> Option<Instant> {
-        let Phase::Preparing(Preparing { tally: Tally::Last(Some(_)), .. }) = &transaction.phase else {
-            return None;
-        };
-        let how = self.options.last_shard.filter(|_| transaction.own.last.is_some())?;
-        (!transaction.own.asks_all).then_some(transaction.moved_at + how.patience)
+        let blocked = transaction.own.last_blocked.filter(|_| !transaction.own.asks_all)?;
+        let waits = matches!(transaction.phase, Phase::Preparing(_));
+        let how = self.options.last_shard.filter(|_| waits)?;
+        Some(blocked + how.patience.max(blocked - transaction.own.prepared_at))
     }
 
     /// It has waited for long: unless it has been carried out it runs again, and asks for all of its locks first.

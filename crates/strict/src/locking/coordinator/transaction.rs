@@ -28,6 +28,10 @@ pub struct Run {
     pub last: Option<u16>,
     /// One could not carry them out, or not in time: no shard is left to the end any more.
     pub asks_all: bool,
+    /// When votes were asked for.
+    pub prepared_at: Instant,
+    /// When that shard said that others' locks are in the way.
+    pub last_blocked: Option<Instant>,
     /// The shards where operations wait for locks.
     pub blocked_at: BTreeSet<u16>,
     /// The shards that have been told that it waits elsewhere.

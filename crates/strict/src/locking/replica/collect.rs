@@ -100,8 +100,14 @@ impl Replica {
             return step.out.send(voter, Message::Decide { transaction: id, floor: 0, at: None });
         }
         let coordinator = self.topology.coordinator(id.process);
-        leader.open(id, coordinator, step.now.instant).votes.insert(shard, (at, voter));
-        self.decide_collected(id, step);
+        let open = leader.open(id, coordinator, step.now.instant);
+        open.votes.insert(shard, (at, voter));
+        if open.blocked.is_empty() {
+            self.decide_collected(id, step);
+        } else {
+            // What is left of it to this shard may have waited for that.
+            self.ask_again([id], step);
+        }
     }
 
     /// Another participant's leader has refused for good.

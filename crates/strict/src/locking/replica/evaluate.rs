@@ -162,12 +162,13 @@ impl Replica {
     /// The question waits until locks are freed.
     pub(super) fn block(&mut self, id: TransactionId, message: Message, step: &mut Step<'_, '_>) {
         let is_execute = matches!(message, Message::Execute { .. });
+        let is_last = matches!(message, Message::Run { last: Some(_), .. });
         if let Some(leader) = &mut self.leader
             && let Some(open) = leader.open.get_mut(&id)
         {
             let is_repeated = !open.keep(message);
             let is_news = is_repeated || !open.said_blocked;
-            if self.options.locks.phasing.is_some() && is_execute && is_news {
+            if (self.options.locks.phasing.is_some() && is_execute || is_last) && is_news {
                 open.said_blocked = true;
                 step.out.send(open.coordinator, Message::Blocked { transaction: id });
             }

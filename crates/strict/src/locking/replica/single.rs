@@ -21,7 +21,7 @@
 use super::decide::Ballot;
 use super::{Replica, Step};
 use crate::Mutant;
-use crate::locking::leader::{Objection, Stage};
+use crate::locking::leader::{Objection, Open, Stage};
 use crate::locking::locks::Asker;
 use crate::locking::machine::{Entry, Evaluation, Question, Told};
 use crate::locking::message::Message;
@@ -58,7 +58,8 @@ impl Replica {
         if leader.is_closed(id) {
             return self.refuse(from, id, None, step);
         }
-        leader.open(id, from, step.now.instant);
+        let open = leader.open(id, from, step.now.instant);
+        let Some(one) = with_votes(one, self.shard, open) else { return };
         let Ok(granted) = self.lock_single(&one, step) else { return };
         let Some(leader) = &mut self.leader else { return };
         if !granted {
@@ -100,6 +101,7 @@ impl Replica {
         let id = one.transaction;
         // The time of the entry is that of its deadlines, so that they are judged as they are when it is applied.
         let (voted, span) = one.last.as_ref().map_or_else(Default::default, |last| (last.voted, last.span));
+        let voted = voted.unwrap_or(Timestamp::ZERO);
         let at = leader.timestamp(self.machine.latest().max(span.from()).max(voted), step.now.wall);
         if span.is_over(at) {
             return self.refuse(from, id, None, step);
@@ -218,4 +220,17 @@ fn unread(operation: &Operation<'_>) -> Option<Evaluation> {
     result.simple("OK");
     let effect = Some(encoded(&effect));
     Some(Evaluation { result, effect, version: 0, expires_at: 0, expired: false })
+}
+
+/// With what the other shards' votes ask for, where this leader collects them; `None`, and the question waits, while some are missing.
+fn with_votes(mut one: Single, shard: u16, open: &mut Open) -> Option<Single> {
+    if let Some(last) = one.last.as_mut().filter(|last| last.voted.is_none()) {
+        let mut others = last.participants.iter().filter(|other| **other != shard);
+        if !others.all(|other| open.votes.contains_key(other)) {
+            open.keep(one.into());
+            return None;
+        }
+        last.voted = open.votes.values().map(|(at, _)| *at).max();
+    }
+    Some(one)
 }
