@@ -81,6 +81,20 @@ fn phases_let_more_transactions_through() {
     assert!(with > 1.25 * without, "{with} and {without}");
 }
 
+/// A transaction leaves the shard that is wanted most to the end (decision 0048): nearly as many as of operations by themselves.
+#[test]
+fn what_many_want_is_held_over_no_round_trip() {
+    let throughput = |system| {
+        let setup = setup(system, raw_mix(10_000, 0.6, 50), 256);
+        run(&Setup { warm_up: 200_000, measured: 200_000, ..setup }).throughput
+    };
+    let systems = [System::ReadWrite, System::TypedPhased, System::Claret, System::Unlocked];
+    let [readwrite, held, claret, none] = systems.map(throughput);
+    assert!(claret > 2.3 * readwrite, "{claret} {readwrite}");
+    assert!(claret > 1.25 * held, "{claret} {held}");
+    assert!(claret > 0.9 * none, "{claret} {none}");
+}
+
 #[test]
 fn transactions_that_would_wait_for_one_another_become_one() {
     let skewed = |system| {
