@@ -56,8 +56,7 @@ impl Call {
 
     /// The effect that the operation has in every state, if nobody asks for more.
     pub(super) fn unread<'o>(&self, operation: &Operation<'o>, may_expire: bool) -> Option<Effect<'o>> {
-        let unseen = self.blind || operation.observation().is_nothing();
-        let effect = if unseen { operation.blind_effect() } else { None };
+        let effect = unread_effect(operation, self.blind);
         effect.filter(|effect| overwrites(effect) || !may_expire)
     }
 
@@ -65,21 +64,33 @@ impl Call {
     /// expire, only one that replaces the key needs none.
     pub fn without_reading(&self, now_millis: u64, may_expire: bool, random: &mut Rng) -> Option<Done> {
         let operation = Operation::decode(&mut Reader::new(&self.operation)).ok()?;
-        let blind = self.unread(&operation, may_expire)?;
-        let mut result = ReplyBuf::new();
-        if self.blind {
-            result.simple("OK");
-        } else {
-            prepare(&Cell::ABSENT, &operation, &mut Context { now_millis, random }, &mut result);
-        }
+        let unread = self.unread(&operation, may_expire)?;
+        let result = result_unread(&operation, self.blind, now_millis, random);
         // A deadline that has passed deletes; one that has not must not pass before the commit.
-        let deadline = deadline_set(&blind).unwrap_or(0);
+        let deadline = deadline_set(&unread).unwrap_or(0);
         let is_over = deadline != 0 && deadline <= now_millis;
-        let (effect, expires_at) = if is_over { (Effect::DELETE, 0) } else { (blind, deadline) };
+        let (effect, expires_at) = if is_over { (Effect::DELETE, 0) } else { (unread, deadline) };
         let effect = Some(encoded(&effect));
         let invoked = Invoked { key: self.key.clone(), operation: None, effect, observed: None };
         Some(Done { result, invoked, expires_at })
     }
+}
+
+/// The effect that an operation has in every state, if nobody asks for more: it is blind, or reveals nothing.
+pub fn unread_effect<'o>(operation: &Operation<'o>, blind: bool) -> Option<Effect<'o>> {
+    let unseen = blind || operation.observation().is_nothing();
+    if unseen { operation.blind_effect() } else { None }
+}
+
+/// The result of such an operation.
+pub fn result_unread(operation: &Operation<'_>, blind: bool, now_millis: u64, random: &mut Rng) -> ReplyBuf {
+    let mut result = ReplyBuf::new();
+    if blind {
+        result.simple("OK");
+    } else {
+        prepare(&Cell::ABSENT, operation, &mut Context { now_millis, random }, &mut result);
+    }
+    result
 }
 
 /// An operation that observes everything of a key and returns little.

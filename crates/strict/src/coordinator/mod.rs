@@ -22,7 +22,7 @@ mod steps;
 mod transaction;
 
 pub use browse::Question;
-pub use call::{Call, observe_whole, whole_key};
+pub use call::{Call, observe_whole, result_unread, unread_effect, whole_key};
 pub use draw::draw_from;
 pub use expiring::Expiring;
 pub use keyset::{Look, LookQuestion, look_at};

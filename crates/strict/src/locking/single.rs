@@ -3,6 +3,7 @@
 use super::leader::{claim_of, claim_unread};
 use super::machine::Evaluation;
 use super::message::{Calls, Last, Message};
+use crate::coordinator::unread_effect;
 use crate::part::encoded;
 use crate::{Invoked, Part};
 use commit::Stamp;
@@ -49,6 +50,12 @@ impl Single {
         self.decoded().is_ok_and(|calls| calls.iter().all(|(_, operation)| operation.is_read()))
     }
 
+    /// The effect of this operation, if it is of those left to the last shard and needs no evaluation.
+    pub(super) fn unread<'o>(&self, index: usize, operation: &Operation<'o>) -> Option<Effect<'o>> {
+        self.last.as_ref()?;
+        unread_effect(operation, self.is_blind(index))
+    }
+
     /// True if nobody is shown what this operation comes to.
     pub(super) fn is_blind(&self, index: usize) -> bool {
         self.last.as_ref().is_some_and(|last| last.blind & 1 << index != 0)
@@ -62,10 +69,10 @@ impl Single {
     ) -> Result<BTreeMap<&[u8], Claims<'_>>, Malformed> {
         let mut claims: BTreeMap<&[u8], Claims<'_>> = BTreeMap::new();
         for (index, (key, operation)) in self.decoded()?.into_iter().enumerate() {
-            let claim = match self.is_blind(index) {
+            let claim = match self.unread(index, &operation) {
                 _ if has_deadline(key)? => Mode::Write.into(),
-                true => claim_unread(&operation),
-                false => claim_of(&operation, matches!(operation, Operation::User(_))),
+                Some(_) => claim_unread(&operation),
+                None => claim_of(&operation, matches!(operation, Operation::User(_))),
             };
             claims.entry(key).or_default().push(claim);
         }

@@ -231,7 +231,7 @@ impl Coordinator {
     fn lead(
         &mut self,
         mut transaction: Transaction,
-        wants: Wants,
+        mut wants: Wants,
         limits: Combining,
         step: &mut Step<'_, '_>,
     ) {
@@ -239,7 +239,10 @@ impl Coordinator {
             // A leader that has answered it holds nothing for it.
             return self.set_out(transaction, step);
         }
-        let wants = if self.leave_last(&mut transaction) { self.wants(&transaction) } else { wants };
+        self.leave_last(&mut transaction);
+        for (_, call) in transaction.steps.deferred() {
+            wants.remove(&call.key);
+        }
         let number = transaction.id.number;
         let ahead = self.protocol.combiner.in_the_way(number, &wants).filter(|_| !self.leaves_shards());
         let busy = self.protocol.combiner.committing(&wants);

@@ -220,13 +220,8 @@ impl Coordinator {
         match at {
             _ if !decides => self.keep(transaction, step),
             Some(_) if single => self.lost_results(transaction, shard, step),
-            // What its last steps came to only the last shard can say.
-            Some(_) if transaction.own.last.is_some_and(|last| last != shard) => self.keep(transaction, step),
-            Some(at) if transaction.own.last == Some(shard) => {
-                let others = touched(&transaction).into_iter().filter(|other| *other != shard);
-                self.settle(transaction.id, Some(at), others.collect(), step);
-                self.lost_results(transaction, shard, step);
-            }
+            // What its last steps came to only the last shard says, by `Done`.
+            Some(_) if transaction.own.last.is_some() => self.keep(transaction, step),
             Some(at) => self.committed(transaction, shard, at, step),
             None => self.refused(transaction, None, step),
         }

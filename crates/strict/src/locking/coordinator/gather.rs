@@ -88,7 +88,7 @@ impl Coordinator {
     /// The locks that a transaction will ask for.
     pub(super) fn wants(&self, transaction: &Transaction) -> Wants {
         let mut wants = Wants::new();
-        for (index, CallStep { call, .. }) in asked_before(transaction) {
+        for (index, CallStep { call, .. }) in transaction.steps.list().iter().enumerate() {
             let claim = self.claimed(&transaction.steps, index);
             want(&mut wants, &call.key, claim.mode);
         }
@@ -194,7 +194,9 @@ impl Coordinator {
     /// Says what each key is locked for, and evaluates at once what needs no question of its own.
     fn plan(&self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
         let mut by_key: BTreeMap<CompactKey, Vec<usize>> = BTreeMap::new();
-        for (index, CallStep { call, .. }) in asked_before(transaction) {
+        let asked = |step: &CallStep| !matches!(step.progress, Progress::Deferred);
+        let steps = transaction.steps.list().iter().enumerate().filter(|(_, step)| asked(step));
+        for (index, CallStep { call, .. }) in steps {
             by_key.entry(call.key.clone()).or_default().push(index);
         }
         let mut plan = Plan::default();
@@ -252,10 +254,4 @@ impl Coordinator {
             && !self.options.mutants.has(Mutant::OrphanSharers)
             && transaction.retries < self.options.retries.min(TOGETHER)
     }
-}
-
-/// The steps that are not left to the end, by index.
-fn asked_before(transaction: &Transaction) -> impl Iterator<Item = (usize, &CallStep)> {
-    let all = transaction.steps.list().iter().enumerate();
-    all.filter(|(_, step)| !matches!(step.progress, Progress::Deferred))
 }

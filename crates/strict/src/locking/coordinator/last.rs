@@ -52,11 +52,10 @@ impl Coordinator {
         self.leaving_shards().is_some_and(|how| !crowded(how))
     }
 
-    /// Leaves the steps of one shard to the end, where they can be; false if there is none.
-    pub(super) fn leave_last(&self, transaction: &mut Transaction) -> bool {
+    /// Leaves the steps of one shard to the end, where they can be.
+    pub(super) fn leave_last(&self, transaction: &mut Transaction) {
         transaction.own.last = self.last_shard(transaction);
         transaction.steps.defer(transaction.own.last);
-        transaction.own.last.is_some()
     }
 
     /// The shard with the key that is asked for most. Where all keys are alike no shard is always the last one.
@@ -96,8 +95,8 @@ impl Coordinator {
             return self.decide(shard, transaction.id, None, step);
         }
         let (mut calls, mut blind) = (Vec::new(), 0);
-        for (index, call) in transaction.steps.deferred() {
-            blind |= u64::from(transaction.steps.is_unread(index, &self.expiring)) << calls.len();
+        for (_, call) in transaction.steps.deferred() {
+            blind |= u64::from(call.blind) << calls.len();
             calls.push(((*call.key).into(), (*call.operation).into()));
         }
         let participants =

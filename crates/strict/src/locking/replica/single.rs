@@ -21,6 +21,7 @@
 use super::decide::Ballot;
 use super::{Replica, Step};
 use crate::Mutant;
+use crate::coordinator::result_unread;
 use crate::locking::leader::{Objection, Open, Stage};
 use crate::locking::locks::Asker;
 use crate::locking::machine::{Entry, Evaluation, Question, Told};
@@ -30,7 +31,7 @@ use crate::part::encoded;
 use commit::deadline_set;
 use datatypes::{Mode, Operation};
 use std::sync::Arc;
-use types::{Address, Malformed, ReplyBuf, ReplySink, Timestamp, TransactionId};
+use types::{Address, Malformed, Timestamp, TransactionId};
 
 /// A transaction that reads more bytes, and changes something, is not carried out here: its results would be in the log.
 const MOST_READ: usize = 64 << 10;
@@ -160,10 +161,19 @@ impl Replica {
         let now_millis = at.wall().as_millis();
         let evaluate = |(index, (key, operation)): (usize, &(&[u8], Operation<'_>))| {
             let mut coming = leader.unapplied.on(key).filter(|_| !on_applied);
-            let blind = one.is_blind(index) && self.machine.deadline(key, coming.as_deref_mut())? == 0;
+            // What was locked as a write that needs no evaluation has none.
+            let unread = one.unread(index, operation).filter(|effect| deadline_set(effect).is_none());
+            let unread = match unread {
+                Some(effect) if self.machine.deadline(key, coming.as_deref_mut())? == 0 => Some(effect),
+                _ => None,
+            };
             let question = Question { key, operation, own: &[], now_millis };
-            let evaluation = match unread(operation).filter(|_| blind) {
-                Some(evaluation) => evaluation,
+            let evaluation = match unread {
+                Some(effect) => {
+                    let result = result_unread(operation, one.is_blind(index), now_millis, step.random);
+                    let effect = Some(encoded(&effect));
+                    Evaluation { result, effect, version: 0, expires_at: 0, expired: false }
+                }
                 None => self.machine.evaluate(&question, coming, step.random)?,
             };
             leader.unapplied.add(one.transaction, key, &evaluation);
@@ -211,15 +221,6 @@ impl Replica {
             None => Message::Ended { transaction, at: outcome.at() },
         })
     }
-}
-
-/// What an operation comes to that has the same effect in every state, if nobody is shown more.
-fn unread(operation: &Operation<'_>) -> Option<Evaluation> {
-    let effect = operation.blind_effect().filter(|effect| deadline_set(effect).is_none())?;
-    let mut result = ReplyBuf::new();
-    result.simple("OK");
-    let effect = Some(encoded(&effect));
-    Some(Evaluation { result, effect, version: 0, expires_at: 0, expired: false })
 }
 
 /// With what the other shards' votes ask for, where this leader collects them; `None`, and the question waits, while some are missing.
