@@ -3,10 +3,11 @@
 
 use super::join::Asker;
 use super::message::Present;
+use super::orphans::{Orphan, Orphans};
 use super::{Collecting, Message, Options, Record, Site, Timer, Topology};
 use crate::dag::Bounds;
 use crate::instance::Instance;
-use crate::keyspace::{ByValue, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::{Commit, MissingParent, Owner, StateId};
 use protocol::{Durability, Now, Outputs};
 use replication::Link;
@@ -27,10 +28,10 @@ const SILENT_AFTER: Duration = Duration::from_millis(1500);
 /// After how long without a head that sees what was merged last another site's heads are merged all the same.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// How many transactions, and how many bytes of them, may be on their way to a site that has not acknowledged them.
-const WINDOW: usize = 16 * 1024;
+pub(super) const WINDOW: usize = 16 * 1024;
 const WINDOW_BYTES: usize = 16 * 1024 * 1024;
-/// How many transactions wait for their parents at most: what is more is dropped, and told again.
-const MAX_ORPHANS: usize = 4 * WINDOW;
+/// How many promises of a site wait for what it had told before: of more the last one is replaced.
+const MAX_PROMISES: usize = 64;
 
 /// Another site.
 #[derive(Debug, Default)]
@@ -55,6 +56,8 @@ struct Peer {
     received: u64,
     /// The ceiling it was last told.
     ceiling: Vec<StateId>,
+    /// The ceilings that it told behind states that still wait, with the number of the last of these.
+    promises: VecDeque<(u64, Vec<StateId>)>,
     /// What was last merged here with a head of it, and when.
     merged: Option<(StateId, Instant)>,
 }
@@ -88,29 +91,6 @@ impl Peer {
     }
 }
 
-/// A state that waits for its parents.
-#[derive(Clone, Debug)]
-enum Orphan {
-    Commit(Commit),
-    Value(ByValue),
-}
-
-impl Orphan {
-    fn id(&self) -> StateId {
-        match self {
-            Orphan::Commit(commit) => commit.id,
-            Orphan::Value(state) => state.id,
-        }
-    }
-
-    fn parents(&self) -> &[StateId] {
-        match self {
-            Orphan::Commit(commit) => &commit.parents,
-            Orphan::Value(state) => &state.parents,
-        }
-    }
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Gossip {
@@ -122,9 +102,7 @@ pub(super) struct Gossip {
     gone: BTreeMap<StateId, u64>,
     /// Who sent those of the heads that were not made here.
     foreign: BTreeMap<StateId, Address>,
-    /// By one of the parents that are not here.
-    orphans: BTreeMap<StateId, Vec<Orphan>>,
-    orphan_count: usize,
+    orphans: Orphans,
 }
 
 impl Gossip {
@@ -135,8 +113,7 @@ impl Gossip {
             time: 0,
             gone: BTreeMap::new(),
             foreign: BTreeMap::new(),
-            orphans: BTreeMap::new(),
-            orphan_count: 0,
+            orphans: Orphans::default(),
         }
     }
 
@@ -164,7 +141,7 @@ impl Gossip {
     }
 
     pub fn orphans(&self) -> usize {
-        self.orphan_count
+        self.orphans.len()
     }
 
     /// The sites that are not heard.
@@ -412,17 +389,30 @@ impl Gossip {
         }
     }
 
-    fn take_orphans_of(&mut self, state: StateId) -> Vec<Orphan> {
-        let freed = self.orphans.remove(&state).unwrap_or_default();
-        self.orphan_count -= freed.len();
-        freed
+    /// A site promised to begin nothing above these states.
+    fn promised(&mut self, from: Address, states: Vec<StateId>) {
+        let behind = self.orphans.last_number();
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if peer.promises.back().is_some_and(|(last, _)| *last == behind)
+            || peer.promises.len() >= MAX_PROMISES
+        {
+            peer.promises.pop_back();
+        }
+        peer.promises.push_back((behind, states));
     }
 
-    fn adopt(&mut self, missing: StateId, orphan: Orphan) {
-        if self.orphan_count < MAX_ORPHANS {
-            self.orphan_count += 1;
-            self.orphans.entry(missing).or_default().push(orphan);
+    /// The promises that hold from now on: everything that their sites had told before is here.
+    fn due_promises(&mut self) -> Vec<(ProcessId, Vec<StateId>)> {
+        let first = self.orphans.first_number();
+        let mut due = Vec::new();
+        for (site, peer) in &mut self.peers {
+            let count =
+                peer.promises.partition_point(|(behind, _)| first.is_none_or(|first| *behind < first));
+            if let Some((_, states)) = peer.promises.drain(..count).next_back() {
+                due.push((site.process, states));
+            }
         }
+        due
     }
 }
 
@@ -474,7 +464,8 @@ impl Site {
             Message::Transaction { commit } => self.on_state(address, Orphan::Commit(commit), now, out),
             Message::Value { state } => self.on_state(address, Orphan::Value(state), now, out),
             Message::Ceiling { states } => {
-                self.keyspace.place_ceiling(Owner::Site(from.process), states);
+                self.gossip.promised(address, states);
+                self.place_promises();
             }
             Message::Ask { number, request } if self.is_joining() => {
                 self.hold_asked(from, number, request, now.instant);
@@ -534,7 +525,7 @@ impl Site {
 
     /// What waited for a state, which is here now, is applied; a merge may have been made here before it came.
     pub(super) fn free_orphans_of(&mut self, state: StateId, now: Now, out: &mut Outputs<'_, Instance>) {
-        let freed = self.gossip.take_orphans_of(state);
+        let freed = self.gossip.orphans.take(state);
         if !freed.is_empty() {
             self.apply_all(freed, now, out);
         }
@@ -542,8 +533,7 @@ impl Site {
 
     /// What waits for a state that was collected early, and that could not come back yet, is applied.
     pub(super) fn retry_orphans(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
-        let missing: Vec<StateId> = self.gossip.orphans.keys().copied().collect();
-        for missing in missing {
+        for missing in self.gossip.orphans.missing() {
             if self.keyspace.may_come_back(missing) {
                 self.free_orphans_of(missing, now, out);
             }
@@ -560,6 +550,7 @@ impl Site {
     fn apply_all(&mut self, mut waiting: Vec<Orphan>, now: Now, out: &mut Outputs<'_, Instance>) {
         while let Some(state) = waiting.pop() {
             if self.gossip.gone.contains_key(&state.id()) || self.keyspace.kept().is_early(state.id()) {
+                self.gossip.orphans.arrived(state.id());
                 continue;
             }
             let applied = match &state {
@@ -567,9 +558,10 @@ impl Site {
                 Orphan::Value(state) => self.keyspace.apply_value(state).map(|new| (new, state.id)),
             };
             match (applied, state) {
-                (Err(MissingParent(missing)), state) => self.gossip.adopt(missing, state),
-                (Ok((false, _)), _) => {}
+                (Err(MissingParent(missing)), state) => self.gossip.orphans.adopt(missing, state),
+                (Ok((false, id)), _) => self.gossip.orphans.arrived(id),
                 (Ok((true, id)), state) => {
+                    self.gossip.orphans.arrived(id);
                     match state {
                         Orphan::Commit(commit) => {
                             let record = Record::Commit { commit: &commit, is_shared: false };
@@ -580,9 +572,17 @@ impl Site {
                             out.persist(&Record::Value { state: &state }, self.options.durability);
                         }
                     }
-                    waiting.extend(self.gossip.take_orphans_of(id));
+                    waiting.extend(self.gossip.orphans.take(id));
                 }
             }
+        }
+        self.place_promises();
+    }
+
+    /// Relies on what other sites promised behind states that are all here now: what these build on must not go before.
+    fn place_promises(&mut self) {
+        for (site, states) in self.gossip.due_promises() {
+            self.keyspace.place_ceiling(Owner::Site(site), states);
         }
     }
 }

@@ -30,6 +30,7 @@ mod handling;
 mod join;
 mod message;
 mod names;
+mod orphans;
 mod partitions;
 mod record;
 mod requests;

@@ -3,7 +3,7 @@
 use anabranch_branch::site::{Collecting, Merging, Options, Topology};
 use anabranch_branch::{Instance, StateId};
 use datatypes::{Operation, register};
-use protocol::{Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request, Step};
+use protocol::{Durable, Input, KeyedOperation, Now, Packet, Protocol, Replica, Replies, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{
@@ -544,4 +544,43 @@ fn states_stay_few_while_a_site_is_cut_off() {
             assert!(states <= 3 && world.is_received(site), "seed {seed}, site {site}: {states} states");
         }
     }
+}
+
+/// A transaction waits while a checkpoint is being taken, because its parent was collected early. What its site promises behind
+/// it holds only once it is here: else the parent would be forgotten, and nothing that is built on it could ever come.
+#[test]
+fn promises_do_not_overtake_what_waits_for_a_checkpoint() {
+    for seed in 0..8 {
+        let mut world =
+            World::new(3, Options { keep: 0, collect: Collecting::Optimistic, ..Options::default() }, seed);
+        world.cut = [(0, 2), (1, 2)].into();
+        let mut counted = write_often(&mut world, Duration::from_secs(3));
+        // It is begun: so full is a piece that nothing more has room.
+        let mut cursor = world.sites[2].protocol_mut().checkpoint(0, &mut vec![0; 64 * 1024]);
+        assert!(cursor.is_some());
+        world.cut.clear();
+        counted += write_often(&mut world, Duration::from_millis(200 + 100 * seed));
+        while let Some(next) = cursor {
+            cursor = world.sites[2].protocol_mut().checkpoint(next, &mut Vec::new());
+        }
+        world.pass(Duration::from_secs(10));
+        for site in 0..3 {
+            assert_eq!(world.heads(site), world.heads(0), "seed {seed}, site {site}");
+            assert_eq!(world.number(site, "all"), counted, "seed {seed}, site {site}");
+        }
+    }
+}
+
+/// Three sites count, a hundred times a second each, for so long.
+fn write_often(world: &mut World, time: Duration) -> i64 {
+    let until = world.now + time;
+    let mut counted = 0;
+    while world.now < until {
+        for site in 0..3 {
+            world.increment(site, &["all", &format!("of {site}")]);
+            counted += 1;
+        }
+        world.pass(Duration::from_millis(10));
+    }
+    counted
 }
