@@ -111,6 +111,8 @@ features! {
     /// A region is lost for good, and before that some hear it no more: those that it replicates to, or those that it commits
     /// with. So transactions are under way between it and the others when it is lost. Only where it is asked for.
     FadingRegions = 0.0;
+    /// A checkpoint lasts for a second or so, instead of some milliseconds.
+    LongCheckpoints = 0.3;
 }
 
 impl Feature {

@@ -1,7 +1,7 @@
 //! What happens to logs: groups are written and synced, checkpoints taken, failures met.
 
 use crate::deployment::Deployment;
-use crate::faults::exponential;
+use crate::faults::{Feature, exponential};
 use crate::process::{End, Life, LogFailed, Undo};
 use crate::trace::kind;
 use crate::world::{Event, LAZY_SYNC, World};
@@ -12,6 +12,9 @@ use types::Incarnation;
 const CHUNKS_LOST: u32 = 4;
 /// How long a spool takes to tell a chunk, in microseconds, at most.
 const CHUNK_TOLD: u64 = 3_000;
+/// Between two pieces of a checkpoint, in microseconds, at most; and of one that lasts long.
+const PAUSE: u64 = 2_000;
+const LONG_PAUSE: u64 = 100_000;
 
 impl<D: Deployment> World<D> {
     /// Keeps what replicas have spilled, and sees to it that they are told what they have asked for.
@@ -165,8 +168,9 @@ impl<D: Deployment> World<D> {
             }
         };
         let noise = &mut self.processes[index].noise;
+        let pause = if self.swarm.has(Feature::LongCheckpoints) { LONG_PAUSE } else { PAUSE };
         let delay = match pieces {
-            true => noise.u64(0..2_000),
+            true => noise.u64(0..pause),
             false => exponential(noise, self.swarm.checkpoint_interval),
         };
         if !pieces {

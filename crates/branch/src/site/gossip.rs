@@ -531,10 +531,10 @@ impl Site {
         }
     }
 
-    /// What waits for a state that was collected early, and that could not come back yet, is applied.
+    /// What waits for a state that was collected early is applied: that could not come back yet, or did for another child.
     pub(super) fn retry_orphans(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
         for missing in self.gossip.orphans.missing() {
-            if self.keyspace.may_come_back(missing) {
+            if self.keyspace.may_come_back(missing) || self.keyspace.dag().node(missing).is_some() {
                 self.free_orphans_of(missing, now, out);
             }
         }

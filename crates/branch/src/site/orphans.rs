@@ -35,8 +35,8 @@ impl Orphan {
 #[derive(Debug)]
 struct Waiting {
     number: u64,
-    /// False if there was no room for it.
-    is_kept: bool,
+    /// The parent under which it is kept; none if there was no room for it.
+    missing: Option<StateId>,
 }
 
 /// See the module. They are numbered in the order in which they came.
@@ -77,7 +77,7 @@ impl Orphans {
         self.kept -= freed.len();
         for orphan in &freed {
             if let Some(waiting) = self.waiting.get_mut(&orphan.id()) {
-                waiting.is_kept = false;
+                waiting.missing = None;
             }
         }
         freed
@@ -88,10 +88,10 @@ impl Orphans {
         let waiting = self.waiting.entry(orphan.id()).or_insert_with(|| {
             self.last += 1;
             self.numbers.insert(self.last);
-            Waiting { number: self.last, is_kept: false }
+            Waiting { number: self.last, missing: None }
         });
-        if !waiting.is_kept && self.kept < MAX_ORPHANS {
-            waiting.is_kept = true;
+        if waiting.missing.is_none() && self.kept < MAX_ORPHANS {
+            waiting.missing = Some(missing);
             self.kept += 1;
             self.by_missing.entry(missing).or_default().push(orphan);
         }
@@ -99,8 +99,18 @@ impl Orphans {
 
     /// A state is here, or was: it waits no more.
     pub fn arrived(&mut self, id: StateId) {
-        if let Some(waiting) = self.waiting.remove(&id) {
-            self.numbers.remove(&waiting.number);
+        let Some(Waiting { number, missing }) = self.waiting.remove(&id) else { return };
+        self.numbers.remove(&number);
+        // It was told twice: the other one was applied.
+        if let Some(missing) = missing
+            && let Some(siblings) = self.by_missing.get_mut(&missing)
+        {
+            let before = siblings.len();
+            siblings.retain(|orphan| orphan.id() != id);
+            self.kept -= before - siblings.len();
+            if siblings.is_empty() {
+                self.by_missing.remove(&missing);
+            }
         }
     }
 }

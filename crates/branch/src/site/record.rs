@@ -234,9 +234,6 @@ impl Marks {
     }
 }
 
-/// How large a piece of a checkpoint becomes before it is handed over, in bytes.
-const PIECE_BYTES: usize = 64 * 1024;
-
 impl Site {
     /// Appends the next piece of a checkpoint; returns where to go on.
     pub(crate) fn put_checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
@@ -252,7 +249,7 @@ impl Site {
             self.gossip.took_out(self.keyspace.take_gone());
             self.checkpoint = Progress::Pieces;
         }
-        while chunk.len() < PIECE_BYTES {
+        while chunk.len() < self.options.piece {
             match self.checkpoint {
                 Progress::Pieces => {
                     if !self.keyspace.next_piece(|piece| put(chunk, &Record::Piece { piece: &piece })) {

@@ -97,6 +97,8 @@ pub struct Options {
     pub near: usize,
     /// How long a transaction may stay open: its states stay with it (Corrections 86).
     pub open_for: Duration,
+    /// How large a piece of a checkpoint becomes before it is handed over, in bytes. Nothing is collected in between.
+    pub piece: usize,
     /// True if the site shall claim what transactions saw and did, for checkers.
     pub claims: bool,
     /// The bug under test.
@@ -115,6 +117,7 @@ impl Default for Options {
             queue: 1 << 30,
             near: 50_000,
             open_for: Duration::from_secs(60),
+            piece: 64 * 1024,
             claims: false,
             mutants: Mutants::default(),
         }

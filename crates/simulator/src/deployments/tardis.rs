@@ -48,6 +48,9 @@ impl TardisDeployment {
     }
 }
 
+/// So few bytes of a checkpoint are handed over at a time that much happens before it is complete.
+const SMALL_PIECE: usize = 100;
+
 /// Of registers that are texts the one that comes last wins; all others are left to the types' rules. It fails on some
 /// merges, the same ones at every site.
 #[derive(Clone, Copy, Debug)]
@@ -159,8 +162,12 @@ impl Deployment for TardisDeployment {
     fn start(&self, node: NodeId, setting: Setting, random: &mut Rng) -> Instance {
         let mut options = Options { durability: setting.durability, claims: true, ..self.options };
         // What seeds draw otherwise stays as it was.
-        if self.collects_early || random.clone().bool() {
+        let mut random = random.clone();
+        if self.collects_early || random.bool() {
             (options.collect, options.keep) = (Collecting::Optimistic, 0);
+        }
+        if random.bool() {
+            options.piece = SMALL_PIECE;
         }
         let (topology, region) = (topology(setting.layout), region_of(setting.layout, node.process));
         match node.slot.partition {
