@@ -31,8 +31,9 @@ pub struct Forward {
 }
 
 impl Forward {
-    pub(crate) fn new(site: Address) -> Self {
-        Forward { site, life: None, asked: BTreeMap::new(), last: 0 }
+    /// In one life of its process: what an earlier one asked may be answered yet, and is no answer to what this one asks.
+    pub(crate) fn new(site: Address, incarnation: Incarnation) -> Self {
+        Forward { site, life: None, asked: BTreeMap::new(), last: u64::from(incarnation.0) << 32 }
     }
 
     pub(crate) fn on_input(&mut self, input: Input<'_, Instance>, now: Now, out: &mut Outputs<'_, Instance>) {

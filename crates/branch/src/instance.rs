@@ -37,9 +37,9 @@ impl Instance {
         Instance::Site(Box::new(Site::new(topology, index, incarnation, options)))
     }
 
-    /// The way to a region's site.
-    pub fn forward(site: Address) -> Self {
-        Instance::Forward(Forward::new(site))
+    /// The way to a region's site, in one life.
+    pub fn forward(site: Address, incarnation: Incarnation) -> Self {
+        Instance::Forward(Forward::new(site, incarnation))
     }
 
     /// The site, if this is one.

@@ -332,11 +332,13 @@ impl Records {
         self.away.as_ref().map_or(0, |away| away.lanes.iter().map(|lane| lane.pending.len()).sum())
     }
 
-    /// Numbers of this life are above those of every life before, also where the log has lost the last ones. Versions
+    /// Numbers of this life are above those of every life before, also where the log has lost the last ones, and those of
+    /// questions, which an earlier life may have asked and which are answered yet. Versions
     /// labelled before this branch are labelled by one of these labels, or of states that are lost.
     pub(crate) fn begin_life(&mut self, incarnation: Incarnation, (first, labels): (u64, Vec<Label>)) {
         let Some(away) = &mut self.away else { return };
         away.last = (away.last + LOST).max(u64::from(incarnation.0) << 32);
+        away.questions = u64::from(incarnation.0) << 32;
         for lane in 0..away.lanes.len() {
             self.give(lane, Order::Life { first, labels: labels.clone() });
         }

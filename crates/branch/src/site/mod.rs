@@ -153,7 +153,7 @@ impl Site {
             handling: handling::Handling::default(),
             has_begun: false,
             joining: join::Joining::default(),
-            partitions: partitions::Partitions::new(topology.partitions_of(index)),
+            partitions: partitions::Partitions::new(topology.partitions_of(index), incarnation),
             written: None,
             first_written: None,
             promised: Instant::default(),

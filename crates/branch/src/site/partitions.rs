@@ -18,7 +18,7 @@ use mvcc::CompactKey;
 use protocol::{Durability, Now, Outputs, Request, Step};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::{Address, Error, ErrorCode, Instant, ProcessId, ReplyBuf, ReplySink, Rng, SessionId};
+use types::{Address, Error, ErrorCode, Incarnation, Instant, ProcessId, ReplyBuf, ReplySink, Rng, SessionId};
 
 /// After how long without a word a partition is taken to be away.
 const SILENT_AFTER: Duration = Duration::from_millis(1500);
@@ -76,11 +76,12 @@ pub(super) struct Partitions {
     lanes: Vec<Lane>,
     parked: Vec<Parked>,
     fetching: Option<Fetching>,
+    /// The last question for a page; no earlier life asked with such a number.
     pages: u64,
 }
 
 impl Partitions {
-    pub fn new(addresses: &[Address]) -> Self {
+    pub fn new(addresses: &[Address], incarnation: Incarnation) -> Self {
         let lane = |address: &Address| Lane {
             address: *address,
             is_up: false,
@@ -92,7 +93,7 @@ impl Partitions {
             lanes: addresses.iter().map(lane).collect(),
             parked: Vec::new(),
             fetching: None,
-            pages: 0,
+            pages: u64::from(incarnation.0) << 32,
         }
     }
 

@@ -586,3 +586,33 @@ fn write_often(world: &mut World, time: Duration) -> i64 {
     }
     counted
 }
+
+/// What a process asked before it restarted is answered late, because the site has nothing yet: it is no answer to what the
+/// process asks now.
+#[test]
+fn an_answer_to_an_earlier_life_of_another_process_is_nobody_s() {
+    let mut world = World::new(2, Options::default(), 9);
+    world.increment(1, &["n"]);
+    world.pass(Duration::from_secs(2));
+    world.cut = [(0, 1)].into();
+    world.lose(0);
+    let gateway = Address { process: ProcessId(3), slot: Slot::coordinator(KEYSPACE) };
+    let forward = |life| Replica::new(gateway.at(life), Instance::forward(address(0), life));
+    world.sites.push(forward(Incarnation(1)));
+    world.logs.push(Vec::new());
+    let get = [step("n", Operation::Register(register::Operation::Get))];
+    let length = [step("n", Operation::Register(register::Operation::Length))];
+    let request = |steps| Request::Many { session: SessionId(7), steps, watched: false, multi: true };
+    world.input(2, Input::Recovered { complete: true });
+    assert!(world.ask(2, request(&length)).is_empty());
+    world.pass(Duration::from_secs(1));
+    world.sites[2] = forward(Incarnation(2));
+    world.input(2, Input::Recovered { complete: true });
+    world.inbox.0.clear();
+    assert!(world.ask(2, request(&get)).is_empty());
+    world.pass(Duration::from_millis(500));
+    world.cut.clear();
+    world.pass(Duration::from_secs(2));
+    let answers: Vec<ReplyBuf> = std::mem::take(&mut world.inbox.0).into_values().collect();
+    assert!(matches!(answers[..], [ref reply] if reply.first() == Some(Reply::Bulk(b"1"))), "{answers:?}");
+}

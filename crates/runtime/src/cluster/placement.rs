@@ -406,7 +406,7 @@ fn branch_nodes(topology: site::Topology, entry: &ClusterKeyspace, life: Life) -
         Replica::new(site.at(life.incarnation), instance)
     } else {
         let address = Address { process: life.process, slot: Slot::coordinator(keyspace) };
-        Replica::new(address.at(life.incarnation), branch::Instance::forward(site))
+        Replica::new(address.at(life.incarnation), branch::Instance::forward(site, life.incarnation))
     };
     Nodes::new(life.process, keyspace, std::iter::once(first).chain(records).collect())
 }

@@ -182,7 +182,7 @@ impl Deployment for TardisDeployment {
                 }
                 instance
             }
-            None => Instance::forward(topology.sites[usize::from(region)]),
+            None => Instance::forward(topology.sites[usize::from(region)], node.incarnation),
         }
     }
 
