@@ -114,6 +114,13 @@ fn steps<'a>(input: &mut Reader<'a>) -> Result<Vec<Step<'a>>, Malformed> {
         .collect()
 }
 
+/// The session of a request.
+pub(crate) fn session(bytes: &[u8]) -> Result<SessionId, Malformed> {
+    let input = &mut Reader::new(bytes);
+    input.byte()?;
+    SessionId::decode(input)
+}
+
 /// Reads a request and hands it to `serve`.
 ///
 /// # Errors

@@ -1,11 +1,11 @@
 //! In a process of a region that does not have its site: passes on what clients ask, and what the site answers.
 
 use crate::instance::Instance;
-use crate::site::{Message, Timer};
+use crate::site::{Message, Thread, Timer};
 use protocol::{Input, Now, Outputs, Request};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Address, Error, ErrorCode, Incarnation, Instant, NodeId, RequestId};
+use types::{Address, Error, ErrorCode, Incarnation, Instant, NodeId, RequestId, SessionId};
 
 /// How often it looks for requests that nobody answers.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -17,6 +17,8 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
 struct Asked {
     id: RequestId,
     /// It may have changed something.
+    /// None once the session is over.
+    session: Option<SessionId>,
     is_write: bool,
     until: Instant,
 }
@@ -28,30 +30,32 @@ pub struct Forward {
     life: Option<Incarnation>,
     asked: BTreeMap<u64, Asked>,
     last: u64,
+    /// Where the sessions stand that chose a branch, as the site said last; and those of which its present life does not know.
+    threads: BTreeMap<SessionId, Thread>,
+    untold: BTreeSet<SessionId>,
 }
 
 impl Forward {
     /// In one life of its process: what an earlier one asked may be answered yet, and is no answer to what this one asks.
     pub(crate) fn new(site: Address, incarnation: Incarnation) -> Self {
-        Forward { site, life: None, asked: BTreeMap::new(), last: u64::from(incarnation.0) << 32 }
+        Forward {
+            site,
+            life: None,
+            asked: BTreeMap::new(),
+            last: u64::from(incarnation.0) << 32,
+            threads: BTreeMap::new(),
+            untold: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn on_input(&mut self, input: Input<'_, Instance>, now: Now, out: &mut Outputs<'_, Instance>) {
         match input {
-            Input::Request { id, request } => {
-                self.last += 1;
-                if !matches!(request, Request::Close { .. }) {
-                    let is_write = may_write(&request);
-                    let until = now.instant + GIVE_UP_AFTER;
-                    self.asked.insert(self.last, Asked { id, is_write, until });
-                }
-                let request = crate::asked::encoded(&request);
-                out.stream(self.site, Message::Ask { number: self.last, request });
-            }
-            Input::Message { from, message: Message::Answer { number, reply } }
+            Input::Request { id, request } => self.pass_on(id, &request, now.instant, out),
+            Input::Message { from, message: Message::Answer { number, thread, reply } }
                 if from.address() == self.site =>
             {
                 if let Some(asked) = self.asked.remove(&number) {
+                    self.threads.extend(asked.session.zip(thread));
                     reply.replay(out.reply(asked.id));
                 }
             }
@@ -65,10 +69,39 @@ impl Forward {
         }
     }
 
-    /// What an earlier life of the site was asked is not answered any more.
+    fn pass_on(
+        &mut self,
+        id: RequestId,
+        request: &Request<'_>,
+        now: Instant,
+        out: &mut Outputs<'_, Instance>,
+    ) {
+        let session = request.session();
+        self.last += 1;
+        if matches!(request, Request::Close { .. }) {
+            self.threads.remove(&session);
+            let of_it = self.asked.values_mut().filter(|asked| asked.session == Some(session));
+            of_it.for_each(|asked| asked.session = None);
+        } else {
+            let asked = Asked {
+                id,
+                session: Some(session),
+                is_write: may_write(request),
+                until: now + GIVE_UP_AFTER,
+            };
+            self.asked.insert(self.last, asked);
+        }
+        let thread = self.untold.remove(&session).then(|| self.threads.get(&session).copied()).flatten();
+        let request = crate::asked::encoded(request);
+        out.stream(self.site, Message::Ask { number: self.last, thread, request });
+    }
+
+    /// What an earlier life of the site was asked is not answered any more, and what that one knew of sessions is forgotten
+    /// there.
     fn on_peer(&mut self, peer: NodeId, out: &mut Outputs<'_, Instance>) {
         if peer.address() == self.site && self.life.replace(peer.incarnation).is_some() {
             self.give_up(Instant(u64::MAX), out);
+            self.untold = self.threads.keys().copied().collect();
         }
     }
 

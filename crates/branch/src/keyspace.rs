@@ -471,8 +471,7 @@ impl Keyspace {
 
     /// True if the states see this one, also if it was collected early.
     pub fn is_seen(&self, state: StateId, by: &[StateId]) -> bool {
-        let node = || self.dag.node(self.kept.heir(state)?);
-        let Some(node) = self.dag.node(state).or_else(node) else { return false };
+        let Some(node) = self.here_or_early(state) else { return false };
         by.iter().filter_map(|id| self.dag.node(*id)).any(|by| self.dag.sees(node, by))
     }
 
@@ -484,8 +483,7 @@ impl Keyspace {
 
     /// True if this state is among them, also if it was collected early.
     pub(crate) fn is_among(&self, state: StateId, seen: &Bounds) -> bool {
-        let node = || self.dag.node(self.kept.heir(state)?);
-        self.dag.node(state).or_else(node).is_some_and(|node| self.dag.is_among(node, seen))
+        self.here_or_early(state).is_some_and(|node| self.dag.is_among(node, seen))
     }
 
     /// The states, in ascending order, that one who has what these see lacks.
@@ -577,16 +575,25 @@ impl Keyspace {
 
     /// A session read from this state in an earlier life of the site.
     pub fn has_read(&mut self, session: SessionId, state: StateId) {
-        if let Some(node) = self.dag.node(state) {
+        if let Some(node) = self.here_or_early(state) {
             self.sessions.has_read(&self.dag, session, node);
         }
     }
 
     /// A session committed this state in an earlier life of the site.
-    pub fn has_committed(&mut self, session: SessionId, state: StateId) {
-        if let Some(node) = self.dag.node(state) {
-            self.sessions.has_committed(&mut self.dag, session, node);
+    /// False if it is not here.
+    pub fn has_committed(&mut self, session: SessionId, state: StateId) -> bool {
+        match (self.dag.node(state), self.here_or_early(state)) {
+            (Some(node), _) => self.sessions.has_committed(&mut self.dag, session, node),
+            (None, Some(heir)) => self.sessions.has_read(&self.dag, session, heir),
+            (None, None) => return false,
         }
+        true
+    }
+
+    /// The state, or the one that bears it if it was collected early.
+    fn here_or_early(&self, state: StateId) -> Option<Node> {
+        self.dag.node(state).or_else(|| self.dag.node(self.kept.heir(state)?))
     }
 
     /// How many lookups it takes to read a key at a state.

@@ -14,7 +14,7 @@ const CHUNKS_LOST: u32 = 4;
 const CHUNK_TOLD: u64 = 3_000;
 /// Between two pieces of a checkpoint, in microseconds, at most; and of one that lasts long.
 const PAUSE: u64 = 2_000;
-const LONG_PAUSE: u64 = 100_000;
+const LONG_PAUSE: u64 = 50_000;
 
 impl<D: Deployment> World<D> {
     /// Keeps what replicas have spilled, and sees to it that they are told what they have asked for.

@@ -35,6 +35,8 @@ pub(super) struct Client {
     pub watches: Vec<Watch>,
     /// It chose a branch: it is a thread of its own.
     pub is_own: bool,
+    /// It is, and what it had committed before the site restarted has joined another state since, nobody knows which.
+    pub is_astray: bool,
     /// What its transactions demand if they do not say; `None` as the keyspace has it.
     pub begin: Option<Begin>,
     pub end: Option<End>,

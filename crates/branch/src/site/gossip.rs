@@ -467,8 +467,8 @@ impl Site {
                 self.gossip.promised(address, states);
                 self.place_promises();
             }
-            Message::Ask { number, request } if self.is_joining() => {
-                self.hold_asked(from, number, request, now.instant);
+            Message::Ask { number, thread, request } if self.is_joining() => {
+                self.hold_asked(Asker::Process(from, number), thread, request, now.instant);
             }
             Message::Join => {
                 let has_begun = !self.is_joining();
@@ -479,7 +479,8 @@ impl Site {
             Message::Pieces { attempt, pieces, is_last } => {
                 self.on_pieces(attempt, (pieces, is_last), (now, random), out);
             }
-            Message::Ask { number, request } => {
+            Message::Ask { number, thread, request } => {
+                self.go_on(Asker::Process(from, number), thread, &request);
                 self.serve(Asker::Process(from, number), &request, (now, random), out);
             }
             Message::Answer { .. }

@@ -10,6 +10,7 @@
 //! site is that site's whole State DAG, so that the others can say exactly what is lacking (`Greeting`); and the new site
 //! begins nothing above the heads that it got (Corrections 54).
 
+use super::message::Thread;
 use super::{Message, Record, Site, Timer};
 use crate::StateId;
 use crate::instance::Instance;
@@ -45,13 +46,13 @@ impl Asker {
         }
     }
 
-    /// Gives the reply, if there is any.
-    pub fn answer(&self, reply: ReplyBuf, out: &mut Outputs<'_, Instance>) {
+    /// Gives the reply, if there is any; to another process with where the session stands.
+    pub fn answer(&self, reply: ReplyBuf, thread: Option<Thread>, out: &mut Outputs<'_, Instance>) {
         match self {
             _ if reply.is_empty() => {}
             Asker::Client(id) => reply.replay(out.reply(*id)),
             Asker::Process(from, number) => {
-                out.stream(from.address(), Message::Answer { number: *number, reply });
+                out.stream(from.address(), Message::Answer { number: *number, thread, reply });
             }
         }
     }
@@ -60,6 +61,7 @@ impl Asker {
 #[derive(Debug)]
 struct Held {
     asker: Asker,
+    thread: Option<Thread>,
     request: Box<[u8]>,
     until: Instant,
 }
@@ -151,7 +153,7 @@ impl Site {
         for held in self.joining.held.extract_if(.., |held| held.until <= now.instant) {
             let mut reply = ReplyBuf::new();
             types::ReplySink::error(&mut reply, &Error::new(ErrorCode::Loading, text.clone()));
-            held.asker.answer(reply, out);
+            held.asker.answer(reply, held.thread, out);
         }
     }
 
@@ -176,12 +178,18 @@ impl Site {
     /// Keeps a client's request until the site serves.
     pub(super) fn hold(&mut self, id: RequestId, request: &Request<'_>, now: Instant) {
         let (asker, request) = (Asker::Client(id), crate::asked::encoded(request));
-        self.joining.held.push(Held { asker, request, until: now + HELD_FOR });
+        self.joining.held.push(Held { asker, thread: None, request, until: now + HELD_FOR });
     }
 
     /// The same for one of another process of the region.
-    pub(super) fn hold_asked(&mut self, from: NodeId, number: u64, request: Box<[u8]>, now: Instant) {
-        self.joining.held.push(Held { asker: Asker::Process(from, number), request, until: now + HELD_FOR });
+    pub(super) fn hold_asked(
+        &mut self,
+        asker: Asker,
+        thread: Option<Thread>,
+        request: Box<[u8]>,
+        now: Instant,
+    ) {
+        self.joining.held.push(Held { asker, thread, request, until: now + HELD_FOR });
     }
 
     pub(super) fn on_joined(
@@ -271,6 +279,7 @@ impl Site {
 
     fn serve_held(&mut self, (now, random): (Now, &mut Rng), out: &mut Outputs<'_, Instance>) {
         for held in std::mem::take(&mut self.joining.held) {
+            self.go_on(held.asker, held.thread, &held.request);
             self.serve(held.asker, &held.request, (now, random), out);
         }
     }

@@ -42,6 +42,8 @@ pub enum Message {
     Ask {
         /// Names the answer.
         number: u64,
+        /// Where the session stood in an earlier life of the site.
+        thread: Option<Thread>,
         /// The request in its binary form.
         request: Box<[u8]>,
     },
@@ -70,6 +72,8 @@ pub enum Message {
     Answer {
         /// Of which question.
         number: u64,
+        /// Where the session stands now.
+        thread: Option<Thread>,
         /// The reply.
         reply: ReplyBuf,
     },
@@ -131,8 +135,8 @@ wire_enum!(Message {
     2 => Value { state },
     3 => Received { present, count, known },
     4 => Ceiling { states },
-    5 => Ask { number, request },
-    6 => Answer { number, reply },
+    5 => Ask { number, thread, request },
+    6 => Answer { number, thread, reply },
     7 => Join,
     8 => Joined { has_begun },
     9 => Fetch { attempt },
@@ -146,6 +150,17 @@ wire_enum!(Message {
     17 => Page { question, after, count },
     18 => Paged { question, records, is_last },
 });
+
+/// Where a session stands that chose a branch. The process that asks for it remembers that: its client does not go back
+/// when the site restarts (Corrections 56).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// The state that it committed last.
+    pub committed: Option<StateId>,
+    /// The state that it read last.
+    pub read: Option<StateId>,
+}
+wire_struct!(Thread { committed, read });
 
 /// What a site has.
 #[derive(Clone, Debug, Default, PartialEq)]

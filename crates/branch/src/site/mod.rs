@@ -37,7 +37,7 @@ mod requests;
 mod setup;
 mod words;
 
-pub use message::Message;
+pub use message::{Message, Thread};
 pub use record::Record;
 pub(crate) use record::{put, split};
 pub use setup::{Collecting, Local, Merging, Options, Topology};

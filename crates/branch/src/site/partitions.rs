@@ -18,7 +18,9 @@ use mvcc::CompactKey;
 use protocol::{Durability, Now, Outputs, Request, Step};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::{Address, Error, ErrorCode, Incarnation, Instant, ProcessId, ReplyBuf, ReplySink, Rng, SessionId};
+use types::{
+    Address, Error, ErrorCode, Incarnation, Instant, ProcessId, ReplyBuf, ReplySink, Rng, SessionId,
+};
 
 /// After how long without a word a partition is taken to be away.
 const SILENT_AFTER: Duration = Duration::from_millis(1500);
@@ -310,7 +312,8 @@ impl Site {
         }
         let mut reply = ReplyBuf::new();
         self.on_asked(process, request, (now, random), &mut reply, out);
-        asker.answer(reply, out);
+        let thread = self.thread_of(asker, request);
+        asker.answer(reply, thread, out);
     }
 
     /// Serves the requests that have what they need; of a session in their order.
@@ -336,7 +339,8 @@ impl Site {
                 Outlook::Waits => false,
             };
             if is_served {
-                parked.asker.answer(reply, out);
+                let thread = self.thread_of(parked.asker, &parked.request);
+                parked.asker.answer(reply, thread, out);
             } else {
                 behind.insert(parked.session);
                 self.partitions.parked.push(parked);

@@ -24,10 +24,12 @@ impl Site {
     ) {
         self.claims.asking = request.session();
         let session = session_at(process, request.session());
-        if self.options.local == Local::Branch && !matches!(request, Request::Close { .. }) {
+        let is_over = matches!(request, Request::Close { .. });
+        if self.options.local == Local::Branch && !is_over {
             self.own_thread(session);
         }
-        if let Err(refusal) = request.refuse_user_types("branch") {
+        let way = if is_over { Ok(()) } else { self.find_way(session) };
+        if let Err(refusal) = way.and_then(|()| request.refuse_user_types("branch")) {
             return reply.error(&refusal);
         }
         let mut scratch = ReplyBuf::new();

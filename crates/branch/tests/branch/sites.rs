@@ -1,6 +1,6 @@
 //! Sites that talk to one another over a network that delays and cuts, and that restart from their logs.
 
-use anabranch_branch::site::{Collecting, Merging, Options, Topology};
+use anabranch_branch::site::{Collecting, Local, Merging, Options, Topology};
 use anabranch_branch::{Instance, StateId};
 use datatypes::{Operation, register};
 use protocol::{Durable, Input, KeyedOperation, Now, Packet, Protocol, Replica, Replies, Request, Step};
@@ -615,4 +615,49 @@ fn an_answer_to_an_earlier_life_of_another_process_is_nobody_s() {
     world.pass(Duration::from_secs(2));
     let answers: Vec<ReplyBuf> = std::mem::take(&mut world.inbox.0).into_values().collect();
     assert!(matches!(answers[..], [ref reply] if reply.first() == Some(Reply::Bulk(b"1"))), "{answers:?}");
+}
+
+/// A client of another process of the region is on a branch of its own when the site restarts: it goes on there.
+#[test]
+fn clients_of_another_process_stay_on_their_branches_when_the_site_restarts() {
+    let manual = Options { local: Local::Branch, merging: Merging::Manual, keep: 0, ..Options::default() };
+    let mut world = World::new(1, manual, 3);
+    let gateway = Address { process: ProcessId(2), slot: Slot::coordinator(KEYSPACE) };
+    let forward = Instance::forward(address(0), Incarnation(1));
+    world.sites.push(Replica::new(gateway.at(Incarnation(1)), forward));
+    world.logs.push(Vec::new());
+    world.input(1, Input::Recovered { complete: true });
+    let told = |world: &mut World, request: Request<'_>| {
+        assert!(world.ask(1, request).is_empty());
+        world.pass(Duration::from_millis(100));
+        std::mem::take(&mut world.inbox.0).into_values().next().expect("an answer")
+    };
+    let get = [step("n", Operation::Register(register::Operation::Get))];
+    let number = |world: &mut World, session: u64| {
+        let session = SessionId(session);
+        let reply = told(world, Request::Many { session, steps: &get, watched: false, multi: true });
+        match reply.first() {
+            Some(Reply::Bulk(bytes)) => String::from_utf8_lossy(bytes).parse::<i64>().expect("a number"),
+            other => panic!("{other:?}"),
+        }
+    };
+    // They write at the same time, each on a branch.
+    for session in 1..=3 {
+        let add = Operation::Register(register::Operation::Increment { by: session as i64 });
+        let session = SessionId(session);
+        told(&mut world, Request::Begin { session, read_only: false, watched: false });
+        told(&mut world, Request::Operate { session, steps: &[step("n", add)] });
+    }
+    for session in 1..=3 {
+        told(&mut world, Request::Commit { session: SessionId(session) });
+    }
+    assert_eq!(world.heads(0).len(), 3);
+    for life in 1..=3 {
+        for session in 1..=3 {
+            assert_eq!(number(&mut world, session), session as i64, "life {life}");
+        }
+        world.restart(0);
+        // What is asked before it is known that the site began anew is not answered by it.
+        told(&mut world, Request::Unwatch { session: SessionId(4) });
+    }
 }

@@ -49,7 +49,7 @@ impl TardisDeployment {
 }
 
 /// So few bytes of a checkpoint are handed over at a time that much happens before it is complete.
-const SMALL_PIECE: usize = 100;
+const SMALL_PIECE: usize = 400;
 
 /// Of registers that are texts the one that comes last wins; all others are left to the types' rules. It fails on some
 /// merges, the same ones at every site.
