@@ -133,7 +133,7 @@ caught! {
     an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 30..=329;
     a_wrong_quorum_is_caught: WrongQuorum, [Feature::LastReplies], 60..=259;
     refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 63..=362;
-    bounds_that_hold_in_pairs_are_caught: PairwiseBounds, [Feature::Bounds, Feature::FewKeys], 12..=51;
+    bounds_that_hold_in_pairs_are_caught: PairwiseBounds, [Feature::Bounds, Feature::FewKeys], 176..=255;
     records_of_views_slept_through_are_caught:
         MergeEveryView, [Feature::Focus, Feature::CrashLoops, Feature::FewKeys], 239..=358;
     locks_that_a_view_does_not_mention_are_caught:

@@ -2,7 +2,7 @@
 //! their logs reached the disk.
 
 use anabranch_branch::site::{Merging, Options, Topology};
-use anabranch_branch::{Instance, Mutant};
+use anabranch_branch::{Instance, Mutant, Mutants};
 use datatypes::{Operation, register};
 use protocol::{Durability, Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request};
 use std::collections::{BTreeMap, BTreeSet};
@@ -454,6 +454,26 @@ fn read_after_a_cut(wait: u64) -> Option<Vec<i64>> {
 fn what_a_log_lost_is_not_seen_though_partitions_have_it() {
     let right: Vec<Vec<i64>> = (0..10).filter_map(|step| read_after_a_cut(20 * step)).collect();
     assert!(!right.is_empty() && right.iter().all(|read| *read == [1, 1, 1]), "{right:?}");
+}
+
+/// What clients read when all record partitions have lost power, and with it what they had not synced.
+fn read_after_partitions_lost_power(mutants: Mutants) -> BTreeSet<Said> {
+    let mut world = World::new(1, Options { mutants, ..options() }, 8);
+    let keys = ["a", "b", "c", "d", "e", "f"];
+    keys.iter().for_each(|key| world.set(10, key, "1"));
+    // They say what they have on their disks, and the site forgets what it told them so far.
+    world.pass(Duration::from_secs(2));
+    (11..=13).for_each(|process| world.cut_power(process));
+    (11..=13).for_each(|process| world.start(process));
+    world.pass(Duration::from_secs(1));
+    keys.iter().map(|key| world.get(10, key)).collect()
+}
+
+#[test]
+fn orders_that_are_said_to_be_on_the_disk_and_are_not_are_caught() {
+    let written = BTreeSet::from([Said::Text("1".into())]);
+    assert_eq!(read_after_partitions_lost_power(Mutants::default()), written);
+    assert_ne!(read_after_partitions_lost_power(Mutant::UnsyncedOrders.into()), written);
 }
 
 /// And it is freed: partitions keep one version of every key once all is collected.
