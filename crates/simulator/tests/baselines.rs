@@ -13,10 +13,11 @@ use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
 fn assert_caught<S: Checked>(name: &str, seeds: RangeInclusive<u64>, mutants: Mutants) {
-    assert_shown(seeds, (name, mutants), |seed| {
+    let fails = |seed, mutants| {
         let build = || CausalDeployment::<S>::new(stable::Options { mutants, ..stable::Options::default() });
         !run_seeds(name, &options(seed, 1), build).failures.is_empty()
-    });
+    };
+    assert_shown(seeds, (name, mutants), |seed| fails(seed, mutants) && !fails(seed, Mutants::default()));
 }
 
 #[test]

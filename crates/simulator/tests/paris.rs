@@ -16,11 +16,12 @@ fn assert_caught(seeds: RangeInclusive<u64>, mutants: paris::Mutants) {
 
 #[track_caller]
 fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutants: paris::Mutants) {
-    assert_shown(seeds, mutants, |seed| {
+    let fails = |seed, mutants| {
         let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("paris", &options, build).failures.is_empty()
-    });
+    };
+    assert_shown(seeds, mutants, |seed| fails(seed, mutants) && !fails(seed, Default::default()));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn assert_caught(
     paris: paris::Mutants,
     copies: copies::Mutants,
 ) {
-    assert_shown(seeds, (paris, copies), |seed| {
+    let fails = |seed, paris, copies| {
         let build = || {
             let options = paris::Options { mutants: paris, ..paris::Options::default() };
             ParisCopiesDeployment::new(
@@ -27,7 +27,9 @@ fn assert_caught(
         };
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("paris-copies", &options, build).failures.is_empty()
-    });
+    };
+    let is_shown = |seed| fails(seed, paris, copies) && !fails(seed, Default::default(), Default::default());
+    assert_shown(seeds, (paris, copies), is_shown);
 }
 
 #[test]

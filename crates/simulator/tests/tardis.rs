@@ -23,7 +23,9 @@ fn assert_caught_in(name: &str, deployment: TardisDeployment, seeds: RangeInclus
         let build = || TardisDeployment { options: options_of_sites, ..deployment };
         !run_seeds(name, &options(seed, 1), build).failures.is_empty()
     };
-    assert_shown(seeds, mutant, |seed| fails(seed, mutant.into()) && !fails(seed, branch::Mutants::default()));
+    assert_shown(seeds, mutant, |seed| {
+        fails(seed, mutant.into()) && !fails(seed, branch::Mutants::default())
+    });
 }
 
 #[test]

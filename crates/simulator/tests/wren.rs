@@ -18,11 +18,12 @@ fn assert_caught(seeds: RangeInclusive<u64>, mutants: wren::Mutants) {
 
 #[track_caller]
 fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutants: wren::Mutants) {
-    assert_shown(seeds, mutants, |seed| {
+    let fails = |seed, mutants| {
         let build = || WrenDeployment::new(wren::Options { mutants, ..wren::Options::default() });
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("wren", &options, build).failures.is_empty()
-    });
+    };
+    assert_shown(seeds, mutants, |seed| fails(seed, mutants) && !fails(seed, Default::default()));
 }
 
 /// The history of the last seed.
@@ -267,10 +268,11 @@ fn every_lost_write_is_listed_and_nothing_else() {
 
 #[track_caller]
 fn assert_caught_forgetting(with: &[Feature], seeds: RangeInclusive<u64>, mutants: wren::Mutants) {
-    assert_shown(seeds, mutants, |seed| {
+    let fails = |seed, mutants| {
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("wren", &options, || forgetful(mutants)).failures.is_empty()
-    });
+    };
+    assert_shown(seeds, mutants, |seed| fails(seed, mutants) && !fails(seed, Default::default()));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
 fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, wren: wren::Mutants, copies: copies::Mutants) {
-    assert_shown(seeds, (wren, copies), |seed| {
+    let fails = |seed, wren, copies| {
         let build = || {
             let options = wren::Options { mutants: wren, ..wren::Options::default() };
             WrenCopiesDeployment::new(
@@ -22,7 +22,9 @@ fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, wren: wren::Mutan
         };
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("wren-copies", &options, build).failures.is_empty()
-    });
+    };
+    let is_shown = |seed| fails(seed, wren, copies) && !fails(seed, Default::default(), Default::default());
+    assert_shown(seeds, (wren, copies), is_shown);
 }
 
 #[test]
