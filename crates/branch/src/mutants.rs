@@ -32,6 +32,8 @@ pub enum Mutant {
     StaleAnswers,
     /// Collection takes states that other sites may still build on.
     IgnoreSites,
+    /// What a site promised holds before what it had told is here.
+    PromisesOvertake,
 }
 
 /// The bugs of an instance: none, or the one under test. Nothing of it is left in a release build.

@@ -156,6 +156,12 @@ fn merges_with_ids_of_their_sites_are_caught() {
     assert_caught(1..=20, Mutant::MergeIdsBySite);
 }
 
+/// Corrections 54.
+#[test]
+fn promises_that_overtake_what_was_told_before_are_caught() {
+    assert_caught(33..=132, Mutant::PromisesOvertake);
+}
+
 /// Corrections 56.
 #[test]
 fn sessions_that_forget_what_they_read_are_caught() {

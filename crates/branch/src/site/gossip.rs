@@ -8,7 +8,7 @@ use super::{Collecting, Message, Options, Record, Site, Timer, Topology};
 use crate::dag::Bounds;
 use crate::instance::Instance;
 use crate::keyspace::Keyspace;
-use crate::{Commit, MissingParent, Owner, StateId};
+use crate::{Commit, MissingParent, Mutant, Owner, StateId};
 use protocol::{Durability, Now, Outputs};
 use replication::Link;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -464,6 +464,9 @@ impl Site {
             Message::Transaction { commit } => self.on_state(address, Orphan::Commit(commit), now, out),
             Message::Value { state } => self.on_state(address, Orphan::Value(state), now, out),
             Message::Ceiling { states } => {
+                if self.options.mutants.has(Mutant::PromisesOvertake) {
+                    return self.keyspace.place_ceiling(Owner::Site(address.process), states);
+                }
                 self.gossip.promised(address, states);
                 self.place_promises();
             }
