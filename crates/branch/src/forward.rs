@@ -16,9 +16,9 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 struct Asked {
     id: RequestId,
-    /// It may have changed something.
     /// None once the session is over.
     session: Option<SessionId>,
+    /// It may have changed something.
     is_write: bool,
     until: Instant,
 }

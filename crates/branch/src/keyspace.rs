@@ -580,8 +580,8 @@ impl Keyspace {
         }
     }
 
-    /// A session committed this state in an earlier life of the site.
-    /// False if it is not here.
+    /// A session committed this state in an earlier life of the site; if that was collected early, it counts as having read the
+    /// state that bears it. False if neither is here.
     pub fn has_committed(&mut self, session: SessionId, state: StateId) -> bool {
         match (self.dag.node(state), self.here_or_early(state)) {
             (Some(node), _) => self.sessions.has_committed(&mut self.dag, session, node),
