@@ -300,6 +300,41 @@ def test_two_processes_of_a_region_share_its_site():
         wait_until(lambda: clients[0].get("k") == "w", 10)
 
 
+def test_clients_of_another_process_stay_on_their_branches_when_the_site_is_killed():
+    with Cluster(1, 2, "--model", "branch") as cluster:
+        with cluster["a/1"].client() as client:
+            create = "KEYSPACE CREATE manual MODEL branch MERGE manual"
+            client.execute_command(*create.split())
+        with using(cluster["a/1"], "manual") as client:
+            client.set("n", "nobody")
+            # States are named after the process that has the site.
+            site = heads(client)[0].split("@")[1].split(".")[0]
+        other = cluster["a/2" if site == "1" else "a/1"]
+        clients = {name: using(other, "manual") for name in ("one", "two", "three")}
+        for client in clients.values():
+            client.execute_command("BRANCH", "BEGIN")
+        for name, client in clients.items():
+            assert client.get("n") == "nobody"
+            client.set("n", name)
+        for client in clients.values():
+            client.execute_command("BRANCH", "COMMIT")
+        assert len(heads(clients["one"])) == 3
+        for _ in range(2):
+            assert {client.get("n"): name for name, client in clients.items()} == {name: name for name in clients}
+            cluster.do(f"kill a/{site}", f"restart a/{site}")
+
+            def answers() -> bool:
+                """A connection that did not choose a branch."""
+                try:
+                    with using(other, "manual") as client:
+                        return client.get("n") is not None
+                except redis.exceptions.ResponseError:
+                    return False
+
+            wait_until(answers, 10)
+        assert {client.get("n"): name for name, client in clients.items()} == {name: name for name in clients}
+
+
 def test_killed_sites_lose_nothing_and_the_graph_is_compressed():
     with Cluster(3, 1, "--model", "branch", config=CONFIG) as cluster:
         clients = {node.name: node for node in cluster}
