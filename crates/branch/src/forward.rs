@@ -55,7 +55,10 @@ impl Forward {
                 if from.address() == self.site =>
             {
                 if let Some(asked) = self.asked.remove(&number) {
-                    self.threads.extend(asked.session.zip(thread));
+                    if let Some((session, thread)) = asked.session.zip(thread) {
+                        self.untold.remove(&session);
+                        self.threads.insert(session, thread);
+                    }
                     reply.replay(out.reply(asked.id));
                 }
             }
@@ -80,6 +83,7 @@ impl Forward {
         self.last += 1;
         if matches!(request, Request::Close { .. }) {
             self.threads.remove(&session);
+            self.untold.remove(&session);
             let of_it = self.asked.values_mut().filter(|asked| asked.session == Some(session));
             of_it.for_each(|asked| asked.session = None);
         } else {
@@ -91,7 +95,7 @@ impl Forward {
             };
             self.asked.insert(self.last, asked);
         }
-        let thread = self.untold.remove(&session).then(|| self.threads.get(&session).copied()).flatten();
+        let thread = self.threads.get(&session).copied().filter(|_| self.untold.contains(&session));
         let request = crate::asked::encoded(request);
         out.stream(self.site, Message::Ask { number: self.last, thread, request });
     }

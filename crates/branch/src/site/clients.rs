@@ -35,7 +35,9 @@ pub(super) struct Client {
     pub watches: Vec<Watch>,
     /// It chose a branch: it is a thread of its own.
     pub is_own: bool,
-    /// It is, and what it had committed before the site restarted has joined another state since, nobody knows which.
+    /// It is one since before the site restarted, and stands where it stood then.
+    pub went_on: bool,
+    /// It is one, and what it had committed before the site restarted has joined another state since, nobody knows which.
     pub is_astray: bool,
     /// What its transactions demand if they do not say; `None` as the keyspace has it.
     pub begin: Option<Begin>,

@@ -153,7 +153,7 @@ impl Site {
         for held in self.joining.held.extract_if(.., |held| held.until <= now.instant) {
             let mut reply = ReplyBuf::new();
             types::ReplySink::error(&mut reply, &Error::new(ErrorCode::Loading, text.clone()));
-            held.asker.answer(reply, held.thread, out);
+            held.asker.answer(reply, None, out);
         }
     }
 

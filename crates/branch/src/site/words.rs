@@ -99,7 +99,10 @@ impl Site {
         let Ok(session) = crate::asked::session(request) else { return };
         let session = session_at(Some(process), session);
         let client = self.clients.of(session);
-        client.is_own = true;
+        if client.went_on {
+            return;
+        }
+        (client.is_own, client.went_on) = (true, true);
         if let Some(committed) = thread.committed {
             client.is_astray = !self.keyspace.has_committed(session, committed);
         }

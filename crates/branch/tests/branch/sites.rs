@@ -7,8 +7,8 @@ use protocol::{Durable, Input, KeyedOperation, Now, Packet, Protocol, Replica, R
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{
-    Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reply, ReplyBuf,
-    ReplySink, RequestId, Rng, SessionId, Slot, WallTime, Wire,
+    Address, ErrorCode, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reply,
+    ReplyBuf, ReplySink, RequestId, Rng, SessionId, Slot, WallTime, Wire,
 };
 
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
@@ -623,14 +623,14 @@ fn an_answer_to_an_earlier_life_of_another_process_is_nobody_s() {
 #[test]
 fn clients_of_another_process_stay_on_their_branches_when_the_site_restarts() {
     let manual = Options { local: Local::Branch, merging: Merging::Manual, keep: 0, ..Options::default() };
-    let mut world = World::new(1, manual, 3);
-    let gateway = Address { process: ProcessId(2), slot: Slot::coordinator(KEYSPACE) };
+    let mut world = World::new(2, manual, 3);
+    let gateway = Address { process: ProcessId(3), slot: Slot::coordinator(KEYSPACE) };
     let forward = Instance::forward(address(0), Incarnation(1));
     world.sites.push(Replica::new(gateway.at(Incarnation(1)), forward));
     world.logs.push(Vec::new());
-    world.input(1, Input::Recovered { complete: true });
+    world.input(2, Input::Recovered { complete: true });
     let told = |world: &mut World, request: Request<'_>| {
-        assert!(world.ask(1, request).is_empty());
+        assert!(world.ask(2, request).is_empty());
         world.pass(Duration::from_millis(100));
         std::mem::take(&mut world.inbox.0).into_values().next().expect("an answer")
     };
@@ -661,5 +661,22 @@ fn clients_of_another_process_stay_on_their_branches_when_the_site_restarts() {
         world.restart(0);
         // What is asked before it is known that the site began anew is not answered by it.
         told(&mut world, Request::Unwatch { session: SessionId(4) });
+    }
+    // Also when its disk is lost, and it cannot say anything for a while.
+    world.pass(Duration::from_secs(1));
+    world.cut = [(0, 1)].into();
+    world.lose(0);
+    told(&mut world, Request::Unwatch { session: SessionId(4) });
+    let session = SessionId(1);
+    assert!(world.ask(2, Request::Many { session, steps: &get, watched: false, multi: true }).is_empty());
+    world.pass(Duration::from_secs(4));
+    let replies: Vec<ReplyBuf> = std::mem::take(&mut world.inbox.0).into_values().collect();
+    let is_loading =
+        |reply: &ReplyBuf| reply.as_error().is_some_and(|error| error.code == ErrorCode::Loading);
+    assert!(matches!(&replies[..], [reply] if is_loading(reply)), "{replies:?}");
+    world.cut.clear();
+    world.pass(Duration::from_secs(2));
+    for session in 1..=3 {
+        assert_eq!(number(&mut world, session), session as i64, "without its disk");
     }
 }
