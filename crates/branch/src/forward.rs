@@ -3,7 +3,7 @@
 use crate::instance::Instance;
 use crate::site::{Message, Thread, Timer};
 use protocol::{Input, Now, Outputs, Request};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Address, Error, ErrorCode, Incarnation, Instant, NodeId, RequestId, SessionId};
 
@@ -30,9 +30,16 @@ pub struct Forward {
     life: Option<Incarnation>,
     asked: BTreeMap<u64, Asked>,
     last: u64,
-    /// Where the sessions stand that chose a branch, as the site said last; and those of which its present life does not know.
-    threads: BTreeMap<SessionId, Thread>,
-    untold: BTreeSet<SessionId>,
+    /// The sessions that chose a branch.
+    threads: BTreeMap<SessionId, Known>,
+}
+
+/// Where a session stands, as the site said last.
+#[derive(Debug)]
+struct Known {
+    thread: Thread,
+    /// False if that was in an earlier life of the site.
+    by_present_life: bool,
 }
 
 impl Forward {
@@ -44,7 +51,6 @@ impl Forward {
             asked: BTreeMap::new(),
             last: u64::from(incarnation.0) << 32,
             threads: BTreeMap::new(),
-            untold: BTreeSet::new(),
         }
     }
 
@@ -56,8 +62,7 @@ impl Forward {
             {
                 if let Some(asked) = self.asked.remove(&number) {
                     if let Some((session, thread)) = asked.session.zip(thread) {
-                        self.untold.remove(&session);
-                        self.threads.insert(session, thread);
+                        self.threads.insert(session, Known { thread, by_present_life: true });
                     }
                     reply.replay(out.reply(asked.id));
                 }
@@ -83,7 +88,6 @@ impl Forward {
         self.last += 1;
         if matches!(request, Request::Close { .. }) {
             self.threads.remove(&session);
-            self.untold.remove(&session);
             let of_it = self.asked.values_mut().filter(|asked| asked.session == Some(session));
             of_it.for_each(|asked| asked.session = None);
         } else {
@@ -95,7 +99,8 @@ impl Forward {
             };
             self.asked.insert(self.last, asked);
         }
-        let thread = self.threads.get(&session).copied().filter(|_| self.untold.contains(&session));
+        let known = self.threads.get(&session).filter(|known| !known.by_present_life);
+        let thread = known.map(|known| known.thread);
         let request = crate::asked::encoded(request);
         out.stream(self.site, Message::Ask { number: self.last, thread, request });
     }
@@ -105,7 +110,7 @@ impl Forward {
     fn on_peer(&mut self, peer: NodeId, out: &mut Outputs<'_, Instance>) {
         if peer.address() == self.site && self.life.replace(peer.incarnation).is_some() {
             self.give_up(Instant(u64::MAX), out);
-            self.untold = self.threads.keys().copied().collect();
+            self.threads.values_mut().for_each(|known| known.by_present_life = false);
         }
     }
 

@@ -1,17 +1,14 @@
 //! BRANCH and MERGE: the commands that only keyspaces of this model have.
 
-use super::clients::session_at;
-use super::join::Asker;
-use super::message::Thread;
 use super::requests::{Committed, is_write};
-use super::{LOOKER, SHARED, Site};
+use super::{LOOKER, Site};
 use crate::instance::Instance;
 use crate::syntax::{self, Words};
 use crate::{Begin, Policy, StateId};
 use datatypes::Operation;
 use mvcc::CompactKey;
 use protocol::{Now, Outputs, Step};
-use types::{Error, ErrorCode, ReplyBuf, ReplySink, Rng, SessionId};
+use types::{Error, ReplyBuf, ReplySink, Rng, SessionId};
 
 /// How many states BRANCH LOG, and how many keys MERGE CONFLICTS, shows if it is not told.
 const PAGE: usize = 100;
@@ -75,58 +72,6 @@ impl Site {
             "MERGE RESOLVE" => self.merge_resolve(session, words, reply),
             _ => Err(super::not_here(&command)),
         }
-    }
-
-    /// The session has chosen a branch: from now on it is a thread of its own, which begins where the site's stands.
-    pub(super) fn own_thread(&mut self, session: SessionId) {
-        let client = self.clients.of(session);
-        if !client.is_own {
-            client.is_own = true;
-            self.keyspace.stand_with(session, SHARED);
-        }
-    }
-
-    /// Where the session of a request stands that another process asked, if it is a thread of its own.
-    pub(super) fn thread_of(&self, asker: Asker, request: &[u8]) -> Option<Thread> {
-        let session = session_at(Some(asker.process()?), crate::asked::session(request).ok()?);
-        let own = self.clients.get(session).is_some_and(|client| client.is_own).then_some(session)?;
-        Some(Thread { committed: self.keyspace.committed(own), read: self.keyspace.last_read(own) })
-    }
-
-    /// A session that had chosen a branch before the site restarted goes on where it stood.
-    pub(super) fn go_on(&mut self, asker: Asker, thread: Option<Thread>, request: &[u8]) {
-        let (Some(process), Some(thread)) = (asker.process(), thread) else { return };
-        let Ok(session) = crate::asked::session(request) else { return };
-        let session = session_at(Some(process), session);
-        let client = self.clients.of(session);
-        if client.went_on {
-            return;
-        }
-        (client.is_own, client.went_on) = (true, true);
-        if let Some(committed) = thread.committed {
-            client.is_astray = !self.keyspace.has_committed(session, committed);
-        }
-        if let Some(read) = thread.read {
-            self.keyspace.has_read(session, read);
-        }
-    }
-
-    /// A session that does not know where it stood goes on where everything is seen that it could have seen.
-    ///
-    /// # Errors
-    /// Nowhere, yet.
-    pub(super) fn find_way(&mut self, session: SessionId) -> Result<(), Error> {
-        if !self.clients.get(session).is_some_and(|client| client.is_astray) {
-            return Ok(());
-        }
-        let [head] = self.keyspace.heads()[..] else {
-            let text = "this region's site restarted and does not know any more which branch this connection had \
-                        chosen: retry when the branches are merged, or reconnect";
-            return Err(Error::new(ErrorCode::Unavailable, text));
-        };
-        self.clients.of(session).is_astray = false;
-        self.keyspace.has_read(session, head);
-        Ok(())
     }
 
     fn branch_begin(
