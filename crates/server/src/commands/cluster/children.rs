@@ -5,7 +5,7 @@ use super::place::Place;
 use crate::config::Durability;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -93,11 +93,11 @@ impl Member {
         }
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+    fn signal(&self, signal: Signal) -> Result<Pid> {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).context("it is dead")?;
         // The child has not been waited for, so the number is still its own.
-        kill_process(pid.context("it is dead")?, signal)?;
-        Ok(())
+        kill_process(pid, signal)?;
+        Ok(pid)
     }
 
     /// Notices an end; says how it was.
@@ -162,10 +162,12 @@ impl Children {
         self.member(place)?.kill()
     }
 
-    /// SIGSTOP.
+    /// SIGSTOP, and waits until it stands still: on a busy machine its threads go on for a while after the signal.
     pub fn pause(&mut self, place: Place) -> Result<()> {
         let member = self.member(place)?;
-        member.signal(Signal::STOP)?;
+        let pid = member.signal(Signal::STOP)?;
+        let until = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), until).context("cannot wait until it stands still")?;
         Ok(())
     }
 
@@ -199,7 +201,7 @@ impl Children {
     pub fn stop(&mut self) -> bool {
         for member in self.members.iter().filter(|member| member.child.is_some()) {
             // Who cannot be asked is dead, or will be killed.
-            let _ = member.signal(Signal::TERM).and_then(|()| member.signal(Signal::CONT));
+            let _ = member.signal(Signal::TERM).and_then(|_| member.signal(Signal::CONT));
         }
         let deadline = Instant::now() + END_WITHIN;
         while self.members.iter_mut().any(|member| member.reap().is_none() && member.child.is_some()) {
