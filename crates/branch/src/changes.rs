@@ -5,6 +5,7 @@ use datatypes::{Aspect, Effect, Mode};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use types::{Malformed, Reader, Wire, put_bytes, put_varint};
 
 /// How a key was changed.
@@ -35,13 +36,16 @@ impl Change {
 /// More elements of a collection than these, and all of it counts as changed.
 const MOST_ELEMENTS: usize = 256;
 
+/// An element of a collection; what several states changed has it once.
+type Element = Arc<[u8]>;
+
 /// What was changed of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     /// How.
     pub change: Change,
     /// Of a collection the elements that may be different, in ascending order; `None` if that is not known.
-    pub elements: Option<Vec<Box<[u8]>>>,
+    pub elements: Option<Vec<Element>>,
 }
 
 impl Written {
@@ -50,7 +54,7 @@ impl Written {
         let elements = match effect {
             Effect::Dict(_) | Effect::Set(_) | Effect::ScoredSet(_) => {
                 effect.footprint().aspects.iter().find_map(|aspect| match aspect {
-                    Aspect::Elements(items) => Some(items.iter().map(Box::from).collect()),
+                    Aspect::Elements(items) => Some(items.iter().map(Element::from).collect()),
                     _ => None,
                 })
             }
@@ -78,15 +82,23 @@ impl Written {
     /// What all of these together change; nothing, if there are none.
     pub fn all(written: &[&Written]) -> Option<Self> {
         let change = written.iter().map(|written| written.change).reduce(Change::and)?;
-        let elements: Option<Vec<&Vec<Box<[u8]>>>> =
-            written.iter().map(|written| written.elements.as_ref()).collect();
-        let elements = elements.and_then(|all| few(all.into_iter().flatten().cloned().collect()));
+        let elements: Option<Vec<&[Element]>> =
+            written.iter().map(|written| written.elements.as_deref()).collect();
+        // More of them are probably too many even without those that occur twice.
+        let are_few =
+            |all: &Vec<&[Element]>| all.iter().map(|some| some.len()).sum::<usize>() <= 4 * MOST_ELEMENTS;
+        let elements = elements.filter(are_few).and_then(|all| {
+            let mut elements: Vec<&Element> = all.into_iter().flatten().collect();
+            elements.sort_unstable();
+            elements.dedup();
+            (elements.len() <= MOST_ELEMENTS).then(|| elements.into_iter().cloned().collect())
+        });
         Some(Written { change, elements })
     }
 
     /// The bytes that it occupies beyond its own size.
     fn memory(&self) -> usize {
-        self.elements.iter().flatten().map(|element| element.len() + size_of::<Box<[u8]>>()).sum()
+        self.elements.iter().flatten().map(|element| element.len() + 2 * size_of::<Element>()).sum()
     }
 }
 
@@ -96,7 +108,7 @@ impl From<Change> for Written {
     }
 }
 
-fn few(mut elements: Vec<Box<[u8]>>) -> Option<Vec<Box<[u8]>>> {
+fn few(mut elements: Vec<Element>) -> Option<Vec<Element>> {
     elements.sort_unstable();
     elements.dedup();
     (elements.len() <= MOST_ELEMENTS).then_some(elements)

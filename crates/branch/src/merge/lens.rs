@@ -1,11 +1,11 @@
 //! Of a collection the elements that a merge is about. What no side has changed is the same on all of them, so that what a
 //! merge costs grows with what was changed and not with what there is.
 
-use super::Changed;
 use super::value::{Clash, Judge, part};
 use datatypes::collections::{PackedMap, PackedSet, ScoredTree};
 use datatypes::register::parse_integer;
 use datatypes::{Cell, Kind, Value};
+use std::collections::BTreeMap;
 
 /// What a collection has of one element: a score, a field's value, or that it is a member.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,19 +24,18 @@ pub(super) type Parts = Vec<Option<Part>>;
 pub(super) struct Lens<'c> {
     /// In ascending order.
     elements: Vec<&'c [u8]>,
+    /// By state the places of the elements that it sees changed, and none before it.
+    firsts: BTreeMap<usize, Vec<usize>>,
     witness: Box<[u8]>,
     kind: Kind,
     expires_at: u64,
 }
 
 impl<'c> Lens<'c> {
-    /// For changes of a collection, which is this for one who sees them; nothing, if it is not known what they changed, or
-    /// that is hardly less than the whole.
-    pub fn new(cell: &Cell, changes: &'c [Changed]) -> Option<Self> {
-        let mut elements: Vec<&[u8]> = Vec::new();
-        for changed in changes {
-            elements.extend(changed.written.elements.as_ref()?.iter().map(|element| &**element));
-        }
+    /// For changes of a collection, which is this for one who sees them: of each which state is the first to see it, and which
+    /// elements it may have changed. Nothing, if that is hardly less than the whole.
+    pub fn new(cell: &Cell, changes: &[(usize, Vec<&'c [u8]>)]) -> Option<Self> {
+        let mut elements: Vec<&[u8]> = changes.iter().flat_map(|(_, changed)| changed).copied().collect();
         let on_each = elements.len() / changes.len().max(1);
         elements.sort_unstable();
         elements.dedup();
@@ -55,7 +54,16 @@ impl<'c> Lens<'c> {
             _ => return None,
         };
         let kind = cell.kind().filter(|_| 4 * on_each + 4 < len)?;
-        Some(Lens { elements, witness: witness?, kind, expires_at: cell.expires_at })
+        let mut firsts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (first, changed) in changes {
+            let places = changed.iter().filter_map(|element| elements.binary_search(element).ok());
+            firsts.entry(*first).or_default().extend(places);
+        }
+        for places in firsts.values_mut() {
+            places.sort_unstable();
+            places.dedup();
+        }
+        Some(Lens { elements, firsts, witness: witness?, kind, expires_at: cell.expires_at })
     }
 
     /// How many elements it shows.
@@ -63,15 +71,9 @@ impl<'c> Lens<'c> {
         self.elements.len()
     }
 
-    /// The places of those elements that this state sees changed, and none before it.
-    pub fn changed_first_at(&self, state: usize, changes: &[Changed]) -> Vec<usize> {
-        let changes = changes.iter().filter(|changed| changed.seen.first() == state);
-        let elements = changes.filter_map(|changed| changed.written.elements.as_ref()).flatten();
-        let mut places: Vec<usize> =
-            elements.filter_map(|element| self.elements.binary_search(&&**element).ok()).collect();
-        places.sort_unstable();
-        places.dedup();
-        places
+    /// The places of those elements that this state sees changed, and none before it, in ascending order.
+    pub fn changed_first_at(&self, state: usize) -> &[usize] {
+        self.firsts.get(&state).map_or(&[][..], Vec::as_slice)
     }
 
     /// What a value has of the elements at these places; nothing, if it differs in more.
@@ -130,6 +132,33 @@ impl<'c> Lens<'c> {
         };
         Cell { value: Some(value), expires_at: self.expires_at }
     }
+}
+
+/// The elements that two collections do not have alike; nothing, if they differ in more.
+pub(super) fn differing(from: &Cell, to: &Cell) -> Option<Vec<Box<[u8]>>> {
+    if from.expires_at != to.expires_at {
+        return None;
+    }
+    let mut differing = Vec::new();
+    let mut either = |one: &Value, other: &Value| match (one, other) {
+        (Value::Set(one), Value::Set(other)) => {
+            let of_one = one.iter().filter(|member| !other.contains(member));
+            Some(differing.extend(of_one.map(|member| Box::from(&*member))))
+        }
+        (Value::Dict(one), Value::Dict(other)) => {
+            let of_one = one.iter().filter(|(field, value)| other.get(field) != Some(*value));
+            Some(differing.extend(of_one.map(|(field, _)| Box::from(field))))
+        }
+        (Value::ScoredSet(one), Value::ScoredSet(other)) => {
+            let of_one = one.iter().filter(|(score, member)| other.score(member) != Some(*score));
+            Some(differing.extend(of_one.map(|(_, member)| Box::from(member))))
+        }
+        _ => None,
+    };
+    let (from, to) = (from.value.as_ref()?, to.value.as_ref()?);
+    either(from, to)?;
+    either(to, from)?;
+    Some(differing)
 }
 
 fn part_of(cell: &Cell, element: &[u8]) -> Option<Part> {

@@ -29,6 +29,8 @@ struct Layer {
     states: Vec<Node>,
     /// Of every state the layer of what it has in common with those before it, where a key needs that.
     bases: Vec<Option<usize>>,
+    /// The greatest that all of them see.
+    together: Vec<Node>,
     /// Of the keys that are asked for here: who sees the changes that not all see, and how they changed it.
     changes: Changes,
 }
@@ -90,7 +92,7 @@ impl Planner<'_> {
 
     fn add(&mut self, states: Vec<Node>) {
         let bases = vec![None; states.len()];
-        self.layers.push(Layer { states, bases, changes: BTreeMap::new() });
+        self.layers.push(Layer { states, bases, together: Vec::new(), changes: BTreeMap::new() });
     }
 
     /// A layer has these changes: it needs the layers below it.
@@ -101,6 +103,7 @@ impl Planner<'_> {
             let common = self.common((&shared, &spread.together), state);
             self.layers[place].bases[state] = Some(self.layer(&common, &keys));
         }
+        self.layers[place].together.clone_from(&spread.together);
         self.layers[place].changes = changes;
     }
 
@@ -169,6 +172,12 @@ fn met(changes: &Changes, states: usize) -> BTreeMap<usize, Vec<&CompactKey>> {
         }
     }
     met
+}
+
+/// Of states that have changed a key apart the label of the newest version that each sees of it, as far as it is known.
+fn newest_of_each(changes: &[Changed]) -> BTreeMap<usize, Label> {
+    let apart = if are_apart(changes) { changes } else { &[] };
+    apart.iter().filter_map(|changed| Some((changed.seen.first(), changed.newest?))).collect()
 }
 
 /// True if every change is seen by one state alone.
@@ -250,38 +259,57 @@ impl<'e> Evaluation<'e> {
     /// The same of a collection, found by its changed elements; nothing, if it has to be looked at as a whole.
     fn by_elements(&mut self, view: &View<'_>) -> Option<Result<(Effects, Change), Clash>> {
         let (layer, changes) = (&self.plan.layers[self.plan.top], self.changes(self.plan.top));
-        let lens = self.record.with(view, |newest, _| Lens::new(newest, changes))?;
-        let all = || 0..lens.len();
-        let (mut merged, mut newest_left) = self.parts(layer.states[0], &lens, all())?;
+        let learned = self.learned(view, layer, changes)?;
+        let mut learned = learned.iter();
+        let mut touched = |Changed { seen, written, .. }: &'e Changed| {
+            let elements: Vec<&[u8]> = match &written.elements {
+                Some(known) => known.iter().map(|element| &**element).collect(),
+                None => learned.next()?.iter().map(|element| &**element).collect(),
+            };
+            Some((seen.first(), elements))
+        };
+        let touched = changes.iter().map(&mut touched).collect::<Option<Vec<_>>>()?;
+        let lens = self.record.with(view, |newest, _| Lens::new(newest, &touched))?;
+        let labels = newest_of_each(changes);
+        let at = |state: usize| (layer.states[state], labels.get(&state).copied());
+        // What is merged of the elements that were met.
+        let (mut merged, mut is_met): (Parts, _) = (vec![None; lens.len()], vec![false; lens.len()]);
+        let mut newest_left = self.take_parts(at(0), &lens, lens.changed_first_at(0), &mut merged)?;
         let mut change: Option<Change> = None;
         for (state, sides) in sides(changes, layer.states.len()).into_iter().enumerate().skip(1) {
-            let at = layer.states[state];
+            lens.changed_first_at(state - 1).iter().for_each(|place| is_met[*place] = true);
+            let own = lens.changed_first_at(state);
             let (left, right) = match sides {
                 (left, None) => {
                     change = change.or(left);
                     continue;
                 }
                 (None, right) => {
-                    (merged, newest_left) = self.parts(at, &lens, all())?;
+                    let met = (0..lens.len()).filter(|place| is_met[*place]);
+                    let seen: Vec<usize> = met.chain(own.iter().copied()).collect();
+                    newest_left = self.take_parts(at(state), &lens, &seen, &mut merged)?;
                     change = right;
                     continue;
                 }
                 (Some(left), Some(right)) => (left, right),
             };
-            // Of all else the state sees what their base does.
-            let own = lens.changed_first_at(state, changes);
-            let base = &self.plan.layers[layer.bases[state]?];
-            if base.changes.contains_key(self.key) {
-                return None;
-            }
-            let (before, _) = self.parts(base.states[0], &lens, own.iter().copied())?;
-            let (here, newest) = self.parts(at, &lens, own.iter().copied())?;
-            let judge = Judge { policy: self.policy, left_is_newer: newest_left > newest };
-            let is_additive = left == right && right == Change::Additive(Mode::IncrementFields);
-            for ((place, before), here) in own.iter().zip(before).zip(here) {
-                match lens::merged(before, merged[*place].take(), here, (judge, is_additive)) {
-                    Ok(part) => merged[*place] = part,
-                    Err(clash) => return Some(Err(clash)),
+            // What none before it has changed is as the state sees it; of the rest it sees what their base does, but for its own.
+            let (met, new): (Vec<usize>, Vec<usize>) = own.iter().partition(|place| is_met[**place]);
+            let newest = self.take_parts(at(state), &lens, &new, &mut merged)?;
+            if !met.is_empty() {
+                let base = &self.plan.layers[layer.bases[state]?];
+                if base.changes.contains_key(self.key) {
+                    return None;
+                }
+                let (before, _) = self.parts((base.states[0], None), &lens, &met)?;
+                let (here, _) = self.parts(at(state), &lens, &met)?;
+                let judge = Judge { policy: self.policy, left_is_newer: newest_left > newest };
+                let is_additive = left == right && right == Change::Additive(Mode::IncrementFields);
+                for ((place, before), here) in met.into_iter().zip(before).zip(here) {
+                    match lens::merged(before, merged[place].take(), here, (judge, is_additive)) {
+                        Ok(part) => merged[place] = part,
+                        Err(clash) => return Some(Err(clash)),
+                    }
                 }
             }
             let both = left.and(right);
@@ -289,7 +317,7 @@ impl<'e> Evaluation<'e> {
             newest_left = newest_left.max(newest);
         }
         self.dag.meter().keys(lens.len());
-        let newest = self.record.with(view, |newest, _| lens.parts(newest, all()))?;
+        let newest = self.record.with(view, |newest, _| lens.parts(newest, 0..lens.len()))?;
         let change = change.unwrap_or(Change::Other);
         // An addition of nothing would be to the first field of all.
         if change == Change::Additive(Mode::IncrementFields) && !lens.adds(&newest, &merged) {
@@ -299,15 +327,53 @@ impl<'e> Evaluation<'e> {
         Some(Ok((effects_between(&from, &to, change), change)))
     }
 
-    /// What a state sees of some elements, and which state wrote that.
-    fn parts(
+    /// Of the changes of which is not known which elements they changed, in their order: those that they may have changed. Nothing, if
+    /// not even that is known.
+    fn learned(
         &mut self,
-        state: Node,
-        lens: &Lens<'_>,
-        places: impl ExactSizeIterator<Item = usize>,
-    ) -> Option<(Parts, Option<StateId>)> {
+        view: &View<'_>,
+        layer: &Layer,
+        changes: &[Changed],
+    ) -> Option<Vec<Vec<Box<[u8]>>>> {
+        let (known, unknown): (Vec<&Changed>, Vec<&Changed>) =
+            changes.iter().partition(|changed| changed.written.elements.is_some());
+        if unknown.is_empty() {
+            return Some(Vec::new());
+        }
+        let first_at = |changed: &Changed| (layer.states[changed.seen.first()], None);
+        if let [only] = &unknown[..]
+            && self.read(first_at(only), |_, newest| newest) == self.record.with(view, |_, newest| newest)
+        {
+            // What nobody else has changed stays as it is in the newest version.
+            let elements = known.iter().filter_map(|changed| changed.written.elements.as_ref()).flatten();
+            return Some(vec![elements.map(|element| Box::from(&**element)).collect()]);
+        }
+        let [fork] = layer.together[..] else { return None };
+        let base = self.read((fork, None), |cell, _| cell.clone());
+        let bytes = base.value.as_ref().map_or(0, Value::memory);
+        self.dag.meter().bytes((unknown.len() + 1) * bytes);
+        let differing =
+            |changed: &&Changed| self.read(first_at(changed), |cell, _| lens::differing(&base, cell));
+        unknown.iter().map(differing).collect()
+    }
+
+    /// What a state sees of the elements at these places, and which state wrote that.
+    fn parts(&mut self, at: At, lens: &Lens<'_>, places: &[usize]) -> Option<(Parts, Option<StateId>)> {
         self.dag.meter().keys(places.len());
-        self.record.with(&self.dag.view(&[state]), |cell, newest| Some((lens.parts(cell, places)?, newest)))
+        self.read(at, |cell, newest| Some((lens.parts(cell, places.iter().copied())?, newest)))
+    }
+
+    /// The same, put where it belongs among those of all elements.
+    fn take_parts(
+        &mut self,
+        at: At,
+        lens: &Lens<'_>,
+        places: &[usize],
+        all: &mut Parts,
+    ) -> Option<Option<StateId>> {
+        let (parts, newest) = self.parts(at, lens, places)?;
+        places.iter().zip(parts).for_each(|(place, part)| all[*place] = part);
+        Some(newest)
     }
 
     fn layer(&mut self, place: usize) -> Result<Rc<Resolved>, Clash> {

@@ -13,7 +13,7 @@ pub(super) struct Place {
     pub label: Label,
     pub id: StateId,
     pub line: u32,
-    pub version: u64,
+    pub version: u32,
 }
 
 /// See the module.
@@ -102,13 +102,16 @@ mod tests {
                     let at = random.usize(..=plain.len());
                     let id = StateId::made_by(version, ProcessId(1), Incarnation(1));
                     let label = Label { branch: 0, sequence: version };
-                    places.insert(at, Place { label, id, line: 0, version });
+                    places.insert(at, Place { label, id, line: 0, version: version as u32 });
                     plain.insert(at, version);
                 } else {
                     let at = if random.bool() { 0 } else { random.usize(..plain.len()) };
-                    assert_eq!(places.remove(at).version, plain.remove(at));
+                    assert_eq!(u64::from(places.remove(at).version), plain.remove(at));
                 }
-                assert!(places.iter().map(|place| place.version).eq(plain.iter().copied()), "seed {seed}");
+                assert!(
+                    places.iter().map(|place| u64::from(place.version)).eq(plain.iter().copied()),
+                    "seed {seed}"
+                );
                 assert!(
                     places.all.capacity() <= 2 * plain.len().max(1) + 1,
                     "seed {seed}: memory is given back"

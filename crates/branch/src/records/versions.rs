@@ -188,7 +188,7 @@ impl Versions {
         slot as u32
     }
 
-    fn forget_version(&mut self, line: u32, version: u64) {
+    fn forget_version(&mut self, line: u32, version: u32) {
         if let Some(slot) = self.lines.get_mut(line as usize)
             && let Some(kept) = slot
             && !kept.forget(version)
@@ -356,7 +356,10 @@ impl Versions {
             let Some(line) = line else { continue };
             let on_it = self.places.iter().filter(|place| place.line as usize == number);
             assert!(on_it.clone().any(|place| place.version == line.newest()), "a newest version is read");
-            assert!(on_it.clone().all(|place| place.version <= line.newest()), "versions are on their line");
+            assert!(
+                on_it.clone().all(|place| line.behind(place.version) < line.len()),
+                "versions are on their line"
+            );
             assert!(line.len() <= on_it.count() * (LONG + 1), "gaps are closed");
         }
         let lines = |place: &Place| self.lines.get(place.line as usize).is_some_and(Option::is_some);
