@@ -139,25 +139,25 @@ pub(super) fn differing(from: &Cell, to: &Cell) -> Option<Vec<Box<[u8]>>> {
     if from.expires_at != to.expires_at {
         return None;
     }
-    let mut differing = Vec::new();
-    let mut either = |one: &Value, other: &Value| match (one, other) {
-        (Value::Set(one), Value::Set(other)) => {
-            let of_one = one.iter().filter(|member| !other.contains(member));
-            Some(differing.extend(of_one.map(|member| Box::from(&*member))))
-        }
-        (Value::Dict(one), Value::Dict(other)) => {
-            let of_one = one.iter().filter(|(field, value)| other.get(field) != Some(*value));
-            Some(differing.extend(of_one.map(|(field, _)| Box::from(field))))
-        }
-        (Value::ScoredSet(one), Value::ScoredSet(other)) => {
-            let of_one = one.iter().filter(|(score, member)| other.score(member) != Some(*score));
-            Some(differing.extend(of_one.map(|(_, member)| Box::from(member))))
-        }
-        _ => None,
-    };
     let (from, to) = (from.value.as_ref()?, to.value.as_ref()?);
-    either(from, to)?;
-    either(to, from)?;
+    let mut differing = Vec::new();
+    for (one, other) in [(from, to), (to, from)] {
+        match (one, other) {
+            (Value::Set(one), Value::Set(other)) => {
+                let of_one = one.iter().filter(|member| !other.contains(member));
+                differing.extend(of_one.map(|member| Box::from(&*member)));
+            }
+            (Value::Dict(one), Value::Dict(other)) => {
+                let of_one = one.iter().filter(|(field, value)| other.get(field) != Some(*value));
+                differing.extend(of_one.map(|(field, _)| Box::from(field)));
+            }
+            (Value::ScoredSet(one), Value::ScoredSet(other)) => {
+                let of_one = one.iter().filter(|(score, member)| other.score(member) != Some(*score));
+                differing.extend(of_one.map(|(_, member)| Box::from(member)));
+            }
+            _ => return None,
+        }
+    }
     Some(differing)
 }
 

@@ -1,10 +1,11 @@
-//! A line: one value of a key at its newest version there, and what takes it back to older ones.
+//! A line: one value of a key at its newest version there, and what takes it back to older ones. Or a fork of another line, with what
+//! leads on from a version there: a large value that many go on from is not copied for each of them.
 
 use datatypes::{Cell, Effect, Patch, apply, exchange};
 use std::collections::VecDeque;
 use types::Reader;
 
-/// More versions than these between two that are read, and the older one gets a line of its own.
+/// More steps than these from a value to a version that is read, and it gets a value of its own.
 pub(super) const LONG: usize = 8;
 
 /// For how many more room is made where there are so many. Most keys have few versions, so by halves, and not by doubling, nor
@@ -13,47 +14,106 @@ pub(super) fn growth(len: usize) -> usize {
     (len / 2).max(1)
 }
 
-/// What leads from one version back to the one before.
+/// What leads from one version back to the one before; on a fork, on from that one.
 #[derive(Debug)]
 struct Step {
     patch: Patch,
-    /// False when no version is here any more: the step is only passed through.
-    is_read: bool,
+    /// How many places and forks are at the version; without any the step is only passed through.
+    readers: u32,
 }
 
-/// What leads back from a line's newest version, which is read, to its oldest, which is read too.
+/// What leads from a line's newest version to its oldest.
 #[derive(Debug, Default)]
 struct Steps {
     /// To each version but the oldest.
     all: VecDeque<Step>,
-    /// How many numbers no version is at.
+    /// How many of these nobody reads.
     unread: usize,
+}
+
+/// Where a line's values come from.
+#[derive(Debug)]
+enum Base {
+    /// Its newest version is this.
+    Value(Cell),
+    /// Its oldest is this version of that line.
+    Fork { line: u32, version: u32 },
 }
 
 /// The versions of a key along one path of the State DAG. A version is named by its number on the line; numbers go round.
 #[derive(Debug)]
 pub(super) struct Line {
-    cell: Cell,
-    /// The number of the oldest version.
+    base: Base,
+    /// The number of the oldest version, and its readers; on a fork it has none.
     oldest: u32,
+    oldest_readers: u32,
     /// Most keys have one version, and need no memory for others.
     steps: Option<Box<Steps>>,
 }
 
+/// Performs effects in their binary form; returns what takes them back.
+pub(super) fn perform<'e>(cell: &mut Cell, effects: impl Iterator<Item = &'e [u8]>) -> Patch {
+    let mut patches = effects
+        .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
+        .map(|effect| apply::<true>(cell, &effect));
+    let first = patches.next().unwrap_or(Patch::Nothing);
+    match patches.next() {
+        None => first,
+        Some(second) => Patch::Many([first, second].into_iter().chain(patches).collect()),
+    }
+}
+
 impl Line {
-    /// A line whose only version is this.
-    pub fn new(cell: Cell) -> Self {
-        Line { cell, oldest: 0, steps: None }
+    /// A line whose only version is this, with so many readers.
+    pub fn new(cell: Cell, readers: u32) -> Self {
+        Line { base: Base::Value(cell), oldest: 0, oldest_readers: readers, steps: None }
+    }
+
+    /// A line without versions that goes on from one of another line.
+    pub fn fork(line: u32, version: u32) -> Self {
+        Line { base: Base::Fork { line, version }, oldest: 0, oldest_readers: 0, steps: None }
+    }
+
+    /// The line and the version that it goes on from.
+    pub fn fork_of(&self) -> Option<(u32, u32)> {
+        match self.base {
+            Base::Value(_) => None,
+            Base::Fork { line, version } => Some((line, version)),
+        }
+    }
+
+    /// Goes on from an equal version elsewhere.
+    pub fn move_to(&mut self, line: u32, version: u32) {
+        self.base = Base::Fork { line, version };
+    }
+
+    /// Its newest value, if it is no fork.
+    pub fn cell(&self) -> Option<&Cell> {
+        match &self.base {
+            Base::Value(cell) => Some(cell),
+            Base::Fork { .. } => None,
+        }
+    }
+
+    /// The same, to be gone back and forth with.
+    pub fn cell_mut(&mut self) -> Option<&mut Cell> {
+        match &mut self.base {
+            Base::Value(cell) => Some(cell),
+            Base::Fork { .. } => None,
+        }
     }
 
     /// The number of the newest version.
     pub fn newest(&self) -> u32 {
-        self.oldest.wrapping_add(self.steps().count() as u32)
+        self.oldest.wrapping_add(self.steps().len() as u32)
     }
 
-    /// How many versions are newer.
-    pub fn behind(&self, version: u32) -> usize {
-        self.newest().wrapping_sub(version) as usize
+    /// How many steps a version is from where the line's values come from.
+    pub fn distance(&self, version: u32) -> usize {
+        match self.base {
+            Base::Value(_) => self.newest().wrapping_sub(version) as usize,
+            Base::Fork { .. } => self.before(version),
+        }
     }
 
     /// How many versions are older.
@@ -65,67 +125,76 @@ impl Line {
         self.steps.as_deref().map_or_else(Default::default, |steps| steps.all.iter())
     }
 
-    /// The newest value.
-    pub fn cell(&self) -> &Cell {
-        &self.cell
+    /// Takes a value from where the line's values come from to a version.
+    pub fn go(&mut self, cell: &mut Cell, version: u32) {
+        let (place, is_fork) = (self.before(version), self.fork_of().is_some());
+        let Some(steps) = &mut self.steps else { return };
+        match is_fork {
+            true => steps.all.range_mut(..place).for_each(|step| exchange(cell, &mut step.patch)),
+            false => steps.all.range_mut(place..).rev().for_each(|step| exchange(cell, &mut step.patch)),
+        }
     }
 
-    /// Makes a new version by these effects, in their binary form; returns its number.
-    pub fn extend<'e>(&mut self, effects: impl Iterator<Item = &'e [u8]>) -> u32 {
-        let cell = &mut self.cell;
-        let mut patches = effects
-            .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
-            .map(|effect| apply::<true>(cell, &effect));
-        let first = patches.next().unwrap_or(Patch::Nothing);
-        let patch = match patches.next() {
-            None => first,
-            Some(second) => Patch::Many([first, second].into_iter().chain(patches).collect()),
-        };
+    /// Takes it back.
+    pub fn go_back(&mut self, cell: &mut Cell, version: u32) {
+        let (place, is_fork) = (self.before(version), self.fork_of().is_some());
+        let Some(steps) = &mut self.steps else { return };
+        match is_fork {
+            true => steps.all.range_mut(..place).rev().for_each(|step| exchange(cell, &mut step.patch)),
+            false => steps.all.range_mut(place..).for_each(|step| exchange(cell, &mut step.patch)),
+        }
+    }
+
+    /// Makes a new version that somebody reads, which this patch leads to or from; returns its number.
+    pub fn extend(&mut self, patch: Patch) -> u32 {
         let Steps { all, .. } = &mut **self.steps.get_or_insert_default();
         if all.len() == all.capacity() {
             all.reserve_exact(growth(all.len()));
         }
-        all.push_back(Step { patch, is_read: true });
+        all.push_back(Step { patch, readers: 1 });
         self.newest()
     }
 
-    /// Shows an older value, or the newest, to `read`, which leaves it as it was.
-    pub fn with<R>(&mut self, version: u32, read: impl FnOnce(&mut Cell) -> R) -> R {
-        let place = self.before(version);
-        let Some(steps) = &mut self.steps else { return read(&mut self.cell) };
-        for step in steps.all.range_mut(place..).rev() {
-            exchange(&mut self.cell, &mut step.patch);
+    fn readers_mut(&mut self, version: u32) -> Option<&mut u32> {
+        match self.before(version).checked_sub(1) {
+            None => Some(&mut self.oldest_readers),
+            Some(place) => self.steps.as_mut()?.all.get_mut(place).map(|step| &mut step.readers),
         }
-        let answer = read(&mut self.cell);
-        for step in steps.all.range_mut(place..) {
-            exchange(&mut self.cell, &mut step.patch);
-        }
-        answer
     }
 
-    /// Nobody reads a version any more. Returns false when nothing is left of the line.
+    /// One more reads a version that somebody reads.
+    pub fn hold(&mut self, version: u32) {
+        if let Some(readers) = self.readers_mut(version) {
+            *readers += 1;
+        }
+    }
+
+    /// One less reads a version. Returns false when nothing is left of the line.
     pub fn forget(&mut self, version: u32) -> bool {
-        let place = self.before(version).checked_sub(1);
+        let is_oldest = version == self.oldest;
+        let Some(readers) = self.readers_mut(version).filter(|readers| **readers > 0) else {
+            debug_assert!(false, "what is forgotten was read");
+            return true;
+        };
+        *readers -= 1;
+        if *readers > 0 {
+            return true;
+        }
+        match is_oldest {
+            true => self.drop_oldest(),
+            false => self.drop_newest(),
+        }
+    }
+
+    /// The oldest are dropped that nobody reads. The newest is read, so this ends there at the latest.
+    fn drop_oldest(&mut self) -> bool {
         let Some(Steps { all, unread }) = self.steps.as_deref_mut() else { return false };
-        if let Some(place) = place {
-            if let Some(step) = all.get_mut(place).filter(|step| step.is_read) {
-                step.is_read = false;
-                *unread += 1;
+        while let Some(step) = all.pop_front() {
+            (self.oldest, self.oldest_readers) = (self.oldest.wrapping_add(1), step.readers);
+            if step.readers > 0 {
+                break;
             }
-            while all.back().is_some_and(|step| !step.is_read) {
-                let Some(mut step) = all.pop_back() else { break };
-                *unread -= 1;
-                exchange(&mut self.cell, &mut step.patch);
-            }
-        } else {
-            // The newest is read, so this ends there at the latest.
-            while let Some(step) = all.pop_front() {
-                self.oldest = self.oldest.wrapping_add(1);
-                if step.is_read {
-                    break;
-                }
-                *unread -= 1;
-            }
+            *unread -= 1;
         }
         if all.is_empty() {
             self.steps = None;
@@ -133,14 +202,32 @@ impl Line {
         true
     }
 
+    /// One more is unread, and the newest are dropped that nobody reads.
+    fn drop_newest(&mut self) -> bool {
+        let Some(Steps { all, unread }) = self.steps.as_deref_mut() else { return true };
+        *unread += 1;
+        while all.back().is_some_and(|step| step.readers == 0) {
+            let Some(mut step) = all.pop_back() else { break };
+            *unread -= 1;
+            if let Base::Value(cell) = &mut self.base {
+                exchange(cell, &mut step.patch);
+            }
+        }
+        if !all.is_empty() {
+            return true;
+        }
+        self.steps = None;
+        self.fork_of().is_none()
+    }
+
     /// A version before too many that nobody reads: it should get a line of its own.
     pub fn before_gap(&self) -> Option<u32> {
-        if self.steps.as_ref().is_none_or(|steps| steps.unread <= LONG) {
+        if self.steps.as_ref().is_none_or(|steps| steps.unread <= LONG) || self.fork_of().is_some() {
             return None;
         }
         let (mut last, mut unread) = (self.oldest, 0);
         for (place, step) in self.steps().enumerate() {
-            if !step.is_read {
+            if step.readers == 0 {
                 unread += 1;
             } else if unread > LONG {
                 return Some(last);
@@ -153,14 +240,15 @@ impl Line {
 
     /// The bytes it occupies beyond its own size.
     pub fn memory(&self) -> usize {
-        let value = self.cell.value.as_ref().map_or(0, datatypes::Value::memory);
+        let value = self.cell().and_then(|cell| cell.value.as_ref()).map_or(0, datatypes::Value::memory);
         let own = |steps: &Steps| size_of::<Steps>() + steps.all.capacity() * size_of::<Step>();
         let patches = self.steps().map(|step| step.patch.memory());
         self.steps.as_deref().map_or(0, own) + value + patches.sum::<usize>()
     }
 
-    /// How many versions it leads through.
-    pub fn len(&self) -> usize {
-        self.steps().len() + 1
+    /// Its versions and how many read each.
+    pub fn readers(&self) -> impl Iterator<Item = (u32, u32)> {
+        let all = std::iter::once(self.oldest_readers).chain(self.steps().map(|step| step.readers));
+        all.enumerate().map(|(place, readers)| (self.oldest.wrapping_add(place as u32), readers))
     }
 }

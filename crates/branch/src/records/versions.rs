@@ -1,12 +1,14 @@
 //! The versions of one key: where each is visible, and on which line its value lies (TARDiS 6.1.3).
 
-use super::line::{LONG, Line, growth};
+use super::line::{LONG, Line, growth, perform};
 use super::places::{Place, Places};
 use crate::StateId;
 use crate::dag::{Label, View};
-use datatypes::Cell;
+use datatypes::{Cell, exchange};
 use smallvec::SmallVec;
 
+/// What is larger is not copied for everybody who goes on from it, in bytes.
+const LARGE: usize = 8 << 10;
 /// How many steps along lists that are in order take as long as a lookup.
 const STEPS: usize = 8;
 
@@ -147,32 +149,85 @@ impl Versions {
     }
 
     fn with_place<R>(&mut self, view: &View<'_>, place: usize, read: impl FnOnce(&mut Cell) -> R) -> R {
+        self.bring_near(place);
         let Place { line, version, .. } = self.places[place];
-        if self.line(line).is_some_and(|line| line.behind(version) > LONG) {
-            self.materialize(place);
-            self.close_gaps();
-        }
-        let Place { line, version, .. } = self.places[place];
-        match self.line(line) {
-            Some(line) => {
-                view.meter().lookups(line.behind(version));
-                line.with(version, read)
-            }
-            None => read(&mut Cell::ABSENT.clone()),
-        }
+        view.meter().lookups(self.distance(line, version));
+        self.with_version(line, version, read)
     }
 
     fn line(&mut self, line: u32) -> Option<&mut Line> {
         self.lines.get_mut(line as usize).and_then(Option::as_mut)
     }
 
-    /// Copies a version into a line of its own.
-    fn materialize(&mut self, place: usize) {
-        let Place { line: old, version, .. } = self.places[place];
-        let cell = self.line(old).map_or(Cell::ABSENT, |line| line.with(version, |cell| cell.clone()));
-        let line = self.open(Line::new(cell));
-        self.forget_version(old, version);
-        (self.places[place].line, self.places[place].version) = (line, 0);
+    fn line_at(&self, line: u32) -> Option<&Line> {
+        self.lines.get(line as usize).and_then(Option::as_ref)
+    }
+
+    /// The lines that a version's value comes through, from its own to one that is no fork, each with the version there.
+    fn path(&self, line: u32, version: u32) -> impl Iterator<Item = (u32, u32)> {
+        let above = |(line, _): &(u32, u32)| self.line_at(*line)?.fork_of();
+        std::iter::successors(Some((line, version)), above)
+    }
+
+    /// How many steps a version is from a value.
+    fn distance(&self, line: u32, version: u32) -> usize {
+        let on_line = |(line, version)| self.line_at(line).map_or(0, |line| line.distance(version));
+        self.path(line, version).map(on_line).sum()
+    }
+
+    /// Shows the value of a version to `read`, which leaves it as it was.
+    fn with_version<R>(&mut self, line: u32, version: u32, read: impl FnOnce(&mut Cell) -> R) -> R {
+        let path: SmallVec<[(u32, u32); 4]> = self.path(line, version).collect();
+        let root = path.last().map_or(line, |(line, _)| *line);
+        let Some(cell) = self.line(root).and_then(Line::cell_mut) else {
+            debug_assert!(false, "a version that is read has a value");
+            return read(&mut Cell::ABSENT.clone());
+        };
+        let mut cell = std::mem::replace(cell, Cell::ABSENT);
+        for (line, version) in path.iter().rev() {
+            self.line(*line).into_iter().for_each(|line| line.go(&mut cell, *version));
+        }
+        let answer = read(&mut cell);
+        for (line, version) in &path {
+            self.line(*line).into_iter().for_each(|line| line.go_back(&mut cell, *version));
+        }
+        if let Some(home) = self.line(root).and_then(Line::cell_mut) {
+            *home = cell;
+        }
+        answer
+    }
+
+    /// A version that is far from its value gets a nearer one: one that all forks of a version have in common, if that is what is far.
+    fn bring_near(&mut self, place: usize) {
+        let Place { line, version, .. } = self.places[place];
+        if self.distance(line, version) <= LONG {
+            return;
+        }
+        match self.line_at(line).and_then(Line::fork_of) {
+            Some((above, forked)) if self.distance(above, forked) > LONG / 2 => self.copy(above, forked),
+            _ => self.copy(line, version),
+        }
+        self.shrink();
+        self.bring_near(place);
+    }
+
+    /// Copies a version into a line of its own; whoever reads it reads it there.
+    fn copy(&mut self, old: u32, version: u32) {
+        let cell = self.with_version(old, version, |cell| cell.clone());
+        let new = self.open(Line::new(cell, 0));
+        let mut readers = 0;
+        for place in self.places.iter_mut().filter(|place| (place.line, place.version) == (old, version)) {
+            (place.line, place.version) = (new, 0);
+            readers += 1;
+        }
+        for fork in self.lines.iter_mut().flatten().filter(|line| line.fork_of() == Some((old, version))) {
+            fork.move_to(new, 0);
+            readers += 1;
+        }
+        for _ in 0..readers {
+            self.line(new).into_iter().for_each(|line| line.hold(0));
+            self.forget_version(old, version);
+        }
     }
 
     fn open(&mut self, line: Line) -> u32 {
@@ -188,28 +243,35 @@ impl Versions {
         slot as u32
     }
 
+    /// One less reads a version, and if nothing is left of its line, what that is a fork of. A version that too many unread ones
+    /// separate from the next on its line gets a line of its own.
     fn forget_version(&mut self, line: u32, version: u32) {
-        if let Some(slot) = self.lines.get_mut(line as usize)
-            && let Some(kept) = slot
-            && !kept.forget(version)
-        {
-            *slot = None;
+        let mut next = Some((line, version));
+        while let Some((line, version)) = next.take() {
+            if let Some(slot) = self.lines.get_mut(line as usize)
+                && let Some(kept) = slot
+                && !kept.forget(version)
+            {
+                next = kept.fork_of();
+                *slot = None;
+            }
+            if let Some(before_gap) = self.line_at(line).and_then(Line::before_gap) {
+                self.copy(line, before_gap);
+            }
         }
     }
 
     /// Every version with its value, in the order of labels.
     pub fn each(&mut self, mut visit: impl FnMut(Label, StateId, &Cell)) {
         for place in 0..self.places.len() {
-            let place = self.places[place];
-            if let Some(line) = self.line(place.line) {
-                line.with(place.version, |cell| visit(place.label, place.id, cell));
-            }
+            let Place { label, id, line, version } = self.places[place];
+            self.with_version(line, version, |cell| visit(label, id, cell));
         }
     }
 
     /// A version whose value is known, on a line of its own.
     pub fn restore(&mut self, label: Label, id: StateId, cell: Cell) {
-        let line = self.open(Line::new(cell));
+        let line = self.open(Line::new(cell, 1));
         self.insert(Place { label, id, line, version: 0 });
     }
 
@@ -223,23 +285,52 @@ impl Versions {
     ) {
         let (line, version) = match self.look(view) {
             None => {
-                let mut line = Line::new(Cell::ABSENT);
-                let (before, made) = (line.newest(), line.extend(effects));
-                line.forget(before);
-                (self.open(line), made)
+                let mut cell = Cell::ABSENT;
+                let _ = perform(&mut cell, effects);
+                (self.open(Line::new(cell, 1)), 0)
             }
             Some(place) => {
-                let Place { line, version, .. } = self.places[place];
-                if self.line(line).is_some_and(|line| line.behind(version) > 0) {
-                    self.materialize(place);
-                    self.close_gaps();
-                }
-                let line = self.places[place].line;
-                let made = self.line(line).map_or(version, |line| line.extend(effects));
-                (line, made)
+                let line = self.line_to_extend(place);
+                self.extend(line, effects)
             }
         };
         self.insert(Place { label, id, line, version });
+    }
+
+    /// The line that goes on from what a place shows: its own, if nothing does yet.
+    fn line_to_extend(&mut self, place: usize) -> u32 {
+        let Place { line, version, .. } = self.places[place];
+        let (far, is_newest) = (self.distance(line, version), self.newest_on(line) == version);
+        if is_newest && far < LONG {
+            return line;
+        }
+        let root = self.path(line, version).last().and_then(|(line, _)| self.line_at(line));
+        let value = root.and_then(Line::cell).and_then(|cell| cell.value.as_ref());
+        if far < LONG && value.is_some_and(|value| value.memory() > LARGE) {
+            self.line(line).into_iter().for_each(|line| line.hold(version));
+            return self.open(Line::fork(line, version));
+        }
+        self.copy(line, version);
+        self.shrink();
+        self.line_to_extend(place)
+    }
+
+    fn newest_on(&self, line: u32) -> u32 {
+        self.line_at(line).map_or(0, Line::newest)
+    }
+
+    /// Makes a version by these effects on top of the newest of a line.
+    fn extend<'e>(&mut self, line: u32, effects: impl Iterator<Item = &'e [u8]>) -> (u32, u32) {
+        let Some(newest) = self.line_at(line).map(Line::newest) else { return (line, 0) };
+        let patch = match self.line(line).and_then(Line::cell_mut) {
+            Some(cell) => perform(cell, effects),
+            None => self.with_version(line, newest, |cell| {
+                let mut patch = perform(cell, effects);
+                exchange(cell, &mut patch);
+                patch
+            }),
+        };
+        (line, self.line(line).map_or(newest, |line| line.extend(patch)))
     }
 
     fn insert(&mut self, new: Place) {
@@ -251,7 +342,7 @@ impl Versions {
     /// label already, stays.
     pub fn relabel(&mut self, from: &[Label], to: Label) {
         from.iter().for_each(|from| self.relabel_one(*from, to));
-        self.close_gaps();
+        self.shrink();
     }
 
     fn relabel_one(&mut self, from: Label, to: Label) {
@@ -264,12 +355,12 @@ impl Versions {
         };
         let older = if self.places[source].id < self.places[target].id { source } else { target };
         let Place { line, version, .. } = self.places[older];
-        self.forget_version(line, version);
         if older == target {
             let newer = self.places[source];
             self.places[target] = Place { label: to, ..newer };
         }
         self.places.remove(source);
+        self.forget_version(line, version);
     }
 
     /// Which state wrote the version with this label.
@@ -283,7 +374,7 @@ impl Versions {
             let Place { line, version, .. } = self.places.remove(place);
             self.forget_version(line, version);
         }
-        self.close_gaps();
+        self.shrink();
     }
 
     fn place_of(&self, label: Label) -> Option<usize> {
@@ -301,15 +392,12 @@ impl Versions {
         found.ok().map(|place| most / 2 + place)
     }
 
-    /// Versions that too many unread ones separate from the next on their line get lines of their own.
-    fn close_gaps(&mut self) {
-        let gap = |(line, kept): (usize, &Option<Line>)| Some((line as u32, kept.as_ref()?.before_gap()?));
-        while let Some((line, version)) = self.lines.iter().enumerate().find_map(gap) {
-            let found = self.places.iter().position(|place| place.line == line && place.version == version);
-            match found {
-                Some(place) => self.materialize(place),
-                None => return debug_assert!(false, "a version that is read has a place"),
-            };
+    /// Gives back what is not needed.
+    fn shrink(&mut self) {
+        if let [Place { line, version, .. }] = self.places[..]
+            && self.line_at(line).is_some_and(|line| line.fork_of().is_some())
+        {
+            self.copy(line, version);
         }
         if self.lines.last().is_some_and(Option::is_none) {
             self.lines.truncate(self.lines.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
@@ -330,9 +418,10 @@ impl Versions {
     pub fn is_void(&self, seen_by_all: Label) -> bool {
         match &self.places[..] {
             [] => true,
-            [only] if only.label == seen_by_all => {
-                self.lines[only.line as usize].as_ref().is_none_or(|line| line.cell().value.is_none())
-            }
+            [only] if only.label == seen_by_all => self.lines[only.line as usize]
+                .as_ref()
+                .and_then(Line::cell)
+                .is_none_or(|cell| cell.value.is_none()),
             _ => false,
         }
     }
@@ -355,12 +444,22 @@ impl Versions {
         for (number, line) in self.lines.iter().enumerate() {
             let Some(line) = line else { continue };
             let on_it = self.places.iter().filter(|place| place.line as usize == number);
-            assert!(on_it.clone().any(|place| place.version == line.newest()), "a newest version is read");
+            let forks = self.lines.iter().flatten().filter_map(Line::fork_of);
+            let forks = forks.filter(|(line, _)| *line as usize == number).map(|(_, version)| version);
+            let mut readers: Vec<u32> = on_it.map(|place| place.version).chain(forks).collect();
+            for (version, count) in line.readers() {
+                let before = readers.len();
+                readers.retain(|reader| *reader != version);
+                assert_eq!(before - readers.len(), count as usize, "readers are counted");
+            }
+            assert!(readers.is_empty(), "versions are on their line");
+            let (oldest, newest) = (line.readers().next(), line.readers().last());
+            assert!(newest.is_some_and(|(_, readers)| readers > 0), "a newest version is read");
             assert!(
-                on_it.clone().all(|place| line.behind(place.version) < line.len()),
-                "versions are on their line"
+                line.fork_of().is_some() || oldest.is_some_and(|(_, readers)| readers > 0),
+                "so is an oldest"
             );
-            assert!(line.len() <= on_it.count() * (LONG + 1), "gaps are closed");
+            assert!(line.before_gap().is_none(), "gaps are closed");
         }
         let lines = |place: &Place| self.lines.get(place.line as usize).is_some_and(Option::is_some);
         assert!(self.places.iter().all(lines), "every version has a line");
@@ -371,6 +470,8 @@ impl Versions {
 mod tests {
     use super::*;
     use crate::dag::{Branches, Sight};
+    use datatypes::Effect;
+    use datatypes::scored_set::{self, ScoredItems};
     use types::{Incarnation, ProcessId};
 
     #[test]
@@ -401,5 +502,94 @@ mod tests {
             let shown = versions.places.iter().filter(|place| view.shows(place.label));
             assert_eq!(versions.newest(&view), shown.map(|place| place.id).max(), "seed {seed}");
         }
+    }
+
+    fn add(score: u32, member: u32) -> Box<[u8]> {
+        let member = member.to_le_bytes();
+        let items = ScoredItems::one(f64::from(score), &member);
+        let mut bytes = Vec::new();
+        Effect::ScoredSet(scored_set::Effect::Put { items }).encode(&mut bytes);
+        bytes.into()
+    }
+
+    /// Versions of a small or a large value, each made on top of any other, are what they were made, whichever go meanwhile.
+    #[test]
+    fn versions_are_what_they_were_made() {
+        for seed in 0..300 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let id = |number| StateId::made_by(number + 1, ProcessId(1), Incarnation(1));
+            let label = |number| Label { branch: number, sequence: 0 };
+            let mut first = Cell::ABSENT;
+            for member in 0..[3, 400][random.usize(..2)] {
+                perform(&mut first, [&*add(0, member)].into_iter());
+            }
+            let mut versions = Versions::default();
+            versions.restore(label(0), id(0), first.clone());
+            // Of each version what it goes on from, and its value.
+            let mut made: Vec<(Vec<u64>, Cell)> = vec![(vec![0], first)];
+            let mut there = vec![0u64];
+            let branches = Branches::new();
+            for number in 1..150 {
+                // Often the same ones, so that some have many that go on from them.
+                let on = there[random.usize(..there.len()).min(random.usize(..there.len()))];
+                let (mut seen, mut cell) = made[on as usize].clone();
+                let sight = Sight::of(seen.iter().map(|branch| (*branch, 0)).collect());
+                let effects: Vec<_> =
+                    (0..random.usize(1..3)).map(|_| add(random.u32(1..5), random.u32(..600))).collect();
+                let effects = || effects.iter().map(|effect| &**effect);
+                perform(&mut cell, effects());
+                versions.write(&sight.view(&branches), label(number), id(number), effects());
+                seen.push(number);
+                made.push((seen, cell));
+                there.push(number);
+                if random.u32(..3) == 0 && there.len() > 1 {
+                    let gone = there.swap_remove(random.usize(..there.len()));
+                    match there.iter().find(|stays| made[**stays as usize].0.contains(&gone)) {
+                        // As if what goes joined the class of what stays.
+                        Some(stays) if random.bool() => versions.relabel(&[label(gone)], label(*stays)),
+                        _ => versions.retain(|label| label.branch != gone),
+                    }
+                }
+                if random.u32(..20) == 0 {
+                    let stays = there[random.usize(..there.len())];
+                    there.retain(|number| *number == stays || random.u32(..4) == 0);
+                    versions.retain(|label| there.contains(&label.branch));
+                }
+                there.sort_unstable();
+                versions.assert_consistent();
+                for _ in 0..3 {
+                    let (seen, cell) = &made[there[random.usize(..there.len())] as usize];
+                    let sight = Sight::of(seen.iter().map(|branch| (*branch, 0)).collect());
+                    versions.with(&sight.view(&branches), |found| assert_eq!(found, cell, "seed {seed}"));
+                }
+                versions.assert_consistent();
+            }
+            let mut all = there.iter();
+            versions.each(|label, _, cell| {
+                assert_eq!(Some(&label.branch), all.next());
+                assert_eq!(*cell, made[label.branch as usize].1, "seed {seed}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_large_value_is_not_copied_for_everybody_who_goes_on_from_it() {
+        let (mut cell, branches) = (Cell::ABSENT, Branches::new());
+        (0..1_000).for_each(|member| drop(perform(&mut cell, [&*add(0, member)].into_iter())));
+        let id = |number| StateId::made_by(number + 1, ProcessId(1), Incarnation(1));
+        let label = |branch| Label { branch, sequence: 0 };
+        let mut versions = Versions::default();
+        versions.restore(label(0), id(0), cell);
+        let once = versions.memory();
+        for number in 1..=100 {
+            let effects = [add(1, number as u32)];
+            let (sight, effects) = (Sight::of(vec![(0, 0)]), effects.iter().map(|effect| &**effect));
+            versions.write(&sight.view(&branches), label(number), id(number), effects);
+        }
+        assert!(versions.memory() < 2 * once, "{} and {once}", versions.memory());
+        versions.retain(|label| label.branch == 7);
+        versions.assert_consistent();
+        assert_eq!(versions.lines.len(), 1);
+        assert!(versions.lines.iter().flatten().all(|line| line.fork_of().is_none()));
     }
 }

@@ -50,10 +50,25 @@ fn change(world: &mut World, number: u64, random: &mut Rng) {
     let (member, text) = (member.as_bytes(), random.u32(..5).to_string());
     let name = ["set", "dict", "scores"][random.usize(..3)];
     let members = Items::one(member);
+    let names: Vec<String> = (0..random.usize(250..400)).map(|number| format!("m{number}")).collect();
+    let many: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+    let pairs: Vec<&[u8]> = many.iter().flat_map(|field| [*field, text.as_bytes()]).collect();
     let operation = match (random.u32(..40), name) {
         (0, _) => Operation::Key(keys::Operation::Delete),
         (1, _) => Operation::Key(keys::Operation::Persist),
         (2, _) => write(b"text"),
+        // So many that it is not kept which.
+        (38.., "set") => Operation::Set(set::Operation::Add { members: Items::Slices(&many) }),
+        (38.., "dict") => Operation::Dict(dict::Operation::Put {
+            pairs: Items::Slices(&pairs),
+            reply: dict::PutReply::Added,
+        }),
+        (38.., _) => Operation::ScoredSet(scored_set::Operation::Add {
+            flags: AddFlags::default(),
+            items: ScoredItems::Many(
+                many.iter().map(|member| (f64::from(random.u32(..2)), *member)).collect(),
+            ),
+        }),
         (3..15, "set") => Operation::Set(set::Operation::Remove { members }),
         (_, "set") => Operation::Set(set::Operation::Add { members }),
         (3..15, "dict") => Operation::Dict(dict::Operation::Delete { fields: members }),
@@ -131,5 +146,5 @@ fn a_merge_of_a_large_collection_costs_what_was_changed() {
         assert_eq!(effort.bytes, 0);
         (effort.lookups, effort.keys, effort.states)
     };
-    assert_eq!(cost(100), cost(3000));
+    assert_eq!(cost(2000), cost(5000));
 }

@@ -104,7 +104,7 @@ fn a_read_costs_the_same_however_many_branches_hold_versions_of_the_key() {
 }
 
 #[test]
-fn an_unforked_key_is_never_copied_and_a_forked_one_once_per_head() {
+fn neither_an_unforked_key_nor_a_large_forked_one_is_copied() {
     let growth = |parent_of: fn(u64) -> u64| {
         let mut world = World::new(Mutants::default());
         let member = |number: u64| {
@@ -124,7 +124,7 @@ fn an_unforked_key_is_never_copied_and_a_forked_one_once_per_head() {
     };
     let (chain, fan) = (growth(|number| number - 1), growth(|_| 1));
     assert_eq!(chain, 0, "38 states on one branch");
-    assert!((20..=50).contains(&fan), "38 branches, {fan} copies");
+    assert_eq!(fan, 0, "38 branches");
 }
 
 #[test]
