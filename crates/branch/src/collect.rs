@@ -13,7 +13,7 @@ use crate::{Mutant, Mutants, StateId};
 use mvcc::CompactKey;
 use smallvec::{SmallVec, smallvec};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use types::{ProcessId, SessionId};
 
 /// Who promises not to begin above certain states.
@@ -103,9 +103,11 @@ pub(crate) struct Collector {
     ceilings: BTreeMap<Owner, Vec<StateId>>,
     /// How many states stay above every head.
     keep: usize,
-    /// The ceiling that the policy sets, and how many passes ago that was.
-    policy: Vec<StateId>,
+    /// What the policy does not keep, and how many passes ago that was found.
+    policy: Bounds,
     policy_age: u32,
+    /// The same while it is being looked for: the newest states.
+    beyond: Vec<StateId>,
     /// Heads for which it is not set yet.
     unruled: Vec<StateId>,
     /// What `done` was when the pass before began.
@@ -136,8 +138,9 @@ impl Collector {
         Collector {
             ceilings: BTreeMap::new(),
             keep,
-            policy: Vec::new(),
+            policy: Bounds::default(),
             policy_age: 0,
+            beyond: Vec::new(),
             unruled: Vec::new(),
             done_before: 0,
             waiting: BTreeSet::new(),
@@ -262,6 +265,9 @@ impl Collector {
             } else if let Some(head) = self.unruled.pop() {
                 work += self.rule(dag, head);
                 if self.unruled.is_empty() {
+                    let beyond = std::mem::take(&mut self.beyond);
+                    let beyond: Vec<Node> = beyond.into_iter().filter_map(|id| dag.node(id)).collect();
+                    self.policy = dag.seen_together(&beyond);
                     self.begin_pass(dag);
                 }
             } else if self.is_due && !has_begun {
@@ -299,7 +305,7 @@ impl Collector {
             return self.begin_pass(dag);
         }
         self.policy_age = 0;
-        self.policy.clear();
+        self.beyond.clear();
         self.unruled = dag.heads().map(|head| dag.id(head)).collect();
     }
 
@@ -309,18 +315,24 @@ impl Collector {
         self.waiting.insert(dag.id(dag.root()));
     }
 
-    /// What the policy keeps above a state that is, or was, a head. Returns how many states it looked at.
+    /// What the policy does not keep of what a state sees that is, or was, a head: all but the newest states. Returns how many
+    /// states it looked at.
     fn rule(&mut self, dag: &Dag, head: StateId) -> usize {
-        let Some(mut last) = dag.node(head) else { return 0 };
-        let (mut left, mut work) = (self.keep, 0);
-        // Whoever goes past a merge leaves as many branches behind.
+        let Some(head) = dag.node(head).filter(|_| dag.len() > self.keep) else { return 0 };
+        let (mut waiting, mut met) = (BinaryHeap::from([(dag.id(head), head)]), BTreeSet::new());
+        let (mut left, mut work) = (self.keep.saturating_add(1), 0);
         while left > 0
-            && let Some(parent) = dag.parents(last).iter().max_by_key(|parent| dag.id(**parent))
+            && let Some((_, node)) = waiting.pop()
         {
-            left = left.saturating_sub(dag.parents(last).len());
-            (last, work) = (*parent, work + 1);
+            (left, work) = (left - 1, work + 1);
+            for parent in dag.parents(node) {
+                // What has one child is met once.
+                if dag.children(*parent).len() < 2 || met.insert(*parent) {
+                    waiting.push((dag.id(*parent), *parent));
+                }
+            }
         }
-        self.policy.push(dag.id(last));
+        self.beyond.extend(waiting.into_iter().map(|(id, _)| id));
         work
     }
 
@@ -337,7 +349,8 @@ impl Collector {
                     ceilings.flat_map(|node| dag.parents(node).iter().copied()).collect();
                 (owner, dag.seen_together(&parents))
             };
-            let each: Vec<_> = std::iter::once((None, &self.policy)).chain(owners).map(above).collect();
+            let of_policy = std::iter::once((None, self.policy.clone()));
+            let each: Vec<_> = of_policy.chain(owners.map(above)).collect();
             let all = each.iter().skip(1).fold(each[0].1.clone(), |all, (_, seen)| all.and(seen));
             Marks { all, each }
         });

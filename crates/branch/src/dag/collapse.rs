@@ -55,11 +55,23 @@ impl Dag {
         (heir.writes, heir.versions) = (writes, label);
     }
 
+    /// Gives up the last slots that are empty.
+    fn shrink(&mut self) {
+        while self.states.last().is_some_and(Option::is_none) {
+            self.states.pop();
+        }
+        if self.states.len().max(64) < self.states.capacity() / 4 {
+            self.states.shrink_to(2 * self.states.len());
+            self.free.retain(|Reverse(place)| (*place as usize) < self.states.len());
+        }
+    }
+
     /// Removes a state whose only child is `child`. Edges that another path implies go with it.
     pub(crate) fn remove(&mut self, node: Node, child: Node) {
         let Some(state) = self.states[node.0 as usize].take() else { return };
         self.closing = self.closing.filter(|(closing, _)| *closing != node);
-        self.free.push(node.0);
+        self.free.push(Reverse(node.0));
+        self.shrink();
         self.by_id.remove(&state.id);
         for other in state.children {
             self.state_mut(other).parents.retain(|parent| *parent != node);

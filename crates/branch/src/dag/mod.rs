@@ -17,7 +17,8 @@ pub(crate) use walk::{SeenBy, Spread};
 use crate::effort::Meter;
 use crate::{Mutant, Mutants, StateId, WriteSet};
 use smallvec::{SmallVec, smallvec};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// Where a state is in the DAG: good until the state is collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,7 +54,8 @@ struct State {
 #[derive(Debug)]
 pub struct Dag {
     states: Vec<Option<State>>,
-    free: Vec<u32>,
+    /// The empty slots, the first ones first; others among them are taken again, or are not there any more.
+    free: BinaryHeap<Reverse<u32>>,
     by_id: BTreeMap<StateId, Node>,
     heads: BTreeSet<(StateId, Node)>,
     branches: Branches,
@@ -68,7 +70,7 @@ impl Dag {
     pub fn new(mutants: Mutants) -> Self {
         let mut dag = Dag {
             states: Vec::new(),
-            free: Vec::new(),
+            free: BinaryHeap::new(),
             by_id: BTreeMap::new(),
             heads: BTreeSet::new(),
             branches: Branches::new(),
@@ -124,13 +126,12 @@ impl Dag {
         let children = SmallVec::new();
         let state =
             State { id, label, versions: label, parents: parents.clone(), children, writes, holds: 0 };
-        let node = match self.free.pop() {
-            Some(place) => Node(place),
-            None => {
-                self.states.push(None);
-                Node((self.states.len() - 1) as u32)
-            }
-        };
+        let is_empty = |place: &u32| matches!(self.states.get(*place as usize), Some(None));
+        let free = std::iter::from_fn(|| self.free.pop()).map(|Reverse(place)| place).find(is_empty);
+        let node = Node(free.unwrap_or(self.states.len() as u32));
+        if free.is_none() {
+            self.states.push(None);
+        }
         self.states[node.0 as usize] = Some(state);
         for parent in parents {
             let parent_id = self.id(parent);

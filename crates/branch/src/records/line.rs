@@ -196,9 +196,7 @@ impl Line {
             }
             *unread -= 1;
         }
-        if all.is_empty() {
-            self.steps = None;
-        }
+        self.shrink();
         true
     }
 
@@ -213,11 +211,18 @@ impl Line {
                 exchange(cell, &mut step.patch);
             }
         }
-        if !all.is_empty() {
-            return true;
+        self.shrink();
+        self.steps.is_some() || self.fork_of().is_none()
+    }
+
+    /// Gives back what is not needed once that is half of it.
+    fn shrink(&mut self) {
+        let Some(Steps { all, .. }) = self.steps.as_deref_mut() else { return };
+        if all.is_empty() {
+            self.steps = None;
+        } else if all.len() <= all.capacity() / 2 {
+            all.shrink_to_fit();
         }
-        self.steps = None;
-        self.fork_of().is_none()
     }
 
     /// A version before too many that nobody reads: it should get a line of its own.

@@ -9,6 +9,8 @@ use smallvec::SmallVec;
 
 /// What is larger is not copied for everybody who goes on from it, in bytes.
 const LARGE: usize = 8 << 10;
+/// So many lines may have as many empty slots among them.
+const FEW: usize = 4;
 /// How many steps along lists that are in order take as long as a lookup.
 const STEPS: usize = 8;
 
@@ -399,8 +401,11 @@ impl Versions {
         {
             self.copy(line, version);
         }
-        if self.lines.last().is_some_and(Option::is_none) {
-            self.lines.truncate(self.lines.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
+        while self.lines.last().is_some_and(Option::is_none) {
+            self.lines.pop();
+        }
+        if self.lines.len() > FEW && self.lines.len() > 2 * self.places.len() {
+            self.close_ranks();
         }
         if let [only] = &mut self.places[..] {
             // Most keys come to have one version in the end, which needs no memory of its own.
@@ -410,6 +415,25 @@ impl Versions {
         }
         if self.lines.len() <= self.lines.capacity() / 2 {
             self.lines.shrink_to_fit();
+        }
+    }
+
+    /// Gives lines the slots that are empty.
+    fn close_ranks(&mut self) {
+        let mut moved: Vec<u32> = Vec::with_capacity(self.lines.len());
+        let mut next = 0;
+        for line in &self.lines {
+            moved.push(next);
+            next += u32::from(line.is_some());
+        }
+        self.lines.retain(|line| line.is_some());
+        for place in self.places.iter_mut() {
+            place.line = moved[place.line as usize];
+        }
+        for line in self.lines.iter_mut().flatten() {
+            if let Some((of, version)) = line.fork_of() {
+                line.move_to(moved[of as usize], version);
+            }
         }
     }
 

@@ -207,6 +207,29 @@ fn a_clients_ceiling_keeps_what_is_not_above_it() {
     assert_eq!(world.retained().len(), 3);
 }
 
+/// Whichever branch they are on: what many heads did before they were merged does not stay for that.
+#[test]
+fn a_policy_keeps_the_newest_of_what_a_head_sees() {
+    for keep in [0, 1, 4, 20, 1000] {
+        let mut world = World::with(Options { keep, ..options(1) });
+        let mut heads = vec![StateId::ROOT; 5];
+        for number in 1..=200 {
+            let head = &mut heads[number as usize % 5];
+            *head = world.state(number, &[*head], &[("k", set(&number.to_string()))]);
+        }
+        world.merge().unwrap();
+        let mut newest = world.retained();
+        newest.sort_unstable();
+        let newest = newest.split_off(newest.len() - 1 - keep.min(200));
+        world.keyspace.close(SESSION);
+        while world.keyspace.collect(10) > 0 {}
+        let kept = world.retained();
+        assert!(newest.iter().all(|state| kept.contains(state)), "keep {keep}");
+        // Where branches part a state has to stay.
+        assert!(kept.len() <= newest.len() + 1, "keep {keep}: {}", kept.len());
+    }
+}
+
 #[test]
 fn a_site_keeps_what_it_promised_to_the_others_until_it_promises_more() {
     let mut world = World::new(Mutants::default());

@@ -60,6 +60,8 @@ pub(super) struct Tally {
     slices: Vec<Slice>,
     in_slice: u64,
     pub settled: Kept,
+    /// What is kept a while after the clients have stopped.
+    pub rested: Kept,
 }
 
 impl Tally {
@@ -156,6 +158,8 @@ pub struct Measured {
     pub versions: f64,
     /// Bytes: the mean.
     pub memory: f64,
+    /// Bytes that they keep five seconds after the last client has stopped.
+    pub rested_memory: usize,
     /// Over time.
     pub slices: Vec<Slice>,
 }
@@ -207,6 +211,7 @@ fn sum_up(setup: &Setup, mut tally: Tally) -> Measured {
         heads: mean(|slice| slice.heads),
         versions: mean(|slice| slice.versions),
         memory: mean(|slice| slice.memory),
+        rested_memory: tally.rested.memory,
         slices: tally.slices,
     }
 }

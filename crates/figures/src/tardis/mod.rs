@@ -266,6 +266,18 @@ impl Base {
         }
     }
 
+    /// The same where nothing above the heads is kept to be read: what is left when the clients have stopped.
+    fn rest(&self) -> Experiment {
+        let load = Load::Micro { writers: 100, keys: Keys::new(KEYS, Some(0.99)) };
+        let of = |system| Setup { keep: 0, ..self.setup(system, 32, load.clone()) };
+        Experiment {
+            id: "rest".to_owned(),
+            title: "the same with KEEP 0".to_owned(),
+            runs: [System::Tardis(BRANCHING), System::Locking].into_iter().map(of).collect(),
+            drawing: Drawing::None,
+        }
+    }
+
     /// Three sites, which tell one another; those without branches are told what as many others would write.
     fn types(&self, of: Mergeable) -> Experiment {
         const SITES: u16 = 3;
@@ -303,6 +315,7 @@ pub fn experiments(scale: Scale) -> Vec<Experiment> {
     let mut all = base.micro();
     all.push(base.sites());
     all.push(base.garbage());
+    all.push(base.rest());
     all.extend(Mergeable::ALL.map(|of| base.types(of)));
     all.push(base.retwis("read-only", 0, 0));
     all.push(base.retwis("read-heavy", 10, 5));

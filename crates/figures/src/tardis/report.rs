@@ -189,8 +189,10 @@ fn kept(points: &Points<'_>) -> Vec<Claim> {
     let garbage = of(points, "garbage");
     let collected = garbage.iter().find(|point| point.system == "tardis");
     let over_ideal = collected.map_or(f64::NAN, |point| point.states / point.ideal_states as f64);
-    let memory = |system: &str| {
-        garbage.iter().find(|point| point.system == system).map_or(f64::NAN, |point| point.memory)
+    let over_flat = |experiment: &str, of: fn(&Measured) -> f64| {
+        let points = self::of(points, experiment);
+        let by = |system: &str| points.iter().find(|point| point.system == system).map_or(f64::NAN, of);
+        by("tardis") / by("locking")
     };
     vec![
         at_least(
@@ -204,7 +206,13 @@ fn kept(points: &Points<'_>) -> Vec<Claim> {
             "tardis/storage",
             "section 7.1.5: bytes over the flat store's (paper: 15)",
             1.5,
-            memory("tardis") / memory("locking"),
+            over_flat("garbage", |point| point.memory),
+        ),
+        at_most(
+            "tardis/storage-at-rest",
+            "the same five seconds after the clients have stopped, KEEP 0",
+            1.5,
+            over_flat("rest", |point| point.rested_memory as f64),
         ),
     ]
 }

@@ -4,6 +4,7 @@ use super::Costs;
 use branch::site::{Local, Merging};
 use branch::{Effort, Instance};
 use protocol::{Durability, Protocol};
+use std::iter::Sum;
 use std::time::Duration;
 use strict::locking::{self, Concurrency};
 use types::{Address, HashSeed, Incarnation, KeyspaceId, PartitionId, ProcessId, Slot};
@@ -80,6 +81,18 @@ pub(super) struct Kept {
     pub versions: usize,
     pub keys: usize,
     pub memory: usize,
+}
+
+impl Sum for Kept {
+    fn sum<I: Iterator<Item = Kept>>(all: I) -> Kept {
+        all.fold(Kept::default(), |all, of| Kept {
+            states: all.states + of.states,
+            heads: all.heads + of.heads,
+            versions: all.versions + of.versions,
+            keys: all.keys + of.keys,
+            memory: all.memory + of.memory,
+        })
+    }
 }
 
 /// A protocol and how the instances of a site are made.

@@ -18,6 +18,8 @@ use types::{
 /// The wall time at virtual time 0, in microseconds since 1970.
 const EPOCH: u64 = 1_790_000_000_000_000;
 const MILLI: u64 = 1_000_000;
+/// How long after the last client has stopped it is looked at what is kept.
+const REST: u64 = 5_000 * MILLI;
 const SEED: HashSeed = HashSeed(1);
 /// After so many failed tries the wait is drawn from the widest window.
 const DOUBLINGS: u32 = 6;
@@ -96,6 +98,8 @@ pub(super) struct World<'s, D: Deployed> {
     /// Requests under way, by number; the loader's are not among them.
     requests: BTreeMap<RequestId, usize>,
     asked: u64,
+    /// Clients begin nothing more.
+    rests: bool,
     tally: Tally,
 }
 
@@ -145,6 +149,7 @@ impl<'s, D: Deployed> World<'s, D> {
             clients,
             requests: BTreeMap::new(),
             asked: 0,
+            rests: false,
             tally: Tally::default(),
         }
     }
@@ -238,25 +243,19 @@ impl<'s, D: Deployed> World<'s, D> {
             Event::Arrive { client } => self.on_arrival(client),
             Event::Ask { client } => self.on_ask(client),
             Event::Reply { client, reply } => self.on_reply(client, reply),
+            Event::Slice if self.rests => {}
             Event::Begin { client, again } => self.begin(client, again),
             Event::Slice => {
-                let mut kept = Kept::default();
-                for machine in &self.machines {
-                    for node in &machine.nodes {
-                        let of = self.deployed.kept(node.protocol());
-                        kept.states += of.states;
-                        kept.heads += of.heads;
-                        kept.versions += of.versions;
-                        kept.memory += of.memory;
-                    }
-                }
-                self.tally.slice(Slice::new(&kept));
+                self.tally.slice(Slice::new(&self.kept()));
                 self.agenda.schedule(self.now + self.setup.measured * MILLI / SLICES, Event::Slice);
             }
         }
     }
 
     fn begin(&mut self, client: usize, again: bool) {
+        if self.rests {
+            return;
+        }
         let (now, load) = (self.now, &self.setup.load);
         let asking = &mut self.clients[client];
         if again {
@@ -433,22 +432,24 @@ impl<'s, D: Deployed> World<'s, D> {
         self.agenda.schedule(warm + self.setup.measured * MILLI / SLICES, Event::Slice);
         self.run_until(end);
         self.settle();
+        self.rests = true;
+        self.run_until(end + REST);
+        self.tally.rested = self.kept();
         self.tally
     }
 
     /// What collection would leave if it took no time.
     fn settle(&mut self) {
-        let mut kept = Kept::default();
-        for machine in &mut self.machines {
-            for node in &mut machine.nodes {
-                self.deployed.settle(node.protocol_mut());
-                let of = self.deployed.kept(node.protocol());
-                kept.states += of.states;
-                kept.memory += of.memory;
-                kept.keys += of.keys;
-            }
+        for node in self.machines.iter_mut().flat_map(|machine| &mut machine.nodes) {
+            self.deployed.settle(node.protocol_mut());
         }
-        self.tally.settled = kept;
+        self.tally.settled = self.kept();
+    }
+
+    /// What all sites together keep.
+    fn kept(&self) -> Kept {
+        let nodes = self.machines.iter().flat_map(|machine| &machine.nodes);
+        nodes.map(|node| self.deployed.kept(node.protocol())).sum()
     }
 }
 
