@@ -212,7 +212,7 @@ fn a_clients_ceiling_keeps_what_is_not_above_it() {
 fn a_policy_keeps_the_newest_of_what_a_head_sees() {
     for keep in [0, 1, 4, 20, 1000] {
         let mut world = World::with(Options { keep, ..options(1) });
-        let mut heads = vec![StateId::ROOT; 5];
+        let mut heads = [StateId::ROOT; 5];
         for number in 1..=200 {
             let head = &mut heads[number as usize % 5];
             *head = world.state(number, &[*head], &[("k", set(&number.to_string()))]);
