@@ -1,6 +1,7 @@
 //! A line: one value of a key at its newest version there, and what takes it back to older ones. Or a fork of another line, with what
 //! leads on from a version there: a large value that many go on from is not copied for each of them.
 
+use super::lines::At;
 use datatypes::{Cell, Effect, Patch, apply, exchange};
 use std::collections::VecDeque;
 use types::Reader;
@@ -70,12 +71,12 @@ impl Line {
     }
 
     /// A line without versions that goes on from one of another line.
-    pub fn fork(line: u32, version: u32) -> Self {
+    pub fn fork((line, version): At) -> Self {
         Line { base: Base::Fork { line, version }, oldest: 0, oldest_readers: 0, steps: None }
     }
 
     /// The line and the version that it goes on from.
-    pub fn fork_of(&self) -> Option<(u32, u32)> {
+    pub fn fork_of(&self) -> Option<At> {
         match self.base {
             Base::Value(_) => None,
             Base::Fork { line, version } => Some((line, version)),
@@ -83,7 +84,7 @@ impl Line {
     }
 
     /// Goes on from an equal version elsewhere.
-    pub fn move_to(&mut self, line: u32, version: u32) {
+    pub fn move_to(&mut self, (line, version): At) {
         self.base = Base::Fork { line, version };
     }
 

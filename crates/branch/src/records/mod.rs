@@ -8,6 +8,7 @@
 
 mod away;
 mod line;
+mod lines;
 mod order;
 mod places;
 mod versions;

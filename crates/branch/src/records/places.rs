@@ -2,6 +2,7 @@
 //! before the first takes what is left in order without moving all.
 
 use super::line::growth;
+use super::lines::At;
 use crate::StateId;
 use crate::dag::Label;
 use smallvec::SmallVec;
@@ -14,6 +15,13 @@ pub(super) struct Place {
     pub id: StateId,
     pub line: u32,
     pub version: u32,
+}
+
+impl Place {
+    /// Where its value is.
+    pub fn at(&self) -> At {
+        (self.line, self.version)
+    }
 }
 
 /// See the module.

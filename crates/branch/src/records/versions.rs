@@ -1,14 +1,12 @@
 //! The versions of one key: where each is visible, and on which line its value lies (TARDiS 6.1.3).
 
-use super::line::{LONG, Line, growth, perform};
+use super::line::{LONG, perform};
+use super::lines::{At, Lines};
 use super::places::{Place, Places};
 use crate::StateId;
 use crate::dag::{Label, View};
-use datatypes::{Cell, exchange};
-use smallvec::SmallVec;
+use datatypes::Cell;
 
-/// What is larger is not copied for everybody who goes on from it, in bytes.
-const LARGE: usize = 8 << 10;
 /// So many lines may have as many empty slots among them.
 const FEW: usize = 4;
 /// How many steps along lists that are in order take as long as a lookup.
@@ -19,8 +17,7 @@ const STEPS: usize = 8;
 pub(super) struct Versions {
     /// In the order of labels.
     places: Places,
-    /// Empty slots are taken again.
-    lines: SmallVec<[Option<Line>; 1]>,
+    lines: Lines,
 }
 
 impl Versions {
@@ -152,113 +149,45 @@ impl Versions {
 
     fn with_place<R>(&mut self, view: &View<'_>, place: usize, read: impl FnOnce(&mut Cell) -> R) -> R {
         self.bring_near(place);
-        let Place { line, version, .. } = self.places[place];
-        view.meter().lookups(self.distance(line, version));
-        self.with_version(line, version, read)
-    }
-
-    fn line(&mut self, line: u32) -> Option<&mut Line> {
-        self.lines.get_mut(line as usize).and_then(Option::as_mut)
-    }
-
-    fn line_at(&self, line: u32) -> Option<&Line> {
-        self.lines.get(line as usize).and_then(Option::as_ref)
-    }
-
-    /// The lines that a version's value comes through, from its own to one that is no fork, each with the version there.
-    fn path(&self, line: u32, version: u32) -> impl Iterator<Item = (u32, u32)> {
-        let above = |(line, _): &(u32, u32)| self.line_at(*line)?.fork_of();
-        std::iter::successors(Some((line, version)), above)
-    }
-
-    /// How many steps a version is from a value.
-    fn distance(&self, line: u32, version: u32) -> usize {
-        let on_line = |(line, version)| self.line_at(line).map_or(0, |line| line.distance(version));
-        self.path(line, version).map(on_line).sum()
-    }
-
-    /// Shows the value of a version to `read`, which leaves it as it was.
-    fn with_version<R>(&mut self, line: u32, version: u32, read: impl FnOnce(&mut Cell) -> R) -> R {
-        let path: SmallVec<[(u32, u32); 4]> = self.path(line, version).collect();
-        let root = path.last().map_or(line, |(line, _)| *line);
-        let Some(cell) = self.line(root).and_then(Line::cell_mut) else {
-            debug_assert!(false, "a version that is read has a value");
-            return read(&mut Cell::ABSENT.clone());
-        };
-        let mut cell = std::mem::replace(cell, Cell::ABSENT);
-        for (line, version) in path.iter().rev() {
-            self.line(*line).into_iter().for_each(|line| line.go(&mut cell, *version));
-        }
-        let answer = read(&mut cell);
-        for (line, version) in &path {
-            self.line(*line).into_iter().for_each(|line| line.go_back(&mut cell, *version));
-        }
-        if let Some(home) = self.line(root).and_then(Line::cell_mut) {
-            *home = cell;
-        }
-        answer
+        let at = self.places[place].at();
+        view.meter().lookups(self.lines.distance(at));
+        self.lines.with(at, read)
     }
 
     /// A version that is far from its value gets a nearer one: one that all forks of a version have in common, if that is what is far.
     fn bring_near(&mut self, place: usize) {
-        let Place { line, version, .. } = self.places[place];
-        if self.distance(line, version) <= LONG {
+        let at = self.places[place].at();
+        if self.lines.distance(at) <= LONG {
             return;
         }
-        match self.line_at(line).and_then(Line::fork_of) {
-            Some((above, forked)) if self.distance(above, forked) > LONG / 2 => self.copy(above, forked),
-            _ => self.copy(line, version),
-        }
+        let forked = self.lines.fork_of(at.0).filter(|forked| self.lines.distance(*forked) > LONG / 2);
+        self.copy(forked.unwrap_or(at));
         self.shrink();
         self.bring_near(place);
     }
 
     /// Copies a version into a line of its own; whoever reads it reads it there.
-    fn copy(&mut self, old: u32, version: u32) {
-        let cell = self.with_version(old, version, |cell| cell.clone());
-        let new = self.open(Line::new(cell, 0));
-        let mut readers = 0;
-        for place in self.places.iter_mut().filter(|place| (place.line, place.version) == (old, version)) {
-            (place.line, place.version) = (new, 0);
-            readers += 1;
-        }
-        for fork in self.lines.iter_mut().flatten().filter(|line| line.fork_of() == Some((old, version))) {
-            fork.move_to(new, 0);
+    fn copy(&mut self, old: At) {
+        let cell = self.lines.with(old, |cell| cell.clone());
+        let new = self.lines.open(cell, 0);
+        let mut readers = self.lines.move_forks(old, new);
+        for place in self.places.iter_mut().filter(|place| place.at() == old) {
+            (place.line, place.version) = new;
             readers += 1;
         }
         for _ in 0..readers {
-            self.line(new).into_iter().for_each(|line| line.hold(0));
-            self.forget_version(old, version);
+            self.lines.hold(new);
+            self.forget(old);
         }
     }
 
-    fn open(&mut self, line: Line) -> u32 {
-        let free = self.lines.iter().position(Option::is_none);
-        let slot = free.unwrap_or_else(|| {
-            if self.lines.len() == self.lines.capacity() {
-                self.lines.reserve_exact(growth(self.lines.len()));
-            }
-            self.lines.push(None);
-            self.lines.len() - 1
-        });
-        self.lines[slot] = Some(line);
-        slot as u32
-    }
-
-    /// One less reads a version, and if nothing is left of its line, what that is a fork of. A version that too many unread ones
-    /// separate from the next on its line gets a line of its own.
-    fn forget_version(&mut self, line: u32, version: u32) {
-        let mut next = Some((line, version));
-        while let Some((line, version)) = next.take() {
-            if let Some(slot) = self.lines.get_mut(line as usize)
-                && let Some(kept) = slot
-                && !kept.forget(version)
-            {
-                next = kept.fork_of();
-                *slot = None;
-            }
-            if let Some(before_gap) = self.line_at(line).and_then(Line::before_gap) {
-                self.copy(line, before_gap);
+    /// One less reads a version. A version that too many unread ones separate from the next on its line gets a line of its own.
+    fn forget(&mut self, at: At) {
+        let mut next = Some(at);
+        while let Some(at) = next {
+            next = self.lines.release(at);
+            if let Some(before_gap) = self.lines.before_gap(at.0) {
+                self.copy(before_gap);
             }
         }
     }
@@ -266,15 +195,15 @@ impl Versions {
     /// Every version with its value, in the order of labels.
     pub fn each(&mut self, mut visit: impl FnMut(Label, StateId, &Cell)) {
         for place in 0..self.places.len() {
-            let Place { label, id, line, version } = self.places[place];
-            self.with_version(line, version, |cell| visit(label, id, cell));
+            let place = self.places[place];
+            self.lines.with(place.at(), |cell| visit(place.label, place.id, cell));
         }
     }
 
     /// A version whose value is known, on a line of its own.
     pub fn restore(&mut self, label: Label, id: StateId, cell: Cell) {
-        let line = self.open(Line::new(cell, 1));
-        self.insert(Place { label, id, line, version: 0 });
+        let (line, version) = self.lines.open(cell, 1);
+        self.insert(Place { label, id, line, version });
     }
 
     /// Makes a version by these effects on top of what a view shows.
@@ -289,50 +218,17 @@ impl Versions {
             None => {
                 let mut cell = Cell::ABSENT;
                 let _ = perform(&mut cell, effects);
-                (self.open(Line::new(cell, 1)), 0)
+                self.lines.open(cell, 1)
             }
             Some(place) => {
-                let line = self.line_to_extend(place);
-                self.extend(line, effects)
+                if !self.lines.may_go_on(self.places[place].at()) {
+                    self.copy(self.places[place].at());
+                    self.shrink();
+                }
+                self.lines.go_on(self.places[place].at(), effects)
             }
         };
         self.insert(Place { label, id, line, version });
-    }
-
-    /// The line that goes on from what a place shows: its own, if nothing does yet.
-    fn line_to_extend(&mut self, place: usize) -> u32 {
-        let Place { line, version, .. } = self.places[place];
-        let (far, is_newest) = (self.distance(line, version), self.newest_on(line) == version);
-        if is_newest && far < LONG {
-            return line;
-        }
-        let root = self.path(line, version).last().and_then(|(line, _)| self.line_at(line));
-        let value = root.and_then(Line::cell).and_then(|cell| cell.value.as_ref());
-        if far < LONG && value.is_some_and(|value| value.memory() > LARGE) {
-            self.line(line).into_iter().for_each(|line| line.hold(version));
-            return self.open(Line::fork(line, version));
-        }
-        self.copy(line, version);
-        self.shrink();
-        self.line_to_extend(place)
-    }
-
-    fn newest_on(&self, line: u32) -> u32 {
-        self.line_at(line).map_or(0, Line::newest)
-    }
-
-    /// Makes a version by these effects on top of the newest of a line.
-    fn extend<'e>(&mut self, line: u32, effects: impl Iterator<Item = &'e [u8]>) -> (u32, u32) {
-        let Some(newest) = self.line_at(line).map(Line::newest) else { return (line, 0) };
-        let patch = match self.line(line).and_then(Line::cell_mut) {
-            Some(cell) => perform(cell, effects),
-            None => self.with_version(line, newest, |cell| {
-                let mut patch = perform(cell, effects);
-                exchange(cell, &mut patch);
-                patch
-            }),
-        };
-        (line, self.line(line).map_or(newest, |line| line.extend(patch)))
     }
 
     fn insert(&mut self, new: Place) {
@@ -356,13 +252,13 @@ impl Versions {
             return;
         };
         let older = if self.places[source].id < self.places[target].id { source } else { target };
-        let Place { line, version, .. } = self.places[older];
+        let at = self.places[older].at();
         if older == target {
             let newer = self.places[source];
             self.places[target] = Place { label: to, ..newer };
         }
         self.places.remove(source);
-        self.forget_version(line, version);
+        self.forget(at);
     }
 
     /// Which state wrote the version with this label.
@@ -373,8 +269,8 @@ impl Versions {
     /// Only versions whose labels are `meant` stay: the others no state sees.
     pub fn retain(&mut self, is_meant: impl Fn(Label) -> bool) {
         while let Some(place) = self.places.iter().position(|place| !is_meant(place.label)) {
-            let Place { line, version, .. } = self.places.remove(place);
-            self.forget_version(line, version);
+            let at = self.places.remove(place).at();
+            self.forget(at);
         }
         self.shrink();
     }
@@ -396,44 +292,17 @@ impl Versions {
 
     /// Gives back what is not needed.
     fn shrink(&mut self) {
-        if let [Place { line, version, .. }] = self.places[..]
-            && self.line_at(line).is_some_and(|line| line.fork_of().is_some())
+        if let [only] = self.places[..]
+            && self.lines.fork_of(only.line).is_some()
         {
-            self.copy(line, version);
+            self.copy(only.at());
         }
-        while self.lines.last().is_some_and(Option::is_none) {
-            self.lines.pop();
-        }
-        if self.lines.len() > FEW && self.lines.len() > 2 * self.places.len() {
-            self.close_ranks();
-        }
-        if let [only] = &mut self.places[..] {
-            // Most keys come to have one version in the end, which needs no memory of its own.
-            self.lines.swap(0, only.line as usize);
-            only.line = 0;
-            self.lines.truncate(1);
-        }
-        if self.lines.len() <= self.lines.capacity() / 2 {
-            self.lines.shrink_to_fit();
-        }
-    }
-
-    /// Gives lines the slots that are empty.
-    fn close_ranks(&mut self) {
-        let mut moved: Vec<u32> = Vec::with_capacity(self.lines.len());
-        let mut next = 0;
-        for line in &self.lines {
-            moved.push(next);
-            next += u32::from(line.is_some());
-        }
-        self.lines.retain(|line| line.is_some());
-        for place in self.places.iter_mut() {
-            place.line = moved[place.line as usize];
-        }
-        for line in self.lines.iter_mut().flatten() {
-            if let Some((of, version)) = line.fork_of() {
-                line.move_to(moved[of as usize], version);
-            }
+        self.lines.trim();
+        // Most keys come to have one version in the end, which needs no memory of its own.
+        let (lines, places) = (self.lines.len(), self.places.len());
+        if places == 1 && lines > 1 || lines > FEW && lines > 2 * places {
+            let moved = self.lines.close_ranks();
+            self.places.iter_mut().for_each(|place| place.line = moved[place.line as usize]);
         }
     }
 
@@ -442,10 +311,9 @@ impl Versions {
     pub fn is_void(&self, seen_by_all: Label) -> bool {
         match &self.places[..] {
             [] => true,
-            [only] if only.label == seen_by_all => self.lines[only.line as usize]
-                .as_ref()
-                .and_then(Line::cell)
-                .is_none_or(|cell| cell.value.is_none()),
+            [only] if only.label == seen_by_all => {
+                self.lines[only.line].cell().is_none_or(|cell| cell.value.is_none())
+            }
             _ => false,
         }
     }
@@ -457,36 +325,13 @@ impl Versions {
 
     /// The bytes everything occupies, the struct included.
     pub fn memory(&self) -> usize {
-        let lines = if self.lines.spilled() { self.lines.capacity() * size_of::<Option<Line>>() } else { 0 };
-        let steps: usize = self.lines.iter().flatten().map(Line::memory).sum();
-        size_of::<Self>() + self.places.memory() + lines + steps
+        size_of::<Self>() + self.places.memory() + self.lines.memory()
     }
 
     /// Panics unless every version has a value and every line is read.
     pub fn assert_consistent(&self) {
         assert!(self.places.is_sorted_by(|a, b| a.label < b.label), "places are in the order of labels");
-        for (number, line) in self.lines.iter().enumerate() {
-            let Some(line) = line else { continue };
-            let on_it = self.places.iter().filter(|place| place.line as usize == number);
-            let forks = self.lines.iter().flatten().filter_map(Line::fork_of);
-            let forks = forks.filter(|(line, _)| *line as usize == number).map(|(_, version)| version);
-            let mut readers: Vec<u32> = on_it.map(|place| place.version).chain(forks).collect();
-            for (version, count) in line.readers() {
-                let before = readers.len();
-                readers.retain(|reader| *reader != version);
-                assert_eq!(before - readers.len(), count as usize, "readers are counted");
-            }
-            assert!(readers.is_empty(), "versions are on their line");
-            let (oldest, newest) = (line.readers().next(), line.readers().last());
-            assert!(newest.is_some_and(|(_, readers)| readers > 0), "a newest version is read");
-            assert!(
-                line.fork_of().is_some() || oldest.is_some_and(|(_, readers)| readers > 0),
-                "so is an oldest"
-            );
-            assert!(line.before_gap().is_none(), "gaps are closed");
-        }
-        let lines = |place: &Place| self.lines.get(place.line as usize).is_some_and(Option::is_some);
-        assert!(self.places.iter().all(lines), "every version has a line");
+        self.lines.assert_consistent(&self.places.iter().map(Place::at).collect::<Vec<_>>());
     }
 }
 
@@ -614,6 +459,6 @@ mod tests {
         versions.retain(|label| label.branch == 7);
         versions.assert_consistent();
         assert_eq!(versions.lines.len(), 1);
-        assert!(versions.lines.iter().flatten().all(|line| line.fork_of().is_none()));
+        assert_eq!(versions.lines.fork_of(0), None);
     }
 }
