@@ -134,6 +134,11 @@ impl<'c> Lens<'c> {
     }
 }
 
+/// True of what may be looked at by its elements.
+pub(super) fn is_collection(cell: &Cell) -> bool {
+    matches!(cell.value, Some(Value::Set(_) | Value::Dict(_) | Value::ScoredSet(_)))
+}
+
 /// The elements that two collections do not have alike; nothing, if they differ in more.
 pub(super) fn differing(from: &Cell, to: &Cell) -> Option<Vec<Box<[u8]>>> {
     if from.expires_at != to.expires_at {

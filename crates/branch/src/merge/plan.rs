@@ -340,9 +340,10 @@ impl<'e> Evaluation<'e> {
         if unknown.is_empty() {
             return Some(Vec::new());
         }
+        let newest = self.record.with(view, |newest, id| lens::is_collection(newest).then_some(id))?;
         let first_at = |changed: &Changed| (layer.states[changed.seen.first()], None);
         if let [only] = &unknown[..]
-            && self.read(first_at(only), |_, newest| newest) == self.record.with(view, |_, newest| newest)
+            && self.read(first_at(only), |_, seen| seen) == newest
         {
             // What nobody else has changed stays as it is in the newest version.
             let elements = known.iter().filter_map(|changed| changed.written.elements.as_ref()).flatten();

@@ -4,7 +4,6 @@ use super::line::{LONG, Line, growth, perform};
 use datatypes::{Cell, exchange};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use std::ops::Index;
 
 /// What is larger is not copied for everybody who goes on from it, in bytes.
 const LARGE: usize = 8 << 10;
@@ -26,6 +25,11 @@ impl Lines {
 
     fn get_mut(&mut self, line: u32) -> Option<&mut Line> {
         self.all.get_mut(line as usize).and_then(Option::as_mut)
+    }
+
+    /// A line's newest value, if it is no fork.
+    pub fn cell(&self, line: u32) -> Option<&Cell> {
+        self.get(line)?.cell()
     }
 
     /// What a line is a fork of.
@@ -93,7 +97,7 @@ impl Lines {
     }
 
     fn is_large(&self, at: At) -> bool {
-        let root = self.path(at).last().and_then(|(line, _)| self.get(line)?.cell()?.value.as_ref());
+        let root = self.path(at).last().and_then(|(line, _)| self.cell(line)?.value.as_ref());
         root.is_some_and(|value| value.memory() > LARGE)
     }
 
@@ -207,16 +211,5 @@ impl Lines {
             assert!(line.before_gap().is_none(), "gaps are closed");
         }
         assert!(readers.is_empty(), "every version that is read is there");
-    }
-}
-
-impl Index<u32> for Lines {
-    type Output = Line;
-
-    fn index(&self, line: u32) -> &Line {
-        match self.get(line) {
-            Some(line) => line,
-            None => unreachable!("the slot of a version that is read is taken"),
-        }
     }
 }

@@ -177,8 +177,12 @@ impl Versions {
         }
         for _ in 0..readers {
             self.lines.hold(new);
-            self.forget(old);
         }
+        // Only without any reader may it be looked for gaps: one that still has some might be copied again.
+        for _ in 1..readers {
+            self.lines.release(old);
+        }
+        self.forget(old);
     }
 
     /// One less reads a version. A version that too many unread ones separate from the next on its line gets a line of its own.
@@ -312,7 +316,7 @@ impl Versions {
         match &self.places[..] {
             [] => true,
             [only] if only.label == seen_by_all => {
-                self.lines[only.line].cell().is_none_or(|cell| cell.value.is_none())
+                self.lines.cell(only.line).is_none_or(|cell| cell.value.is_none())
             }
             _ => false,
         }
@@ -460,5 +464,28 @@ mod tests {
         versions.assert_consistent();
         assert_eq!(versions.lines.len(), 1);
         assert_eq!(versions.lines.fork_of(0), None);
+    }
+
+    #[test]
+    fn a_version_before_a_gap_that_a_place_and_a_fork_read_is_copied_once() {
+        let (mut cell, branches) = (Cell::ABSENT, Branches::new());
+        (0..1_000).for_each(|member| drop(perform(&mut cell, [&*add(0, member)].into_iter())));
+        let id = |number| StateId::made_by(number + 1, ProcessId(1), Incarnation(1));
+        let label = |branch, sequence| Label { branch, sequence };
+        let mut versions = Versions::default();
+        versions.restore(label(0, 0), id(0), cell);
+        let write = |versions: &mut Versions, seen: Label, own: Label, number: u64| {
+            let sight = Sight::of(vec![(seen.branch, seen.sequence)]);
+            let effects = [add(1, number as u32)];
+            versions.write(&sight.view(&branches), own, id(number), effects.iter().map(|effect| &**effect));
+        };
+        write(&mut versions, label(0, 0), label(0, 1), 1);
+        write(&mut versions, label(0, 0), label(1, 0), 2);
+        for sequence in 2..20 {
+            write(&mut versions, label(0, sequence - 1), label(0, sequence), sequence + 1);
+        }
+        versions.retain(|label| label.branch == 1 || [0, 19].contains(&label.sequence));
+        versions.assert_consistent();
+        assert_eq!(versions.len(), 3);
     }
 }
