@@ -5,6 +5,7 @@ use datatypes::{Aspect, Effect, Mode};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use types::{Malformed, Reader, Wire, put_bytes, put_varint};
 
@@ -246,6 +247,21 @@ impl WriteSet {
             Keys::Many(many) => (&[][..], Some(many)),
         };
         few.iter().map(|(key, written)| (key, written)).chain(many.into_iter().flatten())
+    }
+
+    /// The same of the keys after this one.
+    pub(crate) fn each_after<'s>(
+        &'s self,
+        key: Option<&'s CompactKey>,
+    ) -> impl Iterator<Item = (&'s CompactKey, &'s Written)> {
+        let from = key.map_or(Bound::Unbounded, Bound::Excluded);
+        let (few, many) = match &self.keys {
+            Keys::Few(few) => (&few[..], None),
+            Keys::Many(many) => (&[][..], Some(many.range::<CompactKey, _>((from, Bound::Unbounded)))),
+        };
+        let is_after = move |known: &CompactKey| key.is_none_or(|key| known > key);
+        let few = few.iter().map(|(key, written)| (key, written)).filter(move |(known, _)| is_after(known));
+        few.chain(many.into_iter().flatten())
     }
 
     /// The keys in ascending order, each with its change.

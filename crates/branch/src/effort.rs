@@ -2,7 +2,7 @@
 //! virtual time.
 
 use std::cell::Cell;
-use std::ops::Sub;
+use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// How much a keyspace has done since it was made.
@@ -34,6 +34,19 @@ impl Effort {
         let Effort { lookups, states, keys, bytes } = self;
         let nanos = Self::LOOKUP * lookups + Self::STATE * states + Self::KEY * keys + Self::BYTE * bytes;
         Duration::from_nanos(nanos)
+    }
+}
+
+impl Add for Effort {
+    type Output = Effort;
+
+    fn add(self, more: Effort) -> Effort {
+        Effort {
+            lookups: self.lookups + more.lookups,
+            states: self.states + more.states,
+            keys: self.keys + more.keys,
+            bytes: self.bytes + more.bytes,
+        }
     }
 }
 

@@ -32,31 +32,15 @@ impl StateId {
         StateId { number, maker: u64::from(site.0) << 32 | u64::from(incarnation.0) }
     }
 
-    /// The state that merging these states by these writes makes, wherever it is made: equal merges coincide
-    /// (Corrections 53). `parents` and `writes` are in ascending order; a write is a key with its effects. Merges by
-    /// another version of the keyspace's `handler` are others.
+    /// The state that merging these states by these writes makes; see [`MergeId`].
     pub fn of_merge<'w>(
         parents: &[StateId],
         handler: Option<u64>,
         writes: impl Iterator<Item = (&'w [u8], &'w [u8])>,
     ) -> Self {
-        debug_assert!(parents.is_sorted());
-        let mut hash = Xxh3::new();
-        if let Some(version) = handler {
-            hash.update(b"handler");
-            hash.update(&version.to_le_bytes());
-        }
-        for parent in parents {
-            hash.update(&parent.number.to_le_bytes());
-            hash.update(&parent.maker.to_le_bytes());
-        }
-        for (key, effects) in writes {
-            for bytes in [key, effects] {
-                hash.update(&(bytes.len() as u64).to_le_bytes());
-                hash.update(bytes);
-            }
-        }
-        StateId { number: number_above(parents), maker: hash.digest() | MERGE }
+        let mut id = MergeId::new(parents, handler);
+        writes.for_each(|(key, effects)| id.writes(key, effects));
+        id.finish()
     }
 
     /// The transaction that made it, its number above `base`; the same at all sites that make the same merge.
@@ -78,6 +62,49 @@ impl StateId {
     /// The site that made it; `None` for a merge, which no site owns.
     pub fn site(self) -> Option<ProcessId> {
         (self.maker & MERGE == 0).then_some(ProcessId((self.maker >> 32) as u16))
+    }
+}
+
+/// Finds the id of a merge write by write. It is the same wherever these states are merged by these writes: equal merges
+/// coincide (Corrections 53). Merges by another version of the keyspace's handler are others.
+pub(crate) struct MergeId {
+    hash: Xxh3,
+    number: u64,
+}
+
+impl std::fmt::Debug for MergeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MergeId").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl MergeId {
+    /// Of a merge of these states, in ascending order.
+    pub fn new(parents: &[StateId], handler: Option<u64>) -> Self {
+        debug_assert!(parents.is_sorted());
+        let mut hash = Xxh3::new();
+        if let Some(version) = handler {
+            hash.update(b"handler");
+            hash.update(&version.to_le_bytes());
+        }
+        for parent in parents {
+            hash.update(&parent.number.to_le_bytes());
+            hash.update(&parent.maker.to_le_bytes());
+        }
+        MergeId { hash, number: number_above(parents) }
+    }
+
+    /// It writes a key, behind those that it wrote before, with these effects.
+    pub fn writes(&mut self, key: &[u8], effects: &[u8]) {
+        for bytes in [key, effects] {
+            self.hash.update(&(bytes.len() as u64).to_le_bytes());
+            self.hash.update(bytes);
+        }
+    }
+
+    /// Its id.
+    pub fn finish(&self) -> StateId {
+        StateId { number: self.number, maker: self.hash.digest() | MERGE }
     }
 }
 

@@ -11,6 +11,7 @@ mod draw;
 mod early;
 mod handled;
 mod merging;
+mod underway;
 
 pub use by_value::ByValue;
 pub use checkpoint::Piece;
@@ -62,6 +63,8 @@ pub struct Keyspace {
     kept: Kept,
     /// The last merge, while a transaction is open at one of its heads.
     meanwhile: Option<beside::Meanwhile>,
+    /// The merge that is being worked out: nothing is collected meanwhile.
+    underway: Option<Box<underway::Underway>>,
     /// The checkpoint that is being taken: nothing is collected meanwhile.
     frozen: Option<checkpoint::Frozen>,
     options: Options,
@@ -81,6 +84,7 @@ impl Keyspace {
             collector: Collector::new(options.keep, options.mutants),
             kept: Kept::default(),
             meanwhile: None,
+            underway: None,
             frozen: None,
             options,
         }
@@ -341,6 +345,7 @@ impl Keyspace {
         if self.dag.node(commit.id).is_some() {
             return Ok(false);
         }
+        debug_assert_ne!(self.merging_to(), Some(commit.id), "a merge is complete before it comes from elsewhere");
         if self.options.mutants.has(Mutant::ForwardParents) {
             let heir = |id: &StateId| {
                 let promoted = self.sessions.find(&self.dag, *id).map(|node| self.dag.id(node));
@@ -411,9 +416,14 @@ impl Keyspace {
         ceiling
     }
 
+    /// True while nothing that is here may go, and nothing that went may come back.
+    fn stands_still(&self) -> bool {
+        self.frozen.is_some() || self.underway.is_some()
+    }
+
     /// Collects for up to about `budget` units of work; returns how many it did, 0 when there is nothing to do.
     pub fn collect(&mut self, budget: usize) -> usize {
-        if self.frozen.is_some() {
+        if self.stands_still() {
             return 0;
         }
         self.collector.step((&mut self.dag, &mut self.records), &mut self.sessions, &mut self.kept, budget)

@@ -177,16 +177,18 @@ impl Commit {
 
     /// What it writes, and of every key how.
     pub fn write_set(&self) -> WriteSet {
-        let written = |effects: &Effects| {
-            effects
-                .iter()
-                .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
-                .map(|effect| Written::by(&effect))
-                .reduce(|before, effect| before.and(&effect))
-                .unwrap_or(Change::Other.into())
-        };
         self.writes.iter().map(|(key, effects)| (key.clone(), written(effects))).collect()
     }
+}
+
+/// What effects on one key change of it.
+pub(crate) fn written(effects: &Effects) -> Written {
+    effects
+        .iter()
+        .filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok())
+        .map(|effect| Written::by(&effect))
+        .reduce(|before, effect| before.and(&effect))
+        .unwrap_or(Change::Other.into())
 }
 
 impl Wire for Commit {

@@ -375,6 +375,16 @@ impl<'d> View<'d> {
         View { branches, at, base, gathered: None }
     }
 
+    /// What these bounds show.
+    pub(crate) fn within(branches: &'d Branches, bounds: Bounds) -> Self {
+        View { branches, at: SmallVec::new(), base: &[], gathered: Some(bounds) }
+    }
+
+    /// What it was gathered to.
+    pub(crate) fn into_bounds(self) -> Bounds {
+        self.gathered.unwrap_or_default()
+    }
+
     /// The same, made to look at many keys: of several states what they see is put together once.
     pub(crate) fn gathered(mut self) -> Self {
         if self.at.len() > 1 {

@@ -8,11 +8,12 @@ mod draw;
 mod image;
 mod labels;
 mod recall;
+mod spread;
 mod walk;
 
 pub(crate) use labels::{Bounds, Branches};
 pub use labels::{Label, Sight, View};
-pub(crate) use walk::{SeenBy, Spread};
+pub(crate) use spread::{SeenBy, Spread, Spreading};
 
 use crate::effort::Meter;
 use crate::{Mutant, Mutants, StateId, WriteSet};
@@ -115,6 +116,25 @@ impl Dag {
         self.place(id, label, parents, writes)
     }
 
+    /// A label for a merge of these states, which nobody sees until the merge is inserted.
+    pub(crate) fn reserve(&mut self, parents: &[Node]) -> Label {
+        let label = self.branches.label_apart(&self.labels_of(parents), self.mutants.has(Mutant::ForkSeesSibling));
+        self.branches.retain(label);
+        label
+    }
+
+    /// Appends a merge that a label was reserved for.
+    pub(crate) fn insert_reserved(
+        &mut self,
+        (id, label): (StateId, Label),
+        parents: SmallVec<[Node; 1]>,
+        writes: WriteSet,
+    ) -> Node {
+        let node = self.place(id, label, parents, writes);
+        self.branches.release(label);
+        node
+    }
+
     fn labels_of(&self, of: &[Node]) -> SmallVec<[Label; 2]> {
         of.iter().map(|node| self.state(*node).label).collect()
     }
@@ -166,6 +186,11 @@ impl Dag {
     /// Where a state is, if it is here to stay: something may be appended to it.
     pub fn open(&self, id: StateId) -> Option<Node> {
         self.node(id).filter(|node| self.is_open(*node))
+    }
+
+    /// True if some state is being collected.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_some()
     }
 
     /// True unless the state is being collected.
@@ -242,6 +267,11 @@ impl Dag {
     /// True when x is y or an ancestor of one of `of`.
     pub fn seen_by_any(&self, x: Node, of: &[Node]) -> bool {
         of.iter().any(|y| self.sees(x, *y))
+    }
+
+    /// The same view as one that these bounds were gathered by.
+    pub(crate) fn view_within(&self, bounds: Bounds) -> View<'_> {
+        View::within(&self.branches, bounds)
     }
 
     /// What these states see together.

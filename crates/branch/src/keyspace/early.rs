@@ -41,11 +41,11 @@ impl Keyspace {
 
     /// True if a state was collected early and may come back now.
     pub fn may_come_back(&self, id: StateId) -> bool {
-        self.frozen.is_none() && self.kept.is_early(id)
+        !self.stands_still() && self.kept.is_early(id)
     }
 
     /// Makes a state anew that was collected early, and those of its ancestors that were. False if it was not, or while a
-    /// checkpoint is being taken.
+    /// checkpoint is being taken or a merge worked out.
     pub(super) fn bring_back(&mut self, id: StateId) -> Result<bool, MissingParent> {
         if !self.may_come_back(id) {
             return Ok(false);

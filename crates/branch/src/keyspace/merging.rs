@@ -3,7 +3,8 @@
 use super::Keyspace;
 use crate::constraint::{Begin, End, Intact};
 use crate::dag::Node;
-use crate::merge::{Changes, Clash, Parting, Plan, Policy, conflicting_keys};
+use super::underway::Underway;
+use crate::merge::{Clash, Plan, Policy, conflicting_keys};
 use crate::{Commit, Mutant, Refusal, StateId, Transaction};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
@@ -14,42 +15,44 @@ impl Keyspace {
     pub fn begin_merge(&mut self, session: SessionId, begin: &Begin) -> Result<Transaction, Refusal> {
         let standing = self.sessions.standing(&self.dag, session);
         let heads = self.dag.heads().filter(|head| begin.admits(&self.dag, &standing, *head));
-        let heads = heads.collect();
-        self.open_merge(session, heads).map(|(transaction, _)| transaction)
+        let heads = self.in_order(&heads.collect::<Vec<_>>())?;
+        Ok(self.open_merge(session, heads))
     }
 
     /// Opens a merge of these states.
     pub fn begin_merge_of(&mut self, session: SessionId, states: &[StateId]) -> Result<Transaction, Refusal> {
-        self.open_merge_of(session, states).map(|(transaction, _)| transaction)
+        let states = self.to_merge(session, states)?;
+        Ok(self.open_merge(session, states))
     }
 
-    fn open_merge_of(
-        &mut self,
+    /// The greatest of these states in the order of their ids, if they may be merged.
+    pub(super) fn to_merge(
+        &self,
         session: SessionId,
         states: &[StateId],
-    ) -> Result<(Transaction, Parting), Refusal> {
+    ) -> Result<SmallVec<[Node; 1]>, Refusal> {
         let node = |id: &StateId| self.dag.open(*id).ok_or(Refusal::UnknownState(*id));
         let states = states.iter().map(node).collect::<Result<SmallVec<[Node; 1]>, _>>()?;
         if let Some(refused) = states.iter().find(|node| !self.may_begin(session, **node)) {
             return Err(Refusal::UnknownState(self.dag.id(*refused)));
         }
-        self.open_merge(session, states)
+        self.in_order(&states)
     }
 
-    fn open_merge(
-        &mut self,
-        session: SessionId,
-        states: SmallVec<[Node; 1]>,
-    ) -> Result<(Transaction, Parting), Refusal> {
-        let mut states = self.dag.greatest(&states);
+    fn in_order(&self, states: &[Node]) -> Result<SmallVec<[Node; 1]>, Refusal> {
+        let mut states = self.dag.greatest(states);
         if states.len() < 2 {
             return Err(Refusal::NothingToMerge);
         }
         states.sort_by_key(|node| self.dag.id(*node));
-        let parting = Parting::of(&self.dag, &states);
+        Ok(states)
+    }
+
+    fn open_merge(&mut self, session: SessionId, states: SmallVec<[Node; 1]>) -> Transaction {
+        let conflicting = conflicting_keys(&self.dag, &states);
         let mut transaction = self.open(session, states);
-        transaction.conflicting.clone_from(&parting.conflicting);
-        Ok((transaction, parting))
+        transaction.conflicting = conflicting.into_iter().collect();
+        transaction
     }
 
     /// The fork points of these states (`findForkPoints`): the greatest that all of them descend from.
@@ -60,7 +63,7 @@ impl Keyspace {
 
     /// The keys that two of these states changed independently (`findConflictWrites`), in ascending order.
     pub fn conflicting(&self, states: &[StateId]) -> Result<Vec<CompactKey>, Refusal> {
-        Ok(conflicting_keys(&self.dag, &self.nodes(states)?).into_iter().collect())
+        Ok(conflicting_keys(&self.dag, &self.nodes(states)?))
     }
 
     /// Resolves a conflicting key of a merge by its type's own rule; `policy` decides what that leaves open.
@@ -122,27 +125,11 @@ impl Keyspace {
         heads: &[StateId],
         policy: Policy,
     ) -> Result<Commit, Refusal> {
-        let (transaction, parting) = self.open_merge_of(session, heads)?;
-        let (commit, changes) = self.merge_parted(transaction, parting, policy)?;
+        let states = self.to_merge(session, heads)?;
+        let transaction = self.open(session, states);
+        let (commit, changes) = self.work_out(Underway::new(&self.dag, transaction, policy))?;
         self.note_merge(&commit, changes);
         Ok(commit)
-    }
-
-    /// Merges states of which is known how they parted; returns what they changed, too.
-    pub(super) fn merge_parted(
-        &mut self,
-        mut transaction: Transaction,
-        parting: Parting,
-        policy: Policy,
-    ) -> Result<(Commit, Changes), Refusal> {
-        let keys: Vec<CompactKey> = transaction.conflicting.iter().cloned().collect();
-        let plan = Plan::of(&self.dag, &transaction.from, parting, self.options.mutants);
-        // A clash leaves the key unresolved: the commit says so.
-        let _ = self.resolve_each(&mut transaction, &plan, &keys, policy);
-        match self.commit(transaction, &End::Any)? {
-            Some(commit) => Ok((commit, plan.into_changes())),
-            None => Err(Refusal::NothingToMerge),
-        }
     }
 
     /// What refuses a merge as it is now: an end constraint that its read states do not satisfy, or keys that it leaves

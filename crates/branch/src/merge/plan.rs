@@ -11,7 +11,8 @@
 use super::effects_between;
 use super::lens::{self, Lens, Parts};
 use super::value::{Clash, Judge, Policy, Side, three_way};
-use super::{Changed, Changes, Notes, Parting};
+use super::parting::Notes;
+use super::{Changed, Changes};
 use crate::dag::{Dag, Label, Node, SeenBy, Spread, View};
 use crate::records::{Record, Records};
 use crate::transaction::Effects;
@@ -52,126 +53,169 @@ pub(crate) struct Resolved {
     pub change: Option<Change>,
 }
 
-struct Planner<'d> {
-    dag: &'d Dag,
+/// Makes a plan layer by layer.
+#[derive(Debug)]
+struct Planner {
     mutants: Mutants,
     layers: Vec<Layer>,
     /// Layers of several states, with the keys they were made for.
     known: BTreeMap<Vec<StateId>, (usize, BTreeSet<CompactKey>)>,
 }
 
-impl Planner<'_> {
-    fn layer(&mut self, states: &[Node], keys: &[&CompactKey]) -> usize {
-        let mut states = self.dag.greatest(states).to_vec();
-        states.sort_by_key(|node| self.dag.id(*node));
+impl Planner {
+    fn new(mutants: Mutants) -> Self {
+        Planner { mutants, layers: Vec::new(), known: BTreeMap::new() }
+    }
+
+    fn layer(&mut self, dag: &Dag, states: &[Node], keys: &[&CompactKey]) -> usize {
+        let mut states = dag.greatest(states).to_vec();
+        states.sort_by_key(|node| dag.id(*node));
         if states.is_empty() {
-            states.push(self.dag.root());
+            states.push(dag.root());
         }
         // One state needs to know no keys.
         let keys = keys.iter().filter(|_| states.len() > 1).map(|key| (*key).clone());
         let keys: BTreeSet<CompactKey> = keys.collect();
-        let ids: Vec<StateId> = states.iter().map(|node| self.dag.id(*node)).collect();
+        let ids: Vec<StateId> = states.iter().map(|node| dag.id(*node)).collect();
         if let Some((layer, made_for)) = self.known.get(&ids)
             && keys.is_subset(made_for)
         {
             return *layer;
         }
-        let place = self.layers.len();
-        self.add(states.clone());
+        let place = self.add(states.clone());
         let made = (states.len() > 1).then(|| {
-            let spread = self.dag.spread(&states);
-            let changes = self.changes(&spread, &keys);
+            let spread = dag.spread(&states);
+            let changes = changes(dag, &spread, &keys);
             (spread, changes)
         });
         self.known.insert(ids, (place, keys));
         if let Some((spread, changes)) = made {
-            self.found(place, &spread, changes);
+            let mut bases = Bases::new(dag, (place, states.len()), spread, changes);
+            while bases.step(dag, self) {}
+            bases.finish(self);
         }
         place
     }
 
-    fn add(&mut self, states: Vec<Node>) {
+    fn add(&mut self, states: Vec<Node>) -> usize {
         let bases = vec![None; states.len()];
-        self.layers.push(Layer { states, bases, together: Vec::new(), changes: BTreeMap::new() });
-    }
-
-    /// A layer has these changes: it needs the layers below it.
-    fn found(&mut self, place: usize, spread: &Spread, changes: Changes) {
-        self.dag.meter().states(spread.apart.len() / 8);
-        let shared: Vec<&(Node, SeenBy)> = spread.apart.iter().filter(|(_, seen)| seen.count() > 1).collect();
-        for (state, keys) in met(&changes, self.layers[place].states.len()) {
-            let common = self.common((&shared, &spread.together), state);
-            self.layers[place].bases[state] = Some(self.layer(&common, &keys));
-        }
-        self.layers[place].together.clone_from(&spread.together);
-        self.layers[place].changes = changes;
-    }
-
-    /// What a state and one before it both see: the greatest of it.
-    fn common(&self, (shared, together): (&[&(Node, SeenBy)], &[Node]), state: usize) -> Vec<Node> {
-        self.dag.meter().states(shared.len() / 8);
-        let shared = shared.iter().filter(|(_, seen)| seen.has(state) && seen.first() < state);
-        let mut common: Vec<Node> = Vec::new();
-        // A descendant of it was met before.
-        for node in shared.map(|(node, _)| *node).chain(together.iter().copied()) {
-            if !self.dag.seen_by_any(node, &common) {
-                common.push(node);
-            }
-        }
-        common.sort_by_key(|node| std::cmp::Reverse(self.dag.id(*node)));
-        if self.mutants.has(Mutant::SingleForkPoint) {
-            common.truncate(1);
-        }
-        common
-    }
-
-    fn changes(&self, spread: &Spread, keys: &BTreeSet<CompactKey>) -> Changes {
-        let sketch = keys.iter().collect();
-        let mut notes = Notes::default();
-        for (state, seen) in &spread.apart {
-            let writes = self.dag.writes(*state);
-            if !writes.may_touch(sketch) {
-                continue;
-            }
-            self.dag.meter().keys(writes.len().min(keys.len()));
-            let (by, label) = (notes.number(seen), self.dag.versions(*state));
-            // Whichever are fewer: a root's class has written all keys, a single transaction some few.
-            if writes.len() < keys.len() {
-                for (key, written) in writes.each().filter(|(key, _)| keys.contains(*key)) {
-                    notes.note(key, by, written, label);
-                }
-            } else {
-                for (key, written) in keys.iter().filter_map(|key| Some((key, writes.written(key)?))) {
-                    notes.note(key, by, written, label);
-                }
-            }
-        }
-        notes.changes()
+        self.layers.push(Layer { states, bases, together: Vec::new(), changes: Changes::default() });
+        self.layers.len() - 1
     }
 }
 
-/// Of so many states those at which keys meet other changes of them, with these keys.
-fn met(changes: &Changes, states: usize) -> BTreeMap<usize, Vec<&CompactKey>> {
-    let mut met: BTreeMap<usize, Vec<&CompactKey>> = BTreeMap::new();
-    for (key, changes) in changes {
-        let mut meets = |state: usize| {
-            let keys = met.entry(state).or_default();
-            if keys.last() != Some(&key) {
-                keys.push(key);
+/// Of some keys what not all see.
+fn changes(dag: &Dag, spread: &Spread, keys: &BTreeSet<CompactKey>) -> Changes {
+    let sketch = keys.iter().collect();
+    let mut notes = Notes::default();
+    for (state, seen) in &spread.apart {
+        let writes = dag.writes(*state);
+        if !writes.may_touch(sketch) {
+            continue;
+        }
+        dag.meter().keys(writes.len().min(keys.len()));
+        let (by, label) = (notes.number(seen), dag.versions(*state));
+        // Whichever are fewer: a root's class has written all keys, a single transaction some few.
+        if writes.len() < keys.len() {
+            for (key, written) in writes.each().filter(|(key, _)| keys.contains(*key)) {
+                notes.note(key, by, written, label);
             }
-        };
-        if are_apart(changes) {
-            let least = changes.iter().map(|changed| changed.seen.first()).min();
-            let others = changes.iter().map(|changed| changed.seen.first());
-            others.filter(|state| Some(*state) != least).for_each(&mut meets);
         } else {
-            let sides = sides(changes, states).into_iter().enumerate();
-            sides
-                .filter(|(_, (left, right))| left.is_some() && right.is_some())
-                .for_each(|(state, _)| meets(state));
+            for (key, written) in keys.iter().filter_map(|key| Some((key, writes.written(key)?))) {
+                notes.note(key, by, written, label);
+            }
         }
     }
-    met
+    notes.into_changes()
+}
+
+/// Finds what the states of a layer with these changes are merged over, a key or a state at a time.
+#[derive(Debug)]
+struct Bases {
+    layer: usize,
+    changes: Changes,
+    /// What several see, the most recent first.
+    shared: Vec<(Node, SeenBy)>,
+    together: Vec<Node>,
+    /// By state the places of the keys that meet other changes of them there; known of so many keys.
+    met: Vec<Vec<u32>>,
+    keys: usize,
+    /// Of so many states it is known.
+    states: usize,
+}
+
+impl Bases {
+    fn new(dag: &Dag, (layer, states): (usize, usize), spread: Spread, changes: Changes) -> Self {
+        dag.meter().states(spread.apart.len() / 8);
+        Bases {
+            layer,
+            changes,
+            shared: spread.apart.into_iter().filter(|(_, seen)| seen.count() > 1).collect(),
+            together: spread.together,
+            met: vec![Vec::new(); states],
+            keys: 0,
+            states: 0,
+        }
+    }
+
+    /// Goes on a little; false if all is known.
+    fn step(&mut self, dag: &Dag, planner: &mut Planner) -> bool {
+        if let Some((_, changes)) = self.changes.at(self.keys) {
+            meetings(changes, self.met.len(), |state| {
+                let keys = &mut self.met[state];
+                if keys.last() != Some(&(self.keys as u32)) {
+                    keys.push(self.keys as u32);
+                }
+            });
+            self.keys += 1;
+            return true;
+        }
+        let Some(met) = self.met.get(self.states) else { return false };
+        if !met.is_empty() {
+            let mut common = self.common(dag, self.states);
+            if planner.mutants.has(Mutant::SingleForkPoint) {
+                common.truncate(1);
+            }
+            let key = |place: &u32| self.changes.at(*place as usize).map(|(key, _)| key);
+            let met = met.iter().filter(|_| common.len() > 1).filter_map(key);
+            let base = planner.layer(dag, &common, &met.collect::<Vec<_>>());
+            planner.layers[self.layer].bases[self.states] = Some(base);
+        }
+        self.states += 1;
+        true
+    }
+
+    /// What a state and one before it both see: the greatest of it, the most recent first.
+    fn common(&self, dag: &Dag, state: usize) -> Vec<Node> {
+        dag.meter().states(self.shared.len() / 8);
+        let shared = self.shared.iter().filter(|(_, seen)| seen.has(state) && seen.first() < state);
+        let mut common: Vec<Node> = Vec::new();
+        // A descendant of it was met before.
+        for node in shared.map(|(node, _)| *node).chain(self.together.iter().copied()) {
+            if !dag.seen_by_any(node, &common) {
+                common.push(node);
+            }
+        }
+        common.sort_by_key(|node| std::cmp::Reverse(dag.id(*node)));
+        common
+    }
+
+    fn finish(self, planner: &mut Planner) {
+        let layer = &mut planner.layers[self.layer];
+        (layer.together, layer.changes) = (self.together, self.changes);
+    }
+}
+
+/// Names of so many states those at which a key with these changes meets other ones; one may be named several times.
+fn meetings(changes: &[Changed], states: usize, mut meets: impl FnMut(usize)) {
+    if are_apart(changes) {
+        let least = changes.iter().map(|changed| changed.seen.first()).min();
+        let others = changes.iter().map(|changed| changed.seen.first());
+        others.filter(|state| Some(*state) != least).for_each(&mut meets);
+    } else {
+        let sides = sides(changes, states).into_iter().enumerate();
+        sides.filter(|(_, (left, right))| left.is_some() && right.is_some()).for_each(|(state, _)| meets(state));
+    }
 }
 
 /// Of states that have changed a key apart the label of the newest version that each sees of it, as far as it is known.
@@ -246,7 +290,7 @@ impl<'e> Evaluation<'e> {
     }
 
     fn changes(&self, place: usize) -> &'e [Changed] {
-        self.plan.layers[place].changes.get(self.key).map_or(&[][..], Vec::as_slice)
+        self.plan.layers[place].changes.of(self.key)
     }
 
     fn as_a_whole(&mut self, view: &View<'_>) -> Result<(Effects, Change), Clash> {
@@ -298,7 +342,7 @@ impl<'e> Evaluation<'e> {
             let newest = self.take_parts(at(state), &lens, &new, &mut merged)?;
             if !met.is_empty() {
                 let base = &self.plan.layers[layer.bases[state]?];
-                if base.changes.contains_key(self.key) {
+                if !base.changes.of(self.key).is_empty() {
                     return None;
                 }
                 let (before, _) = self.parts((base.states[0], None), &lens, &met)?;
@@ -467,20 +511,46 @@ impl<'e> Evaluation<'e> {
     }
 }
 
+/// Makes a [`Plan`] for the keys that some states have changed apart, a key or a state at a time. Nothing may be collected
+/// meanwhile, and nothing that was may come back.
+#[derive(Debug)]
+pub(crate) struct Planning {
+    planner: Planner,
+    bases: Bases,
+}
+
+impl Planning {
+    /// For these states, the greatest in the order of their ids.
+    pub fn new(
+        dag: &Dag,
+        states: &[Node],
+        (spread, changes): (Spread, Changes),
+        mutants: Mutants,
+    ) -> Self {
+        let mut planner = Planner::new(mutants);
+        let layer = planner.add(states.to_vec());
+        Planning { planner, bases: Bases::new(dag, (layer, states.len()), spread, changes) }
+    }
+
+    /// Goes on a little; false if the plan is made.
+    pub fn step(&mut self, dag: &Dag) -> bool {
+        self.bases.step(dag, &mut self.planner)
+    }
+
+    /// The plan.
+    pub fn finish(mut self) -> Plan {
+        let top = self.bases.layer;
+        self.bases.finish(&mut self.planner);
+        Plan { layers: self.planner.layers, top }
+    }
+}
+
 impl Plan {
     /// For the values of these keys at these states together.
     pub fn new(dag: &Dag, states: &[Node], keys: &BTreeSet<CompactKey>, mutants: Mutants) -> Self {
-        let mut planner = Planner { dag, mutants, layers: Vec::new(), known: BTreeMap::new() };
-        let top = planner.layer(states, &keys.iter().collect::<Vec<_>>());
+        let mut planner = Planner::new(mutants);
+        let top = planner.layer(dag, states, &keys.iter().collect::<Vec<_>>());
         Plan { layers: planner.layers, top }
-    }
-
-    /// The same for the keys that these states, the greatest in the order of their ids, have changed apart.
-    pub fn of(dag: &Dag, states: &[Node], parting: Parting, mutants: Mutants) -> Self {
-        let mut planner = Planner { dag, mutants, layers: Vec::new(), known: BTreeMap::new() };
-        planner.add(states.to_vec());
-        planner.found(0, &parting.spread, parting.changes);
-        Plan { layers: planner.layers, top: 0 }
     }
 
     /// What the states changed apart, as far as the plan was told.

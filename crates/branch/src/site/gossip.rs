@@ -379,12 +379,21 @@ impl Gossip {
         })
     }
 
-    /// Heads were merged here.
-    pub fn merged(&mut self, commit: &Commit, now: Instant) {
-        for parent in &commit.parents {
-            let from = self.foreign.get(parent);
-            if let Some(peer) = from.and_then(|from| self.peers.get_mut(from)) {
-                peer.merged = Some((commit.id, now));
+    /// The sites that sent heads.
+    pub fn senders_of(&self, heads: &[StateId]) -> BTreeSet<Address> {
+        heads.iter().filter_map(|head| self.foreign.get(head).copied()).collect()
+    }
+
+    /// True if a head came from another site.
+    pub fn is_foreign(&self, head: StateId) -> bool {
+        self.foreign.contains_key(&head)
+    }
+
+    /// Heads of these sites were merged here.
+    pub fn merged(&mut self, with: &BTreeSet<Address>, merge: StateId, now: Instant) {
+        for site in with {
+            if let Some(peer) = self.peers.get_mut(site) {
+                peer.merged = Some((merge, now));
             }
         }
     }
@@ -557,6 +566,7 @@ impl Site {
                 self.gossip.orphans.arrived(state.id());
                 continue;
             }
+            self.be_first_to_merge(state.id(), now, out);
             let applied = match &state {
                 Orphan::Commit(commit) => self.keyspace.apply(commit).map(|new| (new, commit.id)),
                 Orphan::Value(state) => self.keyspace.apply_value(state).map(|new| (new, state.id)),

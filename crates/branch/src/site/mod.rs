@@ -12,7 +12,7 @@
 //! # Rooms
 //! `requests` transactions and single commands · `words` BRANCH, MERGE and AT · `names` names for states · `join` a site without
 //! anything · `clients` what is remembered of a session ·
-//! `handling` the merge handler · `gossip` the other sites · `record` log and checkpoints · `message` what nodes say · `setup` who takes part.
+//! `merging` heads that the site merges by itself · `handling` the merge handler · `gossip` the other sites · `record` log and checkpoints · `message` what nodes say · `setup` who takes part.
 //!
 //! # State and invariants
 //! - What a reply or a message reveals is in the log before it leaves.
@@ -28,6 +28,7 @@ mod clients;
 mod gossip;
 mod handling;
 mod join;
+mod merging;
 mod message;
 mod names;
 mod orphans;
@@ -44,7 +45,7 @@ pub use setup::{Collecting, Local, Merging, Options, Topology};
 
 use crate::instance::Instance;
 use crate::keyspace::{self, Keyspace};
-use crate::{Commit, Effort, Policy, Refusal, StateId};
+use crate::{Commit, StateId};
 use claims::Claims;
 use clients::Clients;
 use gossip::Gossip;
@@ -90,14 +91,6 @@ const PROMISE_ALONE_EVERY: Duration = Duration::from_millis(50);
 /// How much a turn collects: keys and states.
 const COLLECTED_PER_TURN: usize = 500;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// What each head and key of a merge costs, about; and how many times what a merge costs it leaves to others.
-const MERGED_EACH: Duration = Duration::from_nanos(500);
-const MERGE_SHARE: u32 = 20;
-/// The longest that heads wait because merging takes so long.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How often heads are left for another site to merge.
-const PATIENCE: u32 = 40;
-
 /// See the module.
 #[derive(Debug)]
 pub struct Site {
@@ -126,8 +119,7 @@ pub struct Site {
     promised: Instant,
     /// Where the log says that the shared thread reads.
     noted: Option<StateId>,
-    /// How often heads that others are to merge were left alone.
-    passed_over: u32,
+    merging: merging::Progress,
 }
 
 impl Site {
@@ -158,7 +150,7 @@ impl Site {
             first_written: None,
             promised: Instant::default(),
             noted: None,
-            passed_over: 0,
+            merging: merging::Progress::default(),
             claims: Claims::new(topology.sites[index].process, incarnation, options.claims),
             topology,
         }
@@ -170,6 +162,7 @@ impl Site {
         self.gossip = Gossip::anew(&self.topology, self.index, &self.gossip);
         self.gossip.expect_ceilings(&mut self.keyspace);
         self.names = names::Names::default();
+        self.merging = merging::Progress::default();
         self.noted = None;
     }
 
@@ -218,57 +211,6 @@ impl Site {
         self.gossip.offer(commit, out);
         self.keep(commit.clone(), now.instant);
         self.free_orphans_of(commit.id, now, out);
-    }
-
-    /// Merges heads (T15): by the types' rules, and what no rule joins goes to the newer side; or by the handler.
-    fn merge(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
-        let (Merging::Auto { every } | Merging::Handler { every }) = self.options.merging else {
-            return out.arm(Timer::Merge, now.instant + SWEEP_EVERY);
-        };
-        out.arm(Timer::Merge, now.instant + every);
-        let heads = self.keyspace.heads();
-        if heads.len() < 2 {
-            self.passed_over = 0;
-            return;
-        }
-        let mut meant = self.gossip.to_merge(self, &heads, now.instant);
-        self.passed_over += 1;
-        if self.passed_over > PATIENCE {
-            meant = heads;
-        }
-        if meant.len() > 1 && !self.keyspace.fetch_conflicts(&meant) {
-            out.arm(Timer::Merge, now.instant + self.partitions.look_again_after(every));
-        } else if meant.len() > 1 {
-            self.passed_over = 0;
-            let before = self.keyspace.effort();
-            let outcome = self.merge_heads(&meant, now);
-            let took = self.keyspace.effort() - before;
-            let is_handled = matches!(self.options.merging, Merging::Handler { .. });
-            match outcome {
-                Ok(commit) => {
-                    out.arm(Timer::Merge, now.instant + every.max(pause_after(&commit, took)));
-                    self.gossip.merged(&commit, now.instant);
-                    self.claims.merged(&commit, &mut self.keyspace);
-                    self.made(&commit, false, now, out);
-                }
-                Err(Refusal::Elsewhere) => {
-                    out.arm(Timer::Merge, now.instant + self.partitions.look_again_after(every));
-                }
-                Err(refusal) => {
-                    debug_assert!(is_handled || refusal == Refusal::NothingToMerge, "{refusal}");
-                }
-            }
-        }
-    }
-
-    /// A client's transaction may have been open while heads were merged.
-    fn merge_beside(&mut self, commit: &Commit, now: Now, out: &mut Outputs<'_, Instance>) {
-        if matches!(self.options.merging, Merging::Auto { .. })
-            && let Some(merge) = self.keyspace.merge_beside(MERGER, commit, Policy::Newest)
-        {
-            self.claims.merged(&merge, &mut self.keyspace);
-            self.made(&merge, false, now, out);
-        }
     }
 
     fn collect(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
@@ -373,15 +315,6 @@ impl Site {
     }
 }
 
-/// Where many clients always have a transaction open, hardly any meets the others' work in what it reads next: heads stay
-/// many, and whoever merged all the time would do little else. What a handler takes, and the many branches that a merge of many
-/// heads leaves behind for everybody to look through, is judged by heads and keys.
-fn pause_after(merge: &Commit, took: Effort) -> Duration {
-    let parts = merge.parents.len().saturating_mul(merge.writes.len());
-    let left_behind = MERGED_EACH.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
-    took.time().max(left_behind).saturating_mul(MERGE_SHARE).min(LONGEST_PAUSE)
-}
-
 /// The keyspace of a site that has nothing.
 fn empty(topology: &Topology, index: usize, incarnation: Incarnation, options: Options) -> Keyspace {
     Keyspace::new(keyspace::Options {
@@ -397,25 +330,4 @@ fn empty(topology: &Topology, index: usize, incarnation: Incarnation, options: O
 /// What a command of another model's keyspace gets here.
 fn not_here(what: &str) -> Error {
     Error::err(format!("{what} is not for keyspaces of the model branch"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mvcc::CompactKey;
-
-    #[test]
-    fn a_large_merge_is_followed_by_a_pause() {
-        let merge = |heads: usize, keys: usize| Commit {
-            id: StateId::ROOT,
-            parents: vec![StateId::ROOT; heads],
-            writes: vec![(CompactKey::new(b"k"), Vec::new()); keys],
-        };
-        let small = Effort { states: 1_000, keys: 300, ..Effort::default() };
-        assert!(pause_after(&merge(3, 100), small) < Duration::from_millis(5));
-        assert_eq!(pause_after(&merge(64, 1_000), small), Duration::from_millis(640));
-        let large = Effort { states: 100_000, keys: 20_000, ..Effort::default() };
-        assert_eq!(pause_after(&merge(3, 100), large), Duration::from_millis(200));
-        assert_eq!(pause_after(&merge(64, 100_000), small), LONGEST_PAUSE);
-    }
 }

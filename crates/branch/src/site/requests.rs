@@ -314,7 +314,7 @@ impl Site {
         self.written = Some(commit.id);
         self.first_written = self.first_written.or(Some((commit.id, now.instant)));
         self.made(&commit, is_shared, now, out);
-        self.merge_beside(&commit, now, out);
+        self.merge_beside(commit.id, now, out);
         Ok(Committed::State(commit.id))
     }
 

@@ -4,6 +4,7 @@ use crate::model::{World, increment, key, operate, options, write};
 use anabranch_branch::{
     Begin, Commit, End, Keyspace, Mutant, Options, Policy, Refusal, StateId, Transaction,
 };
+use std::time::Duration;
 use types::{Rng, SessionId};
 
 const MERGER: SessionId = SessionId(1000);
@@ -56,7 +57,7 @@ impl Sites {
     fn commit(&mut self, transaction: Transaction) -> Option<Commit> {
         let commit = self.world.keyspace.commit(transaction, &End::Serializability).unwrap()?;
         self.tell(commit.clone());
-        let merge = self.world.keyspace.merge_beside(MERGER, &commit, Policy::Newest)?;
+        let merge = self.world.keyspace.merge_beside(MERGER, commit.id, Policy::Newest)?;
         assert!(merge.parents.contains(&commit.id));
         let found = self.other.merge_of(MERGER, &merge.parents, Policy::Newest);
         assert_eq!(found.as_ref(), Ok(&merge), "it is what the State DAG says");
@@ -65,30 +66,88 @@ impl Sites {
     }
 }
 
-/// Some transactions on some keys, of clients that always have one open; merged and collected now and then.
-fn run(seed: u64, options_of_site: Options) -> usize {
+/// Merges in pieces: how it goes on between them.
+impl Sites {
+    fn begin_merging(&mut self) {
+        let heads = self.world.keyspace.heads();
+        match self.world.keyspace.begin_merging(MERGER, &heads, Policy::Newest) {
+            Ok(_) => {}
+            Err(refusal) => assert_eq!(refusal, Refusal::NothingToMerge),
+        }
+    }
+
+    /// True if that completes the merge, which the other site finds by itself.
+    fn go_on(&mut self, limit: Duration) -> bool {
+        let Some(merge) = self.world.keyspace.go_on_merging(limit) else { return false };
+        let merge = merge.unwrap();
+        let found = self.other.merge_of(MERGER, &merge.parents, Policy::Newest);
+        assert_eq!(found.as_ref(), Ok(&merge), "it is what is merged at once");
+        self.world.note(merge);
+        true
+    }
+
+    /// What was left beside the last merge is merged with it.
+    fn merge_left(&mut self) -> usize {
+        let left = self.world.keyspace.left_beside();
+        let merges = left.iter().filter_map(|head| {
+            let merge = self.world.keyspace.merge_beside(MERGER, *head, Policy::Newest)?;
+            let found = self.other.merge_of(MERGER, &merge.parents, Policy::Newest);
+            assert_eq!(found.as_ref(), Ok(&merge), "it is what the State DAG says");
+            self.world.note(merge);
+            Some(())
+        });
+        merges.count()
+    }
+}
+
+/// What happens in a run.
+#[derive(Default)]
+struct Counted {
+    /// Merges with a merge that was made meanwhile, as soon as somebody committed beside it.
+    beside: usize,
+    /// Of heads that were left beside.
+    left: usize,
+    /// Merges of which clients committed something between two pieces.
+    passed: usize,
+}
+
+/// Some transactions on some keys, of clients that always have one open; merged and collected now and then. With `pieces` a
+/// merge is worked out little by little, while clients go on.
+fn run(seed: u64, options_of_site: Options, pieces: bool) -> Counted {
     let (mut sites, mut random) = (Sites::new(options_of_site), Rng::with_seed(seed));
     let names = ["a", "b", "c", "d", "e"];
-    let mut open: Vec<Transaction> = (0..4).map(|number| sites.begin(number)).collect();
-    let mut merged = 0;
+    let mut open: Vec<Option<Transaction>> = (0..4).map(|number| Some(sites.begin(number))).collect();
+    let (mut counted, mut committed) = (Counted::default(), 0);
     for _ in 0..120 {
         let number = random.usize(..open.len());
+        let transaction = open[number].get_or_insert_with(|| sites.begin(number as u64));
         for _ in 0..random.usize(1..3) {
             let name = names[random.usize(..names.len())];
             let text = random.u32(..100).to_string();
             let adds = name < "c" || random.bool();
             let operation = if adds { increment(random.i64(1..50)) } else { write(text.as_bytes()) };
-            operate(&mut sites.world.keyspace, &mut open[number], name, &operation).unwrap();
+            operate(&mut sites.world.keyspace, transaction, name, &operation).unwrap();
         }
         if random.u8(..3) == 0 {
             let next = sites.begin(number as u64);
-            let transaction = std::mem::replace(&mut open[number], next);
-            merged += usize::from(sites.commit(transaction).is_some());
-            // It begins below what it has just committed.
-            let next = sites.begin(number as u64);
-            sites.world.keyspace.abort(std::mem::replace(&mut open[number], next));
+            let transaction = open[number].replace(next).expect("it is open");
+            counted.beside += usize::from(sites.commit(transaction).is_some());
+            committed += 1;
+            sites.world.keyspace.abort(open[number].take().expect("it is open"));
+            // It begins below what it has just committed, at once or when it has something to do.
+            open[number] = (!pieces || random.bool()).then(|| sites.begin(number as u64));
         }
-        if random.u8(..8) == 0 {
+        if sites.world.keyspace.is_merging() {
+            let nanos = random.u64(1..2_000);
+            if sites.go_on(Duration::from_nanos(nanos)) {
+                counted.passed += usize::from(committed > 0);
+            }
+        } else if pieces && random.u8(..6) == 0 {
+            committed = 0;
+            sites.begin_merging();
+        } else if pieces && random.u8(..6) == 0 {
+            counted.left += sites.merge_left();
+        } else if random.u8(..8) == 0 {
             // Some of them, too: then heads see what others see.
             let heads = sites.world.keyspace.heads();
             let count = if random.bool() { heads.len() } else { heads.len().min(2) };
@@ -99,20 +158,36 @@ fn run(seed: u64, options_of_site: Options) -> usize {
             sites.world.keyspace.collect(50);
         }
     }
+    while sites.world.keyspace.is_merging() {
+        sites.go_on(Duration::from_nanos(1));
+    }
+    sites.world.keyspace.assert_consistent();
     assert_eq!(sites.world.difference(&names.map(key)), None, "seed {seed}");
-    merged
+    counted
+}
+
+#[test]
+fn a_merge_in_pieces_is_the_one_at_once_and_what_comes_beside_is_merged_with_it() {
+    let mut all = Counted::default();
+    for seed in 0..300 {
+        let Counted { beside, left, passed } = run(seed, options(1), true);
+        all = Counted { beside: all.beside + beside, left: all.left + left, passed: all.passed + passed };
+    }
+    let Counted { beside, left, passed } = all;
+    assert!(passed > 200, "clients committed during {passed} merges");
+    assert!(beside > 200 && left > 50, "{beside} commits, {left} heads were merged with a merge beside them");
 }
 
 #[test]
 fn it_is_merged_as_whoever_looks_at_all_states_merges_it() {
-    let merged: usize = (0..60).map(|seed| run(seed, options(1))).sum();
+    let merged: usize = (0..60).map(|seed| run(seed, options(1), false).beside).sum();
     assert!(merged > 200, "{merged} transactions were open while heads were merged");
 }
 
 #[test]
 fn others_changes_of_what_it_wrote_are_not_forgotten() {
     let mutant = Options { mutants: Mutant::ForgetMeanwhile.into(), ..options(1) };
-    assert!(std::panic::catch_unwind(|| (0..20).map(|seed| run(seed, mutant)).sum::<usize>()).is_err());
+    assert!(std::panic::catch_unwind(|| (0..20).for_each(|seed| drop(run(seed, mutant, false)))).is_err());
 }
 
 /// Where clients always have a transaction open, a merge reaches back to the one before, and no farther.

@@ -1,0 +1,236 @@
+//! What several heads see apart and what they see together.
+
+use super::{Dag, Node};
+use crate::StateId;
+use smallvec::{SmallVec, smallvec};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// Which of some heads see a state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SeenBy(SmallVec<[u64; 2]>);
+
+impl SeenBy {
+    fn none(heads: usize) -> Self {
+        SeenBy(smallvec![0; heads.div_ceil(64)])
+    }
+
+    /// One of so many heads.
+    pub fn only(head: usize, heads: usize) -> Self {
+        let mut seen = SeenBy::none(heads);
+        seen.add(head);
+        seen
+    }
+
+    /// Some of so many heads.
+    #[cfg(test)]
+    pub fn these(some: &[usize], heads: usize) -> Self {
+        let mut seen = SeenBy::none(heads);
+        some.iter().for_each(|head| seen.add(*head));
+        seen
+    }
+
+    fn add(&mut self, head: usize) {
+        self.0[head / 64] |= 1 << (head % 64);
+    }
+
+    fn and(&mut self, other: &SeenBy) {
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine |= theirs);
+    }
+
+    /// True if this head does.
+    pub fn has(&self, head: usize) -> bool {
+        self.0[head / 64] >> (head % 64) & 1 == 1
+    }
+
+    /// The first head that does.
+    pub fn first(&self) -> usize {
+        let word = self.0.iter().position(|word| *word != 0).unwrap_or_default();
+        word * 64 + self.0[word].trailing_zeros() as usize
+    }
+
+    /// All that do, in their order.
+    pub fn heads(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(word, bits)| {
+            let rest = |bits: u64| (bits != 0).then_some(bits);
+            let rests = std::iter::successors(rest(*bits), move |bits| rest(bits & (bits - 1)));
+            rests.map(move |bits| word * 64 + bits.trailing_zeros() as usize)
+        })
+    }
+
+    /// How many do.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// True if a head does that is not among the others.
+    pub fn exceeds(&self, other: &SeenBy) -> bool {
+        self.0.iter().zip(&other.0).any(|(mine, theirs)| mine & !theirs != 0)
+    }
+}
+
+/// What some heads see apart and what they see together.
+#[derive(Debug, Default)]
+pub(crate) struct Spread {
+    /// The states that some heads see and others do not, the most recent first.
+    pub apart: Vec<(Node, SeenBy)>,
+    /// The greatest that all see, the most recent first.
+    pub together: Vec<Node>,
+}
+
+/// Finds a [`Spread`], state by state. Nothing may be collected meanwhile, and nothing that was may come back; what is
+/// committed meanwhile no head sees.
+#[derive(Debug)]
+pub(crate) struct Spreading {
+    heads: usize,
+    /// By place of a state: who sees it.
+    seen: Vec<Option<SeenBy>>,
+    /// By place of a state: all heads see it and a child of it, so it is no greatest one.
+    above: Vec<bool>,
+    waiting: BinaryHeap<(StateId, Node)>,
+    /// How many of those that wait, and of `next`, are not seen by all.
+    open: usize,
+    next: Option<(StateId, Node)>,
+    /// The most recent first; they are met in order along each line only.
+    apart: BTreeMap<Reverse<(StateId, bool)>, (Node, SeenBy)>,
+    together: Vec<Node>,
+}
+
+impl Spreading {
+    /// Of these heads.
+    pub fn new(dag: &Dag, heads: &[Node]) -> Self {
+        let all = heads.len();
+        let mut seen: Vec<Option<SeenBy>> = vec![None; dag.states.len()];
+        let mut waiting = BinaryHeap::new();
+        for (place, head) in heads.iter().enumerate() {
+            let known = seen[head.place()].get_or_insert_with(|| {
+                waiting.push((dag.id(*head), *head));
+                SeenBy::none(all)
+            });
+            known.add(place);
+        }
+        let mut spreading = Spreading {
+            heads: all,
+            seen,
+            above: vec![false; dag.states.len()],
+            waiting,
+            open: 0,
+            next: None,
+            apart: BTreeMap::new(),
+            together: Vec::new(),
+        };
+        spreading.open = heads.iter().filter(|head| spreading.is_open(**head)).count();
+        spreading.next = spreading.waiting.pop();
+        spreading
+    }
+
+    fn is_open(&self, node: Node) -> bool {
+        self.seen[node.place()].as_ref().is_some_and(|by| by.count() < self.heads)
+    }
+
+    /// Looks at the next state; false if there is none. Every state is looked at once, whatever the number of heads: who sees a
+    /// state sees its parents.
+    pub fn step(&mut self, dag: &Dag) -> bool {
+        let Some((_, node)) = self.next.filter(|_| self.open > 0) else { return false };
+        let by = self.seen[node.place()].clone().unwrap_or_else(|| SeenBy::none(self.heads));
+        let is_apart = by.count() < self.heads;
+        let parents = dag.parents(node);
+        if !is_apart {
+            parents.iter().for_each(|parent| self.above[parent.place()] = true);
+        }
+        dag.meter().states(1);
+        self.next = match parents {
+            // All that see it see it from here: it comes next.
+            [parent] if is_apart && dag.children(*parent).len() == 1 => {
+                self.open += 1;
+                self.seen[parent.place()] = Some(by.clone());
+                Some((dag.id(*parent), *parent))
+            }
+            _ => {
+                dag.meter().states(parents.len());
+                parents.iter().for_each(|parent| self.meet(dag, *parent, &by));
+                self.waiting.pop()
+            }
+        };
+        match is_apart {
+            true => {
+                self.open -= 1;
+                self.apart.insert(dag.recency(node), (node, by));
+            }
+            false => self.together.push(node),
+        }
+        true
+    }
+
+    fn meet(&mut self, dag: &Dag, node: Node, by: &SeenBy) {
+        let before = self.is_open(node);
+        let known = self.seen[node.place()].get_or_insert_with(|| {
+            self.waiting.push((dag.id(node), node));
+            SeenBy::none(self.heads)
+        });
+        known.and(by);
+        self.open = self.open + usize::from(self.is_open(node)) - usize::from(before);
+    }
+
+    /// What was found.
+    pub fn finish(mut self, dag: &Dag) -> Spread {
+        self.together.extend(self.next.map(|(_, node)| node));
+        self.together.extend(self.waiting.into_sorted_vec().into_iter().rev().map(|(_, node)| node));
+        self.together.retain(|node| !self.above[node.place()]);
+        Spread { apart: self.apart.into_values().collect(), together: dag.greatest(&self.together).to_vec() }
+    }
+}
+
+impl Dag {
+    /// What these heads see, down to what all of them see.
+    pub(crate) fn spread(&self, heads: &[Node]) -> Spread {
+        let mut spreading = Spreading::new(self, heads);
+        while spreading.step(self) {}
+        spreading.finish(self)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test panics")]
+mod tests {
+    use super::*;
+    use crate::{Mutants, WriteSet};
+    use types::{Incarnation, ProcessId};
+
+    #[test]
+    fn a_spread_says_of_every_state_which_heads_see_it() {
+        for seed in 0..200 {
+            let (mut dag, mut random) = (Dag::new(Mutants::default()), fastrand::Rng::with_seed(seed));
+            for number in 1..40 {
+                let all: Vec<Node> = dag.states().collect();
+                let parents: Vec<Node> =
+                    (0..=random.usize(..3) / 2).map(|_| all[random.usize(..all.len())]).collect();
+                let ids: Vec<StateId> = dag.greatest(&parents).iter().map(|node| dag.id(*node)).collect();
+                let id = StateId::made_by(number, ProcessId(1), Incarnation(1));
+                dag.insert(id, &ids, WriteSet::default()).unwrap();
+            }
+            let heads: Vec<Node> = dag.heads().collect();
+            let spread = dag.spread(&heads);
+            let mut apart = spread.apart.iter();
+            for state in dag.states().rev() {
+                let by: Vec<bool> = heads.iter().map(|head| dag.sees(state, *head)).collect();
+                if by.contains(&true) && by.contains(&false) {
+                    let (node, seen) = apart.next().unwrap();
+                    assert_eq!(*node, state, "the most recent first, each once");
+                    assert_eq!(by, (0..heads.len()).map(|head| seen.has(head)).collect::<Vec<_>>());
+                    assert_eq!(Some(seen.first()), by.iter().position(|sees| *sees));
+                    assert_eq!(seen.count(), by.iter().filter(|sees| **sees).count());
+                }
+            }
+            assert!(apart.next().is_none());
+            let some: Vec<Node> = dag.states().filter(|_| random.bool()).collect();
+            let sees_none =
+                |node: &&Node| !some.iter().any(|other| other != *node && dag.sees(*other, **node));
+            assert_eq!(dag.least(&some), some.iter().filter(sees_none).copied().collect::<Vec<_>>());
+            let all_see = dag.states().filter(|state| heads.iter().all(|head| dag.sees(*state, *head)));
+            let mut together = dag.greatest(&all_see.collect::<Vec<_>>()).to_vec();
+            together.sort_by_key(|node| std::cmp::Reverse(dag.id(*node)));
+            assert_eq!(spread.together, together, "seed {seed}");
+        }
+    }
+}
