@@ -112,6 +112,12 @@ pub(super) trait Deployed {
 
     fn kept(&self, instance: &Self::Protocol) -> Kept;
 
+    /// True while it works heads out: nothing is collected meanwhile.
+    fn is_merging(&self, instance: &Self::Protocol) -> bool {
+        let _ = instance;
+        false
+    }
+
     /// Collects until there is nothing more to collect.
     fn settle(&self, instance: &mut Self::Protocol) {
         let _ = instance;
@@ -159,6 +165,10 @@ impl Deployed for Sites {
             keys: census.keys,
             memory: census.memory,
         }
+    }
+
+    fn is_merging(&self, instance: &Instance) -> bool {
+        instance.as_site().is_some_and(|site| site.keyspace().is_merging())
     }
 
     fn settle(&self, instance: &mut Instance) {

@@ -431,11 +431,19 @@ impl<'s, D: Deployed> World<'s, D> {
         self.tally.measure(warm, end);
         self.agenda.schedule(warm + self.setup.measured * MILLI / SLICES, Event::Slice);
         self.run_until(end);
+        while self.is_merging() {
+            self.run_until(self.now + MILLI);
+        }
         self.settle();
         self.rests = true;
-        self.run_until(end + REST);
+        self.run_until(self.now + REST);
         self.tally.rested = self.kept();
         self.tally
+    }
+
+    fn is_merging(&self) -> bool {
+        let mut nodes = self.machines.iter().flat_map(|machine| &machine.nodes);
+        nodes.any(|node| self.deployed.is_merging(node.protocol()))
     }
 
     /// What collection would leave if it took no time.
