@@ -78,6 +78,11 @@ impl std::fmt::Debug for MergeId {
     }
 }
 
+/// A merge of several heads is numbered so far ahead of them that what clients do while it is worked out comes before it:
+/// what they did is merged with it then, and is written on top of what it has put together; else all of that would be written
+/// once more on top of each client's work.
+const AHEAD: u64 = 1 << 20;
+
 impl MergeId {
     /// Of a merge of these states, in ascending order.
     pub fn new(parents: &[StateId], handler: Option<u64>) -> Self {
@@ -91,7 +96,8 @@ impl MergeId {
             hash.update(&parent.number.to_le_bytes());
             hash.update(&parent.maker.to_le_bytes());
         }
-        MergeId { hash, number: number_above(parents) }
+        let ahead = if parents.len() > 2 { AHEAD } else { 0 };
+        MergeId { hash, number: number_above(parents) + ahead }
     }
 
     /// It writes a key, behind those that it wrote before, with these effects.

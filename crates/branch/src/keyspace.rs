@@ -345,7 +345,11 @@ impl Keyspace {
         if self.dag.node(commit.id).is_some() {
             return Ok(false);
         }
-        debug_assert_ne!(self.merging_to(), Some(commit.id), "a merge is complete before it comes from elsewhere");
+        debug_assert_ne!(
+            self.merging_to(),
+            Some(commit.id),
+            "a merge is complete before it comes from elsewhere"
+        );
         if self.options.mutants.has(Mutant::ForwardParents) {
             let heir = |id: &StateId| {
                 let promoted = self.sessions.find(&self.dag, *id).map(|node| self.dag.id(node));

@@ -118,7 +118,8 @@ impl Dag {
 
     /// A label for a merge of these states, which nobody sees until the merge is inserted.
     pub(crate) fn reserve(&mut self, parents: &[Node]) -> Label {
-        let label = self.branches.label_apart(&self.labels_of(parents), self.mutants.has(Mutant::ForkSeesSibling));
+        let label =
+            self.branches.label_apart(&self.labels_of(parents), self.mutants.has(Mutant::ForkSeesSibling));
         self.branches.retain(label);
         label
     }

@@ -12,11 +12,11 @@
 //! work, a site does the same by itself, for one head after the other.
 
 use super::Keyspace;
-use crate::changes::Written;
 use super::underway::Underway;
-use crate::dag::{Node, SeenBy, Spread};
+use crate::changes::Written;
+use crate::dag::{Label, Node, SeenBy, Spread};
 use crate::merge::{Changed, Changes, Parting, Policy};
-use crate::{Commit, Mutant, StateId};
+use crate::{Change, Commit, Mutant, StateId};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -38,10 +38,10 @@ pub(super) struct Meanwhile {
 }
 
 impl Meanwhile {
-    /// What of a key was changed by what the merge sees and one of its heads does not.
-    fn written(&self, key: &CompactKey, head: usize) -> Option<Written> {
+    /// How a key was changed by what the merge sees and one of its heads does not.
+    fn change(&self, key: &CompactKey, head: usize) -> Option<Change> {
         let others = self.changes.of(key).iter().filter(|changed| !changed.seen.has(head));
-        Written::all(&others.map(|changed| &changed.written).collect::<Vec<_>>())
+        others.map(|changed| changed.written.change).reduce(Change::and)
     }
 }
 
@@ -90,26 +90,32 @@ impl Keyspace {
         let mut states: SmallVec<[Node; 1]> = SmallVec::from_slice(&[own, merge]);
         states.sort_by_key(|node| self.dag.id(*node));
         let seen_by = |node: Node| SeenBy::only(usize::from(states[1] == node), 2);
-        let mut written: BTreeMap<&CompactKey, SmallVec<[&Written; 1]>> = BTreeMap::new();
+        // With the label of the newest version.
+        let mut written: BTreeMap<&CompactKey, (Label, SmallVec<[&Written; 1]>)> = BTreeMap::new();
         let is_remembered = !self.options.mutants.has(Mutant::ForgetMeanwhile);
-        for (key, change) in line.iter().filter(|_| is_remembered).flat_map(|node| self.dag.writes(*node).each()) {
-            written.entry(key).or_default().push(change);
+        for node in line.iter().filter(|_| is_remembered) {
+            for (key, change) in self.dag.writes(*node).each() {
+                let newest = self.dag.versions(*node);
+                written.entry(key).or_insert_with(|| (newest, SmallVec::new())).1.push(change);
+            }
         }
-        let both = |(key, written): (&CompactKey, SmallVec<[&Written; 1]>)| {
+        let both = |(key, (label, written)): (&CompactKey, (Label, SmallVec<[&Written; 1]>))| {
             // Whatever the merge wrote, it changed, also where one of its heads had it like that.
-            let (others, its_own) = (meanwhile.written(key, head), self.dag.writes(merge).written(key));
+            let (others, its_own) = (meanwhile.change(key, head), self.dag.writes(merge).get(key));
             let of_merge = match (others, its_own) {
                 (Some(others), Some(its_own)) => others.and(its_own),
-                (others, its_own) => others.or(its_own.cloned())?,
+                (others, its_own) => others.or(its_own)?,
             };
-            let changed = |node, written| Changed { seen: seen_by(node).into(), written, newest: None };
-            Some((key.clone(), vec![changed(merge, of_merge), changed(own, Written::all(&written)?)]))
+            let newest = its_own.map(|_| self.dag.versions(merge));
+            let changed = |node, written, newest| Changed { seen: seen_by(node).into(), written, newest };
+            let its_own = changed(own, Written::all(&written)?, Some(label));
+            Some((key.clone(), vec![changed(merge, of_merge.into(), newest), its_own]))
         };
         let changes: Changes = written.into_iter().filter_map(both).collect();
         let mut apart: Vec<(Node, SeenBy)> = line.iter().map(|node| (*node, seen_by(own))).collect();
         apart.push((merge, seen_by(merge)));
         let together = vec![self.dag.node(meanwhile.heads[head])?];
-        let conflicting = changes.keys().cloned().collect();
+        let conflicting: Vec<CompactKey> = changes.keys().cloned().collect();
         let parting = Parting { spread: Spread { apart, together }, conflicting, changes };
         let transaction = self.open(session, states);
         let merge = Underway::parted(&self.dag, transaction, parting, policy, self.options);

@@ -1,9 +1,9 @@
 //! Merges: which keys conflict, what the types' rules make of them, and what a merge may commit with (TARDiS 5.1, 6.2).
 
 use super::Keyspace;
+use super::underway::Underway;
 use crate::constraint::{Begin, End, Intact};
 use crate::dag::Node;
-use super::underway::Underway;
 use crate::merge::{Clash, Plan, Policy, conflicting_keys};
 use crate::{Commit, Mutant, Refusal, StateId, Transaction};
 use mvcc::CompactKey;

@@ -25,6 +25,9 @@ use std::time::Duration;
 use std::vec;
 use types::{SessionId, Wire};
 
+/// The bytes of an effect on an element of a collection, about.
+const ELEMENT: usize = 32;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Underway {
@@ -94,7 +97,13 @@ impl Underway {
     }
 
     /// The same, where it is known how they parted.
-    pub fn parted(dag: &Dag, transaction: Transaction, parting: Parting, policy: Policy, of: Options) -> Self {
+    pub fn parted(
+        dag: &Dag,
+        transaction: Transaction,
+        parting: Parting,
+        policy: Policy,
+        of: Options,
+    ) -> Self {
         let Parting { spread, changes, conflicting } = parting;
         let planning = Planning::new(dag, &transaction.from, (spread, changes), of.mutants);
         Underway {
@@ -202,6 +211,8 @@ impl Underway {
         while let Some((key, effects)) = self.writes.get(self.set.len()) {
             if !bench.records.are_away() {
                 bench.records.put(key, &view, label, id, effects.iter().map(|effect| &**effect));
+                // Of a collection a merge may write many elements.
+                bench.dag.meter().keys(effects.iter().map(|effect| effect.len()).sum::<usize>() / ELEMENT);
             }
             self.set.note(key.clone(), written(effects));
             if bench.is_late() && !bench.records.are_away() {

@@ -2,10 +2,13 @@
 //! merge costs grows with what was changed and not with what there is.
 
 use super::value::{Clash, Judge, part};
-use datatypes::collections::{PackedMap, PackedSet, ScoredTree};
+use datatypes::collections::{Member, PackedMap, PackedSet, ScoredTree};
 use datatypes::register::parse_integer;
 use datatypes::{Cell, Kind, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+type HashMap<K, V> = hashbrown::HashMap<K, V, foldhash::quality::FixedState>;
 
 /// What a collection has of one element: a score, a field's value, or that it is a member.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +17,9 @@ pub(super) enum Part {
     Score(f64),
     Field(Box<[u8]>),
 }
+
+/// So many elements are not looked for one after the other.
+const MANY: usize = 8;
 
 /// What a value has of some elements, in their order.
 pub(super) type Parts = Vec<Option<Part>>;
@@ -34,12 +40,16 @@ pub(super) struct Lens<'c> {
 impl<'c> Lens<'c> {
     /// For changes of a collection, which is this for one who sees them: of each which state is the first to see it, and which
     /// elements it may have changed. Nothing, if that is hardly less than the whole.
-    pub fn new(cell: &Cell, changes: &[(usize, Vec<&'c [u8]>)]) -> Option<Self> {
+    /// What the value `beside` it does not have is no witness.
+    pub fn new(cell: &Cell, beside: Option<&Cell>, changes: &[(usize, Vec<&'c [u8]>)]) -> Option<Self> {
         let mut elements: Vec<&[u8]> = changes.iter().flat_map(|(_, changed)| changed).copied().collect();
         let on_each = elements.len() / changes.len().max(1);
         elements.sort_unstable();
         elements.dedup();
-        let is_other = |element: &&[u8]| elements.binary_search(element).is_err();
+        let is_other = |element: &&[u8]| {
+            elements.binary_search(element).is_err()
+                && beside.is_none_or(|beside| part_of(beside, element).is_some())
+        };
         let (len, witness) = match cell.value.as_ref()? {
             Value::Set(set) => {
                 let other = set.iter().find(|member| is_other(&&**member)).map(|member| Box::from(&*member));
@@ -77,10 +87,14 @@ impl<'c> Lens<'c> {
     }
 
     /// What a value has of the elements at these places; nothing, if it differs in more.
-    pub fn parts(&self, cell: &Cell, places: impl Iterator<Item = usize>) -> Option<Parts> {
+    pub fn parts(&self, cell: &Cell, places: impl ExactSizeIterator<Item = usize>) -> Option<Parts> {
         let is_alike = cell.kind() == Some(self.kind) && cell.expires_at == self.expires_at;
         part_of(cell, &self.witness).filter(|_| is_alike)?;
-        Some(places.map(|place| part_of(cell, self.elements[place])).collect())
+        if places.len() < MANY || size(cell) / 4 > places.len() {
+            return Some(places.map(|place| part_of(cell, self.elements[place])).collect());
+        }
+        let table = table(cell)?;
+        Some(places.map(|place| table.get(self.elements[place]).map(|held| Part::from(*held))).collect())
     }
 
     /// Two values that differ as these parts of all elements do.
@@ -139,30 +153,70 @@ pub(super) fn is_collection(cell: &Cell) -> bool {
     matches!(cell.value, Some(Value::Set(_) | Value::Dict(_) | Value::ScoredSet(_)))
 }
 
-/// The elements that two collections do not have alike; nothing, if they differ in more.
-pub(super) fn differing(from: &Cell, to: &Cell) -> Option<Vec<Box<[u8]>>> {
-    if from.expires_at != to.expires_at {
-        return None;
-    }
-    let (from, to) = (from.value.as_ref()?, to.value.as_ref()?);
-    let mut differing = Vec::new();
-    for (one, other) in [(from, to), (to, from)] {
-        match (one, other) {
-            (Value::Set(one), Value::Set(other)) => {
-                let of_one = one.iter().filter(|member| !other.contains(member));
-                differing.extend(of_one.map(|member| Box::from(&*member)));
-            }
-            (Value::Dict(one), Value::Dict(other)) => {
-                let of_one = one.iter().filter(|(field, value)| other.get(field) != Some(*value));
-                differing.extend(of_one.map(|(field, _)| Box::from(field)));
-            }
-            (Value::ScoredSet(one), Value::ScoredSet(other)) => {
-                let of_one = one.iter().filter(|(score, member)| other.score(member) != Some(*score));
-                differing.extend(of_one.map(|(_, member)| Box::from(member)));
-            }
-            _ => return None,
+/// What a collection has of an element, where it is.
+#[derive(Clone, Copy, PartialEq)]
+enum Held<'c> {
+    Member,
+    Score(f64),
+    Field(&'c [u8]),
+}
+
+impl From<Held<'_>> for Part {
+    fn from(held: Held<'_>) -> Self {
+        match held {
+            Held::Member => Part::Member,
+            Held::Score(score) => Part::Score(score),
+            Held::Field(value) => Part::Field(value.into()),
         }
     }
+}
+
+/// All elements of a collection. A small one is a list: to look for some of it after the other is to go through it again and
+/// again.
+fn each<'c>(cell: &'c Cell, mut visit: impl FnMut(Cow<'c, [u8]>, Held<'c>)) -> Option<()> {
+    match cell.value.as_ref()? {
+        Value::Set(set) => set.iter().for_each(|member| match member {
+            Member::Bytes(bytes) => visit(bytes.into(), Held::Member),
+            integer @ Member::Integer { .. } => visit(integer.to_vec().into(), Held::Member),
+        }),
+        Value::Dict(dict) => dict.iter().for_each(|(field, value)| visit(field.into(), Held::Field(value))),
+        Value::ScoredSet(set) => {
+            set.iter().for_each(|(score, member)| visit(member.into(), Held::Score(score)))
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn table(cell: &Cell) -> Option<HashMap<Cow<'_, [u8]>, Held<'_>>> {
+    let mut table = HashMap::default();
+    each(cell, |element, held| {
+        table.insert(element, held);
+    })?;
+    Some(table)
+}
+
+fn size(cell: &Cell) -> usize {
+    match &cell.value {
+        Some(Value::Set(set)) => set.len(),
+        Some(Value::Dict(dict)) => dict.len(),
+        Some(Value::ScoredSet(set)) => set.len(),
+        _ => 0,
+    }
+}
+
+/// The elements that two collections do not have alike; nothing, if they differ in more.
+pub(super) fn differing(from: &Cell, to: &Cell) -> Option<Vec<Box<[u8]>>> {
+    if from.expires_at != to.expires_at || from.kind() != to.kind() {
+        return None;
+    }
+    let (mut gone, mut differing) = (table(from)?, Vec::new());
+    each(to, |element, held| {
+        if gone.remove(&*element) != Some(held) {
+            differing.push(element.into());
+        }
+    })?;
+    differing.extend(gone.into_keys().map(Box::from));
     Some(differing)
 }
 

@@ -131,6 +131,7 @@ impl Partings {
             return true;
         }
         let Some((key, mut changed)) = self.notes.pop() else { return false };
+        dag.meter().keys(changed.len());
         changed.sort_by_key(|changed| changed.seen.count());
         if changed.windows(2).any(|pair| pair[0].seen.exceeds(&pair[1].seen)) {
             self.parting.conflicting.push(key.clone());

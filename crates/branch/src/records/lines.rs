@@ -1,7 +1,7 @@
 //! The lines of a key: those with a value, and those that are forks of another one.
 
 use super::line::{LONG, Line, growth, perform};
-use datatypes::{Cell, exchange};
+use datatypes::{Cell, Value, exchange};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
@@ -90,6 +90,12 @@ impl Lines {
     /// True if a version can be made on top of this one without copying it: it is the newest of its line, or large.
     pub fn may_go_on(&self, at: At) -> bool {
         self.distance(at) < LONG && (self.is_newest(at) || self.is_large(at))
+    }
+
+    /// True if a version's value comes from one of a kind that has elements.
+    pub fn is_collection(&self, at: At) -> bool {
+        let root = self.path(at).last().and_then(|(line, _)| self.cell(line)?.value.as_ref());
+        matches!(root, Some(Value::Set(_) | Value::Dict(_) | Value::ScoredSet(_)))
     }
 
     fn is_newest(&self, (line, version): At) -> bool {

@@ -65,6 +65,11 @@ impl Record<'_> {
             None => read(&Cell::ABSENT, None),
         }
     }
+
+    /// Which state wrote the version that has this label.
+    pub fn writer(&self, label: Label) -> Option<StateId> {
+        self.0.as_ref()?.writer(label)
+    }
 }
 
 /// All keys of a keyspace.
@@ -137,7 +142,7 @@ impl Records {
         view: &View<'_>,
         label: Label,
         id: StateId,
-        effects: impl Iterator<Item = &'e [u8]>,
+        effects: impl Iterator<Item = &'e [u8]> + Clone,
     ) {
         view.meter().keys(1);
         self.keys.entry(Placed::of(key)).or_default().write(view, label, id, effects);

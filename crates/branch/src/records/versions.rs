@@ -20,6 +20,10 @@ pub(super) struct Versions {
     lines: Lines,
 }
 
+/// Effects on a collection of more bytes than this (a merge's, of what many have done) are many: to take them back for whoever reads
+/// what was before takes longer than to copy it.
+const MUCH: usize = 256;
+
 impl Versions {
     /// The place of the newest version that a view shows (TARDiS, figure 7), and how many lookups that took. The
     /// bounds of the view are asked for, or the branches of the key, whichever are fewer; where both are many, both are
@@ -216,7 +220,7 @@ impl Versions {
         view: &View<'_>,
         label: Label,
         id: StateId,
-        effects: impl Iterator<Item = &'e [u8]>,
+        effects: impl Iterator<Item = &'e [u8]> + Clone,
     ) {
         let (line, version) = match self.look(view) {
             None => {
@@ -225,8 +229,15 @@ impl Versions {
                 self.lines.open(cell, 1)
             }
             Some(place) => {
-                if !self.lines.may_go_on(self.places[place].at()) {
-                    self.copy(self.places[place].at());
+                let at = self.places[place].at();
+                if effects.clone().map(<[u8]>::len).sum::<usize>() > MUCH && self.lines.is_collection(at) {
+                    let mut cell = self.lines.with(at, |cell| cell.clone());
+                    let _ = perform(&mut cell, effects);
+                    let (line, version) = self.lines.open(cell, 1);
+                    return self.insert(Place { label, id, line, version });
+                }
+                if !self.lines.may_go_on(at) {
+                    self.copy(at);
                     self.shrink();
                 }
                 self.lines.go_on(self.places[place].at(), effects)

@@ -1,6 +1,6 @@
 //! The heads that a site merges by itself (T15): when, and how much of it at a time.
 
-use super::{MERGER, Merging, SWEEP_EVERY, Site, Timer};
+use super::{COLLECT_PAUSE, MERGER, Merging, SWEEP_EVERY, Site, Timer};
 use crate::instance::Instance;
 use crate::{Commit, Effort, Policy, Refusal, StateId};
 use protocol::{Now, Outputs};
@@ -16,10 +16,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often heads are left for another site to merge.
 const PATIENCE: u32 = 40;
 
-/// What is done of a merge at a time, by assumed costs, and how many times that is left to others meanwhile. On real
-/// processors it takes a few times as long (docs/figures.md).
-const PIECE: Duration = Duration::from_micros(250);
-const PIECE_SHARE: u32 = 2;
+/// What is done of a merge at a time, by assumed costs; on real processors it takes a few times as long (docs/figures.md).
+const PIECE: Duration = Duration::from_micros(500);
+/// Which part of that is left to others between two pieces. Were it more, they would be so far ahead when a merge of many heads is
+/// complete that it takes as long again to merge what they have done beside it.
+const BETWEEN: u32 = 4;
 
 /// How far a site is with merging.
 #[derive(Debug, Default)]
@@ -75,7 +76,7 @@ impl Site {
         }
         match self.keyspace.begin_merging(MERGER, &meant, Policy::Newest) {
             Ok(true) => self.go_on_merging(PIECE, now, out),
-            Ok(false) => out.arm(Timer::Merge, now.instant + PIECE),
+            Ok(false) => out.arm(Timer::Merge, now.instant + COLLECT_PAUSE),
             Err(refusal) => debug_assert_eq!(refusal, Refusal::NothingToMerge),
         }
     }
@@ -87,8 +88,8 @@ impl Site {
         let took = self.keyspace.effort() - before;
         self.merging.took = self.merging.took + took;
         match outcome {
-            None => out.arm(Timer::Merge, now.instant + took.time().saturating_mul(1 + PIECE_SHARE)),
-            Some(outcome) => self.merged(outcome, PIECE * PIECE_SHARE, now, out),
+            None => out.arm(Timer::Merge, now.instant + took.time() + took.time() / BETWEEN),
+            Some(outcome) => self.merged(outcome, PIECE / BETWEEN, now, out),
         }
     }
 
@@ -128,7 +129,9 @@ impl Site {
 
     /// A client went on from what was merged while that was worked out, or had a transaction open.
     pub(super) fn merge_beside(&mut self, state: StateId, now: Now, out: &mut Outputs<'_, Instance>) {
+        // While heads are worked out, what is beside the merge before is beside that one too: merged twice, merges would cross.
         if matches!(self.options.merging, Merging::Auto { .. })
+            && !self.keyspace.is_merging()
             && let Some(merge) = self.keyspace.merge_beside(MERGER, state, Policy::Newest)
         {
             self.claims.merged(&merge, &mut self.keyspace);
@@ -146,7 +149,7 @@ impl Site {
             self.merge_beside(head, now, out);
             let took = (self.keyspace.effort() - before).time();
             if took >= PIECE {
-                out.arm(Timer::Merge, now.instant + took.saturating_mul(1 + PIECE_SHARE));
+                out.arm(Timer::Merge, now.instant + took + took / BETWEEN);
                 return true;
             }
         }
