@@ -16,12 +16,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often heads are left for another site to merge.
 const PATIENCE: u32 = 40;
 
-/// What is done of a merge at a time, by assumed costs; on real processors it takes a few times as long (docs/figures.md).
-const PIECE: Duration = Duration::from_micros(500);
-/// Which part of that is left to others between two pieces. Were it more, they would be so far ahead when a merge of many heads is
-/// complete that it takes as long again to merge what they have done beside it.
-const BETWEEN: u32 = 4;
-
 /// How far a site is with merging.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
@@ -39,7 +33,7 @@ impl Site {
     /// Merges heads: by the types' rules, and what no rule joins goes to the newer side; or by the handler.
     pub(super) fn merge(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
         if self.keyspace.is_merging() {
-            return self.go_on_merging(PIECE, now, out);
+            return self.go_on_merging(self.options.pace.piece, now, out);
         }
         let (Merging::Auto { every } | Merging::Handler { every }) = self.options.merging else {
             return out.arm(Timer::Merge, now.instant + SWEEP_EVERY);
@@ -75,7 +69,7 @@ impl Site {
             return self.merged(outcome, every, now, out);
         }
         match self.keyspace.begin_merging(MERGER, &meant, Policy::Newest) {
-            Ok(true) => self.go_on_merging(PIECE, now, out),
+            Ok(true) => self.go_on_merging(self.options.pace.piece, now, out),
             Ok(false) => out.arm(Timer::Merge, now.instant + COLLECT_PAUSE),
             Err(refusal) => debug_assert_eq!(refusal, Refusal::NothingToMerge),
         }
@@ -88,8 +82,8 @@ impl Site {
         let took = self.keyspace.effort() - before;
         self.merging.took = self.merging.took + took;
         match outcome {
-            None => out.arm(Timer::Merge, now.instant + took.time() + took.time() / BETWEEN),
-            Some(outcome) => self.merged(outcome, PIECE / BETWEEN, now, out),
+            None => out.arm(Timer::Merge, now.instant + self.options.pace.next_after(took.time())),
+            Some(outcome) => self.merged(outcome, COLLECT_PAUSE, now, out),
         }
     }
 
@@ -107,11 +101,11 @@ impl Site {
         now: Now,
         out: &mut Outputs<'_, Instance>,
     ) {
+        out.arm(Timer::Merge, now.instant + every);
         match outcome {
             Ok(commit) => {
                 let pause = pause_after(&commit, self.merging.took);
                 self.merging.rests_until = now.instant + pause;
-                out.arm(Timer::Merge, now.instant + every);
                 let with = std::mem::take(&mut self.merging.with);
                 self.gossip.merged(&with, commit.id, now.instant);
                 self.claims.merged(&commit, &mut self.keyspace);
@@ -148,8 +142,8 @@ impl Site {
             }
             self.merge_beside(head, now, out);
             let took = (self.keyspace.effort() - before).time();
-            if took >= PIECE {
-                out.arm(Timer::Merge, now.instant + took + took / BETWEEN);
+            if took >= self.options.pace.piece {
+                out.arm(Timer::Merge, now.instant + self.options.pace.next_after(took));
                 return true;
             }
         }

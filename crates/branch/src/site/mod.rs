@@ -41,7 +41,7 @@ mod words;
 pub use message::{Message, Thread};
 pub use record::Record;
 pub(crate) use record::{put, split};
-pub use setup::{Collecting, Local, Merging, Options, Topology};
+pub use setup::{Collecting, Local, Merging, Options, Pace, Topology};
 
 use crate::instance::Instance;
 use crate::keyspace::{self, Keyspace};

@@ -76,6 +76,29 @@ pub enum Collecting {
     Optimistic,
 }
 
+/// How merges are worked out piece by piece (Corrections 87).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// What is done at a time, by assumed costs; on real processors it takes a few times as long (docs/figures.md).
+    pub piece: Duration,
+    /// How long others have between two pieces, at least: it is a quarter of what a piece takes. Were it much more, clients would be so
+    /// far ahead when a merge of many heads is complete that it takes as long again to merge what they have done beside it.
+    pub between: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace { piece: Duration::from_micros(500), between: Duration::ZERO }
+    }
+}
+
+impl Pace {
+    /// When the piece after one that took so long is due.
+    pub(super) fn next_after(self, took: Duration) -> Duration {
+        took + (took / 4).max(self.between)
+    }
+}
+
 /// How a site is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -99,6 +122,8 @@ pub struct Options {
     pub open_for: Duration,
     /// How large a piece of a checkpoint becomes before it is handed over, in bytes. Nothing is collected in between.
     pub piece: usize,
+    /// How merges are worked out beside clients.
+    pub pace: Pace,
     /// True if the site shall claim what transactions saw and did, for checkers.
     pub claims: bool,
     /// The bug under test.
@@ -118,6 +143,7 @@ impl Default for Options {
             near: 50_000,
             open_for: Duration::from_secs(60),
             piece: 64 * 1024,
+            pace: Pace::default(),
             claims: false,
             mutants: Mutants::default(),
         }

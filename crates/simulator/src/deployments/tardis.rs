@@ -3,7 +3,7 @@
 
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
-use branch::site::{Collecting, Local, Merging, Options, Topology};
+use branch::site::{Collecting, Local, Merging, Options, Pace, Topology};
 use branch::{Conflict, Conflicts, Failure, Handler, Instance, Policy};
 use checker::Level;
 use datatypes::register::Register;
@@ -50,6 +50,9 @@ impl TardisDeployment {
 
 /// So few bytes of a checkpoint are handed over at a time that much happens before it is complete.
 const SMALL_PIECE: usize = 400;
+
+/// A merge is worked out so slowly that clients do much beside it.
+const SLOW: Pace = Pace { piece: Duration::from_nanos(1), between: Duration::from_millis(2) };
 
 /// Of registers that are texts the one that comes last wins; all others are left to the types' rules. It fails on some
 /// merges, the same ones at every site.
@@ -168,6 +171,9 @@ impl Deployment for TardisDeployment {
         }
         if random.bool() {
             options.piece = SMALL_PIECE;
+        }
+        if random.bool() {
+            options.pace = SLOW;
         }
         let (topology, region) = (topology(setting.layout), region_of(setting.layout, node.process));
         match node.slot.partition {
