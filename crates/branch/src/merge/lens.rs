@@ -8,8 +8,6 @@ use datatypes::{Cell, Kind, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-type HashMap<K, V> = hashbrown::HashMap<K, V, foldhash::quality::FixedState>;
-
 /// What a collection has of one element: a score, a field's value, or that it is a member.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Part {
@@ -188,8 +186,8 @@ fn each<'c>(cell: &'c Cell, mut visit: impl FnMut(Cow<'c, [u8]>, Held<'c>)) -> O
     Some(())
 }
 
-fn table(cell: &Cell) -> Option<HashMap<Cow<'_, [u8]>, Held<'_>>> {
-    let mut table = HashMap::default();
+fn table(cell: &Cell) -> Option<BTreeMap<Cow<'_, [u8]>, Held<'_>>> {
+    let mut table = BTreeMap::new();
     each(cell, |element, held| {
         table.insert(element, held);
     })?;
