@@ -32,7 +32,7 @@ impl StateId {
         StateId { number, maker: u64::from(site.0) << 32 | u64::from(incarnation.0) }
     }
 
-    /// The state that merging these states by these writes makes; see [`MergeId`].
+    /// The state that merging these states by these writes makes, wherever it is made: equal merges coincide (Corrections 53).
     pub fn of_merge<'w>(
         parents: &[StateId],
         handler: Option<u64>,
