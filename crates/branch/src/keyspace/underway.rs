@@ -85,15 +85,7 @@ impl Underway {
     /// Of the heads that the transaction is open at.
     pub fn new(dag: &Dag, transaction: Transaction, policy: Policy) -> Self {
         let partings = Partings::new(dag, &transaction.from);
-        Underway {
-            transaction,
-            policy,
-            stage: Stage::Parting(partings.into()),
-            keys: Vec::new().into_iter(),
-            unresolved: Vec::new(),
-            writes: Vec::new(),
-            set: WriteSet::default(),
-        }
+        Underway::at(Stage::Parting(partings.into()), Vec::new(), transaction, policy)
     }
 
     /// The same, where it is known how they parted.
@@ -106,11 +98,15 @@ impl Underway {
     ) -> Self {
         let Parting { spread, changes, conflicting } = parting;
         let planning = Planning::new(dag, &transaction.from, (spread, changes), of.mutants);
+        Underway::at(Stage::Planning(planning.into()), conflicting, transaction, policy)
+    }
+
+    fn at(stage: Stage, keys: Vec<CompactKey>, transaction: Transaction, policy: Policy) -> Self {
         Underway {
             transaction,
             policy,
-            stage: Stage::Planning(planning.into()),
-            keys: conflicting.into_iter(),
+            stage,
+            keys: keys.into_iter(),
             unresolved: Vec::new(),
             writes: Vec::new(),
             set: WriteSet::default(),
@@ -172,10 +168,10 @@ impl Underway {
         let view = bench.dag.view_within(bounds);
         let declared = bench.options.policy;
         while let Some(key) = self.keys.next() {
-            let tools = (&*bench.dag, &mut *bench.records);
-            let mut effects = plan.effects(tools, &view, &key, self.policy);
+            let mut by = |policy| plan.effects((&*bench.dag, &mut *bench.records), &view, &key, policy);
+            let mut effects = by(self.policy);
             if effects.is_err() && declared != Policy::Refuse {
-                effects = plan.effects((&*bench.dag, &mut *bench.records), &view, &key, declared);
+                effects = by(declared);
             }
             match effects {
                 Ok((effects, _)) => {

@@ -92,10 +92,14 @@ impl Lines {
         self.distance(at) < LONG && (self.is_newest(at) || self.is_large(at))
     }
 
+    /// The value that a version's comes from.
+    fn root(&self, at: At) -> Option<&Value> {
+        self.path(at).last().and_then(|(line, _)| self.cell(line)?.value.as_ref())
+    }
+
     /// True if a version's value comes from one of a kind that has elements.
     pub fn is_collection(&self, at: At) -> bool {
-        let root = self.path(at).last().and_then(|(line, _)| self.cell(line)?.value.as_ref());
-        matches!(root, Some(Value::Set(_) | Value::Dict(_) | Value::ScoredSet(_)))
+        matches!(self.root(at), Some(Value::Set(_) | Value::Dict(_) | Value::ScoredSet(_)))
     }
 
     fn is_newest(&self, (line, version): At) -> bool {
@@ -103,8 +107,7 @@ impl Lines {
     }
 
     fn is_large(&self, at: At) -> bool {
-        let root = self.path(at).last().and_then(|(line, _)| self.cell(line)?.value.as_ref());
-        root.is_some_and(|value| value.memory() > LARGE)
+        self.root(at).is_some_and(|value| value.memory() > LARGE)
     }
 
     /// Makes a version by these effects on top of another one.
