@@ -10,6 +10,16 @@
 //! stand below a merge, and every merge would reach back to the first one. So t is merged with M as soon as it commits: they
 //! parted at s, a few keys were written since, and what M sees of others' changes of these is remembered. Where nobody is at
 //! work, a site does the same by itself, for one head after the other.
+//!
+//! If much was done since, a piece of it is merged at a time: first u, then t with the merge of u, which parted at u.
+//!
+//! ```text
+//!    s --- M                with every commit the line gets a state longer, and a piece shorter
+//!     \     \
+//!      \     m --- m'
+//!       \   /     /
+//!        u ----- t - v
+//! ```
 
 use super::Keyspace;
 use super::underway::Underway;
@@ -19,7 +29,7 @@ use crate::merge::{Changed, Changes, Parting, Policy};
 use crate::{Change, Commit, Mutant, StateId};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::SessionId;
 
 /// Of a merge of more keys it is not remembered how they were changed.
@@ -35,6 +45,20 @@ pub(super) struct Meanwhile {
     /// What it merged, in the order that `changes` has.
     heads: Vec<StateId>,
     changes: Changes,
+    /// States beside it, but for the last of each line. They are held: they are merged piece by piece, which takes that one may
+    /// begin at each, and that they do not become one.
+    left: BTreeSet<Node>,
+    /// Lines of which pieces were merged, by the last state of these.
+    begun: BTreeMap<StateId, Begun>,
+}
+
+/// A line of which pieces were merged.
+#[derive(Debug)]
+struct Begun {
+    /// The last of these merges. It is held, too.
+    merge: Node,
+    /// What they wrote, with the label of the newest version.
+    written: BTreeMap<CompactKey, (Change, Label)>,
 }
 
 impl Meanwhile {
@@ -52,22 +76,32 @@ impl Keyspace {
         let Some(merge) = self.dag.node(commit.id) else { return };
         if changes.len() <= MOST_KEYS && !self.is_parted() {
             self.dag.hold(merge);
-            self.meanwhile = Some(Meanwhile { merge, heads: commit.parents.clone(), changes });
+            let (heads, left) = (commit.parents.clone(), BTreeSet::new());
+            let mut meanwhile = Meanwhile { merge, heads, changes, left, begun: BTreeMap::new() };
+            let heads: Vec<Node> = self.dag.heads().filter(|head| !self.dag.sees(merge, *head)).collect();
+            for head in heads {
+                if let Some(line) = self.line_beside(&meanwhile, head) {
+                    self.hold_line(&mut meanwhile, &line);
+                }
+            }
+            self.meanwhile = Some(meanwhile);
             self.forget_merge();
         }
     }
 
     fn let_go_of_merge(&mut self) {
-        if let Some(meanwhile) = self.meanwhile.take() {
-            self.dag.release(meanwhile.merge);
+        if let Some(Meanwhile { merge, left, begun, .. }) = self.meanwhile.take() {
+            let pieces = begun.values().map(|begun| begun.merge);
+            left.into_iter().chain(pieces).chain([merge]).for_each(|node| self.dag.release(node));
         }
     }
 
     /// Lets the last merge go, unless something goes on, or may, from what it does not see, or from what it merged.
     pub(super) fn forget_merge(&mut self) {
-        let Some(Meanwhile { merge, .. }) = self.meanwhile else { return };
-        let is_beside = |node: Node| !self.dag.sees(merge, node);
-        if !self.dag.heads().any(is_beside) && !self.dag.held().into_iter().any(is_beside) {
+        let Some(Meanwhile { merge, left, .. }) = &self.meanwhile else { return };
+        let is_beside = |node: Node| !self.dag.sees(*merge, node);
+        let mut others = self.dag.held().into_iter().filter(|node| !left.contains(node));
+        if !self.dag.heads().any(is_beside) && !others.any(is_beside) {
             self.let_go_of_merge();
         }
     }
@@ -79,64 +113,165 @@ impl Keyspace {
         self.dag.heads().filter(is_left).map(|head| self.dag.id(head)).collect()
     }
 
-    /// Merges a state with the last merge, if it is beside that: it went on from one of the merge's heads.
-    pub fn merge_beside(&mut self, session: SessionId, state: StateId, policy: Policy) -> Option<Commit> {
-        let (meanwhile, own) = (self.meanwhile.as_ref()?, self.dag.open(state)?);
-        let merge = meanwhile.merge;
-        if self.dag.sees(merge, own) || !self.may_begin(session, own) || !self.may_begin(session, merge) {
+    /// Merges a head with the last merge, if it is beside that: it went on from one of the merge's heads. Of what was done
+    /// since a piece of about so many keys is merged, the oldest first.
+    pub fn merge_beside(
+        &mut self,
+        session: SessionId,
+        head: StateId,
+        policy: Policy,
+        keys: usize,
+    ) -> Option<Commit> {
+        let mut meanwhile = self.meanwhile.take()?;
+        let commit = self.merge_piece(session, &mut meanwhile, head, policy, keys);
+        self.meanwhile = Some(meanwhile);
+        commit
+    }
+
+    fn merge_piece(
+        &mut self,
+        session: SessionId,
+        meanwhile: &mut Meanwhile,
+        head: StateId,
+        policy: Policy,
+        keys: usize,
+    ) -> Option<Commit> {
+        let head = self.dag.open(head)?;
+        if self.dag.sees(meanwhile.merge, head) || !self.dag.children(head).is_empty() {
             return None;
         }
-        let (head, line) = self.line_beside(meanwhile, own)?;
+        let line = self.line_beside(meanwhile, head)?;
+        self.hold_line(meanwhile, &line);
+        let piece = self.piece(session, &line.states, keys);
+        let begun = meanwhile.begun.get(&line.from);
+        let (own, merge) = (*piece.first()?, begun.map_or(meanwhile.merge, |begun| begun.merge));
+        if !self.may_begin(session, own) || !self.may_begin(session, merge) {
+            return None;
+        }
         let mut states: SmallVec<[Node; 1]> = SmallVec::from_slice(&[own, merge]);
         states.sort_by_key(|node| self.dag.id(*node));
-        let seen_by = |node: Node| SeenBy::only(usize::from(states[1] == node), 2);
+        let parting = self.part_beside(meanwhile, (&line, piece), (own, merge), states[1] == merge)?;
+        let transaction = self.open(session, states);
+        let merging = Underway::parted(&self.dag, transaction, parting, policy, self.options);
+        let commit = self.work_out(merging).ok()?.0;
+        self.note_piece(meanwhile, (&line, piece), commit.id);
+        Some(commit)
+    }
+
+    /// Keeps the states of a line, but for the last one.
+    fn hold_line(&mut self, meanwhile: &mut Meanwhile, line: &Line) {
+        for node in line.states.iter().skip(1) {
+            if meanwhile.left.insert(*node) {
+                self.dag.hold(*node);
+            }
+        }
+    }
+
+    /// The oldest states of a line, which wrote about so many keys, or twice as many as the newest one, so that the line gets
+    /// shorter while a client goes on; all of them, if a session may not begin at the last of these.
+    fn piece<'l>(&self, session: SessionId, line: &'l [Node], keys: usize) -> &'l [Node] {
+        let written_by = |node: &Node| self.dag.writes(*node).len();
+        let (mut written, keys) = (0, keys.max(2 * line.first().map_or(0, written_by)));
+        let fits = |node: &&Node| {
+            written += written_by(node);
+            written <= keys
+        };
+        let states = line.iter().rev().take_while(fits).count().max(1);
+        let piece = &line[line.len().saturating_sub(states)..];
+        if piece.first().is_some_and(|last| self.may_begin(session, *last)) { piece } else { line }
+    }
+
+    /// How a piece of a line, with `own` at its end, and a merge beside it parted.
+    fn part_beside(
+        &self,
+        meanwhile: &Meanwhile,
+        (line, piece): (&Line, &[Node]),
+        (own, merge): (Node, Node),
+        merge_is_second: bool,
+    ) -> Option<Parting> {
+        let seen_by = |node: Node| SeenBy::only(usize::from((node == merge) == merge_is_second), 2);
         // With the label of the newest version.
         let mut written: BTreeMap<&CompactKey, (Label, SmallVec<[&Written; 1]>)> = BTreeMap::new();
         let is_remembered = !self.options.mutants.has(Mutant::ForgetMeanwhile);
-        for node in line.iter().filter(|_| is_remembered) {
+        for node in piece.iter().filter(|_| is_remembered) {
             for (key, change) in self.dag.writes(*node).each() {
                 let newest = self.dag.versions(*node);
                 written.entry(key).or_insert_with(|| (newest, SmallVec::new())).1.push(change);
             }
         }
+        let begun = meanwhile.begun.get(&line.from);
         let both = |(key, (label, written)): (&CompactKey, (Label, SmallVec<[&Written; 1]>))| {
-            // Whatever the merge wrote, it changed, also where one of its heads had it like that.
-            let (others, its_own) = (meanwhile.change(key, head), self.dag.writes(merge).get(key));
-            let of_merge = match (others, its_own) {
-                (Some(others), Some(its_own)) => others.and(its_own),
-                (others, its_own) => others.or(its_own)?,
-            };
-            let newest = its_own.map(|_| self.dag.versions(merge));
+            // Whatever merges wrote, they changed, also where one of their heads had it like that.
+            let by_merge = self.dag.writes(meanwhile.merge).get(key);
+            let by_pieces = begun.and_then(|begun| begun.written.get(key));
+            let by_pieces_how = by_pieces.map(|(change, _)| *change);
+            let others = [meanwhile.change(key, line.head), by_merge, by_pieces_how];
+            let others = others.into_iter().flatten().reduce(Change::and)?;
+            let newest = by_pieces.map(|(_, label)| *label);
+            let newest = newest.or_else(|| by_merge.map(|_| self.dag.versions(meanwhile.merge)));
             let changed = |node, written, newest| Changed { seen: seen_by(node).into(), written, newest };
             let its_own = changed(own, Written::all(&written)?, Some(label));
-            Some((key.clone(), vec![changed(merge, of_merge.into(), newest), its_own]))
+            Some((key.clone(), vec![changed(merge, others.into(), newest), its_own]))
         };
         let changes: Changes = written.into_iter().filter_map(both).collect();
-        let mut apart: Vec<(Node, SeenBy)> = line.iter().map(|node| (*node, seen_by(own))).collect();
+        let mut apart: Vec<(Node, SeenBy)> = piece.iter().map(|node| (*node, seen_by(own))).collect();
         apart.push((merge, seen_by(merge)));
-        let together = vec![self.dag.node(meanwhile.heads[head])?];
+        let together = vec![self.dag.node(line.from)?];
         let conflicting: Vec<CompactKey> = changes.keys().cloned().collect();
-        let parting = Parting { spread: Spread { apart, together }, conflicting, changes };
-        let transaction = self.open(session, states);
-        let merge = Underway::parted(&self.dag, transaction, parting, policy, self.options);
-        Some(self.work_out(merge).ok()?.0)
+        Some(Parting { spread: Spread { apart, together }, conflicting, changes })
     }
 
-    /// From which of the merge's heads a state went on, and by which states, the most recent first. Nothing, if there are
-    /// merges among these, or if it went on from elsewhere.
-    fn line_beside(&self, meanwhile: &Meanwhile, state: Node) -> Option<(usize, Vec<Node>)> {
-        let (mut node, mut line) = (state, Vec::new());
+    /// A piece of a line was merged, which may be all that there is.
+    fn note_piece(&mut self, meanwhile: &mut Meanwhile, (line, piece): (&Line, &[Node]), merge: StateId) {
+        let begun = meanwhile.begun.remove(&line.from);
+        let released = piece.iter().copied().filter(|node| meanwhile.left.remove(node));
+        let released: Vec<Node> = released.chain(begun.as_ref().map(|begun| begun.merge)).collect();
+        released.into_iter().for_each(|node| self.dag.release(node));
+        let (Some(upto), Some(merge)) = (piece.first(), self.dag.node(merge)) else { return };
+        if line.states.first() == Some(upto) {
+            return;
+        }
+        self.dag.hold(merge);
+        let mut written = begun.map(|begun| begun.written).unwrap_or_default();
+        let label = self.dag.versions(merge);
+        for (key, Written { change, .. }) in self.dag.writes(merge).each() {
+            let known = written.entry(key.clone()).or_insert((*change, label));
+            *known = (known.0.and(*change), label);
+        }
+        meanwhile.begun.insert(self.dag.id(*upto), Begun { merge, written });
+    }
+
+    /// By which states one went on from one of the merge's heads. Nothing, if there are merges among these, or if it went on
+    /// from elsewhere.
+    fn line_beside(&self, meanwhile: &Meanwhile, state: Node) -> Option<Line> {
+        let (mut node, mut states, mut from) = (state, Vec::new(), None);
         while let [parent] = self.dag.parents(node)
-            && line.len() < LONGEST_LINE
+            && states.len() < LONGEST_LINE
         {
-            line.push(node);
+            if from.is_none() {
+                states.push(node);
+            }
             self.dag.meter().states(1);
+            let id = self.dag.id(*parent);
             if self.dag.sees(*parent, meanwhile.merge) {
-                let head = meanwhile.heads.binary_search(&self.dag.id(*parent)).ok()?;
-                return Some((head, line));
+                let head = meanwhile.heads.binary_search(&id).ok()?;
+                return Some(Line { head, from: from.unwrap_or(id), states });
+            }
+            if from.is_none() && meanwhile.begun.contains_key(&id) {
+                from = Some(id);
             }
             node = *parent;
         }
         None
     }
+}
+
+/// States beside a merge.
+struct Line {
+    /// The merge's head from which they went on.
+    head: usize,
+    /// The last state before them that is merged.
+    from: StateId,
+    /// The most recent first.
+    states: Vec<Node>,
 }

@@ -96,13 +96,12 @@ fn between(from: Option<&Value>, to: &Value, change: Change, effects: &mut Effec
             }
         }
         (Some(Value::ScoredSet(from)), Value::ScoredSet(to)) => {
-            let changed: Vec<(f64, &[u8])> =
-                to.iter().filter(|(score, member)| from.score(member) != Some(*score)).collect();
+            let changed: Vec<(f64, &[u8])> = to.beyond(from).collect();
             if !changed.is_empty() {
                 let items = ScoredItems::Many(changed);
                 effects.push(&Effect::ScoredSet(scored_set::Effect::Put { items }));
             }
-            let gone = from.iter().map(|(_, member)| member).filter(|member| !to.contains(member));
+            let gone = from.beyond(to).map(|(_, member)| member).filter(|member| !to.contains(member));
             let members = Items::collect(gone);
             if !members.is_empty() {
                 effects.push(&Effect::ScoredSet(scored_set::Effect::Remove { members }));

@@ -6,7 +6,7 @@ use datatypes::collections::{Member, PackedMap, PackedSet, ScoredTree};
 use datatypes::register::parse_integer;
 use datatypes::{Cell, Kind, Value};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a collection has of one element: a score, a field's value, or that it is a member.
 #[derive(Clone, Debug, PartialEq)]
@@ -207,6 +207,11 @@ fn size(cell: &Cell) -> usize {
 pub(super) fn differing(from: &Cell, to: &Cell) -> Option<Vec<Box<[u8]>>> {
     if from.expires_at != to.expires_at || from.kind() != to.kind() {
         return None;
+    }
+    if let (Some(Value::ScoredSet(from)), Some(Value::ScoredSet(to))) = (&from.value, &to.value) {
+        let differing = from.beyond(to).chain(to.beyond(from));
+        let differing: BTreeSet<&[u8]> = differing.map(|(_, member)| member).collect();
+        return Some(differing.into_iter().map(Box::from).collect());
     }
     let (mut gone, mut differing) = (table(from)?, Vec::new());
     each(to, |element, held| {

@@ -261,9 +261,10 @@ fn scored_sets(
     judge: Judge,
 ) -> Result<ScoredTree, Clash> {
     let mut merged = left.clone();
-    let gone = base.iter().filter(|(_, member)| !right.contains(member));
-    for (_, member) in right.iter().chain(gone) {
-        match part(base.score(member), left.score(member), right.score(member), judge)? {
+    let gone = base.beyond(right).filter(|(_, member)| !right.contains(member));
+    let gone = gone.map(|(_, member)| (None, member));
+    for (score, member) in right.beyond(base).map(|(score, member)| (Some(score), member)).chain(gone) {
+        match part(base.score(member), left.score(member), score, judge)? {
             Some(score) => merged.insert(member, score),
             None => merged.remove(member),
         };

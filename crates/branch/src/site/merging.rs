@@ -121,16 +121,20 @@ impl Site {
         }
     }
 
-    /// A client went on from what was merged while that was worked out, or had a transaction open.
-    pub(super) fn merge_beside(&mut self, state: StateId, now: Now, out: &mut Outputs<'_, Instance>) {
+    /// A client went on from what was merged while that was worked out, or had a transaction open. False if that is merged already,
+    /// or is not for now.
+    pub(super) fn merge_beside(&mut self, state: StateId, now: Now, out: &mut Outputs<'_, Instance>) -> bool {
         // While heads are worked out, what is beside the merge before is beside that one too: merged twice, merges would cross.
         if matches!(self.options.merging, Merging::Auto { .. })
             && !self.keyspace.is_merging()
-            && let Some(merge) = self.keyspace.merge_beside(MERGER, state, Policy::Newest)
+            && let Some(merge) =
+                self.keyspace.merge_beside(MERGER, state, Policy::Newest, self.options.pace.beside)
         {
             self.claims.merged(&merge, &mut self.keyspace);
             self.made(&merge, false, now, out);
+            return true;
         }
+        false
     }
 
     /// The same for heads where nobody is at work. True if it goes on soon.
@@ -140,11 +144,12 @@ impl Site {
             if self.gossip.is_foreign(head) {
                 continue;
             }
-            self.merge_beside(head, now, out);
-            let took = (self.keyspace.effort() - before).time();
-            if took >= self.options.pace.piece {
-                out.arm(Timer::Merge, now.instant + self.options.pace.next_after(took));
-                return true;
+            while self.merge_beside(head, now, out) {
+                let took = (self.keyspace.effort() - before).time();
+                if took >= self.options.pace.piece {
+                    out.arm(Timer::Merge, now.instant + self.options.pace.next_after(took));
+                    return true;
+                }
             }
         }
         false

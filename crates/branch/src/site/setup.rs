@@ -84,11 +84,14 @@ pub struct Pace {
     /// How long others have between two pieces, at least: it is a quarter of what a piece takes. Were it much more, clients would be so
     /// far ahead when a merge of many heads is complete that it takes as long again to merge what they have done beside it.
     pub between: Duration,
+    /// About so many keys that a client wrote beside a merge are merged with it at a time. Most clients' are fewer: to merge them in
+    /// pieces is more work in all, but one who commits waits for no more than this.
+    pub beside: usize,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Pace { piece: Duration::from_micros(500), between: Duration::ZERO }
+        Pace { piece: Duration::from_micros(500), between: Duration::ZERO, beside: 1_024 }
     }
 }
 

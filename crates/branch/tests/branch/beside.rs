@@ -17,11 +17,20 @@ fn session(number: u64) -> SessionId {
 struct Sites {
     world: World,
     other: Keyspace,
+    /// So many keys that were written beside a merge are merged with it at a time.
+    keys: usize,
+    /// Merges of only a piece of what somebody did beside a merge.
+    pieces: usize,
 }
 
 impl Sites {
     fn new(options_of_site: Options) -> Self {
-        Sites { world: World::with(options_of_site), other: Keyspace::new(options(2)) }
+        Sites {
+            world: World::with(options_of_site),
+            other: Keyspace::new(options(2)),
+            keys: usize::MAX,
+            pieces: 0,
+        }
     }
 
     fn begin(&mut self, number: u64) -> Transaction {
@@ -57,8 +66,15 @@ impl Sites {
     fn commit(&mut self, transaction: Transaction) -> Option<Commit> {
         let commit = self.world.keyspace.commit(transaction, &End::Serializability).unwrap()?;
         self.tell(commit.clone());
-        let merge = self.world.keyspace.merge_beside(MERGER, commit.id, Policy::Newest)?;
-        assert!(merge.parents.contains(&commit.id));
+        self.merge_beside(commit.id)
+    }
+
+    /// The same for a state that was committed.
+    fn merge_beside(&mut self, state: StateId) -> Option<Commit> {
+        let merge = self.world.keyspace.merge_beside(MERGER, state, Policy::Newest, self.keys)?;
+        let is_piece = !merge.parents.contains(&state);
+        assert!(self.keys < usize::MAX || !is_piece);
+        self.pieces += usize::from(is_piece);
         let found = self.other.merge_of(MERGER, &merge.parents, Policy::Newest);
         assert_eq!(found.as_ref(), Ok(&merge), "it is what the State DAG says");
         self.world.note(merge.clone());
@@ -88,15 +104,13 @@ impl Sites {
 
     /// What was left beside the last merge is merged with it.
     fn merge_left(&mut self) -> usize {
-        let left = self.world.keyspace.left_beside();
-        let merges = left.iter().filter_map(|head| {
-            let merge = self.world.keyspace.merge_beside(MERGER, *head, Policy::Newest)?;
-            let found = self.other.merge_of(MERGER, &merge.parents, Policy::Newest);
-            assert_eq!(found.as_ref(), Ok(&merge), "it is what the State DAG says");
-            self.world.note(merge);
-            Some(())
-        });
-        merges.count()
+        let mut merges = 0;
+        for head in self.world.keyspace.left_beside() {
+            while self.merge_beside(head).is_some() {
+                merges += 1;
+            }
+        }
+        merges
     }
 }
 
@@ -109,6 +123,8 @@ struct Counted {
     left: usize,
     /// Merges of which clients committed something between two pieces.
     passed: usize,
+    /// Merges of a piece of what was done beside a merge.
+    pieces: usize,
 }
 
 /// Some transactions on some keys, of clients that always have one open; merged and collected now and then. With `pieces` a
@@ -118,6 +134,9 @@ fn run(seed: u64, options_of_site: Options, pieces: bool) -> Counted {
     let names = ["a", "b", "c", "d", "e"];
     let mut open: Vec<Option<Transaction>> = (0..4).map(|number| Some(sites.begin(number))).collect();
     let (mut counted, mut committed) = (Counted::default(), 0);
+    if pieces {
+        sites.keys = [1, 2, 4, usize::MAX][random.usize(..4)];
+    }
     for _ in 0..120 {
         let number = random.usize(..open.len());
         let transaction = open[number].get_or_insert_with(|| sites.begin(number as u64));
@@ -163,6 +182,7 @@ fn run(seed: u64, options_of_site: Options, pieces: bool) -> Counted {
     }
     sites.world.keyspace.assert_consistent();
     assert_eq!(sites.world.difference(&names.map(key)), None, "seed {seed}");
+    counted.pieces = sites.pieces;
     counted
 }
 
@@ -170,10 +190,14 @@ fn run(seed: u64, options_of_site: Options, pieces: bool) -> Counted {
 fn a_merge_in_pieces_is_the_one_at_once_and_what_comes_beside_is_merged_with_it() {
     let mut all = Counted::default();
     for seed in 0..300 {
-        let Counted { beside, left, passed } = run(seed, options(1), true);
-        all = Counted { beside: all.beside + beside, left: all.left + left, passed: all.passed + passed };
+        let Counted { beside, left, passed, pieces } = run(seed, options(1), true);
+        all.beside += beside;
+        all.left += left;
+        all.passed += passed;
+        all.pieces += pieces;
     }
-    let Counted { beside, left, passed } = all;
+    let Counted { beside, left, passed, pieces } = all;
+    assert!(pieces > 50, "{pieces} pieces of what was done beside a merge were merged");
     assert!(passed > 200, "clients committed during {passed} merges");
     assert!(beside > 200 && left > 50, "{beside} commits, {left} heads were merged with a merge beside them");
 }

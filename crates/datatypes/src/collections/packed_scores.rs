@@ -25,19 +25,32 @@ fn split_entry(bytes: &[u8]) -> Option<(f64, &[u8], &[u8])> {
         let (raw, rest) = rest.split_first_chunk()?;
         (f64::from_le_bytes(*raw), rest)
     } else {
-        let (mut zigzag, mut at) = (0u64, 0);
-        loop {
-            let byte = *rest.get(at)?;
-            zigzag |= u64::from(byte & 0x7f) << (7 * at);
-            at += 1;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        (((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)) as f64, &rest[at..])
+        let (whole, rest) = rest.split_at(whole_len(rest));
+        let zigzag = whole.iter().rev().fold(0, |zigzag, byte| zigzag << 7 | u64::from(byte & 0x7f));
+        (((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)) as f64, rest)
     };
     let (member, rest) = rest.split_at(usize::from(header & !RAW_SCORE));
     Some((score, member, rest))
+}
+
+/// The bytes of the varint that these begin with, which are eight at the most.
+#[inline]
+fn whole_len(bytes: &[u8]) -> usize {
+    match bytes.first_chunk() {
+        Some(eight) => {
+            let ends = !u64::from_le_bytes(*eight) & 0x8080_8080_8080_8080;
+            ends.trailing_zeros() as usize / 8 + 1
+        }
+        None => bytes.iter().take_while(|byte| **byte >= 0x80).count() + 1,
+    }
+}
+
+/// The member of the first entry, and how many bytes are before it.
+#[inline]
+fn first_member(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (&header, rest) = bytes.split_first()?;
+    let score = if header & RAW_SCORE != 0 { size_of::<f64>() } else { whole_len(rest) };
+    Some((1 + score, &rest[score..score + usize::from(header & !RAW_SCORE)]))
 }
 
 fn encode_header(out: &mut Vec<u8>, score: f64, member: &[u8]) {
@@ -63,11 +76,24 @@ impl PackedScores {
         allocated(self.bytes.capacity())
     }
 
+    /// The rank of a member, and where its entry begins.
+    fn place_of(&self, member: &[u8]) -> Option<(usize, usize)> {
+        let (mut at, mut rank) = (0, 0);
+        // Members that stand beside each other differ in their last bytes more often than in their first ones.
+        while let Some((before, other)) = first_member(&self.bytes[at..]) {
+            if other.len() == member.len() && other.last() == member.last() && other == member {
+                return Some((rank, at));
+            }
+            at += before + other.len();
+            rank += 1;
+        }
+        None
+    }
+
     /// The rank and the score of a member.
     pub(super) fn find(&self, member: &[u8]) -> Option<(usize, f64)> {
-        self.entries(0)
-            .enumerate()
-            .find_map(|(rank, (score, other))| (other == member).then_some((rank, score)))
+        let (rank, at) = self.place_of(member)?;
+        split_entry(&self.bytes[at..]).map(|(score, ..)| (rank, score))
     }
 
     /// The number of entries for which `before` holds; they are the first ones.
@@ -76,16 +102,22 @@ impl PackedScores {
     }
 
     fn offset(&self, rank: usize) -> usize {
-        let mut rest = &self.bytes[..];
+        let mut at = 0;
         for _ in 0..rank {
-            rest = split_entry(rest).map_or(&[], |(.., rest)| rest);
+            at += first_member(&self.bytes[at..]).map_or(0, |(before, member)| before + member.len());
         }
-        self.bytes.len() - rest.len()
+        at
     }
 
-    /// Inserts an entry at its rank.
-    pub(super) fn insert(&mut self, rank: usize, score: f64, member: &[u8]) {
-        let at = self.offset(rank);
+    /// Adds a member that is not there.
+    pub(super) fn insert(&mut self, score: f64, member: &[u8]) {
+        let mut rest = &self.bytes[..];
+        while let Some((other, name, behind)) = split_entry(rest)
+            && (other < score || (other == score && name < member))
+        {
+            rest = behind;
+        }
+        let at = self.bytes.len() - rest.len();
         let mut header = Vec::with_capacity(9);
         encode_header(&mut header, score, member);
         resize_gap(&mut self.bytes, at, 0, header.len() + member.len());
@@ -94,14 +126,14 @@ impl PackedScores {
         self.count += 1;
     }
 
-    /// Removes the entry at a rank.
-    pub(super) fn remove(&mut self, rank: usize) {
-        let at = self.offset(rank);
-        if let Some((.., rest)) = split_entry(&self.bytes[at..]) {
-            let len = self.bytes.len() - at - rest.len();
-            resize_gap(&mut self.bytes, at, len, 0);
-            self.count -= 1;
-        }
+    /// Removes a member; returns the score it had.
+    pub(super) fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        let (_, at) = self.place_of(member)?;
+        let (score, _, rest) = split_entry(&self.bytes[at..])?;
+        let len = self.bytes.len() - at - rest.len();
+        resize_gap(&mut self.bytes, at, len, 0);
+        self.count -= 1;
+        Some(score)
     }
 
     /// The entries from a rank on.

@@ -163,31 +163,26 @@ impl ScoredTree {
             Form::Tree(large) => return large.insert(member, score),
             Form::Packed(packed) => packed,
         };
-        let found = packed.find(member);
-        if let Some((rank, old)) = found {
-            if old == score {
-                return Some(old);
-            }
-            packed.remove(rank);
+        let old = packed.find(member).map(|(_, old)| old);
+        if old == Some(score) {
+            return old;
+        }
+        if old.is_some() {
+            packed.remove(member);
         } else if packed.len() == PACKED_ENTRIES || member.len() > PACKED_ELEMENT_BYTES {
             let mut large = Large::from_sorted(self.seed, packed.len(), packed.entries(0));
             large.insert(member, score);
             self.form = Form::Tree(Box::new(large));
             return None;
         }
-        let rank = packed.partition_point(|other, name| other < score || (other == score && name < member));
-        packed.insert(rank, score, member);
-        found.map(|(_, old)| old)
+        packed.insert(score, member);
+        old
     }
 
     /// Removes a member; returns the score it had.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         match &mut self.form {
-            Form::Packed(packed) => {
-                let (rank, score) = packed.find(member)?;
-                packed.remove(rank);
-                Some(score)
-            }
+            Form::Packed(packed) => packed.remove(member),
             Form::Tree(large) => large.remove(member),
         }
     }
@@ -310,6 +305,17 @@ impl ScoredTree {
     /// All scores and members in order; also from the last.
     pub fn iter(&self) -> Scored<'_> {
         self.range(0..self.len())
+    }
+
+    /// The scores and members that another set does not have like that, in order. Takes time for each entry of both, and no more.
+    pub fn beyond<'a>(&'a self, other: &'a ScoredTree) -> impl Iterator<Item = (f64, &'a [u8])> {
+        let mut others = other.iter().peekable();
+        self.iter().filter(move |entry| {
+            let is_before =
+                |(score, member): &(f64, &[u8])| *score < entry.0 || (*score == entry.0 && *member < entry.1);
+            while others.next_if(is_before).is_some() {}
+            others.peek() != Some(entry)
+        })
     }
 
     /// The scores and members of a range of ranks in order; also from the last. Ranks beyond the length are

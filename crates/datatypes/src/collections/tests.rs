@@ -191,6 +191,18 @@ proptest! {
         let mut other = ScoredTree::new(1);
         model.iter().rev().for_each(|(score, member)| { other.insert(member, *score); });
         prop_assert_eq!(&set, &other);
+        for (score, member) in &model {
+            match rng.u32(..8) {
+                0 => drop(other.remove(member)),
+                1 => drop(other.insert(member, score + rng.i64(0..3) as f64)),
+                _ => {}
+            }
+        }
+        for (one, beside) in [(&set, &other), (&other, &set)] {
+            let differing = one.iter().filter(|(score, member)| beside.score(member) != Some(*score));
+            prop_assert!(one.beyond(beside).eq(differing));
+        }
+        other = set.clone();
         while let Some((score, member)) = if rng.bool() { set.pop_first() } else { set.pop_last() } {
             prop_assert_eq!(other.remove(&member), Some(score));
             prop_assert_eq!(&set.first(), &other.first());

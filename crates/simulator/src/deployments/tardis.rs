@@ -52,7 +52,7 @@ impl TardisDeployment {
 const SMALL_PIECE: usize = 400;
 
 /// A merge is worked out so slowly that clients do much beside it.
-const SLOW: Pace = Pace { piece: Duration::from_nanos(1), between: Duration::from_millis(2) };
+const SLOW: Pace = Pace { piece: Duration::from_nanos(1), between: Duration::from_millis(2), beside: 2 };
 
 /// Of registers that are texts the one that comes last wins; all others are left to the types' rules. It fails on some
 /// merges, the same ones at every site.
