@@ -5,7 +5,7 @@
 mod mistakes;
 mod support;
 
-use anabranch_simulator::{Feature, Mutants, Options, TardisDeployment, run, run_seeds};
+use anabranch_simulator::{Feature, Mutants, Options, Script, TardisDeployment, replay, run, run_seeds};
 use branch::Mutant;
 use mistakes::assert_shown;
 use std::ops::RangeInclusive;
@@ -49,6 +49,16 @@ fn a_handler_that_sometimes_fails_loses_nothing() {
 fn records_in_partitions_are_what_the_state_dag_says() {
     let summary = run("tardis-parts", &options(1, 20)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// A state was committed when the log had begun anew for a checkpoint, and was collected before that began to be written: read
+/// again from the log, it was a head once more.
+#[test]
+fn what_was_collected_before_a_checkpoint_does_not_come_back() {
+    let script = &include_bytes!("scripts/tardis-collected-before-checkpoint.jsonl")[..];
+    let summary = replay(&Script::read(script).expect("a script"), false).expect("a protocol");
+    assert!(summary.failures.is_empty() && summary.undecided == 0, "{:#?}", summary.failures);
+    assert_eq!(summary.transactions, 253);
 }
 
 /// 11, 14: of two transactions of a site that were open at a time, each read another head, and the second took the

@@ -146,10 +146,10 @@ impl Site {
     /// A life begins.
     pub(super) fn begin_with_partitions(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
         self.marks.recovered();
+        out.persist(&Record::Life { incarnation: self.incarnation }, self.options.durability);
         if !self.keyspace.is_parted() {
             return;
         }
-        out.persist(&Record::Life { incarnation: self.incarnation }, self.options.durability);
         self.keyspace.begin_life(self.incarnation);
         if !self.has_begun {
             // They may have something of a site whose disk was lost.

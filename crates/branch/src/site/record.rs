@@ -59,12 +59,12 @@ pub enum Record<'a> {
         /// The state it last read.
         read: Option<StateId>,
     },
-    /// Of a site whose records lie in partitions: a life began.
+    /// A life began.
     Life {
         /// Its number.
         incarnation: Incarnation,
     },
-    /// Of such a site: a state was taken out.
+    /// Of a site whose records lie in partitions: a state was taken out.
     Gone {
         /// It.
         gone: &'a Gone,
@@ -76,7 +76,12 @@ pub enum Record<'a> {
         /// In binary form.
         bytes: &'a [u8],
     },
-    /// Of such a site: what stands before this is in a checkpoint's image.
+    /// Of a checkpoint: what it shows reaches up to a record of the log.
+    UpTo {
+        /// Names the record.
+        mark: u64,
+    },
+    /// What stands before this is in a checkpoint.
     Mark {
         /// Which one.
         mark: u64,
@@ -106,6 +111,7 @@ impl Record<'_> {
     pub(crate) const ORDER: u8 = 12;
     pub(crate) const STORED: u8 = 13;
     pub(crate) const APPLIED: u8 = 14;
+    const LIFE: u8 = 9;
     const MARK: u8 = 15;
 }
 
@@ -151,7 +157,7 @@ impl Encode for Record<'_> {
                 Wire::encode(read, out);
             }
             Record::Life { incarnation } => {
-                out.push(9);
+                out.push(Self::LIFE);
                 Wire::encode(&incarnation.0, out);
             }
             Record::Gone { gone } => {
@@ -160,6 +166,10 @@ impl Encode for Record<'_> {
             }
             Record::Mark { mark } => {
                 out.push(Self::MARK);
+                Wire::encode(mark, out);
+            }
+            Record::UpTo { mark } => {
+                out.push(17);
                 Wire::encode(mark, out);
             }
             Record::Image { mark, bytes } => {
@@ -195,14 +205,14 @@ pub(super) enum Progress {
     Kept(StateId),
 }
 
-/// An image shows a moment, which is later than that at which the log behind the checkpoint begins. What it makes of that log
-/// must not be made again: orders for partitions would get other numbers.
+/// A checkpoint shows a moment, which is later than that at which the log behind it begins. What it shows of that log must not be
+/// made again: states that have been collected since would come back as heads, and orders for partitions would get other numbers.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     last: u64,
     /// The log is to be told before anything else.
     due: Option<u64>,
-    /// While it recovers: records up to this mark are in the image.
+    /// While it recovers: records up to this mark are in the checkpoint.
     skip_to: Option<u64>,
 }
 
@@ -218,14 +228,21 @@ impl Marks {
         self.due.take()
     }
 
-    fn is_in_image(&mut self, record: &[u8]) -> bool {
+    fn is_in_checkpoint(&mut self, record: &[u8]) -> bool {
         let Some(mark) = self.skip_to else { return false };
         let mut input = Reader::new(record);
-        let is_mark = input.byte().is_ok_and(|kind| kind == Record::MARK);
-        if is_mark && u64::decode(&mut input).is_ok_and(|found| found == mark) {
-            self.skip_to = None;
+        match input.byte() {
+            Ok(Record::MARK) if u64::decode(&mut input).is_ok_and(|found| found == mark) => {
+                self.skip_to = None;
+                true
+            }
+            // The life in which the checkpoint was taken ended before the log was told.
+            Ok(Record::LIFE) if u32::decode(&mut input).is_ok_and(|life| u64::from(life) > mark >> 32) => {
+                self.skip_to = None;
+                false
+            }
+            _ => true,
         }
-        true
     }
 
     /// The log was read.
@@ -246,6 +263,7 @@ impl Site {
             self.put_rest(chunk);
         } else if cursor == 0 {
             self.keyspace.begin_checkpoint();
+            put(chunk, &Record::UpTo { mark: self.marks.next(self.incarnation) });
             self.gossip.took_out(self.keyspace.take_gone());
             self.checkpoint = Progress::Pieces;
         }
@@ -307,7 +325,7 @@ impl Site {
 
     /// A record of the log came; see `on_snapshot`.
     pub(super) fn on_recover(&mut self, record: &[u8], now: Instant) {
-        if self.marks.is_in_image(record) {
+        if self.marks.is_in_checkpoint(record) {
             return;
         }
         let outcome = self.recover(record, now);
@@ -360,7 +378,12 @@ impl Site {
             }
             7 => self.has_begun = true,
             8 => self.start_over(),
-            9 => self.keyspace.begin_life(Incarnation(u32::decode(&mut input)?)),
+            Record::LIFE => {
+                let life = Incarnation(u32::decode(&mut input)?);
+                if self.keyspace.is_parted() {
+                    self.keyspace.begin_life(life);
+                }
+            }
             10 => {
                 self.keyspace.repeat(&Gone::decode(&mut input)?);
                 self.gossip.took_out(self.keyspace.take_gone());
@@ -369,6 +392,7 @@ impl Site {
                 self.marks.skip_to = Some(u64::decode(&mut input)?);
                 self.keyspace.read_image(&mut input)?;
             }
+            17 => self.marks.skip_to = Some(u64::decode(&mut input)?),
             Record::MARK => {}
             _ => return Err(Malformed("record of a site")),
         }
