@@ -117,6 +117,11 @@ impl<'e> Evaluation<'e> {
     /// The same of a collection, found by its changed elements; nothing, if it has to be looked at as a whole.
     pub fn by_elements(&mut self, view: &View<'_>) -> Option<Result<(Effects, Change), Clash>> {
         let (layer, changes) = (&self.plan.layers[self.plan.top], self.changes(self.plan.top));
+        // What differs from a base that was put together itself is not what was changed since the fork.
+        let is_one = |base: &usize| self.plan.layers[*base].changes.of(self.key).is_empty();
+        if !layer.bases.iter().flatten().all(is_one) {
+            return None;
+        }
         let as_is = self.as_it_is(view, layer, changes);
         let learned = self.learned(view, layer, changes, as_is)?;
         let mut learned = learned.iter();
