@@ -169,9 +169,6 @@ impl<'e> Evaluation<'e> {
             let newest = self.take_parts(at(state), &lens, &new, &mut merged)?;
             if !met.is_empty() {
                 let base = &self.plan.layers[layer.bases[state]?];
-                if !base.changes.of(self.key).is_empty() {
-                    return None;
-                }
                 let (before, _) = self.parts((base.states[0], None), &lens, &met)?;
                 let (here, _) = self.parts(at(state), &lens, &met)?;
                 let judge = Judge { policy: self.policy, left_is_newer: newest_left > newest };
@@ -257,6 +254,11 @@ impl<'e> Evaluation<'e> {
         self.record.with(view, |newest, _| lens::is_collection(newest).then_some(()))?;
         let first_at = |changed: &Changed| (layer.states[changed.seen.first()], None);
         let [fork] = layer.together[..] else { return None };
+        // What a state took back to how it was at the fork, but not at its base, would not be found.
+        let is_fork = |base: &usize| self.plan.layers[*base].states[..] == [fork];
+        if !layer.bases.iter().flatten().all(is_fork) {
+            return None;
+        }
         let base = self.read((fork, None), |cell, _| cell.clone());
         let bytes = base.value.as_ref().map_or(0, Value::memory);
         self.dag.meter().bytes((unknown.len() + 1) * bytes);

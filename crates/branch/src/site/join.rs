@@ -92,6 +92,8 @@ impl Site {
 
     /// The log was read. A site that has never begun looks for another one that has.
     pub(super) fn begin_or_join(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+        self.marks.recovered();
+        out.persist(&Record::Life { incarnation: self.incarnation }, self.options.durability);
         self.begin_with_partitions(now, out);
         if self.has_begun || self.topology.sites.len() == 1 {
             return self.begin_serving(now, out);

@@ -145,8 +145,6 @@ impl Site {
 
     /// A life begins.
     pub(super) fn begin_with_partitions(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
-        self.marks.recovered();
-        out.persist(&Record::Life { incarnation: self.incarnation }, self.options.durability);
         if !self.keyspace.is_parted() {
             return;
         }
