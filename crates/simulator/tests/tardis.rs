@@ -51,14 +51,25 @@ fn records_in_partitions_are_what_the_state_dag_says() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
+#[track_caller]
+fn assert_passes(script: &[u8], transactions: u64) {
+    let summary = replay(&Script::read(script).expect("a script"), false).expect("a protocol");
+    assert!(summary.failures.is_empty() && summary.undecided == 0, "{:#?}", summary.failures);
+    assert_eq!(summary.transactions, transactions);
+}
+
 /// A state was committed when the log had begun anew for a checkpoint, and was collected before that began to be written: read
 /// again from the log, it was a head once more.
 #[test]
 fn what_was_collected_before_a_checkpoint_does_not_come_back() {
-    let script = &include_bytes!("scripts/tardis-collected-before-checkpoint.jsonl")[..];
-    let summary = replay(&Script::read(script).expect("a script"), false).expect("a protocol");
-    assert!(summary.failures.is_empty() && summary.undecided == 0, "{:#?}", summary.failures);
-    assert_eq!(summary.transactions, 253);
+    assert_passes(include_bytes!("scripts/tardis-collected-before-checkpoint.jsonl"), 253);
+}
+
+/// The next checkpoint began before the log had been told of this one, and was given up on a full disk: restarted, the site looked
+/// in vain for where the log goes on behind this one, and forgot all that came after it.
+#[test]
+fn a_checkpoint_that_is_given_up_does_not_hide_the_log() {
+    assert_passes(include_bytes!("scripts/tardis-checkpoint-given-up.jsonl"), 210);
 }
 
 /// 11, 14: of two transactions of a site that were open at a time, each read another head, and the second took the

@@ -232,7 +232,8 @@ impl Marks {
         let Some(mark) = self.skip_to else { return false };
         let mut input = Reader::new(record);
         match input.byte() {
-            Ok(Record::MARK) if u64::decode(&mut input).is_ok_and(|found| found == mark) => {
+            // A later one, if the next checkpoint began before the log was told of this one.
+            Ok(Record::MARK) if u64::decode(&mut input).is_ok_and(|found| found >= mark) => {
                 self.skip_to = None;
                 true
             }
