@@ -56,7 +56,7 @@ fn decisions_without_the_votes_of_all_are_caught() {
 
 #[test]
 fn a_vote_without_its_locks_is_caught() {
-    assert_caught(Concurrency::Locking, 140..=599, Mutant::UnprotectedReads);
+    assert_caught(Concurrency::Locking, 181..=640, Mutant::UnprotectedReads);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_last_shard_that_minds_no_locks_is_caught() {
 
 #[test]
 fn a_read_that_passes_votes_is_caught() {
-    assert_caught(Concurrency::Locking, 15..=314, Mutant::ReadsPastVotes);
+    assert_caught(Concurrency::Locking, 21..=320, Mutant::ReadsPastVotes);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn commands_on_the_whole_keyspace_keep_the_promise_inside_transactions() {
 
 #[test]
 fn combining_with_one_that_has_begun_to_commit_is_caught() {
-    assert_caught(Concurrency::Locking, 5..=44, Mutant::CombineAfterCommitBegan);
+    assert_caught(Concurrency::Locking, 21..=60, Mutant::CombineAfterCommitBegan);
 }
 
 #[test]

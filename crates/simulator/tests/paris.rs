@@ -125,7 +125,7 @@ fn a_shared_cache_without_versions_is_caught() {
 #[test]
 fn a_tie_that_is_not_broken_alike_is_caught() {
     let mutants = paris::Mutants { own_first_at_a_tie: true, ..Default::default() };
-    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 2..=41, mutants);
+    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 17..=56, mutants);
 }
 
 #[test]

@@ -253,7 +253,7 @@ pub struct BenchTardisArguments {
     /// How many of a hundred transactions write
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub writers: u8,
-    /// Use BRANCH BEGIN and BRANCH COMMIT instead of TXN: what conflicts forks
+    /// Use BRANCH BEGIN and BRANCH COMMIT: what conflicts forks
     #[arg(long)]
     pub branch: bool,
     /// Milliseconds that a client waits before every command, as if the server were so far away
@@ -269,7 +269,7 @@ pub struct TransactionLoad {
     /// Our server: HOST:PORT or `redis://[:PASSWORD@]HOST:PORT[/KEYSPACE]`; several times for the processes of one cluster
     #[arg(long, value_name = "URL", default_value = "127.0.0.1:6379")]
     pub url: Vec<Target>,
-    /// A server to compare it with, always by WATCH, MULTI and EXEC
+    /// A server to compare it with, by WATCH, MULTI and EXEC if nothing else is said below
     #[arg(long, value_name = "URL", conflicts_with = "history")]
     pub against: Option<Target>,
     /// How many keys there are

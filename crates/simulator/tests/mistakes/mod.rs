@@ -10,6 +10,6 @@ pub fn assert_shown(seeds: RangeInclusive<u64>, mistake: impl Debug, shows: impl
     let shown = seeds.clone().find(|seed| shows(*seed));
     let Some(shown) = shown else { panic!("{mistake:?}: not caught by seeds {seeds:?}") };
     if shown != *seeds.start() {
-        println!("{}: caught by seed {shown}", std::panic::Location::caller());
+        println!("{}: {mistake:?} is caught by seed {shown}", std::panic::Location::caller());
     }
 }
