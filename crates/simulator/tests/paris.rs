@@ -70,13 +70,13 @@ fn a_minimum_without_those_below_is_caught() {
 /// Corrections 29.
 #[test]
 fn a_region_that_vouches_for_what_it_has_not_received_is_caught() {
-    assert_caught(1..=20, paris::Mutants { own_entry_only: true, ..Default::default() });
+    assert_caught(2..=21, paris::Mutants { own_entry_only: true, ..Default::default() });
 }
 
 /// Corrections 30.
 #[test]
 fn a_commit_to_another_replica_than_the_one_that_prepared_is_caught() {
-    assert_caught(1..=20, paris::Mutants { target_chosen_twice: true, ..Default::default() });
+    assert_caught(2..=21, paris::Mutants { target_chosen_twice: true, ..Default::default() });
 }
 
 /// Commands of a pipeline that run as one transaction keep its promise, also where it fails.

@@ -130,14 +130,14 @@ caught! {
     a_missing_tombstone_is_caught: NoTombstones, [], 70..=369;
     a_replica_that_forgot_and_serves_is_caught: ForgetRecovery, [], 131..=430;
     a_view_without_its_record_is_caught: StartViewWithoutRecord, [], 85..=284;
-    an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 30..=329;
-    a_wrong_quorum_is_caught: WrongQuorum, [Feature::LastReplies], 60..=259;
-    refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 63..=362;
+    an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 117..=416;
+    a_wrong_quorum_is_caught: WrongQuorum, [Feature::LastReplies], 91..=290;
+    refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 269..=568;
     bounds_that_hold_in_pairs_are_caught: PairwiseBounds, [Feature::Bounds, Feature::FewKeys], 176..=255;
     records_of_views_slept_through_are_caught:
         MergeEveryView, [Feature::Focus, Feature::CrashLoops, Feature::FewKeys], 239..=358;
     locks_that_a_view_does_not_mention_are_caught:
-        DropUnmentionedLocks, [Feature::SleepingReplicas, Feature::FewKeys], 8..=47;
+        DropUnmentionedLocks, [Feature::SleepingReplicas, Feature::FewKeys], 30..=69;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 6..=105;
     a_loss_that_takes_what_was_voted_for_with_it_is_caught: DropUndecidedAtChange, [Feature::AcceptLoss], 31..=70;
 }
