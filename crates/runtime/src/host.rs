@@ -167,7 +167,8 @@ fn supported<'o>(options: &'o KeyspaceOptions<'o>) -> Result<&'o KeyspaceOptions
     match options.model {
         None | Some(Model::Strict) => Ok(options),
         Some(model) => Err(Error::err(format!(
-            "model '{}' is not available in a single process; only 'strict' is",
+            "model '{}' is not available in a single process, only 'strict' is; start a cluster for it, as with \
+             'anabranch cluster local --regions 1 --processes 1'",
             model.as_str()
         ))),
     }
