@@ -214,7 +214,7 @@ def test_a_region_cut_off_serves_what_it_holds(part, clients):
 
 
 def test_the_next_replica_is_asked_when_the_nearest_is_down():
-    with Cluster(3, 1, "--delay", "a-b=5ms", "--delay", "a-c=40ms", "--delay", "b-c=40ms") as cluster:
+    with Cluster(3, 1, "--delay", "a-b=5ms", "--delay", "a-c=150ms", "--delay", "b-c=150ms") as cluster:
         with cluster["a/1"].client() as client:
             client.execute_command(*CREATE)
         clients = Clients(cluster)
@@ -223,13 +223,13 @@ def test_the_next_replica_is_asked_when_the_nearest_is_down():
         for key in keys:
             a.set(key, "before")
         everywhere(clients, lambda client: client.mget(keys), ["before"] * 24)
-        assert min(took(lambda: a.mget(keys)) for _ in range(5)) < 0.08, "partition 1 is read in b: c is 80 ms away"
+        assert min(took(lambda: a.mget(keys)) for _ in range(5)) < 0.3, "partition 1 is read in b: c is 300 ms away"
         clients.close()
         cluster.do("kill b/1")
         with connect(cluster, "a") as a:
             begin = time.monotonic()
             assert a.mget(keys) == ["before"] * 24, "any replica has the snapshot"
-            assert time.monotonic() - begin < 1.5
+            assert time.monotonic() - begin < 2
             time.sleep(1.5)  # Then b counts as down, and writes go to c.
             assert partitions_of(a, keys).keys() == {"ok"}
             assert a.mget(keys) == [f"cut off:{key}" for key in keys]

@@ -71,7 +71,7 @@ pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
         simulate(workspace, PROTOCOLS, SOAK_SEEDS)?;
         properties(workspace)?;
         models(workspace)?;
-        steady_hour(workspace)?;
+        features(workspace)?;
         fuzzing::fuzz(workspace, SOAK_FUZZ_SECONDS)?;
         run_process_tests(workspace, Some("kill or random_sequences or cut_apart"))?;
     }
@@ -122,11 +122,12 @@ fn models(workspace: &Workspace) -> Result<()> {
     run(tests.env("ANABRANCH_SOAK", "1"))
 }
 
-/// An hour of steady load on branching sites, in virtual time.
-fn steady_hour(workspace: &Workspace) -> Result<()> {
-    let name = "memory_is_flat_over_an_hour_of_steady_load";
-    let arguments = ["test", "--profile", PROFILE, "-p", "anabranch-branch", "--test", "branch", name];
-    let mut tests = workspace.cargo(&arguments);
+/// Tests that go through seeds, with many more of them: what only tests ask the simulator for, and among those of `branch` an hour
+/// of steady load in virtual time.
+fn features(workspace: &Workspace) -> Result<()> {
+    let mut tests = workspace.cargo(&["test", "--profile", PROFILE]);
+    tests.args(["-p", "anabranch-simulator", "-p", "anabranch-branch", "-p", "anabranch-strict"]);
+    tests.args(["--lib", "--test", "*", "--", "--skip", "models::"]);
     run(tests.env("ANABRANCH_SOAK", "1"))
 }
 

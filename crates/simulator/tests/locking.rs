@@ -36,12 +36,12 @@ fn assert_caught_with(
 
 #[test]
 fn locking_is_strictly_serializable() {
-    assert_keeps_its_promise("locking", &options(1, 10));
+    assert_keeps_its_promise("locking", &options(1, 4));
 }
 
 #[test]
 fn validation_at_leaders_is_strictly_serializable() {
-    assert_keeps_its_promise("occ", &options(1, 10));
+    assert_keeps_its_promise("occ", &options(1, 4));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn locks_keep_the_promise_without_phases_and_without_types_too() {
     ] {
         let build =
             || LockingDeployment { options: locking::Options { locks, ..locking::Options::default() } };
-        let options = Options { with: vec![Feature::Types], ..options(1, 10) };
+        let options = Options { with: vec![Feature::Types], ..options(1, 4) };
         let summary = run_seeds("locking", &options, build);
         assert!(summary.failures.is_empty(), "{locks:?}: {:#?}", summary.failures);
     }
@@ -141,7 +141,7 @@ fn locks_keep_the_promise_without_phases_and_without_types_too() {
 /// Counters, summaries, tops and identifiers.
 #[test]
 fn types_of_our_own_keep_the_promise_too() {
-    let options = Options { with: vec![Feature::Types], ..options(1, 10) };
+    let options = Options { with: vec![Feature::Types], ..options(1, 4) };
     let summary = run("locking", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }

@@ -26,7 +26,7 @@ fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutants: par
 
 #[test]
 fn paris_is_transactionally_causal() {
-    assert_keeps_its_promise("paris", &options(1, 6));
+    assert_keeps_its_promise("paris", &options(1, 2));
 }
 
 /// 23 and 45: a session went on with a transaction of which a step had been refused. 98: a claim that came late was taken
@@ -82,7 +82,7 @@ fn a_commit_to_another_replica_than_the_one_that_prepared_is_caught() {
 /// Commands of a pipeline that run as one transaction keep its promise, also where it fails.
 #[test]
 fn merged_pipelines_keep_the_promise_too() {
-    let options = Options { with: vec![Feature::MergedPipelines], ..options(1, 6) };
+    let options = Options { with: vec![Feature::MergedPipelines], ..options(1, 3) };
     let summary = run("paris", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -95,7 +95,7 @@ fn a_reset_of_what_was_not_observed_is_caught() {
 
 #[test]
 fn every_lost_write_is_listed_and_nothing_else() {
-    let options = Options { with: vec![Feature::Resolutions, Feature::Encounters], ..options(101, 8) };
+    let options = Options { with: vec![Feature::Resolutions, Feature::Encounters], ..options(101, 3) };
     let summary = run("paris", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -110,7 +110,7 @@ fn a_loss_that_is_settled_in_one_region_only_is_caught() {
 /// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
 #[test]
 fn sessions_that_share_a_thread_keep_the_promise_too() {
-    let options = Options { with: vec![Feature::SharedThreads], ..options(1, 6) };
+    let options = Options { with: vec![Feature::SharedThreads], ..options(1, 3) };
     let summary = run("paris", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -131,7 +131,7 @@ fn a_tie_that_is_not_broken_alike_is_caught() {
 #[test]
 fn histories_of_registers_are_decided_without_claims() {
     let with = vec![Feature::Registers, Feature::SharedThreads];
-    let summary = run("paris", &Options { with, ..options(1, 6) }).unwrap();
+    let summary = run("paris", &Options { with, ..options(1, 3) }).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     assert_eq!(summary.undecided_unclaimed, 0);
 }
@@ -143,7 +143,7 @@ const FADING: [Feature; 2] = [Feature::FadingRegions, Feature::Focus];
 fn a_region_is_lost_and_the_others_go_on() {
     for with in [FADING.to_vec(), vec![Feature::FadingRegions], vec![Feature::Eviction, Feature::Partitions]]
     {
-        let summary = run("paris", &Options { with, ..options(1, 6) }).unwrap();
+        let summary = run("paris", &Options { with, ..options(1, 3) }).unwrap();
         assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     }
 }

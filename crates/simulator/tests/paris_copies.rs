@@ -34,12 +34,12 @@ fn assert_caught(
 
 #[test]
 fn copies_of_some_regions_are_transactionally_causal() {
-    assert_keeps_its_promise("paris-copies", &options(1, 6));
+    assert_keeps_its_promise("paris-copies", &options(1, 2));
 }
 
 #[test]
 fn a_minority_loses_its_disks_and_nothing_is_lost() {
-    let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 6) };
+    let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 3) };
     let summary = run("paris-copies", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }

@@ -35,13 +35,13 @@ fn history_of(summary: &Summary) -> Vec<Transaction> {
 
 #[test]
 fn wren_is_transactionally_causal() {
-    assert_keeps_its_promise("wren", &options(1, 6));
+    assert_keeps_its_promise("wren", &options(1, 2));
 }
 
 /// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
 #[test]
 fn sessions_that_share_a_thread_keep_the_promise_too() {
-    let summary = run("wren", &Options { with: vec![Feature::SharedThreads], ..options(1, 6) }).unwrap();
+    let summary = run("wren", &Options { with: vec![Feature::SharedThreads], ..options(1, 3) }).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     let history = history_of(&summary);
     let shares =
@@ -117,7 +117,7 @@ const CUT_OFF: &[Feature] =
 
 #[test]
 fn regions_that_take_the_state_after_a_cut_keep_the_promise_too() {
-    let summary = run("wren", &Options { with: CUT_OFF.to_vec(), ..options(1, 6) }).unwrap();
+    let summary = run("wren", &Options { with: CUT_OFF.to_vec(), ..options(1, 3) }).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
@@ -187,7 +187,7 @@ fn out_of_lease(mutants: wren::Mutants) -> WrenDeployment {
 #[test]
 fn snapshots_that_fall_below_the_horizon_are_refused() {
     let with = vec![Feature::Partitions, Feature::Interactive];
-    let summary = run_seeds("wren", &Options { with, ..options(1, 6) }, || out_of_lease(Default::default()));
+    let summary = run_seeds("wren", &Options { with, ..options(1, 3) }, || out_of_lease(Default::default()));
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
@@ -204,13 +204,13 @@ fn a_snapshot_read_below_the_horizon_is_caught() {
 /// Elements that two regions replace or remove, and increments of what others set to words: what is lost is listed.
 #[test]
 fn what_an_earlier_write_hides_is_listed() {
-    let options = Options { with: vec![Feature::Encounters], ..options(1, 8) };
+    let options = Options { with: vec![Feature::Encounters], ..options(1, 4) };
     assert_keeps_its_promise("wren", &options);
 }
 
 #[test]
 fn clients_take_contexts_over_from_one_another() {
-    let options = Options { with: vec![Feature::Contexts], ..options(1, 6) };
+    let options = Options { with: vec![Feature::Contexts], ..options(1, 3) };
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     let history = history_of(&summary);
@@ -236,7 +236,7 @@ fn a_foreign_local_time_that_is_believed_is_caught() {
 
 #[test]
 fn a_region_is_lost_and_the_others_go_on() {
-    let options = Options { with: vec![Feature::Eviction, Feature::Partitions], ..options(1, 6) };
+    let options = Options { with: vec![Feature::Eviction, Feature::Partitions], ..options(1, 3) };
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -261,7 +261,7 @@ fn forgetful(mutants: wren::Mutants) -> WrenDeployment {
 
 #[test]
 fn every_lost_write_is_listed_and_nothing_else() {
-    let options = Options { with: vec![Feature::Resolutions], ..options(1, 8) };
+    let options = Options { with: vec![Feature::Resolutions], ..options(1, 4) };
     let summary = run_seeds("wren", &options, || forgetful(wren::Mutants::default()));
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -290,7 +290,7 @@ fn what_is_settled_in_one_region_only_is_caught() {
 /// Counters, summaries, tops and identifiers.
 #[test]
 fn types_of_our_own_keep_the_promise_too() {
-    let options = Options { with: vec![Feature::Types], ..options(1, 6) };
+    let options = Options { with: vec![Feature::Types], ..options(1, 3) };
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -298,7 +298,7 @@ fn types_of_our_own_keep_the_promise_too() {
 /// Commands of a pipeline that run as one transaction keep its promise, also where it fails.
 #[test]
 fn merged_pipelines_keep_the_promise_too() {
-    let options = Options { with: vec![Feature::MergedPipelines], ..options(1, 8) };
+    let options = Options { with: vec![Feature::MergedPipelines], ..options(1, 4) };
     let summary = run("wren", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -307,7 +307,7 @@ fn merged_pipelines_keep_the_promise_too() {
 #[test]
 fn queues_that_spill_keep_the_promise_too() {
     let with = vec![Feature::SmallQueues, Feature::Partitions, Feature::Kills];
-    assert_keeps_its_promise("wren", &Options { with, ..options(1, 6) });
+    assert_keeps_its_promise("wren", &Options { with, ..options(1, 3) });
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, wren: wren::Mutan
 
 #[test]
 fn copies_are_transactionally_causal() {
-    assert_keeps_its_promise("wren-copies", &options(1, 6));
+    assert_keeps_its_promise("wren-copies", &options(1, 2));
 }
 
 /// 87: when everything had come to rest a group was without a leader for a moment, and so nobody listed what it had lost.
@@ -42,14 +42,14 @@ fn seeds_that_showed_bugs_pass() {
 /// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
 #[test]
 fn sessions_that_share_a_thread_keep_the_promise_too() {
-    let options = Options { with: vec![Feature::SharedThreads, Feature::Interactive], ..options(1, 8) };
+    let options = Options { with: vec![Feature::SharedThreads, Feature::Interactive], ..options(1, 3) };
     let summary = run("wren-copies", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
 #[test]
 fn a_minority_loses_its_disks_and_nothing_is_lost() {
-    let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 6) };
+    let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 3) };
     let summary = run("wren-copies", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
@@ -83,7 +83,7 @@ fn a_member_that_forgot_and_votes_is_caught() {
 #[test]
 fn the_others_go_on_without_a_lost_region_whoever_leads() {
     let options =
-        Options { with: vec![Feature::Eviction, Feature::Kills, Feature::Partitions], ..options(1, 6) };
+        Options { with: vec![Feature::Eviction, Feature::Kills, Feature::Partitions], ..options(1, 3) };
     let summary = run("wren-copies", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }

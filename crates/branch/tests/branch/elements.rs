@@ -146,5 +146,5 @@ fn a_merge_of_a_large_collection_costs_what_was_changed() {
         assert_eq!(effort.bytes, 0);
         (effort.lookups, effort.keys, effort.states)
     };
-    assert_eq!(cost(2000), cost(5000));
+    assert_eq!(cost(1000), cost(2500));
 }

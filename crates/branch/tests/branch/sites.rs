@@ -518,7 +518,8 @@ fn memory_is_flat_over_an_hour_of_steady_load() {
 /// While one of three sites is cut off, the others keep few states and versions; it does so too. Then nothing is lost.
 #[test]
 fn states_stay_few_while_a_site_is_cut_off() {
-    for seed in 0..2 {
+    let seeds = if std::env::var_os("ANABRANCH_SOAK").is_some() { 20 } else { 1 };
+    for seed in 0..seeds {
         let mut world =
             World::new(3, Options { keep: 0, collect: Collecting::Optimistic, ..Options::default() }, seed);
         let mut counted = steady(&mut world, 1, &mut [(0, 0, 0); 3]);
