@@ -32,9 +32,9 @@ const BASELINE_SEEDS: u32 = 5;
 /// Seeds per protocol of a quick run.
 const QUICK_SEEDS: u32 = 40;
 /// What `test` runs of most protocols.
-const SMOKE_SEEDS: u32 = 10;
+const SMOKE_SEEDS: u32 = 8;
 /// What `test` runs with more seeds, and how many: the protocols that users get unless they choose another.
-const THOROUGH: &[(&str, u32)] = &[("tapir", 60), ("wren", 20)];
+const THOROUGH: &[(&str, u32)] = &[("tapir", 40), ("wren", 16)];
 /// Seeds per protocol of one round of `soak`.
 const SOAK_SEEDS: u32 = 2000;
 /// Cases per property of one round of `soak`, for the properties that do not fix their own number.

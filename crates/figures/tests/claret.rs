@@ -75,7 +75,7 @@ fn phases_let_more_transactions_through() {
     let throughput = |system| {
         let setup = setup(system, raw_mix(10_000, 0.6, 50), 256);
         // It takes some time until queues are as long as they come to be.
-        run(&Setup { warm_up: 200_000, measured: 200_000, ..setup }).throughput
+        run(&Setup { warm_up: 200_000, measured: 100_000, ..setup }).throughput
     };
     let [without, with] = [System::Typed, System::TypedPhased].map(throughput);
     assert!(with > 1.25 * without, "{with} and {without}");
@@ -86,7 +86,7 @@ fn phases_let_more_transactions_through() {
 fn what_many_want_is_held_over_no_round_trip() {
     let throughput = |system| {
         let setup = setup(system, raw_mix(10_000, 0.6, 50), 256);
-        run(&Setup { warm_up: 200_000, measured: 200_000, ..setup }).throughput
+        run(&Setup { warm_up: 200_000, measured: 100_000, ..setup }).throughput
     };
     let systems = [System::ReadWrite, System::TypedPhased, System::Claret, System::Unlocked];
     let [readwrite, held, claret, none] = systems.map(throughput);

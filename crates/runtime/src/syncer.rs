@@ -7,16 +7,23 @@ use protocol::Protocol;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long after a write was refused it is tried again, and how often from then on.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(process: &Arc<Process>, journal: &Journal) {
     let every = process.options.sync_every;
-    let mut last_retry = Instant::now();
+    // When the log was first seen suspended, or tried again.
+    let mut tried: Option<Instant> = None;
     while !process.is_stopping() {
         journal.await_sync(if journal.is_suspended() { RETRY_EVERY } else { every });
-        if journal.is_suspended() && last_retry.elapsed() >= RETRY_EVERY {
-            last_retry = Instant::now();
-            heal(process, journal);
+        match tried {
+            _ if !journal.is_suspended() => tried = None,
+            Some(at) if at.elapsed() < RETRY_EVERY => {}
+            Some(_) => {
+                tried = Some(Instant::now());
+                heal(process, journal);
+            }
+            None => tried = Some(Instant::now()),
         }
         journal.write_out();
         journal.sync();

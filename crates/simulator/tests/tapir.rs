@@ -115,21 +115,21 @@ macro_rules! caught {
     };
 }
 caught! {
-    keys_that_come_and_go_unnoticed_are_caught: KeysetUnvalidated, [Feature::Keyset], 1..=40;
+    keys_that_come_and_go_unnoticed_are_caught: KeysetUnvalidated, [Feature::Keyset], 2..=41;
     a_skipped_validation_is_caught: SkipValidation, [], 1..=20;
     a_validation_that_trusts_stamps_is_caught: TrustStamps, [], 2..=31;
     a_stamp_below_what_was_read_is_caught: StampBelowReads, [], 3..=62;
     a_read_of_nothing_that_is_not_validated_is_caught: AbsentReadsPass, [], 2..=31;
     an_observation_by_its_greatest_stamp_is_caught: ObservedByMaximum, [], 2..=61;
-    an_expiry_that_is_no_write_is_caught: ExpiryIsNoWrite, [Feature::Expiry], 1..=30;
+    an_expiry_that_is_no_write_is_caught: ExpiryIsNoWrite, [Feature::Expiry], 2..=31;
     a_blind_write_that_ignores_a_deadline_is_caught:
         BlindWritesIgnoreDeadlines, [Feature::Expiry, Feature::BlindExpiry], 17..=166;
     a_read_of_one_replica_is_caught: SingleReplicaReads, [], 2..=101;
     a_commit_without_its_effects_is_caught: CommitWithoutEffects, [], 1..=20;
-    an_operation_applied_twice_is_caught: ExecuteAgain, [], 1..=20;
+    an_operation_applied_twice_is_caught: ExecuteAgain, [], 2..=21;
     a_missing_tombstone_is_caught: NoTombstones, [], 70..=369;
     a_replica_that_forgot_and_serves_is_caught: ForgetRecovery, [], 131..=430;
-    a_view_without_its_record_is_caught: StartViewWithoutRecord, [], 85..=284;
+    a_view_without_its_record_is_caught: StartViewWithoutRecord, [], 86..=285;
     an_interval_closed_over_what_is_undecided_is_caught: CloseUndecided, [], 117..=416;
     a_wrong_quorum_is_caught: WrongQuorum, [Feature::LastReplies], 91..=290;
     refusals_that_are_judged_again_are_caught: RevalidateRefusals, [Feature::LastReplies], 269..=568;

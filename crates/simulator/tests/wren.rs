@@ -278,7 +278,7 @@ fn assert_caught_forgetting(with: &[Feature], seeds: RangeInclusive<u64>, mutant
 #[test]
 fn losses_forgotten_by_a_restart_are_caught() {
     let mutants = wren::Mutants { losses_not_in_checkpoint: true, ..Default::default() };
-    assert_caught_forgetting(&[Feature::Kills], 2..=61, mutants);
+    assert_caught_forgetting(&[Feature::Kills], 3..=62, mutants);
 }
 
 #[test]

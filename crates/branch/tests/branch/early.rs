@@ -135,6 +135,7 @@ impl Cut {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "how long it runs")]
 fn what_was_collected_early_comes_back_as_it_was() {
     let mut back = 0;
     let seeds = if std::env::var_os("ANABRANCH_SOAK").is_some() { 3000 } else { 60 };

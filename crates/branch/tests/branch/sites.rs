@@ -517,6 +517,7 @@ fn memory_is_flat_over_an_hour_of_steady_load() {
 
 /// While one of three sites is cut off, the others keep few states and versions; it does so too. Then nothing is lost.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "how long it runs")]
 fn states_stay_few_while_a_site_is_cut_off() {
     let seeds = if std::env::var_os("ANABRANCH_SOAK").is_some() { 20 } else { 1 };
     for seed in 0..seeds {

@@ -164,6 +164,7 @@ fn a_read_of_one_replica_is_not_and_is_caught() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "how long it runs")]
 fn reads_of_several_shards_are_linearizable_and_see_whole_transactions() {
     let (mut reads, mut writes) = (0, 0);
     let seeds = if std::env::var_os("ANABRANCH_SOAK").is_some() { 500 } else { 15 };
