@@ -48,7 +48,7 @@ fn a_minority_loses_its_disks_and_nothing_is_lost() {
 #[test]
 fn a_leader_that_begins_below_a_promise_is_caught() {
     let mutants = paris::Mutants { promise_forgotten: true, ..Default::default() };
-    assert_caught(&[Feature::Kills, Feature::ClockJumps], 51..=110, mutants, copies::Mutants::default());
+    assert_caught(&[Feature::Kills, Feature::ClockJumps], 52..=111, mutants, copies::Mutants::default());
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn a_deposed_leaders_state_that_is_kept_is_caught() {
 #[test]
 fn a_member_that_forgot_and_votes_is_caught() {
     let mutants = copies::Mutants { trusting: true, ..Default::default() };
-    assert_caught(&[Feature::LostDisks], 4..=63, wren::Mutants::default(), mutants);
+    assert_caught(&[Feature::LostDisks], 16..=75, wren::Mutants::default(), mutants);
 }
 
 /// A region is lost while leaders of the others die, stand still and are cut off.
