@@ -12,14 +12,18 @@ use types::Incarnation;
 pub const MAX_GROUP_BYTES: usize = 1 << 30;
 /// A group buffer that grew beyond this is given back after use.
 const KEPT_BUFFER_BYTES: usize = 8 << 20;
+/// The most room that a retry asks for.
+const ASKED_BYTES: usize = 1 << 20;
 /// Bytes before each record: its length.
 const RECORD_HEADER: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// A group could not be written; its remains are at the end of the current segment.
-    Suspended,
+    /// A group of so many bytes could not be written; its remains are at the end of the current segment.
+    Suspended {
+        refused: usize,
+    },
     /// A sync failed.
     Closed,
 }
@@ -136,7 +140,7 @@ impl Log {
 
     /// True after a failed write, until [`retry`](Log::retry) succeeds.
     pub fn is_suspended(&self) -> bool {
-        self.state == State::Suspended
+        matches!(self.state, State::Suspended { .. })
     }
 
     /// True after a failed sync.
@@ -164,7 +168,7 @@ impl Log {
         if self.records == 0 {
             return Ok(None);
         }
-        let number = self.number;
+        let (number, refused) = (self.number, self.buffer.len());
         let written = self.write_group();
         self.number += 1;
         self.records = 0;
@@ -176,9 +180,9 @@ impl Log {
                 Ok(Some(GroupNumber(number)))
             }
             Err(error) => {
-                self.state = State::Suspended;
+                self.state = State::Suspended { refused };
                 // A first attempt, for the case that the process dies before `retry`.
-                let _ = self.wipe();
+                let _ = self.wipe(GROUP_HEADER);
                 Err(LogError::NotWritten { group: GroupNumber(number), error })
             }
         }
@@ -225,20 +229,26 @@ impl Log {
         Ok(())
     }
 
-    /// Overwrites the place where the next group's header belongs, so that nothing parses there.
-    fn wipe(&mut self) -> Result<(), DiskError> {
-        let room = self.segment.size.saturating_sub(self.segment.offset).min(GROUP_HEADER as u64);
-        self.segment.file.write_at(self.segment.offset, &[0; GROUP_HEADER][..room as usize])
+    /// Overwrites so many bytes, if the segment has them, from where the next group's header belongs, so that nothing parses there.
+    fn wipe(&mut self, bytes: usize) -> Result<(), DiskError> {
+        let room = self.segment.size.saturating_sub(self.segment.offset).min(bytes as u64);
+        self.segment.file.write_at(self.segment.offset, &vec![0; room as usize])
     }
 
     /// Ends a suspension: removes what is left of the group that could not be written, durably. Fails as long as the
-    /// disk does; harmless if the log is not suspended.
+    /// disk does, or has no room for as much as was refused (up to [`ASKED_BYTES`]), lest small writes be taken and large ones
+    /// refused in turn; harmless if the log is not suspended.
     pub fn retry(&mut self) -> Result<(), LogError> {
         match self.state {
             State::Open => Ok(()),
             State::Closed => Err(LogError::Closed),
-            State::Suspended => {
-                self.wipe()?;
+            State::Suspended { refused } => {
+                self.wipe(GROUP_HEADER)?;
+                let asked = refused.min(ASKED_BYTES);
+                if self.segment.offset + asked as u64 > self.segment.size {
+                    self.roll(asked as u64)?;
+                }
+                self.wipe(asked)?;
                 self.segment.file.sync().map_err(|error| {
                     self.state = State::Closed;
                     LogError::SyncFailed(error)
@@ -411,7 +421,7 @@ impl Log {
     fn check_open(&self) -> Result<(), LogError> {
         match self.state {
             State::Open => Ok(()),
-            State::Suspended => Err(LogError::Suspended),
+            State::Suspended { .. } => Err(LogError::Suspended),
             State::Closed => Err(LogError::Closed),
         }
     }

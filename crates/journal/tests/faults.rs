@@ -89,6 +89,32 @@ fn a_disk_that_cannot_be_read_loses_nothing() {
     assert_eq!((found, recovered.cut), (records, None));
 }
 
+/// Were a header's room enough, small writes would be taken and large ones refused in turn.
+#[test]
+fn a_retry_asks_for_as_much_as_was_refused() {
+    // In this segment, and in one of its own.
+    for bytes in [12_000, 50_000] {
+        let disk = SimulatedDisk::new();
+        let (mut log, _, _) = open(disk.mount());
+        log.append(b"kept").unwrap();
+        log.sync_now().unwrap();
+        let used = disk.used();
+        disk.set_capacity(Some(used));
+        log.append(&vec![7; bytes]).unwrap();
+        assert!(matches!(log.write_out(), Err(LogError::NotWritten { .. })));
+        for room in [0, 4096] {
+            disk.set_capacity(Some(used + room));
+            assert!(matches!(log.retry(), Err(LogError::Disk(_))), "{room} bytes for {bytes}");
+            assert!(log.is_suspended());
+        }
+        disk.set_capacity(Some(used + 64_000));
+        log.retry().unwrap();
+        log.append(&vec![8; bytes]).unwrap();
+        log.sync_now().unwrap();
+        assert_eq!(crash_and_open(&disk).2, [b"kept".to_vec(), vec![8; bytes]]);
+    }
+}
+
 #[test]
 fn a_retry_fails_as_long_as_the_disk_does() {
     let disk = SimulatedDisk::new();

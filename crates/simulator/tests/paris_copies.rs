@@ -3,7 +3,7 @@
 mod mistakes;
 mod support;
 
-use anabranch_simulator::{Feature, Options, ParisCopiesDeployment, run, run_seeds};
+use anabranch_simulator::{Feature, Options, ParisCopiesDeployment, Script, replay, run, run_seeds};
 use causal::paris;
 use mistakes::assert_shown;
 use replication::copies;
@@ -42,6 +42,16 @@ fn a_minority_loses_its_disks_and_nothing_is_lost() {
     let options = Options { with: vec![Feature::LostDisks, Feature::Kills], ..options(1, 3) };
     let summary = run("paris-copies", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// Everybody but one had lost a transaction, or never had it. That one led again as it had recovered it, so that no copy ever
+/// followed with it: the history lacked what all clients saw.
+#[test]
+fn what_only_a_leader_recovered_is_in_the_history() {
+    let script = include_bytes!("scripts/paris-copies-led-by-who-recovered.jsonl");
+    let summary = replay(&Script::read(&script[..]).expect("a script"), false).expect("a protocol");
+    assert!(summary.failures.is_empty() && summary.undecided == 0, "{:#?}", summary.failures);
+    assert_eq!(summary.transactions, 17);
 }
 
 /// Corrections 22: what was promised, published or proposed is below what the next leader stamps.

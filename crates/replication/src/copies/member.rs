@@ -68,6 +68,12 @@ impl<P: Copied> Port for Wires<'_, '_, P> {
         }
     }
 
+    fn send_now(&mut self, member: usize, message: log::Message) {
+        if let Some(to) = self.members.get(member) {
+            self.out.send_now(*to, Message::Log(message));
+        }
+    }
+
     fn persist(&mut self, change: &Change<'_>, class: Option<Durability>) {
         let class = class.unwrap_or(self.durability);
         if class > Durability::Volatile {
@@ -130,9 +136,13 @@ impl<P: Copied> Member<P> {
         matches!(self.copy.role, Role::Leads { .. })
     }
 
-    /// True if its state may be more than the log has.
+    /// True if its state may be more than the log has committed.
     pub fn is_ahead(&self) -> bool {
-        self.is_leader() || self.copy.ahead.is_some() || !self.copy.is_valid
+        let proposes = match self.copy.role {
+            Role::Leads { proposed, committed, .. } => committed < proposed,
+            Role::Follows => false,
+        };
+        proposes || self.copy.ahead.is_some() || !self.copy.is_valid
     }
 
     /// The member that leads, by its number, as far as this one knows.

@@ -18,6 +18,10 @@
 //!   and the pace of the ticks is drawn from the step's own generator.
 //! - Reads: a leader's state is current if a quorum confirms the leader after the state was read (read index). There
 //!   is no lease: leases trust clocks.
+//! - Heartbeats and the answers to them wait for no disk: were they behind entries that are being synced, a slow disk
+//!   would look like a lost leader. They ask and tell who leads, which a member's votes decide, and those are synced
+//!   before they are told. A leader counts its own entries before they are synced, so such a heartbeat says nothing of
+//!   what is committed; one that does follows behind the gate if the follower may not know (Raft, section 6.4).
 //! - Amnesia (Corrections 67): term and vote are synced whatever the keyspace's durability. A member that lost
 //!   entries it may have acknowledged says so in a new *life*. Others forget what they knew of its log, and drop what
 //!   an earlier life said. It neither votes nor stands for election until it holds, committed, everything that the
@@ -67,6 +71,8 @@ const APPEND_BYTES: u64 = 256 << 10;
 pub trait Port {
     /// Sends to a member, once everything persisted before is durable.
     fn send(&mut self, member: usize, message: Message);
+    /// Sends to a member at once: what vouches for nothing that was persisted.
+    fn send_now(&mut self, member: usize, message: Message);
     /// Writes a change; `None` stands for the keyspace's durability.
     fn persist(&mut self, change: &Change<'_>, class: Option<Durability>);
 }
@@ -117,6 +123,8 @@ pub struct Log {
     proposed: Vec<Entry>,
     /// What is to be confirmed, since the log was settled last.
     unconfirmed: Vec<u64>,
+    /// True if time has passed since the log was settled last: then heartbeats also tell what is committed.
+    ticked: bool,
     /// False while this member may not lead.
     electable: bool,
     /// See [`Log::give_all`].
@@ -140,6 +148,7 @@ impl Log {
             serving: None,
             proposed: Vec::new(),
             unconfirmed: Vec::new(),
+            ticked: false,
             electable: true,
             gives_all: false,
             trusts_memory: false,
@@ -292,6 +301,7 @@ impl Log {
 
     /// A tick of time.
     pub fn tick(&mut self, now: Instant, port: &mut impl Port) {
+        self.ticked = true;
         if self.standing.regained() {
             let electable = self.electable;
             match self.raw_mut() {
@@ -427,6 +437,7 @@ impl Log {
         let mut news = News::default();
         self.append_proposed();
         self.ask_quorum();
+        let ticked = std::mem::take(&mut self.ticked);
         let State::Running(raw) = &mut self.state else { return news };
         while raw.has_ready() {
             let mut ready = raw.ready();
@@ -448,7 +459,9 @@ impl Log {
                 raw.mut_store().set_hard(term, vote, commit);
             }
             for message in ready.take_messages().into_iter().chain(ready.take_persisted_messages()) {
-                self.standing.send(self.me, message, port);
+                let known = raw.raft.prs().get(message.to).map_or(0, |progress| progress.committed_index);
+                let tells = ticked && message.commit > known;
+                self.standing.send(self.me, message, tells, port);
             }
             for read in ready.take_read_states() {
                 let contexts = read.request_ctx.as_chunks().0.iter();
@@ -460,7 +473,7 @@ impl Log {
                 raw.mut_store().set_commit(commit);
             }
             for message in light.take_messages() {
-                self.standing.send(self.me, message, port);
+                self.standing.send(self.me, message, false, port);
             }
             apply(light.take_committed_entries(), app);
             raw.advance_apply();

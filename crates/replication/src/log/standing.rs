@@ -2,6 +2,7 @@
 
 use super::message::{Message, Raft};
 use super::{Port, id, member};
+use raft::eraftpb::{Message as RaftMessage, MessageType};
 use std::collections::BTreeMap;
 use types::Incarnation;
 
@@ -82,13 +83,25 @@ impl Standing {
         regains
     }
 
-    /// Sends a message of the library with the lives it counts for.
-    pub(super) fn send(&self, me: usize, message: raft::eraftpb::Message, port: &mut impl Port) {
+    /// Sends a message of the library with the lives it counts for: at once what asks or says who leads. A heartbeat that
+    /// `tells` what is committed does so behind the gate, besides.
+    pub(super) fn send(&self, me: usize, mut message: RaftMessage, tells: bool, port: &mut impl Port) {
         if message.to == 0 || message.to == id(me) {
             return;
         }
         let to = member(message.to);
         let (own, yours) = (self.life(me), self.life(to));
-        port.send(to, Message::Raft { own, yours, message: Raft(message) });
+        let with_lives = |message| Message::Raft { own, yours, message: Raft(message) };
+        let is_heartbeat = message.msg_type == MessageType::MsgHeartbeat;
+        if !self.regained || !(is_heartbeat || message.msg_type == MessageType::MsgHeartbeatResponse) {
+            return port.send(to, with_lives(message));
+        }
+        if is_heartbeat {
+            if tells {
+                port.send(to, with_lives(RaftMessage { context: Default::default(), ..message.clone() }));
+            }
+            message.commit = 0;
+        }
+        port.send_now(to, with_lives(message));
     }
 }

@@ -43,12 +43,18 @@ impl Application for Applied {
 #[derive(Default)]
 struct Wires {
     sent: Vec<(usize, Message)>,
+    /// The same, of what waits for no disk.
+    sent_now: Vec<(usize, Message)>,
     records: Vec<(Vec<u8>, Option<Durability>)>,
 }
 
 impl Port for Wires {
     fn send(&mut self, member: usize, message: Message) {
         self.sent.push((member, message));
+    }
+
+    fn send_now(&mut self, member: usize, message: Message) {
+        self.sent_now.push((member, message));
     }
 
     fn persist(&mut self, change: &Change<'_>, class: Option<Durability>) {
@@ -80,6 +86,9 @@ fn new_log(me: usize, members: usize, trusting: bool) -> Log {
 pub struct Group {
     pub members: Vec<Member>,
     pub cut: BTreeSet<usize>,
+    /// Whose disk takes for ever, and what waits for it.
+    pub slow: BTreeSet<usize>,
+    gated: Vec<(usize, usize, Message)>,
     now: Instant,
     random: Rng,
     queue: VecDeque<(usize, usize, Message)>,
@@ -99,6 +108,8 @@ impl Group {
         let mut group = Group {
             members: (0..members).map(member).collect(),
             cut: BTreeSet::new(),
+            slow: BTreeSet::new(),
+            gated: Vec::new(),
             now: Instant(0),
             random: Rng::with_seed(7),
             queue: VecDeque::new(),
@@ -119,12 +130,29 @@ impl Group {
         for (bytes, class) in wires.records {
             member.records.push((bytes, class == Some(Durability::Synced)));
         }
-        self.queue.extend(wires.sent.into_iter().map(|(to, message)| (me, to, message)));
+        self.queue.extend(wires.sent_now.into_iter().map(|(to, message)| (me, to, message)));
+        let gated = wires.sent.into_iter().map(|(to, message)| (me, to, message));
+        if self.slow.contains(&me) { self.gated.extend(gated) } else { self.queue.extend(gated) }
+    }
+
+    /// The slow disks are done.
+    pub fn catch_up(&mut self) {
+        self.slow.clear();
+        self.queue.extend(std::mem::take(&mut self.gated));
+        self.deliver();
     }
 
     /// Delivers everything that is on its way, and what comes of it.
     pub fn deliver(&mut self) {
+        self.deliver_until(|_| false);
+    }
+
+    /// The same until this is so; what is on its way then is lost.
+    fn deliver_until(&mut self, is_enough: impl Fn(&[Member]) -> bool) {
         while let Some((from, to, message)) = self.queue.pop_front() {
+            if is_enough(&self.members) {
+                return self.queue.clear();
+            }
             if self.cut.contains(&from) || self.cut.contains(&to) {
                 continue;
             }
@@ -174,6 +202,13 @@ impl Group {
         let entry = entry.to_vec();
         self.with(leader, |member, _, _| assert!(member.log.propose(entry).is_some()));
         self.deliver();
+    }
+
+    /// The same, and the leader says to nobody that it is committed before the next tick.
+    pub fn propose_silently(&mut self, leader: usize, entry: &[u8]) {
+        let (owned, before) = (entry.to_vec(), self.members[leader].applied.0.len());
+        self.with(leader, |member, _, _| assert!(member.log.propose(owned).is_some()));
+        self.deliver_until(|members| members[leader].applied.0.len() > before);
     }
 
     /// Proposes entries in one step, and delivers them; returns how many messages leave in that step.

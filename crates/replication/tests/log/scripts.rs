@@ -50,6 +50,41 @@ fn reads_of_one_step_are_one_question() {
     assert_eq!(group.members[leader].confirmed, [3, 4, 5]);
 }
 
+/// Each member's term says whether somebody else stood for election.
+fn terms(group: &Group) -> Vec<u64> {
+    group.members.iter().map(|member| member.log.term()).collect()
+}
+
+#[test]
+fn who_leads_is_asked_and_told_without_the_disk() {
+    let mut group = Group::new(3, false);
+    let leader = group.elect();
+    group.pass(4);
+    let before = terms(&group);
+    group.slow.extend([0, 1, 2]);
+    group.propose(leader, b"entry");
+    group.pass(200);
+    assert_eq!(terms(&group), before, "a slow disk is no lost leader");
+    group.confirm_together(leader, &[5]);
+    assert_eq!(group.members[leader].confirmed, [5]);
+    assert!(group.members.iter().all(|member| member.applied.0.is_empty()), "no entry left its disk");
+    group.catch_up();
+    group.pass(4);
+    assert!(group.members.iter().all(|member| member.applied.0.len() == 1));
+}
+
+#[test]
+fn what_is_committed_is_told_again() {
+    let mut group = Group::new(3, false);
+    let leader = group.elect();
+    group.pass(4);
+    group.propose_silently(leader, b"entry");
+    let applied = |group: &Group| group.members.iter().filter(|member| member.applied.0.len() == 1).count();
+    assert_eq!(applied(&group), 1, "the leader");
+    group.pass(4);
+    assert_eq!(applied(&group), 3);
+}
+
 #[test]
 fn a_leader_that_is_cut_off_is_replaced_and_applies_nothing_more() {
     let mut group = Group::new(3, false);

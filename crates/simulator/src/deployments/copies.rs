@@ -165,7 +165,7 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
         in_its_terms::<S>(instance.protocol_mut().take_claims())
     }
 
-    /// What a copy that follows has applied is committed for good.
+    /// What a copy has applied is committed for good, unless it leads and waits for its log.
     fn decided(&self, instance: &mut Node<S>) -> Vec<Claim> {
         let claim = |(stamp, effects): (Stamp<S::Depends>, Vec<KeyEffects>)| {
             CausalDeployment::<S>::outcome(stamp, usize::from(MOST_REGIONS), &effects)

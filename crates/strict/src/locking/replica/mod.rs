@@ -56,6 +56,12 @@ impl Port for Wires<'_, '_> {
         }
     }
 
+    fn send_now(&mut self, member: usize, message: log::Message) {
+        if let Some(to) = self.members.get(member) {
+            self.out.send_now(*to, Message::Log { message });
+        }
+    }
+
     fn persist(&mut self, change: &Change<'_>, class: Option<Durability>) {
         let class = class.unwrap_or(self.durability);
         if class > Durability::Volatile {
