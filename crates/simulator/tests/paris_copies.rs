@@ -58,7 +58,7 @@ fn what_only_a_leader_recovered_is_in_the_history() {
 #[test]
 fn a_leader_that_begins_below_a_promise_is_caught() {
     let mutants = paris::Mutants { promise_forgotten: true, ..Default::default() };
-    assert_caught(&[Feature::Kills, Feature::ClockJumps], 52..=111, mutants, copies::Mutants::default());
+    assert_caught(&[Feature::Kills, Feature::ClockJumps], 80..=139, mutants, copies::Mutants::default());
 }
 
 #[test]
