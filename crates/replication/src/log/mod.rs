@@ -21,7 +21,7 @@
 //! - Heartbeats and the answers to them wait for no disk: were they behind entries that are being synced, a slow disk
 //!   would look like a lost leader. They ask and tell who leads, which a member's votes decide, and those are synced
 //!   before they are told. A leader counts its own entries before they are synced, so such a heartbeat says nothing of
-//!   what is committed; one that does follows behind the gate if the follower may not know (Raft, section 6.4).
+//!   what is committed; one that does follows behind the gate if the follower may not know.
 //! - Amnesia (Corrections 67): term and vote are synced whatever the keyspace's durability. A member that lost
 //!   entries it may have acknowledged says so in a new *life*. Others forget what they knew of its log, and drop what
 //!   an earlier life said. It neither votes nor stands for election until it holds, committed, everything that the
