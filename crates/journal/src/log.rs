@@ -236,7 +236,7 @@ impl Log {
     }
 
     /// Ends a suspension: removes what is left of the group that could not be written, durably. Fails as long as the
-    /// disk does, or has no room for as much as was refused (up to [`ASKED_BYTES`]), lest small writes be taken and large ones
+    /// disk does, or has no room for as much as was refused (up to a megabyte), lest small writes be taken and large ones
     /// refused in turn; harmless if the log is not suspended.
     pub fn retry(&mut self) -> Result<(), LogError> {
         match self.state {
