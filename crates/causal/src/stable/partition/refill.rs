@@ -566,9 +566,14 @@ impl<S: Times> Partition<S> {
         if self.is_evicted() {
             return self.topology.why_evicted(self.region);
         }
+        let cause = match self.options.copied {
+            true => {
+                "unclean stop without a synced log, a lost data directory, or another leader while they were taken"
+            }
+            false => "unclean stop without a synced log, or a lost data directory",
+        };
         let what = format!(
-            "partition {} of region {} lost records that others rely on (unclean stop without a synced log, or a \
-             lost data directory)",
+            "partition {} of region {} lost records that others rely on ({cause})",
             self.index, self.region
         );
         if !self.region_has_peers() {
