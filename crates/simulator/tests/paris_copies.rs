@@ -1,12 +1,14 @@
 //! PaRiS with copies of its partitions in the simulator: it keeps its promise, and its known bugs are caught.
 
 mod mistakes;
+mod scripts;
 mod support;
 
-use anabranch_simulator::{Feature, Options, ParisCopiesDeployment, Script, replay, run, run_seeds};
+use anabranch_simulator::{Feature, Options, ParisCopiesDeployment, run, run_seeds};
 use causal::paris;
 use mistakes::assert_shown;
 use replication::copies;
+use scripts::assert_passes;
 use std::ops::RangeInclusive;
 use support::{assert_keeps_its_promise, options};
 
@@ -48,10 +50,7 @@ fn a_minority_loses_its_disks_and_nothing_is_lost() {
 /// followed with it: the history lacked what all clients saw.
 #[test]
 fn what_only_a_leader_recovered_is_in_the_history() {
-    let script = include_bytes!("scripts/paris-copies-led-by-who-recovered.jsonl");
-    let summary = replay(&Script::read(&script[..]).expect("a script"), false).expect("a protocol");
-    assert!(summary.failures.is_empty() && summary.undecided == 0, "{:#?}", summary.failures);
-    assert_eq!(summary.transactions, 17);
+    assert_passes(include_bytes!("scripts/paris-copies-led-by-who-recovered.jsonl"), 17);
 }
 
 /// Corrections 22: what was promised, published or proposed is below what the next leader stamps.

@@ -3,11 +3,13 @@
 //! catch those.
 
 mod mistakes;
+mod scripts;
 mod support;
 
-use anabranch_simulator::{Feature, Mutants, Options, Script, TardisDeployment, replay, run, run_seeds};
+use anabranch_simulator::{Feature, Mutants, Options, TardisDeployment, run, run_seeds};
 use branch::Mutant;
 use mistakes::assert_shown;
+use scripts::assert_passes;
 use std::ops::RangeInclusive;
 use support::{assert_keeps_its_promise, options};
 
@@ -49,13 +51,6 @@ fn a_handler_that_sometimes_fails_loses_nothing() {
 fn records_in_partitions_are_what_the_state_dag_says() {
     let summary = run("tardis-parts", &options(1, 8)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-}
-
-#[track_caller]
-fn assert_passes(script: &[u8], transactions: u64) {
-    let summary = replay(&Script::read(script).expect("a script"), false).expect("a protocol");
-    assert!(summary.failures.is_empty() && summary.undecided == 0, "{:#?}", summary.failures);
-    assert_eq!(summary.transactions, transactions);
 }
 
 /// A state was committed when the log had begun anew for a checkpoint, and was collected before that began to be written: read

@@ -76,7 +76,7 @@ fn ratio(points: &Points<'_>, id: &str, ours: &str, theirs: &str) -> f64 {
     peak(points, id, ours) / peak(points, id, theirs)
 }
 
-/// The ratio with the most clients: a set of them that saturates all systems, as the paper's (section 7.1.1).
+/// The ratio with the most clients: the paper has a set of them that saturates the system (section 7.1.1).
 fn ratio_of_many(points: &Points<'_>, id: &str, ours: &str, theirs: &str) -> f64 {
     let most = of(points, id).iter().map(|point| point.clients).max();
     let with_most = |system: &str| {
@@ -184,7 +184,7 @@ fn applications(points: &Points<'_>) -> Vec<Claim> {
         ),
         at_least(
             "tardis/retwis-post-heavy",
-            "fig. 14c: over locks, with as many clients as saturate both",
+            "fig. 14c: over locks, with the most clients",
             3.0,
             ratio_of_many(points, "retwis-post-heavy", "tardis", "locking"),
         ),
