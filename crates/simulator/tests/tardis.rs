@@ -3,13 +3,11 @@
 //! catch those.
 
 mod mistakes;
-mod scripts;
 mod support;
 
 use anabranch_simulator::{Feature, Mutants, Options, TardisDeployment, run, run_seeds};
 use branch::Mutant;
 use mistakes::assert_shown;
-use scripts::assert_passes;
 use std::ops::RangeInclusive;
 use support::{assert_keeps_its_promise, options};
 
@@ -51,20 +49,6 @@ fn a_handler_that_sometimes_fails_loses_nothing() {
 fn records_in_partitions_are_what_the_state_dag_says() {
     let summary = run("tardis-parts", &options(1, 8)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-}
-
-/// A state was committed when the log had begun anew for a checkpoint, and was collected before that began to be written: read
-/// again from the log, it was a head once more.
-#[test]
-fn what_was_collected_before_a_checkpoint_does_not_come_back() {
-    assert_passes(include_bytes!("scripts/tardis-collected-before-checkpoint.jsonl"), 253);
-}
-
-/// The next checkpoint began before the log had been told of this one, and was given up on a full disk: restarted, the site looked
-/// in vain for where the log goes on behind this one, and forgot all that came after it.
-#[test]
-fn a_checkpoint_that_is_given_up_does_not_hide_the_log() {
-    assert_passes(include_bytes!("scripts/tardis-checkpoint-given-up.jsonl"), 210);
 }
 
 /// 11, 14: of two transactions of a site that were open at a time, each read another head, and the second took the

@@ -180,8 +180,16 @@ impl World {
 
     /// Ends a site's life and begins the next one from its log.
     fn restart(&mut self, site: usize) {
+        self.restart_from(site, &[]);
+    }
+
+    /// The same from a checkpoint and the log behind it.
+    fn restart_from(&mut self, site: usize, checkpoint: &[Vec<u8>]) {
         let life = self.sites[site].node().incarnation.0 + 1;
         self.sites[site] = self.fresh(site, life);
+        for piece in checkpoint {
+            self.input(site, Input::Snapshot(piece));
+        }
         let log = self.logs[site].clone();
         let mut rest = &log[..];
         while let Some((len, after)) = rest.split_first_chunk::<4>() {
@@ -575,6 +583,44 @@ fn promises_do_not_overtake_what_waits_for_a_checkpoint() {
         assert!(is_one_after_a_checkpoint(seed, Mutants::default()), "seed {seed}");
     }
     assert!((0..8).any(|seed| !is_one_after_a_checkpoint(seed, Mutant::PromisesOvertake.into())));
+}
+
+/// The log begins anew for a checkpoint, which is written some time later, and shows that moment. What the log says of the time
+/// between must not be made again: a state that was collected meanwhile would be a head once more. Behind it all counts, also if the
+/// log never heard of the checkpoint, because the next one had begun already, or the site died.
+#[test]
+fn what_a_checkpoint_shows_of_the_log_behind_it_is_not_made_again() {
+    for after in ["it was written", "the next one began", "a restart"] {
+        let mut world = World::new(2, Options { keep: 0, ..Options::default() }, 5);
+        let count = |world: &mut World| {
+            (0..10).for_each(|_| {
+                world.increment(0, &["n"]);
+                world.increment(1, &["n"]);
+                world.pass(Duration::from_millis(100));
+            });
+        };
+        count(&mut world);
+        world.logs[0].clear();
+        count(&mut world);
+        let (mut checkpoint, mut cursor) = (Vec::new(), Some(0));
+        while let Some(at) = cursor {
+            let mut piece = Vec::new();
+            cursor = world.sites[0].protocol_mut().checkpoint(at, &mut piece);
+            checkpoint.push(piece);
+        }
+        match after {
+            "the next one began" => {
+                world.sites[0].protocol_mut().checkpoint(0, &mut Vec::new());
+            }
+            "a restart" => world.restart_from(0, &checkpoint),
+            _ => {}
+        }
+        count(&mut world);
+        world.restart_from(0, &checkpoint);
+        world.pass(Duration::from_secs(2));
+        assert_eq!(world.heads(0), world.heads(1), "after {after}");
+        assert_eq!((world.heads(0).len(), world.number(0, "n")), (1, 60), "after {after}");
+    }
 }
 
 /// Three sites count, a hundred times a second each, for so long.
