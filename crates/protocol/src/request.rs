@@ -227,6 +227,16 @@ impl Request<'_> {
         })
     }
 
+    /// How many steps it asks for; what has none, such as a begin, is one.
+    pub fn step_count(&self) -> usize {
+        match self {
+            Request::Many { steps, .. } | Request::Operate { steps, .. } | Request::Own { steps, .. } => {
+                steps.len().max(1)
+            }
+            _ => 1,
+        }
+    }
+
     /// The asking session.
     pub fn session(&self) -> SessionId {
         match self {

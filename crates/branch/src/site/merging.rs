@@ -8,9 +8,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{Address, Instant};
 
-/// What each head and key of a merge costs, about; and how many times what a merge costs it leaves to others.
+/// What each head and key of a merge costs, about, where that is not counted.
 const MERGED_EACH: Duration = Duration::from_nanos(500);
+/// How many times what a merge took a site then has nothing to do before it merges again; and after how many times as long it does
+/// so all the same.
+const FREE_SHARE: u32 = 6;
 const MERGE_SHARE: u32 = 20;
+/// What it takes to be asked for an operation, about, apart from what the keyspace then does.
+const ASKED_EACH: Duration = Duration::from_micros(1);
 /// The longest that heads wait because merging takes so long.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often heads are left for another site to merge.
@@ -25,8 +30,32 @@ pub(super) struct Progress {
     took: Effort,
     /// The sites of which it merges heads.
     with: BTreeSet<Address>,
-    /// Nothing is merged before this but what was left beside the last merge.
-    rests_until: Instant,
+    /// The last merge, after which only what was left beside it is merged for a while.
+    last: Last,
+}
+
+/// A merge that was made, and what a site has done since.
+#[derive(Debug, Default)]
+struct Last {
+    at: Instant,
+    /// About how long it took.
+    took: Duration,
+    /// What the keyspace had done by then.
+    done: Effort,
+    /// For how many operations clients have asked since.
+    asked: u32,
+}
+
+impl Last {
+    /// Where many clients always have a transaction open, hardly any meets the others' work in what it reads next: heads stay
+    /// many, and a site that has no time to spare would do little but merge them. One that has, merges: as long as heads lie side by
+    /// side, each has versions of its own.
+    fn is_rest_over(&self, now: Instant, done: Effort) -> bool {
+        let passed = now - self.at;
+        let busy = (done - self.done).time() + ASKED_EACH.saturating_mul(self.asked);
+        passed.saturating_sub(busy) >= self.took.saturating_mul(FREE_SHARE)
+            || passed >= self.took.saturating_mul(MERGE_SHARE).min(LONGEST_PAUSE)
+    }
 }
 
 impl Site {
@@ -39,7 +68,7 @@ impl Site {
             return out.arm(Timer::Merge, now.instant + SWEEP_EVERY);
         };
         out.arm(Timer::Merge, now.instant + every);
-        if self.merge_left_beside(now, out) || now.instant < self.merging.rests_until {
+        if self.merge_left_beside(now, out) || !self.is_rested(now) {
             return;
         }
         let heads = self.keyspace.heads();
@@ -94,6 +123,26 @@ impl Site {
         }
     }
 
+    /// About how long a merge took. What a handler or a record partition does for it is judged by heads and keys.
+    fn took(&self, merge: &Commit) -> Duration {
+        let took = self.merging.took.time();
+        if matches!(self.options.merging, Merging::Auto { .. }) && !self.keyspace.is_parted() {
+            return took;
+        }
+        let parts = merge.parents.len().saturating_mul(merge.writes.len());
+        took.max(MERGED_EACH.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX)))
+    }
+
+    fn is_rested(&self, now: Now) -> bool {
+        self.merging.last.is_rest_over(now.instant, self.keyspace.effort())
+    }
+
+    /// A client asks for so many operations.
+    pub(super) fn is_asked(&mut self, operations: usize) {
+        let asked = u32::try_from(operations).unwrap_or(u32::MAX);
+        self.merging.last.asked = self.merging.last.asked.saturating_add(asked);
+    }
+
     fn merged(
         &mut self,
         outcome: Result<Commit, Refusal>,
@@ -104,8 +153,8 @@ impl Site {
         out.arm(Timer::Merge, now.instant + every);
         match outcome {
             Ok(commit) => {
-                let pause = pause_after(&commit, self.merging.took);
-                self.merging.rests_until = now.instant + pause;
+                let (at, done) = (now.instant, self.keyspace.effort());
+                self.merging.last = Last { at, done, took: self.took(&commit), asked: 0 };
                 let with = std::mem::take(&mut self.merging.with);
                 self.gossip.merged(&with, commit.id, now.instant);
                 self.claims.merged(&commit, &mut self.keyspace);
@@ -156,32 +205,31 @@ impl Site {
     }
 }
 
-/// Where many clients always have a transaction open, hardly any meets the others' work in what it reads next: heads stay
-/// many, and whoever merged all the time would do little else. What a handler takes, and the many branches that a merge of many
-/// heads leaves behind for everybody to look through, is judged by heads and keys.
-fn pause_after(merge: &Commit, took: Effort) -> Duration {
-    let parts = merge.parents.len().saturating_mul(merge.writes.len());
-    let left_behind = MERGED_EACH.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
-    took.time().max(left_behind).saturating_mul(MERGE_SHARE).min(LONGEST_PAUSE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mvcc::CompactKey;
+
+    /// How long a site rests after a merge that took so long, if for that share of the time, in percent, it has something to do.
+    fn rests(took: Duration, busy: u64) -> Duration {
+        let last = Last { took, at: Instant(1), ..Last::default() };
+        let is_over = |millis: &u64| {
+            let done = Effort { lookups: millis * busy * 10_000 / Effort::LOOKUP, ..Effort::default() };
+            last.is_rest_over(last.at + Duration::from_millis(*millis), done)
+        };
+        Duration::from_millis((0..).find(is_over).unwrap_or_default())
+    }
 
     #[test]
-    fn a_large_merge_is_followed_by_a_pause() {
-        let merge = |heads: usize, keys: usize| Commit {
-            id: StateId::ROOT,
-            parents: vec![StateId::ROOT; heads],
-            writes: vec![(CompactKey::new(b"k"), Vec::new()); keys],
-        };
-        let small = Effort { states: 1_000, keys: 300, ..Effort::default() };
-        assert!(pause_after(&merge(3, 100), small) < Duration::from_millis(5));
-        assert_eq!(pause_after(&merge(64, 1_000), small), Duration::from_millis(640));
-        let large = Effort { states: 100_000, keys: 20_000, ..Effort::default() };
-        assert_eq!(pause_after(&merge(3, 100), large), Duration::from_millis(200));
-        assert_eq!(pause_after(&merge(64, 100_000), small), LONGEST_PAUSE);
+    fn a_site_rests_until_it_had_time_to_spare() {
+        let took = Duration::from_millis(5);
+        assert_eq!(rests(took, 0), took * FREE_SHARE);
+        assert_eq!(rests(took, 50), took * FREE_SHARE * 2);
+        assert_eq!(rests(took, 95), took * MERGE_SHARE, "there is none");
+        assert_eq!(rests(took, 200), took * MERGE_SHARE, "more is counted than there was time for");
+        assert_eq!(rests(took * 100, 95), LONGEST_PAUSE);
+        let last = Last { took, asked: 35_000, ..Last::default() };
+        let over_at = last.at + took * FREE_SHARE + Duration::from_millis(35);
+        assert!(last.is_rest_over(over_at, last.done), "what clients ask for counts");
+        assert!(!last.is_rest_over(Instant(over_at.0 - 1), last.done));
     }
 }

@@ -87,7 +87,7 @@ const COLLECT_EVERY: Duration = Duration::from_millis(20);
 const COLLECT_PARTED_EVERY: Duration = Duration::from_millis(200);
 const COLLECT_PAUSE: Duration = Duration::from_millis(1);
 /// How often a site without others says what nothing begins above, which nobody has to be told.
-const PROMISE_ALONE_EVERY: Duration = Duration::from_millis(50);
+const PROMISE_ALONE_EVERY: Duration = Duration::from_millis(20);
 /// How much a turn collects: keys and states.
 const COLLECTED_PER_TURN: usize = 500;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -234,8 +234,10 @@ impl Site {
         self.gossip.took_out(self.keyspace.take_gone());
         // Many states may be where nothing can go yet: looking at them again and again is not urgent.
         let done = self.keyspace.collected() - before;
+        // Beside a merge that is worked out nothing goes: right after it, it does.
         let is_behind = work >= COLLECTED_PER_TURN && done > COLLECTED_PER_TURN as u64 / 8
-            || self.keyspace.sets_out_to_collect();
+            || self.keyspace.sets_out_to_collect()
+            || self.keyspace.is_merging();
         // What is told to partitions waits for the disk, and what comes behind it too.
         let pause = if self.keyspace.is_parted() { COLLECT_PARTED_EVERY } else { COLLECT_EVERY };
         let wait = if is_behind { COLLECT_PAUSE.max(pause / 20) } else { pause };
