@@ -56,6 +56,16 @@ fn states_are_collected_as_fast_as_they_are_made() {
     assert!(ours < 1.3 && hoarding > 1.6, "{ours} {hoarding}");
 }
 
+/// A site that has time to spare merges the heads of many clients often, and collects what that leaves: most keys have one version.
+#[test]
+fn heads_lie_side_by_side_for_a_short_time_only() {
+    const KEYS: u32 = 10_000;
+    let load = Load::Micro { writers: 100, keys: Keys::new(KEYS, Some(0.99)) };
+    let many = Setup { clients: 32, load, keep: 0, warm_up: 400, ..contended(TARDIS) };
+    let measured = measure(&many);
+    assert!(measured.busy < 0.5 && measured.versions < 1.6 * f64::from(KEYS), "{measured:?}");
+}
+
 /// Section 7.1.6: no transaction waits for another site.
 #[test]
 fn sites_add_up() {
