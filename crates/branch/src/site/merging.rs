@@ -26,7 +26,8 @@ const PATIENCE: u32 = 40;
 pub(super) struct Progress {
     /// How often heads that others are to merge were left alone.
     passed_over: u32,
-    /// What the merge that is worked out has taken so far.
+    /// When the merge that is worked out was begun, and what it has taken so far.
+    began: Instant,
     took: Effort,
     /// The sites of which it merges heads.
     with: BTreeSet<Address>,
@@ -40,6 +41,9 @@ struct Last {
     at: Instant,
     /// About how long it took.
     took: Duration,
+    /// How many times as long as is counted things take: processors are slower, or others have more to do in between. Nothing if that
+    /// is not known.
+    slowness: Option<f64>,
     /// What the keyspace had done by then.
     done: Effort,
     /// For how many operations clients have asked since.
@@ -53,7 +57,9 @@ impl Last {
     fn is_rest_over(&self, now: Instant, done: Effort) -> bool {
         let passed = now - self.at;
         let busy = (done - self.done).time() + ASKED_EACH.saturating_mul(self.asked);
-        passed.saturating_sub(busy) >= self.took.saturating_mul(FREE_SHARE)
+        let has_spared =
+            |slowness| passed.saturating_sub(busy.mul_f64(slowness)) >= self.took.saturating_mul(FREE_SHARE);
+        self.slowness.is_some_and(has_spared)
             || passed >= self.took.saturating_mul(MERGE_SHARE).min(LONGEST_PAUSE)
     }
 }
@@ -89,7 +95,7 @@ impl Site {
         }
         self.merging.passed_over = 0;
         self.merging.with = self.gossip.senders_of(&meant);
-        self.merging.took = Effort::default();
+        (self.merging.began, self.merging.took) = (now.instant, Effort::default());
         let is_handled = matches!(self.options.merging, Merging::Handler { .. });
         if is_handled || self.keyspace.is_parted() {
             let before = self.keyspace.effort();
@@ -123,14 +129,18 @@ impl Site {
         }
     }
 
-    /// About how long a merge took. What a handler or a record partition does for it is judged by heads and keys.
-    fn took(&self, merge: &Commit) -> Duration {
-        let took = self.merging.took.time();
+    /// What a handler or a record partition does for a merge is not counted, but judged by heads and keys.
+    fn rest_after(&self, merge: &Commit, at: Instant) -> Last {
+        let counted = self.merging.took.time();
+        let last = Last { at, done: self.keyspace.effort(), ..Last::default() };
         if matches!(self.options.merging, Merging::Auto { .. }) && !self.keyspace.is_parted() {
-            return took;
+            let took = counted.max(self.options.pace.worked_in(at - self.merging.began));
+            let slowness = if counted.is_zero() { 1.0 } else { took.as_secs_f64() / counted.as_secs_f64() };
+            return Last { took, slowness: Some(slowness), ..last };
         }
         let parts = merge.parents.len().saturating_mul(merge.writes.len());
-        took.max(MERGED_EACH.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX)))
+        let judged = MERGED_EACH.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
+        Last { took: counted.max(judged), ..last }
     }
 
     fn is_rested(&self, now: Now) -> bool {
@@ -153,8 +163,7 @@ impl Site {
         out.arm(Timer::Merge, now.instant + every);
         match outcome {
             Ok(commit) => {
-                let (at, done) = (now.instant, self.keyspace.effort());
-                self.merging.last = Last { at, done, took: self.took(&commit), asked: 0 };
+                self.merging.last = self.rest_after(&commit, now.instant);
                 let with = std::mem::take(&mut self.merging.with);
                 self.gossip.merged(&with, commit.id, now.instant);
                 self.claims.merged(&commit, &mut self.keyspace);
@@ -209,9 +218,10 @@ impl Site {
 mod tests {
     use super::*;
 
-    /// How long a site rests after a merge that took so long, if for that share of the time, in percent, it has something to do.
-    fn rests(took: Duration, busy: u64) -> Duration {
-        let last = Last { took, at: Instant(1), ..Last::default() };
+    /// How long a site rests after a merge that took so long, if for that share of the time, in percent, something is counted, which
+    /// takes so many times as long.
+    fn rests(took: Duration, busy: u64, slowness: Option<f64>) -> Duration {
+        let last = Last { took, slowness, at: Instant(1), ..Last::default() };
         let is_over = |millis: &u64| {
             let done = Effort { lookups: millis * busy * 10_000 / Effort::LOOKUP, ..Effort::default() };
             last.is_rest_over(last.at + Duration::from_millis(*millis), done)
@@ -221,13 +231,15 @@ mod tests {
 
     #[test]
     fn a_site_rests_until_it_had_time_to_spare() {
-        let took = Duration::from_millis(5);
-        assert_eq!(rests(took, 0), took * FREE_SHARE);
-        assert_eq!(rests(took, 50), took * FREE_SHARE * 2);
-        assert_eq!(rests(took, 95), took * MERGE_SHARE, "there is none");
-        assert_eq!(rests(took, 200), took * MERGE_SHARE, "more is counted than there was time for");
-        assert_eq!(rests(took * 100, 95), LONGEST_PAUSE);
-        let last = Last { took, asked: 35_000, ..Last::default() };
+        let (took, known) = (Duration::from_millis(5), Some(1.0));
+        assert_eq!(rests(took, 0, known), took * FREE_SHARE);
+        assert_eq!(rests(took, 50, known), took * FREE_SHARE * 2);
+        assert_eq!(rests(took, 10, Some(5.0)), took * FREE_SHARE * 2);
+        assert_eq!(rests(took, 95, known), took * MERGE_SHARE, "there is none");
+        assert_eq!(rests(took, 200, known), took * MERGE_SHARE, "more is counted than there was time for");
+        assert_eq!(rests(took, 0, None), took * MERGE_SHARE, "nobody knows");
+        assert_eq!(rests(took * 100, 95, known), LONGEST_PAUSE);
+        let last = Last { took, slowness: known, asked: 35_000, ..Last::default() };
         let over_at = last.at + took * FREE_SHARE + Duration::from_millis(35);
         assert!(last.is_rest_over(over_at, last.done), "what clients ask for counts");
         assert!(!last.is_rest_over(Instant(over_at.0 - 1), last.done));

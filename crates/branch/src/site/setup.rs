@@ -100,6 +100,11 @@ impl Pace {
     pub(super) fn next_after(self, took: Duration) -> Duration {
         took + (took / 4).max(self.between)
     }
+
+    /// How much of so long a time pieces took, if nobody else had anything to do.
+    pub(super) fn worked_in(self, passed: Duration) -> Duration {
+        passed * 4 / 5
+    }
 }
 
 /// How a site is set up.
