@@ -12,7 +12,7 @@ use types::{Address, Instant};
 const MERGED_EACH: Duration = Duration::from_nanos(500);
 /// How many times what a merge took a site then has nothing to do before it merges again; and after how many times as long it does
 /// so all the same.
-const FREE_SHARE: u32 = 6;
+const FREE_SHARE: u32 = 3;
 const MERGE_SHARE: u32 = 20;
 /// What it takes to be asked for an operation, about, apart from what the keyspace then does.
 const ASKED_EACH: Duration = Duration::from_micros(1);
@@ -39,7 +39,7 @@ pub(super) struct Progress {
 #[derive(Debug, Default)]
 struct Last {
     at: Instant,
-    /// About how long it took.
+    /// About how long it took, what was merged beside it included.
     took: Duration,
     /// How many times as long as is counted things take: processors are slower, or others have more to do in between. Nothing if that
     /// is not known.
@@ -51,6 +51,11 @@ struct Last {
 }
 
 impl Last {
+    /// Something was merged beside it.
+    fn takes(&mut self, more: Effort) {
+        self.took += more.time().mul_f64(self.slowness.unwrap_or(1.0));
+    }
+
     /// Where many clients always have a transaction open, hardly any meets the others' work in what it reads next: heads stay
     /// many, and a site that has no time to spare would do little but merge them. One that has, merges: as long as heads lie side by
     /// side, each has versions of its own.
@@ -183,11 +188,13 @@ impl Site {
     /// or is not for now.
     pub(super) fn merge_beside(&mut self, state: StateId, now: Now, out: &mut Outputs<'_, Instance>) -> bool {
         // While heads are worked out, what is beside the merge before is beside that one too: merged twice, merges would cross.
+        let before = self.keyspace.effort();
         if matches!(self.options.merging, Merging::Auto { .. })
             && !self.keyspace.is_merging()
             && let Some(merge) =
                 self.keyspace.merge_beside(MERGER, state, Policy::Newest, self.options.pace.beside)
         {
+            self.merging.last.takes(self.keyspace.effort() - before);
             self.claims.merged(&merge, &mut self.keyspace);
             self.made(&merge, false, now, out);
             return true;
