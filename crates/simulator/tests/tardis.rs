@@ -166,7 +166,7 @@ fn promises_that_overtake_what_was_told_before_are_caught() {
 /// Corrections 56.
 #[test]
 fn sessions_that_forget_what_they_read_are_caught() {
-    assert_caught(13..=42, Mutant::ForgetReads);
+    assert_caught(17..=46, Mutant::ForgetReads);
 }
 
 #[test]
