@@ -191,8 +191,8 @@ def pipelined(client, *commands) -> list:
 @pytest.mark.parametrize("partitions", [1, 4])
 @pytest.mark.parametrize("concurrency", ["locking", "occ", "optimistic"])
 def test_commands_on_very_many_keys(cluster, partitions, concurrency):
-    """Before a request is given up, a command and a transaction on tens of thousands of keys are done."""
-    name, keys = f"many-{partitions}-{concurrency}", [f"k{number}" for number in range(30_000)]
+    """Before a request is given up, a command and a transaction on ten thousand keys are done."""
+    name, keys = f"many-{partitions}-{concurrency}", [f"k{number}" for number in range(10_000)]
     with cluster["a/1"].client(single_connection_client=True, decode_responses=True) as client:
         create(client, name, "MODEL", "strict", "PARTITIONS", partitions, "REPLICAS", 3, "CONCURRENCY", concurrency)
         use(client, name)

@@ -3,7 +3,6 @@
 use crate::records::place_of;
 use datatypes::{Aspect, Effect, Mode};
 use mvcc::CompactKey;
-use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -46,7 +45,7 @@ pub(crate) struct Written {
     /// How.
     pub change: Change,
     /// Of a collection the elements that may be different, in ascending order; `None` if that is not known.
-    pub elements: Option<Vec<Element>>,
+    pub elements: Option<Box<[Element]>>,
 }
 
 impl Written {
@@ -67,7 +66,8 @@ impl Written {
     /// What both together change.
     #[must_use]
     pub fn and(self, other: &Written) -> Self {
-        let elements = self.elements.zip(other.elements.as_ref()).and_then(|(mut all, others)| {
+        let elements = self.elements.zip(other.elements.as_ref()).and_then(|(all, others)| {
+            let mut all = all.into_vec();
             all.extend(others.iter().cloned());
             few(all)
         });
@@ -109,10 +109,10 @@ impl From<Change> for Written {
     }
 }
 
-fn few(mut elements: Vec<Element>) -> Option<Vec<Element>> {
+fn few(mut elements: Vec<Element>) -> Option<Box<[Element]>> {
     elements.sort_unstable();
     elements.dedup();
-    (elements.len() <= MOST_ELEMENTS).then_some(elements)
+    (elements.len() <= MOST_ELEMENTS).then(|| elements.into())
 }
 
 impl Wire for Change {
@@ -164,7 +164,7 @@ const FEW: usize = 8;
 /// The keys of a write set, in order: most states have few.
 #[derive(Clone, Debug)]
 enum Keys {
-    Few(SmallVec<[(CompactKey, Written); 1]>),
+    Few(Vec<(CompactKey, Written)>),
     Many(BTreeMap<CompactKey, Written>),
 }
 
@@ -178,7 +178,7 @@ pub struct WriteSet {
 
 impl Default for WriteSet {
     fn default() -> Self {
-        WriteSet { keys: Keys::Few(SmallVec::new()), sketch: Sketch::default() }
+        WriteSet { keys: Keys::Few(Vec::new()), sketch: Sketch::default() }
     }
 }
 
@@ -196,7 +196,12 @@ impl WriteSet {
         match &mut self.keys {
             Keys::Few(few) => match few.binary_search_by(|(known, _)| known.cmp(&key)) {
                 Ok(place) => few[place].1.join(&written),
-                Err(place) if few.len() < FEW => few.insert(place, (key, written)),
+                Err(place) if few.len() < FEW => {
+                    if few.len() == few.capacity() {
+                        few.reserve_exact(1);
+                    }
+                    few.insert(place, (key, written));
+                }
                 Err(_) => {
                     let many = few.drain(..).chain(std::iter::once((key, written)));
                     self.keys = Keys::Many(many.collect());
@@ -219,7 +224,13 @@ impl WriteSet {
 
     /// The bytes that its keys occupy, about.
     pub(crate) fn memory(&self) -> usize {
-        self.each().map(|(_, written)| 64 + written.memory()).sum()
+        let keys = match &self.keys {
+            Keys::Few(few) => few.capacity(),
+            // Nodes are two thirds full.
+            Keys::Many(many) => many.len() * 3 / 2,
+        };
+        let own = |(key, written): (&CompactKey, &Written)| key.heap_bytes() + written.memory();
+        keys * size_of::<(CompactKey, Written)>() + self.each().map(own).sum::<usize>()
     }
 
     /// True without keys.

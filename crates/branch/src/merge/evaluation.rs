@@ -219,7 +219,9 @@ impl<'e> Evaluation<'e> {
     /// The place of a change that the newest version shows, and of which therefore only those elements count that others have
     /// changed as well: all others' elements are known. It is the one change whose elements are not, or the larger one of two.
     fn as_it_is(&mut self, view: &View<'_>, layer: &Layer, changes: &[Changed]) -> Option<usize> {
-        let count = |changed: &Changed| changed.written.elements.as_ref().map_or(usize::MAX, Vec::len);
+        let count = |changed: &Changed| {
+            changed.written.elements.as_ref().map_or(usize::MAX, |elements| elements.len())
+        };
         let unknown = changes.iter().filter(|changed| changed.written.elements.is_none()).count();
         let place = match (unknown, changes) {
             (1, _) => changes.iter().position(|changed| changed.written.elements.is_none())?,

@@ -96,6 +96,14 @@ impl Line {
         }
     }
 
+    /// The same, taken out.
+    pub fn into_cell(self) -> Option<Cell> {
+        match self.base {
+            Base::Value(cell) => Some(cell),
+            Base::Fork { .. } => None,
+        }
+    }
+
     /// The same, to be gone back and forth with.
     pub fn cell_mut(&mut self) -> Option<&mut Cell> {
         match &mut self.base {

@@ -15,7 +15,7 @@ pub(super) type At = (u32, u32);
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// Empty slots are taken again.
-    all: SmallVec<[Option<Line>; 1]>,
+    all: Vec<Option<Line>>,
 }
 
 impl Lines {
@@ -162,6 +162,11 @@ impl Lines {
         Some((line, self.get(line)?.before_gap()?))
     }
 
+    /// Takes the value out of a line that nothing is left of but its newest version.
+    pub fn take(&mut self, line: u32) -> Option<Cell> {
+        self.all.get_mut(line as usize)?.take()?.into_cell()
+    }
+
     /// How many slots there are.
     pub fn len(&self) -> usize {
         self.all.len()
@@ -197,8 +202,8 @@ impl Lines {
 
     /// The bytes they occupy beyond their own size.
     pub fn memory(&self) -> usize {
-        let slots = if self.all.spilled() { self.all.capacity() * size_of::<Option<Line>>() } else { 0 };
-        slots + self.all.iter().flatten().map(Line::memory).sum::<usize>()
+        self.all.capacity() * size_of::<Option<Line>>()
+            + self.all.iter().flatten().map(Line::memory).sum::<usize>()
     }
 
     /// Panics unless the readers of all versions are these places and the forks.

@@ -11,6 +11,7 @@ mod line;
 mod lines;
 mod order;
 mod places;
+mod several;
 mod versions;
 
 pub use order::{Order, Stored, Whole};

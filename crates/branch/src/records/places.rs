@@ -5,7 +5,6 @@ use super::line::growth;
 use super::lines::At;
 use crate::StateId;
 use crate::dag::Label;
-use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 
 /// A version: who sees it, how new it is, and its value.
@@ -27,7 +26,7 @@ impl Place {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    all: SmallVec<[Place; 1]>,
+    all: Vec<Place>,
     /// How many at the front are left over.
     gap: usize,
 }
@@ -76,7 +75,7 @@ impl Places {
 
     /// The bytes that they occupy beyond their own size.
     pub fn memory(&self) -> usize {
-        if self.all.spilled() { self.all.capacity() * size_of::<Place>() } else { 0 }
+        self.all.capacity() * size_of::<Place>()
     }
 }
 

@@ -1,125 +1,103 @@
-//! The versions of one key: where each is visible, and on which line its value lies (TARDiS 6.1.3).
+//! The versions of one key. Most keys have one, or for a short time a few small ones: a list of whole values. What else there is
+//! is kept as what leads from one version to the next ([`Several`]).
 
-use super::line::{LONG, perform};
-use super::lines::{At, Lines};
-use super::places::{Place, Places};
+use super::line::perform;
+use super::several::Several;
 use crate::StateId;
 use crate::dag::{Label, View};
-use datatypes::Cell;
+use datatypes::{Cell, Value};
+use std::slice;
 
-/// So many lines may have as many empty slots among them.
-const FEW: usize = 4;
-/// How many steps along lists that are in order take as long as a lookup.
-const STEPS: usize = 8;
+/// More versions are no list.
+const FEW: usize = 8;
+/// Nor are several that have more bytes.
+const SMALL: usize = 256;
 
-/// See the module.
-#[derive(Debug, Default)]
-pub(super) struct Versions {
-    /// In the order of labels.
-    places: Places,
-    lines: Lines,
+/// A version with its value.
+#[derive(Debug)]
+pub(super) struct Version {
+    label: Label,
+    id: StateId,
+    cell: Cell,
 }
 
-/// Effects on a collection of more bytes than this (a merge's, of what many have done) are many: to take them back for whoever reads
-/// what was before takes longer than to copy it.
-const MUCH: usize = 256;
+/// See the module.
+#[derive(Debug)]
+pub(super) enum Versions {
+    One(Version),
+    /// Small ones in the order of labels; or none.
+    Few(Vec<Version>),
+    Many(Box<Several>),
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Versions::Few(Vec::new())
+    }
+}
 
 impl Versions {
-    /// The place of the newest version that a view shows (TARDiS, figure 7), and how many lookups that took. The
-    /// bounds of the view are asked for, or the branches of the key, whichever are fewer; where both are many, both are
-    /// gone through side by side. What began after all that the view shows costs nothing.
-    fn find(&self, view: &View<'_>) -> (Option<usize>, usize) {
-        if let Some(at) = view.only()
-            && let Some(own) = self.last_up_to(at.branch, at.sequence)
-        {
-            // What was written on the branch is above all that it began below.
-            return (Some(own), 1);
-        }
-        let mut newest: Option<usize> = None;
-        let mut consider = |found: usize| {
-            if newest.is_none_or(|best| self.places[best].id < self.places[found].id) {
-                newest = Some(found);
-            }
-        };
-        let last = view.last_branch();
-        let known = self.places.partition_point(|place| place.label.branch <= last);
-        let width = view.width();
-        let mut lookups = 0;
-        if let Some(bounds) = view.in_order().filter(|_| known.min(width) * STEPS > known.max(width)) {
-            lookups = (known + width) / STEPS + 1;
-            self.join(known, bounds, consider);
-        } else if known <= width {
-            let mut end = known;
-            while let Some(last) = end.checked_sub(1) {
-                lookups += 1;
-                let branch = self.places[last].label.branch;
-                let found = view.bound(branch).and_then(|bound| self.last_up_to(branch, bound));
-                found.into_iter().for_each(&mut consider);
-                end = self.places.partition_point(|place| place.label.branch < branch);
-            }
-        } else {
-            for (branch, bound) in view.bounds() {
-                lookups += 1;
-                self.last_up_to(branch, bound).into_iter().for_each(&mut consider);
-            }
-        }
-        (newest, lookups)
-    }
-
-    fn look(&self, view: &View<'_>) -> Option<usize> {
-        let (found, lookups) = self.find(view);
-        view.meter().lookups(lookups);
-        found
-    }
-
-    /// The last place on each of these branches up to its bound, of the first `known`.
-    fn join(&self, known: usize, bounds: &[(u64, u64)], mut consider: impl FnMut(usize)) {
-        let mut waiting = bounds.iter().rev().peekable();
-        for (place, Place { label, .. }) in self.places[..known].iter().enumerate().rev() {
-            while waiting.next_if(|(branch, _)| *branch > label.branch).is_some() {}
-            let Some((branch, bound)) = waiting.peek() else { return };
-            if *branch == label.branch && label.sequence <= *bound {
-                consider(place);
-                waiting.next();
-            }
+    fn list(&self) -> Result<&[Version], &Several> {
+        match self {
+            Versions::One(one) => Ok(slice::from_ref(one)),
+            Versions::Few(few) => Ok(few),
+            Versions::Many(several) => Err(several),
         }
     }
 
-    /// The last version of a branch up to a sequence number.
-    fn last_up_to(&self, branch: u64, sequence: u64) -> Option<usize> {
-        let bound = Label { branch, sequence };
-        let last = self.places.partition_point(|place| place.label <= bound).checked_sub(1)?;
-        (self.places[last].label.branch == branch).then_some(last)
+    fn list_mut(&mut self) -> Result<&mut [Version], &mut Several> {
+        match self {
+            Versions::One(one) => Ok(slice::from_mut(one)),
+            Versions::Few(few) => Ok(few),
+            Versions::Many(several) => Err(several),
+        }
     }
 
     /// The id of the newest version that a view shows.
     pub fn newest(&self, view: &View<'_>) -> Option<StateId> {
-        self.look(view).map(|place| self.places[place].id)
+        match self.list() {
+            Ok(list) => look(list, view).map(|place| list[place].id),
+            Err(several) => several.newest(view),
+        }
     }
 
     /// True if the newest version that a view shows is shown by another one too, or there is none.
     pub fn is_seen_too(&self, view: &View<'_>, by: &View<'_>) -> bool {
-        self.look(view).is_none_or(|place| by.shows(self.places[place].label))
+        match self.list() {
+            Ok(list) => look(list, view).is_none_or(|place| by.shows(list[place].label)),
+            Err(several) => several.is_seen_too(view, by),
+        }
     }
 
     /// How many lookups a read takes.
     pub fn lookups(&self, view: &View<'_>) -> usize {
-        self.find(view).1
+        match self.list() {
+            Ok(list) => find(list, view).1,
+            Err(several) => several.lookups(view),
+        }
     }
 
     /// Shows the value at a view to `read`, which leaves it as it was. An old value that is far behind its line's
     /// newest is copied first, so that the next read finds it at once.
     pub fn with<R>(&mut self, view: &View<'_>, read: impl FnOnce(&mut Cell) -> R) -> R {
-        match self.look(view) {
-            Some(place) => self.with_place(view, place, read),
-            None => read(&mut Cell::ABSENT.clone()),
+        match self.list_mut() {
+            Ok(list) => match look(list, view) {
+                Some(place) => read(&mut list[place].cell),
+                None => read(&mut Cell::ABSENT.clone()),
+            },
+            Err(several) => several.with(view, read),
         }
     }
 
     /// The same, with the state that wrote it.
     pub fn with_writer<R>(&mut self, view: &View<'_>, read: impl FnOnce(&Cell, Option<StateId>) -> R) -> R {
-        let place = self.look(view);
-        self.with_found(view, place, read)
+        match self.list_mut() {
+            Ok(list) => match look(list, view).map(|place| &list[place]) {
+                Some(Version { id, cell, .. }) => read(cell, Some(*id)),
+                None => read(&Cell::ABSENT, None),
+            },
+            Err(several) => several.with_writer(view, read),
+        }
     }
 
     /// The same where the label of the version is known; should it not be here, what the view shows is looked for.
@@ -129,89 +107,35 @@ impl Versions {
         label: Label,
         read: impl FnOnce(&Cell, Option<StateId>) -> R,
     ) -> R {
-        view.meter().lookups(1);
-        let known = self.place_of(label);
-        debug_assert!(known.is_none() || known == self.find(view).0, "the view shows this version");
-        let place = known.or_else(|| self.look(view));
-        self.with_found(view, place, read)
-    }
-
-    fn with_found<R>(
-        &mut self,
-        view: &View<'_>,
-        place: Option<usize>,
-        read: impl FnOnce(&Cell, Option<StateId>) -> R,
-    ) -> R {
-        match place {
-            Some(place) => {
-                let id = self.places[place].id;
-                self.with_place(view, place, |cell| read(cell, Some(id)))
-            }
-            None => read(&Cell::ABSENT, None),
-        }
-    }
-
-    fn with_place<R>(&mut self, view: &View<'_>, place: usize, read: impl FnOnce(&mut Cell) -> R) -> R {
-        self.bring_near(place);
-        let at = self.places[place].at();
-        view.meter().lookups(self.lines.distance(at));
-        self.lines.with(at, read)
-    }
-
-    /// A version that is far from its value gets a nearer one: one that all forks of a version have in common, if that is what is far.
-    fn bring_near(&mut self, place: usize) {
-        let at = self.places[place].at();
-        if self.lines.distance(at) <= LONG {
-            return;
-        }
-        let forked = self.lines.fork_of(at.0).filter(|forked| self.lines.distance(*forked) > LONG / 2);
-        self.copy(forked.unwrap_or(at));
-        self.shrink();
-        self.bring_near(place);
-    }
-
-    /// Copies a version into a line of its own; whoever reads it reads it there.
-    fn copy(&mut self, old: At) {
-        let cell = self.lines.with(old, |cell| cell.clone());
-        let new = self.lines.open(cell, 0);
-        let mut readers = self.lines.move_forks(old, new);
-        for place in self.places.iter_mut().filter(|place| place.at() == old) {
-            (place.line, place.version) = new;
-            readers += 1;
-        }
-        for _ in 0..readers {
-            self.lines.hold(new);
-        }
-        // Only without any reader may it be looked for gaps: one that still has some might be copied again.
-        for _ in 1..readers {
-            self.lines.release(old);
-        }
-        self.forget(old);
-    }
-
-    /// One less reads a version. A version that too many unread ones separate from the next on its line gets a line of its own.
-    fn forget(&mut self, at: At) {
-        let mut next = Some(at);
-        while let Some(at) = next {
-            next = self.lines.release(at);
-            if let Some(before_gap) = self.lines.before_gap(at.0) {
-                self.copy(before_gap);
-            }
+        match self {
+            Versions::Many(several) => several.with_labelled(view, label, read),
+            _ => self.with_writer(view, read),
         }
     }
 
     /// Every version with its value, in the order of labels.
     pub fn each(&mut self, mut visit: impl FnMut(Label, StateId, &Cell)) {
-        for place in 0..self.places.len() {
-            let place = self.places[place];
-            self.lines.with(place.at(), |cell| visit(place.label, place.id, cell));
+        match self.list_mut() {
+            Ok(list) => list.iter().for_each(|version| visit(version.label, version.id, &version.cell)),
+            Err(several) => several.each(visit),
         }
     }
 
-    /// A version whose value is known, on a line of its own.
+    /// A version whose value is known.
     pub fn restore(&mut self, label: Label, id: StateId, cell: Cell) {
-        let (line, version) = self.lines.open(cell, 1);
-        self.insert(Place { label, id, line, version });
+        let new = Version { label, id, cell };
+        *self = match std::mem::take(self) {
+            Versions::Few(few) if few.is_empty() => Versions::One(new),
+            Versions::One(one) if is_small(&one.cell) && is_small(&new.cell) => {
+                Versions::Few(with(vec![one], new))
+            }
+            Versions::Few(few) if few.len() < FEW && is_small(&new.cell) => Versions::Few(with(few, new)),
+            known => {
+                let mut several = known.into_several();
+                several.restore(new.label, new.id, new.cell);
+                Versions::Many(several)
+            }
+        }
     }
 
     /// Makes a version by these effects on top of what a view shows.
@@ -222,177 +146,220 @@ impl Versions {
         id: StateId,
         effects: impl Iterator<Item = &'e [u8]> + Clone,
     ) {
-        let (line, version) = match self.look(view) {
-            None => {
-                let mut cell = Cell::ABSENT;
+        if let Ok(list) = self.list() {
+            let base = look(list, view).map_or(&Cell::ABSENT, |place| &list[place].cell);
+            if is_small(base) {
+                let mut cell = base.clone();
                 let _ = perform(&mut cell, effects);
-                self.lines.open(cell, 1)
+                return self.restore(label, id, cell);
             }
-            Some(place) => {
-                let at = self.places[place].at();
-                if effects.clone().map(<[u8]>::len).sum::<usize>() > MUCH && self.lines.is_collection(at) {
-                    let mut cell = self.lines.with(at, |cell| cell.clone());
-                    let _ = perform(&mut cell, effects);
-                    let (line, version) = self.lines.open(cell, 1);
-                    return self.insert(Place { label, id, line, version });
-                }
-                if !self.lines.may_go_on(at) {
-                    self.copy(at);
-                    self.shrink();
-                }
-                self.lines.go_on(self.places[place].at(), effects)
-            }
-        };
-        self.insert(Place { label, id, line, version });
-    }
-
-    fn insert(&mut self, new: Place) {
-        let at = self.places.partition_point(|place| place.label < new.label);
-        self.places.insert(at, new);
+        }
+        let mut several = std::mem::take(self).into_several();
+        several.write(view, label, id, effects);
+        *self = Versions::Many(several);
     }
 
     /// The versions with these labels, ancestors first, are labelled `to` from now on. The newest of them, and of what has that
     /// label already, stays.
     pub fn relabel(&mut self, from: &[Label], to: Label) {
-        from.iter().for_each(|from| self.relabel_one(*from, to));
-        self.shrink();
-    }
-
-    fn relabel_one(&mut self, from: Label, to: Label) {
-        let (Some(source), target) = (self.early_place_of(from), self.early_place_of(to)) else { return };
-        let Some(target) = target else {
-            let mut place = self.places.remove(source);
-            place.label = to;
-            self.insert(place);
-            return;
-        };
-        let older = if self.places[source].id < self.places[target].id { source } else { target };
-        let at = self.places[older].at();
-        if older == target {
-            let newer = self.places[source];
-            self.places[target] = Place { label: to, ..newer };
+        match self {
+            Versions::One(one) if from.contains(&one.label) => one.label = to,
+            Versions::One(_) => {}
+            Versions::Few(few) => from.iter().for_each(|from| relabel_one(few, *from, to)),
+            Versions::Many(several) => several.relabel(from, to),
         }
-        self.places.remove(source);
-        self.forget(at);
-    }
-
-    /// Which state wrote the version with this label.
-    pub fn writer(&self, label: Label) -> Option<StateId> {
-        self.place_of(label).map(|place| self.places[place].id)
+        self.settle();
     }
 
     /// Only versions whose labels are `meant` stay: the others no state sees.
     pub fn retain(&mut self, is_meant: impl Fn(Label) -> bool) {
-        while let Some(place) = self.places.iter().position(|place| !is_meant(place.label)) {
-            let at = self.places.remove(place).at();
-            self.forget(at);
+        match self {
+            Versions::One(one) if is_meant(one.label) => {}
+            Versions::One(_) => *self = Versions::default(),
+            Versions::Few(few) => few.retain(|version| is_meant(version.label)),
+            Versions::Many(several) => several.retain(is_meant),
         }
-        self.shrink();
+        self.settle();
     }
 
-    fn place_of(&self, label: Label) -> Option<usize> {
-        self.places.binary_search_by_key(&label, |place| place.label).ok()
-    }
-
-    /// The same, where it is probably one of the first: of thousands few are looked at.
-    fn early_place_of(&self, label: Label) -> Option<usize> {
-        let mut most = 1;
-        while self.places.get(most).is_some_and(|place| place.label < label) {
-            most *= 2;
-        }
-        let places = &self.places[..self.places.len().min(most + 1)];
-        let found = places[most / 2..].binary_search_by_key(&label, |place| place.label);
-        found.ok().map(|place| most / 2 + place)
-    }
-
-    /// Gives back what is not needed.
-    fn shrink(&mut self) {
-        if let [only] = self.places[..]
-            && self.lines.fork_of(only.line).is_some()
-        {
-            self.copy(only.at());
-        }
-        self.lines.trim();
-        // Most keys come to have one version in the end, which needs no memory of its own.
-        let (lines, places) = (self.lines.len(), self.places.len());
-        if places == 1 && lines > 1 || lines > FEW && lines > 2 * places {
-            let moved = self.lines.close_ranks();
-            self.places.iter_mut().for_each(|place| place.line = moved[place.line as usize]);
+    /// Which state wrote the version with this label.
+    pub fn writer(&self, label: Label) -> Option<StateId> {
+        match self.list() {
+            Ok(list) => list.iter().find(|version| version.label == label).map(|version| version.id),
+            Err(several) => several.writer(label),
         }
     }
 
     /// True when no state sees anything here: one version, with a label that every state sees, that says the key is
     /// absent is as good as none.
     pub fn is_void(&self, seen_by_all: Label) -> bool {
-        match &self.places[..] {
-            [] => true,
-            [only] if only.label == seen_by_all => {
-                self.lines.cell(only.line).is_none_or(|cell| cell.value.is_none())
-            }
+        match self.list() {
+            Ok([]) => true,
+            Ok([only]) => only.label == seen_by_all && only.cell.value.is_none(),
             _ => false,
         }
     }
 
     /// How many versions there are.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.list().map_or_else(Several::len, <[Version]>::len)
     }
 
-    /// The bytes everything occupies, the struct included.
+    /// The bytes everything occupies, its own size included.
     pub fn memory(&self) -> usize {
-        size_of::<Self>() + self.places.memory() + self.lines.memory()
+        let values = |list: &[Version]| {
+            list.iter().filter_map(|version| version.cell.value.as_ref()).map(Value::memory).sum::<usize>()
+        };
+        size_of::<Self>()
+            + match self {
+                Versions::One(one) => values(slice::from_ref(one)),
+                Versions::Few(few) => few.capacity() * size_of::<Version>() + values(few),
+                Versions::Many(several) => size_of::<Several>() + several.memory(),
+            }
     }
 
     /// Panics unless every version has a value and every line is read.
     pub fn assert_consistent(&self) {
-        assert!(self.places.is_sorted_by(|a, b| a.label < b.label), "places are in the order of labels");
-        self.lines.assert_consistent(&self.places.iter().map(Place::at).collect::<Vec<_>>());
+        match self {
+            Versions::One(_) => {}
+            Versions::Few(few) => {
+                assert!(few.len() != 1 && few.len() <= FEW, "a list of {}", few.len());
+                assert!(few.is_sorted_by(|a, b| a.label < b.label), "a list is in the order of labels");
+                assert!(few.iter().all(|version| is_small(&version.cell)), "what is large is no list");
+            }
+            Versions::Many(several) => {
+                assert!(several.len() > 1, "one version is a list");
+                several.assert_consistent();
+            }
+        }
     }
+
+    fn into_several(self) -> Box<Several> {
+        let list = match self {
+            Versions::Many(several) => return several,
+            Versions::One(one) => vec![one],
+            Versions::Few(few) => few,
+        };
+        let mut several = Several::default();
+        list.into_iter().for_each(|version| several.restore(version.label, version.id, version.cell));
+        Box::new(several)
+    }
+
+    /// Gives up what so few versions do not need.
+    fn settle(&mut self) {
+        match self {
+            Versions::One(_) => {}
+            Versions::Few(few) if few.len() == 1 => {
+                if let Some(only) = few.pop() {
+                    *self = Versions::One(only);
+                }
+            }
+            Versions::Few(few) if few.len() <= few.capacity() / 2 => few.shrink_to_fit(),
+            Versions::Few(_) => {}
+            Versions::Many(several) => {
+                if let Some((label, id, cell)) = several.take_only() {
+                    *self = Versions::One(Version { label, id, cell });
+                } else if several.len() <= FEW / 2
+                    && let Some(few) = listed(several)
+                {
+                    *self = Versions::Few(few);
+                }
+            }
+        }
+    }
+}
+
+/// A list with one more.
+fn with(mut list: Vec<Version>, new: Version) -> Vec<Version> {
+    if list.len() == list.capacity() {
+        list.reserve_exact(1);
+    }
+    let place = list.partition_point(|version| version.label < new.label);
+    list.insert(place, new);
+    list
+}
+
+/// These versions as a list, if all are small.
+fn listed(several: &mut Several) -> Option<Vec<Version>> {
+    let (mut list, all) = (Vec::with_capacity(several.len()), several.len());
+    several.each(|label, id, cell| {
+        if is_small(cell) {
+            list.push(Version { label, id, cell: cell.clone() });
+        }
+    });
+    (list.len() == all).then_some(list)
+}
+
+/// True of what is copied sooner than taken back.
+fn is_small(cell: &Cell) -> bool {
+    match &cell.value {
+        None => true,
+        Some(value @ (Value::Register(_) | Value::Counter(_))) => value.memory() <= SMALL,
+        Some(_) => false,
+    }
+}
+
+fn relabel_one(list: &mut Vec<Version>, from: Label, to: Label) {
+    let place_of = |label| list.iter().position(|version| version.label == label);
+    let (Some(source), target) = (place_of(from), place_of(to)) else { return };
+    let mut newer = list.remove(source);
+    if let Some(target) = target {
+        let known = list.remove(if target > source { target - 1 } else { target });
+        newer = if newer.id < known.id { known } else { newer };
+    }
+    *list = with(std::mem::take(list), Version { label: to, ..newer });
+}
+
+/// The place of the newest version that a view shows (TARDiS, figure 7), and how many lookups that took.
+fn find(list: &[Version], view: &View<'_>) -> (Option<usize>, usize) {
+    let last_up_to = |branch: u64, sequence: u64| {
+        let bound = Label { branch, sequence };
+        let last = list.partition_point(|version| version.label <= bound).checked_sub(1)?;
+        (list[last].label.branch == branch).then_some(last)
+    };
+    if let Some(at) = view.only()
+        && let Some(own) = last_up_to(at.branch, at.sequence)
+    {
+        // What was written on the branch is above all that it began below.
+        return (Some(own), 1);
+    }
+    let (mut newest, mut lookups): (Option<usize>, usize) = (None, 0);
+    let seen = view.last_branch();
+    let mut end = list.partition_point(|version| version.label.branch <= seen);
+    while let Some(last) = end.checked_sub(1) {
+        lookups += 1;
+        let branch = list[last].label.branch;
+        let found = view.bound(branch).and_then(|bound| last_up_to(branch, bound));
+        newest = found.into_iter().chain(newest).max_by_key(|place| list[*place].id);
+        end = list.partition_point(|version| version.label.branch < branch);
+    }
+    (newest, lookups)
+}
+
+fn look(list: &[Version], view: &View<'_>) -> Option<usize> {
+    let (found, lookups) = find(list, view);
+    view.meter().lookups(lookups);
+    found
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::several::tests::add;
     use super::*;
     use crate::dag::{Branches, Sight};
     use datatypes::Effect;
-    use datatypes::scored_set::{self, ScoredItems};
+    use datatypes::register::{self, Deadline};
     use types::{Incarnation, ProcessId};
 
-    #[test]
-    fn the_newest_version_that_is_shown_is_found_however_many_there_are() {
-        for seed in 0..500 {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let mut versions = Versions::default();
-            let all = [1, 3, 20, 200][random.usize(..4)];
-            for number in 0..random.u64(1..=all) {
-                let label = Label { branch: random.u64(..all), sequence: random.u64(..4) };
-                if versions.place_of(label).is_none() {
-                    // Ids rise along a branch.
-                    let place = (label.sequence * 10 + random.u64(..10)) * 1000 + number;
-                    let id = StateId::made_by(place, ProcessId(1), Incarnation(1));
-                    versions.restore(label, id, Cell::ABSENT);
-                }
-            }
-            let some = random.f64();
-            let mut seen = Vec::new();
-            for branch in 0..all {
-                if random.f64() < some {
-                    seen.push((branch, random.u64(..4)));
-                }
-            }
-            let sight = Sight::of(seen);
-            let branches = Branches::new();
-            let view = sight.view(&branches);
-            let shown = versions.places.iter().filter(|place| view.shows(place.label));
-            assert_eq!(versions.newest(&view), shown.map(|place| place.id).max(), "seed {seed}");
-        }
-    }
-
-    fn add(score: u32, member: u32) -> Box<[u8]> {
-        let member = member.to_le_bytes();
-        let items = ScoredItems::one(f64::from(score), &member);
+    /// Sets a text or makes it longer.
+    fn text(random: &mut fastrand::Rng) -> Box<[u8]> {
+        let value = vec![random.u8(..); random.usize(1..60)];
+        let effect = match random.u32(..5) {
+            0 => register::Effect::Set { value: &value, deadline: Deadline::Keep },
+            _ => register::Effect::Append { value: &value },
+        };
         let mut bytes = Vec::new();
-        Effect::ScoredSet(scored_set::Effect::Put { items }).encode(&mut bytes);
+        Effect::Register(effect).encode(&mut bytes);
         bytes.into()
     }
 
@@ -404,9 +371,14 @@ mod tests {
             let id = |number| StateId::made_by(number + 1, ProcessId(1), Incarnation(1));
             let label = |number| Label { branch: number, sequence: 0 };
             let mut first = Cell::ABSENT;
-            for member in 0..[3, 400][random.usize(..2)] {
+            let members = [0, 3, 400][random.usize(..3)];
+            for member in 0..members {
                 perform(&mut first, [&*add(0, member)].into_iter());
             }
+            let effect = |random: &mut fastrand::Rng| match members {
+                0 => text(random),
+                _ => add(random.u32(1..5), random.u32(..600)),
+            };
             let mut versions = Versions::default();
             versions.restore(label(0), id(0), first.clone());
             // Of each version what it goes on from, and its value.
@@ -418,8 +390,7 @@ mod tests {
                 let on = there[random.usize(..there.len()).min(random.usize(..there.len()))];
                 let (mut seen, mut cell) = made[on as usize].clone();
                 let sight = Sight::of(seen.iter().map(|branch| (*branch, 0)).collect());
-                let effects: Vec<_> =
-                    (0..random.usize(1..3)).map(|_| add(random.u32(1..5), random.u32(..600))).collect();
+                let effects: Vec<_> = (0..random.usize(1..3)).map(|_| effect(&mut random)).collect();
                 let effects = || effects.iter().map(|effect| &**effect);
                 perform(&mut cell, effects());
                 versions.write(&sight.view(&branches), label(number), id(number), effects());
@@ -454,49 +425,5 @@ mod tests {
                 assert_eq!(*cell, made[label.branch as usize].1, "seed {seed}");
             });
         }
-    }
-
-    #[test]
-    fn a_large_value_is_not_copied_for_everybody_who_goes_on_from_it() {
-        let (mut cell, branches) = (Cell::ABSENT, Branches::new());
-        (0..1_000).for_each(|member| drop(perform(&mut cell, [&*add(0, member)].into_iter())));
-        let id = |number| StateId::made_by(number + 1, ProcessId(1), Incarnation(1));
-        let label = |branch| Label { branch, sequence: 0 };
-        let mut versions = Versions::default();
-        versions.restore(label(0), id(0), cell);
-        let once = versions.memory();
-        for number in 1..=100 {
-            let effects = [add(1, number as u32)];
-            let (sight, effects) = (Sight::of(vec![(0, 0)]), effects.iter().map(|effect| &**effect));
-            versions.write(&sight.view(&branches), label(number), id(number), effects);
-        }
-        assert!(versions.memory() < 2 * once, "{} and {once}", versions.memory());
-        versions.retain(|label| label.branch == 7);
-        versions.assert_consistent();
-        assert_eq!(versions.lines.len(), 1);
-        assert_eq!(versions.lines.fork_of(0), None);
-    }
-
-    #[test]
-    fn a_version_before_a_gap_that_a_place_and_a_fork_read_is_copied_once() {
-        let (mut cell, branches) = (Cell::ABSENT, Branches::new());
-        (0..1_000).for_each(|member| drop(perform(&mut cell, [&*add(0, member)].into_iter())));
-        let id = |number| StateId::made_by(number + 1, ProcessId(1), Incarnation(1));
-        let label = |branch, sequence| Label { branch, sequence };
-        let mut versions = Versions::default();
-        versions.restore(label(0, 0), id(0), cell);
-        let write = |versions: &mut Versions, seen: Label, own: Label, number: u64| {
-            let sight = Sight::of(vec![(seen.branch, seen.sequence)]);
-            let effects = [add(1, number as u32)];
-            versions.write(&sight.view(&branches), own, id(number), effects.iter().map(|effect| &**effect));
-        };
-        write(&mut versions, label(0, 0), label(0, 1), 1);
-        write(&mut versions, label(0, 0), label(1, 0), 2);
-        for sequence in 2..20 {
-            write(&mut versions, label(0, sequence - 1), label(0, sequence), sequence + 1);
-        }
-        versions.retain(|label| label.branch == 1 || [0, 19].contains(&label.sequence));
-        versions.assert_consistent();
-        assert_eq!(versions.len(), 3);
     }
 }
