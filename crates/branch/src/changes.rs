@@ -6,6 +6,7 @@ use mvcc::CompactKey;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use triomphe::ThinArc;
 use types::{Malformed, Reader, Wire, put_bytes, put_varint};
 
 /// How a key was changed.
@@ -39,13 +40,16 @@ const MOST_ELEMENTS: usize = 256;
 /// An element of a collection; what several states changed has it once.
 type Element = Arc<[u8]>;
 
+/// Some of them in ascending order; most states change no collection, so a pointer.
+type Elements = ThinArc<(), Element>;
+
 /// What was changed of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     /// How.
     pub change: Change,
     /// Of a collection the elements that may be different, in ascending order; `None` if that is not known.
-    pub elements: Option<Box<[Element]>>,
+    pub elements: Option<Elements>,
 }
 
 impl Written {
@@ -66,11 +70,10 @@ impl Written {
     /// What both together change.
     #[must_use]
     pub fn and(self, other: &Written) -> Self {
-        let elements = self.elements.zip(other.elements.as_ref()).and_then(|(all, others)| {
-            let mut all = all.into_vec();
-            all.extend(others.iter().cloned());
-            few(all)
-        });
+        let elements = self
+            .elements
+            .zip(other.elements.as_ref())
+            .and_then(|(all, others)| few(all.slice.iter().chain(&others.slice).cloned().collect()));
         Written { change: self.change.and(other.change), elements }
     }
 
@@ -84,7 +87,7 @@ impl Written {
     pub fn all(written: &[&Written]) -> Option<Self> {
         let change = written.iter().map(|written| written.change).reduce(Change::and)?;
         let elements: Option<Vec<&[Element]>> =
-            written.iter().map(|written| written.elements.as_deref()).collect();
+            written.iter().map(|written| Some(&written.elements.as_ref()?.slice)).collect();
         // More of them are probably too many even without those that occur twice.
         let are_few =
             |all: &Vec<&[Element]>| all.iter().map(|some| some.len()).sum::<usize>() <= 4 * MOST_ELEMENTS;
@@ -92,14 +95,17 @@ impl Written {
             let mut elements: Vec<&Element> = all.into_iter().flatten().collect();
             elements.sort_unstable();
             elements.dedup();
-            (elements.len() <= MOST_ELEMENTS).then(|| elements.into_iter().cloned().collect())
+            let few =
+                |elements: Vec<&Element>| Elements::from_header_and_iter((), elements.into_iter().cloned());
+            (elements.len() <= MOST_ELEMENTS).then(|| few(elements))
         });
         Some(Written { change, elements })
     }
 
     /// The bytes that it occupies beyond its own size.
     fn memory(&self) -> usize {
-        self.elements.iter().flatten().map(|element| element.len() + 2 * size_of::<Element>()).sum()
+        let elements = self.elements.iter().flat_map(|elements| &elements.slice);
+        elements.map(|element| element.len() + 2 * size_of::<Element>()).sum()
     }
 }
 
@@ -109,10 +115,10 @@ impl From<Change> for Written {
     }
 }
 
-fn few(mut elements: Vec<Element>) -> Option<Box<[Element]>> {
+fn few(mut elements: Vec<Element>) -> Option<Elements> {
     elements.sort_unstable();
     elements.dedup();
-    (elements.len() <= MOST_ELEMENTS).then(|| elements.into())
+    (elements.len() <= MOST_ELEMENTS).then(|| Elements::from_header_and_iter((), elements.into_iter()))
 }
 
 impl Wire for Change {
@@ -159,7 +165,7 @@ impl<'k> FromIterator<&'k CompactKey> for Sketch {
 }
 
 /// So many keys lie side by side.
-const FEW: usize = 8;
+const FEW: usize = 64;
 
 /// The keys of a write set, in order: most states have few.
 #[derive(Clone, Debug)]
@@ -198,7 +204,7 @@ impl WriteSet {
                 Ok(place) => few[place].1.join(&written),
                 Err(place) if few.len() < FEW => {
                     if few.len() == few.capacity() {
-                        few.reserve_exact(1);
+                        few.reserve_exact(few.len() / 4 + 1);
                     }
                     few.insert(place, (key, written));
                 }
@@ -246,7 +252,10 @@ impl WriteSet {
     /// What was changed of a key, if it was.
     pub(crate) fn written(&self, key: &CompactKey) -> Option<&Written> {
         match &self.keys {
-            Keys::Few(few) => few.iter().find(|(known, _)| known == key).map(|(_, written)| written),
+            Keys::Few(few) => {
+                let place = few.binary_search_by(|(known, _)| known.cmp(key)).ok()?;
+                Some(&few[place].1)
+            }
             Keys::Many(many) => many.get(key),
         }
     }

@@ -49,7 +49,7 @@ impl Dag {
             dag.branches.retain(versions);
             let (parents, children) = Default::default();
             let state = State { id, label, versions, parents, children, writes, holds: 0 };
-            dag.states.push(Some(state));
+            dag.states.push(Some(Box::new(state)));
             dag.by_id.insert(id, Node(place as u32));
         }
         dag.join(&edges)?;

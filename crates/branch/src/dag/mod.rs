@@ -54,7 +54,7 @@ struct State {
 /// See the module.
 #[derive(Debug)]
 pub struct Dag {
-    states: Vec<Option<State>>,
+    states: Vec<Option<Box<State>>>,
     /// The empty slots, the first ones first; others among them are taken again, or are not there any more.
     free: BinaryHeap<Reverse<u32>>,
     by_id: BTreeMap<StateId, Node>,
@@ -153,7 +153,7 @@ impl Dag {
         if free.is_none() {
             self.states.push(None);
         }
-        self.states[node.0 as usize] = Some(state);
+        self.states[node.0 as usize] = Some(Box::new(state));
         for parent in parents {
             let parent_id = self.id(parent);
             self.heads.remove(&(parent_id, parent));
@@ -165,12 +165,12 @@ impl Dag {
     }
 
     fn state(&self, node: Node) -> &State {
-        let state = self.states.get(node.0 as usize).and_then(Option::as_ref);
+        let state = self.states.get(node.0 as usize).and_then(Option::as_deref);
         state.expect("a node is good until its state is collected")
     }
 
     fn state_mut(&mut self, node: Node) -> &mut State {
-        let state = self.states.get_mut(node.0 as usize).and_then(Option::as_mut);
+        let state = self.states.get_mut(node.0 as usize).and_then(Option::as_deref_mut);
         state.expect("a node is good until its state is collected")
     }
 
@@ -332,8 +332,8 @@ impl Dag {
     /// The bytes that states, labels and write sets occupy, about.
     pub fn memory(&self) -> usize {
         let writes: usize = self.states.iter().flatten().map(|state| state.writes.memory()).sum();
-        self.states.len() * size_of::<Option<State>>()
-            + self.by_id.len() * 40
+        self.states.len() * size_of::<Option<Box<State>>>()
+            + self.by_id.len() * (size_of::<State>() + 40)
             + self.heads.len() * 40
             + writes
             + self.branches.memory()

@@ -127,7 +127,7 @@ impl<'e> Evaluation<'e> {
         let mut learned = learned.iter();
         let mut touched = |(place, Changed { seen, written, .. }): (usize, &'e Changed)| {
             let elements: Vec<&[u8]> = match &written.elements {
-                Some(known) if as_is != Some(place) => known.iter().map(|element| &**element).collect(),
+                Some(known) if as_is != Some(place) => known.slice.iter().map(|element| &**element).collect(),
                 _ => learned.next()?.iter().map(|element| &**element).collect(),
             };
             Some((seen.first(), elements))
@@ -220,7 +220,7 @@ impl<'e> Evaluation<'e> {
     /// changed as well: all others' elements are known. It is the one change whose elements are not, or the larger one of two.
     fn as_it_is(&mut self, view: &View<'_>, layer: &Layer, changes: &[Changed]) -> Option<usize> {
         let count = |changed: &Changed| {
-            changed.written.elements.as_ref().map_or(usize::MAX, |elements| elements.len())
+            changed.written.elements.as_ref().map_or(usize::MAX, |elements| elements.slice.len())
         };
         let unknown = changes.iter().filter(|changed| changed.written.elements.is_none()).count();
         let place = match (unknown, changes) {
@@ -245,7 +245,8 @@ impl<'e> Evaluation<'e> {
     ) -> Option<Vec<Vec<Box<[u8]>>>> {
         if let Some(as_is) = as_is {
             let others = changes.iter().enumerate().filter(|(place, _)| *place != as_is);
-            let elements = others.filter_map(|(_, changed)| changed.written.elements.as_ref()).flatten();
+            let elements =
+                others.filter_map(|(_, changed)| Some(&changed.written.elements.as_ref()?.slice)).flatten();
             return Some(vec![elements.map(|element| Box::from(&**element)).collect()]);
         }
         let unknown: Vec<&Changed> =

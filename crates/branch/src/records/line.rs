@@ -9,10 +9,10 @@ use types::Reader;
 /// More steps than these from a value to a version that is read, and it gets a value of its own.
 pub(super) const LONG: usize = 8;
 
-/// For how many more room is made where there are so many. Most keys have few versions, so by halves, and not by doubling, nor
+/// For how many more room is made where there are so many. Most keys have few versions, so by quarters, and not by doubling, nor
 /// for four at once.
 pub(super) fn growth(len: usize) -> usize {
-    (len / 2).max(1)
+    (len / 4).max(1)
 }
 
 /// What leads from one version back to the one before; on a fork, on from that one.

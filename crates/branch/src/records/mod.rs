@@ -9,6 +9,7 @@
 mod away;
 mod line;
 mod lines;
+mod newest;
 mod order;
 mod places;
 mod several;

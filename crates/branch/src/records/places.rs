@@ -3,6 +3,7 @@
 
 use super::line::growth;
 use super::lines::At;
+use super::newest::Labelled;
 use crate::StateId;
 use crate::dag::Label;
 use std::ops::{Deref, DerefMut};
@@ -20,6 +21,16 @@ impl Place {
     /// Where its value is.
     pub fn at(&self) -> At {
         (self.line, self.version)
+    }
+}
+
+impl Labelled for Place {
+    fn label(&self) -> Label {
+        self.label
+    }
+
+    fn id(&self) -> StateId {
+        self.id
     }
 }
 

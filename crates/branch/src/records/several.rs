@@ -2,6 +2,7 @@
 
 use super::line::{LONG, perform};
 use super::lines::{At, Lines};
+use super::newest;
 use super::places::{Place, Places};
 use crate::StateId;
 use crate::dag::{Label, View};
@@ -9,9 +10,6 @@ use datatypes::Cell;
 
 /// So many lines may have as many empty slots among them.
 const FEW: usize = 4;
-/// How many steps along lists that are in order take as long as a lookup.
-const STEPS: usize = 8;
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Several {
@@ -25,71 +23,8 @@ pub(super) struct Several {
 const MUCH: usize = 256;
 
 impl Several {
-    /// The place of the newest version that a view shows (TARDiS, figure 7), and how many lookups that took. The
-    /// bounds of the view are asked for, or the branches of the key, whichever are fewer; where both are many, both are
-    /// gone through side by side. What began after all that the view shows costs nothing.
-    fn find(&self, view: &View<'_>) -> (Option<usize>, usize) {
-        if let Some(at) = view.only()
-            && let Some(own) = self.last_up_to(at.branch, at.sequence)
-        {
-            // What was written on the branch is above all that it began below.
-            return (Some(own), 1);
-        }
-        let mut newest: Option<usize> = None;
-        let mut consider = |found: usize| {
-            if newest.is_none_or(|best| self.places[best].id < self.places[found].id) {
-                newest = Some(found);
-            }
-        };
-        let last = view.last_branch();
-        let known = self.places.partition_point(|place| place.label.branch <= last);
-        let width = view.width();
-        let mut lookups = 0;
-        if let Some(bounds) = view.in_order().filter(|_| known.min(width) * STEPS > known.max(width)) {
-            lookups = (known + width) / STEPS + 1;
-            self.join(known, bounds, consider);
-        } else if known <= width {
-            let mut end = known;
-            while let Some(last) = end.checked_sub(1) {
-                lookups += 1;
-                let branch = self.places[last].label.branch;
-                let found = view.bound(branch).and_then(|bound| self.last_up_to(branch, bound));
-                found.into_iter().for_each(&mut consider);
-                end = self.places.partition_point(|place| place.label.branch < branch);
-            }
-        } else {
-            for (branch, bound) in view.bounds() {
-                lookups += 1;
-                self.last_up_to(branch, bound).into_iter().for_each(&mut consider);
-            }
-        }
-        (newest, lookups)
-    }
-
     fn look(&self, view: &View<'_>) -> Option<usize> {
-        let (found, lookups) = self.find(view);
-        view.meter().lookups(lookups);
-        found
-    }
-
-    /// The last place on each of these branches up to its bound, of the first `known`.
-    fn join(&self, known: usize, bounds: &[(u64, u64)], mut consider: impl FnMut(usize)) {
-        let mut waiting = bounds.iter().rev().peekable();
-        for (place, Place { label, .. }) in self.places[..known].iter().enumerate().rev() {
-            while waiting.next_if(|(branch, _)| *branch > label.branch).is_some() {}
-            let Some((branch, bound)) = waiting.peek() else { return };
-            if *branch == label.branch && label.sequence <= *bound {
-                consider(place);
-                waiting.next();
-            }
-        }
-    }
-
-    /// The last version of a branch up to a sequence number.
-    fn last_up_to(&self, branch: u64, sequence: u64) -> Option<usize> {
-        let bound = Label { branch, sequence };
-        let last = self.places.partition_point(|place| place.label <= bound).checked_sub(1)?;
-        (self.places[last].label.branch == branch).then_some(last)
+        newest::look(&self.places, view)
     }
 
     /// The id of the newest version that a view shows.
@@ -104,7 +39,7 @@ impl Several {
 
     /// How many lookups a read takes.
     pub fn lookups(&self, view: &View<'_>) -> usize {
-        self.find(view).1
+        newest::find(&self.places, view).1
     }
 
     /// Shows the value at a view to `read`, which leaves it as it was. An old value that is far behind its line's
@@ -131,7 +66,10 @@ impl Several {
     ) -> R {
         view.meter().lookups(1);
         let known = self.place_of(label);
-        debug_assert!(known.is_none() || known == self.find(view).0, "the view shows this version");
+        debug_assert!(
+            known.is_none() || known == newest::find(&self.places, view).0,
+            "the view shows this version"
+        );
         let place = known.or_else(|| self.look(view));
         self.with_found(view, place, read)
     }
@@ -353,36 +291,6 @@ pub(super) mod tests {
     use datatypes::Effect;
     use datatypes::scored_set::{self, ScoredItems};
     use types::{Incarnation, ProcessId};
-
-    #[test]
-    fn the_newest_version_that_is_shown_is_found_however_many_there_are() {
-        for seed in 0..500 {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let mut versions = Several::default();
-            let all = [1, 3, 20, 200][random.usize(..4)];
-            for number in 0..random.u64(1..=all) {
-                let label = Label { branch: random.u64(..all), sequence: random.u64(..4) };
-                if versions.place_of(label).is_none() {
-                    // Ids rise along a branch.
-                    let place = (label.sequence * 10 + random.u64(..10)) * 1000 + number;
-                    let id = StateId::made_by(place, ProcessId(1), Incarnation(1));
-                    versions.restore(label, id, Cell::ABSENT);
-                }
-            }
-            let some = random.f64();
-            let mut seen = Vec::new();
-            for branch in 0..all {
-                if random.f64() < some {
-                    seen.push((branch, random.u64(..4)));
-                }
-            }
-            let sight = Sight::of(seen);
-            let branches = Branches::new();
-            let view = sight.view(&branches);
-            let shown = versions.places.iter().filter(|place| view.shows(place.label));
-            assert_eq!(versions.newest(&view), shown.map(|place| place.id).max(), "seed {seed}");
-        }
-    }
 
     pub fn add(score: u32, member: u32) -> Box<[u8]> {
         let member = member.to_le_bytes();

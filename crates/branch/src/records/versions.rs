@@ -1,7 +1,8 @@
 //! The versions of one key. Most keys have one, or for a short time a few small ones: a list of whole values. What else there is
 //! is kept as what leads from one version to the next ([`Several`]).
 
-use super::line::perform;
+use super::line::{growth, perform};
+use super::newest::{self, Labelled, look};
 use super::several::Several;
 use crate::StateId;
 use crate::dag::{Label, View};
@@ -9,7 +10,7 @@ use datatypes::{Cell, Value};
 use std::slice;
 
 /// More versions are no list.
-const FEW: usize = 8;
+const FEW: usize = 64;
 /// Nor are several that have more bytes.
 const SMALL: usize = 256;
 
@@ -19,6 +20,16 @@ pub(super) struct Version {
     label: Label,
     id: StateId,
     cell: Cell,
+}
+
+impl Labelled for Version {
+    fn label(&self) -> Label {
+        self.label
+    }
+
+    fn id(&self) -> StateId {
+        self.id
+    }
 }
 
 /// See the module.
@@ -72,7 +83,7 @@ impl Versions {
     /// How many lookups a read takes.
     pub fn lookups(&self, view: &View<'_>) -> usize {
         match self.list() {
-            Ok(list) => find(list, view).1,
+            Ok(list) => newest::find(list, view).1,
             Err(several) => several.lookups(view),
         }
     }
@@ -254,7 +265,7 @@ impl Versions {
                     *self = Versions::One(only);
                 }
             }
-            Versions::Few(few) if few.len() <= few.capacity() / 2 => few.shrink_to_fit(),
+            Versions::Few(few) if few.len() + growth(few.len()) <= few.capacity() => few.shrink_to_fit(),
             Versions::Few(_) => {}
             Versions::Many(several) => {
                 if let Some((label, id, cell)) = several.take_only() {
@@ -272,7 +283,7 @@ impl Versions {
 /// A list with one more.
 fn with(mut list: Vec<Version>, new: Version) -> Vec<Version> {
     if list.len() == list.capacity() {
-        list.reserve_exact(1);
+        list.reserve_exact(growth(list.len()));
     }
     let place = list.partition_point(|version| version.label < new.label);
     list.insert(place, new);
@@ -308,38 +319,6 @@ fn relabel_one(list: &mut Vec<Version>, from: Label, to: Label) {
         newer = if newer.id < known.id { known } else { newer };
     }
     *list = with(std::mem::take(list), Version { label: to, ..newer });
-}
-
-/// The place of the newest version that a view shows (TARDiS, figure 7), and how many lookups that took.
-fn find(list: &[Version], view: &View<'_>) -> (Option<usize>, usize) {
-    let last_up_to = |branch: u64, sequence: u64| {
-        let bound = Label { branch, sequence };
-        let last = list.partition_point(|version| version.label <= bound).checked_sub(1)?;
-        (list[last].label.branch == branch).then_some(last)
-    };
-    if let Some(at) = view.only()
-        && let Some(own) = last_up_to(at.branch, at.sequence)
-    {
-        // What was written on the branch is above all that it began below.
-        return (Some(own), 1);
-    }
-    let (mut newest, mut lookups): (Option<usize>, usize) = (None, 0);
-    let seen = view.last_branch();
-    let mut end = list.partition_point(|version| version.label.branch <= seen);
-    while let Some(last) = end.checked_sub(1) {
-        lookups += 1;
-        let branch = list[last].label.branch;
-        let found = view.bound(branch).and_then(|bound| last_up_to(branch, bound));
-        newest = found.into_iter().chain(newest).max_by_key(|place| list[*place].id);
-        end = list.partition_point(|version| version.label.branch < branch);
-    }
-    (newest, lookups)
-}
-
-fn look(list: &[Version], view: &View<'_>) -> Option<usize> {
-    let (found, lookups) = find(list, view);
-    view.meter().lookups(lookups);
-    found
 }
 
 #[cfg(test)]
