@@ -83,10 +83,14 @@ const MERGER: SessionId = SessionId(u64::MAX - 1);
 /// The thread of reads at a state that the client names: nobody stands there afterwards.
 const LOOKER: SessionId = SessionId(u64::MAX - 2);
 
+/// How often what can go is looked for, where that takes little: then the pause is this many times as long.
+const COLLECT_SOONEST: Duration = Duration::from_millis(5);
+const COLLECT_SHARE: u32 = 20;
 const COLLECT_EVERY: Duration = Duration::from_millis(20);
 const COLLECT_PARTED_EVERY: Duration = Duration::from_millis(200);
 const COLLECT_PAUSE: Duration = Duration::from_millis(1);
-/// How often a site without others says what nothing begins above, which nobody has to be told.
+/// A site without others says what nothing begins above, which nobody has to be told, before it looks for what can go; and
+/// again where that goes on so long.
 const PROMISE_ALONE_EVERY: Duration = Duration::from_millis(20);
 /// How much a turn collects: keys and states.
 const COLLECTED_PER_TURN: usize = 500;
@@ -117,6 +121,8 @@ pub struct Site {
     first_written: Option<(StateId, Instant)>,
     /// When a site without others promised last.
     promised: Instant,
+    /// What collection has taken since it last paused.
+    collecting: Duration,
     /// Where the log says that the shared thread reads.
     noted: Option<StateId>,
     merging: merging::Progress,
@@ -149,6 +155,7 @@ impl Site {
             written: None,
             first_written: None,
             promised: Instant::default(),
+            collecting: Duration::ZERO,
             noted: None,
             merging: merging::Progress::default(),
             claims: Claims::new(topology.sites[index].process, incarnation, options.claims),
@@ -224,8 +231,10 @@ impl Site {
             Collecting::Optimistic if self.keyspace.is_parted() => BTreeSet::new(),
             Collecting::Optimistic => self.gossip.silent(now.instant),
         };
+        let effort = self.keyspace.effort();
         self.keyspace.go_without(silent);
-        if self.gossip.is_alone() && self.promised + PROMISE_ALONE_EVERY <= now.instant {
+        let is_due = self.collecting.is_zero() || self.promised + PROMISE_ALONE_EVERY <= now.instant;
+        if self.gossip.is_alone() && is_due {
             self.keyspace.announce_ceiling();
             self.promised = now.instant;
         }
@@ -239,8 +248,14 @@ impl Site {
             || self.keyspace.sets_out_to_collect()
             || self.keyspace.is_merging();
         // What is told to partitions waits for the disk, and what comes behind it too.
-        let pause = if self.keyspace.is_parted() { COLLECT_PARTED_EVERY } else { COLLECT_EVERY };
-        let wait = if is_behind { COLLECT_PAUSE.max(pause / 20) } else { pause };
+        let is_parted = self.keyspace.is_parted();
+        let pause = if is_parted { COLLECT_PARTED_EVERY } else { COLLECT_EVERY };
+        self.collecting += (self.keyspace.effort() - effort).time();
+        let wait = match is_behind {
+            true => COLLECT_PAUSE.max(pause / 20),
+            false if is_parted => pause,
+            false => (std::mem::take(&mut self.collecting) * COLLECT_SHARE).clamp(COLLECT_SOONEST, pause),
+        };
         out.arm(Timer::Collect, now.instant + wait);
     }
 
