@@ -97,6 +97,13 @@ struct Marks {
     each: Vec<(Option<Owner>, Bounds)>,
 }
 
+/// What is above these states.
+fn above(dag: &Dag, states: &[StateId]) -> Bounds {
+    let nodes = states.iter().filter_map(|id| dag.node(*id));
+    let parents: Vec<Node> = nodes.flat_map(|node| dag.parents(node).iter().copied()).collect();
+    dag.seen_together(&parents)
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Collector {
@@ -238,6 +245,11 @@ impl Collector {
         (self.is_due, self.marks) = (true, None);
     }
 
+    /// What is above an owner's ceiling: where it promised not to begin.
+    pub fn above(&self, dag: &Dag, owner: Owner) -> Bounds {
+        above(dag, self.ceiling(owner))
+    }
+
     /// The states of an owner's ceiling.
     pub fn ceiling(&self, owner: Owner) -> &[StateId] {
         self.ceilings.get(&owner).map_or(&[], Vec::as_slice)
@@ -343,12 +355,7 @@ impl Collector {
                 |owner: &Owner| !matches!(owner, Owner::Site(_)) || !self.mutants.has(Mutant::IgnoreSites);
             let owners = self.ceilings.iter().filter(|(owner, _)| is_meant(owner));
             let owners = owners.map(|(owner, states)| (Some(*owner), states));
-            let above = |(owner, states): (Option<Owner>, &Vec<StateId>)| {
-                let ceilings = states.iter().filter_map(|id| dag.node(*id));
-                let parents: Vec<Node> =
-                    ceilings.flat_map(|node| dag.parents(node).iter().copied()).collect();
-                (owner, dag.seen_together(&parents))
-            };
+            let above = |(owner, states): (Option<Owner>, &Vec<StateId>)| (owner, above(dag, states));
             let of_policy = std::iter::once((None, self.policy.clone()));
             let each: Vec<_> = of_policy.chain(owners.map(above)).collect();
             let all = each.iter().skip(1).fold(each[0].1.clone(), |all, (_, seen)| all.and(seen));

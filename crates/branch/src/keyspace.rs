@@ -407,8 +407,9 @@ impl Keyspace {
     /// away: a promise is never taken back.
     pub fn announce_ceiling(&mut self) -> Vec<StateId> {
         self.forget_merge();
+        let promised = self.collector.above(&self.dag, Owner::Site(self.options.site));
         let mut held = self.dag.held();
-        held.retain(|node| !self.is_above(*node, Owner::Site(self.options.site)));
+        held.retain(|node| !self.dag.is_among(*node, &promised));
         let candidates: Vec<Node> = self.dag.heads().chain(held).collect();
         let least = self.dag.least(&candidates);
         let mut ceiling: Vec<StateId> = least.iter().map(|node| self.dag.id(*node)).collect();
