@@ -10,7 +10,7 @@ from test_causal_recovery import data_of
 
 MEMORY = 1 << 20
 KEYS = 200
-ROUNDS = 50
+ROUNDS = 25
 VALUE = 4000
 # What each region writes, and more than both memory and the window (4 MiB) take.
 WRITTEN = KEYS * ROUNDS * VALUE

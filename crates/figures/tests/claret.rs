@@ -75,7 +75,7 @@ fn phases_let_more_transactions_through() {
     let throughput = |system| {
         let setup = setup(system, raw_mix(10_000, 0.6, 50), 256);
         // It takes some time until queues are as long as they come to be.
-        run(&Setup { warm_up: 200_000, measured: 100_000, ..setup }).throughput
+        run(&Setup { warm_up: 100_000, measured: 50_000, ..setup }).throughput
     };
     let [without, with] = [System::Typed, System::TypedPhased].map(throughput);
     assert!(with > 1.25 * without, "{with} and {without}");

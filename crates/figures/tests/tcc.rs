@@ -63,7 +63,7 @@ fn a_read_that_waits_for_an_application_waits_for_half_an_interval() {
 #[test]
 fn metadata_grows_with_the_regions_in_cure_only() {
     let bytes = |system, regions, replicas, partitions| {
-        let setup = Setup { measured: 100, ..setup(regions, replicas) };
+        let setup = Setup { measured: 50, ..setup(regions, replicas) };
         let one_partition = Mix { partitions: 1, ..setup.mix };
         let measured = measure(system, &Setup { partitions, mix: one_partition, ..setup });
         // To every other region that keeps the partition the same.

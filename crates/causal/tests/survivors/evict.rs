@@ -136,7 +136,7 @@ fn survivors_go_on_with_what_they_hold() {
 fn a_transaction_under_way_is_kept_or_given_up_as_a_whole() {
     let mut kept = 0;
     for gateway in [0, 1, 2] {
-        for pause in (0..160).step_by(8) {
+        for pause in (0..160).step_by(16) {
             let mut world = world(Mutants::default());
             add(&mut world, 1, &[0, 1, 2], 1);
             world.run_ms(500);
@@ -397,7 +397,7 @@ fn shown_during(world: &mut World, ms: u64) -> Timestamp {
 #[test]
 fn a_cut_is_not_below_what_those_above_in_a_tree_still_come_to_call_stable() {
     for (fan_out, above) in [(1, &[0][..]), (1, &[0, 1]), (2, &[0])] {
-        for pause in (0..300).step_by(50) {
+        for pause in (0..300).step_by(100) {
             let mut world = world_of_trees(fan_out);
             let about = format!("fan-out {fan_out}, {above:?}, after {pause} ms");
             above.iter().for_each(|index| world.crash(replica(0, *index)));
@@ -427,7 +427,7 @@ fn a_cut_is_not_below_what_those_above_in_a_tree_still_come_to_call_stable() {
 /// The second loss comes while the first one is being dealt with, and takes with it what only it had of the first.
 #[test]
 fn a_second_region_may_be_lost_meanwhile() {
-    for pause in (0..3_500).step_by(250) {
+    for pause in (0..3_500).step_by(500) {
         let mut world = world_of(4, 3, Mutants::default());
         let about = format!("after {pause} ms");
         add(&mut world, 3, &[0, 1, 2, 3], 1);

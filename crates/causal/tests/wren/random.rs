@@ -624,8 +624,8 @@ pub const REMOVING: Plan = Plan { removing: true, observing: true, rounds: 200, 
 /// Corrections 75: nothing is lost but to who saw it, and nothing comes back.
 #[test]
 fn histories_with_removals_lose_and_resurrect_nothing() {
-    expect_clean(700..720, REMOVING);
-    expect_clean(720..735, Plan { rough: true, jumps: true, near: 12_000, ..REMOVING });
+    expect_clean(700..710, REMOVING);
+    expect_clean(720..728, Plan { rough: true, jumps: true, near: 12_000, ..REMOVING });
     expect_clean(735..745, Plan { losing: true, jumps: true, near: 12_000, ..REMOVING });
     expect_clean(745..755, Plan { rough: true, queue_bytes: 600, ..REMOVING });
 }
@@ -649,13 +649,13 @@ pub const FORGETTING: Plan = Plan { queue_bytes: 600, rough: true, observing: tr
 /// Corrections 67: partitions that lose what others know take it back, and nobody sees that they did.
 #[test]
 fn histories_with_lost_disks_and_power_cuts_are_causal() {
-    expect_clean(400..430, LOSING);
+    expect_clean(400..415, LOSING);
 }
 
 /// Regions that were cut off take the state of the others.
 #[test]
 fn histories_with_cuts_longer_than_the_queues_are_causal() {
-    expect_clean(600..630, FORGETTING);
+    expect_clean(600..615, FORGETTING);
 }
 
 /// Queues of which next to nothing stays in memory.
@@ -664,7 +664,7 @@ pub const SPILLING: Plan = Plan { spill_bytes: 1 << 20, ..FORGETTING };
 /// Regions that were cut off are sent what lies in the spool, and take the state where that has lost something.
 #[test]
 fn histories_with_queues_that_spill_are_causal() {
-    expect_clean(800..820, SPILLING);
-    expect_clean(820..840, Plan { spool_loss: 5, ..SPILLING });
+    expect_clean(800..810, SPILLING);
+    expect_clean(820..830, Plan { spool_loss: 5, ..SPILLING });
     expect_clean(840..850, Plan { spill_bytes: 3_000, losing: true, ..SPILLING });
 }

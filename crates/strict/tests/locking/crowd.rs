@@ -127,11 +127,11 @@ fn assert_fair(options: &Options, passed_by: impl Fn(Crowd) -> u64) {
     for (adders, readers, writers) in [(24, 8, 0), (8, 24, 0), (24, 0, 8), (16, 8, 8), (0, 16, 16)] {
         for (shards, far) in [1, 2].into_iter().flat_map(|shards| [None, Some(2)].map(|far| (shards, far))) {
             let crowd = Crowd { adders, readers, writers, counters: 0, shards, far };
-            let outcome = run(crowd, options, 1, Duration::from_secs(2));
+            let outcome = run(crowd, options, 1, Duration::from_secs(1));
             assert!(outcome.passed as u64 <= passed_by(crowd), "{crowd:?}: {outcome:?}");
             for (count, done) in [(adders, outcome.adds), (readers, outcome.looks), (writers, outcome.writes)]
             {
-                assert!(done as u64 >= 5 * count, "{crowd:?}: {outcome:?}");
+                assert!(done as u64 >= 2 * count, "{crowd:?}: {outcome:?}");
             }
         }
     }

@@ -193,7 +193,7 @@ pub fn two_shards_alive() -> Setup {
 }
 
 /// How many states a search visits that does not end.
-const BOUND: usize = 150_000;
+const BOUND: usize = 100_000;
 /// How many in a long run.
 const SOAK: usize = 40_000_000;
 
