@@ -407,14 +407,17 @@ impl Keyspace {
     /// away: a promise is never taken back.
     pub fn announce_ceiling(&mut self) -> Vec<StateId> {
         self.forget_merge();
-        let promised = self.collector.above(&self.dag, Owner::Site(self.options.site));
+        // Heads see no other, and nobody sees them.
         let mut held = self.dag.held();
-        held.retain(|node| !self.dag.is_among(*node, &promised));
-        let candidates: Vec<Node> = self.dag.heads().chain(held).collect();
-        let least = self.dag.least(&candidates);
-        let mut ceiling: Vec<StateId> = least.iter().map(|node| self.dag.id(*node)).collect();
+        held.retain(|node| !self.dag.children(*node).is_empty());
+        if !held.is_empty() {
+            let promised = self.collector.above(&self.dag, Owner::Site(self.options.site));
+            held.retain(|node| !self.dag.is_among(*node, &promised));
+        }
+        let heads: Vec<Node> = self.dag.heads().collect();
+        let least = [self.dag.that_see_none(&heads, &held), self.dag.that_see_none(&held, &held)].concat();
+        let mut ceiling: Vec<StateId> = least.into_iter().map(|node| self.dag.id(node)).collect();
         ceiling.sort_unstable();
-        ceiling.dedup();
         if self.collector.ceiling(Owner::Site(self.options.site)) != ceiling {
             self.collector.place(Owner::Site(self.options.site), ceiling.clone());
         }

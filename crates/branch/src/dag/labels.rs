@@ -14,6 +14,9 @@ use types::{Incarnation, Malformed, Reader, Wire, put_varint, wire_struct};
 /// More branches than a log loses.
 const LOST: u64 = 1 << 20;
 
+/// How many steps along a list take as long as a search in one.
+const STEPS: usize = 8;
+
 /// A state's place: on which branch, and the how-manieth there. A site's own; never leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label {
@@ -199,24 +202,33 @@ impl Branches {
         self.bound(y, x.branch).is_some_and(|bound| x.sequence <= bound)
     }
 
-    /// Of each of these states whether it is the only one of them that it sees.
-    pub fn are_least(&self, at: &[Label]) -> Vec<bool> {
+    /// Of each of these states whether it sees none of some others, itself apart.
+    pub fn see_none(&self, at: &[Label], others: &[Label]) -> Vec<bool> {
         let mut first: BTreeMap<u64, u64> = BTreeMap::new();
-        for Label { branch, sequence } in at {
+        for Label { branch, sequence } in others {
             first.entry(*branch).and_modify(|least| *least = (*least).min(*sequence)).or_insert(*sequence);
         }
         let mut known: BTreeMap<*const Vec<(u64, u64)>, bool> = BTreeMap::new();
         let mut sees_none = |base: &Base| {
             *known.entry(Arc::as_ptr(base)).or_insert_with(|| {
                 self.meter.lookups(base.len().min(first.len()));
-                !base.iter().any(|(branch, bound)| first.get(branch).is_some_and(|first| first <= bound))
+                let is_seen = |(branch, first): (&u64, &u64)| {
+                    let place = base.binary_search_by_key(branch, |entry| entry.0);
+                    place.is_ok_and(|place| *first <= base[place].1)
+                };
+                match first.len() < base.len() / STEPS {
+                    true => !first.iter().any(is_seen),
+                    false => !base
+                        .iter()
+                        .any(|(branch, bound)| first.get(branch).is_some_and(|first| first <= bound)),
+                }
             })
         };
-        let mut is_least = |at: &Label| {
+        let mut is_apart = |at: &Label| {
             let base = self.branches.get(&at.branch).map(|branch| &branch.base);
-            first.get(&at.branch) == Some(&at.sequence) && base.is_none_or(&mut sees_none)
+            first.get(&at.branch).is_none_or(|first| *first >= at.sequence) && base.is_none_or(&mut sees_none)
         };
-        at.iter().map(&mut is_least).collect()
+        at.iter().map(&mut is_apart).collect()
     }
 
     /// Forgets what the bases of up to `budget` branches say of branches that are gone; returns how many it looked at.

@@ -345,10 +345,10 @@ impl Dag {
         (above.branch == below.branch).then(|| below.sequence.saturating_sub(above.sequence))
     }
 
-    /// Of these states, those that have none of the others for an ancestor.
-    pub(crate) fn least(&self, of: &[Node]) -> Vec<Node> {
-        let are_least = self.branches.are_least(&self.labels_of(of));
-        of.iter().zip(are_least).filter(|(_, is_least)| *is_least).map(|(node, _)| *node).collect()
+    /// Of these states, those that have none of some others for an ancestor.
+    pub(crate) fn that_see_none(&self, of: &[Node], others: &[Node]) -> Vec<Node> {
+        let see_none = self.branches.see_none(&self.labels_of(of), &self.labels_of(others));
+        of.iter().zip(see_none).filter(|(_, sees_none)| *sees_none).map(|(node, _)| *node).collect()
     }
 
     /// Of these states, those that are no ancestors of another.

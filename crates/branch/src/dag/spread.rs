@@ -223,10 +223,12 @@ mod tests {
                 }
             }
             assert!(apart.next().is_none());
-            let some: Vec<Node> = dag.states().filter(|_| random.bool()).collect();
+            let [some, others] =
+                [(); 2].map(|()| dag.states().filter(|_| random.bool()).collect::<Vec<Node>>());
             let sees_none =
-                |node: &&Node| !some.iter().any(|other| other != *node && dag.sees(*other, **node));
-            assert_eq!(dag.least(&some), some.iter().filter(sees_none).copied().collect::<Vec<_>>());
+                |node: &&Node| !others.iter().any(|other| other != *node && dag.sees(*other, **node));
+            let expected: Vec<Node> = some.iter().filter(sees_none).copied().collect();
+            assert_eq!(dag.that_see_none(&some, &others), expected, "seed {seed}");
             let all_see = dag.states().filter(|state| heads.iter().all(|head| dag.sees(*state, *head)));
             let mut together = dag.greatest(&all_see.collect::<Vec<_>>()).to_vec();
             together.sort_by_key(|node| std::cmp::Reverse(dag.id(*node)));

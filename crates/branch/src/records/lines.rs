@@ -32,6 +32,11 @@ impl Lines {
         self.get(line)?.cell()
     }
 
+    /// The newest values of lines that are no forks.
+    pub fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.all.iter().flatten().filter_map(Line::cell)
+    }
+
     /// What a line is a fork of.
     pub fn fork_of(&self, line: u32) -> Option<At> {
         self.get(line)?.fork_of()

@@ -259,6 +259,11 @@ impl Several {
         }
     }
 
+    /// The values that versions come from.
+    pub fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.lines.cells()
+    }
+
     /// Takes out the version that is the only one left.
     pub fn take_only(&mut self) -> Option<(Label, StateId, Cell)> {
         let [Place { label, id, line, .. }] = self.places[..] else { return None };

@@ -271,6 +271,7 @@ impl Versions {
                 if let Some((label, id, cell)) = several.take_only() {
                     *self = Versions::One(Version { label, id, cell });
                 } else if several.len() <= FEW / 2
+                    && several.cells().all(is_small)
                     && let Some(few) = listed(several)
                 {
                     *self = Versions::Few(few);
