@@ -1,4 +1,4 @@
-//! The versions of a key that has several: where each is visible, and on which line its value lies (TARDiS 6.1.3).
+//! The versions of a key that are no list: where each is visible, and on which line its value lies (TARDiS 6.1.3).
 
 use super::line::{LONG, perform};
 use super::lines::{At, Lines};
@@ -10,6 +10,7 @@ use datatypes::Cell;
 
 /// So many lines may have as many empty slots among them.
 const FEW: usize = 4;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Several {
