@@ -34,7 +34,7 @@ const QUICK_SEEDS: u32 = 40;
 /// What `test` runs of most protocols.
 const SMOKE_SEEDS: u32 = 5;
 /// What `test` runs with more seeds, and how many: the protocols that users get unless they choose another.
-const THOROUGH: &[(&str, u32)] = &[("tapir", 20), ("wren", 8)];
+const THOROUGH: &[(&str, u32)] = &[("tapir", 12), ("wren", 8)];
 /// Seeds per protocol of one round of `soak`.
 const SOAK_SEEDS: u32 = 2000;
 /// Cases per property of one round of `soak`, for the properties that do not fix their own number.

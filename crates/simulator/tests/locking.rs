@@ -36,12 +36,12 @@ fn assert_caught_with(
 
 #[test]
 fn locking_is_strictly_serializable() {
-    assert_keeps_its_promise("locking", &options(1, 4));
+    assert_keeps_its_promise("locking", &options(1, 1));
 }
 
 #[test]
 fn validation_at_leaders_is_strictly_serializable() {
-    assert_keeps_its_promise("occ", &options(1, 4));
+    assert_keeps_its_promise("occ", &options(1, 1));
 }
 
 #[test]

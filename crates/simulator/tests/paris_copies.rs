@@ -36,7 +36,7 @@ fn assert_caught(
 
 #[test]
 fn copies_of_some_regions_are_transactionally_causal() {
-    assert_keeps_its_promise("paris-copies", &options(1, 2));
+    assert_keeps_its_promise("paris-copies", &options(1, 1));
 }
 
 #[test]

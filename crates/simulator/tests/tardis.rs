@@ -30,24 +30,24 @@ fn assert_caught_in(name: &str, deployment: TardisDeployment, seeds: RangeInclus
 
 #[test]
 fn tardis_shows_every_session_sequential_storage() {
-    assert_keeps_its_promise("tardis", &options(1, 4));
+    assert_keeps_its_promise("tardis", &options(1, 1));
 }
 
 #[test]
 fn a_site_that_forks_by_itself_does_so_too() {
-    let summary = run("tardis-forking", &options(1, 4)).unwrap();
+    let summary = run("tardis-forking", &options(1, 1)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
 #[test]
 fn a_handler_that_sometimes_fails_loses_nothing() {
-    let summary = run("tardis-handler", &options(1, 4)).unwrap();
+    let summary = run("tardis-handler", &options(1, 1)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
 #[test]
 fn records_in_partitions_are_what_the_state_dag_says() {
-    let summary = run("tardis-parts", &options(1, 8)).unwrap();
+    let summary = run("tardis-parts", &options(1, 2)).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
@@ -116,7 +116,7 @@ fn a_collection_of_what_other_sites_build_on_is_caught() {
 #[test]
 fn sites_that_wait_for_none_that_they_do_not_hear_lose_nothing() {
     let build = || TardisDeployment { collects_early: true, ..Default::default() };
-    let summary = run_seeds("tardis", &options(101, 4), build);
+    let summary = run_seeds("tardis", &options(101, 2), build);
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 

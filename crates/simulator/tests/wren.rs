@@ -35,7 +35,7 @@ fn history_of(summary: &Summary) -> Vec<Transaction> {
 
 #[test]
 fn wren_is_transactionally_causal() {
-    assert_keeps_its_promise("wren", &options(1, 2));
+    assert_keeps_its_promise("wren", &options(1, 1));
 }
 
 /// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.

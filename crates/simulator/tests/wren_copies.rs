@@ -29,7 +29,7 @@ fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, wren: wren::Mutan
 
 #[test]
 fn copies_are_transactionally_causal() {
-    assert_keeps_its_promise("wren-copies", &options(1, 2));
+    assert_keeps_its_promise("wren-copies", &options(1, 1));
 }
 
 /// 87: when everything had come to rest a group was without a leader for a moment, and so nobody listed what it had lost.

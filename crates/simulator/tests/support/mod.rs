@@ -5,7 +5,7 @@ use anabranch_simulator::{Options, run};
 /// How many times as many seeds a soak runs.
 const SOAK: u64 = 20;
 
-/// So many seeds, from this one on, each once: `cargo xtask test sim` runs its seeds twice. `cargo xtask soak`, which sets
+/// So many seeds, from this one on, each once: `cargo xtask test sim` runs its seeds twice, and of a protocol as it is more of them. `cargo xtask soak`, which sets
 /// `ANABRANCH_SOAK`, runs more, but where a single one is asked for.
 pub fn options(first_seed: u64, seeds: u64) -> Options {
     let soak = seeds > 1 && std::env::var_os("ANABRANCH_SOAK").is_some();
