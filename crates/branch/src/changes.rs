@@ -95,9 +95,8 @@ impl Written {
             let mut elements: Vec<&Element> = all.into_iter().flatten().collect();
             elements.sort_unstable();
             elements.dedup();
-            let few =
-                |elements: Vec<&Element>| Elements::from_header_and_iter((), elements.into_iter().cloned());
-            (elements.len() <= MOST_ELEMENTS).then(|| few(elements))
+            let are_few = elements.len() <= MOST_ELEMENTS;
+            are_few.then(|| Elements::from_header_and_iter((), elements.into_iter().cloned()))
         });
         Some(Written { change, elements })
     }

@@ -15,7 +15,7 @@ use types::{Incarnation, Malformed, Reader, Wire, put_varint, wire_struct};
 const LOST: u64 = 1 << 20;
 
 /// How many steps along a list take as long as a search in one.
-const STEPS: usize = 8;
+pub(crate) const STEPS: usize = 8;
 
 /// A state's place: on which branch, and the how-manieth there. A site's own; never leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -213,8 +213,7 @@ impl Branches {
             *known.entry(Arc::as_ptr(base)).or_insert_with(|| {
                 self.meter.lookups(base.len().min(first.len()));
                 let is_seen = |(branch, first): (&u64, &u64)| {
-                    let place = base.binary_search_by_key(branch, |entry| entry.0);
-                    place.is_ok_and(|place| *first <= base[place].1)
+                    bound_in(base, *branch).is_some_and(|bound| *first <= bound)
                 };
                 match first.len() < base.len() / STEPS {
                     true => !first.iter().any(is_seen),
@@ -305,8 +304,13 @@ fn bound_of(at: Label, base: &[(u64, u64)], branch: u64) -> Option<u64> {
     if at.branch == branch {
         return Some(at.sequence);
     }
-    let place = base.binary_search_by_key(&branch, |entry| entry.0).ok()?;
-    Some(base[place].1)
+    bound_in(base, branch)
+}
+
+/// The bound of a branch, of some in their order.
+fn bound_in(bounds: &[(u64, u64)], branch: u64) -> Option<u64> {
+    let place = bounds.binary_search_by_key(&branch, |bound| bound.0).ok()?;
+    Some(bounds[place].1)
 }
 
 /// Of some branches, in their order, how far up they are seen.
@@ -338,8 +342,7 @@ impl Sight {
 
 impl Bounds {
     fn bound(&self, branch: u64) -> Option<u64> {
-        let place = self.0.binary_search_by_key(&branch, |bound| bound.0).ok()?;
-        Some(self.0[place].1)
+        bound_in(&self.0, branch)
     }
 
     /// What both show.

@@ -11,7 +11,7 @@ mod recall;
 mod spread;
 mod walk;
 
-pub(crate) use labels::{Bounds, Branches};
+pub(crate) use labels::{Bounds, Branches, STEPS};
 pub use labels::{Label, Sight, View};
 pub(crate) use spread::{SeenBy, Spread, Spreading};
 

@@ -1,10 +1,7 @@
 //! Which of a key's versions a view shows (TARDiS, figure 7).
 
 use crate::StateId;
-use crate::dag::{Label, View};
-
-/// How many steps along lists that are in order take as long as a lookup.
-const STEPS: usize = 8;
+use crate::dag::{Label, STEPS, View};
 
 /// A version, wherever its value is.
 pub(super) trait Labelled {

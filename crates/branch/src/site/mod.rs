@@ -45,7 +45,7 @@ pub use setup::{Collecting, Local, Merging, Options, Pace, Topology};
 
 use crate::instance::Instance;
 use crate::keyspace::{self, Keyspace};
-use crate::{Commit, StateId};
+use crate::{Commit, Effort, StateId};
 use claims::Claims;
 use clients::Clients;
 use gossip::Gossip;
@@ -123,6 +123,8 @@ pub struct Site {
     promised: Instant,
     /// What collection has taken since it last paused.
     collecting: Duration,
+    /// What the keyspace had done when collection last looked.
+    looked: Effort,
     /// Where the log says that the shared thread reads.
     noted: Option<StateId>,
     merging: merging::Progress,
@@ -156,6 +158,7 @@ impl Site {
             first_written: None,
             promised: Instant::default(),
             collecting: Duration::ZERO,
+            looked: Effort::default(),
             noted: None,
             merging: merging::Progress::default(),
             claims: Claims::new(topology.sites[index].process, incarnation, options.claims),
@@ -232,6 +235,7 @@ impl Site {
             Collecting::Optimistic => self.gossip.silent(now.instant),
         };
         let effort = self.keyspace.effort();
+        let is_idle = effort == self.looked;
         self.keyspace.go_without(silent);
         let is_due = self.collecting.is_zero() || self.promised + PROMISE_ALONE_EVERY <= now.instant;
         if self.gossip.is_alone() && is_due {
@@ -250,11 +254,14 @@ impl Site {
         // What is told to partitions waits for the disk, and what comes behind it too.
         let is_parted = self.keyspace.is_parted();
         let pause = if is_parted { COLLECT_PARTED_EVERY } else { COLLECT_EVERY };
-        self.collecting += (self.keyspace.effort() - effort).time();
-        let wait = match is_behind {
-            true => COLLECT_PAUSE.max(pause / 20),
-            false if is_parted => pause,
-            false => (std::mem::take(&mut self.collecting) * COLLECT_SHARE).clamp(COLLECT_SOONEST, pause),
+        self.looked = self.keyspace.effort();
+        self.collecting += (self.looked - effort).time();
+        let wait = if is_behind {
+            COLLECT_PAUSE.max(pause / 20)
+        } else {
+            let took = std::mem::take(&mut self.collecting);
+            let is_urgent = !is_parted && !is_idle;
+            if is_urgent { (took * COLLECT_SHARE).clamp(COLLECT_SOONEST, pause) } else { pause }
         };
         out.arm(Timer::Collect, now.instant + wait);
     }
