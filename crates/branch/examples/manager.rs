@@ -10,8 +10,8 @@
     reason = "a measurement reads the system's clock and prints; the crate itself does neither"
 )]
 
-use anabranch_branch::Instance;
 use anabranch_branch::site::{Options, Topology};
+use anabranch_branch::{Instance, Keep};
 use datatypes::{Operation, register};
 use protocol::{Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request, Step};
 use std::collections::{BTreeMap, VecDeque};
@@ -60,7 +60,7 @@ impl Bench {
             partitions: vec![(1..=partitions).map(address).collect()],
             keyspace: KEYSPACE,
         };
-        let options = Options { near, keep: 0, ..Options::default() };
+        let options = Options { near, keep: Keep::states(0), ..Options::default() };
         let instance = |process| match process {
             0 => Instance::site(topology.clone(), 0, Incarnation(1), options),
             _ => Instance::part(address(0), options.durability, options.mutants),

@@ -8,13 +8,14 @@ use crate::changes::Written;
 use crate::dag::{Bounds, Dag, Label, Node};
 use crate::kept::Kept;
 use crate::records::Records;
+use crate::retention::{Keep, Retention};
 use crate::session::Sessions;
 use crate::{Mutant, Mutants, StateId};
 use mvcc::CompactKey;
 use smallvec::{SmallVec, smallvec};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use types::{ProcessId, SessionId};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Instant, ProcessId, SessionId};
 
 /// Who promises not to begin above certain states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,9 +57,6 @@ enum Consent {
     Lacking,
 }
 
-/// For so many passes a policy's ceiling is used: it takes a look at all states that it keeps.
-const POLICY_EVERY: u32 = 4;
-
 /// So many states become one at a time at most, if but for one they wrote no more keys than that.
 const RUN: usize = 32;
 const RUN_KEYS: usize = 64;
@@ -98,7 +96,7 @@ struct Marks {
 }
 
 /// What is above these states.
-fn above(dag: &Dag, states: &[StateId]) -> Bounds {
+pub(crate) fn above(dag: &Dag, states: &[StateId]) -> Bounds {
     let nodes = states.iter().filter_map(|id| dag.node(*id));
     let parents: Vec<Node> = nodes.flat_map(|node| dag.parents(node).iter().copied()).collect();
     dag.seen_together(&parents)
@@ -108,17 +106,8 @@ fn above(dag: &Dag, states: &[StateId]) -> Bounds {
 #[derive(Debug)]
 pub(crate) struct Collector {
     ceilings: BTreeMap<Owner, Vec<StateId>>,
-    /// How many states stay above every head.
-    keep: usize,
-    /// What the policy does not keep, and how many passes ago that was found.
-    policy: Bounds,
-    policy_age: u32,
-    /// The same while it is being looked for: the newest states.
-    beyond: Vec<StateId>,
-    /// Heads for which it is not set yet.
-    unruled: Vec<StateId>,
-    /// What `done` was when the pass before began.
-    done_before: u64,
+    /// What stays to be read by id.
+    retention: Retention,
     /// States to look at in this pass, ancestors first.
     waiting: BTreeSet<StateId>,
     /// By the place of a state, the last pass that met it there.
@@ -141,15 +130,10 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    pub fn new(keep: usize, mutants: Mutants) -> Self {
+    pub fn new(keep: Keep, mutants: Mutants) -> Self {
         Collector {
             ceilings: BTreeMap::new(),
-            keep,
-            policy: Bounds::default(),
-            policy_age: 0,
-            beyond: Vec::new(),
-            unruled: Vec::new(),
-            done_before: 0,
+            retention: Retention::new(keep),
             waiting: BTreeSet::new(),
             met: Vec::new(),
             pass: 0,
@@ -192,9 +176,9 @@ impl Collector {
         self.unlogged.clear();
     }
 
-    /// True while it looks for what the policy keeps: the pass behind that waits for it.
+    /// True while it looks for what stays to be read: the pass behind that waits for it.
     pub fn is_ruling(&self) -> bool {
-        !self.unruled.is_empty()
+        self.retention.is_looking()
     }
 
     /// How many keys were moved and states taken out ever.
@@ -202,10 +186,15 @@ impl Collector {
         self.done
     }
 
-    /// Keeps so many states above every head from now on.
-    pub fn keep(&mut self, states: usize) {
-        self.keep = states;
-        (self.is_due, self.policy_age) = (true, POLICY_EVERY);
+    /// Keeps that much to be read from now on.
+    pub fn keep(&mut self, keep: Keep) {
+        self.retention.alter(keep);
+        self.is_due = true;
+    }
+
+    /// It is that late.
+    pub fn tell_time(&mut self, dag: &Dag, now: Instant) {
+        self.is_due |= self.retention.tell_time(dag, now);
     }
 
     /// There may be something to collect.
@@ -250,6 +239,12 @@ impl Collector {
         above(dag, self.ceiling(owner))
     }
 
+    /// The states of clients' ceilings.
+    pub fn clients(&self) -> impl Iterator<Item = StateId> {
+        let all = self.ceilings.iter().filter(|(owner, _)| matches!(owner, Owner::Client(_)));
+        all.flat_map(|(_, states)| states.iter().copied())
+    }
+
     /// The states of an owner's ceiling.
     pub fn ceiling(&self, owner: Owner) -> &[StateId] {
         self.ceilings.get(&owner).map_or(&[], Vec::as_slice)
@@ -274,18 +269,16 @@ impl Collector {
             } else if let Some(id) = self.waiting.pop_first() {
                 let (states, moved) = self.consider((dag, records), sessions, kept, id);
                 (work, keys) = (work + states + moved, keys + moved);
-            } else if let Some(head) = self.unruled.pop() {
-                work += self.rule(dag, head);
-                if self.unruled.is_empty() {
-                    let beyond = std::mem::take(&mut self.beyond);
-                    let beyond: Vec<Node> = beyond.into_iter().filter_map(|id| dag.node(id)).collect();
-                    self.policy = dag.seen_together(&beyond);
+            } else if let Some(states) = self.retention.step(dag) {
+                work += states;
+                if !self.retention.is_looking() {
                     self.begin_pass(dag);
                 }
             } else if self.is_due && !has_begun {
                 // Little has come since the pass before: the next step does more at once.
                 has_begun = true;
-                self.set_out(dag);
+                self.is_due = false;
+                self.retention.set_out(dag);
             } else {
                 work -= 1;
                 break;
@@ -307,45 +300,10 @@ impl Collector {
         }
     }
 
-    /// Sets out for a pass: where the policy's ceiling is to be set anew, by looking for it first.
-    fn set_out(&mut self, dag: &Dag) {
-        // An earlier policy keeps more: it does for some passes, as long as they find something.
-        let is_idle = std::mem::replace(&mut self.done_before, self.done) == self.done;
-        self.policy_age += 1;
-        self.is_due = self.policy_age < POLICY_EVERY && !is_idle;
-        if self.is_due {
-            return self.begin_pass(dag);
-        }
-        self.policy_age = 0;
-        self.beyond.clear();
-        self.unruled = dag.heads().map(|head| dag.id(head)).collect();
-    }
-
     fn begin_pass(&mut self, dag: &Dag) {
         self.pass = self.pass.wrapping_add(1);
         self.marks = None;
         self.waiting.insert(dag.id(dag.root()));
-    }
-
-    /// What the policy does not keep of what a state sees that is, or was, a head: all but the newest states. Returns how many
-    /// states it looked at.
-    fn rule(&mut self, dag: &Dag, head: StateId) -> usize {
-        let Some(head) = dag.node(head).filter(|_| dag.len() > self.keep) else { return 0 };
-        let (mut waiting, mut met) = (BinaryHeap::from([(dag.id(head), head)]), BTreeSet::new());
-        let (mut left, mut work) = (self.keep.saturating_add(1), 0);
-        while left > 0
-            && let Some((_, node)) = waiting.pop()
-        {
-            (left, work) = (left - 1, work + 1);
-            for parent in dag.parents(node) {
-                // What has one child is met once.
-                if dag.children(*parent).len() < 2 || met.insert(*parent) {
-                    waiting.push((dag.id(*parent), *parent));
-                }
-            }
-        }
-        self.beyond.extend(waiting.into_iter().map(|(id, _)| id));
-        work
     }
 
     /// Who begins at the state no more.
@@ -356,7 +314,7 @@ impl Collector {
             let owners = self.ceilings.iter().filter(|(owner, _)| is_meant(owner));
             let owners = owners.map(|(owner, states)| (Some(*owner), states));
             let above = |(owner, states): (Option<Owner>, &Vec<StateId>)| (owner, above(dag, states));
-            let of_policy = std::iter::once((None, self.policy.clone()));
+            let of_policy = std::iter::once((None, self.retention.given_up().clone()));
             let each: Vec<_> = of_policy.chain(owners.map(above)).collect();
             let all = each.iter().skip(1).fold(each[0].1.clone(), |all, (_, seen)| all.and(seen));
             Marks { all, each }

@@ -27,12 +27,12 @@ use crate::refusal::Refusal;
 use crate::ripple::{Ripple, read_state};
 use crate::session::Sessions;
 use crate::transaction::{Commit, Effects, Transaction};
-use crate::{Effort, Ids, Mutant, Mutants, StateId};
+use crate::{Effort, Ids, Keep, Mutant, Mutants, StateId};
 use datatypes::{Cell, Context, Effect, Operation, key, register};
 use mvcc::CompactKey;
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeSet;
-use types::{Incarnation, ProcessId, ReplySink, SessionId};
+use types::{Incarnation, Instant, ProcessId, ReplySink, SessionId};
 
 /// What a keyspace is made with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,8 +43,8 @@ pub struct Options {
     pub incarnation: Incarnation,
     /// What a merge does with conflicting keys that it does not write (Corrections 55).
     pub policy: Policy,
-    /// How many states are kept above every head, for reading old ones by id.
-    pub keep: usize,
+    /// What is kept of the past, to be read by id.
+    pub keep: Keep,
     /// In how many partitions at other places records lie; 0 if they lie here.
     pub partitions: usize,
     /// The bug under test.
@@ -90,8 +90,8 @@ impl Keyspace {
         }
     }
 
-    /// Has another policy, and keeps so many states above every head, from now on.
-    pub fn alter(&mut self, policy: Policy, keep: usize) {
+    /// Has another policy, and keeps that much to be read, from now on.
+    pub fn alter(&mut self, policy: Policy, keep: Keep) {
         (self.options.policy, self.options.keep) = (policy, keep);
         self.collector.keep(keep);
     }
@@ -403,12 +403,13 @@ impl Keyspace {
     }
 
     /// What this site promises to the others from now on: to begin nothing above these states, which stay until the
-    /// next promise. They are its heads, and what is read or held now; but not what is only read although it was promised
-    /// away: a promise is never taken back.
+    /// next promise. They are its heads, its clients' ceilings, and what is read or held now; but not what is only read or named
+    /// although it was promised away: a promise is never taken back.
     pub fn announce_ceiling(&mut self) -> Vec<StateId> {
         self.forget_merge();
         // Heads see no other, and nobody sees them.
         let mut held = self.dag.held();
+        held.extend(self.collector.clients().filter_map(|id| self.dag.node(id)));
         held.retain(|node| !self.dag.children(*node).is_empty());
         if !held.is_empty() {
             let promised = self.collector.above(&self.dag, Owner::Site(self.options.site));
@@ -435,6 +436,11 @@ impl Keyspace {
             return 0;
         }
         self.collector.step((&mut self.dag, &mut self.records), &mut self.sessions, &mut self.kept, budget)
+    }
+
+    /// It is that late: what is kept by age may go.
+    pub fn tell_time(&mut self, now: Instant) {
+        self.collector.tell_time(&self.dag, now);
     }
 
     /// True if collection has just begun to look for what goes.

@@ -18,6 +18,7 @@ fn contended(system: System) -> Setup {
         costs: COSTS,
         round_trip: 150_000,
         keep: 10,
+        ceilings: None,
         warm_up: 50,
         measured: 200,
         seed: 1,
@@ -54,6 +55,19 @@ fn states_are_collected_as_fast_as_they_are_made() {
     };
     let (ours, hoarding) = (grown(TARDIS), grown(System::Hoarding));
     assert!(ours < 1.3 && hoarding > 1.6, "{ours} {hoarding}");
+}
+
+/// Section 7.1.5: what clients' ceilings let go goes, and by its own policy a site keeps at most twice what it would if
+/// collection took no time.
+#[test]
+fn states_are_at_most_twice_the_fewest_possible() {
+    let load = Load::Micro { writers: 100, keys: Keys::new(10_000, Some(0.99)) };
+    let policy = Setup { clients: 32, keep: 100, warm_up: 400, load, ..contended(TARDIS) };
+    let measured = measure(&policy);
+    assert!(measured.states < 2.0 * measured.ideal_states as f64, "{measured:?}");
+    let placed = Setup { keep: 0, ceilings: Some(20), ..policy };
+    let measured = measure(&placed);
+    assert!(measured.states < 2.0 * 32.0 * 20.0 && measured.states > 200.0, "{measured:?}");
 }
 
 /// A site that has time to spare merges the heads of many clients often, and collects what that leaves: most keys have one version.

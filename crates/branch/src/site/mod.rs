@@ -45,7 +45,7 @@ pub use setup::{Collecting, Local, Merging, Options, Pace, Topology};
 
 use crate::instance::Instance;
 use crate::keyspace::{self, Keyspace};
-use crate::{Commit, Effort, StateId};
+use crate::{Commit, StateId};
 use claims::Claims;
 use clients::Clients;
 use gossip::Gossip;
@@ -83,11 +83,15 @@ const MERGER: SessionId = SessionId(u64::MAX - 1);
 /// The thread of reads at a state that the client names: nobody stands there afterwards.
 const LOOKER: SessionId = SessionId(u64::MAX - 2);
 
-/// How often what can go is looked for, where that takes little: then the pause is this many times as long.
-const COLLECT_SOONEST: Duration = Duration::from_millis(5);
-const COLLECT_SHARE: u32 = 20;
+/// How often what can go is looked for at least.
 const COLLECT_EVERY: Duration = Duration::from_millis(20);
+/// It is looked for as soon as there are half as many states again as were left, and so many more; but not before this many times
+/// as long as it took has passed.
+const COLLECT_STATES: usize = 16;
+const COLLECT_SHARE: u32 = 10;
 const COLLECT_PARTED_EVERY: Duration = Duration::from_millis(200);
+/// What is much is done in turns, between which this many times as long as the turn took passes, or this long.
+const COLLECT_PACE: u32 = 4;
 const COLLECT_PAUSE: Duration = Duration::from_millis(1);
 /// A site without others says what nothing begins above, which nobody has to be told, before it looks for what can go; and
 /// again where that goes on so long.
@@ -123,8 +127,9 @@ pub struct Site {
     promised: Instant,
     /// What collection has taken since it last paused.
     collecting: Duration,
-    /// What the keyspace had done when collection last looked.
-    looked: Effort,
+    /// With so many states it looks again, though not before this.
+    collect_at: usize,
+    collect_from: Instant,
     /// Where the log says that the shared thread reads.
     noted: Option<StateId>,
     merging: merging::Progress,
@@ -158,7 +163,8 @@ impl Site {
             first_written: None,
             promised: Instant::default(),
             collecting: Duration::ZERO,
-            looked: Effort::default(),
+            collect_at: usize::MAX,
+            collect_from: Instant::default(),
             noted: None,
             merging: merging::Progress::default(),
             claims: Claims::new(topology.sites[index].process, incarnation, options.claims),
@@ -235,13 +241,13 @@ impl Site {
             Collecting::Optimistic => self.gossip.silent(now.instant),
         };
         let effort = self.keyspace.effort();
-        let is_idle = effort == self.looked;
         self.keyspace.go_without(silent);
         let is_due = self.collecting.is_zero() || self.promised + PROMISE_ALONE_EVERY <= now.instant;
         if self.gossip.is_alone() && is_due {
             self.keyspace.announce_ceiling();
             self.promised = now.instant;
         }
+        self.keyspace.tell_time(now.instant);
         let before = self.keyspace.collected();
         let work = self.keyspace.collect(COLLECTED_PER_TURN);
         self.gossip.took_out(self.keyspace.take_gone());
@@ -254,14 +260,24 @@ impl Site {
         // What is told to partitions waits for the disk, and what comes behind it too.
         let is_parted = self.keyspace.is_parted();
         let pause = if is_parted { COLLECT_PARTED_EVERY } else { COLLECT_EVERY };
-        self.looked = self.keyspace.effort();
-        self.collecting += (self.looked - effort).time();
+        let took = (self.keyspace.effort() - effort).time();
+        if self.collecting.is_zero() {
+            self.collect_from = now.instant;
+        }
+        self.collecting += took;
+        self.collect_at = usize::MAX;
         let wait = if is_behind {
-            COLLECT_PAUSE.max(pause / 20)
+            match (is_parted, self.keyspace.is_merging()) {
+                (true, _) => COLLECT_PARTED_EVERY / 20,
+                (false, true) => COLLECT_PAUSE,
+                (false, false) => (took * COLLECT_PACE).clamp(COLLECT_PAUSE / 8, COLLECT_PAUSE),
+            }
         } else {
-            let took = std::mem::take(&mut self.collecting);
-            let is_urgent = !is_parted && !is_idle;
-            if is_urgent { (took * COLLECT_SHARE).clamp(COLLECT_SOONEST, pause) } else { pause }
+            let left = self.keyspace.dag().len();
+            self.collect_at = if is_parted { usize::MAX } else { left + left / 2 + COLLECT_STATES };
+            let share = std::mem::take(&mut self.collecting) * COLLECT_SHARE;
+            self.collect_from = self.collect_from + share.min(pause);
+            pause
         };
         out.arm(Timer::Collect, now.instant + wait);
     }
@@ -284,6 +300,10 @@ impl Site {
     ) {
         self.note_moments(out);
         self.react(input, now, random, out);
+        if self.keyspace.dag().len() >= self.collect_at {
+            self.collect_at = usize::MAX;
+            out.arm(Timer::Collect, self.collect_from.max(now.instant));
+        }
         self.note_moments(out);
         self.tell_partitions(out);
     }

@@ -1,6 +1,6 @@
 //! Who takes part, and how a site is set up.
 
-use crate::{End, Mutants, Policy};
+use crate::{End, Keep, Mutants, Policy};
 use protocol::Durability;
 use std::time::Duration;
 use types::{Address, KeyspaceId};
@@ -118,8 +118,8 @@ pub struct Options {
     pub policy: Policy,
     /// What updates that meet here do.
     pub local: Local,
-    /// How many states are kept above every head, for reading old ones by id.
-    pub keep: usize,
+    /// What is kept of the past, to be read by id.
+    pub keep: Keep,
     /// Whether collection waits for sites that are not heard.
     pub collect: Collecting,
     /// How many bytes of transactions that some site lacks are kept in memory before writes are refused.
@@ -145,7 +145,7 @@ impl Default for Options {
             merging: Merging::Auto { every: Duration::from_millis(50) },
             policy: Policy::Refuse,
             local: Local::Serialize,
-            keep: 100,
+            keep: Keep::states(100),
             collect: Collecting::default(),
             queue: 1 << 30,
             near: 50_000,

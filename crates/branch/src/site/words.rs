@@ -4,7 +4,7 @@ use super::requests::{Committed, is_write};
 use super::{LOOKER, Site};
 use crate::instance::Instance;
 use crate::syntax::{self, Words};
-use crate::{Begin, Policy, StateId};
+use crate::{Begin, Owner, Policy, StateId};
 use datatypes::Operation;
 use mvcc::CompactKey;
 use protocol::{Now, Outputs, Step};
@@ -39,6 +39,7 @@ impl Site {
             }
             "BRANCH DEFAULTS" => self.branch_defaults(session, words, reply),
             "BRANCH NAME" => self.branch_name(session, words, reply, out),
+            "BRANCH CEILING" => self.branch_ceiling(session, words, reply),
             "BRANCH UNNAME" => {
                 let name = words.word()?;
                 words.end()?;
@@ -125,15 +126,47 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<(), Error> {
         let name = words.word()?;
-        let state = if words.is_empty() {
-            let standing = self.keyspace.last_read(self.clients.thread(session));
-            standing.or_else(|| self.keyspace.heads().first().copied()).unwrap_or(StateId::ROOT)
-        } else {
-            words.state()?
-        };
+        let state = if words.is_empty() { self.standing(session) } else { words.state()? };
         words.end()?;
         self.name(name, state, out)?;
         put_id(state, reply);
+        Ok(())
+    }
+
+    /// The state that the session read last, or else the newest head.
+    fn standing(&self, session: SessionId) -> StateId {
+        let last = self.keyspace.last_read(self.clients.thread(session));
+        last.or_else(|| self.keyspace.heads().first().copied()).unwrap_or(StateId::ROOT)
+    }
+
+    /// A client's ceiling (TARDiS 6.3). What is above the one before may have gone: no state that is named has.
+    fn branch_ceiling(
+        &mut self,
+        session: SessionId,
+        mut words: Words<'_>,
+        reply: &mut ReplyBuf,
+    ) -> Result<(), Error> {
+        // So that it is lifted when the session ends.
+        self.own_thread(session);
+        let owner = Owner::Client(session);
+        if words.take("OFF") {
+            words.end()?;
+            self.keyspace.lift_ceiling(owner);
+            put_ids(&[], reply);
+            return Ok(());
+        }
+        let mut states = if words.is_empty() { vec![self.standing(session)] } else { Vec::new() };
+        while !words.is_empty() {
+            states.push(words.state()?);
+        }
+        states.sort_unstable();
+        states.dedup();
+        let is_gone = |state: &&StateId| self.keyspace.dag().open(**state).is_none();
+        if let Some(gone) = states.iter().find(is_gone) {
+            return Err(crate::Refusal::UnknownState(*gone).into());
+        }
+        put_ids(&states, reply);
+        self.keyspace.place_ceiling(owner, states);
         Ok(())
     }
 

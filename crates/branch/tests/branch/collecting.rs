@@ -2,10 +2,13 @@
 
 use crate::model::{SESSION, World, increment, key, operate, options, set, write};
 use crate::reading::random;
-use anabranch_branch::{Begin, Commit, End, Keyspace, Mutant, Mutants, Options, Owner, Policy, StateId};
+use anabranch_branch::{
+    Begin, Commit, End, Keep, Keyspace, Mutant, Mutants, Options, Owner, Policy, StateId,
+};
 use datatypes::Operation;
 use std::collections::{BTreeMap, VecDeque};
-use types::{ProcessId, Rng, SessionId};
+use std::time::Duration;
+use types::{Instant, ProcessId, Rng, SessionId};
 
 #[test]
 fn reads_at_all_states_that_stay_are_the_same_before_and_after() {
@@ -28,7 +31,8 @@ fn reads_at_all_states_that_stay_are_the_same_before_and_after() {
 fn sessions_stand_at_what_took_the_identity_of_their_states() {
     let (mut joined_root, mut joined_others) = (0, 0);
     for seed in 0..100 {
-        let (mut world, mut random) = (World::with(Options { keep: 0, ..options(1) }), Rng::with_seed(seed));
+        let (mut world, mut random) =
+            (World::with(Options { keep: Keep::states(0), ..options(1) }), Rng::with_seed(seed));
         let mut stood: BTreeMap<SessionId, StateId> = BTreeMap::new();
         for _ in 0..200 {
             let session = SessionId(10 + random.u64(..8).min(random.u64(..8)));
@@ -198,7 +202,7 @@ fn a_clients_ceiling_keeps_what_is_not_above_it() {
     while world.keyspace.collect(10) > 0 {}
     assert_eq!(world.retained(), states[4..]);
     // A policy may keep some of the past for reading by id.
-    let mut world = World::with(Options { keep: 2, ..options(1) });
+    let mut world = World::with(Options { keep: Keep::states(2), ..options(1) });
     let mut parent = StateId::ROOT;
     for number in 1..10 {
         parent = world.state(number, &[parent], &[("k", set(&number.to_string()))]);
@@ -211,7 +215,7 @@ fn a_clients_ceiling_keeps_what_is_not_above_it() {
 #[test]
 fn a_policy_keeps_the_newest_of_what_a_head_sees() {
     for keep in [0, 1, 4, 20, 1000] {
-        let mut world = World::with(Options { keep, ..options(1) });
+        let mut world = World::with(Options { keep: Keep::states(keep), ..options(1) });
         let mut heads = [StateId::ROOT; 5];
         for number in 1..=200 {
             let head = &mut heads[number as usize % 5];
@@ -228,6 +232,58 @@ fn a_policy_keeps_the_newest_of_what_a_head_sees() {
         // Where branches part a state has to stay.
         assert!(kept.len() <= newest.len() + 1, "keep {keep}: {}", kept.len());
     }
+}
+
+/// However many heads there are: each sees as many of its newest states as the others see of theirs.
+#[test]
+fn heads_share_what_a_policy_keeps() {
+    let mut world = World::with(Options { keep: Keep::states(20), ..options(1) });
+    let mut branches = vec![vec![StateId::ROOT]; 5];
+    for number in 1..=200 {
+        let branch = &mut branches[number as usize % 5];
+        let parent = branch[branch.len() - 1];
+        branch.push(world.state(number, &[parent], &[("k", set(&number.to_string()))]));
+    }
+    while world.keyspace.collect(10) > 0 {}
+    let kept = world.retained();
+    for branch in &branches {
+        let newest = &branch[branch.len() - 5..];
+        assert_eq!(kept.iter().filter(|state| branch[1..].contains(state)).count(), 5);
+        assert!(newest.iter().all(|state| kept.contains(state)));
+    }
+}
+
+/// Whatever was a head less than so long ago can still be read; what is older goes, to a sixteenth of the time.
+#[test]
+fn a_policy_keeps_what_was_a_head_for_a_while() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let keep = Keep { states: 0, time: 4 * SECOND };
+    let mut world = World::with(Options { keep, ..options(1) });
+    let (mut states, mut now) = (vec![StateId::ROOT], Instant(1_000));
+    for number in 1..=40 {
+        // A state each half of a second; the odd ones are made and left between two looks at the heads.
+        let parent = states[states.len() - 1];
+        states.push(world.state(number, &[parent], &[("k", set(&number.to_string()))]));
+        now = now + SECOND / 2;
+        world.keyspace.tell_time(now);
+        while world.keyspace.collect(10) > 0 {}
+        let kept = world.retained();
+        let of_late = states.len().saturating_sub(9).max(1);
+        assert!(states[of_late..].iter().all(|state| kept.contains(state)), "{number}: {kept:?}");
+        assert!(kept.len() <= 10, "{number}: {kept:?}");
+    }
+    // Nobody writes any more: all but the head grows old.
+    for _ in 0..40 {
+        now = now + SECOND / 4;
+        world.keyspace.tell_time(now);
+        while world.keyspace.collect(10) > 0 {}
+    }
+    assert_eq!(world.retained(), states[40..]);
+    // What is asked for later holds at once, for what comes.
+    world.keyspace.alter(Policy::Refuse, Keep::states(0));
+    let head = world.state(100, &[states[40]], &[("k", set("last"))]);
+    while world.keyspace.collect(10) > 0 {}
+    assert_eq!(world.retained(), [head]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! their logs reached the disk.
 
 use anabranch_branch::site::{Merging, Options, Topology};
-use anabranch_branch::{Instance, Mutant, Mutants};
+use anabranch_branch::{Instance, Keep, Mutant, Mutants};
 use datatypes::{Operation, register};
 use protocol::{Durability, Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request};
 use std::collections::{BTreeMap, BTreeSet};
@@ -281,7 +281,7 @@ impl World {
 
 fn options() -> Options {
     let every = Duration::from_millis(20);
-    Options { keep: 0, near: 2, merging: Merging::Auto { every }, ..Options::default() }
+    Options { keep: Keep::states(0), near: 2, merging: Merging::Auto { every }, ..Options::default() }
 }
 
 #[test]

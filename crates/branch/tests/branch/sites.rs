@@ -1,7 +1,7 @@
 //! Sites that talk to one another over a network that delays and cuts, and that restart from their logs.
 
 use anabranch_branch::site::{Collecting, Local, Merging, Options, Topology};
-use anabranch_branch::{Instance, Mutant, Mutants, StateId};
+use anabranch_branch::{Instance, Keep, Mutant, Mutants, StateId};
 use datatypes::{Operation, register};
 use protocol::{Durable, Input, KeyedOperation, Now, Packet, Protocol, Replica, Replies, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -225,7 +225,8 @@ fn count(seed: u64, sites: usize, loses: bool) {
     let mut random = Rng::with_seed(seed ^ 0xabcdef);
     let every = Duration::from_millis(random.u64(2..60));
     let collect = if random.bool() { Collecting::Optimistic } else { Collecting::Pessimistic };
-    let options = Options { keep: 0, merging: Merging::Auto { every }, collect, ..Options::default() };
+    let options =
+        Options { keep: Keep::states(0), merging: Merging::Auto { every }, collect, ..Options::default() };
     let mut world = World::new(sites, options, seed);
     let mut total = 0;
     let longest = [2_000, 30_000][random.usize(..2)];
@@ -268,7 +269,8 @@ fn count(seed: u64, sites: usize, loses: bool) {
 #[test]
 fn merges_of_sites_that_are_far_apart_do_not_cross() {
     let every = Duration::from_millis(10);
-    let options = Options { keep: 100_000, merging: Merging::Auto { every }, ..Options::default() };
+    let options =
+        Options { keep: Keep::states(100_000), merging: Merging::Auto { every }, ..Options::default() };
     let mut world = World::new(3, options, 7);
     world.slowest = Duration::from_millis(120);
     for round in 0..600 {
@@ -335,7 +337,7 @@ fn sites_that_lose_their_disks_learn_everything_from_another_one() {
 /// them, and is answered afterwards.
 #[test]
 fn a_site_that_lost_its_disk_serves_once_it_has_what_another_one_has() {
-    let mut world = World::new(3, Options { keep: 0, ..Options::default() }, 5);
+    let mut world = World::new(3, Options { keep: Keep::states(0), ..Options::default() }, 5);
     for _ in 0..20 {
         world.increment(0, &["n"]);
         world.pass(Duration::from_millis(100));
@@ -362,7 +364,7 @@ fn a_site_that_lost_its_disk_serves_once_it_has_what_another_one_has() {
 #[test]
 fn a_site_without_anything_asks_another_one_if_the_first_falls_silent() {
     for wait in [5, 15, 25, 35, 45] {
-        let mut world = World::new(3, Options { keep: 0, ..Options::default() }, wait);
+        let mut world = World::new(3, Options { keep: Keep::states(0), ..Options::default() }, wait);
         for _ in 0..20 {
             world.increment(0, &["n"]);
             world.pass(Duration::from_millis(100));
@@ -506,7 +508,7 @@ fn steady(world: &mut World, minutes: u64, most: &mut [(usize, usize, usize); 3]
 fn memory_is_flat_over_an_hour_of_steady_load() {
     let minutes = if std::env::var_os("ANABRANCH_SOAK").is_some() { 60 } else { 2 };
     for collect in [Collecting::Pessimistic, Collecting::Optimistic] {
-        let mut world = World::new(3, Options { keep: 0, collect, ..Options::default() }, 1);
+        let mut world = World::new(3, Options { keep: Keep::states(0), collect, ..Options::default() }, 1);
         let (mut early, mut late) = ([(0, 0, 0); 3], [(0, 0, 0); 3]);
         let mut counted = steady(&mut world, 1, &mut early);
         counted += steady(&mut world, minutes - 1, &mut late);
@@ -529,8 +531,11 @@ fn memory_is_flat_over_an_hour_of_steady_load() {
 fn states_stay_few_while_a_site_is_cut_off() {
     let seeds = if std::env::var_os("ANABRANCH_SOAK").is_some() { 20 } else { 1 };
     for seed in 0..seeds {
-        let mut world =
-            World::new(3, Options { keep: 0, collect: Collecting::Optimistic, ..Options::default() }, seed);
+        let mut world = World::new(
+            3,
+            Options { keep: Keep::states(0), collect: Collecting::Optimistic, ..Options::default() },
+            seed,
+        );
         let mut counted = steady(&mut world, 1, &mut [(0, 0, 0); 3]);
         world.cut = [(0, 2), (1, 2)].into();
         counted += steady(&mut world, 2, &mut [(0, 0, 0); 3]);
@@ -559,8 +564,13 @@ fn states_stay_few_while_a_site_is_cut_off() {
 /// One of three sites is cut off while all write, and takes a checkpoint when it hears the others again: does it come to what they
 /// have?
 fn is_one_after_a_checkpoint(seed: u64, mutants: Mutants) -> bool {
-    let options =
-        Options { keep: 0, collect: Collecting::Optimistic, piece: 1, mutants, ..Options::default() };
+    let options = Options {
+        keep: Keep::states(0),
+        collect: Collecting::Optimistic,
+        piece: 1,
+        mutants,
+        ..Options::default()
+    };
     let mut world = World::new(3, options, seed);
     world.cut = [(0, 2), (1, 2)].into();
     let mut counted = write_often(&mut world, Duration::from_secs(3));
@@ -591,7 +601,7 @@ fn promises_do_not_overtake_what_waits_for_a_checkpoint() {
 #[test]
 fn what_a_checkpoint_shows_of_the_log_behind_it_is_not_made_again() {
     for after in ["it was written", "the next one began", "a restart"] {
-        let mut world = World::new(2, Options { keep: 0, ..Options::default() }, 5);
+        let mut world = World::new(2, Options { keep: Keep::states(0), ..Options::default() }, 5);
         let count = |world: &mut World| {
             (0..10).for_each(|_| {
                 world.increment(0, &["n"]);
@@ -667,10 +677,69 @@ fn an_answer_to_an_earlier_life_of_another_process_is_nobody_s() {
     assert!(matches!(answers[..], [ref reply] if reply.first() == Some(Reply::Bulk(b"1"))), "{answers:?}");
 }
 
+/// A client's ceiling keeps what is below it, to be written on, until it is moved, taken back, or the client goes; of nobody else.
+#[test]
+fn a_clients_ceiling_holds_at_every_site() {
+    let manual = Options {
+        local: Local::Branch,
+        merging: Merging::Manual,
+        keep: Keep::states(0),
+        ..Options::default()
+    };
+    let mut world = World::new(2, manual, 4);
+    let own = |world: &mut World, words: &str| {
+        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        world.ask(0, Request::Own { session: SessionId(7), words: &words, steps: &[] })
+    };
+    let states = |world: &World, site: usize| {
+        world.sites[site].protocol().as_site().expect("it is a site").keyspace().census().states
+    };
+    let write = |world: &mut World| {
+        for _ in 0..10 {
+            world.increment(0, &["n"]);
+        }
+        world.pass(Duration::from_secs(2));
+    };
+    write(&mut world);
+    assert_eq!([states(&world, 0), states(&world, 1)], [1, 1]);
+    let at = world.heads(0)[0].to_string();
+    assert_eq!(own(&mut world, "BRANCH CEILING").elements().nth(1), Some(Reply::Bulk(at.as_bytes())));
+    write(&mut world);
+    assert_eq!([states(&world, 0), states(&world, 1)], [11, 11]);
+    let begun = own(&mut world, &format!("BRANCH BEGIN STATE {at}"));
+    assert_eq!(begun.first(), Some(Reply::Bulk(at.as_bytes())));
+    own(&mut world, "BRANCH ABORT");
+    let refused = own(&mut world, "BRANCH CEILING 99.9.1");
+    assert!(matches!(refused.first(), Some(Reply::Error(_))), "{refused:?}");
+    // Moved down, it promises to begin at the former no more.
+    let now = world.heads(0)[0].to_string();
+    own(&mut world, &format!("BRANCH CEILING {now}"));
+    let refused = own(&mut world, &format!("BRANCH BEGIN STATE {at}"));
+    assert!(matches!(refused.first(), Some(Reply::Error(_))), "{refused:?}");
+    world.pass(Duration::from_secs(2));
+    assert_eq!([states(&world, 0), states(&world, 1)], [1, 1]);
+    write(&mut world);
+    assert_eq!([states(&world, 0), states(&world, 1)], [11, 11]);
+    own(&mut world, "BRANCH CEILING OFF");
+    world.pass(Duration::from_secs(2));
+    assert_eq!([states(&world, 0), states(&world, 1)], [1, 1]);
+    own(&mut world, "BRANCH CEILING");
+    write(&mut world);
+    assert_eq!([states(&world, 0), states(&world, 1)], [11, 11]);
+    world.ask(0, Request::Close { session: SessionId(7) });
+    world.pass(Duration::from_secs(2));
+    assert_eq!([states(&world, 0), states(&world, 1)], [1, 1]);
+}
+
 /// A client of another process of the region is on a branch of its own when the site restarts: it goes on there.
 #[test]
 fn clients_of_another_process_stay_on_their_branches_when_the_site_restarts() {
-    let manual = Options { local: Local::Branch, merging: Merging::Manual, keep: 0, ..Options::default() };
+    let manual = Options {
+        local: Local::Branch,
+        merging: Merging::Manual,
+        keep: Keep::states(0),
+        ..Options::default()
+    };
     let mut world = World::new(2, manual, 3);
     let gateway = Address { process: ProcessId(3), slot: Slot::coordinator(KEYSPACE) };
     let forward = Instance::forward(address(0), Incarnation(1));

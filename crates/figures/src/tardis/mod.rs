@@ -75,8 +75,10 @@ pub struct Setup {
     pub costs: Costs,
     /// Between a client and its site, in nanoseconds.
     pub round_trip: u64,
-    /// How many states a branch keyspace keeps above every head.
+    /// How many states a branch keyspace keeps to be read.
     pub keep: usize,
+    /// After how many transactions each client places a ceiling, if it does.
+    pub ceilings: Option<u64>,
     /// How long clients run before it is measured, in milliseconds.
     pub warm_up: u64,
     /// How long is measured, in milliseconds.
@@ -151,6 +153,9 @@ const USERS: u32 = 1_000;
 const VALUES: u32 = 10;
 /// Round trips of the paper's cluster, in nanoseconds (section 7.1.1).
 const ROUND_TRIP: u64 = 150_000;
+/// How many clients place ceilings, and after how many transactions each (section 7.1.5).
+const CEILING_CLIENTS: usize = 30;
+const CEILING_EVERY: u64 = 1_000;
 /// The two constraints that the paper compares to begin, those to commit, and what they are called in figure 11.
 const CONSTRAINTS: [Constraints; 5] = [
     Constraints { name: "an-ser", begin: "ANCESTOR", end: "SERIALIZABLE" },
@@ -175,6 +180,7 @@ impl Base {
             costs: COSTS,
             round_trip: ROUND_TRIP,
             keep: 100,
+            ceilings: None,
             warm_up: 500,
             measured: self.scale.seconds * 1000,
             seed: self.scale.seed,
@@ -266,6 +272,22 @@ impl Base {
         }
     }
 
+    /// The paper's own: what clients promise is all that says what may go.
+    fn ceilings(&self) -> Experiment {
+        let load = Load::Micro { writers: 100, keys: Keys::new(KEYS, Some(0.99)) };
+        let setup = self.setup(System::Tardis(BRANCHING), CEILING_CLIENTS, load);
+        let measured = if self.scale.quick { setup.measured } else { 4 * setup.measured };
+        Experiment {
+            id: "ceilings".to_owned(),
+            title: format!(
+                "ceilings by clients, every {CEILING_EVERY} transactions of each, KEEP 0, Zipf 0.99, all update, \
+                 {CEILING_CLIENTS} clients (section 7.1.5)"
+            ),
+            runs: vec![Setup { keep: 0, ceilings: Some(CEILING_EVERY), warm_up: 2_000, measured, ..setup }],
+            drawing: Drawing::States,
+        }
+    }
+
     /// The same where nothing above the heads is kept to be read: what is left when the clients have stopped.
     fn rest(&self) -> Experiment {
         let load = Load::Micro { writers: 100, keys: Keys::new(KEYS, Some(0.99)) };
@@ -315,6 +337,7 @@ pub fn experiments(scale: Scale) -> Vec<Experiment> {
     let mut all = base.micro();
     all.push(base.sites());
     all.push(base.garbage());
+    all.push(base.ceilings());
     all.push(base.rest());
     all.extend(Mergeable::ALL.map(|of| base.types(of)));
     all.push(base.retwis("read-only", 0, 0));

@@ -2,7 +2,7 @@
 
 use super::Costs;
 use branch::site::{Local, Merging};
-use branch::{Effort, Instance};
+use branch::{Effort, Instance, Keep};
 use protocol::{Durability, Protocol};
 use std::iter::Sum;
 use std::time::Duration;
@@ -143,7 +143,7 @@ impl Deployed for Sites {
             durability: Durability::Written,
             merging: Merging::Auto { every: Duration::from_millis(50) },
             local: self.local,
-            keep: self.keep,
+            keep: Keep::states(self.keep),
             ..branch::site::Options::default()
         };
         vec![(site_of(site).slot, Instance::site(topology, usize::from(site), LIFE, options))]

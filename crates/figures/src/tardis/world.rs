@@ -85,6 +85,8 @@ struct Client {
     /// For how long the processor has worked for this try.
     took: u64,
     asked: u64,
+    /// How many transactions it has committed.
+    committed: u64,
 }
 
 /// See the module.
@@ -138,6 +140,7 @@ impl<'s, D: Deployed> World<'s, D> {
             tries: 0,
             took: 0,
             asked: 0,
+            committed: 0,
         };
         let clients = (0..setup.clients * usize::from(setup.sites)).map(client).collect();
         World {
@@ -354,6 +357,11 @@ impl<'s, D: Deployed> World<'s, D> {
             return self.send(client);
         }
         self.tally.useful(now, asking.took);
+        asking.committed += 1;
+        if self.setup.ceilings.is_some_and(|every| asking.committed.is_multiple_of(every)) {
+            self.place_ceiling(client);
+        }
+        let asking = &mut self.clients[client];
         if asking.script.counts {
             self.tally.committed(now, now - asking.began);
         }
@@ -372,9 +380,15 @@ impl<'s, D: Deployed> World<'s, D> {
     fn prepare(&mut self, machine: usize, request: Request<'_>) {
         self.asked += 1;
         let (id, entry) = (RequestId(self.asked), self.machines[machine].nodes.len() - 1);
-        self.turn(machine, entry, 0, |replica, now, random, sink| {
+        self.turn(machine, entry, self.setup.costs.operation, |replica, now, random, sink| {
             replica.step(now, &mut vec![Input::Request { id, request }], random, sink);
         });
+    }
+
+    /// The client promises to begin nothing above what it read last.
+    fn place_ceiling(&mut self, client: usize) {
+        let (machine, session) = (self.clients[client].machine, SessionId(client as u64 + 1));
+        self.prepare(machine, Request::Own { session, words: &[b"BRANCH", b"CEILING"], steps: &[] });
     }
 
     /// Starts the nodes, loads the keys and has sessions say what they demand.
@@ -415,6 +429,9 @@ impl<'s, D: Deployed> World<'s, D> {
             let words = words.chain(["COMMIT"]).chain(end.split(' '));
             let words: Vec<&[u8]> = words.map(str::as_bytes).collect();
             self.prepare(machine, Request::Own { session, words: &words, steps: &[] });
+            if self.setup.ceilings.is_some() {
+                self.place_ceiling(client);
+            }
         }
     }
 

@@ -20,6 +20,7 @@ static BRANCH: &[Command] = &[
     Command::new("branch|abort", 2, NOSCRIPT, "anabranch 0.1.0", "Gives the open transaction up", Steer(Flow::OwnEnd)),
     Command::new("branch|defaults", -2, NOSCRIPT, "anabranch 0.1.0", "Sets what the session's transactions demand if they do not say: BRANCH DEFAULTS [BEGIN constraint] [COMMIT constraint]", Steer(Flow::Own)),
     Command::new("branch|name", -3, NOSCRIPT, "anabranch 0.1.0", "Gives a state, or the one that the session stands at, a name at this site: BRANCH NAME name [state]", Steer(Flow::Own)),
+    Command::new("branch|ceiling", -2, NOSCRIPT, "anabranch 0.1.0", "Promises that the session begins nothing above these states, or above the one that it stands at, and keeps what is below until it promises more, takes it back or ends: BRANCH CEILING [state ...|OFF]", Steer(Flow::Own)),
     Command::new("branch|unname", 3, NOSCRIPT, "anabranch 0.1.0", "Forgets a name", Steer(Flow::Own)),
     Command::new("branch|names", 2, NOSCRIPT, "anabranch 0.1.0", "Lists the names of this site, each with its state", Steer(Flow::Own)),
     Command::new("branch|heads", 2, NOSCRIPT, "anabranch 0.1.0", "Lists the states without children, the most recent first", Steer(Flow::Own)),

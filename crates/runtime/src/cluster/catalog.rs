@@ -131,7 +131,7 @@ impl ClusterKeyspace {
             )),
             ClusterModel::Strict | ClusterModel::Causal if self.branching != ClusterBranching::default() => {
                 Err(format!(
-                    "keyspace '{name}': MERGE, HANDLER, EVERY, LOCAL, UNRESOLVED, KEEP, COLLECT and QUEUE are for MODEL branch"
+                    "keyspace '{name}': MERGE, HANDLER, EVERY, LOCAL, UNRESOLVED, KEEP, KEEPFOR, COLLECT and QUEUE are for MODEL branch"
                 ))
             }
             ClusterModel::Strict | ClusterModel::Branch if self.protocol != ClusterProtocol::Usual => {
@@ -235,6 +235,7 @@ impl ClusterKeyspace {
             b"LOCAL" => branching.forks_locally = one_of(option, value, ["serialize", "branch"])? == 1,
             b"UNRESOLVED" => branching.newest_wins = one_of(option, value, ["refuse", "newest"])? == 1,
             b"KEEP" => branching.keep = number(option, value)?,
+            b"KEEPFOR" => branching.keep_for_ms = number(option, value)?,
             b"COLLECT" => {
                 branching.collects_early = one_of(option, value, ["pessimistic", "optimistic"])? == 1;
             }
@@ -245,7 +246,7 @@ impl ClusterKeyspace {
                 return Err(Error::err(format!(
                     "unknown keyspace option '{}'; a cluster knows MODEL, PARTITIONS, REPLICAS, COPIES, REGIONS, CONCURRENCY, \
                      PHASING, COMBINING, LOCKS, PROTOCOL, CONFLICTS, ISOLATION, CLOCKBOUND and SKEWWAIT, and of branch keyspaces MERGE, HANDLER, EVERY, LOCAL, \
-                     UNRESOLVED, KEEP, COLLECT and QUEUE",
+                     UNRESOLVED, KEEP, KEEPFOR, COLLECT and QUEUE",
                     String::from_utf8_lossy(option)
                 )));
             }

@@ -227,8 +227,11 @@ pub struct ClusterBranching {
     pub forks_locally: bool,
     /// True if a merge of the application or of the handler gives conflicting keys that it leaves to the newest state; else it is refused.
     pub newest_wins: bool,
-    /// How many states stay above every head, to be read by their id.
+    /// About how many of the newest states stay to be read by their id, shared by the heads.
     pub keep: usize,
+    /// For how many milliseconds what was a head stays so, whatever their number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub keep_for_ms: u64,
     /// True if collection does not wait for sites that are not heard.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub collects_early: bool,
@@ -245,6 +248,7 @@ impl Default for ClusterBranching {
             forks_locally: false,
             newest_wins: false,
             keep: 100,
+            keep_for_ms: 0,
             collects_early: false,
             queue_bytes: 1 << 30,
         }

@@ -116,6 +116,10 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
     if branch {
         sink.bulk(b"collect");
         sink.bulk(if entry.branching.collects_early { b"optimistic" } else { b"pessimistic" });
+        sink.bulk(b"keep");
+        sink.integer(i64::try_from(entry.branching.keep).unwrap_or(i64::MAX));
+        sink.bulk(b"keep_for_ms");
+        sink.integer(i64::try_from(entry.branching.keep_for_ms).unwrap_or(i64::MAX));
     }
     sink.bulk(b"partitions");
     sink.integer(i64::from(entry.partitions));

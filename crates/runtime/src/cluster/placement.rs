@@ -13,7 +13,7 @@ use crate::cluster::config::{
 use crate::cluster::keyspace::ReplicatedKeyspace;
 use crate::cluster::nodes::Nodes;
 use crate::recovery::NoReplies;
-use branch::{Policy, site};
+use branch::{Keep, Policy, site};
 use causal::stable::{self, RegionTopology, Times, Topology};
 use protocol::{Durability, Input, Now, Protocol, Replica};
 use replication::copies::{self, Groups};
@@ -370,7 +370,8 @@ pub(crate) fn branching(entry: &ClusterKeyspace) -> site::Options {
         true => site::Collecting::Optimistic,
         false => site::Collecting::Pessimistic,
     };
-    let (keep, queue) = (branching.keep, branching.queue_bytes);
+    let keep = Keep { states: branching.keep, time: Duration::from_millis(branching.keep_for_ms) };
+    let queue = branching.queue_bytes;
     site::Options { merging, local, policy, keep, collect, queue, ..site::Options::default() }
 }
 
