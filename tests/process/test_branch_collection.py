@@ -23,8 +23,8 @@ def sites():
 
 def state(client, keyspace: str) -> dict:
     """What a site says of a keyspace, in numbers."""
-    text = str(client.execute_command("KEYSPACE", "INFO", keyspace))
-    names = {"states": r"(\d+) states,", "early": r"(\d+) of them +collected early", "orphans": r"(\d+) waiting for +a parent"}
+    text = words(client, keyspace)
+    names = {"states": r"(\d+) states", "early": r"(\d+) of them collected early", "orphans": r"(\d+) waiting for a parent"}
     return {name: int(re.search(pattern, text)[1]) for name, pattern in names.items()}
 
 
@@ -102,3 +102,40 @@ def test_how_a_keyspace_collects_can_be_altered(sites):
         assert client.execute_command("KEYSPACE", "INFO", "altered")["collect"] == "optimistic"
         with pytest.raises(redis.exceptions.ResponseError, match="COLLECT"):
             client.execute_command("KEYSPACE", "ALTER", "altered", "COLLECT", "sometimes")
+
+
+def test_a_clients_ceiling_keeps_the_past_until_its_connection_ends(sites):
+    clients = create(sites, "held", "pessimistic")
+    [at] = clients[0].execute_command("BRANCH", "CEILING")
+    for _ in range(20):
+        clients[1].incr("n")
+    all_see(clients)
+    assert [clients[0].execute_command("AT", at, "GET", "n"), clients[0].get("n")] == ["0", "20"]
+    # Who promised to begin nothing above it may begin at it, and finds what everybody has there.
+    assert clients[0].execute_command("BRANCH", "BEGIN", "STATE", at) == at
+    assert clients[0].get("n") == "0"
+    clients[0].execute_command("BRANCH", "ABORT")
+    with pytest.raises(redis.exceptions.ResponseError, match="99.9.9"):
+        clients[0].execute_command("BRANCH", "CEILING", "99.9.9")
+    assert all(state(client, "held")["states"] > 20 for client in clients)
+    clients[0].close()
+    wait_until(lambda: all(state(client, "held")["states"] <= 3 for client in clients[1:]), 20)
+
+
+def test_the_past_is_kept_for_as_long_as_asked(sites):
+    clients = create(sites, "aged", "pessimistic")
+    clients[0].execute_command("KEYSPACE", "ALTER", "aged", "KEEPFOR", "600000")
+    wait_until(lambda: all("keep_for_ms 600000" in words(client, "aged") for client in clients), 10)
+    [at] = clients[2].execute_command("BRANCH", "HEADS")
+    for _ in range(20):
+        clients[1].incr("n")
+    all_see(clients)
+    time.sleep(1)
+    assert all(client.execute_command("AT", at, "GET", "n") == "0" for client in clients)
+    clients[0].execute_command("KEYSPACE", "ALTER", "aged", "KEEPFOR", "500")
+    wait_until(lambda: all(state(client, "aged")["states"] <= 3 for client in clients), 20)
+
+
+def words(client, keyspace: str) -> str:
+    """What a site says of a keyspace."""
+    return re.sub(r"[^\w]+", " ", str(client.execute_command("KEYSPACE", "INFO", keyspace)))

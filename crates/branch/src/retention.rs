@@ -30,8 +30,10 @@ const SAMPLES: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Retention {
     keep: Keep,
-    /// What were heads, and when; the first is old enough.
+    /// What were heads, and when, since what is kept by age is noted.
     samples: VecDeque<(Instant, Vec<StateId>)>,
+    /// The newest of them that are old enough: what is above them is older.
+    aged: Vec<StateId>,
     /// The heads whose newest are still to be looked for, and how many of each are kept.
     unruled: Vec<StateId>,
     share: usize,
@@ -46,6 +48,7 @@ impl Retention {
         Retention {
             keep,
             samples: VecDeque::new(),
+            aged: Vec::new(),
             unruled: Vec::new(),
             share: 0,
             beyond: Vec::new(),
@@ -56,7 +59,7 @@ impl Retention {
     pub fn alter(&mut self, keep: Keep) {
         self.keep = keep;
         if keep.time.is_zero() {
-            self.samples.clear();
+            (self.samples, self.aged) = (VecDeque::new(), Vec::new());
         }
     }
 
@@ -68,9 +71,10 @@ impl Retention {
             return false;
         }
         self.samples.push_back((now, dag.heads().map(|head| dag.id(head)).collect()));
-        let has_aged = |sample: &(Instant, Vec<StateId>)| sample.0 + time <= now;
-        let aged = self.samples.iter().take_while(|sample| has_aged(sample)).count();
-        drop(self.samples.drain(..aged.saturating_sub(1)));
+        let aged = self.samples.iter().take_while(|(at, _)| *at + time <= now).count();
+        if let Some((_, heads)) = self.samples.drain(..aged).next_back() {
+            self.aged = heads;
+        }
         aged > 0
     }
 
@@ -94,8 +98,7 @@ impl Retention {
             let beyond: Vec<_> = self.beyond.drain(..).filter_map(|id| dag.node(id)).collect();
             self.given_up = dag.seen_together(&beyond);
             if !self.keep.time.is_zero() {
-                let aged = self.samples.front().map_or(&[][..], |(_, heads)| heads);
-                self.given_up = self.given_up.and(&above(dag, aged));
+                self.given_up = self.given_up.and(&above(dag, &self.aged));
             }
         }
         Some(work)

@@ -160,7 +160,7 @@ fn merges_with_ids_of_their_sites_are_caught() {
 /// Corrections 54.
 #[test]
 fn promises_that_overtake_what_was_told_before_are_caught() {
-    assert_caught(158..=257, Mutant::PromisesOvertake);
+    assert_caught(290..=389, Mutant::PromisesOvertake);
 }
 
 /// Corrections 56.

@@ -284,6 +284,20 @@ fn a_policy_keeps_what_was_a_head_for_a_while() {
     let head = world.state(100, &[states[40]], &[("k", set("last"))]);
     while world.keyspace.collect(10) > 0 {}
     assert_eq!(world.retained(), [head]);
+    // And what is there when it is asked for stays until it is known to be older.
+    world.keyspace.alter(Policy::Refuse, keep);
+    let mut states = vec![head];
+    for number in 101..110 {
+        states.push(world.state(number, &states[states.len() - 1..], &[("k", set(&number.to_string()))]));
+    }
+    for quarters in 1..=16 {
+        world.keyspace.tell_time(now + SECOND / 4 * quarters);
+        while world.keyspace.collect(10) > 0 {}
+        assert_eq!(world.retained(), states, "{quarters}");
+    }
+    world.keyspace.tell_time(now + 5 * SECOND);
+    while world.keyspace.collect(10) > 0 {}
+    assert_eq!(world.retained(), states[9..]);
 }
 
 #[test]

@@ -235,7 +235,7 @@ impl ClusterKeyspace {
             b"LOCAL" => branching.forks_locally = one_of(option, value, ["serialize", "branch"])? == 1,
             b"UNRESOLVED" => branching.newest_wins = one_of(option, value, ["refuse", "newest"])? == 1,
             b"KEEP" => branching.keep = number(option, value)?,
-            b"KEEPFOR" => branching.keep_for_ms = number(option, value)?,
+            b"KEEPFOR" => branching.keep_for_ms = Some(number(option, value)?),
             b"COLLECT" => {
                 branching.collects_early = one_of(option, value, ["pessimistic", "optimistic"])? == 1;
             }

@@ -230,8 +230,8 @@ pub struct ClusterBranching {
     /// About how many of the newest states stay to be read by their id, shared by the heads.
     pub keep: usize,
     /// For how many milliseconds what was a head stays so, whatever their number.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub keep_for_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_for_ms: Option<u64>,
     /// True if collection does not wait for sites that are not heard.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub collects_early: bool,
@@ -248,7 +248,7 @@ impl Default for ClusterBranching {
             forks_locally: false,
             newest_wins: false,
             keep: 100,
-            keep_for_ms: 0,
+            keep_for_ms: None,
             collects_early: false,
             queue_bytes: 1 << 30,
         }

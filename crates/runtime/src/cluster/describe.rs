@@ -81,7 +81,7 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
             + usize::from(strict)
             + if optimistic { 3 } else { 0 }
             + if locking { 3 } else { 0 }
-            + usize::from(branch)
+            + if branch { 3 } else { 0 }
             + usize::from(!placed_in.is_empty()),
     );
     for (name, value) in pairs {
@@ -119,7 +119,7 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
         sink.bulk(b"keep");
         sink.integer(i64::try_from(entry.branching.keep).unwrap_or(i64::MAX));
         sink.bulk(b"keep_for_ms");
-        sink.integer(i64::try_from(entry.branching.keep_for_ms).unwrap_or(i64::MAX));
+        sink.integer(i64::try_from(entry.branching.keep_for_ms.unwrap_or(0)).unwrap_or(i64::MAX));
     }
     sink.bulk(b"partitions");
     sink.integer(i64::from(entry.partitions));

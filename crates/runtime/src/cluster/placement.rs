@@ -370,7 +370,8 @@ pub(crate) fn branching(entry: &ClusterKeyspace) -> site::Options {
         true => site::Collecting::Optimistic,
         false => site::Collecting::Pessimistic,
     };
-    let keep = Keep { states: branching.keep, time: Duration::from_millis(branching.keep_for_ms) };
+    let keep =
+        Keep { states: branching.keep, time: Duration::from_millis(branching.keep_for_ms.unwrap_or(0)) };
     let queue = branching.queue_bytes;
     site::Options { merging, local, policy, keep, collect, queue, ..site::Options::default() }
 }

@@ -4,7 +4,7 @@
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
 use branch::site::{Collecting, Local, Merging, Options, Pace, Topology};
-use branch::{Conflict, Conflicts, Failure, Handler, Instance, Policy};
+use branch::{Conflict, Conflicts, Failure, Handler, Instance, Keep, Policy};
 use checker::Level;
 use datatypes::register::Register;
 use datatypes::{Cell, Value};
@@ -167,13 +167,16 @@ impl Deployment for TardisDeployment {
         // What seeds draw otherwise stays as it was.
         let mut random = random.clone();
         if self.collects_early || random.bool() {
-            (options.collect, options.keep) = (Collecting::Optimistic, 0);
+            (options.collect, options.keep) = (Collecting::Optimistic, Keep::default());
         }
         if random.bool() {
             options.piece = SMALL_PIECE;
         }
         if random.bool() {
             options.pace = SLOW;
+        }
+        if random.u8(..4) == 0 {
+            options.keep.time = Duration::from_millis(random.u64(100..2_000));
         }
         let (topology, region) = (topology(setting.layout), region_of(setting.layout, node.process));
         match node.slot.partition {
