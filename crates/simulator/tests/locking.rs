@@ -51,12 +51,12 @@ fn a_vote_before_its_entry_is_committed_is_caught() {
 
 #[test]
 fn decisions_without_the_votes_of_all_are_caught() {
-    assert_caught(Concurrency::Locking, 1..=40, Mutant::DecideBeforeVotes);
+    assert_caught(Concurrency::Locking, 3..=42, Mutant::DecideBeforeVotes);
 }
 
 #[test]
 fn a_vote_without_its_locks_is_caught() {
-    assert_caught(Concurrency::Locking, 181..=640, Mutant::UnprotectedReads);
+    assert_caught(Concurrency::Locking, 205..=664, Mutant::UnprotectedReads);
 }
 
 #[test]
@@ -77,12 +77,12 @@ fn members_of_a_batch_that_are_told_each_others_results_are_caught() {
 
 #[test]
 fn a_last_shard_that_minds_no_locks_is_caught() {
-    assert_caught(Concurrency::Locking, 1..=40, Mutant::PassHolders);
+    assert_caught(Concurrency::Locking, 5..=44, Mutant::PassHolders);
 }
 
 #[test]
 fn a_read_that_passes_votes_is_caught() {
-    assert_caught(Concurrency::Locking, 21..=320, Mutant::ReadsPastVotes);
+    assert_caught(Concurrency::Locking, 29..=328, Mutant::ReadsPastVotes);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_vote_without_validation_is_caught() {
 #[test]
 fn keys_that_come_and_go_unnoticed_are_caught() {
     for concurrency in [Concurrency::Locking, Concurrency::Optimistic] {
-        assert_caught_with(&[Feature::Keyset], concurrency, 2..=41, Mutant::KeysetUnvalidated);
+        assert_caught_with(&[Feature::Keyset], concurrency, 3..=42, Mutant::KeysetUnvalidated);
     }
 }
 
@@ -119,7 +119,7 @@ fn combining_with_one_that_has_begun_to_commit_is_caught() {
 
 #[test]
 fn members_that_run_again_though_they_have_committed_are_caught() {
-    assert_caught(Concurrency::Locking, 3..=42, Mutant::MemberCountedTwice);
+    assert_caught(Concurrency::Locking, 7..=46, Mutant::MemberCountedTwice);
 }
 
 /// Locks that are handed out the oldest first, and the modes of readers and writers.

@@ -239,14 +239,18 @@ impl Line {
         if self.steps.as_ref().is_none_or(|steps| steps.unread <= LONG) || self.fork_of().is_some() {
             return None;
         }
-        let (mut last, mut unread) = (self.oldest, 0);
+        // Of many versions before it one after the other would get a line of its own: the steps are kept instead, until these are few.
+        let (mut last, mut unread, mut read) = (self.oldest, 0, 1);
         for (place, step) in self.steps().enumerate() {
             if step.readers == 0 {
                 unread += 1;
             } else if unread > LONG {
                 return Some(last);
             } else {
-                (last, unread) = (self.oldest.wrapping_add(place as u32 + 1), 0);
+                (last, unread, read) = (self.oldest.wrapping_add(place as u32 + 1), 0, read + 1);
+                if read > LONG {
+                    return None;
+                }
             }
         }
         None

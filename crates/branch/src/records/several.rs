@@ -349,4 +349,29 @@ pub(super) mod tests {
         versions.assert_consistent();
         assert_eq!(versions.len(), 3);
     }
+
+    #[test]
+    fn who_reads_some_old_versions_one_after_the_other_does_not_copy_all_older_ones() {
+        let (mut cell, branches) = (Cell::ABSENT, Branches::new());
+        (0..1_000).for_each(|member| drop(perform(&mut cell, [&*add(0, member)].into_iter())));
+        let id = |number| StateId::made_by(number + 1, ProcessId(1), Incarnation(1));
+        let label = |sequence| Label { branch: 0, sequence };
+        let mut versions = Several::default();
+        versions.restore(label(0), id(0), cell);
+        for number in 1..=1_000 {
+            let (sight, effects) = (Sight::of(vec![(0, number - 1)]), [add(1, number as u32)]);
+            versions.write(
+                &sight.view(&branches),
+                label(number),
+                id(number),
+                effects.iter().map(|effect| &**effect),
+            );
+        }
+        for number in 500..520 {
+            let sight = Sight::of(vec![(0, number)]);
+            versions.with(&sight.view(&branches), |_| ());
+        }
+        versions.assert_consistent();
+        assert!(versions.lines.len() < 50, "{} lines, {} bytes", versions.lines.len(), versions.memory());
+    }
 }

@@ -258,8 +258,9 @@ impl Gossip {
             if peer.flying.sizes.is_empty()
                 && peer.present.heads.iter().all(|head| keyspace.dag().node(*head).is_some())
             {
+                let seen = keyspace.seen_by(&peer.present.heads);
                 let old = keyspace.kept().older_than(PASS_ON_AFTER, now);
-                peer.skipped.extend(old.filter(|id| !keyspace.is_seen(*id, &peer.present.heads)));
+                peer.skipped.extend(old.filter(|id| !keyspace.is_among(*id, &seen)));
             }
             Self::send_skipped(*address, peer, keyspace, out);
         }
@@ -268,9 +269,17 @@ impl Gossip {
 
     /// Sends what a site lacks, as far as the window allows.
     fn send_skipped(to: Address, peer: &mut Peer, keyspace: &mut Keyspace, out: &mut Outputs<'_, Instance>) {
+        if peer.skipped.is_empty() {
+            return;
+        }
+        let seen = keyspace.seen_by(&peer.present.heads);
         while peer.flying.has_room()
             && let Some(id) = peer.skipped.pop_first()
         {
+            if keyspace.is_among(id, &seen) {
+                // A third site has told it meanwhile.
+                continue;
+            }
             let kept = keyspace.kept().get(id).cloned();
             let (size, message) = match kept {
                 Some(commit) => (commit.size(), Message::Transaction { commit }),
