@@ -28,13 +28,13 @@ const PROTOCOLS: &[&str] = &[
 /// Baselines for measurements: few seeds are enough, as they share most of their code with the others.
 const BASELINES: &[&str] = &["cure", "h-cure", "bpr", "nocc"];
 /// Seeds per protocol of these.
-const BASELINE_SEEDS: u32 = 3;
+const BASELINE_SEEDS: u32 = 2;
 /// Seeds per protocol of a quick run.
 const QUICK_SEEDS: u32 = 40;
 /// What `test` runs of most protocols.
-const SMOKE_SEEDS: u32 = 5;
+const SMOKE_SEEDS: u32 = 3;
 /// What `test` runs with more seeds, and how many: the protocols that users get unless they choose another.
-const THOROUGH: &[(&str, u32)] = &[("tapir", 12), ("wren", 8)];
+const THOROUGH: &[(&str, u32)] = &[("tapir", 8), ("wren", 5)];
 /// Seeds per protocol of one round of `soak`.
 const SOAK_SEEDS: u32 = 2000;
 /// Cases per property of one round of `soak`, for the properties that do not fix their own number.

@@ -305,7 +305,7 @@ mod tests {
     fn leaders_may_die_or_be_deposed_at_every_stage_of_an_eviction() {
         // A death and a deposition in turn.
         let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
-        for step in (0..STEPS).filter(|step| soak || step % 7 == 0) {
+        for step in (0..STEPS).filter(|step| soak || step % 9 == 0) {
             let run = simulate(WrenCopiesDeployment::default(), &eviction(step), Mutants::default(), false);
             assert!(run.report.ok, "after {step} steps: {:#?}", run.report.violations);
             assert!(run.history.len() > 100, "{} transactions", run.history.len());
