@@ -118,6 +118,7 @@ def test_a_clients_ceiling_keeps_the_past_until_its_connection_ends(sites):
     with pytest.raises(redis.exceptions.ResponseError, match="99.9.9"):
         clients[0].execute_command("BRANCH", "CEILING", "99.9.9")
     assert all(state(client, "held")["states"] > 20 for client in clients)
+    assert "1 ceilings of clients" in words(clients[0], "held") and "0 ceilings of clients" in words(clients[1], "held")
     clients[0].close()
     wait_until(lambda: all(state(client, "held")["states"] <= 3 for client in clients[1:]), 20)
 

@@ -43,6 +43,8 @@ pub struct Census {
     pub promotions: usize,
     /// States that were collected early.
     pub early: usize,
+    /// Clients that placed a ceiling.
+    pub ceilings: usize,
     /// Bytes, about.
     pub memory: usize,
 }
@@ -239,10 +241,10 @@ impl Collector {
         above(dag, self.ceiling(owner))
     }
 
-    /// The states of clients' ceilings.
-    pub fn clients(&self) -> impl Iterator<Item = StateId> {
+    /// The ceilings of clients.
+    pub fn clients(&self) -> impl Iterator<Item = &[StateId]> {
         let all = self.ceilings.iter().filter(|(owner, _)| matches!(owner, Owner::Client(_)));
-        all.flat_map(|(_, states)| states.iter().copied())
+        all.map(|(_, states)| states.as_slice())
     }
 
     /// The states of an owner's ceiling.

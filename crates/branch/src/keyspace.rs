@@ -409,7 +409,7 @@ impl Keyspace {
         self.forget_merge();
         // Heads see no other, and nobody sees them.
         let mut held = self.dag.held();
-        held.extend(self.collector.clients().filter_map(|id| self.dag.node(id)));
+        held.extend(self.collector.clients().flatten().filter_map(|id| self.dag.node(*id)));
         held.retain(|node| !self.dag.children(*node).is_empty());
         if !held.is_empty() {
             let promised = self.collector.above(&self.dag, Owner::Site(self.options.site));
@@ -468,6 +468,7 @@ impl Keyspace {
             versions: self.records.versions(),
             promotions: self.sessions.promotions(),
             early: self.kept.early_len(),
+            ceilings: self.collector.clients().count(),
             memory: self.dag.memory() + self.records.memory(),
         }
     }

@@ -10,7 +10,7 @@ use types::Instant;
 /// How much of the past a keyspace keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// About so many of the newest states, which the heads share: of what each sees at least one less than its share.
+    /// So many of the newest states besides the heads, which share them: a whole number for each.
     pub states: usize,
     /// Whatever was a head less than so long ago, to a sixteenth.
     pub time: Duration,

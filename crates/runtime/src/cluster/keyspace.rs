@@ -404,7 +404,7 @@ fn branch_state(site: &site::Site) -> String {
     };
     format!(
         "site: {joining}{} states, {} heads, {} keys, {} versions{parted}, {} states ({} bytes) queued for other sites, {} of them \
-         collected early, {} waiting for a parent{handler}",
+         collected early, {} waiting for a parent, {} ceilings of clients{handler}",
         census.states,
         census.heads,
         census.keys,
@@ -412,7 +412,8 @@ fn branch_state(site: &site::Site) -> String {
         site.unreceived(),
         site.queued_bytes(),
         census.early,
-        site.orphans()
+        site.orphans(),
+        census.ceilings
     )
 }
 
