@@ -67,11 +67,11 @@ impl Retention {
     pub fn tell_time(&mut self, dag: &Dag, now: Instant) -> bool {
         let Keep { time, .. } = self.keep;
         let last = self.samples.back().map(|(at, _)| *at);
-        if time.is_zero() || last.is_some_and(|last| now < last + time / SAMPLES) {
+        if time.is_zero() || last.is_some_and(|last| now - last < time / SAMPLES) {
             return false;
         }
         self.samples.push_back((now, dag.heads().map(|head| dag.id(head)).collect()));
-        let aged = self.samples.iter().take_while(|(at, _)| *at + time <= now).count();
+        let aged = self.samples.iter().take_while(|(at, _)| now - *at >= time).count();
         if let Some((_, heads)) = self.samples.drain(..aged).next_back() {
             self.aged = heads;
         }

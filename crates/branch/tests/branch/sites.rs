@@ -709,7 +709,7 @@ fn a_clients_ceiling_holds_at_every_site() {
     let begun = own(&mut world, &format!("BRANCH BEGIN STATE {at}"));
     assert_eq!(begun.first(), Some(Reply::Bulk(at.as_bytes())));
     own(&mut world, "BRANCH ABORT");
-    let refused = own(&mut world, "BRANCH CEILING 99.9.1");
+    let refused = own(&mut world, "BRANCH CEILING 99@9.1");
     assert!(matches!(refused.first(), Some(Reply::Error(_))), "{refused:?}");
     // Moved down, it promises to begin at the former no more.
     let now = world.heads(0)[0].to_string();
