@@ -261,7 +261,7 @@ fn a_policy_keeps_what_was_a_head_for_a_while() {
     let mut world = World::with(Options { keep, ..options(1) });
     let (mut states, mut now) = (vec![StateId::ROOT], Instant(1_000));
     for number in 1..=40 {
-        // A state each half of a second; the odd ones are made and left between two looks at the heads.
+        // A state each half of a second, noted as a head.
         let parent = states[states.len() - 1];
         states.push(world.state(number, &[parent], &[("k", set(&number.to_string()))]));
         now = now + SECOND / 2;
