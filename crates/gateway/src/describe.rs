@@ -48,6 +48,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (command.is(flag::ADMIN) || sweeping, "@dangerous"),
         (group == "connection" || name.starts_with("command"), "@connection"),
         (group == "transactions", "@transaction"),
+        (group == "scripting", "@scripting"),
     ];
     all.into_iter().filter(|(applies, _)| *applies).map(|(_, category)| category).collect()
 }
@@ -80,7 +81,8 @@ fn write_key_specifications(command: &Command, document: &Document, sink: &mut d
     let specifications: Vec<_> = document.keys().collect();
     let alone = specifications.len() == 1;
     sink.set(specifications.len());
-    for (index, (flags, note)) in (keys.first..).zip(&specifications) {
+    let first = if command.key_count > 0 { command.key_count as i32 } else { keys.first };
+    for (index, (flags, note)) in (first..).zip(&specifications) {
         sink.map(3 + usize::from(note.is_some()));
         if let Some(note) = note {
             sink.bulk(b"notes");
@@ -91,6 +93,10 @@ fn write_key_specifications(command: &Command, document: &Document, sink: &mut d
         sink.bulk(b"begin_search");
         write_typed("index", &[("index", index)], sink);
         sink.bulk(b"find_keys");
+        if command.key_count > 0 {
+            write_typed("keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)], sink);
+            continue;
+        }
         let last = match keys.last {
             _ if !alone => 0,
             ..0 => keys.last,
@@ -168,6 +174,11 @@ const DIFFERENCES: &[&str] = &[
     "The members of sets, and the results of `SINTER`, `SUNION` and `SDIFF`, come in another order.",
     "An error that quotes bytes which are not UTF-8 shows replacement characters in their place.",
     "Queued commands and watched keys are bounded in number.",
+    "A script is a transaction: where it fails, or reaches a limit, nothing that it wrote stays, and inside `MULTI` nothing \
+     of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes, so \
+     `SCRIPT KILL` is not needed; after 200 million instructions it fails. It may use any keys of its keyspace, \
+     declared or not. Scripts are Lua 5.4 with what 5.1 had besides: a quotient that is a whole number is written \
+     `2.0` when it is joined to a text, but `2` when it is given to a command. See [scripts](scripts.md).",
 ];
 
 /// The page `docs/commands.md`: every command with what it does.

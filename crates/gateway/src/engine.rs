@@ -7,7 +7,7 @@ use crate::gateway::Gateway;
 use crate::host::Host;
 use crate::mailbox::InOrder;
 use crate::plan::{Call, Plan};
-use crate::script::{Commands, Script, Wrapper, append_command};
+use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::{Activity, Connection, Mode};
 use crate::table::{self, Command, Handler, flag};
 use crate::task::Task;
@@ -160,9 +160,9 @@ impl<'e, H: Host> Engine<'e, H> {
     }
 
     /// Goes on with what the connection interrupted.
-    pub(crate) fn continue_script(&mut self) {
+    pub(crate) fn continue_sequence(&mut self) {
         match mem::replace(&mut self.connection.activity, Activity::Idle) {
-            Activity::Interrupted(script) => self.run_script(script),
+            Activity::Interrupted(sequence) => self.run_sequence(sequence),
             other => self.connection.activity = other,
         }
     }
@@ -322,7 +322,8 @@ impl<'e, H: Host> Engine<'e, H> {
                 };
                 let mut source = Vec::new();
                 append_command(arguments, &mut source);
-                return self.run_script(Box::new(Script::new(Commands::new(source), wrapper)));
+                let sequence = Sequence::new(Commands::new(source), wrapper, self.now);
+                return self.run_sequence(Box::new(sequence));
             }
         };
         let len = steps.len();

@@ -1,4 +1,4 @@
-//! EXEC, and scripts: the commands of a transaction, from requests to replies.
+//! EXEC, and sequences: the commands of a transaction, from requests to replies.
 
 use crate::combine::{Combine, copy_value, whole_error};
 use crate::control::Control;
@@ -7,7 +7,8 @@ use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::host::Host;
 use crate::plan::{Call, Plan};
-use crate::script::{Commands, Current, Phase, Script, Wrapper};
+use crate::scripting::{Running, Turn};
+use crate::sequence::{Commands, Current, Phase, Sequence, Wrapper, error_reply};
 use crate::session::{Activity, Queue};
 use crate::table::{self, Handler};
 use crate::task::Task;
@@ -17,8 +18,11 @@ use resp::Arguments;
 use std::mem;
 use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink, RequestId};
 
-/// How many requests of one script are sent before others have their turn (Corrections 87).
-const REQUESTS_PER_TURN: usize = 8;
+/// How many requests of one sequence are sent before others have their turn (Corrections 87): pieces of a keyspace, or
+/// steps of a transaction, of which more are sent the more often it had to begin again.
+const PIECES_PER_TURN: usize = 8;
+const STEPS_PER_TURN: usize = 64;
+const MOST_STEPS_PER_TURN: usize = 1024;
 
 /// An EXEC that was one request, whose reply is awaited.
 #[derive(Debug)]
@@ -43,16 +47,27 @@ enum Part {
     Local,
 }
 
-/// A queued command, read.
-enum Queued<'a> {
+/// A command of a sequence, read.
+pub(crate) enum Queued<'a> {
     Plan(Plan<'a>),
     Local(fn(&mut Control<'_>, &mut dyn ReplySink) -> Result<(), Error>, Call<'a>),
+    Script(Call<'a>),
     /// UNWATCH, which means nothing inside a transaction.
     Nothing,
 }
 
+/// What a sequence does next.
+enum Next {
+    /// It waits for the reply to this request.
+    Waits(RequestId),
+    /// It lets others go first.
+    Pauses,
+    /// It has nothing left to ask.
+    Ends,
+}
+
 impl<H: Host> Engine<'_, H> {
-    fn read_queued<'a>(&self, arguments: Arguments<'a>) -> Result<Queued<'a>, Error> {
+    pub(crate) fn read_queued<'a>(&self, arguments: Arguments<'a>) -> Result<Queued<'a>, Error> {
         let command = table::find(arguments)?;
         let call = self.call(command, arguments);
         Ok(match command.handler {
@@ -62,6 +77,7 @@ impl<H: Host> Engine<'_, H> {
                 crate::commands::keys::check_flush_mode(&call)?;
                 Queued::Plan(call.step(Step::Flush)?)
             }
+            Handler::Flow(Flow::Eval) => Queued::Script(call),
             Handler::Flow(_) | Handler::Container => Queued::Nothing,
         })
     }
@@ -91,6 +107,10 @@ impl<H: Host> Engine<'_, H> {
                         break;
                     }
                 },
+                Ok(Queued::Script(_)) => {
+                    one_request = false;
+                    break;
+                }
                 Ok(Queued::Local(..) | Queued::Nothing) => Part::Local,
                 Err(error) => Part::Error(error),
             });
@@ -98,8 +118,8 @@ impl<H: Host> Engine<'_, H> {
         let len = steps.len();
         if !one_request || (watched && !can_tell_nil(&steps)) {
             drop(steps);
-            let script = Script::new(commands, Wrapper::Exec { watched });
-            return self.run_script(Box::new(script));
+            let sequence = Sequence::new(commands, Wrapper::Exec { watched }, self.now);
+            return self.run_sequence(Box::new(sequence));
         }
         if steps.is_empty() {
             return self.finish_exec(Exec { commands, parts, steps: len, watched }, &ReplyBuf::new());
@@ -147,119 +167,179 @@ impl<H: Host> Engine<'_, H> {
         }
     }
 
-    /// Runs a script until it ends, has to wait, or has had its turn.
-    pub(crate) fn run_script(&mut self, mut script: Box<Script>) {
-        for _ in 0..REQUESTS_PER_TURN {
-            let Some(id) = self.next_of_script(&mut script) else {
-                return script.write_results(&mut self.connection.encoder());
+    /// Runs a sequence until it ends, has to wait, or has had its turn.
+    pub(crate) fn run_sequence(&mut self, sequence: Box<Sequence>) {
+        let present = mem::replace(&mut self.now, sequence.now);
+        self.take_turn(sequence);
+        self.now = present;
+    }
+
+    fn take_turn(&mut self, mut sequence: Box<Sequence>) {
+        let turn = match sequence.is_transaction() {
+            true => (STEPS_PER_TURN << sequence.attempts.min(8)).min(MOST_STEPS_PER_TURN),
+            false => PIECES_PER_TURN,
+        };
+        for _ in 0..turn {
+            let id = match self.next_of_sequence(&mut sequence) {
+                Next::Waits(id) => id,
+                Next::Pauses => break,
+                Next::Ends => return sequence.write_results(&mut self.connection.encoder()),
             };
             let Some(reply) = self.gateway.mailbox.take(id.0) else {
-                let task = Task::Script(script);
+                let task = Task::Sequence(sequence);
                 self.connection.activity = Activity::Task { awaiting: id.0, task };
                 return;
             };
-            if self.on_script_reply(&mut script, &reply) {
+            if self.on_sequence_reply(&mut sequence, &reply) {
                 return;
             }
         }
-        self.connection.activity = Activity::Interrupted(script);
+        self.connection.activity = Activity::Interrupted(sequence);
     }
 
-    /// Sends the script's next request; `None` when there is none left.
-    fn next_of_script(&mut self, script: &mut Script) -> Option<RequestId> {
+    /// Sends the sequence's next request, if there is one.
+    fn next_of_sequence(&mut self, sequence: &mut Sequence) -> Next {
         let (session, keyspace) = (self.connection.session.id(), self.connection.session.keyspace);
-        let request = match script.phase {
-            Phase::Begin => Request::Begin { session, read_only: false, watched: script.is_watched() },
-            Phase::Operate => match self.operate(script) {
-                Some(id) => return Some(id),
-                None if !script.is_transaction() => return None,
-                None => {
-                    script.phase = Phase::Commit;
-                    Request::Commit { session }
-                }
+        if let Phase::Operate = sequence.phase {
+            match self.operate(sequence) {
+                Next::Ends if sequence.is_transaction() => {}
+                next => return next,
+            }
+        }
+        let request = match sequence.phase {
+            Phase::Begin => Request::Begin {
+                session,
+                read_only: sequence.read_only,
+                watched: sequence.is_watched(),
             },
-            Phase::Commit => Request::Commit { session },
             Phase::Abort(_) => Request::Abort { session },
+            Phase::Operate | Phase::Commit => {
+                sequence.phase = Phase::Commit;
+                Request::Commit { session }
+            }
         };
-        Some(self.send(keyspace, request))
+        Next::Waits(self.send(keyspace, request))
     }
 
-    /// Sends the next steps; `None` when all commands are done.
-    fn operate(&mut self, script: &mut Script) -> Option<RequestId> {
-        let in_transaction = script.wrapper != Wrapper::Loose;
+    /// Sends the next steps, if there are any.
+    fn operate(&mut self, sequence: &mut Sequence) -> Next {
+        let in_transaction = sequence.wrapper != Wrapper::Loose;
         loop {
-            if let Current::Dialogue(dialogue) = &script.current {
+            if let Current::Dialogue(dialogue) = &sequence.current {
                 let steps = dialogue.steps(self.gateway.config.hash_seed);
-                script.sent = steps.len();
+                sequence.sent = steps.len();
                 if !in_transaction && dialogue.is_exact() {
                     let (session, keyspace) =
                         (self.connection.session.id(), self.connection.session.keyspace);
                     let request = Request::Many { session, steps: &steps, watched: false, multi: true };
-                    return Some(self.send(keyspace, request));
+                    return Next::Waits(self.send(keyspace, request));
                 }
-                return Some(self.send_steps(&steps, in_transaction));
+                return Next::Waits(self.send_steps(&steps, in_transaction));
             }
-            let arguments = script.commands.get(script.position)?;
-            let (steps, combine) = match self.read_queued(arguments) {
+            match sequence.running.as_mut().map(Running::go_on) {
+                None | Some(Turn::Asks) => {}
+                Some(Turn::Pauses) => return Next::Pauses,
+                Some(Turn::Ends(reply)) => {
+                    sequence.running = None;
+                    sequence.answer(reply);
+                    continue;
+                }
+                Some(Turn::Fails(error)) => {
+                    sequence.fail(error);
+                    match sequence.phase {
+                        Phase::Operate => continue,
+                        _ => return Next::Ends,
+                    }
+                }
+            }
+            let (read, writes) = match &sequence.running {
+                Some(running) => self.read_asked(running),
+                None => match sequence.commands.get(sequence.position) {
+                    Some(arguments) => (self.read_queued(arguments), true),
+                    None => return Next::Ends,
+                },
+            };
+            sequence.wrote |= writes && matches!(read, Ok(Queued::Plan(_)));
+            let (steps, combine) = match read {
                 Ok(Queued::Plan(Plan::One(operation))) => (vec![Step::Key(operation)], Combine::Pass),
                 Ok(Queued::Plan(Plan::Many { steps, combine })) => (steps, combine),
                 Ok(Queued::Plan(Plan::Dialogue(dialogue))) => {
-                    script.current = Current::Dialogue(dialogue);
+                    sequence.current = Current::Dialogue(dialogue);
                     continue;
                 }
-                _ => {
-                    self.answer_queued(&script.commands, script.position, &mut script.results);
-                    script.position += 1;
+                Ok(Queued::Script(call)) => {
+                    match self.begin_script(&call, sequence.read_only) {
+                        Ok(running) => sequence.running = Some(running),
+                        Err(error) => sequence.answer(error_reply(&error)),
+                    }
+                    continue;
+                }
+                Ok(Queued::Local(run, call)) => {
+                    let mut reply = ReplyBuf::new();
+                    self.run_local(run, call, &mut reply);
+                    sequence.answer(reply);
+                    continue;
+                }
+                Ok(Queued::Nothing) => {
+                    let mut reply = ReplyBuf::new();
+                    reply.simple("OK");
+                    sequence.answer(reply);
+                    continue;
+                }
+                Err(error) => {
+                    sequence.answer(error_reply(&error));
                     continue;
                 }
             };
-            script.sent = steps.len();
-            script.current = Current::Steps(combine);
-            return Some(self.send_steps(&steps, in_transaction));
+            sequence.sent = steps.len();
+            sequence.current = Current::Steps(combine);
+            return Next::Waits(self.send_steps(&steps, in_transaction));
         }
     }
 
-    /// Reads the reply to the script's last request. True when the client has its reply.
-    pub(crate) fn on_script_reply(&mut self, script: &mut Script, reply: &ReplyBuf) -> bool {
-        let error = match script.phase {
-            Phase::Operate => whole_error(reply, script.sent),
+    /// Reads the reply to the sequence's last request. True when the client has its reply.
+    pub(crate) fn on_sequence_reply(&mut self, sequence: &mut Sequence, reply: &ReplyBuf) -> bool {
+        let error = match sequence.phase {
+            Phase::Operate => whole_error(reply, sequence.sent),
             Phase::Abort(_) => None,
             Phase::Begin | Phase::Commit => reply.as_error(),
         };
-        let may_retry = !script.is_watched() && script.attempts < self.gateway.config.max_attempts;
+        let may_retry = !sequence.is_watched() && sequence.attempts < self.gateway.config.max_attempts;
         let retry = matches!(&error, Some(error) if error.code == ErrorCode::Conflict) && may_retry;
-        match (mem::replace(&mut script.phase, Phase::Operate), error) {
+        match (mem::replace(&mut sequence.phase, Phase::Operate), error) {
             (Phase::Begin, None) => {}
-            (Phase::Operate, None) => script.take_in(reply),
-            (Phase::Operate, Some(error)) if script.is_transaction() => {
-                script.phase = Phase::Abort((!retry).then_some(error));
+            (Phase::Operate, None) => sequence.take_in(reply),
+            (Phase::Operate, Some(error)) if sequence.is_transaction() => {
+                sequence.phase = Phase::Abort((!retry).then_some(error));
             }
-            (Phase::Commit, Some(_)) if retry => script.restart(),
-            (Phase::Abort(None), _) => script.restart(),
+            (Phase::Commit, Some(_)) if retry => sequence.restart(),
+            (Phase::Abort(None), _) => sequence.restart(),
             (Phase::Commit, None) => {
-                match is_nil(reply) {
-                    true => self.connection.encoder().null_array(),
-                    false => script.write_results(&mut self.connection.encoder()),
+                let mut encoder = self.connection.encoder();
+                match &sequence.failure {
+                    _ if is_nil(reply) => encoder.null_array(),
+                    Some(error) => encoder.error(error),
+                    None => sequence.write_results(&mut encoder),
                 }
                 return true;
             }
             (Phase::Abort(Some(error)), _) | (Phase::Begin | Phase::Operate | Phase::Commit, Some(error)) => {
-                self.fail_script(script, error);
+                self.fail_sequence(sequence, error);
                 return true;
             }
         }
         false
     }
 
-    fn fail_script(&mut self, script: &Script, error: Error) {
+    fn fail_sequence(&mut self, sequence: &Sequence, error: Error) {
         let mut encoder = self.connection.encoder();
         if error.code != ErrorCode::Conflict {
             encoder.error(&error);
-        } else if script.is_watched() {
+        } else if sequence.is_watched() {
             // The watches are gone with the failed attempt, so only the client can try again: nil says so.
             encoder.null_array();
         } else {
-            let text = format!("{} (given up after {} attempts)", error.message, script.attempts);
+            let text = format!("{} (given up after {} attempts)", error.message, sequence.attempts);
             encoder.error(&Error::new(ErrorCode::Conflict, text));
         }
     }

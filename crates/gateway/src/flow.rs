@@ -4,7 +4,7 @@ use crate::combine::Combine;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::plan::{Call, Plan};
-use crate::script::append_command;
+use crate::sequence::append_command;
 use crate::session::{Mode, Queue, Session};
 use crate::table::flag::WRITE;
 use crate::table::{self, Command, Handler};
@@ -42,6 +42,8 @@ pub(crate) enum Flow {
     Own,
     /// AT, before a command that reads
     At,
+    /// EVAL, EVALSHA, EVAL_RO, EVALSHA_RO
+    Eval,
     /// BRANCH BEGIN, MERGE BEGIN
     OwnBegin,
     /// BRANCH COMMIT, BRANCH ABORT, MERGE COMMIT, MERGE ABORT
@@ -57,13 +59,20 @@ impl Flow {
     pub(crate) fn concerns_session(self) -> bool {
         !matches!(
             self,
-            Flow::Exec | Flow::Commit | Flow::FlushAll | Flow::Own | Flow::At | Flow::OwnBegin | Flow::OwnEnd
+            Flow::Exec
+                | Flow::Commit
+                | Flow::FlushAll
+                | Flow::Own
+                | Flow::At
+                | Flow::Eval
+                | Flow::OwnBegin
+                | Flow::OwnEnd
         )
     }
 
     /// True when it is carried out at once between MULTI and EXEC too.
     pub(crate) fn is_never_queued(self) -> bool {
-        !matches!(self, Flow::Unwatch | Flow::FlushAll | Flow::Administer | Flow::Context)
+        !matches!(self, Flow::Unwatch | Flow::FlushAll | Flow::Eval | Flow::Administer | Flow::Context)
     }
 }
 
@@ -84,6 +93,7 @@ impl<H: Host> Engine<'_, H> {
             Flow::FlushAll => self.flush_all_command(call),
             Flow::Own => self.own(call, After::Nothing),
             Flow::At => self.at(call),
+            Flow::Eval => self.eval(call),
             Flow::OwnBegin => self.own_begin(call),
             Flow::OwnEnd => self.own_end(call),
             Flow::Administer => self.administer(call),

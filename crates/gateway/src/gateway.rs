@@ -3,6 +3,7 @@
 use crate::client::{ClientFilter, ClientInfo, Peer};
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::interpreter::Interpreter;
 use crate::mailbox::Mailbox;
 use crate::session::{Activity, Connection, FIRST_PIECE, Session};
 use protocol::{Replies, Request};
@@ -113,6 +114,8 @@ pub struct Gateway {
     interrupted: Vec<ConnectionId>,
     /// For replies that are written in one piece.
     pub(crate) scratch: ReplyBuf,
+    /// What runs scripts, if anything does.
+    pub(crate) interpreter: Option<Box<dyn Interpreter>>,
     pub(crate) next_request: u64,
     pub(crate) requests: Vec<(RequestId, Request<'static>)>,
     pipeline: Pipeline,
@@ -139,12 +142,19 @@ impl Gateway {
             news: Vec::new(),
             interrupted: Vec::new(),
             scratch: ReplyBuf::new(),
+            interpreter: None,
             next_request,
             requests: Vec::new(),
             pipeline: Pipeline::default(),
             open: 0,
             commands: 0,
         }
+    }
+
+    /// The same, running scripts of clients.
+    pub fn with_interpreter(mut self, interpreter: impl Interpreter + 'static) -> Self {
+        self.interpreter = Some(Box::new(interpreter));
+        self
     }
 
     /// A client connected.
@@ -229,7 +239,7 @@ impl Gateway {
     pub fn settle<H: Host>(&mut self, host: &mut H, news: &mut Vec<ConnectionId>) {
         for id in std::mem::take(&mut self.interrupted) {
             let Some(mut connection) = self.take(id) else { continue };
-            Engine::new(self, &mut connection, host).continue_script();
+            Engine::new(self, &mut connection, host).continue_sequence();
             self.news.push(id);
             self.put_back(connection);
         }

@@ -2,7 +2,7 @@
 
 use crate::client::{ClientInfo, Peer};
 use crate::gateway::ConnectionId;
-use crate::script::Script;
+use crate::sequence::Sequence;
 use crate::task::{After, Task};
 use resp::{Encoder, Parser, ProtocolVersion};
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub(crate) enum Activity {
         task: Task,
     },
     /// It has more to ask, and lets others go first.
-    Interrupted(Box<Script>),
+    Interrupted(Box<Sequence>),
 }
 
 impl Activity {

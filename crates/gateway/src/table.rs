@@ -7,7 +7,7 @@ use crate::commands;
 use crate::control::Control;
 use crate::flow::Flow;
 use crate::plan::{Call, Plan};
-use resp::Arguments;
+use resp::{Arguments, parse_integer};
 use types::{Error, ReplySink};
 
 /// What is known of a command; Redis's flags of the same names.
@@ -56,6 +56,8 @@ pub(crate) struct Command {
     pub(crate) flags: u16,
     /// Which arguments are keys.
     pub(crate) keys: Keys,
+    /// Which argument says how many keys follow it; 0 for none.
+    pub(crate) key_count: usize,
     /// The version of Redis that introduced it, or of Anabranch.
     pub(crate) since: &'static str,
     /// One sentence.
@@ -90,12 +92,18 @@ impl Command {
         handler: Handler,
     ) -> Self {
         let keys = Keys { first: 0, last: 0, step: 0 };
-        Command { name, arity, flags, keys, since, summary, handler, subcommands: &[] }
+        Command { name, arity, flags, keys, key_count: 0, since, summary, handler, subcommands: &[] }
     }
 
     /// The same with its keys.
     pub(crate) const fn keys(mut self, first: i32, last: i32, step: i32) -> Self {
         self.keys = Keys { first, last, step };
+        self
+    }
+
+    /// The same with keys that follow the argument with this index, which says how many they are.
+    pub(crate) const fn counted_keys(mut self, index: usize) -> Self {
+        self.key_count = index;
         self
     }
 
@@ -123,10 +131,15 @@ impl Command {
     }
 
     /// The arguments that are keys.
-    pub(crate) fn key_indices(&self, len: usize) -> impl Iterator<Item = usize> {
-        let last = if self.keys.last < 0 { len as i32 + self.keys.last } else { self.keys.last };
-        let range = if self.keys.first > 0 { self.keys.first..last + 1 } else { 0..0 };
-        range.step_by(self.keys.step.max(1) as usize).map(|index| index as usize)
+    pub(crate) fn key_indices(&self, arguments: Arguments<'_>) -> impl Iterator<Item = usize> {
+        let (len, keys) = (arguments.len(), self.keys);
+        let last = if keys.last < 0 { len as i32 + keys.last } else { keys.last };
+        let fixed = if keys.first > 0 { keys.first..last + 1 } else { 0..0 };
+        let count = arguments.get(self.key_count).filter(|_| self.key_count > 0).and_then(parse_integer);
+        let first = self.key_count + 1;
+        let counted = first..first + count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        let fixed = fixed.step_by(keys.step.max(1) as usize).map(|index| index as usize);
+        fixed.chain(counted)
     }
 }
 
@@ -156,6 +169,7 @@ pub(crate) static FAMILIES: &[Family] = &[
     },
     Family { group: "types", title: "User-defined types", commands: commands::user_types::COMMANDS },
     Family { group: "transactions", title: "Transactions", commands: commands::transactions::COMMANDS },
+    Family { group: "scripting", title: "Scripts", commands: commands::scripting::COMMANDS },
     Family { group: "sessions", title: "Sessions and contexts", commands: commands::sessions::COMMANDS },
     Family { group: "connection", title: "Connection", commands: commands::connection::COMMANDS },
     Family { group: "server", title: "Server", commands: commands::server::COMMANDS },

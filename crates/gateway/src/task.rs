@@ -4,7 +4,7 @@ use crate::combine::{Combine, whole_error};
 use crate::engine::Engine;
 use crate::exec::Exec;
 use crate::host::Host;
-use crate::script::Script;
+use crate::sequence::Sequence;
 use crate::session::{Activity, Mode, Session};
 use protocol::{Request, Step};
 use types::{ErrorCode, KeyspaceId, ReplyBuf, ReplySink, RequestId};
@@ -25,8 +25,8 @@ pub(crate) enum Task {
     },
     /// Make EXEC's array.
     Exec(Exec),
-    /// Go on with the script.
-    Script(Box<Script>),
+    /// Go on with the sequence.
+    Sequence(Box<Sequence>),
     /// Empty the next keyspace.
     FlushAll {
         /// The one that is being emptied.
@@ -113,9 +113,9 @@ impl<H: Host> Engine<'_, H> {
                 }
             }
             Task::Exec(exec) => self.finish_exec(exec, &reply),
-            Task::Script(mut script) => {
-                if !self.on_script_reply(&mut script, &reply) {
-                    self.run_script(script);
+            Task::Sequence(mut sequence) => {
+                if !self.on_sequence_reply(&mut sequence, &reply) {
+                    self.run_sequence(sequence);
                 }
             }
             Task::FlushAll { rest, .. } => match whole_error(&reply, 1).or(reply.as_error()) {

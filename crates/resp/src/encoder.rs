@@ -2,7 +2,7 @@
 
 use std::borrow::BorrowMut;
 
-use types::{Error, ReplySink};
+use types::{Error, ErrorCode, ReplySink};
 
 use crate::command::{put_bulk, put_header, put_integer};
 use crate::double::format_double;
@@ -194,8 +194,10 @@ impl<B: BorrowMut<Vec<u8>>> ReplySink for Encoder<B> {
     fn error(&mut self, error: &Error) {
         let out = self.output_mut();
         out.push(b'-');
-        out.extend_from_slice(error.code.as_str().as_bytes());
-        out.push(b' ');
+        if error.code != ErrorCode::Scripted {
+            out.extend_from_slice(error.code.as_str().as_bytes());
+            out.push(b' ');
+        }
         self.line(&error.message);
         self.output_mut().extend_from_slice(b"\r\n");
     }

@@ -70,6 +70,8 @@ pub(crate) struct Process {
     pub(crate) checkpoint_wanted: AtomicBool,
     /// A type is being checked.
     pub(crate) checks_type: AtomicBool,
+    /// The scripts of clients.
+    pub(crate) library: scripts::Library,
     pub(crate) port: AtomicUsize,
     pub(crate) cluster: Option<ClusterView>,
     clock_skew_us: i64,
@@ -90,6 +92,7 @@ impl Process {
             keyspaces: RwLock::new(Arc::new(keyspaces)),
             metadata: Mutex::new(metadata),
             workers: RwLock::new(Vec::new()),
+            library: scripts::Library::default(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             clients: AtomicUsize::new(0),

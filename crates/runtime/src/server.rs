@@ -12,7 +12,7 @@ use mio::{Poll, Waker};
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
@@ -158,9 +158,20 @@ fn start_workers(
         let mine = listeners.take().unwrap_or_default();
         let process = Arc::clone(process);
         let cluster = cluster.take();
-        let worker = Worker::new(Parts { index, poll, listeners: mine, process, me, cluster })?;
-        let name = format!("worker-{index}");
-        threads.push(std::thread::Builder::new().name(name).spawn(move || worker.run())?);
+        let parts = Parts { index, poll, listeners: mine, process, me, cluster };
+        let (started, outcome) = mpsc::channel();
+        // A worker never leaves its thread, and neither do the interpreters of its scripts.
+        let run = move || match Worker::new(parts) {
+            Ok(worker) => {
+                let _ = started.send(Ok(()));
+                worker.run();
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+            }
+        };
+        threads.push(std::thread::Builder::new().name(format!("worker-{index}")).spawn(run)?);
+        outcome.recv().map_err(std::io::Error::other)??;
     }
     Ok(threads)
 }

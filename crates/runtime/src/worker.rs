@@ -81,12 +81,13 @@ impl Worker {
             max_output_bytes: process.options.client_output_limit_bytes,
             ..Config::default()
         };
+        let scripts = scripts::Scripts::new(process.library.clone());
         Ok(Worker {
             index,
             poll,
             listeners,
             host: WorkerHost::new(process, me, cluster),
-            gateway: Gateway::new(config),
+            gateway: Gateway::new(config).with_interpreter(scripts),
             connections: Vec::new(),
             free: Vec::new(),
             tokens: BTreeMap::new(),

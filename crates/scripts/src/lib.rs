@@ -1,5 +1,7 @@
-//! Merge handlers in Lua 5.4: the programs that keyspaces of the model `branch` keep (T13).
+//! Lua 5.4 in the server: scripts of clients (`EVAL`: [`Scripts`]), and merge handlers, the programs that keyspaces of the
+//! model `branch` keep (T13: [`Program`]).
 //!
+//! # Merge handlers
 //! A program defines `resolve(key, conflict)`, called for every conflicting key by itself, or `merge(keys)`, called once
 //! with all of them, or both: then `resolve` is asked about what `merge` did not write.
 //!
@@ -24,15 +26,17 @@
 //! | list, counter | `{type = "list", value = {"a", "b"}}`, `{type = "counter", value = 3}` |
 //! | all others | `{type = name, dump = bytes}`, which can be handed back |
 //!
-//! # What it never does
+//! ## What it never does
 //! It has no clock, no entropy, no files, and no memory of earlier calls: each merge begins in a fresh interpreter. Its
 //! instructions and its memory are limited, and equal programs give equal answers at every site (Corrections 88). A second
 //! limit, in time, only ever makes a merge fail: an answer does not depend on it.
 
+mod client;
 mod convert;
 mod json;
 mod limits;
 mod order;
 mod program;
 
+pub use client::{Library, Scripts};
 pub use program::{Program, Unfit};

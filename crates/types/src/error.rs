@@ -57,6 +57,10 @@ codes! {
     Unresolved = 15 "UNRESOLVED",
     /// The request was refused as a whole, whatever it held. Clients read the same word as for one bad operation.
     Refused = 16 "ERR",
+    /// No script of this name is kept: send its text.
+    NoScript = 17 "NOSCRIPT",
+    /// A script of a client made it: the message begins with a word of its own.
+    Scripted = 18 "",
 }
 
 /// An error reply: `CODE message`.
@@ -105,7 +109,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.code.as_str(), self.message)
+        match self.code {
+            ErrorCode::Scripted => f.write_str(&self.message),
+            code => write!(f, "{} {}", code.as_str(), self.message),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod keyspaces;
 pub(crate) mod lists;
 pub(crate) mod scored_ranges;
 pub(crate) mod scored_sets;
+pub(crate) mod scripting;
 pub(crate) mod server;
 pub(crate) mod sessions;
 pub(crate) mod sets;

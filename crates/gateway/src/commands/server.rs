@@ -158,8 +158,8 @@ fn command_get_keys(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Resu
         table::find(inner).map_err(|_| Error::err("Invalid number of arguments specified for command"))?;
     let (command, inner) = transactions::behind_prefix(command, inner)
         .map_err(|_| Error::err("Invalid number of arguments specified for command"))?;
-    let keys: Vec<&[u8]> = command.key_indices(inner.len()).filter_map(|index| inner.get(index)).collect();
-    if keys.is_empty() {
+    let keys: Vec<&[u8]> = command.key_indices(inner).filter_map(|index| inner.get(index)).collect();
+    if keys.is_empty() && command.key_count == 0 {
         return Err(Error::err("The command has no key arguments"));
     }
     sink.array(keys.len());

@@ -1,6 +1,7 @@
 //! The gateway from outside: bytes in, bytes out, over keyspaces of reference.
 
 mod documentation;
+mod evals;
 mod pipelines;
 mod properties;
 mod scripts;

@@ -25,7 +25,9 @@ struct Client {
 impl Harness {
     pub fn new(config: Config) -> Self {
         let random = Rng::with_seed(7);
-        Harness { gateway: Gateway::new(config), host: TestHost::new(), clients: BTreeMap::new(), random }
+        let scripts = scripts::Scripts::new(scripts::Library::default());
+        let gateway = Gateway::new(config).with_interpreter(scripts);
+        Harness { gateway, host: TestHost::new(), clients: BTreeMap::new(), random }
     }
 
     pub fn connection(&mut self, name: &str) -> ConnectionId {

@@ -4,15 +4,17 @@
 //! ```text
 //!   Loose:        Many ... Many                          (KEYS, SCAN: weak outside transactions, Corrections 78)
 //!   Interactive:  Operate ... Operate                    (inside TXN)
-//!   Transaction:  Begin, Operate ... Operate, Commit     (RENAME, or EXEC with one of these inside)
+//!   Transaction:  Begin, Operate ... Operate, Commit     (RENAME, EVAL, or EXEC with one of these inside)
 //!                   ^                            |
 //!                   +---- Abort <--- CONFLICT ---+
 //! ```
 
 use crate::combine::Combine;
 use crate::dialogue::Dialogue;
+use crate::scripting::Running;
+use protocol::Now;
 use resp::{Arguments, Encoder, Limits, Parser, Pipeline, ProtocolVersion};
-use types::{Error, ReplyBuf, ReplySink};
+use types::{Error, ErrorCode, ReplyBuf, ReplySink};
 
 /// Commands kept beyond the read that brought them, in RESP.
 #[derive(Debug)]
@@ -47,6 +49,13 @@ impl Commands {
     }
 }
 
+/// An error, as the reply to a command.
+pub(crate) fn error_reply(error: &Error) -> ReplyBuf {
+    let mut reply = ReplyBuf::new();
+    reply.error(error);
+    reply
+}
+
 /// Appends a command in RESP.
 pub(crate) fn append_command(arguments: Arguments<'_>, source: &mut Vec<u8>) {
     let mut encoder = Encoder::new(source, ProtocolVersion::Resp2);
@@ -56,7 +65,7 @@ pub(crate) fn append_command(arguments: Arguments<'_>, source: &mut Vec<u8>) {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub(crate) struct Sequence {
     pub(crate) commands: Commands,
     pub(crate) wrapper: Wrapper,
     pub(crate) phase: Phase,
@@ -70,6 +79,16 @@ pub(crate) struct Script {
     pub(crate) results: ReplyBuf,
     /// How often the transaction was begun.
     pub(crate) attempts: u32,
+    /// The script that the current command runs: what it asks for is carried out before the next command.
+    pub(crate) running: Option<Running>,
+    /// It may not write.
+    pub(crate) read_only: bool,
+    /// It has asked for more than reads since it was begun.
+    pub(crate) wrote: bool,
+    /// Why a script of it failed, which is told if what it read turns out to be right.
+    pub(crate) failure: Option<Error>,
+    /// The present of all commands, however often they are tried (Corrections 79).
+    pub(crate) now: Now,
 }
 
 /// What surrounds the steps.
@@ -112,10 +131,10 @@ pub(crate) enum Current {
     Dialogue(Dialogue),
 }
 
-impl Script {
-    /// A script at its beginning.
-    pub(crate) fn new(commands: Commands, wrapper: Wrapper) -> Self {
-        let mut script = Script {
+impl Sequence {
+    /// A sequence at its beginning.
+    pub(crate) fn new(commands: Commands, wrapper: Wrapper, now: Now) -> Self {
+        let mut sequence = Sequence {
             commands,
             wrapper,
             phase: Phase::Operate,
@@ -124,9 +143,14 @@ impl Script {
             sent: 0,
             results: ReplyBuf::new(),
             attempts: 0,
+            running: None,
+            read_only: false,
+            wrote: false,
+            failure: None,
+            now,
         };
-        script.restart();
-        script
+        sequence.restart();
+        sequence
     }
 
     /// Goes back to the beginning.
@@ -136,21 +160,51 @@ impl Script {
         self.current = Current::Nothing;
         self.results.clear();
         self.attempts += 1;
+        (self.running, self.wrote, self.failure) = (None, false, None);
     }
 
     /// Takes in the replies to the current command's steps.
     pub(crate) fn take_in(&mut self, reply: &ReplyBuf) {
+        let mut result = ReplyBuf::new();
         let done = match &mut self.current {
             Current::Nothing => return,
             Current::Steps(combine) => {
-                combine.write(self.sent, &mut reply.elements(), &mut self.results);
+                combine.write(self.sent, &mut reply.elements(), &mut result);
                 true
             }
-            Current::Dialogue(dialogue) => dialogue.on_reply(reply, &mut self.results),
+            Current::Dialogue(dialogue) => dialogue.on_reply(reply, &mut result),
         };
         if done {
             self.current = Current::Nothing;
-            self.position += 1;
+            self.answer(result);
+        }
+    }
+
+    /// The current command is done: its reply goes to the script that asked for it, or to the client.
+    pub(crate) fn answer(&mut self, reply: ReplyBuf) {
+        match &mut self.running {
+            Some(running) => running.answer(reply),
+            None => {
+                reply.replay(&mut self.results);
+                self.position += 1;
+            }
+        }
+    }
+
+    /// A script of it has failed: nothing of the transaction takes effect. What it read is validated before the client is
+    /// told, unless it has written (Corrections 79). Inside of an open transaction the client decides what becomes of it.
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.running = None;
+        let failure = match self.wrapper {
+            Wrapper::Loose | Wrapper::Interactive => return self.answer(error_reply(&error)),
+            Wrapper::Transaction => error,
+            Wrapper::Exec { .. } => {
+                Error::new(ErrorCode::ExecAbort, format!("Transaction discarded because of: {error}"))
+            }
+        };
+        match self.wrote {
+            true => self.phase = Phase::Abort(Some(failure)),
+            false => (self.phase, self.failure) = (Phase::Commit, Some(failure)),
         }
     }
 

@@ -1,0 +1,149 @@
+//! A script of a client at work: one command that asks for others, inside a transaction.
+
+use crate::commands::transactions::behind_prefix;
+use crate::engine::Engine;
+use crate::exec::Queued;
+use crate::host::Host;
+use crate::interpreter::{Event, Run, Script, ScriptCall};
+use crate::plan::Call;
+use crate::sequence::{Commands, Sequence, Wrapper, append_command};
+use crate::session::Mode;
+use crate::table::flag::{NO_MULTI, NOSCRIPT, WRITE};
+use crate::table::{self, Command, Handler};
+use resp::Arguments;
+use types::{Error, ReplyBuf};
+
+/// A script, and the command that it has asked for.
+#[derive(Debug)]
+pub(crate) struct Running {
+    run: Box<dyn Run>,
+    asked: Option<Commands>,
+    answer: Option<ReplyBuf>,
+    /// It may not write, whatever surrounds it.
+    read_only: bool,
+}
+
+/// What a script does next.
+pub(crate) enum Turn {
+    /// It asks for a command.
+    Asks,
+    /// It lets others go first.
+    Pauses,
+    /// It ends with this reply.
+    Ends(ReplyBuf),
+    /// It has failed.
+    Fails(Error),
+}
+
+impl Running {
+    fn new(run: Box<dyn Run>, read_only: bool) -> Self {
+        let read_only = read_only || run.is_read_only();
+        Running { run, asked: None, answer: None, read_only }
+    }
+
+    /// The reply to the command that it has asked for.
+    pub(crate) fn answer(&mut self, reply: ReplyBuf) {
+        (self.asked, self.answer) = (None, Some(reply));
+    }
+
+    /// Lets it go on until it asks for a command, unless it has asked for one already.
+    pub(crate) fn go_on(&mut self) -> Turn {
+        if self.asked.is_some() {
+            return Turn::Asks;
+        }
+        match self.run.resume(self.answer.take().as_ref()) {
+            Event::Asks(command) => {
+                self.asked = Some(Commands::new(command));
+                Turn::Asks
+            }
+            Event::Pauses => Turn::Pauses,
+            Event::Ends(reply) => Turn::Ends(reply),
+            Event::Fails(error) => Turn::Fails(error),
+        }
+    }
+}
+
+impl<H: Host> Engine<'_, H> {
+    /// EVAL, EVALSHA and their like, outside of MULTI: a transaction of its own, or part of the open one.
+    pub(crate) fn eval(&mut self, call: Call<'_>) -> Result<(), Error> {
+        let (wrapper, read_only) = match self.connection.session.mode {
+            Mode::Interactive { read_only } => (Wrapper::Interactive, read_only),
+            Mode::Plain | Mode::Queueing(_) => (Wrapper::Transaction, false),
+        };
+        let running = self.begin_script(&call, read_only)?;
+        let mut source = Vec::new();
+        append_command(call.arguments, &mut source);
+        let mut sequence = Box::new(Sequence::new(Commands::new(source), wrapper, self.now));
+        sequence.read_only = running.read_only;
+        sequence.running = Some(running);
+        self.run_sequence(sequence);
+        Ok(())
+    }
+
+    /// Begins the script of a command.
+    pub(crate) fn begin_script(&mut self, call: &Call<'_>, read_only: bool) -> Result<Running, Error> {
+        let script = parse(call)?;
+        let interpreter = self.gateway.interpreter.as_mut().ok_or_else(no_interpreter)?;
+        let read_only = read_only || call.command.name.ends_with("_ro");
+        Ok(Running::new(interpreter.begin(&script)?, read_only))
+    }
+
+    /// Reads the command that a script has asked for, and tells whether it may write.
+    pub(crate) fn read_asked<'a>(&mut self, running: &'a Running) -> (Result<Queued<'a>, Error>, bool) {
+        let Some(arguments) = running.asked.as_ref().and_then(|asked| asked.get(0)) else {
+            return (Err(Error::err("Please specify at least one argument for this redis lib call")), false);
+        };
+        match admit(arguments, running.read_only) {
+            Ok(command) => {
+                let kept = self.check_keyspace(&self.call(command, arguments));
+                (kept.and_then(|()| self.read_queued(arguments)), command.is(WRITE))
+            }
+            Err(error) => (Err(error), false),
+        }
+    }
+}
+
+/// The command that a script has asked for, if scripts may ask for it.
+fn admit(arguments: Arguments<'_>, read_only: bool) -> Result<&'static Command, Error> {
+    let command = table::find(arguments).map_err(|error| match table::command(arguments.name()) {
+        Some(found) if found.subcommands.is_empty() => {
+            Error::err("Wrong number of args calling Redis command from script")
+        }
+        Some(_) => error,
+        None => Error::err("Unknown Redis command called from script"),
+    })?;
+    let (prefixed, _) = behind_prefix(command, arguments)?;
+    let is_flow = matches!(command.handler, Handler::Flow(_)) && command.name != "flushall";
+    if is_flow || [command, prefixed].iter().any(|command| command.is(NOSCRIPT | NO_MULTI)) {
+        return Err(Error::err("This Redis command is not allowed from script"));
+    }
+    if read_only && command.is(WRITE) {
+        return Err(Error::err("Write commands are not allowed from read-only scripts."));
+    }
+    Ok(command)
+}
+
+/// What a process says that runs no scripts.
+pub(crate) fn no_interpreter() -> Error {
+    Error::err("this process runs no scripts")
+}
+
+/// `EVAL script numkeys key ... argument ...`, and the like.
+///
+/// # Errors
+/// The number of keys is none, or more than there are.
+pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<ScriptCall<'a>, Error> {
+    let keys = call.integer(2)?;
+    let given = call.len() - 3;
+    let keys = usize::try_from(keys).map_err(|_| Error::err("Number of keys can't be negative"))?;
+    if keys > given {
+        return Err(Error::err("Number of keys can't be greater than number of args"));
+    }
+    let script = match call.command.name.starts_with("evalsha") {
+        true => Script::Name(call.bytes(1)),
+        false => Script::Source(call.bytes(1)),
+    };
+    let mut given = call.arguments.iter().skip(3);
+    let keys = given.by_ref().take(keys).collect();
+    Ok(ScriptCall { script, keys, arguments: given.collect() })
+}

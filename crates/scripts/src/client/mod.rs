@@ -1,0 +1,97 @@
+//! Scripts of clients in Lua 5.4: `EVAL` and its like.
+//!
+//! A script sees what Redis gives to scripts: `KEYS`, `ARGV`, `redis.call` and the rest of that library, `cjson`,
+//! `cmsgpack`, `bit`, `struct`. It runs in a coroutine that stands still while a command is carried out, and now and then so
+//! that others have their turn. An interpreter runs one script at a time; what stands still keeps its own.
+//!
+//! Its instructions and its memory are limited. As in Redis, a pattern (`string.find` and its like) is matched in one piece.
+
+// mod bit;
+// mod cjson;
+// mod cmsgpack;
+mod library;
+mod machine;
+mod meter;
+mod number;
+mod reply;
+mod run;
+// mod struct_pack;
+
+pub use library::Library;
+
+use gateway::{Interpreter, Run, ScriptCall};
+use library::{from_hex, hex, name_of, no_script};
+use machine::{Machine, reason};
+use std::cell::RefCell;
+use std::rc::Rc;
+use types::Error;
+
+/// How many interpreters wait for work.
+const MOST_IDLE: usize = 8;
+
+/// Interpreters at rest.
+type Idle = Rc<RefCell<Vec<Machine>>>;
+
+/// Runs the scripts of one worker's clients.
+#[derive(Debug)]
+pub struct Scripts {
+    library: Library,
+    idle: Idle,
+    instructions: u64,
+}
+
+impl Scripts {
+    /// Runs scripts that are kept in this library.
+    pub fn new(library: Library) -> Self {
+        Scripts { library, idle: Idle::default(), instructions: meter::INSTRUCTIONS }
+    }
+
+    /// The same; a script may execute so many instructions.
+    pub fn with_limit(self, instructions: u64) -> Self {
+        Scripts { instructions, ..self }
+    }
+
+    fn machine(&self) -> Result<Machine, Error> {
+        let idle = self.idle.borrow_mut().pop();
+        idle.map_or_else(
+            || Machine::new(self.instructions).map_err(|error| Error::err(format!("no interpreter: {}", reason(&error)))),
+            Ok,
+        )
+    }
+}
+
+impl Interpreter for Scripts {
+    fn load(&mut self, source: &[u8]) -> Result<String, Error> {
+        let name = name_of(source);
+        let mut machine = self.machine()?;
+        let compiled = machine.compile(name, source);
+        self.idle.borrow_mut().push(machine);
+        compiled.and_then(|_| self.library.load(name, source))?;
+        Ok(hex(&name))
+    }
+
+    fn keeps(&self, name: &[u8]) -> bool {
+        from_hex(name).is_some_and(|name| self.library.keeps(&name))
+    }
+
+    fn forget(&mut self) {
+        self.library.forget();
+    }
+
+    fn begin(&mut self, call: &ScriptCall<'_>) -> Result<Box<dyn Run>, Error> {
+        let kept;
+        let (name, source) = match call.script {
+            gateway::Script::Source(source) => (name_of(source), source),
+            gateway::Script::Name(name) => {
+                let name = from_hex(name).ok_or_else(no_script)?;
+                kept = self.library.find(&name)?;
+                (name, &*kept)
+            }
+        };
+        let script = run::Script::begin(self.machine()?, (name, source), call, Rc::clone(&self.idle))?;
+        if let gateway::Script::Source(source) = call.script {
+            self.library.see(name, source);
+        }
+        Ok(Box::new(script))
+    }
+}

@@ -1,0 +1,208 @@
+//! Replies in Lua, and what a script returns as a reply.
+//!
+//! | reply | in Lua | with `redis.setresp(3)` |
+//! |---|---|---|
+//! | integer, byte string | a number, a string | |
+//! | status, error | `{ok = text}`, `{err = text}` | |
+//! | array | a list | |
+//! | nothing | `false` | `nil` |
+//! | number with a fraction | a string | `{double = number}` |
+//! | map, set | a list | `{map = {key = value}}`, `{set = {member = true}}` |
+
+use super::number::general;
+use mlua::{Error, IntoLua, Lua, MultiValue, Table, Value};
+use resp::{Encoder, ProtocolVersion, format_double};
+use types::{ErrorCode, Reply, ReplyBuf, ReplySink};
+
+/// How deep what a script returns may be nested, how many tables it may have (one that stands in many places is as many),
+/// and how many bytes.
+const MAX_DEPTH: usize = 128;
+const MAX_TABLES: usize = 250_000;
+const MAX_BYTES: usize = 64 << 20;
+
+/// A reply as a script sees it that has asked for this version of the protocol.
+pub(super) fn to_lua(lua: &Lua, reply: &ReplyBuf, version: i64) -> mlua::Result<Value> {
+    Reader { lua, is_new: version == 3 }.next(&mut reply.elements())
+}
+
+struct Reader<'l> {
+    lua: &'l Lua,
+    /// The protocol's third version is asked for.
+    is_new: bool,
+}
+
+impl Reader<'_> {
+    fn next<'r>(&self, elements: &mut dyn Iterator<Item = Reply<'r>>) -> mlua::Result<Value> {
+        let Some(element) = elements.next() else { return Ok(self.nothing()) };
+        match element {
+            Reply::Simple(text) => self.field("ok", text),
+            Reply::Error(error) => self.field("err", error.to_string()),
+            Reply::Bulk(bytes) => self.bytes(bytes),
+            Reply::Text(text) if self.is_new => {
+                let verbatim = self.lua.create_table()?;
+                verbatim.raw_set("string", text)?;
+                verbatim.raw_set("format", "txt")?;
+                self.field("verbatim_string", verbatim)
+            }
+            Reply::Text(text) => self.bytes(text.as_bytes()),
+            Reply::Integer(value) => Ok(Value::Integer(value)),
+            Reply::Double(value) if self.is_new => self.field("double", value),
+            Reply::Double(value) => self.bytes(&format_double(value)),
+            Reply::Null | Reply::NullArray => Ok(self.nothing()),
+            Reply::Array(len) | Reply::Pairs(len) if self.is_new => self.list(len, elements),
+            Reply::Array(len) => self.list(len, elements),
+            Reply::Pair => self.list(2, elements),
+            Reply::Map(pairs) if self.is_new => {
+                let map = self.lua.create_table()?;
+                for _ in 0..pairs {
+                    let (key, value) = (self.next(elements)?, self.next(elements)?);
+                    map.raw_set(key, value)?;
+                }
+                self.field("map", map)
+            }
+            Reply::Map(pairs) => self.list(2 * pairs, elements),
+            Reply::Pairs(pairs) => {
+                let list = self.lua.create_table()?;
+                for place in 0..2 * pairs {
+                    if place % 2 == 0 {
+                        elements.next();
+                    }
+                    list.raw_push(self.next(elements)?)?;
+                }
+                Ok(Value::Table(list))
+            }
+            Reply::Set(len) if self.is_new => {
+                let set = self.lua.create_table()?;
+                for _ in 0..len {
+                    set.raw_set(self.next(elements)?, true)?;
+                }
+                self.field("set", set)
+            }
+            Reply::Set(len) => self.list(len, elements),
+        }
+    }
+
+    fn nothing(&self) -> Value {
+        if self.is_new { Value::Nil } else { Value::Boolean(false) }
+    }
+
+    fn bytes(&self, bytes: &[u8]) -> mlua::Result<Value> {
+        Ok(Value::String(self.lua.create_string(bytes)?))
+    }
+
+    fn field(&self, name: &str, value: impl IntoLua) -> mlua::Result<Value> {
+        let table = self.lua.create_table()?;
+        table.raw_set(name, value)?;
+        Ok(Value::Table(table))
+    }
+
+    fn list<'r>(&self, len: usize, elements: &mut dyn Iterator<Item = Reply<'r>>) -> mlua::Result<Value> {
+        let list = self.lua.create_table_with_capacity(len, 0)?;
+        for place in 1..=len {
+            list.raw_set(place, self.next(elements)?)?;
+        }
+        Ok(Value::Table(list))
+    }
+}
+
+/// What a script returns, as a reply.
+pub(super) fn from_lua(value: &Value) -> mlua::Result<ReplyBuf> {
+    let mut writer = Writer { reply: ReplyBuf::new(), tables: 0 };
+    writer.value(value, 0)?;
+    Ok(writer.reply)
+}
+
+struct Writer {
+    reply: ReplyBuf,
+    tables: usize,
+}
+
+impl Writer {
+    fn value(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+        if self.reply.len() > MAX_BYTES {
+            return Err(Error::runtime(format!("a reply of a script has at most {} MiB", MAX_BYTES >> 20)));
+        }
+        match value {
+            Value::Integer(number) => self.reply.integer(*number),
+            // As in Redis, the fraction is cut off.
+            Value::Number(number) => self.reply.integer(*number as i64),
+            Value::String(text) => self.reply.bulk(&text.as_bytes()),
+            Value::Boolean(true) => self.reply.integer(1),
+            Value::Table(table) => self.table(table, depth + 1)?,
+            _ => self.reply.null(),
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
+        self.tables += 1;
+        if depth > MAX_DEPTH || self.tables > MAX_TABLES {
+            let text = format!("a reply of a script has at most {MAX_TABLES} tables, and {MAX_DEPTH} in each other");
+            return Err(Error::runtime(text));
+        }
+        let reply = &mut self.reply;
+        if let Value::String(text) = table.raw_get("err")? {
+            reply.error(&types::Error::new(ErrorCode::Scripted, text.to_string_lossy()));
+        } else if let Value::String(text) = table.raw_get("ok")? {
+            reply.simple(&text.to_string_lossy());
+        } else if let Some(number) = table.raw_get::<Value>("double")?.as_f64() {
+            reply.double(number);
+        } else if let Value::Table(map) = table.raw_get("map")? {
+            let pairs: Vec<(Value, Value)> = map.pairs().collect::<mlua::Result<_>>()?;
+            reply.map(pairs.len());
+            for (key, value) in pairs {
+                self.value(&key, depth)?;
+                self.value(&value, depth)?;
+            }
+        } else if let Value::Table(set) = table.raw_get("set")? {
+            let members: Vec<(Value, Value)> = set.pairs().collect::<mlua::Result<_>>()?;
+            reply.set(members.len());
+            for (member, _) in members {
+                self.value(&member, depth)?;
+            }
+        } else if let Value::String(digits) = table.raw_get("big_number")? {
+            reply.bulk(&digits.as_bytes());
+        } else if let Value::Table(verbatim) = table.raw_get("verbatim_string")? {
+            let text: Value = verbatim.raw_get("string")?;
+            reply.text(&text.as_string().map(mlua::LuaString::to_string_lossy).unwrap_or_default());
+        } else {
+            self.list(table, depth)?;
+        }
+        Ok(())
+    }
+
+    /// As in Redis, a list ends where there is nothing.
+    fn list(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
+        let mut elements = Vec::new();
+        loop {
+            match table.raw_get::<Value>(elements.len() + 1)? {
+                Value::Nil => break,
+                value => elements.push(value),
+            }
+        }
+        self.reply.array(elements.len());
+        elements.iter().try_for_each(|value| self.value(value, depth))
+    }
+}
+
+/// The command that `redis.call` was given, as a client sends it; or why it is none.
+pub(super) fn command(words: MultiValue) -> Result<Vec<u8>, types::Error> {
+    if words.is_empty() {
+        return Err(types::Error::err("Please specify at least one argument for this redis lib call"));
+    }
+    let mut command = Vec::new();
+    let mut encoder = Encoder::new(&mut command, ProtocolVersion::Resp2);
+    encoder.array(words.len());
+    for word in words {
+        match word {
+            Value::String(text) => encoder.bulk(&text.as_bytes()),
+            Value::Integer(number) => encoder.bulk(number.to_string().as_bytes()),
+            Value::Number(number) => encoder.bulk(general(number, 17).as_bytes()),
+            _ => {
+                let text = "Lua redis lib command arguments must be strings or integers";
+                return Err(types::Error::err(text));
+            }
+        }
+    }
+    Ok(command)
+}

@@ -1,0 +1,205 @@
+//! Scripts of clients by themselves: what they may do, what ends them, what they leave behind.
+//! What they say to clients stands in the gateway's `tests/scripts/eval.txt`.
+
+use anabranch_scripts::{Library, Scripts};
+use gateway::{Event, Interpreter, Run, Script, ScriptCall};
+use types::{Reply, ReplyBuf, ReplySink};
+
+/// How often a script pauses before a test gives up on it.
+const PATIENCE: usize = 100_000;
+
+fn begin(scripts: &mut Scripts, source: &str) -> Box<dyn Run> {
+    let call =
+        ScriptCall { script: Script::Source(source.as_bytes()), keys: vec![b"k"], arguments: vec![b"a"] };
+    scripts.begin(&call).expect("it compiles")
+}
+
+/// What a script comes to that asks for nothing, and how often it paused.
+fn end_of(run: &mut dyn Run) -> (Event, usize) {
+    for pauses in 0..PATIENCE {
+        match run.resume(None) {
+            Event::Pauses => {}
+            event => return (event, pauses),
+        }
+    }
+    panic!("it does not end");
+}
+
+fn run(scripts: &mut Scripts, source: &str) -> Event {
+    end_of(&mut *begin(scripts, source)).0
+}
+
+fn text(scripts: &mut Scripts, source: &str) -> String {
+    match run(scripts, source) {
+        Event::Ends(reply) => match reply.first() {
+            Some(Reply::Bulk(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+            Some(Reply::Integer(number)) => number.to_string(),
+            other => format!("{other:?}"),
+        },
+        Event::Fails(error) => error.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn scripts() -> Scripts {
+    Scripts::new(Library::default())
+}
+
+#[test]
+fn a_script_stands_still_while_a_command_is_carried_out() {
+    let mut scripts = scripts();
+    let source = "local ok, got = pcall(function() return redis.call('GET', KEYS[1]) .. redis.call('PING', 1.5, 2) end)
+                  return got";
+    let (mut first, mut second) = (begin(&mut scripts, source), begin(&mut scripts, source));
+    let get = Event::Asks(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".to_vec());
+    let ping = Event::Asks(b"*3\r\n$4\r\nPING\r\n$3\r\n1.5\r\n$1\r\n2\r\n".to_vec());
+    let reply = |text: &str| {
+        let mut reply = ReplyBuf::new();
+        reply.bulk(text.as_bytes());
+        reply
+    };
+    // Two at once, each with its own replies.
+    assert_eq!([first.resume(None), second.resume(None)], [get.clone(), get]);
+    assert_eq!([first.resume(Some(&reply("a"))), second.resume(Some(&reply("b")))], [ping.clone(), ping]);
+    assert_eq!(first.resume(Some(&reply("c"))), Event::Ends(reply("ac")));
+    assert_eq!(second.resume(Some(&reply("d"))), Event::Ends(reply("bd")));
+}
+
+#[test]
+fn a_long_script_pauses_wherever_it_is() {
+    let mut scripts = scripts();
+    let count = "local n = 0 for i = 1, 1000000 do n = n + 1 end return n";
+    for source in [
+        count.to_owned(),
+        format!("return select(2, pcall(function() {count} end))"),
+        format!("return (setmetatable({{}}, {{__index = function() {count} end}})).x"),
+    ] {
+        let (end, pauses) = end_of(&mut *begin(&mut scripts, &source));
+        assert!(matches!(&end, Event::Ends(reply) if reply.first() == Some(Reply::Integer(1_000_000))), "{end:?}");
+        assert!(pauses > 10, "{source}: {pauses}");
+    }
+    // Inside of a function of the library it cannot stand still, but it is counted.
+    let sort = "local t = {} for i = 1, 1000 do t[i] = -i end
+                table.sort(t, function(a, b) for i = 1, 100 do end return a < b end) return t[1]";
+    assert_eq!(text(&mut scripts, sort), "-1000");
+}
+
+#[test]
+fn nothing_goes_on_for_ever() {
+    let mut scripts = scripts().with_limit(2_000_000);
+    for source in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "local function f() return f() end return f()",
+        "local function f() pcall(f) end while true do f() end",
+        "local t = setmetatable({}, {__index = function(t, k) return t[k + 1] end}) while true do pcall(function() return t[1] end) end",
+        "table.sort({3, 2, 1}, function(a, b) while true do end end)",
+    ] {
+        let told = text(&mut scripts, source);
+        assert!(told.starts_with("ERR the script executed more than 2000000 instructions script: "), "{told}");
+    }
+    // What would not execute instructions is refused.
+    for (source, told) in [
+        ("return string.rep('', 1e15)", "None"),
+        ("table.remove(setmetatable({}, {__len = function() return 1e15 end}), 1)", "a table that says how long it is"),
+        ("setmetatable({}, {__gc = function() while true do end end})", "scripts have no finalizers"),
+        ("table.move({}, 1, 1e15, 2)", "attempt to call a nil value"),
+    ] {
+        let got = text(&mut scripts, source);
+        assert!(got.contains(told) || (told == "None" && got.is_empty()), "{source}: {got}");
+    }
+}
+
+#[test]
+fn memory_is_bounded_and_given_back() {
+    let mut scripts = scripts();
+    for source in [
+        "local t = {} for i = 1, 1e8 do t[i] = tostring(i) .. 'x' end",
+        "return string.rep('x', 1e9)",
+        "local t = {('x'):rep(1e7)} for i = 2, 20 do t[i] = t[1] end return table.concat(t)",
+        "return select(2, pcall(string.rep, 'x', 1e9))",
+    ] {
+        let told = text(&mut scripts, source);
+        assert!(told.contains("memory"), "{source}: {told}");
+        assert_eq!(text(&mut scripts, "return 1"), "1");
+    }
+    // A reply that grows where the script's memory does not.
+    let nested = "local t = {} for i = 1, 100 do t = {t, t} end return t";
+    assert!(text(&mut scripts, nested).contains("at most 250000 tables"));
+    let endless = "local t = {} t[1] = t return t";
+    assert!(text(&mut scripts, endless).contains("128 in each other"));
+    let long = "local t, x = {}, ('x'):rep(1e6) for i = 1, 100 do t[i] = x end return t";
+    assert!(text(&mut scripts, long).contains("at most 64 MiB"));
+}
+
+#[test]
+fn a_script_leaves_nothing_to_the_next() {
+    let mut scripts = scripts();
+    for source in [
+        "x = 1",
+        "_G.x = 1",
+        "rawset(_G, 'x', 1)",
+        "string.format = nil",
+        "rawset(string, 'format', nil)",
+        "rawset(redis, 'call', nil)",
+        "setmetatable(_G, {})",
+        "setmetatable(string, nil)",
+        "getmetatable('').__index = {}",
+        "getmetatable(_G).__index.x = 1",
+        "setmetatable(redis, {__index = {}})",
+        "load('x = 1')()",
+        "redis.setresp(3) math.randomseed(7) error('so')",
+    ] {
+        let told = text(&mut scripts, source);
+        assert!(told.starts_with("ERR "), "{source}: {told}");
+        let told = text(&mut scripts, "return string.format('%d', math.random(1000)) .. tostring(redis.call ~= nil)");
+        assert_eq!(told, text(&mut self::scripts(), "return tostring(math.random(1000)) .. 'true'"), "{source}");
+    }
+    assert!(text(&mut scripts, "return x").contains("nonexistent global variable 'x'"));
+}
+
+#[test]
+fn there_is_no_way_out() {
+    let mut scripts = scripts();
+    for name in ["io", "os", "debug", "require", "dofile", "loadfile", "package", "collectgarbage", "coroutine", "print"] {
+        let told = text(&mut scripts, &format!("return {name}"));
+        assert!(told.contains("nonexistent global variable"), "{name}: {told}");
+    }
+    // Bytes of compiled code could do anything.
+    assert_eq!(text(&mut scripts, "return tostring(load('\\27Lua'))"), "nil");
+    assert_eq!(text(&mut scripts, "return tostring(string.dump)"), "nil");
+    let call = ScriptCall { script: Script::Source(b"\x1bLua"), keys: Vec::new(), arguments: Vec::new() };
+    scripts.begin(&call).expect_err("it is no text");
+}
+
+#[test]
+fn scripts_of_lua_5_1_find_what_they_know() {
+    let mut scripts = scripts();
+    for (source, told) in [
+        ("return unpack({7, 8})", "7"),
+        ("return table.getn({7, 8})", "2"),
+        ("return table.maxn({[3] = 1})", "3"),
+        ("return loadstring('return 3')()", "3"),
+        ("return tostring(4 / 2)", "2"),
+        ("return tostring(1 / 4)", "0.25"),
+        ("return string.format('%d %s %5.1f %%', 3.7, 4.0, 2)", "3 4   2.0 %"),
+        ("return math.pow(2, 3)", "8"),
+        ("return tostring(math.floor(7 / 2))", "3"),
+        ("return redis.replicate_commands() and 1", "1"),
+        ("#!lua flags=no-writes\nreturn 5", "5"),
+    ] {
+        assert_eq!(text(&mut scripts, source), told, "{source}");
+    }
+    assert!(begin(&mut scripts, "#!lua flags=no-writes\nreturn 5").is_read_only());
+    assert!(!begin(&mut scripts, "return 5").is_read_only());
+}
+
+#[test]
+fn errors_say_where() {
+    let mut scripts = scripts();
+    let told = text(&mut scripts, "local x = 1\nlocal y = nil\nreturn y.z");
+    assert!(told.starts_with("ERR user_script:3: attempt to index a nil value"), "{told}");
+    assert!(told.ends_with(", on @user_script:3."), "{told}");
+    let told = text(&mut scripts, "local ok, why = pcall(function()\n error({err = 'MY own'}) end)\nreturn why");
+    assert_eq!(told, "MY own");
+}
