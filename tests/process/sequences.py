@@ -149,6 +149,14 @@ TEMPLATES = {
         CLIENT KILL {ID <client>|ID 999999|ID 0|ID abc|TYPE nonsense|ADDR 1.2.3.4:5|1.2.3.4:5}
         CLIENT NONSENSE
     """,
+    "scripting": """
+        EVAL <script> 1 <key> <value>
+        EVAL <script> 1 <string> <value>
+        EVAL <script> 1 <list> <value>
+        EVAL_RO <script> 1 <key> <value>
+        EVALSHA <value> 0
+        SCRIPT EXISTS <value>
+    """,
     "server": """
         TIME
         INFO {server|memory|nonsense|}
@@ -164,7 +172,7 @@ TEMPLATES = {
 
 # How often a family is chosen. A sequence prefers two of the first six, so that it gets somewhere.
 WEIGHTS = {"strings": 12, "keys": 8, "hashes": 8, "lists": 8, "sets": 8, "sorted sets": 12}
-ALWAYS = {"transactions": 8, "connection": 3, "server": 2}
+ALWAYS = {"transactions": 8, "connection": 3, "server": 2, "scripting": 4}
 
 # What no command expects where it stands.
 ODD = [b"", b"-1", b"0", b"-0", b"+1", b"01", b" 1", b"1 ", b"1.5", b"1e3", b"0x10", b"abc", b"inf", b"-inf", b"nan"]
@@ -177,6 +185,18 @@ SCORES = [b"0", b"1", b"1", b"2", b"-1", b"1.5", b"-0", b"3.0", b"inf", b"-inf",
 BOUNDS = SCORES + [b"(1", b"(2", b"(-1", b"(inf", b"+inf", b"(-inf", b"-inf", b"+inf"]
 LEX = [b"-", b"+", b"[a", b"(a", b"[b", b"(c", b"[", b"(", b"-", b"+", b"[e"]
 PATTERNS = [b"*", b"s*", b"?1", b"[sh]1", b"[^s]*", b"s[0-2]", b"\\s1", b"", b"**1", b"[", b"z?", b"*\\"]
+# They raise nothing: what becomes of the writes before that is a difference.
+SCRIPTS = [
+    b"return redis.pcall('INCRBY', KEYS[1], ARGV[1])",
+    b"return redis.pcall('GET', KEYS[1])",
+    b"return {redis.pcall('TYPE', KEYS[1]), redis.pcall('LLEN', KEYS[1]), redis.pcall('EXISTS', KEYS[1], ARGV[1])}",
+    b"local v = redis.pcall('GET', KEYS[1]) if type(v) ~= 'string' then return v end "
+    b"return redis.pcall('SET', KEYS[1], v .. tostring(ARGV[1]), 'KEEPTTL')",
+    b"for i = 1, 100 do redis.pcall('RPUSH', KEYS[1], i / 2) end return redis.pcall('LRANGE', KEYS[1], -3, -1)",
+    b"redis.pcall('SADD', KEYS[1], ARGV[1]) return redis.pcall('DEL', KEYS[1])",
+    b"return redis.pcall('RENAME', KEYS[1], ARGV[1])",
+    b"return redis.pcall('MULTI').err",
+]
 
 
 @dataclass(frozen=True)
@@ -307,6 +327,7 @@ CHOICES = {
     "integer": [b"1", b"-1", b"10", b"0", b"9223372036854775807", b"-9223372036854775808", b"1.5", b"abc"],
     "index": [b"0", b"1", b"2", b"-1", b"-2", b"5", b"-100", b"100"],
     "count": [b"0", b"1", b"2", b"3", b"100", b"-1"],
+    "script": SCRIPTS,
     "type": [b"string", b"hash", b"zset", b"list", b"set", b"nonsense"],
     "name": [b"me", b"a:b", b"", b"two words", b"\xff"],
 }

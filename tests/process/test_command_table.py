@@ -13,6 +13,7 @@ MISSING = {
     "client": {"caching", "getredir", "no-evict", "pause", "reply", "tracking", "trackinginfo", "unblock", "unpause"},
     "config": {"resetstat", "rewrite", "set"},
     "command": {"getkeysandflags"},
+    "script": {"debug", "kill"},
 }
 ADDED = {"client": {"setinfo"}}
 # Ours alone; the commands of types that Redis does not have are named with a dot.

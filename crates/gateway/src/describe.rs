@@ -35,7 +35,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
     let keyspace = group == "generic" || matches!(name, "dbsize" | "flushdb" | "flushall");
     let all = [
         (keyspace, "@keyspace"),
-        (command.is(flag::READONLY), "@read"),
+        (command.is(flag::READONLY) && group != "scripting", "@read"),
         (command.is(flag::WRITE), "@write"),
         (group == "set", "@set"),
         (group == "sorted-set", "@sortedset"),

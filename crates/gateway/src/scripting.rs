@@ -11,7 +11,10 @@ use crate::session::Mode;
 use crate::table::flag::{NO_MULTI, NOSCRIPT, WRITE};
 use crate::table::{self, Command, Handler};
 use resp::Arguments;
-use types::{Error, ReplyBuf};
+use types::{Error, ErrorCode, ReplyBuf};
+
+/// How long the name of a script is: the SHA-1 of its text in hexadecimal digits.
+const NAME_LENGTH: usize = 40;
 
 /// A script, and the command that it has asked for.
 #[derive(Debug)]
@@ -133,13 +136,17 @@ pub(crate) fn no_interpreter() -> Error {
 /// # Errors
 /// The number of keys is none, or more than there are.
 pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<ScriptCall<'a>, Error> {
+    let is_name = call.command.name.starts_with("evalsha");
+    if is_name && call.bytes(1).len() != NAME_LENGTH {
+        return Err(Error::new(ErrorCode::NoScript, "No matching script. Please use EVAL."));
+    }
     let keys = call.integer(2)?;
     let given = call.len() - 3;
     let keys = usize::try_from(keys).map_err(|_| Error::err("Number of keys can't be negative"))?;
     if keys > given {
         return Err(Error::err("Number of keys can't be greater than number of args"));
     }
-    let script = match call.command.name.starts_with("evalsha") {
+    let script = match is_name {
         true => Script::Name(call.bytes(1)),
         false => Script::Source(call.bytes(1)),
     };
