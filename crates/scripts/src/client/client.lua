@@ -112,7 +112,7 @@ math.mod = math.fmod
 
 -- The base library ------------------------------------------------------------------------------------------------------
 
-local function settle(ok, ...)
+local function settle(call, ok, ...)
   if ok then
     return true, ...
   end
@@ -122,7 +122,7 @@ local function settle(ok, ...)
   end
   local reason = ...
   if type(reason) == "userdata" then
-    reason = text_of(reason)
+    reason = text_of(reason, call)
   end
   return false, reason
 end
@@ -137,11 +137,11 @@ local function flatten(ok, ...)
 end
 
 local function protected_call(call, ...)
-  return flatten(settle(pcall(call, ...)))
+  return flatten(settle(call, pcall(call, ...)))
 end
 
 local function protected_call_with(call, handler, ...)
-  return settle(xpcall(call, handler, ...))
+  return settle(call, xpcall(call, handler, ...))
 end
 
 -- A finalizer would run unwatched.

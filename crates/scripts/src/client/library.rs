@@ -45,7 +45,10 @@ impl Library {
             return Ok(());
         }
         if kept.loaded_bytes + source.len() > LOADED_BYTES {
-            let text = format!("SCRIPT LOAD keeps at most {} MiB of scripts; SCRIPT FLUSH makes room", LOADED_BYTES >> 20);
+            let text = format!(
+                "SCRIPT LOAD keeps at most {} MiB of scripts; SCRIPT FLUSH makes room",
+                LOADED_BYTES >> 20
+            );
             return Err(Error::err(text));
         }
         kept.loaded_bytes += source.len();

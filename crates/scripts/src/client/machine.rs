@@ -3,7 +3,9 @@
 use super::library::{Name, hex, name_of};
 use super::meter::{Meter, STRIDE};
 use mlua::chunk::ChunkMode;
-use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Thread, Value, Variadic};
+use mlua::{
+    Error, Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Thread, Value, Variadic,
+};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -44,15 +46,14 @@ impl Machine {
     pub fn new(instructions: u64) -> mlua::Result<Self> {
         // Lua's own `pcall` is kept so: mlua's would not let a script stand still inside of it.
         let options = LuaOptions::new().catch_rust_panics(true);
-        let lua =
-            Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::COROUTINE, options)?;
+        let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::COROUTINE, options)?;
         let meter = Rc::new(Meter::new(instructions));
         let libraries = (
             host(&lua, &meter)?,
-            lua.create_table()?,
-            lua.create_table()?,
-            lua.create_table()?,
-            lua.create_table()?,
+            super::cjson::library(&lua)?,
+            super::cmsgpack::library(&lua)?,
+            super::bit::library(&lua)?,
+            super::struct_pack::library(&lua)?,
         );
         let prelude = lua.load(PRELUDE).set_name("=client").set_mode(ChunkMode::Text);
         let (run, environment) = prelude.call(libraries)?;
@@ -72,13 +73,11 @@ impl Machine {
         let text = [b"local KEYS,ARGV=...;", body].concat();
         let chunk = self.lua.load(text).set_name(CHUNK).set_mode(ChunkMode::Text);
         let function = chunk.set_environment(self.environment.clone()).into_function();
-        let function = function
-            .map_err(|error| types::Error::err(format!("Error compiling script (new function): {}", reason(&error))))?;
-        let compiled = Compiled {
-            function,
-            is_read_only: flags.is_read_only,
-            is_one_line: !source.contains(&b'\n'),
-        };
+        let function = function.map_err(|error| {
+            types::Error::err(format!("Error compiling script (new function): {}", reason(&error)))
+        })?;
+        let compiled =
+            Compiled { function, is_read_only: flags.is_read_only, is_one_line: !source.contains(&b'\n') };
         if self.compiled.len() >= COMPILED {
             self.compiled.clear();
         }
@@ -135,7 +134,9 @@ fn split(source: &[u8]) -> Result<(Flags, &[u8]), types::Error> {
             match flag {
                 "no-writes" => flags.is_read_only = true,
                 "allow-oom" | "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
-                other => return Err(types::Error::err(format!("Unexpected flag in script shebang: {other}"))),
+                other => {
+                    return Err(types::Error::err(format!("Unexpected flag in script shebang: {other}")));
+                }
             }
         }
     }
@@ -149,11 +150,13 @@ fn host(lua: &Lua, meter: &Rc<Meter>) -> mlua::Result<Table> {
     host.raw_set("is_used_up", lua.create_function(move |_, ()| Ok(watched.is_used_up()))?)?;
     host.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
     let watched = Rc::clone(meter);
-    let text_of = move |lua: &Lua, value: Value| {
+    // A function of a library that was called by `pcall` itself has no line.
+    let text_of = move |lua: &Lua, (value, called): (Value, Option<Function>)| {
         let Value::Error(error) = value else { return Ok("an unknown error".to_owned()) };
         let reason = reason(&error);
+        let is_native = called.is_some_and(|called| called.info().what == "C");
         Ok(match line(lua) {
-            Some(line) if !watched.is_used_up() => format!("user_script:{line}: {reason}"),
+            Some(line) if !watched.is_used_up() && !is_native => format!("user_script:{line}: {reason}"),
             _ => reason,
         })
     };
@@ -210,6 +213,7 @@ pub(super) fn reason(error: &Error) -> String {
 
 /// A list of byte strings.
 pub(super) fn list(lua: &Lua, items: &[&[u8]]) -> mlua::Result<Table> {
-    let strings: mlua::Result<Variadic<LuaString>> = items.iter().map(|item| lua.create_string(item)).collect();
-    lua.create_sequence_from(strings?.into_iter())
+    let strings: mlua::Result<Variadic<LuaString>> =
+        items.iter().map(|item| lua.create_string(item)).collect();
+    lua.create_sequence_from(strings?)
 }

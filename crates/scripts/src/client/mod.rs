@@ -6,16 +6,16 @@
 //!
 //! Its instructions and its memory are limited. As in Redis, a pattern (`string.find` and its like) is matched in one piece.
 
-// mod bit;
-// mod cjson;
-// mod cmsgpack;
+mod bit;
+mod cjson;
+mod cmsgpack;
 mod library;
 mod machine;
 mod meter;
 mod number;
 mod reply;
 mod run;
-// mod struct_pack;
+mod struct_pack;
 
 pub use library::Library;
 
@@ -54,7 +54,10 @@ impl Scripts {
     fn machine(&self) -> Result<Machine, Error> {
         let idle = self.idle.borrow_mut().pop();
         idle.map_or_else(
-            || Machine::new(self.instructions).map_err(|error| Error::err(format!("no interpreter: {}", reason(&error)))),
+            || {
+                Machine::new(self.instructions)
+                    .map_err(|error| Error::err(format!("no interpreter: {}", reason(&error))))
+            },
             Ok,
         )
     }

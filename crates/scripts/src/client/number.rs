@@ -53,11 +53,9 @@ mod tests {
         for (value, text) in texts {
             assert_eq!(general(value, 17), text);
         }
-        assert_eq!([0.1, 1e14, 1e15, 2.0 / 3.0].map(|value| general(value, 14)), [
-            "0.1",
-            "1e+14",
-            "1e+15",
-            "0.66666666666667"
-        ]);
+        assert_eq!(
+            [0.1, 1e14, 1e15, 2.0 / 3.0].map(|value| general(value, 14)),
+            ["0.1", "1e+14", "1e+15", "0.66666666666667"]
+        );
     }
 }

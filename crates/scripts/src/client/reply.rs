@@ -137,7 +137,8 @@ impl Writer {
     fn table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
         self.tables += 1;
         if depth > MAX_DEPTH || self.tables > MAX_TABLES {
-            let text = format!("a reply of a script has at most {MAX_TABLES} tables, and {MAX_DEPTH} in each other");
+            let text =
+                format!("a reply of a script has at most {MAX_TABLES} tables, and {MAX_DEPTH} in each other");
             return Err(Error::runtime(text));
         }
         let reply = &mut self.reply;
