@@ -176,7 +176,7 @@ const DIFFERENCES: &[&str] = &[
     "Queued commands and watched keys are bounded in number.",
     "A script is a transaction: where it fails, or reaches a limit, nothing that it wrote stays, and inside `MULTI` nothing \
      of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes, so \
-     `SCRIPT KILL` is not needed; after 200 million instructions it fails. It may use any keys of its keyspace, \
+     `SCRIPT KILL` is not needed; after 200 million instructions, or 10 s of computing, it fails. It may use any keys of its keyspace, \
      declared or not. Scripts are Lua 5.4 with what 5.1 had besides: a quotient that is a whole number is written \
      `2.0` when it is joined to a text, but `2` when it is given to a command. See [scripts](scripts.md).",
 ];

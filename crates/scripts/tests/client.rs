@@ -3,6 +3,7 @@
 
 use anabranch_scripts::{Library, Scripts};
 use gateway::{Event, Interpreter, Run, Script, ScriptCall};
+use std::time::Duration;
 use types::{Reply, ReplyBuf, ReplySink};
 
 /// How often a script pauses before a test gives up on it.
@@ -89,7 +90,7 @@ fn a_long_script_pauses_wherever_it_is() {
 
 #[test]
 fn nothing_goes_on_for_ever() {
-    let mut scripts = scripts().with_limit(2_000_000);
+    let mut scripts = scripts().with_limits(2_000_000, Duration::from_secs(60));
     for source in [
         "while true do end",
         "while true do pcall(function() while true do end end) end",
@@ -104,6 +105,15 @@ fn nothing_goes_on_for_ever() {
             "{told}"
         );
     }
+    // What executes few instructions that take long ends too, and lets others have their turn.
+    let mut scripts = self::scripts().with_limits(u64::MAX / 4, Duration::from_millis(200));
+    let heavy = "local s = ('x'):rep(1e6) while true do local t = s:rep(10) end";
+    let (end, pauses) = end_of(&mut *begin(&mut scripts, heavy));
+    assert!(
+        matches!(&end, Event::Fails(error) if error.message.contains("computed for more than 200 ms")),
+        "{end:?}"
+    );
+    assert!(pauses > 0, "{pauses}");
     // What would not execute instructions is refused.
     for (source, told) in [
         ("return string.rep('', 1e15)", "None"),

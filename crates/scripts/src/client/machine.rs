@@ -1,7 +1,7 @@
 //! An interpreter that runs scripts of clients, one after the other.
 
 use super::library::{Name, hex, name_of};
-use super::meter::{Meter, STRIDE};
+use super::meter::{Limits, Meter, STRIDE};
 use mlua::chunk::ChunkMode;
 use mlua::{
     Error, Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Thread, Value, Variadic,
@@ -43,11 +43,11 @@ pub(super) struct Compiled {
 }
 
 impl Machine {
-    pub fn new(instructions: u64) -> mlua::Result<Self> {
+    pub fn new(limits: Limits) -> mlua::Result<Self> {
         // Lua's own `pcall` is kept so: mlua's would not let a script stand still inside of it.
         let options = LuaOptions::new().catch_rust_panics(true);
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::COROUTINE, options)?;
-        let meter = Rc::new(Meter::new(instructions));
+        let meter = Rc::new(Meter::new(limits));
         let libraries = (
             host(&lua, &meter)?,
             super::cjson::library(&lua)?,

@@ -22,12 +22,14 @@ pub use library::Library;
 use gateway::{Interpreter, Run, ScriptCall};
 use library::{from_hex, hex, name_of, no_script};
 use machine::{Machine, reason};
+use meter::Limits;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 use types::Error;
 
 /// How many interpreters wait for work.
-const MOST_IDLE: usize = 8;
+const MOST_IDLE: usize = 64;
 
 /// Interpreters at rest.
 type Idle = Rc<RefCell<Vec<Machine>>>;
@@ -37,25 +39,25 @@ type Idle = Rc<RefCell<Vec<Machine>>>;
 pub struct Scripts {
     library: Library,
     idle: Idle,
-    instructions: u64,
+    limits: Limits,
 }
 
 impl Scripts {
     /// Runs scripts that are kept in this library.
     pub fn new(library: Library) -> Self {
-        Scripts { library, idle: Idle::default(), instructions: meter::INSTRUCTIONS }
+        Scripts { library, idle: Idle::default(), limits: Limits::default() }
     }
 
-    /// The same; a script may execute so many instructions.
-    pub fn with_limit(self, instructions: u64) -> Self {
-        Scripts { instructions, ..self }
+    /// The same; a script may execute so many instructions, and compute for so long.
+    pub fn with_limits(self, instructions: u64, time: Duration) -> Self {
+        Scripts { limits: Limits { instructions, time }, ..self }
     }
 
     fn machine(&self) -> Result<Machine, Error> {
         let idle = self.idle.borrow_mut().pop();
         idle.map_or_else(
             || {
-                Machine::new(self.instructions)
+                Machine::new(self.limits)
                     .map_err(|error| Error::err(format!("no interpreter: {}", reason(&error))))
             },
             Ok,

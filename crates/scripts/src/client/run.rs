@@ -68,7 +68,9 @@ impl Script {
             (None, Some(reply)) => MultiValue::from_iter([to_lua(&machine.lua, reply, self.version)?]),
             (None, None) => MultiValue::new(),
         };
-        thread.resume(given)
+        let stands = thread.resume(given);
+        machine.meter.end_slice();
+        stands
     }
 
     /// What it has returned, or raised.

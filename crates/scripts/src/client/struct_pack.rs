@@ -12,7 +12,7 @@
 //! | `>`, `<` | from here on, the highest byte comes first, or the lowest |
 //! | `!`, `!4` | from here on, values begin at multiples of their size, or of this if it is less |
 //!
-//! Deviations: an integer of more than 8 bytes is that of its 8 lowest; `size` knows no other formats either.
+//! Deviations: of an integer of more than 8 bytes only the 8 lowest count; `size` refuses letters that are no format.
 
 use super::bit::{Arguments, Number, define, whole_or_float};
 use super::cmsgpack::Output;
