@@ -7,6 +7,7 @@
 //! here too.
 
 mod away;
+mod chunk;
 mod line;
 mod lines;
 mod newest;

@@ -11,10 +11,38 @@ pub(super) trait Labelled {
     fn id(&self) -> StateId;
 }
 
+/// Versions of a key in the order of labels.
+pub(super) trait List {
+    /// A version.
+    type Item: Labelled;
+    /// The one at this place.
+    fn at(&self, place: usize) -> &Self::Item;
+    /// How many come first of which something is true that is of no later one.
+    fn partition_point(&self, is_before: impl Fn(&Self::Item) -> bool) -> usize;
+    /// Those before a place, the last one first.
+    fn before(&self, place: usize) -> impl Iterator<Item = &Self::Item>;
+}
+
+impl<V: Labelled> List for [V] {
+    type Item = V;
+
+    fn at(&self, place: usize) -> &V {
+        &self[place]
+    }
+
+    fn partition_point(&self, is_before: impl Fn(&V) -> bool) -> usize {
+        self.partition_point(is_before)
+    }
+
+    fn before(&self, place: usize) -> impl Iterator<Item = &V> {
+        self[..place].iter().rev()
+    }
+}
+
 /// The place of the newest version that a view shows, among those of a key in the order of labels, and how many lookups that took. The
 /// bounds of the view are asked for, or the branches of the key, whichever are fewer; where both are many, both are
 /// gone through side by side. What began after all that the view shows costs nothing.
-pub(super) fn find<V: Labelled>(versions: &[V], view: &View<'_>) -> (Option<usize>, usize) {
+pub(super) fn find<L: List + ?Sized>(versions: &L, view: &View<'_>) -> (Option<usize>, usize) {
     if let Some(at) = view.only()
         && let Some(own) = last_up_to(versions, at.branch, at.sequence)
     {
@@ -23,7 +51,7 @@ pub(super) fn find<V: Labelled>(versions: &[V], view: &View<'_>) -> (Option<usiz
     }
     let mut newest: Option<usize> = None;
     let mut consider = |found: usize| {
-        if newest.is_none_or(|best| versions[best].id() < versions[found].id()) {
+        if newest.is_none_or(|best| versions.at(best).id() < versions.at(found).id()) {
             newest = Some(found);
         }
     };
@@ -33,12 +61,12 @@ pub(super) fn find<V: Labelled>(versions: &[V], view: &View<'_>) -> (Option<usiz
     let mut lookups = 0;
     if let Some(bounds) = view.in_order().filter(|_| known.min(width) * STEPS > known.max(width)) {
         lookups = (known + width) / STEPS + 1;
-        join(&versions[..known], bounds, consider);
+        join(versions, known, bounds, consider);
     } else if known <= width {
         let mut end = known;
         while let Some(last) = end.checked_sub(1) {
             lookups += 1;
-            let branch = versions[last].label().branch;
+            let branch = versions.at(last).label().branch;
             let found = view.bound(branch).and_then(|bound| last_up_to(versions, branch, bound));
             found.into_iter().for_each(&mut consider);
             end = versions.partition_point(|version| version.label().branch < branch);
@@ -53,16 +81,21 @@ pub(super) fn find<V: Labelled>(versions: &[V], view: &View<'_>) -> (Option<usiz
 }
 
 /// The same; the lookups are counted as work.
-pub(super) fn look<V: Labelled>(versions: &[V], view: &View<'_>) -> Option<usize> {
+pub(super) fn look<L: List + ?Sized>(versions: &L, view: &View<'_>) -> Option<usize> {
     let (found, lookups) = find(versions, view);
     view.meter().lookups(lookups);
     found
 }
 
-/// The last place on each of these branches up to its bound.
-fn join<V: Labelled>(versions: &[V], bounds: &[(u64, u64)], mut consider: impl FnMut(usize)) {
+/// The last place on each of these branches up to its bound, of as many as are known.
+fn join<L: List + ?Sized>(
+    versions: &L,
+    known: usize,
+    bounds: &[(u64, u64)],
+    mut consider: impl FnMut(usize),
+) {
     let mut waiting = bounds.iter().rev().peekable();
-    for (place, version) in versions.iter().enumerate().rev() {
+    for (place, version) in (0..known).rev().zip(versions.before(known)) {
         let label = version.label();
         while waiting.next_if(|(branch, _)| *branch > label.branch).is_some() {}
         let Some((branch, bound)) = waiting.peek() else { return };
@@ -74,10 +107,10 @@ fn join<V: Labelled>(versions: &[V], bounds: &[(u64, u64)], mut consider: impl F
 }
 
 /// The last version of a branch up to a sequence number.
-fn last_up_to<V: Labelled>(versions: &[V], branch: u64, sequence: u64) -> Option<usize> {
+fn last_up_to<L: List + ?Sized>(versions: &L, branch: u64, sequence: u64) -> Option<usize> {
     let bound = Label { branch, sequence };
     let last = versions.partition_point(|version| version.label() <= bound).checked_sub(1)?;
-    (versions[last].label().branch == branch).then_some(last)
+    (versions.at(last).label().branch == branch).then_some(last)
 }
 
 #[cfg(test)]
@@ -123,7 +156,7 @@ mod tests {
             let branches = Branches::new();
             let view = sight.view(&branches);
             let shown = versions.iter().filter(|(label, _)| view.shows(*label));
-            let found = find(&versions, &view).0.map(|place| versions[place].1);
+            let found = find(&versions[..], &view).0.map(|place| versions[place].1);
             assert_eq!(found, shown.map(|(_, id)| *id).max(), "seed {seed}");
         }
     }

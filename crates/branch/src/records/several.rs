@@ -2,7 +2,7 @@
 
 use super::line::{LONG, perform};
 use super::lines::{At, Lines};
-use super::newest;
+use super::newest::{self, List};
 use super::places::{Place, Places};
 use crate::StateId;
 use crate::dag::{Label, View};
@@ -66,7 +66,7 @@ impl Several {
         read: impl FnOnce(&Cell, Option<StateId>) -> R,
     ) -> R {
         view.meter().lookups(1);
-        let known = self.place_of(label);
+        let known = self.places.place_of(label);
         debug_assert!(
             known.is_none() || known == newest::find(&self.places, view).0,
             "the view shows this version"
@@ -198,7 +198,10 @@ impl Several {
     }
 
     fn relabel_one(&mut self, from: Label, to: Label) {
-        let (Some(source), target) = (self.early_place_of(from), self.early_place_of(to)) else { return };
+        let (Some(source), target) = (self.places.early_place_of(from), self.places.early_place_of(to))
+        else {
+            return;
+        };
         let Some(target) = target else {
             let mut place = self.places.remove(source);
             place.label = to;
@@ -217,36 +220,26 @@ impl Several {
 
     /// Which state wrote the version with this label.
     pub fn writer(&self, label: Label) -> Option<StateId> {
-        self.place_of(label).map(|place| self.places[place].id)
+        self.places.place_of(label).map(|place| self.places[place].id)
     }
 
     /// Only versions whose labels are `meant` stay: the others no state sees.
     pub fn retain(&mut self, is_meant: impl Fn(Label) -> bool) {
-        while let Some(place) = self.places.iter().position(|place| !is_meant(place.label)) {
-            let at = self.places.remove(place).at();
-            self.forget(at);
+        let mut next = 0;
+        while next < self.places.len() {
+            if is_meant(self.places[next].label) {
+                next += 1;
+            } else {
+                let at = self.places.remove(next).at();
+                self.forget(at);
+            }
         }
         self.shrink();
     }
 
-    fn place_of(&self, label: Label) -> Option<usize> {
-        self.places.binary_search_by_key(&label, |place| place.label).ok()
-    }
-
-    /// The same, where it is probably one of the first: of thousands few are looked at.
-    fn early_place_of(&self, label: Label) -> Option<usize> {
-        let mut most = 1;
-        while self.places.get(most).is_some_and(|place| place.label < label) {
-            most *= 2;
-        }
-        let places = &self.places[..self.places.len().min(most + 1)];
-        let found = places[most / 2..].binary_search_by_key(&label, |place| place.label);
-        found.ok().map(|place| most / 2 + place)
-    }
-
     /// Gives back what is not needed.
     fn shrink(&mut self) {
-        if let [only] = self.places[..]
+        if let Some(only) = self.places.only()
             && self.lines.fork_of(only.line).is_some()
         {
             self.copy(only.at());
@@ -267,7 +260,7 @@ impl Several {
 
     /// Takes out the version that is the only one left.
     pub fn take_only(&mut self) -> Option<(Label, StateId, Cell)> {
-        let [Place { label, id, line, .. }] = self.places[..] else { return None };
+        let Place { label, id, line, .. } = self.places.only()?;
         let cell = self.lines.take(line)?;
         *self = Several::default();
         Some((label, id, cell))
@@ -285,7 +278,10 @@ impl Several {
 
     /// Panics unless every version has a value and every line is read.
     pub fn assert_consistent(&self) {
-        assert!(self.places.is_sorted_by(|a, b| a.label < b.label), "places are in the order of labels");
+        assert!(
+            self.places.iter().is_sorted_by(|a, b| a.label < b.label),
+            "places are in the order of labels"
+        );
         self.lines.assert_consistent(&self.places.iter().map(Place::at).collect::<Vec<_>>());
     }
 }
