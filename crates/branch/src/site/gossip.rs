@@ -1,6 +1,9 @@
 //! The other sites (TARDiS 6.4): they are told every state that is made here, and what they lack otherwise; what they
 //! tell is applied once its parents are here. Ceilings travel behind everything that was committed before.
 
+mod turns;
+
+use self::turns::{Backlog, Turn};
 use super::join::Asker;
 use super::message::Present;
 use super::orphans::{Orphan, Orphans};
@@ -25,8 +28,6 @@ const PASS_ON_AFTER: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_millis(500);
 /// After how long without a word another site is taken to be cut off.
 const SILENT_AFTER: Duration = Duration::from_millis(1500);
-/// After how long without a head that sees what was merged last another site's heads are merged all the same.
-const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// How many transactions, and how many bytes of them, may be on their way to a site that has not acknowledged them.
 pub(super) const WINDOW: usize = 16 * 1024;
 const WINDOW_BYTES: usize = 16 * 1024 * 1024;
@@ -58,8 +59,13 @@ struct Peer {
     ceiling: Vec<StateId>,
     /// The ceilings that it told behind states that still wait, with the number of the last of these.
     promises: VecDeque<(u64, Vec<StateId>)>,
-    /// What was last merged here with a head of it, and when.
-    merged: Option<(StateId, Instant)>,
+    /// What a head of it is to see before such heads are merged here.
+    turn: Option<Turn>,
+    /// It said that it has more to tell than can be on its way.
+    tells_more: bool,
+    /// It was last told that this site has.
+    told_more: bool,
+    backlog: Backlog,
 }
 
 /// The sizes of the transactions that are on their way to a site, in their order.
@@ -88,6 +94,11 @@ impl Flying {
 impl Peer {
     fn is_silent(&self, now: Instant) -> bool {
         self.heard.is_none_or(|heard| heard + SILENT_AFTER <= now)
+    }
+
+    /// True if it lacks more than can be on its way.
+    fn is_told_more(&self) -> bool {
+        !self.skipped.is_empty()
     }
 }
 
@@ -226,12 +237,15 @@ impl Gossip {
     pub fn acknowledge(&mut self, keyspace: &Keyspace, now: Instant, out: &mut Outputs<'_, Instance>) {
         let present = self.present(keyspace);
         for (address, peer) in &mut self.peers {
-            let is_news =
-                peer.told != present || peer.echoed != peer.present.time || peer.said + SAY_EVERY <= now;
+            let more = peer.is_told_more();
+            let is_news = (&peer.told, peer.told_more) != (&present, more)
+                || peer.echoed != peer.present.time
+                || peer.said + SAY_EVERY <= now;
             if peer.link.is_resumed() && (peer.received > 0 || is_news) {
                 let (count, known) = (std::mem::take(&mut peer.received), peer.present.time);
-                out.stream(*address, Message::Received { present: present.clone(), count, known });
+                out.stream(*address, Message::Received { present: present.clone(), count, known, more });
                 (peer.told, peer.echoed, peer.said) = (present.clone(), known, now);
+                peer.told_more = more;
             }
         }
     }
@@ -343,70 +357,6 @@ impl Gossip {
         }
     }
 
-    /// The heads that this site is to merge. The first site of those that hear one another merges what all of them sent;
-    /// another one merges its own with what the first one sent, so that its clients see that, but only if they have
-    /// written what the first one has not seen: two sites that merge without end what the other one has just made would
-    /// never come to one head.
-    ///
-    /// Two sites take turns: see [`Gossip::has_turn`].
-    pub fn to_merge(&self, site: &Site, heads: &[StateId], now: Instant) -> Vec<StateId> {
-        let is_near = |site: &&Address| {
-            self.peers.get(site).and_then(|peer| peer.heard).is_some_and(|heard| heard + SILENT_AFTER > now)
-        };
-        let first = site.topology.sites[..site.index].iter().find(is_near);
-        let is_own = |head: &&StateId| !self.foreign.contains_key(head);
-        let own = heads.iter().filter(is_own).copied();
-        let sent = heads.iter().filter_map(|head| Some((*head, self.foreign.get(head)?)));
-        let Some(first) = first else {
-            let sent = sent.filter(|(head, from)| self.has_turn(&site.keyspace, (*head, from), None, now));
-            return own.chain(sent.map(|(head, _)| head)).collect();
-        };
-        let sent: Vec<StateId> = sent.filter(|(_, from)| *from == first).map(|(head, _)| head).collect();
-        let awaited = site.first_written;
-        let have_turn = |head: &&StateId| self.has_turn(&site.keyspace, (**head, first), awaited, now);
-        let is_ahead = site
-            .written
-            .is_some_and(|own| site.keyspace.dag().node(own).is_some() && !site.keyspace.is_seen(own, &sent));
-        own.chain(sent.iter().filter(have_turn).filter(|_| is_ahead).copied()).collect()
-    }
-
-    /// True if another site's head sees what was last merged here with heads of that site (or, if nothing was, a state that
-    /// it is to have seen). Then that merge is all that both sites have in common, and they have parted from it alone.
-    /// Merged sooner, merges would cross, and each would be merged over a base that has to be merged itself, the deeper
-    /// the farther the sites are from each other.
-    fn has_turn(
-        &self,
-        keyspace: &Keyspace,
-        (head, from): (StateId, &Address),
-        awaited: Option<(StateId, Instant)>,
-        now: Instant,
-    ) -> bool {
-        let last = self.peers.get(from).and_then(|peer| peer.merged).or(awaited);
-        last.is_none_or(|(last, at)| {
-            let is_gone = keyspace.dag().node(last).is_none();
-            at + LONGEST_TURN <= now || is_gone || keyspace.is_seen(last, &[head])
-        })
-    }
-
-    /// The sites that sent heads.
-    pub fn senders_of(&self, heads: &[StateId]) -> BTreeSet<Address> {
-        heads.iter().filter_map(|head| self.foreign.get(head).copied()).collect()
-    }
-
-    /// True if a head came from another site.
-    pub fn is_foreign(&self, head: StateId) -> bool {
-        self.foreign.contains_key(&head)
-    }
-
-    /// Heads of these sites were merged here.
-    pub fn merged(&mut self, with: &BTreeSet<Address>, merge: StateId, now: Instant) {
-        for site in with {
-            if let Some(peer) = self.peers.get_mut(site) {
-                peer.merged = Some((merge, now));
-            }
-        }
-    }
-
     /// A site promised to begin nothing above these states.
     fn promised(&mut self, from: Address, states: Vec<StateId>) {
         let behind = self.orphans.last_number();
@@ -471,9 +421,9 @@ impl Site {
                     false => self.tell_what_is_lacking(address, &states, out),
                 }
             }
-            Message::Received { present, count, known } => {
+            Message::Received { present, count, known, more } => {
                 if let Some(peer) = self.gossip.peers.get_mut(&address) {
-                    (peer.present, peer.knows) = (present, known);
+                    (peer.present, peer.knows, peer.tells_more) = (present, known, more);
                     peer.flying.acknowledged(count);
                     Gossip::send_skipped(address, peer, &mut self.keyspace, out);
                 }

@@ -82,13 +82,14 @@ impl Site {
         if self.merge_left_beside(now, out) || !self.is_rested(now) {
             return;
         }
+        self.gossip.look_for_backlogs(&self.topology.sites[..self.index], self.written, now.instant);
         let heads = self.keyspace.heads();
         if heads.len() < 2 {
             self.merging.passed_over = 0;
             return;
         }
         let mut meant = self.gossip.to_merge(self, &heads, now.instant);
-        self.merging.passed_over += 1;
+        self.merging.passed_over += u32::from(!self.gossip.waits_for_backlogs(now.instant));
         if self.merging.passed_over > PATIENCE {
             meant = heads;
         }

@@ -32,6 +32,8 @@ pub enum Message {
         count: u64,
         /// The time of the receiver's present that the sender knows.
         known: u64,
+        /// The receiver lacks more than can be on its way.
+        more: bool,
     },
     /// The sender begins nothing above these states from now on (TARDiS 6.4).
     Ceiling {
@@ -133,7 +135,7 @@ wire_enum!(Message {
     0 => Greeting { present, states },
     1 => Transaction { commit },
     2 => Value { state },
-    3 => Received { present, count, known },
+    3 => Received { present, count, known, more },
     4 => Ceiling { states },
     5 => Ask { number, thread, request },
     6 => Answer { number, thread, reply },

@@ -290,6 +290,41 @@ fn merges_of_sites_that_are_far_apart_do_not_cross() {
     }
 }
 
+/// Three sites that wrote, each cut off from the others, so much that it is told them in several pieces: they are merged once all of
+/// it has come, and not again and again while it comes.
+#[test]
+fn what_still_comes_is_not_merged_piece_by_piece() {
+    let every = Duration::from_millis(10);
+    let options =
+        Options { keep: Keep::states(1_000_000), merging: Merging::Auto { every }, ..Options::default() };
+    let mut world = World::new(3, options, 7);
+    world.slowest = Duration::from_millis(800);
+    (0..3).for_each(|site| world.increment(site, &["all"]));
+    world.pass(Duration::from_secs(10));
+    let before = merges(&world, 0);
+    world.cut.extend([(0, 1), (0, 2), (1, 2)]);
+    for round in 0..20_000 {
+        (0..3).for_each(|site| world.increment(site, &["all"]));
+        if round % 100 == 0 {
+            world.pass(Duration::from_millis(10));
+        }
+    }
+    world.cut.clear();
+    world.pass(Duration::from_secs(20));
+    assert_eq!(world.heads(0).len(), 1);
+    for site in 0..3 {
+        assert_eq!((world.heads(site), world.number(site, "all")), (world.heads(0), 60_003));
+    }
+    let made = merges(&world, 0) - before;
+    assert!(made <= 4, "{made} merges");
+}
+
+/// How many merges there are at a site.
+fn merges(world: &World, site: usize) -> usize {
+    let dag = world.sites[site].protocol().as_site().expect("it is a site").keyspace().dag();
+    dag.states().filter(|node| dag.parents(*node).len() > 1).count()
+}
+
 /// Three sites that were cut off count up a number that one of them had set.
 fn add_to_a_set_number(seed: u64) {
     let mut world = World::new(3, Options::default(), seed);
