@@ -28,7 +28,7 @@ const PASS_ON_AFTER: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_millis(500);
 /// After how long without a word another site is taken to be cut off.
 const SILENT_AFTER: Duration = Duration::from_millis(1500);
-/// How many transactions, and how many bytes of them, may be on their way to a site that has not acknowledged them.
+/// How many transactions may be on their way to a site that has not acknowledged them, if nothing else is said, and how many bytes.
 pub(super) const WINDOW: usize = 16 * 1024;
 const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// How many promises of a site wait for what it had told before: of more the last one is replaced.
@@ -76,8 +76,8 @@ struct Flying {
 }
 
 impl Flying {
-    fn has_room(&self) -> bool {
-        self.sizes.len() < WINDOW && self.bytes < WINDOW_BYTES
+    fn has_room(&self, window: usize) -> bool {
+        self.sizes.len() < window && self.bytes < WINDOW_BYTES
     }
 
     fn add(&mut self, size: usize) {
@@ -105,6 +105,8 @@ impl Peer {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Gossip {
+    /// How many transactions may be on their way to a site.
+    window: usize,
     peers: BTreeMap<Address, Peer>,
     /// Rises whenever states were taken out.
     time: u64,
@@ -117,9 +119,10 @@ pub(super) struct Gossip {
 }
 
 impl Gossip {
-    pub fn new(topology: &Topology, index: usize) -> Self {
+    pub fn new(topology: &Topology, index: usize, window: usize) -> Self {
         let others = topology.sites.iter().enumerate().filter(|(other, _)| *other != index);
         Gossip {
+            window,
             peers: others.map(|(_, address)| (*address, Peer::default())).collect(),
             time: 0,
             gone: BTreeMap::new(),
@@ -130,7 +133,7 @@ impl Gossip {
 
     /// Of a site that forgets what it has: only the links stay.
     pub fn anew(topology: &Topology, index: usize, before: &Gossip) -> Self {
-        let mut gossip = Gossip::new(topology, index);
+        let mut gossip = Gossip::new(topology, index, before.window);
         for (address, peer) in &mut gossip.peers {
             if let Some(before) = before.peers.get(address) {
                 (peer.link, peer.present) = (before.link, before.present.clone());
@@ -182,7 +185,7 @@ impl Gossip {
     pub fn offer(&mut self, commit: &Commit, out: &mut Outputs<'_, Instance>) {
         for (address, peer) in &mut self.peers {
             // What has to wait goes first: it may be what this one builds on.
-            if peer.link.is_resumed() && peer.flying.has_room() && peer.skipped.is_empty() {
+            if peer.link.is_resumed() && peer.flying.has_room(self.window) && peer.skipped.is_empty() {
                 peer.flying.add(commit.size());
                 out.stream(*address, Message::Transaction { commit: commit.clone() });
             } else {
@@ -276,18 +279,23 @@ impl Gossip {
                 let old = keyspace.kept().older_than(PASS_ON_AFTER, now);
                 peer.skipped.extend(old.filter(|id| !keyspace.is_among(*id, &seen)));
             }
-            Self::send_skipped(*address, peer, keyspace, out);
+            Self::send_skipped((*address, peer), self.window, keyspace, out);
         }
         self.promise(keyspace, options, out);
     }
 
     /// Sends what a site lacks, as far as the window allows.
-    fn send_skipped(to: Address, peer: &mut Peer, keyspace: &mut Keyspace, out: &mut Outputs<'_, Instance>) {
+    fn send_skipped(
+        (to, peer): (Address, &mut Peer),
+        window: usize,
+        keyspace: &mut Keyspace,
+        out: &mut Outputs<'_, Instance>,
+    ) {
         if peer.skipped.is_empty() {
             return;
         }
         let seen = keyspace.seen_by(&peer.present.heads);
-        while peer.flying.has_room()
+        while peer.flying.has_room(window)
             && let Some(id) = peer.skipped.pop_first()
         {
             if keyspace.is_among(id, &seen) {
@@ -425,7 +433,7 @@ impl Site {
                 if let Some(peer) = self.gossip.peers.get_mut(&address) {
                     (peer.present, peer.knows, peer.tells_more) = (present, known, more);
                     peer.flying.acknowledged(count);
-                    Gossip::send_skipped(address, peer, &mut self.keyspace, out);
+                    Gossip::send_skipped((address, peer), self.options.window, &mut self.keyspace, out);
                 }
             }
             Message::Transaction { .. } | Message::Value { .. } if self.is_joining() => {}
@@ -477,7 +485,7 @@ impl Site {
         let Some(peer) = self.gossip.peers.get_mut(&to) else { return };
         peer.link.resume();
         (peer.skipped, peer.flying) = (lacking.into_iter().collect(), Flying::default());
-        Gossip::send_skipped(to, peer, &mut self.keyspace, out);
+        Gossip::send_skipped((to, peer), self.options.window, &mut self.keyspace, out);
     }
 
     /// A state came: it is applied, and so are those that waited for it; or it waits.
@@ -567,14 +575,14 @@ mod tests {
     #[test]
     fn as_much_flies_as_both_windows_allow() {
         let mut flying = Flying::default();
-        while flying.has_room() {
+        while flying.has_room(WINDOW) {
             flying.add(100);
         }
         assert_eq!(flying.sizes.len(), WINDOW);
         flying.acknowledged(WINDOW as u64 - 1);
         assert_eq!(flying.bytes, 100);
         flying.add(WINDOW_BYTES);
-        assert!(!flying.has_room(), "one that is larger than the window goes by itself");
+        assert!(!flying.has_room(WINDOW), "one that is larger than the window goes by itself");
         flying.acknowledged(1);
         flying.acknowledged(7);
         assert_eq!((flying.sizes.len(), flying.bytes), (0, 0));

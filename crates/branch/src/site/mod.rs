@@ -143,7 +143,7 @@ impl Site {
             options.durability = options.durability.max(Durability::Written);
         }
         let mut keyspace = empty(&topology, index, incarnation, options);
-        let gossip = Gossip::new(&topology, index);
+        let gossip = Gossip::new(&topology, index, options.window);
         gossip.expect_ceilings(&mut keyspace);
         Site {
             index,

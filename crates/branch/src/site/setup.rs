@@ -1,5 +1,6 @@
 //! Who takes part, and how a site is set up.
 
+use super::gossip::WINDOW;
 use crate::{End, Keep, Mutants, Policy};
 use protocol::Durability;
 use std::time::Duration;
@@ -132,6 +133,8 @@ pub struct Options {
     pub piece: usize,
     /// How merges are worked out beside clients.
     pub pace: Pace,
+    /// How many transactions may be on their way to a site that has not acknowledged them.
+    pub window: usize,
     /// True if the site shall claim what transactions saw and did, for checkers.
     pub claims: bool,
     /// The bug under test.
@@ -152,6 +155,7 @@ impl Default for Options {
             open_for: Duration::from_secs(60),
             piece: 64 * 1024,
             pace: Pace::default(),
+            window: WINDOW,
             claims: false,
             mutants: Mutants::default(),
         }

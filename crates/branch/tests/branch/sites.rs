@@ -225,8 +225,14 @@ fn count(seed: u64, sites: usize, loses: bool) {
     let mut random = Rng::with_seed(seed ^ 0xabcdef);
     let every = Duration::from_millis(random.u64(2..60));
     let collect = if random.bool() { Collecting::Optimistic } else { Collecting::Pessimistic };
-    let options =
-        Options { keep: Keep::states(0), merging: Merging::Auto { every }, collect, ..Options::default() };
+    let window = [1, 4, 20, 16_000][random.usize(..4)];
+    let options = Options {
+        keep: Keep::states(0),
+        merging: Merging::Auto { every },
+        collect,
+        window,
+        ..Options::default()
+    };
     let mut world = World::new(sites, options, seed);
     let mut total = 0;
     let longest = [2_000, 30_000][random.usize(..2)];
@@ -295,15 +301,19 @@ fn merges_of_sites_that_are_far_apart_do_not_cross() {
 #[test]
 fn what_still_comes_is_not_merged_piece_by_piece() {
     let every = Duration::from_millis(10);
-    let options =
-        Options { keep: Keep::states(1_000_000), merging: Merging::Auto { every }, ..Options::default() };
+    let options = Options {
+        keep: Keep::states(1_000_000),
+        merging: Merging::Auto { every },
+        window: 1_000,
+        ..Options::default()
+    };
     let mut world = World::new(3, options, 7);
     world.slowest = Duration::from_millis(800);
     (0..3).for_each(|site| world.increment(site, &["all"]));
     world.pass(Duration::from_secs(10));
     let before = merges(&world, 0);
     world.cut.extend([(0, 1), (0, 2), (1, 2)]);
-    for round in 0..20_000 {
+    for round in 0..1_500 {
         (0..3).for_each(|site| world.increment(site, &["all"]));
         if round % 100 == 0 {
             world.pass(Duration::from_millis(10));
@@ -313,7 +323,7 @@ fn what_still_comes_is_not_merged_piece_by_piece() {
     world.pass(Duration::from_secs(20));
     assert_eq!(world.heads(0).len(), 1);
     for site in 0..3 {
-        assert_eq!((world.heads(site), world.number(site, "all")), (world.heads(0), 60_003));
+        assert_eq!((world.heads(site), world.number(site, "all")), (world.heads(0), 4_503));
     }
     let made = merges(&world, 0) - before;
     assert!(made <= 4, "{made} merges");

@@ -48,6 +48,8 @@ impl TardisDeployment {
     }
 }
 
+/// So few transactions may be on their way to a site that some often wait.
+const FEW_AT_A_TIME: usize = 32;
 /// So few bytes of a checkpoint are handed over at a time that much happens before it is complete.
 const SMALL_PIECE: usize = 400;
 
@@ -173,7 +175,7 @@ impl Deployment for TardisDeployment {
             options.piece = SMALL_PIECE;
         }
         if random.bool() {
-            options.pace = SLOW;
+            (options.pace, options.window) = (SLOW, FEW_AT_A_TIME);
         }
         if random.u8(..4) == 0 {
             options.keep.time = Duration::from_millis(random.u64(100..2_000));
