@@ -12,8 +12,8 @@ use mio::{Poll, Waker};
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::SocketAddr;
-use std::sync::{Arc, mpsc};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 const BACKLOG: i32 = 1024;

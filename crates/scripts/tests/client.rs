@@ -237,6 +237,13 @@ fn errors_say_where() {
     let told = text(&mut scripts, "local x = 1\nlocal y = nil\nreturn y.z");
     assert!(told.starts_with("ERR user_script:3: attempt to index a nil value"), "{told}");
     assert!(told.ends_with(", on @user_script:3."), "{told}");
+    for source in [
+        "table.sort({3, 2, 1}, function(a, b) redis.call('PING') return a < b end)",
+        "string.gsub('abc', '.', function(c) return redis.pcall('ECHO', c) end)",
+    ] {
+        let told = text(&mut scripts, source);
+        assert!(told.contains("a function that table.sort or string.gsub calls cannot call Redis"), "{told}");
+    }
     let told =
         text(&mut scripts, "local ok, why = pcall(function()\n error({err = 'MY own'}) end)\nreturn why");
     assert_eq!(told, "MY own");

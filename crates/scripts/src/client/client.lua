@@ -4,7 +4,8 @@
 -- and libraries through tables that cannot be written. It returns the function that runs a script.
 
 local host, cjson, cmsgpack, bit, struct = ...
-local yield, line, text_of, is_used_up = coroutine.yield, host.line, host.text_of, host.is_used_up
+local yield, isyieldable = coroutine.yield, coroutine.isyieldable
+local line, text_of, is_used_up = host.line, host.text_of, host.is_used_up
 local getmetatable, setmetatable, rawget, rawset, next = getmetatable, setmetatable, rawget, rawset, next
 local error, pcall, xpcall, select, type, tostring, load = error, pcall, xpcall, select, type, tostring, load
 local format, rep, gsub = string.format, string.rep, string.gsub
@@ -180,12 +181,20 @@ local function located(reason)
   return reason
 end
 
-local function protected_redis_call(...)
+-- Asks for a command, and stands still until there is a reply.
+local function ask(...)
+  if not isyieldable() then
+    error("a function that table.sort or string.gsub calls cannot call Redis", 3)
+  end
   return yield(version, ...)
 end
 
+local function protected_redis_call(...)
+  return ask(...)
+end
+
 local function redis_call(...)
-  local answer = yield(version, ...)
+  local answer = ask(...)
   if type(answer) == "table" and rawget(answer, "err") ~= nil then
     error(located(answer), 0)
   end
