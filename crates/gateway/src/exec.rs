@@ -6,8 +6,8 @@ use crate::dialogue::Dialogue;
 use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::host::Host;
+use crate::interpreter::Event;
 use crate::plan::{Call, Plan};
-use crate::scripting::Turn;
 use crate::sequence::{Commands, Current, Phase, Sequence, Wrapper, error_reply};
 use crate::session::{Activity, Queue};
 use crate::table::{self, Handler};
@@ -332,15 +332,19 @@ impl<H: Host> Engine<'_, H> {
 
 /// Lets the script of a sequence, if it runs one, go on until there is a command to carry out; else says what comes next.
 fn let_script_go_on(sequence: &mut Sequence) -> Option<Next> {
-    match sequence.running.as_mut()?.go_on() {
-        Turn::Asks => None,
-        Turn::Pauses => Some(Next::Pauses),
-        Turn::Ends(reply) => {
+    let running = sequence.running.as_mut()?;
+    match running.go_on()? {
+        Event::Asks(command) => {
+            running.ask(command);
+            None
+        }
+        Event::Pauses => Some(Next::Pauses),
+        Event::Ends(reply) => {
             sequence.running = None;
             sequence.answer(reply);
             None
         }
-        Turn::Fails(error) => {
+        Event::Fails(error) => {
             sequence.fail(error);
             (!matches!(sequence.phase, Phase::Operate)).then_some(Next::Ends)
         }

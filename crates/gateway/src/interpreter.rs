@@ -2,7 +2,7 @@
 //! language; the crate `scripts` implements these traits.
 
 use std::fmt::Debug;
-use types::{Error, ReplyBuf};
+use types::{Error, ErrorCode, ReplyBuf};
 
 /// What keeps scripts and begins them. One per gateway.
 pub trait Interpreter: Debug {
@@ -45,8 +45,8 @@ pub enum Script<'a> {
     Name(&'a [u8]),
 }
 
-/// A script that has begun. What it gives depends on what it was given and the answers alone, so that it can be run again
-/// where a transaction is. Dropped when it is not needed any more, whether it has ended or not.
+/// A script that has begun. It changes nothing but by the commands that it asks for, so that it can be begun again where a
+/// transaction is. Dropped when it is not needed any more, whether it has ended or not.
 pub trait Run: Debug {
     /// True if the script says of itself that it writes nothing.
     fn is_read_only(&self) -> bool;
@@ -66,4 +66,9 @@ pub enum Event {
     Ends(ReplyBuf),
     /// It has failed, or reached a limit.
     Fails(Error),
+}
+
+/// Redis's text for a name that no script is kept under.
+pub fn no_script() -> Error {
+    Error::new(ErrorCode::NoScript, "No matching script. Please use EVAL.")
 }

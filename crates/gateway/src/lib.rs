@@ -42,4 +42,4 @@ pub use client::{ClientFilter, ClientInfo, Peer};
 pub use describe::command_table_markdown;
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
 pub use host::{Administration, DurabilityClass, Host, KeyspaceOptions, Model};
-pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall};
+pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};

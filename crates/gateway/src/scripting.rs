@@ -4,14 +4,14 @@ use crate::commands::transactions::behind_prefix;
 use crate::engine::Engine;
 use crate::exec::Queued;
 use crate::host::Host;
-use crate::interpreter::{Event, Run, Script, ScriptCall};
+use crate::interpreter::{Event, Run, Script, ScriptCall, no_script};
 use crate::plan::Call;
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::Mode;
 use crate::table::flag::{NO_MULTI, NOSCRIPT, WRITE};
 use crate::table::{self, Command, Handler};
 use resp::Arguments;
-use types::{Error, ErrorCode, ReplyBuf};
+use types::{Error, ReplyBuf};
 
 /// How long the name of a script is: the SHA-1 of its text in hexadecimal digits.
 const NAME_LENGTH: usize = 40;
@@ -26,18 +26,6 @@ pub(crate) struct Running {
     read_only: bool,
 }
 
-/// What a script does next.
-pub(crate) enum Turn {
-    /// It asks for a command.
-    Asks,
-    /// It lets others go first.
-    Pauses,
-    /// It ends with this reply.
-    Ends(ReplyBuf),
-    /// It has failed.
-    Fails(Error),
-}
-
 impl Running {
     fn new(run: Box<dyn Run>, read_only: bool) -> Self {
         let read_only = read_only || run.is_read_only();
@@ -49,20 +37,14 @@ impl Running {
         (self.asked, self.answer) = (None, Some(reply));
     }
 
-    /// Lets it go on until it asks for a command, unless it has asked for one already.
-    pub(crate) fn go_on(&mut self) -> Turn {
-        if self.asked.is_some() {
-            return Turn::Asks;
-        }
-        match self.run.resume(self.answer.take().as_ref()) {
-            Event::Asks(command) => {
-                self.asked = Some(Commands::new(command));
-                Turn::Asks
-            }
-            Event::Pauses => Turn::Pauses,
-            Event::Ends(reply) => Turn::Ends(reply),
-            Event::Fails(error) => Turn::Fails(error),
-        }
+    /// It asks for this command, written as a client sends it.
+    pub(crate) fn ask(&mut self, command: Vec<u8>) {
+        self.asked = Some(Commands::new(command));
+    }
+
+    /// Lets it go on, unless it waits for the command that it has asked for.
+    pub(crate) fn go_on(&mut self) -> Option<Event> {
+        self.asked.is_none().then(|| self.run.resume(self.answer.take().as_ref()))
     }
 }
 
@@ -138,7 +120,7 @@ pub(crate) fn no_interpreter() -> Error {
 pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<ScriptCall<'a>, Error> {
     let is_name = call.command.name.starts_with("evalsha");
     if is_name && call.bytes(1).len() != NAME_LENGTH {
-        return Err(Error::new(ErrorCode::NoScript, "No matching script. Please use EVAL."));
+        return Err(no_script());
     }
     let keys = call.integer(2)?;
     let given = call.len() - 3;

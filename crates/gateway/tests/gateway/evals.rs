@@ -19,21 +19,8 @@ fn count(harness: &Harness, kind: &str) -> usize {
 /// script makes, `b` writes.
 fn interrupted(mut harness: Harness, script: &[u8], writes: usize) -> (Vec<String>, Harness) {
     harness.send("a", b"SET n 1\r\n");
-    harness.host.held = Some(Vec::new());
-    harness.host.seen.clear();
-    let mut output = harness.send("a", script);
-    let mut written = 0;
-    while output.is_empty() {
-        let asked = harness.host.seen.last().is_some_and(|request| request.contains("Operate"));
-        if asked && written < writes {
-            harness.send("b", b"INCR n\r\n");
-            written += 1;
-        }
-        harness.release();
-        output = harness.send("a", b"");
-    }
-    harness.host.held = None;
-    (render(&output), harness)
+    let output = harness.interrupted(script, "Operate", b"INCR n\r\n", writes);
+    (output, harness)
 }
 
 #[test]

@@ -85,21 +85,8 @@ fn that_no_key_was_found_is_no_proof_that_there_is_none() {
 fn renamed_while_written(config: Config, writes: usize) -> (Vec<String>, Harness) {
     let mut harness = Harness::new(config);
     harness.send("a", b"SET from 1\r\n");
-    harness.host.held = Some(Vec::new());
-    harness.host.seen.clear();
-    let mut output = harness.send("a", b"RENAME from to\r\n");
-    let mut written = 0;
-    while output.is_empty() {
-        let took = harness.host.seen.last().is_some_and(|request| request.contains("Take"));
-        if took && written < writes {
-            harness.send("b", b"SET from 2\r\n");
-            written += 1;
-        }
-        harness.release();
-        output = harness.send("a", b"");
-    }
-    harness.host.held = None;
-    (render(&output), harness)
+    let output = harness.interrupted(b"RENAME from to\r\n", "Take", b"SET from 2\r\n", writes);
+    (output, harness)
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The scripts that a process keeps, whichever of its workers was given them.
 
+use gateway::no_script;
 use parking_lot::Mutex;
 use sha1::{Digest, Sha1};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use types::{Error, ErrorCode};
+use types::Error;
 
 /// How many scripts are kept that came with EVAL: the one that was used longest ago goes first.
 const SEEN: usize = 500;
@@ -105,11 +106,6 @@ impl Kept {
         }
         Some(Arc::clone(&entry.source))
     }
-}
-
-/// Redis's text for a name that nothing is kept under.
-pub(super) fn no_script() -> Error {
-    Error::new(ErrorCode::NoScript, "No matching script. Please use EVAL.")
 }
 
 /// The name of a script.

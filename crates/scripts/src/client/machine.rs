@@ -3,9 +3,7 @@
 use super::library::{Name, hex, name_of};
 use super::meter::{Limits, Meter, STRIDE};
 use mlua::chunk::ChunkMode;
-use mlua::{
-    Error, Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Thread, Value, Variadic,
-};
+use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Thread, Value};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -68,7 +66,7 @@ impl Machine {
         if let Some(compiled) = self.compiled.get(&name) {
             return Ok(compiled.clone());
         }
-        let (flags, body) = split(source)?;
+        let (is_read_only, body) = split(source)?;
         // On the first line, so that the lines of errors are the script's own.
         let text = [b"local KEYS,ARGV=...;", body].concat();
         let chunk = self.lua.load(text).set_name(CHUNK).set_mode(ChunkMode::Text);
@@ -76,8 +74,7 @@ impl Machine {
         let function = function.map_err(|error| {
             types::Error::err(format!("Error compiling script (new function): {}", reason(&error)))
         })?;
-        let compiled =
-            Compiled { function, is_read_only: flags.is_read_only, is_one_line: !source.contains(&b'\n') };
+        let compiled = Compiled { function, is_read_only, is_one_line: !source.contains(&b'\n') };
         if self.compiled.len() >= COMPILED {
             self.compiled.clear();
         }
@@ -106,17 +103,11 @@ impl Machine {
     }
 }
 
-/// What the first line of a script says of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Flags {
-    is_read_only: bool,
-}
-
-/// Splits `#!lua flags=no-writes` off, all but the end of the line.
-fn split(source: &[u8]) -> Result<(Flags, &[u8]), types::Error> {
-    let mut flags = Flags::default();
+/// Splits `#!lua flags=no-writes` off, all but the end of the line; true if the script says so that it only reads.
+fn split(source: &[u8]) -> Result<(bool, &[u8]), types::Error> {
+    let mut is_read_only = false;
     if !source.starts_with(b"#!") {
-        return Ok((flags, source));
+        return Ok((is_read_only, source));
     }
     let end = source.iter().position(|byte| *byte == b'\n');
     let end = end.ok_or_else(|| types::Error::err("Invalid script shebang"))?;
@@ -132,7 +123,7 @@ fn split(source: &[u8]) -> Result<(Flags, &[u8]), types::Error> {
         };
         for flag in list.split(',').filter(|flag| !flag.is_empty()) {
             match flag {
-                "no-writes" => flags.is_read_only = true,
+                "no-writes" => is_read_only = true,
                 "allow-oom" | "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
                 other => {
                     return Err(types::Error::err(format!("Unexpected flag in script shebang: {other}")));
@@ -140,7 +131,7 @@ fn split(source: &[u8]) -> Result<(Flags, &[u8]), types::Error> {
             }
         }
     }
-    Ok((flags, &source[end..]))
+    Ok((is_read_only, &source[end..]))
 }
 
 /// What the prelude needs of the process.
@@ -213,7 +204,6 @@ pub(super) fn reason(error: &Error) -> String {
 
 /// A list of byte strings.
 pub(super) fn list(lua: &Lua, items: &[&[u8]]) -> mlua::Result<Table> {
-    let strings: mlua::Result<Variadic<LuaString>> =
-        items.iter().map(|item| lua.create_string(item)).collect();
+    let strings: mlua::Result<Vec<LuaString>> = items.iter().map(|item| lua.create_string(item)).collect();
     lua.create_sequence_from(strings?)
 }

@@ -35,6 +35,7 @@ pub(super) struct Meter {
     began: Cell<Instant>,
     /// How long the slices before it took.
     computed: Cell<Duration>,
+    is_out_of_time: Cell<bool>,
 }
 
 impl Meter {
@@ -45,6 +46,7 @@ impl Meter {
             pause_at: Cell::new(0),
             began: Cell::new(Instant::now()),
             computed: Cell::new(Duration::ZERO),
+            is_out_of_time: Cell::new(false),
         }
     }
 
@@ -52,6 +54,7 @@ impl Meter {
     pub(super) fn restart(&self) {
         self.executed.set(0);
         self.computed.set(Duration::ZERO);
+        self.is_out_of_time.set(false);
     }
 
     /// The script goes on.
@@ -70,8 +73,7 @@ impl Meter {
         self.executed.set(self.executed.get() + u64::from(STRIDE));
         let slice = self.began.get().elapsed();
         if slice > self.allowed.time.saturating_sub(self.computed.get()) {
-            // Nothing after this is executed, wherever it is caught.
-            self.executed.set(u64::MAX / 2);
+            self.is_out_of_time.set(true);
         }
         if self.is_used_up() {
             return Err(Error::runtime(self.limit()));
@@ -82,14 +84,14 @@ impl Meter {
 
     /// True if the script may execute nothing more.
     pub(super) fn is_used_up(&self) -> bool {
-        self.executed.get() > self.allowed.instructions
+        self.is_out_of_time.get() || self.executed.get() > self.allowed.instructions
     }
 
     /// What a script is told that may execute nothing more.
     pub(super) fn limit(&self) -> String {
-        match self.executed.get() < u64::MAX / 2 {
-            true => format!("the script executed more than {} instructions", self.allowed.instructions),
-            false => format!("the script computed for more than {} ms", self.allowed.time.as_millis()),
+        match self.is_out_of_time.get() {
+            true => format!("the script computed for more than {} ms", self.allowed.time.as_millis()),
+            false => format!("the script executed more than {} instructions", self.allowed.instructions),
         }
     }
 }

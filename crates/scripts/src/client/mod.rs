@@ -19,8 +19,8 @@ mod struct_pack;
 
 pub use library::Library;
 
-use gateway::{Interpreter, Run, ScriptCall};
-use library::{from_hex, hex, name_of, no_script};
+use gateway::{Interpreter, Run, ScriptCall, no_script};
+use library::{from_hex, hex, name_of};
 use machine::{Machine, reason};
 use meter::Limits;
 use std::cell::RefCell;
@@ -70,7 +70,7 @@ impl Interpreter for Scripts {
         let name = name_of(source);
         let mut machine = self.machine()?;
         let compiled = machine.compile(name, source);
-        self.idle.borrow_mut().push(machine);
+        run::put_back(machine, &self.idle);
         compiled.and_then(|_| self.library.load(name, source))?;
         Ok(hex(&name))
     }

@@ -167,7 +167,8 @@ impl Drop for Script {
     }
 }
 
-fn put_back(machine: Machine, idle: &Idle) {
+/// Keeps an interpreter for the next script, if it is worth it.
+pub(super) fn put_back(machine: Machine, idle: &Idle) {
     let mut idle = idle.borrow_mut();
     if idle.len() < MOST_IDLE && machine.is_sound() {
         idle.push(machine);

@@ -62,6 +62,26 @@ impl Harness {
         output
     }
 
+    /// Sends a command of `a` to keyspaces that answer later: behind each of the first `writes` requests that contain `word`
+    /// `b` sends `written`. What `a` is answered.
+    pub fn interrupted(&mut self, command: &[u8], word: &str, written: &[u8], writes: usize) -> Vec<String> {
+        self.host.held = Some(Vec::new());
+        self.host.seen.clear();
+        let mut output = self.send("a", command);
+        let mut left = writes;
+        while output.is_empty() {
+            let is_meant = self.host.seen.last().is_some_and(|request| request.contains(word));
+            if is_meant && left > 0 {
+                self.send("b", written);
+                left -= 1;
+            }
+            self.release();
+            output = self.send("a", b"");
+        }
+        self.host.held = None;
+        render(&output)
+    }
+
     /// Lets the host give out what it held back.
     pub fn release(&mut self) {
         self.host.release(&mut self.gateway, &mut self.random);
