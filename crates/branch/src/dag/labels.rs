@@ -6,8 +6,9 @@
 //! refers to them; what falls away is what they say of branches that are gone.
 
 use crate::effort::Meter;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use types::{Incarnation, Malformed, Reader, Wire, put_varint, wire_struct};
 
@@ -34,9 +35,30 @@ impl Label {
     }
 }
 
-/// Ascending: branches that began earlier, each with the greatest sequence number that is seen of it. Branches that began
-/// below the same state have it together.
-type Base = Arc<Vec<(u64, u64)>>;
+/// How far up branches that began earlier are seen. Branches that began below the same state have it together.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// Ascending: branches, each with the greatest sequence number that is seen of it.
+    bounds: Vec<(u64, u64)>,
+    /// What of that an ancestor sees, if it is all but a little.
+    by_ancestor: Option<(Label, Besides)>,
+}
+
+/// What is seen besides.
+type Besides = SmallVec<[(u64, u64); 2]>;
+
+/// More than this is not a little.
+const BESIDES: usize = 8;
+
+type Base = Arc<Seen>;
+
+impl Deref for Seen {
+    type Target = [(u64, u64)];
+
+    fn deref(&self) -> &[(u64, u64)] {
+        &self.bounds
+    }
+}
 
 #[derive(Debug, Default)]
 struct Branch {
@@ -119,17 +141,55 @@ impl Branches {
                 .for_each(|bound| bound.1 = tip(bound.0));
         }
         base.shrink_to_fit();
-        base.into()
+        let by_ancestor = self.by_ancestor(parents, &base);
+        Seen { bounds: base, by_ancestor }.into()
+    }
+
+    /// What an ancestor of a branch with these bounds sees, and what the branch sees besides, if that is little. Branches that began
+    /// below the same state have the same one where they can: what it sees of a key is looked for once.
+    fn by_ancestor(&self, parents: &[Label], bounds: &[(u64, u64)]) -> Option<(Label, Besides)> {
+        let parent = *parents.iter().max_by_key(|parent| self.width(**parent))?;
+        let above = self.ancestor_of(parent).map(|(ancestor, _)| *ancestor);
+        above.into_iter().chain([parent]).find_map(|ancestor| {
+            let besides = self.besides(ancestor, bounds)?;
+            Some((ancestor, besides))
+        })
+    }
+
+    /// See [`Branches::by_ancestor`].
+    fn ancestor_of(&self, at: Label) -> Option<&(Label, Besides)> {
+        let ancestor = self.branches.get(&at.branch)?.base.by_ancestor.as_ref();
+        // What a branch that is gone saw of others is not known any more.
+        ancestor.filter(|(ancestor, _)| self.branches.contains_key(&ancestor.branch))
+    }
+
+    /// Which of these bounds are not what a state sees, if they are few.
+    fn besides(&self, at: Label, bounds: &[(u64, u64)]) -> Option<Besides> {
+        if bounds.len() > self.width(at) + BESIDES {
+            return None;
+        }
+        let mut seen = self.base(at).iter().peekable();
+        let mut is_seen = |(branch, bound): &&(u64, u64)| {
+            while seen.next_if(|(earlier, _)| earlier < branch).is_some() {}
+            let own = (*branch == at.branch).then_some(&at.sequence);
+            let known = seen.peek().filter(|(other, _)| other == branch).map(|(_, known)| known);
+            own.max(known).is_some_and(|known| bound <= known)
+        };
+        let besides: Besides =
+            bounds.iter().filter(|bound| !is_seen(bound)).copied().take(BESIDES + 1).collect();
+        self.meter.lookups(bounds.len() / STEPS);
+        (besides.len() <= BESIDES).then_some(besides)
     }
 
     /// The states of a branch see what has this label, which was given after theirs: it stands for one of their ancestors.
     pub fn reveal(&mut self, label: Label, to: u64) {
         let Some(branch) = self.branches.get_mut(&to).filter(|_| to != label.branch) else { return };
         branch.below = None;
-        let base = Arc::make_mut(&mut branch.base);
-        match base.binary_search_by_key(&label.branch, |entry| entry.0) {
-            Ok(place) => base[place].1 = base[place].1.max(label.sequence),
-            Err(place) => base.insert(place, (label.branch, label.sequence)),
+        let Seen { bounds, by_ancestor } = Arc::make_mut(&mut branch.base);
+        *by_ancestor = None;
+        match bounds.binary_search_by_key(&label.branch, |entry| entry.0) {
+            Ok(place) => bounds[place].1 = bounds[place].1.max(label.sequence),
+            Err(place) => bounds.insert(place, (label.branch, label.sequence)),
         }
     }
 
@@ -182,7 +242,7 @@ impl Branches {
     }
 
     fn base(&self, at: Label) -> &[(u64, u64)] {
-        self.branches.get(&at.branch).map_or(&[][..], |branch| &branch.base)
+        self.branches.get(&at.branch).map_or(&[][..], |branch| &branch.base.bounds)
     }
 
     /// How many bounds there are.
@@ -208,7 +268,7 @@ impl Branches {
         for Label { branch, sequence } in others {
             first.entry(*branch).and_modify(|least| *least = (*least).min(*sequence)).or_insert(*sequence);
         }
-        let mut known: BTreeMap<*const Vec<(u64, u64)>, bool> = BTreeMap::new();
+        let mut known: BTreeMap<*const Seen, bool> = BTreeMap::new();
         let mut sees_none = |base: &Base| {
             *known.entry(Arc::as_ptr(base)).or_insert_with(|| {
                 self.meter.lookups(base.len().min(first.len()));
@@ -235,7 +295,7 @@ impl Branches {
         let Some(from) = self.sweep else { return 0 };
         let some: Vec<u64> = self.branches.range(from..).take(budget).map(|(number, _)| *number).collect();
         // What several branches have stays one. Bases before are kept, so that none takes the place of another one.
-        let mut swept: BTreeMap<*const Vec<(u64, u64)>, (Base, Base)> = BTreeMap::new();
+        let mut swept: BTreeMap<*const Seen, (Base, Base)> = BTreeMap::new();
         for number in &some {
             let Some(before) = self.branches.get(number).map(|branch| branch.base.clone()) else { continue };
             let known = swept.entry(Arc::as_ptr(&before));
@@ -256,7 +316,11 @@ impl Branches {
         let is_here = |(branch, _): &&(u64, u64)| self.branches.contains_key(branch);
         match base.iter().all(|bound| is_here(&bound)) {
             true => base.clone(),
-            false => Arc::new(base.iter().filter(is_here).copied().collect()),
+            false => {
+                let by_ancestor =
+                    base.by_ancestor.clone().filter(|(parent, _)| is_here(&&(parent.branch, 0)));
+                Arc::new(Seen { bounds: base.iter().filter(is_here).copied().collect(), by_ancestor })
+            }
         }
     }
 
@@ -268,7 +332,9 @@ impl Branches {
     /// The bytes that bases occupy.
     pub fn memory(&self) -> usize {
         // What several have is counted in parts.
-        let bytes = |base: &Base| base.capacity() * size_of::<(u64, u64)>() / Arc::strong_count(base);
+        let bytes = |base: &Base| {
+            (size_of::<Seen>() + base.bounds.capacity() * size_of::<(u64, u64)>()) / Arc::strong_count(base)
+        };
         let bases = self.branches.values().map(|branch| bytes(&branch.base));
         self.branches.len() * (size_of::<Branch>() + 16) + bases.sum::<usize>()
     }
@@ -282,7 +348,7 @@ impl Wire for Branches {
         put_varint(out, self.branches.len() as u64);
         for (number, branch) in &self.branches {
             put_varint(out, *number);
-            branch.base.encode(out);
+            branch.base.bounds.encode(out);
             put_varint(out, branch.tip);
             branch.is_closed.encode(out);
         }
@@ -291,7 +357,8 @@ impl Wire for Branches {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let mut branches = Branches { next: input.varint()?, sweep: Some(0), ..Branches::new() };
         for _ in 0..input.count()? {
-            let (number, base) = (input.varint()?, Vec::decode(input)?.into());
+            let number = input.varint()?;
+            let base = Seen { bounds: Vec::decode(input)?, by_ancestor: None }.into();
             let (tip, is_closed) = (input.varint()?, bool::decode(input)?);
             branches.branches.insert(number, Branch { base, below: None, tip, is_closed, labels: 0 });
         }
@@ -420,6 +487,13 @@ impl<'d> View<'d> {
     /// Where it is from, if from one state alone.
     pub(crate) fn only(&self) -> Option<Label> {
         if let [at] = &self.at[..] { Some(*at) } else { None }
+    }
+
+    /// What an ancestor sees, and what this state sees besides, if that is little.
+    pub(crate) fn by_ancestor(&self) -> Option<(View<'d>, &'d [(u64, u64)])> {
+        let (None, [at]) = (&self.gathered, &self.at[..]) else { return None };
+        let (ancestor, besides) = self.branches.ancestor_of(*at)?;
+        Some((View::new(self.branches, smallvec![*ancestor]), besides))
     }
 
     /// How many bounds [`View::bounds`] gives.

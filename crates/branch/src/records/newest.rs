@@ -43,18 +43,11 @@ impl<V: Labelled> List for [V] {
 /// bounds of the view are asked for, or the branches of the key, whichever are fewer; where both are many, both are
 /// gone through side by side. What began after all that the view shows costs nothing.
 pub(super) fn find<L: List + ?Sized>(versions: &L, view: &View<'_>) -> (Option<usize>, usize) {
-    if let Some(at) = view.only()
-        && let Some(own) = last_up_to(versions, at.branch, at.sequence)
-    {
-        // What was written on the branch is above all that it began below.
+    if let Some(own) = own(versions, view) {
         return (Some(own), 1);
     }
     let mut newest: Option<usize> = None;
-    let mut consider = |found: usize| {
-        if newest.is_none_or(|best| versions.at(best).id() < versions.at(found).id()) {
-            newest = Some(found);
-        }
-    };
+    let mut consider = |found: usize| newest = newer(versions, newest, found);
     let last = view.last_branch();
     let known = versions.partition_point(|version| version.label().branch <= last);
     let width = view.width();
@@ -80,7 +73,18 @@ pub(super) fn find<L: List + ?Sized>(versions: &L, view: &View<'_>) -> (Option<u
     (newest, lookups)
 }
 
-/// The same; the lookups are counted as work.
+/// The newest version on the branch that a view is from: what was written there is above all that it began below.
+pub(super) fn own<L: List + ?Sized>(versions: &L, view: &View<'_>) -> Option<usize> {
+    let at = view.only()?;
+    last_up_to(versions, at.branch, at.sequence)
+}
+
+/// The newer one of two.
+pub(super) fn newer<L: List + ?Sized>(versions: &L, best: Option<usize>, found: usize) -> Option<usize> {
+    best.filter(|best| versions.at(*best).id() > versions.at(found).id()).or(Some(found))
+}
+
+/// The same as [`find`]; the lookups are counted as work.
 pub(super) fn look<L: List + ?Sized>(versions: &L, view: &View<'_>) -> Option<usize> {
     let (found, lookups) = find(versions, view);
     view.meter().lookups(lookups);
@@ -107,7 +111,7 @@ fn join<L: List + ?Sized>(
 }
 
 /// The last version of a branch up to a sequence number.
-fn last_up_to<L: List + ?Sized>(versions: &L, branch: u64, sequence: u64) -> Option<usize> {
+pub(super) fn last_up_to<L: List + ?Sized>(versions: &L, branch: u64, sequence: u64) -> Option<usize> {
     let bound = Label { branch, sequence };
     let last = versions.partition_point(|version| version.label() <= bound).checked_sub(1)?;
     (versions.at(last).label().branch == branch).then_some(last)

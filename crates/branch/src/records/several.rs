@@ -17,6 +17,9 @@ pub(super) struct Several {
     /// In the order of labels.
     places: Places,
     lines: Lines,
+    /// Of a state that many began below, what its view shows: its label, and that of the version. Versions that states write
+    /// later it does not see.
+    shown: std::cell::Cell<Option<(Label, Option<Label>)>>,
 }
 
 /// Effects on a collection of more bytes than this (a merge's, of what many have done) are many: to take them back for whoever reads
@@ -25,7 +28,47 @@ const MUCH: usize = 256;
 
 impl Several {
     fn look(&self, view: &View<'_>) -> Option<usize> {
-        newest::look(&self.places, view)
+        let (found, lookups) = self.find(view);
+        view.meter().lookups(lookups);
+        found
+    }
+
+    /// The place of the newest version that a view shows, and how many lookups that took: few, however many branches
+    /// an ancestor sees that others began below too.
+    fn find(&self, view: &View<'_>) -> (Option<usize>, usize) {
+        if let Some(own) = newest::own(&self.places, view) {
+            return (Some(own), 1);
+        }
+        let Some((ancestor, besides)) =
+            view.by_ancestor().filter(|(_, besides)| besides.len() < self.places.len())
+        else {
+            return newest::find(&self.places, view);
+        };
+        let (mut newest, lookups) = self.find_shown(&ancestor);
+        for (branch, bound) in besides {
+            if let Some(found) = newest::last_up_to(&self.places, *branch, *bound) {
+                newest = newest::newer(&self.places, newest, found);
+            }
+        }
+        debug_assert_eq!(newest, newest::find(&self.places, view).0, "the same, looked for on all branches");
+        (newest, 1 + lookups + besides.len())
+    }
+
+    /// The same for such an ancestor.
+    fn find_shown(&self, view: &View<'_>) -> (Option<usize>, usize) {
+        let of = view.only();
+        match self.shown.get().filter(|(known, _)| Some(*known) == of) {
+            Some((_, None)) => return (None, 1),
+            Some((_, Some(label))) => {
+                if let Some(place) = self.places.place_of(label) {
+                    return (Some(place), 1);
+                }
+            }
+            None => {}
+        }
+        let (found, lookups) = newest::find(&self.places, view);
+        self.shown.set(of.map(|of| (of, found.map(|place| self.places[place].label))));
+        (found, lookups)
     }
 
     /// The id of the newest version that a view shows.
@@ -40,7 +83,7 @@ impl Several {
 
     /// How many lookups a read takes.
     pub fn lookups(&self, view: &View<'_>) -> usize {
-        newest::find(&self.places, view).1
+        self.find(view).1
     }
 
     /// Shows the value at a view to `read`, which leaves it as it was. An old value that is far behind its line's
@@ -67,10 +110,7 @@ impl Several {
     ) -> R {
         view.meter().lookups(1);
         let known = self.places.place_of(label);
-        debug_assert!(
-            known.is_none() || known == newest::find(&self.places, view).0,
-            "the view shows this version"
-        );
+        debug_assert!(known.is_none() || known == self.find(view).0, "the view shows this version");
         let place = known.or_else(|| self.look(view));
         self.with_found(view, place, read)
     }
@@ -150,6 +190,7 @@ impl Several {
     /// A version whose value is known, on a line of its own.
     pub fn restore(&mut self, label: Label, id: StateId, cell: Cell) {
         let (line, version) = self.lines.open(cell, 1);
+        self.shown.take();
         self.insert(Place { label, id, line, version });
     }
 
@@ -198,6 +239,7 @@ impl Several {
     }
 
     fn relabel_one(&mut self, from: Label, to: Label) {
+        self.shown.take();
         let (Some(source), target) = (self.places.early_place_of(from), self.places.early_place_of(to))
         else {
             return;
@@ -225,6 +267,7 @@ impl Several {
 
     /// Only versions whose labels are `meant` stay: the others no state sees.
     pub fn retain(&mut self, is_meant: impl Fn(Label) -> bool) {
+        self.shown.take();
         let mut next = 0;
         while next < self.places.len() {
             if is_meant(self.places[next].label) {

@@ -103,6 +103,30 @@ fn a_read_costs_the_same_however_many_branches_hold_versions_of_the_key() {
     assert!(cost(2000) <= 2);
 }
 
+/// What began below the same merge looks for a key's version among those of all its branches once; and so does what is a merge of that
+/// one and of a little beside it.
+#[test]
+fn below_a_merge_of_many_branches_a_key_is_looked_for_once() {
+    let costs = |branches: u64| {
+        let mut world = World::new(Mutants::default());
+        let large = |number: u64| set(&number.to_string().repeat(300));
+        let base = world.state(1, &[StateId::ROOT], &[("k", large(1))]);
+        let heads: Vec<StateId> =
+            (2..2 + branches).map(|number| world.state(number, &[base], &[("k", large(number))])).collect();
+        let merge = world.state(1 << 20, &heads, &[("other", set("1"))]);
+        let beside = world.state((1 << 20) + 1, &[base], &[("l", set("1"))]);
+        let begun: Vec<StateId> =
+            (2..6).map(|number| world.state((1 << 20) + number, &[merge], &[("l", set("2"))])).collect();
+        let again = world.state(1 << 21, &[beside, begun[1]], &[("l", set("3"))]);
+        let expected = (1 + branches).to_string().repeat(300);
+        assert!([begun[0], begun[1], again].iter().all(|state| world.text(*state, "k") == expected));
+        [begun[1], begun[3], again].map(|state| world.keyspace.lookups(state, &key("k")))
+    };
+    let (few, many) = (costs(20), costs(2000));
+    assert_eq!(few, many);
+    assert!(many.iter().all(|lookups| *lookups <= 4), "{many:?}");
+}
+
 #[test]
 fn neither_an_unforked_key_nor_a_large_forked_one_is_copied() {
     let growth = |parent_of: fn(u64) -> u64| {
