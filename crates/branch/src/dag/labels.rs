@@ -317,9 +317,8 @@ impl Branches {
         match base.iter().all(|bound| is_here(&bound)) {
             true => base.clone(),
             false => {
-                let by_ancestor =
-                    base.by_ancestor.clone().filter(|(parent, _)| is_here(&&(parent.branch, 0)));
-                Arc::new(Seen { bounds: base.iter().filter(is_here).copied().collect(), by_ancestor })
+                let bounds = base.iter().filter(is_here).copied().collect();
+                Arc::new(Seen { bounds, by_ancestor: base.by_ancestor.clone() })
             }
         }
     }

@@ -43,9 +43,14 @@ impl<V: Labelled> List for [V] {
 /// bounds of the view are asked for, or the branches of the key, whichever are fewer; where both are many, both are
 /// gone through side by side. What began after all that the view shows costs nothing.
 pub(super) fn find<L: List + ?Sized>(versions: &L, view: &View<'_>) -> (Option<usize>, usize) {
-    if let Some(own) = own(versions, view) {
-        return (Some(own), 1);
+    match own(versions, view) {
+        Some(own) => (Some(own), 1),
+        None => find_elsewhere(versions, view),
     }
+}
+
+/// The same where the view's own branch has none.
+pub(super) fn find_elsewhere<L: List + ?Sized>(versions: &L, view: &View<'_>) -> (Option<usize>, usize) {
     let mut newest: Option<usize> = None;
     let mut consider = |found: usize| newest = newer(versions, newest, found);
     let last = view.last_branch();

@@ -42,7 +42,7 @@ impl Several {
         let Some((ancestor, besides)) =
             view.by_ancestor().filter(|(_, besides)| besides.len() < self.places.len())
         else {
-            return newest::find(&self.places, view);
+            return newest::find_elsewhere(&self.places, view);
         };
         let (mut newest, lookups) = self.find_shown(&ancestor);
         for (branch, bound) in besides {
@@ -50,7 +50,11 @@ impl Several {
                 newest = newest::newer(&self.places, newest, found);
             }
         }
-        debug_assert_eq!(newest, newest::find(&self.places, view).0, "the same, looked for on all branches");
+        debug_assert_eq!(
+            newest,
+            newest::find_elsewhere(&self.places, view).0,
+            "the same, looked for on all branches"
+        );
         (newest, 1 + lookups + besides.len())
     }
 

@@ -151,7 +151,7 @@ const KEYS: u32 = 10_000;
 /// locks, seven tenths with optimistic validation. With so many users, and clients who saturate a site, both are about that.
 const USERS: u32 = 400;
 /// So many clients saturate a site.
-pub(crate) const MANY: usize = 64;
+const MANY: usize = 64;
 /// Timelines grow, and with them what merges have to do: it is measured for so many times as long as the rest.
 const RETWIS_LONGER: u64 = 3;
 /// Values of a type that clients share, likewise.
