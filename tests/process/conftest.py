@@ -11,6 +11,10 @@ for example in ("retwis", "branches", "mergeable"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / example))
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "soak: takes long; `cargo xtask test` leaves it to `cargo xtask soak`")
+
+
 @pytest.fixture(scope="module")
 def shared_server():
     with Anabranch() as server:

@@ -9,6 +9,9 @@ from cluster import Cluster
 from harness import binary
 from test_keyspaces import create, use
 
+# Measurements: `cargo xtask soak` runs them.
+pytestmark = pytest.mark.soak
+
 RUBIS = {"bid", "view_auction", "browse", "view_user", "add_comment", "add_user", "close_auction", "open_auction"}
 
 

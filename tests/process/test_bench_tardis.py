@@ -10,6 +10,9 @@ import redis
 from cluster import Cluster
 from harness import binary, free_port, wait_until
 
+# Measurements: `cargo xtask soak` runs them.
+pytestmark = pytest.mark.soak
+
 BERKELEYDB = Path(__file__).parents[2] / "examples" / "berkeleydb" / "server.c"
 
 KEYSPACES = {

@@ -8,6 +8,9 @@ import pytest
 from cluster import Cluster
 from harness import binary
 
+# Measurements: `cargo xtask soak` runs them.
+pytestmark = pytest.mark.soak
+
 REGIONS = 3
 
 

@@ -18,16 +18,26 @@ const PACKAGES: &str = "redis-server redis-tools python3-venv libdb5.3-dev";
 const BERKELEYDB: &str = "/usr/include/db.h";
 
 /// How many files of process tests run at a time.
-const PARALLEL_FILES: &str = "3";
+const PARALLEL_FILES: &str = "6";
 
-/// Runs every `tests/process/test_*.py` against the binary of the shared profile.
-pub fn process_tests(workspace: &Workspace) -> Result<()> {
-    run_process_tests(workspace, None)
+/// Which process tests run, and for how long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// All but those that are marked `soak`, several files at a time.
+    Brief,
+    /// Those that are marked `soak`.
+    Left,
+    /// Those that find more the longer they go on.
+    Long,
 }
 
-/// Runs the process tests: all of them briefly, or for long those whose names match `filter`, a pytest `-k`
-/// expression.
-pub fn run_process_tests(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
+/// Runs what `test` runs of `tests/process/test_*.py`, against the binary of the shared profile.
+pub fn process_tests(workspace: &Workspace) -> Result<()> {
+    run_process_tests(workspace, Length::Brief)
+}
+
+/// Runs process tests.
+pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
     let files = process_test_files(&workspace.root)?;
     if files.is_empty() {
         println!("no {PROCESS_TESTS}/test_*.py in this tree");
@@ -41,11 +51,14 @@ pub fn run_process_tests(workspace: &Workspace, filter: Option<&str>) -> Result<
     let python = python_environment(workspace)?;
     let mut pytest = workspace.command(python);
     pytest.args(["-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "--durations=10"]).args(&files);
-    match filter {
-        // They load the machine, and are not to disturb one another.
-        Some(filter) => pytest.args(["-k", filter]).env("ANABRANCH_SOAK", "1"),
+    match length {
         // They wait more than they work; a file's tests share servers, so a file stays together.
-        None => pytest.args(["-n", PARALLEL_FILES, "--dist", "loadfile"]),
+        Length::Brief => pytest.args(["-m", "not soak", "-n", PARALLEL_FILES, "--dist", "loadfile"]),
+        // They load the machine, and are not to disturb one another.
+        Length::Left => pytest.args(["-m", "soak"]).env("ANABRANCH_SOAK", "1"),
+        Length::Long => {
+            pytest.args(["-k", "kill or random_sequences or cut_apart"]).env("ANABRANCH_SOAK", "1")
+        }
     };
     run(pytest.env("ANABRANCH_BIN", &binary).env("PYTHONDONTWRITEBYTECODE", "1"))
 }

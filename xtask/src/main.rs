@@ -6,6 +6,7 @@
 mod environment;
 mod fuzzing;
 mod simulation;
+mod soak;
 mod steps;
 mod suite;
 mod tidy;
@@ -22,14 +23,15 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [STEP...]           everything that must pass, or only the named steps; stops at the first failure
-  lint [STEP...]           formatting, clippy, rustdoc and the repository's own rules; writes nothing
+  lint [STEP...]           formatting, the repository's own rules and clippy; writes nothing
   fix                      formats, applies clippy's suggestions and rewrites generated files
-  sim [PROTOCOL...] [--seeds N]
+  sim [PROTOCOL...] [--first-seed N] [--seeds N]
                            simulation with faults and checking, every seed twice; without a name, all protocols
   fuzz [--seconds N]       every fuzz target for so long (default 60); needs nightly Rust and cargo-fuzz
-  soak [--minutes N]       long simulations, property tests, fuzzing and kill -9 loops until the time is over
-                           (default 60)
-  steps                    lists the steps of test and lint
+  soak [STEP...] [--minutes N]
+                           what test leaves out, then long simulations, property tests, fuzzing and kill -9 loops
+                           until the time is over (default 60), or only the named steps
+  steps                    lists the steps of test and soak
 
 examples:
   cargo xtask test
@@ -74,7 +76,7 @@ fn dispatch() -> Result<bool> {
         "fix" => suite::fix(&workspace).map(|()| true),
         "sim" => simulation::sim(&workspace, rest).map(|()| true),
         "fuzz" => fuzzing::command(&workspace, rest).map(|()| true),
-        "soak" => simulation::soak(&workspace, rest).map(|()| true),
+        "soak" => soak::command(&workspace, rest),
         "steps" => {
             suite::print_steps();
             Ok(true)

@@ -1,13 +1,19 @@
-//! `sim` and `soak`: simulation through the binary's own `sim` command, and long runs of what `test` runs briefly.
+//! `sim`, and the simulation step of `test`: the binary's own `sim` command, for many protocols.
+//!
+//! The step of `test` simulates seeds that follow from the commit, so that every commit explores others and any run
+//! can be repeated: one seed of each protocol twice, which must be equal, then as many seeds as there is time for, each
+//! once, in turn over the protocols. Every run is a process of its own, and as many run at a time as there are
+//! processors.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
-use crate::environment::run_process_tests;
-use crate::fuzzing;
 use crate::suite;
-use crate::workspace::{PROFILE, Workspace, capture, run};
+use crate::workspace::{Workspace, capture};
 
 /// What is simulated when nobody names a protocol.
 const PROTOCOLS: &[&str] = &[
@@ -25,125 +31,178 @@ const PROTOCOLS: &[&str] = &[
     "wren-copies",
     "paris-copies",
 ];
-/// Baselines for measurements: few seeds are enough, as they share most of their code with the others.
+/// The protocols that users get unless they choose another: twice as many seeds.
+const DEFAULTS: &[&str] = &["tapir", "wren"];
+/// Baselines for measurements: a quarter as many, as they share most of their code with the others.
 const BASELINES: &[&str] = &["cure", "h-cure", "bpr", "nocc"];
-/// Seeds per protocol of these.
-const BASELINE_SEEDS: u32 = 2;
 /// Seeds per protocol of a quick run.
 const QUICK_SEEDS: u32 = 40;
-/// What `test` runs of most protocols.
-const SMOKE_SEEDS: u32 = 3;
-/// What `test` runs with more seeds, and how many: the protocols that users get unless they choose another.
-const THOROUGH: &[(&str, u32)] = &[("tapir", 8), ("wren", 5)];
-/// Seeds per protocol of one round of `soak`.
-const SOAK_SEEDS: u32 = 2000;
-/// Cases per property of one round of `soak`, for the properties that do not fix their own number.
-const SOAK_CASES: u32 = 20_000;
-/// How long a round of `soak` runs each fuzz target.
-const SOAK_FUZZ_SECONDS: u32 = 120;
-/// Crates whose properties cover every decoder of bytes that came from outside.
-const DECODERS: &[&str] = &["anabranch-types", "anabranch-resp", "anabranch-journal", "anabranch-datatypes"];
+/// How long the step of `test` begins runs.
+const BUDGET: Duration = Duration::from_secs(75);
+/// Of so many histories one may be undecided.
+const DECIDED: u64 = 100;
 
-/// `cargo xtask sim [PROTOCOL...] [--seeds N]`.
+/// `cargo xtask sim [PROTOCOL...] [--first-seed N] [--seeds N]`: every seed twice.
 pub fn sim(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let request = parse_sim(arguments)?;
     suite::build(workspace)?;
-    simulate(workspace, &request.protocols, request.seeds)
+    let seeds = Seeds { first: request.first_seed, count: request.seeds, once: false };
+    request.protocols.iter().try_for_each(|protocol| simulate(workspace, protocol, seeds))
 }
 
-/// `cargo xtask soak [--minutes N]`: rounds of simulation, properties, models, fuzzing and crashes until the time is
-/// over.
-///
-/// A round that has begun is finished, so a run may take longer than asked.
-pub fn soak(workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    let minutes = match arguments {
-        [] => 60,
-        [flag, value] if flag == "--minutes" => number(flag, value)?,
-        other => bail!("soak takes `--minutes N`, not `{}`", other.join(" ")),
-    };
-    fuzzing::ensure_installed(workspace)?;
-    suite::build(workspace)?;
-    let end = Instant::now() + Duration::from_secs(u64::from(minutes) * 60);
-    let mut round = 0;
-    while round == 0 || Instant::now() < end {
-        round += 1;
-        println!("== soak, round {round}");
-        simulate(workspace, PROTOCOLS, SOAK_SEEDS)?;
-        properties(workspace)?;
-        models(workspace)?;
-        features(workspace)?;
-        fuzzing::fuzz(workspace, SOAK_FUZZ_SECONDS)?;
-        run_process_tests(workspace, Some("kill or random_sequences or cut_apart"))?;
+/// Many seeds of every protocol, each once.
+pub fn explore(workspace: &Workspace, first: u64, count: u32) -> Result<()> {
+    let seeds = Seeds { first, count, once: true };
+    PROTOCOLS.iter().try_for_each(|protocol| simulate(workspace, protocol, seeds))
+}
+
+/// Which seeds to run, and whether each once only.
+#[derive(Clone, Copy)]
+struct Seeds {
+    first: u64,
+    count: u32,
+    once: bool,
+}
+
+impl Seeds {
+    fn command(self, workspace: &Workspace, protocol: &str) -> std::process::Command {
+        let mut sim = workspace.command(workspace.binary());
+        sim.args(["sim", protocol, "--json", "--first-seed", &self.first.to_string()]);
+        sim.args(["--seeds", &self.count.to_string()]).args(self.once.then_some("--once"));
+        sim
     }
-    println!("soak: {round} rounds passed");
+}
+
+/// Simulates a protocol with all processors.
+fn simulate(workspace: &Workspace, protocol: &str, seeds: Seeds) -> Result<()> {
+    print!("{protocol}: {}", capture(&mut seeds.command(workspace, protocol))?);
     Ok(())
 }
 
-/// What `test` runs of it: every protocol, some with more seeds.
+/// What `test` simulates; see the module.
 pub fn smoke(workspace: &Workspace) -> Result<()> {
-    let is_thorough = |name: &str| THOROUGH.iter().any(|(thorough, _)| *thorough == name);
-    let quick: Vec<&str> = PROTOCOLS.iter().copied().filter(|name| !is_thorough(name)).collect();
-    simulate(workspace, &quick, SMOKE_SEEDS)?;
-    simulate(workspace, BASELINES, BASELINE_SEEDS)?;
-    THOROUGH.iter().try_for_each(|(name, seeds)| simulate(workspace, &[name], *seeds))
-}
-
-/// Simulates each protocol; the binary itself runs every seed twice and demands equal traces.
-fn simulate<P: AsRef<str>>(workspace: &Workspace, protocols: &[P], seeds: u32) -> Result<()> {
-    for protocol in protocols {
-        let protocol = protocol.as_ref();
-        let report = capture(workspace.command(workspace.binary()).args(arguments_of(protocol, seeds)))?;
-        print!("{protocol}: {report}");
-        if report.trim().is_empty() {
-            bail!("`anabranch sim {protocol} --seeds {seeds} --json` reported nothing");
+    let first = u64::from(workspace.seed());
+    let mut plan = Plan::new(first);
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("seeds from {first} on, {count} at a time");
+    let start = Instant::now();
+    let (plan, counts) = (Mutex::new(&mut plan), Mutex::new(Counts::default()));
+    let work = || -> Result<()> {
+        loop {
+            let next = lock(&plan).next(start.elapsed() < BUDGET);
+            let Some((protocol, seeds)) = next else { return Ok(()) };
+            let mut sim = seeds.command(workspace, protocol);
+            let report = capture(sim.args(["--threads", "1"])).inspect_err(|_| lock(&plan).stop())?;
+            lock(&counts).add(protocol, &report)?;
         }
+    };
+    std::thread::scope(|scope| -> Result<()> {
+        let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| match worker.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a worker panicked; its message is above"),
+        })
+    })?;
+    counts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).judge()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Which run comes next.
+struct Plan {
+    first: u64,
+    /// The protocols whose first seed is still to be run twice.
+    twice: Vec<&'static str>,
+    /// How often all protocols have had their turn, and which are left of this turn.
+    turns: u64,
+    turn: Vec<&'static str>,
+    /// How many seeds of a protocol have begun.
+    begun: BTreeMap<&'static str, u64>,
+}
+
+impl Plan {
+    fn new(first: u64) -> Self {
+        let twice = [PROTOCOLS, BASELINES].concat();
+        Plan { first, twice, turns: 0, turn: Vec::new(), begun: BTreeMap::new() }
     }
-    Ok(())
-}
 
-fn arguments_of(protocol: &str, seeds: u32) -> [String; 5] {
-    ["sim".into(), protocol.into(), "--seeds".into(), seeds.to_string(), "--json".into()]
-}
-
-/// The property tests of the decoders with many more cases than a test run takes.
-fn properties(workspace: &Workspace) -> Result<()> {
-    let mut tests = workspace.cargo(&["test", "--profile", PROFILE]);
-    for package in DECODERS {
-        tests.args(["-p", package]);
+    /// The next run: of every protocol one seed twice, then, while there is time, in turn one seed once.
+    fn next(&mut self, has_time: bool) -> Option<(&'static str, Seeds)> {
+        let twice = self.twice.pop();
+        if twice.is_none() && !has_time {
+            return None;
+        }
+        if twice.is_none() && self.turn.is_empty() {
+            let baselines = if self.turns.is_multiple_of(4) { BASELINES } else { &[] };
+            self.turn = [PROTOCOLS, DEFAULTS, baselines].concat();
+            self.turns += 1;
+        }
+        let protocol = twice.or_else(|| self.turn.pop())?;
+        let begun = self.begun.entry(protocol).or_default();
+        let seeds = Seeds { first: self.first + *begun, count: 1, once: twice.is_none() };
+        *begun += 1;
+        Some((protocol, seeds))
     }
-    run(tests.env("PROPTEST_CASES", SOAK_CASES.to_string()))
+
+    /// Lets nothing more begin.
+    fn stop(&mut self) {
+        self.twice.clear();
+        self.turn.clear();
+    }
 }
 
-/// Model checking with higher bounds, one model after the other: each may need some gigabytes.
-fn models(workspace: &Workspace) -> Result<()> {
-    let mut tests =
-        workspace.cargo(&["test", "--profile", PROFILE, "-p", "anabranch-strict", "-p", "anabranch-causal"]);
-    tests.args(["--test", "model", "--", "--test-threads", "1"]);
-    run(tests.env("ANABRANCH_SOAK", "1"))
+/// What came of all runs.
+#[derive(Default)]
+struct Counts {
+    seeds: BTreeMap<&'static str, u64>,
+    undecided: u64,
+    transactions: u64,
 }
 
-/// Tests that go through seeds, with many more of them: what only tests ask the simulator for, and among those of `branch` an hour
-/// of steady load in virtual time.
-fn features(workspace: &Workspace) -> Result<()> {
-    let mut tests = workspace.cargo(&["test", "--profile", PROFILE]);
-    tests.args(["-p", "anabranch-simulator", "-p", "anabranch-branch", "-p", "anabranch-strict"]);
-    tests.args(["--lib", "--test", "*", "--", "--skip", "models::"]);
-    run(tests.env("ANABRANCH_SOAK", "1"))
+impl Counts {
+    fn add(&mut self, protocol: &'static str, report: &str) -> Result<()> {
+        let report: Value = serde_json::from_str(report)
+            .with_context(|| format!("`sim {protocol}` reported no JSON: {report}"))?;
+        let number =
+            |field: &str| report[field].as_u64().with_context(|| format!("no `{field}` in {report}"));
+        *self.seeds.entry(protocol).or_default() += number("seeds")?;
+        self.undecided += number("undecided")?;
+        self.transactions += number("transactions")?;
+        Ok(())
+    }
+
+    /// Prints the counts; fails where too little was decided.
+    fn judge(&self) -> Result<()> {
+        for (protocol, seeds) in &self.seeds {
+            println!("{seeds:>5} seeds of {protocol}");
+        }
+        let seeds: u64 = self.seeds.values().sum();
+        println!("{seeds:>5} seeds, {} transactions, {} undecided", self.transactions, self.undecided);
+        if self.undecided * DECIDED > seeds {
+            bail!("more than one history in {DECIDED} is undecided");
+        }
+        Ok(())
+    }
 }
 
 /// What a `sim` command line asks for.
 #[derive(Debug, PartialEq, Eq)]
 struct SimRequest {
     protocols: Vec<String>,
+    first_seed: u64,
     seeds: u32,
 }
 
 fn parse_sim(arguments: &[String]) -> Result<SimRequest> {
-    let mut request = SimRequest { protocols: Vec::new(), seeds: QUICK_SEEDS };
+    let mut request = SimRequest { protocols: Vec::new(), first_seed: 0, seeds: QUICK_SEEDS };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
+        let mut value = || rest.next().with_context(|| format!("{argument} needs a number"));
         match argument.as_str() {
-            "--seeds" => request.seeds = number(argument, rest.next().context("--seeds needs a number")?)?,
+            "--first-seed" => request.first_seed = number(argument, value()?)?,
+            "--seeds" => request.seeds = number(argument, value()?)?,
             flag if flag.starts_with('-') => bail!("sim has no option `{flag}`"),
             protocol => request.protocols.push(protocol.to_owned()),
         }
@@ -155,7 +214,7 @@ fn parse_sim(arguments: &[String]) -> Result<SimRequest> {
 }
 
 /// The number that a flag was given.
-pub fn number(flag: &str, value: &str) -> Result<u32> {
+pub fn number<N: std::str::FromStr<Err = std::num::ParseIntError>>(flag: &str, value: &str) -> Result<N> {
     value.parse().with_context(|| format!("{flag} needs a number, not `{value}`"))
 }
 
@@ -170,8 +229,10 @@ mod tests {
     #[test]
     fn a_sim_line_names_protocols_and_seeds() {
         let all = PROTOCOLS.iter().map(|&protocol| protocol.to_owned()).collect();
-        assert_eq!(parse("").unwrap(), SimRequest { protocols: all, seeds: QUICK_SEEDS });
-        assert_eq!(parse("wren --seeds 7").unwrap(), SimRequest { protocols: vec!["wren".into()], seeds: 7 });
+        let request = |protocols, first_seed, seeds| SimRequest { protocols, first_seed, seeds };
+        assert_eq!(parse("").unwrap(), request(all, 0, QUICK_SEEDS));
+        let line = parse("wren --first-seed 5000000000 --seeds 7").unwrap();
+        assert_eq!(line, request(vec!["wren".into()], 5_000_000_000, 7));
     }
 
     #[test]
@@ -179,5 +240,32 @@ mod tests {
         assert!(parse("--seeds").is_err());
         assert!(parse("--seeds many").is_err());
         assert!(parse("--seed 4").is_err());
+    }
+
+    #[test]
+    fn every_protocol_is_run_twice_first_and_no_seed_again() {
+        let mut plan = Plan::new(7);
+        let all = PROTOCOLS.len() + BASELINES.len();
+        let first: Vec<_> = std::iter::from_fn(|| plan.next(false)).collect();
+        assert_eq!(first.len(), all);
+        assert!(first.iter().all(|(_, seeds)| seeds.first == 7 && !seeds.once));
+        let mut seen: Vec<_> = (0..60).map_while(|_| plan.next(true)).collect();
+        assert!(seen.iter().all(|(_, seeds)| seeds.once));
+        seen.sort_by_key(|(protocol, seeds)| (*protocol, seeds.first));
+        seen.dedup_by_key(|(protocol, seeds)| (*protocol, seeds.first));
+        assert_eq!(seen.len(), 60);
+        plan.stop();
+        assert!(plan.next(false).is_none());
+    }
+
+    #[test]
+    fn too_many_undecided_histories_fail() {
+        let mut counts = Counts::default();
+        let report = |undecided| format!("{{\"seeds\":100,\"transactions\":9,\"undecided\":{undecided}}}");
+        counts.add("wren", &report(1)).unwrap();
+        assert!(counts.judge().is_ok());
+        counts.add("wren", &report(2)).unwrap();
+        assert!(counts.judge().is_err());
+        assert!(counts.add("wren", "").is_err());
     }
 }

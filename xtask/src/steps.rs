@@ -81,22 +81,24 @@ fn run_step(workspace: &Workspace, command: &str, step: Step) -> Outcome {
     }
 }
 
+/// Prints the table of steps with their times, and their sum.
 fn summarize(outcomes: &[(Step, Outcome)]) -> bool {
     println!();
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failed, mut total) = (0, 0, Duration::ZERO);
     for (step, outcome) in outcomes {
         match outcome {
             Outcome::Passed(duration) => {
-                passed += 1;
+                (passed, total) = (passed + 1, total + *duration);
                 println!("passed   {:>9}  {}", seconds(*duration), step.name);
             }
             Outcome::Failed(duration) => {
-                failed += 1;
+                (failed, total) = (failed + 1, total + *duration);
                 println!("FAILED   {:>9}  {}", seconds(*duration), step.name);
             }
             Outcome::NotRun => println!("not run             {}", step.name),
         }
     }
+    println!("         {:>9}  in all", seconds(total));
     println!("{passed} passed, {failed} failed");
     failed == 0
 }

@@ -6,7 +6,12 @@ use anyhow::Result;
 
 use crate::steps::Step;
 use crate::workspace::{PROFILE, Workspace, run};
-use crate::{environment, simulation, tidy};
+use crate::{environment, simulation, soak, tidy};
+
+/// Tests whose path contains this, those of modules of this name, are left to `soak`.
+pub const SOAK: &str = "soak::";
+/// The package whose tests are left to `soak`.
+pub const FIGURES: &str = "anabranch-figures";
 
 const LINT: &[Step] = &[
     Step { name: "format", about: "rustfmt changes nothing", run: format },
@@ -16,13 +21,16 @@ const LINT: &[Step] = &[
         run: tidy::check,
     },
     Step { name: "clippy", about: "clippy with warnings denied", run: clippy },
-    Step { name: "docs", about: "rustdoc with warnings denied", run: docs },
 ];
 
 const TESTS: &[Step] = &[
-    Step { name: "build", about: "every target of the workspace, in the shared profile", run: build },
-    Step { name: "unit", about: "unit, property, integration and documentation tests", run: unit },
-    Step { name: "sim", about: "simulated seeds of every protocol, each twice", run: simulation::smoke },
+    Step { name: "build", about: "the binary and the tests, in the shared profile", run: build },
+    Step { name: "unit", about: "unit, property and integration tests", run: unit },
+    Step {
+        name: "sim",
+        about: "simulated seeds of every protocol, which follow from the commit",
+        run: simulation::smoke,
+    },
     Step {
         name: "process",
         about: "real processes and real clients: tests/process",
@@ -42,8 +50,9 @@ pub fn test_steps() -> Vec<Step> {
 
 /// Prints the name and the meaning of every step.
 pub fn print_steps() {
-    for step in test_steps() {
-        println!("{:<10} {}", step.name, step.about);
+    for (command, steps) in [("test", test_steps()), ("soak", soak::soak_steps())] {
+        println!("cargo xtask {command}");
+        steps.iter().for_each(|step| println!("  {:<10} {}", step.name, step.about));
     }
 }
 
@@ -56,18 +65,15 @@ fn clippy(workspace: &Workspace) -> Result<()> {
     run(&mut workspace.cargo(&arguments))
 }
 
-fn docs(workspace: &Workspace) -> Result<()> {
-    let mut doc = workspace.cargo(&["doc", "--profile", PROFILE, "--workspace", "--no-deps"]);
-    run(doc.env("RUSTDOCFLAGS", "-D warnings"))
-}
-
 /// Builds the binary together with the tests, so that features are resolved once and nothing is compiled twice.
 pub fn build(workspace: &Workspace) -> Result<()> {
-    run(&mut workspace.cargo(&["build", "--profile", PROFILE, "--workspace", "--all-targets"]))
+    let mut build = workspace.cargo(&["build", "--profile", PROFILE, "--workspace", "--exclude", FIGURES]);
+    run(build.args(["--lib", "--bins", "--tests"]))
 }
 
 fn unit(workspace: &Workspace) -> Result<()> {
-    let mut tests = workspace.cargo(&["test", "--profile", PROFILE, "--workspace", "--no-fail-fast"]);
+    let mut tests = workspace.cargo(&["test", "--profile", PROFILE, "--workspace", "--exclude", FIGURES]);
+    tests.args(["--lib", "--bins", "--tests", "--no-fail-fast", "--", "--skip", SOAK]);
     run(tests.env("ANABRANCH_BIN", workspace.binary()))
 }
 

@@ -49,6 +49,12 @@ impl Workspace {
         self.target_directory.join(PROFILE).join("anabranch")
     }
 
+    /// A number that follows from the commit, for what is to be different in each and repeatable; 0 outside of git.
+    pub fn seed(&self) -> u32 {
+        let head = capture(self.command("git").args(["rev-parse", "HEAD"])).unwrap_or_default();
+        head.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or(0)
+    }
+
     /// A cargo command in the workspace's root.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(cargo_program());

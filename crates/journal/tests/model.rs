@@ -1,10 +1,8 @@
 //! The journal against its model: every synced group is there, what is recovered is a prefix of what was written and
 //! whole, and what was cut never comes back.
 
-mod common;
-
+use crate::common::{check, open, options, scenarios};
 use anabranch_journal::{Log, LogOptions, RecoveryOptions, SimulatedDisk};
-use common::{check, open, options, scenarios};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use types::Rng;

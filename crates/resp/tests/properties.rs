@@ -1,14 +1,12 @@
 //! Claims about all inputs: pieces do not matter, nothing panics, what is written is read back.
 
-mod support;
-
+use crate::support::{Command, Connection};
 use anabranch_resp::{
     Encoder, Limits, Parser, Pipeline, ProtocolVersion, ReplyLimits, ReplyParser, Value, encode_command,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use support::{Command, Connection};
 use types::ReplySink;
 
 /// Limits low enough for random inputs to meet them.

@@ -1,9 +1,7 @@
 //! What a server accepts and refuses, byte for byte as recorded from Redis 7.0.15 over raw sockets.
 
-mod support;
-
+use crate::support::{Command, Connection};
 use anabranch_resp::{Limits, Parser, Pipeline, ProtocolError};
-use support::{Command, Connection};
 
 /// Input, the commands that are executed, and the reply before the connection closes ("" when it stays open).
 type Case = (&'static [u8], &'static [&'static [&'static [u8]]], &'static [u8]);

@@ -291,9 +291,15 @@ Examples:
 pub struct SimArguments {
     /// The protocol to simulate
     pub protocol: String,
-    /// Run this many seeds, from 0
+    /// Run this many seeds
     #[arg(long, value_name = "N", required_unless_present_any = ["seed", "script"], conflicts_with = "seed")]
     pub seeds: Option<NonZeroU64>,
+    /// With --seeds: the first of them
+    #[arg(long, value_name = "X", default_value_t = 0, conflicts_with_all = ["seed", "script"])]
+    pub first_seed: u64,
+    /// With --seeds: run each seed once, and do not compare with a second run
+    #[arg(long, conflicts_with_all = ["seed", "script"])]
+    pub once: bool,
     /// Run this seed only, print what happens and write its history
     #[arg(long, value_name = "X")]
     pub seed: Option<u64>,

@@ -1,4 +1,4 @@
-//! Dead files: a Rust file under `src` that no `mod` leads to is compiled by nobody and read by everybody.
+//! Dead files: a Rust file under `src` or `tests` that no `mod` leads to is compiled by nobody and read by everybody.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::source::{Source, block_end, find_words};
 use super::{Finding, TextFile, has_extension};
 
-/// Finds files under `src` that cannot be reached from `roots`, the root files of all targets.
+/// Finds files under `src` and `tests` that cannot be reached from `roots`, the root files of all targets.
 pub fn check(roots: &[PathBuf], files: &[TextFile]) -> Vec<Finding> {
     let texts: BTreeMap<&Path, &str> = files
         .iter()
@@ -25,7 +25,7 @@ pub fn check(roots: &[PathBuf], files: &[TextFile]) -> Vec<Finding> {
     }
     texts
         .keys()
-        .filter(|path| path.iter().any(|part| part == "src") && !reached.contains(**path))
+        .filter(|path| path.iter().any(|part| part == "src" || part == "tests") && !reached.contains(**path))
         .map(|path| Finding::error(path, 0, "no `mod` leads to this file; declare or remove it"))
         .collect()
 }
@@ -102,8 +102,9 @@ mod tests {
             ("a/src/used.rs", ""),
             ("a/src/unused.rs", "mod inner;"),
             ("a/src/unused/inner.rs", ""),
+            ("a/tests/forgotten.rs", "#[test] fn never_runs() {}"),
         ];
-        assert_eq!(dead(&files), ["a/src/unused/inner.rs", "a/src/unused.rs"]);
+        assert_eq!(dead(&files), ["a/src/unused/inner.rs", "a/src/unused.rs", "a/tests/forgotten.rs"]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Breadth-first search over the states of the whole system.
 
-use crate::host::Event;
-use crate::properties;
-use crate::setup::Setup;
-use crate::space::{Hasher, Space};
+use crate::model::host::Event;
+use crate::model::properties;
+use crate::model::setup::Setup;
+use crate::model::space::{Hasher, Space};
 use anabranch_causal::wren::Message;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;

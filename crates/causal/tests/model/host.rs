@@ -1,6 +1,6 @@
 //! One instance of the protocol as the model sees it: it is driven by events, and built again by repeating them.
 
-use crate::setup::{Act, Setup};
+use crate::model::setup::{Act, Setup};
 use anabranch_causal::wren::{Message, Node, Snapshot, Timer};
 use datatypes::{Operation, register};
 use protocol::{

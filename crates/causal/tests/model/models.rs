@@ -1,7 +1,7 @@
 //! The models.
 
-use crate::explore::{Outcome, explore};
-use crate::setup::{Act, Setup};
+use crate::model::explore::{Outcome, explore};
+use crate::model::setup::{Act, Setup};
 
 /// One region, two partitions: a transaction that writes both, one that reads both.
 pub fn a_writer_and_a_reader() -> Setup {

@@ -1,8 +1,8 @@
 //! Each known bug, and the model that finds it. `docs/protocols/wren.md` has the table.
 
-use crate::explore::explore;
-use crate::models;
-use crate::setup::Setup;
+use crate::model::explore::explore;
+use crate::model::models;
+use crate::model::setup::Setup;
 use anabranch_causal::wren::Mutants;
 
 /// Explores a model with a bug built in: it must be found within so many states, in which the code as it is has none.

@@ -1,9 +1,9 @@
 //! What must hold in every state, and when everything has come to rest.
 
-use crate::explore::State;
-use crate::host::Known;
-use crate::setup::{Act, Setup};
-use crate::space::Space;
+use crate::model::explore::State;
+use crate::model::host::Known;
+use crate::model::setup::{Act, Setup};
+use crate::model::space::Space;
 use std::collections::BTreeMap;
 use types::{Timestamp, TransactionId};
 

@@ -1,8 +1,8 @@
 //! States of single instances and what leads from one to another. They are kept as paths of events: an instance is built again
 //! by repeating what happened to it.
 
-use crate::host::{Event, Host, Known};
-use crate::setup::Setup;
+use crate::model::host::{Event, Host, Known};
+use crate::model::setup::Setup;
 use anabranch_causal::wren::{Message, Outcome};
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hash};
@@ -88,7 +88,7 @@ impl Space {
         host
     }
 
-    fn perform(&self, host: &mut Host, event: &Event) -> Vec<crate::host::Out> {
+    fn perform(&self, host: &mut Host, event: &Event) -> Vec<crate::model::host::Out> {
         let message = match event {
             Event::Deliver(id) => {
                 let sent = &self.messages[*id as usize];

@@ -2,8 +2,8 @@
 //!
 //! Partition 0 is in the regions 0 and 1, partition 1 in 1 and 2, partition 2 in 2 and 0.
 
-use crate::client::{Client, GET, blind_step, increment, key_in, step};
-use crate::world::{Faults, KEYSPACE, SEED, World, coordinator, replica};
+use crate::survivors::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::survivors::world::{Faults, KEYSPACE, SEED, World, coordinator, replica};
 use anabranch_causal::paris::{Message, Mutants, Options, RegionTopology, Times, Topology};
 use protocol::{Durability, Request};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Clients: they ask for operations, and have replies as text.
 
-use crate::world::{SEED, World};
+use super::world::{SEED, World};
 use checker::render;
 use datatypes::{Operation, register};
 use protocol::{KeyedOperation, Request, Step};

@@ -1,8 +1,8 @@
 //! What a client may take from one session to another (Corrections 35), and whose writes a session reads at once.
 
-use crate::client::{Client, GET, blind_step, increment};
-use crate::operations::write;
-use crate::world::{World, coordinator};
+use crate::wren::client::{Client, GET, blind_step, increment};
+use crate::wren::operations::write;
+use crate::wren::world::{World, coordinator};
 use anabranch_causal::wren::Options;
 use protocol::{ContextAsk, Request};
 use std::time::Duration;

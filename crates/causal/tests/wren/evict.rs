@@ -1,8 +1,8 @@
 //! A region that is gone for good, and the others that go on without it (Corrections 36).
 
-use crate::client::{Client, GET, blind_step, increment, key_in, step};
-use crate::operations::{DELETE, write};
-use crate::world::{Faults, World, coordinator, replica};
+use crate::wren::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::wren::operations::{DELETE, write};
+use crate::wren::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Message, Mutants, Options};
 use protocol::Durability;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Keys whose deadline has passed leave memory, though nobody meets them (Corrections 69).
 
-use crate::client::{Client, GET, on, step};
-use crate::operations::write;
-use crate::world::{EPOCH, World, coordinator, replica};
+use crate::wren::client::{Client, GET, on, step};
+use crate::wren::operations::write;
+use crate::wren::world::{EPOCH, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};
 use datatypes::key::ExpireCondition;
 use datatypes::{Operation, key};

@@ -1,8 +1,8 @@
 //! What a client may rely on when links, nodes and coordinators fail.
 
-use crate::client::{Client, GET, blind_step, increment, key_in, step};
-use crate::operations::write;
-use crate::world::{Faults, World, coordinator, replica};
+use crate::wren::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::wren::operations::write;
+use crate::wren::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};
 use protocol::{Durability, Request};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A cut that is over (decision 0030).
 
-use crate::client::{Client, GET, blind_step, increment, step};
-use crate::operations::write;
-use crate::world::{EPOCH, World, coordinator, replica};
+use crate::wren::client::{Client, GET, blind_step, increment, step};
+use crate::wren::operations::write;
+use crate::wren::world::{EPOCH, World, coordinator, replica};
 use anabranch_causal::wren::Options;
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
 //! The harness is tested too: each deliberate mistake is caught within a stated number of seeds.
 
-use crate::client::{Client, GET, key_in, step};
-use crate::operations::write;
-use crate::random::{CALM, FORGETTING, LOSING, Plan, REMOVING, SPILLING, play};
-use crate::world::{EPOCH, World, coordinator, replica};
+use crate::wren::client::{Client, GET, key_in, step};
+use crate::wren::operations::write;
+use crate::wren::random::{CALM, FORGETTING, LOSING, Plan, REMOVING, SPILLING, play};
+use crate::wren::world::{EPOCH, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Commands of a pipeline that run as one transaction: what a client sees is as if they had run one by one.
 
-use crate::client::{Client, GET, increment, key_in, on};
-use crate::operations::{DELETE, pop, push, write, write_if_absent};
-use crate::world::{World, coordinator, replica};
+use crate::wren::client::{Client, GET, increment, key_in, on};
+use crate::wren::operations::{DELETE, pop, push, write, write_if_absent};
+use crate::wren::world::{World, coordinator, replica};
 use anabranch_causal::wren::Options;
 use checker::render;
 use datatypes::Operation;

@@ -1,8 +1,8 @@
 //! What a client may rely on when nothing fails.
 
-use crate::client::{Client, GET, blind_step, increment, key_in, step};
-use crate::operations::{DELETE, add, pop, push, write, write_if_absent};
-use crate::world::{World, coordinator};
+use crate::wren::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::wren::operations::{DELETE, add, pop, push, write, write_if_absent};
+use crate::wren::world::{World, coordinator};
 use anabranch_causal::wren::{Options, Scope};
 use protocol::{Request, Step};
 use types::SessionId;
@@ -60,7 +60,7 @@ fn cached_effects_are_performed_on_what_the_snapshot_shows() {
     world.run_ms(40);
     one.many(&mut world, &[blind_step("count", increment(2)), blind_step("set", add("y"))]);
     assert_eq!(one.one(&mut world, "count", GET), "\"7\"");
-    assert_eq!(one.one(&mut world, "set", crate::operations::MEMBERS), "{\"x\", \"y\"}");
+    assert_eq!(one.one(&mut world, "set", crate::wren::operations::MEMBERS), "{\"x\", \"y\"}");
 }
 
 /// Wren, section 4.4.3: writes are atomic. A reader of both keys never sees one of two.
@@ -346,7 +346,7 @@ fn caches_queues_and_decisions_do_not_grow() {
     let coordinator = world.node(client.at).as_coordinator().expect("a coordinator");
     assert_eq!((coordinator.cached(), coordinator.unsettled()), (0, 0));
     for index in 0..2 {
-        let partition = world.node(crate::world::replica(0, index)).as_partition().expect("a replica");
+        let partition = world.node(crate::wren::world::replica(0, index)).as_partition().expect("a replica");
         assert_eq!((partition.undecided(), partition.unreceived()), (0, 0));
         assert!(partition.remembered() <= 2, "{}", partition.remembered());
         let behind = partition.stable().local.wall().0 - partition.horizon().remote.wall().0;

@@ -1,9 +1,9 @@
 //! Random runs: lost, repeated and overtaken packets, skewed clocks, cuts and restarts; every history is checked for
 //! transactional causal consistency and convergence by replaying claims.
 
-use crate::client::{Client, GET, blind_step, increment, step};
-use crate::operations::{MEMBERS, add, remove, write};
-use crate::world::{Faults, World, coordinator, replica};
+use crate::wren::client::{Client, GET, blind_step, increment, step};
+use crate::wren::operations::{MEMBERS, add, remove, write};
+use crate::wren::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options};
 use checker::{Bytes, Key, Level, ListedLoss, Outcome, Report, Transaction, check_losses};
 use datatypes::Operation;

@@ -1,8 +1,8 @@
 //! A partition that lost its log, and a region that was cut off for too long (Corrections 36, 67 and 84).
 
-use crate::client::{Client, GET, blind_step, increment, key_in, step};
-use crate::operations::write;
-use crate::world::{Faults, World, coordinator, replica};
+use crate::wren::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::wren::operations::write;
+use crate::wren::world::{Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Message, Mutants, Options};
 use protocol::Durability;
 use std::time::Duration;

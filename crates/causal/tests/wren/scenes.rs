@@ -1,7 +1,7 @@
 //! What the tests of Wren do to a world and look at in it, and those of PaRiS do not.
 
-use crate::under_test::{Options, RegionTopology, Topology};
-use crate::world::{KEYSPACE, SEED, World, replica};
+use crate::wren::under_test::{Options, RegionTopology, Topology};
+use crate::wren::world::{KEYSPACE, SEED, World, replica};
 use protocol::{Claim, Protocol};
 use types::Address;
 

@@ -1,8 +1,8 @@
 //! Queues for regions that are silent, most of which lies in the spool (decision 0035).
 
-use crate::client::{Client, GET, blind_step, increment, key_in, step};
-use crate::operations::write;
-use crate::world::{EPOCH, World, coordinator, replica};
+use crate::wren::client::{Client, GET, blind_step, increment, key_in, step};
+use crate::wren::operations::write;
+use crate::wren::world::{EPOCH, World, coordinator, replica};
 use anabranch_causal::wren::{Mutants, Options, Partition};
 use replication::Window;
 

@@ -1,8 +1,8 @@
 //! A stabilization tree of several levels: the partitions of a region below one another, as a chain and in twos.
 
-use crate::client::{Client, GET, increment, key_in, step};
-use crate::operations::write;
-use crate::world::{EPOCH, Faults, World, coordinator, replica};
+use crate::wren::client::{Client, GET, increment, key_in, step};
+use crate::wren::operations::write;
+use crate::wren::world::{EPOCH, Faults, World, coordinator, replica};
 use anabranch_causal::wren::{Message, Mutants, Options};
 use protocol::Durability;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Branch isolation, on histories made by hand: what a State DAG permits, and what breaks it.
 
-use crate::support::{GET, History, increment, write};
+use crate::anomalies::support::{GET, History, increment, write};
 use anabranch_checker::{Check, Level, ROOT, check};
 
 const OK: Option<&str> = Some("OK");

@@ -1,6 +1,6 @@
 //! Histories that break transactional causal consistency, each by one known anomaly, and what it permits.
 
-use crate::support::{GET, History, increment, write};
+use crate::anomalies::support::{GET, History, increment, write};
 use anabranch_checker::{Check, Level, check, holds_by_definition, infer};
 
 fn assert_good(history: &History) {

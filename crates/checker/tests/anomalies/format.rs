@@ -1,6 +1,6 @@
 //! The history format survives a round trip and refuses nonsense with the line.
 
-use crate::support::{GET, History, add, write};
+use crate::anomalies::support::{GET, History, add, write};
 use anabranch_checker::{Level, check, check_file, read_history, render, write_history};
 use types::{ReplyBuf, ReplySink};
 

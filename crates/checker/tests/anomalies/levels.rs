@@ -1,6 +1,8 @@
 //! Every known anomaly against every level: what each must see, and what it must tolerate.
 
-use crate::support::{ALL_ELEMENTS, DELETE, GET, History, POP, increment, push, write, write_if_absent};
+use crate::anomalies::support::{
+    ALL_ELEMENTS, DELETE, GET, History, POP, increment, push, write, write_if_absent,
+};
 use anabranch_checker::{Level, check, holds_by_claims, holds_by_definition, infer};
 
 /// What a level makes of an anomaly.

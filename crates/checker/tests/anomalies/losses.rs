@@ -1,6 +1,6 @@
 //! Lists of lost writes that leave one out or invent one.
 
-use crate::support::History;
+use crate::anomalies::support::History;
 use anabranch_checker::{Bytes, Key, ListedLoss, Violation, check_losses};
 use datatypes::merge::LostPart;
 use datatypes::register::Deadline;

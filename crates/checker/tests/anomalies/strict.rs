@@ -1,6 +1,8 @@
 //! Histories that are not strictly serializable, each by one known anomaly, and good ones that look alike.
 
-use crate::support::{Builder, DELETE, EXISTS, GET, History, MEMBERS, POP, add, increment, push, write};
+use crate::anomalies::support::{
+    Builder, DELETE, EXISTS, GET, History, MEMBERS, POP, add, increment, push, write,
+};
 use anabranch_checker::{Check, Level, SearchOutcome, check, search_strict_order};
 
 fn assert_good(history: &History) {

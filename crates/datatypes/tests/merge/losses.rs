@@ -1,6 +1,6 @@
 //! What a write costs a concurrent one, by the table; and whoever sees a value settles what becomes of it.
 
-use crate::script::History;
+use crate::merge::script::History;
 use datatypes::Effect;
 use datatypes::merge::{LostPart, Trace, lost};
 use datatypes::{Cell, Value};

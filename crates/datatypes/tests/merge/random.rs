@@ -1,7 +1,7 @@
 //! Random histories of three groups. What must come of them is said here without a state: an addition counts unless a
 //! removal that observed it came, and so on.
 
-use crate::script::{History, told};
+use crate::merge::script::{History, told};
 use datatypes::{Cell, Effect, Value, dict, key, list, register, set};
 use std::collections::{BTreeMap, BTreeSet};
 use types::Rng;

@@ -1,7 +1,7 @@
 //! A run of effects, performed by an index of what came before, comes to what each does that looks at all before it; and
 //! costs about as much as there are effects.
 
-use crate::script::History;
+use crate::merge::script::History;
 use datatypes::merge::{Among, Contest, Origin, Performed, Replay, Trace, lost, perform};
 use datatypes::{Cell, Effect, exchange};
 use std::borrow::Cow;

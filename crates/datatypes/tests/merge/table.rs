@@ -1,7 +1,7 @@
 //! The table, cell by cell: what stands before, what A does, what B does without having observed it, and what comes of
 //! it if A's place is before B's and if B's is before A's.
 
-use crate::script::{History, told};
+use crate::merge::script::{History, told};
 
 /// `before; A; B => the one; the other`, or one state where the order does not matter. Commands are separated by commas.
 const TABLE: &str = "

@@ -1,7 +1,7 @@
 //! Binary forms give back what was written, and anything else is refused without a panic.
 
-use crate::strategies::{cell, effect, encoded, operation};
-use crate::{evaluate, for_all};
+use crate::properties::strategies::{cell, effect, encoded, operation};
+use crate::properties::{evaluate, for_all};
 use datatypes::{Cell, Effect, Operation, apply, exchange};
 use proptest::collection::vec;
 use proptest::prelude::*;

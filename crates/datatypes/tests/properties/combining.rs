@@ -1,7 +1,7 @@
 //! What operations combine to is what they come to one after the other (Claret 5.3, Corrections 63).
 
-use crate::strategies::{KINDS, cell_of, effect_of, kinds, operation_of};
-use crate::{evaluate, for_all};
+use crate::properties::strategies::{KINDS, cell_of, effect_of, kinds, operation_of};
+use crate::properties::{evaluate, for_all};
 use datatypes::combine::{Outstanding, combine, then};
 use datatypes::{Cell, Effect, Kind, Operation, Value, apply};
 use proptest::collection::vec;

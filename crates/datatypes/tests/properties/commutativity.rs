@@ -1,8 +1,10 @@
 //! Whenever the rule says that invocations commute, every order gives the same results and equal states
 //! (Corrections 60 and 66).
 
-use crate::strategies::{auction, cell_of, effect, effect_of, kinds, operation, operation_of, scene};
-use crate::{evaluate, for_all};
+use crate::properties::strategies::{
+    auction, cell_of, effect, effect_of, kinds, operation, operation_of, scene,
+};
+use crate::properties::{evaluate, for_all};
 use datatypes::{Cell, Effect, Invocation, Kind, Mode, Modes, Operation, apply, commutes, scored_set, user};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! A patch takes its effect back and performs it again, any number of times.
 
-use crate::for_all;
-use crate::strategies::{effect, effect_of, scene};
+use crate::properties::for_all;
+use crate::properties::strategies::{effect, effect_of, scene};
 use datatypes::{Cell, Patch, apply, exchange};
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! The store against a naive model that keeps every effect and computes every state by replay.
 //!
-//! A test fixes its seed; `PROPTEST_RNG_SEED=n cargo test -p anabranch-mvcc` explores another one. With the feature
+//! A failure tells its seed; `PROPTEST_RNG_SEED=n cargo test -p anabranch-mvcc` repeats it. With the feature
 //! `mutants` the harness itself is tested: it must notice a store that leaves an undo out.
 
 extern crate anabranch_mvcc as mvcc;
@@ -11,6 +11,8 @@ mod losses;
 mod merge;
 mod naive;
 mod order;
+#[path = "../../../datatypes/tests/properties/runner.rs"]
+mod runner;
 mod scan;
 mod space;
 #[path = "../../../datatypes/tests/properties/strategies.rs"]
@@ -19,30 +21,10 @@ mod work;
 
 use actions::actions;
 use checker::Checker;
-use proptest::strategy::Strategy;
-use proptest::test_runner::{Config, RngSeed, TestCaseResult, TestError, TestRunner};
+use runner::for_all;
 
 /// A commit time, and whether the effect comes from another region, as in Wren.
 type Stamp = (u32, bool);
-
-/// Runs `check` on `cases` random values.
-fn run<S: Strategy>(
-    cases: u32,
-    strategy: S,
-    check: impl Fn(S::Value) -> TestCaseResult,
-) -> Result<(), TestError<S::Value>> {
-    let mut config = Config { cases, failure_persistence: None, ..Config::default() };
-    if config.rng_seed == RngSeed::Random {
-        config.rng_seed = RngSeed::Fixed(20);
-    }
-    TestRunner::new(config).run(&strategy, check)
-}
-
-fn for_all<S: Strategy>(cases: u32, strategy: S, check: impl Fn(S::Value) -> TestCaseResult) {
-    if let Err(failure) = run(cases, strategy, check) {
-        panic!("{failure}");
-    }
-}
 
 #[test]
 fn the_store_is_the_replay_of_its_effects() {
@@ -56,7 +38,8 @@ fn the_store_is_the_replay_of_its_effects() {
 #[cfg(feature = "mutants")]
 #[test]
 fn an_undo_left_out_is_noticed() {
-    let outcome = run(600, actions(60), |actions| {
+    use proptest::test_runner::{TestError, TestRunner};
+    let outcome = TestRunner::new(runner::config(600)).run(&actions(60), |actions| {
         let mut checker = Checker::new();
         checker.store.leave_out_undo();
         actions.iter().try_for_each(|action| checker.perform(action))

@@ -9,10 +9,14 @@ use anyhow::{Context, Result, anyhow, ensure};
 use serde::Serialize;
 use simulator::{Failure, Options, Script, Summary, UnknownProtocol, Violation};
 use std::collections::BTreeMap;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Of so many histories one may be undecided.
+const UNDECIDED_IN: u64 = 100;
 
 /// Runs the seeds or the script, prints the summary, and for what failed the command that shows it again and, of the
 /// first one, a short script. Of a single run also what happened, and its history.
@@ -21,21 +25,16 @@ pub fn run(arguments: &SimArguments) -> Result<Outcome> {
         first_seed: seed,
         seeds: 1,
         readable: is_told(arguments),
+        once: arguments.once,
         with: arguments.with.clone(),
         ..Options::default()
     };
     let mut total = match &arguments.script {
         Some(file) => replay(file, arguments)?,
         None => {
-            let seeds = match (arguments.seed, arguments.seeds) {
-                (Some(seed), _) => seed..seed.checked_add(1).context("the seed is too large")?,
-                (None, seeds) => 0..seeds.map_or(1, |seeds| seeds.get()),
-            };
-            let threads = match arguments.threads {
-                Some(threads) => threads.get(),
-                None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
-            };
-            run_seeds(seeds, threads, |seed| simulator::run(&arguments.protocol, &options(seed)))?
+            let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok());
+            let run_one = |seed| simulator::run(&arguments.protocol, &options(seed));
+            run_seeds(seeds(arguments)?, threads.map_or(1, NonZeroUsize::get), run_one)?
         }
     };
     for line in &total.trace {
@@ -61,8 +60,18 @@ pub fn run(arguments: &SimArguments) -> Result<Outcome> {
             violations: shrunk.violations,
         });
     }
+    total.shortfalls = total.judge();
     print(&arguments.protocol, &total, arguments.json)?;
-    Ok(Outcome::of(total.violations == 0))
+    Ok(Outcome::of(total.violations == 0 && total.shortfalls.is_empty()))
+}
+
+/// The seeds that are asked for.
+fn seeds(arguments: &SimArguments) -> Result<Range<u64>> {
+    let (first, count) = match (arguments.seed, arguments.seeds) {
+        (Some(seed), _) => (seed, 1),
+        (None, seeds) => (arguments.first_seed, seeds.map_or(1, NonZeroU64::get)),
+    };
+    Ok(first..first.checked_add(count).context("the seed is too large")?)
 }
 
 /// True if what happens is told event by event: that of one run is.
@@ -114,6 +123,10 @@ struct Total {
     /// Of how many with a causal history what clients saw decided nothing without its claims.
     undecided_unclaimed: u64,
     violations: u64,
+    /// How many seeds committed nothing.
+    idle: u64,
+    /// Why the seeds show too little though nothing is broken.
+    shortfalls: Vec<String>,
     /// The seeds' own hashes, folded in their order.
     trace_hash: String,
     failures: Vec<Failure>,
@@ -141,11 +154,28 @@ impl Total {
         self.undecided += summary.undecided;
         self.undecided_unclaimed += summary.undecided_unclaimed;
         self.violations += summary.violations;
+        self.idle += u64::from(summary.committed == 0);
         self.failures.extend(summary.failures);
         self.trace.extend(summary.trace);
         let own = u64::from_str_radix(&summary.trace_hash, 16).unwrap_or_default();
         self.hash = self.hash.rotate_left(5) ^ own;
         self.trace_hash = format!("{:016x}", self.hash);
+    }
+
+    /// A run that commits nothing shows nothing, and neither do many histories that no check decides. One undecided history
+    /// among fewer than two hundred is bad luck.
+    fn judge(&self) -> Vec<String> {
+        let mut shortfalls = Vec::new();
+        if self.undecided > (self.seeds / UNDECIDED_IN).max(1) {
+            let (undecided, seeds) = (self.undecided, self.seeds);
+            shortfalls.push(format!(
+                "{undecided} of {seeds} histories are undecided, more than 1 in {UNDECIDED_IN}"
+            ));
+        }
+        if self.idle > 0 {
+            shortfalls.push(format!("{} of {} runs committed nothing", self.idle, self.seeds));
+        }
+        shortfalls
     }
 }
 
@@ -218,6 +248,9 @@ fn print(protocol: &str, total: &Total, json: bool) -> Result<()> {
         total.violations,
         total.trace_hash
     );
+    for shortfall in &total.shortfalls {
+        println!("{shortfall}");
+    }
     for failure in &total.failures {
         println!("\nseed {}: {}", failure.seed, failure.command);
         for violation in &failure.violations {
@@ -250,6 +283,7 @@ mod tests {
         Ok(Summary {
             seeds: 1,
             transactions: 10,
+            committed: 4,
             violations: failures.len() as u64,
             failures,
             trace_hash: format!("{:016x}", seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
@@ -277,6 +311,14 @@ mod tests {
     fn the_history_is_that_of_the_first_failure() {
         assert_eq!(run_seeds(0..3, 2, summary).unwrap().history, b"2");
         assert_eq!(run_seeds(0..9, 2, summary).unwrap().history, b"3");
+    }
+
+    #[test]
+    fn too_many_undecided_histories_and_idle_runs_are_shortfalls() {
+        let total = |seeds, undecided, idle| Total { seeds, undecided, idle, ..Total::default() };
+        assert!(total(50, 1, 0).judge().is_empty() && total(300, 3, 0).judge().is_empty());
+        assert_eq!(total(50, 2, 0).judge().len(), 1);
+        assert_eq!(total(300, 4, 1).judge().len(), 2);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Single commands of one key that come to a process while others of it are under way are sent together.
 
-use crate::network::{DELAY, Network};
+use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::{Combining, Options};
 use datatypes::{Operation, list, register};
 use protocol::{Request, Step};

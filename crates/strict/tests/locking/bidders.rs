@@ -1,7 +1,7 @@
 //! A user-defined type with lock modes of its own: transactions whose operations commute share a phase. Without them each
 //! that may write has the key to itself.
 
-use crate::network::Network;
+use crate::locking::network::Network;
 use anabranch_strict::locking::{Combining, LockOptions, Options};
 use datatypes::{Operation, user};
 use protocol::{Request, Step};

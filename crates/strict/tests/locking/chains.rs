@@ -1,7 +1,7 @@
 //! Steps on one key that are evaluated one after the other are one question.
 
-use crate::network::Network;
-use crate::singles::send;
+use crate::locking::network::Network;
+use crate::locking::singles::send;
 use anabranch_strict::locking::{Concurrency, Options};
 use datatypes::{Operation, register};
 use protocol::Step;

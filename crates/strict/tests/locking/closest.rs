@@ -1,6 +1,6 @@
 //! Optimistic transactions that read at the closest replica, which may lag behind.
 
-use crate::network::Network;
+use crate::locking::network::Network;
 use anabranch_strict::locking::{Concurrency, Options, Reads};
 use anabranch_strict::{Mutant, Mutants};
 use protocol::Request;

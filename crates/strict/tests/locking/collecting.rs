@@ -1,6 +1,6 @@
 //! The first participant decides: its leader collects the votes of the others, or is asked last.
 
-use crate::network::{DELAY, Network};
+use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Coordinates, Options};
 use protocol::Request;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Transactions of one coordinator that share locks and results, and commit as one (Claret, 4.3; Corrections 63).
 
-use crate::network::{DELAY, Network};
+use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::{Combining, Options};
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::{Items, Operation, key, register, set};

@@ -1,6 +1,6 @@
 //! Transactions of several requests whose blind writes were refused a vote: the next one waits for its locks first.
 
-use crate::network::{DELAY, Network};
+use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::Options;
 use datatypes::{Items, Operation, set};
 use protocol::{Request, Step};

@@ -1,6 +1,6 @@
 //! Many clients on few keys: nobody is passed without end, and nobody is told CONFLICT.
 
-use crate::network::Network;
+use crate::locking::network::Network;
 use anabranch_strict::locking::{Combining, Concurrency, LockOptions, Options, Phasing};
 use datatypes::{Items, Operation, register, set};
 use protocol::{Request, Step};

@@ -1,7 +1,7 @@
 //! Locks are free as soon as the decision is in the log: whoever comes next is evaluated behind it, and shows nobody what may be lost.
 
-use crate::network::{DELAY, Network};
-use crate::singles::send;
+use crate::locking::network::{DELAY, Network};
+use crate::locking::singles::send;
 use anabranch_strict::locking::Options;
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::{Operation, register, set};

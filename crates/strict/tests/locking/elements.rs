@@ -1,7 +1,7 @@
 //! Blind writes of elements lock these and not their key (Claret, 5.1.1): of different ones nobody waits for anybody, and
 //! of the same ones no two are in different orders on two shards.
 
-use crate::network::{DELAY, Network};
+use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, LockOptions, Options};
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::{Items, Operation, dict, scored_set};

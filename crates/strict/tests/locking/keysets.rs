@@ -1,6 +1,6 @@
 //! Steps on the whole keyspace inside transactions (Corrections 78), with locks and with validation.
 
-use crate::network::Network;
+use crate::locking::network::Network;
 use anabranch_strict::locking::{Concurrency, Options};
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::{Items, Operation, register, set};

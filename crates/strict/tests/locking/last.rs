@@ -1,7 +1,7 @@
 //! The last shard of a transaction evaluates its steps and decides, and holds nothing over a round trip.
 
-use crate::network::{DELAY, Network};
-use crate::singles::send;
+use crate::locking::network::{DELAY, Network};
+use crate::locking::singles::send;
 use anabranch_strict::locking::{Coordinates, LastShard, Options};
 use datatypes::{Items, Operation, set};
 use protocol::{Request, Step};

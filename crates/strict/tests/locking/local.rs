@@ -1,7 +1,7 @@
 //! A transaction of one request whose keys are on one shard is one message to its leader.
 
-use crate::network::{DELAY, Network};
-use crate::singles::{assert_counted_once, send};
+use crate::locking::network::{DELAY, Network};
+use crate::locking::singles::{assert_counted_once, send};
 use anabranch_strict::locking::Options;
 use datatypes::{Operation, register};
 use protocol::Request;

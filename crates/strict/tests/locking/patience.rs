@@ -1,7 +1,7 @@
 //! Optimistic transactions that a session would have to begin again meet one that was answered, and is not decided
 //! everywhere yet.
 
-use crate::network::{DELAY, Network};
+use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Options};
 use datatypes::{Items, Operation, register, set};
 use protocol::{Request, Step};

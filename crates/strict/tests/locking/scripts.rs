@@ -1,6 +1,6 @@
 //! What is told here is how coordinators and leaders deal with transactions that do not go on.
 
-use crate::network::{DELAY, Network};
+use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Coordinates, Options};
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::{Operation, counter, key, register};

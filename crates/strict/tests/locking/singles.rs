@@ -1,6 +1,6 @@
 //! Single commands follow one another through their leader's log, and single reads wait only for what may have been decided.
 
-use crate::network::{DELAY, Network};
+use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::Options;
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::{Operation, register};

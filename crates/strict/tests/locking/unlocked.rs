@@ -1,6 +1,6 @@
 //! Without locks every operation is linearizable by itself, and nothing holds several together.
 
-use crate::network::{DELAY, Network};
+use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Options};
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::{Operation, register};

@@ -1,9 +1,9 @@
 //! Breadth-first search over the states of the whole system.
 
-use crate::properties::{Known, Properties};
-use crate::setup::Setup;
-use crate::space::{Allowed, Hasher, Space};
-use crate::symmetry::Symmetry;
+use crate::model::properties::{Known, Properties};
+use crate::model::setup::Setup;
+use crate::model::space::{Allowed, Hasher, Space};
+use crate::model::symmetry::Symmetry;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 

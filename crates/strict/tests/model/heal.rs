@@ -1,7 +1,7 @@
 //! What happens when the network is good again: nothing stays undecided, and the replicas agree.
 
-use crate::explore::{Outcome, State};
-use crate::host::Host;
+use crate::model::explore::{Outcome, State};
+use crate::model::host::Host;
 use anabranch_strict::ir::Status;
 use anabranch_strict::tapir::{Decided, Message, Node};
 use std::collections::{BTreeMap, VecDeque};

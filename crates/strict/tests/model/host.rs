@@ -1,6 +1,6 @@
 //! One instance of the protocol as the model sees it: it is driven by events, and built again by repeating them.
 
-use crate::setup::{Act, Asked, Setup};
+use crate::model::setup::{Act, Asked, Setup};
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Node};
 use datatypes::{Operation, register};

@@ -1,7 +1,7 @@
 //! The models.
 
-use crate::explore::{Outcome, explore, explore_with};
-use crate::setup::{Act, Gateway, MEMBERS, Setup};
+use crate::model::explore::{Outcome, explore, explore_with};
+use crate::model::setup::{Act, Gateway, MEMBERS, Setup};
 use anabranch_strict::Mutant;
 
 pub const PUNCTUAL: Gateway = Gateway { skew: 0, near: 0, dies: false };

@@ -1,9 +1,9 @@
 //! Each known bug, and the model that finds it. `docs/protocols/tapir.md` has the table.
 
-use crate::explore::explore;
-use crate::models;
-use crate::routes;
-use crate::setup::Setup;
+use crate::model::explore::explore;
+use crate::model::models;
+use crate::model::routes;
+use crate::model::setup::Setup;
 use anabranch_strict::Mutant;
 
 /// Explores a model with a bug built in: it must be found within so many states, in which the code as it is has none.

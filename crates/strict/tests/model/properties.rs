@@ -1,9 +1,9 @@
 //! What must hold in every state: of replication alone, of transactions, and of our own additions to TAPIR.
 
-use crate::explore::State;
-use crate::serial::{Fate, History};
-use crate::setup::MEMBERS;
-use crate::space::{Sent, Space, fingerprint};
+use crate::model::explore::State;
+use crate::model::serial::{Fate, History};
+use crate::model::setup::MEMBERS;
+use crate::model::space::{Sent, Space, fingerprint};
 use anabranch_strict::ir::{CoordinatorView, Ending, Message as Ir, fast_quorum, quorum};
 use anabranch_strict::tapir::{Decision, Message, Transactions, Vote};
 use commit::{Stamp, overwrites};

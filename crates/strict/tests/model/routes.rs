@@ -1,8 +1,8 @@
 //! Models for the rarer bugs: most messages are lost, those that arrive lead to a place where a rule matters.
 //! Instances 0 to 2 are the replicas, those after them the coordinators; the leader of view n is replica n mod 3.
 
-use crate::models::{DYING, FAST, PUNCTUAL, SLOW, one};
-use crate::setup::{Act, Setup};
+use crate::model::models::{DYING, FAST, PUNCTUAL, SLOW, one};
+use crate::model::setup::{Act, Setup};
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Transactions};
 

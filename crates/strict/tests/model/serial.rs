@@ -1,6 +1,6 @@
 //! Strict serializability by brute force: some order of the transactions explains every answer.
 
-use crate::setup::{Act, Setup};
+use crate::model::setup::{Act, Setup};
 use std::collections::BTreeMap;
 use types::Timestamp;
 

@@ -4,8 +4,8 @@
 //! states of instances: what may be delivered is what anybody in the tuple has sent. Hence messages are lost,
 //! repeated and reordered without bound, at no cost.
 
-use crate::host::{Event, Host, is_acknowledgement, normalize, portrait};
-use crate::setup::{MEMBERS, Setup};
+use crate::model::host::{Event, Host, is_acknowledgement, normalize, portrait};
+use crate::model::setup::{MEMBERS, Setup};
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::Message;
 use hashbrown::HashMap;

@@ -5,9 +5,9 @@
 //! names changed: a message from one replica to another becomes that from its namesake to the other's. That this is the same
 //! state but for the names is not taken for granted: what was sent and told must be so.
 
-use crate::host::Event;
-use crate::setup::{Act, Asked, MEMBERS, Setup};
-use crate::space::Space;
+use crate::model::host::Event;
+use crate::model::setup::{Act, Asked, MEMBERS, Setup};
+use crate::model::space::Space;
 use anabranch_strict::tapir::Message;
 use types::NodeId;
 

@@ -1,8 +1,8 @@
 //! Checkpoints of a keyspace without a log: one snapshot, whatever happens meanwhile.
 
-use crate::for_all;
-use crate::traffic::{perform, traffic};
-use crate::world::{World, get, increment, set};
+use crate::solo::for_all;
+use crate::solo::traffic::{perform, traffic};
+use crate::solo::world::{World, get, increment, set};
 use datatypes::Cell;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Expiry is a write (Corrections 69).
 
-use crate::world::{START_MILLIS, World, blind, expire_at, get, increment, set, set_until};
+use crate::solo::world::{START_MILLIS, World, blind, expire_at, get, increment, set, set_until};
 use datatypes::register::Deadline;
 use protocol::{Durability, Step};
 

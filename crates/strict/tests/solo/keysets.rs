@@ -1,6 +1,6 @@
 //! KEYS, SCAN, DBSIZE and FLUSHDB inside transactions.
 
-use crate::world::{START_MILLIS, World, delete, get, set, set_until, shown};
+use crate::solo::world::{START_MILLIS, World, delete, get, set, set_until, shown};
 use datatypes::register::Deadline;
 use protocol::{Durability, Request, Step};
 use types::SessionId;

@@ -1,8 +1,8 @@
 //! A log that fails: what it did not take has never been, writes are refused, reads go on.
 
-use crate::for_all;
-use crate::traffic::{Traffic, call, perform, traffic};
-use crate::world::{START_MILLIS, World, get, increment, set, set_until, shown};
+use crate::solo::for_all;
+use crate::solo::traffic::{Traffic, call, perform, traffic};
+use crate::solo::world::{START_MILLIS, World, get, increment, set, set_until, shown};
 use datatypes::register::Deadline;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn while_the_log_is_failed_writes_are_refused_and_reads_go_on() {
     let mut world = failed();
     assert_eq!(world.value(b"a"), "1");
     assert_eq!(world.one(set(b"a", b"2")), MISCONF);
-    assert_eq!(world.one(crate::world::blind(increment(b"a", 1))), MISCONF);
+    assert_eq!(world.one(crate::solo::world::blind(increment(b"a", 1))), MISCONF);
     assert_eq!(world.many(0, false, &[Step::Key(get(b"a")), Step::Count]), "1 2");
     let mixed = [Step::Key(get(b"a")), Step::Key(set(b"b", b"2"))];
     assert_eq!(world.many(0, false, &mixed), MISCONF, "all or nothing");

@@ -1,7 +1,7 @@
 //! Requests over four partitions.
 
-use crate::for_all;
-use crate::world::{World, get, increment, set};
+use crate::solo::for_all;
+use crate::solo::world::{World, get, increment, set};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::{Durability, Step};
@@ -123,7 +123,7 @@ fn a_key_present_during_a_whole_scan_is_visited_whatever_comes_and_goes() {
                 if appear {
                     world.one(set(&name(key), b"v"));
                 } else {
-                    world.one(crate::world::delete(&name(key)));
+                    world.one(crate::solo::world::delete(&name(key)));
                     lasting.remove(&key);
                 }
             }

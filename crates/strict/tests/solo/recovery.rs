@@ -1,9 +1,9 @@
 //! From the log, and from a checkpoint that was taken beside traffic, to the same state.
 
-use crate::for_all;
-use crate::strategies::{effect, effect_of, encoded, scene};
-use crate::traffic::{perform, traffic};
-use crate::world::{World, set};
+use crate::solo::for_all;
+use crate::solo::strategies::{effect, effect_of, encoded, scene};
+use crate::solo::traffic::{perform, traffic};
+use crate::solo::world::{World, set};
 use datatypes::{Cell, Effect, apply, key};
 use proptest::collection::vec;
 use proptest::prelude::*;

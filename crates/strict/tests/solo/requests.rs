@@ -1,6 +1,6 @@
 //! Every kind of request on one partition.
 
-use crate::world::{World, blind, delete, get, increment, keyed, set, shown};
+use crate::solo::world::{World, blind, delete, get, increment, keyed, set, shown};
 use datatypes::{Items, Operation, set as sets};
 use protocol::{Durability, Input, Request, Step};
 use types::{ReplyBuf, RequestId, Rng, SessionId};
@@ -13,7 +13,7 @@ fn add<'a>(name: &'a [u8], member: &'a [u8]) -> protocol::KeyedOperation<'a> {
 
 /// A request to the partition itself, as a driver with one partition may send it.
 fn direct(world: &mut World, request: Request<'_>) -> String {
-    let mut inbox = crate::world::Inbox::default();
+    let mut inbox = crate::solo::world::Inbox::default();
     let mut batch = vec![Input::Request { id: RequestId(1), request }];
     world.replicas[0].step(world.now, &mut batch, &mut Rng::with_seed(1), &mut inbox);
     shown(&inbox.0)
@@ -85,7 +85,7 @@ fn many_steps_see_the_effects_of_earlier_ones_and_errors_stand_in_their_place() 
 #[test]
 fn a_partition_serves_watches_and_refuses_interactive_transactions() {
     let mut world = World::new(1, Durability::Written);
-    let hash = crate::world::SEED.hash(b"k");
+    let hash = crate::solo::world::SEED.hash(b"k");
     let watch = |world: &mut World| {
         assert_eq!(direct(world, Request::Watch { session: SESSION, keys: &[(b"k", hash)] }), "OK");
     };
@@ -126,7 +126,7 @@ fn a_batch_is_served_in_order() {
     let requests = [one(set(b"a", b"1")), one(increment(b"a", 1)), one(get(b"a"))];
     let mut batch: Vec<_> =
         (1..).zip(requests).map(|(id, request)| Input::Request { id: RequestId(id), request }).collect();
-    let mut inbox = crate::world::Inbox::default();
+    let mut inbox = crate::solo::world::Inbox::default();
     world.replicas[0].step(world.now, &mut batch, &mut Rng::with_seed(1), &mut inbox);
     assert_eq!(shown(&inbox.0), "OK 2 2");
     assert_ne!(inbox.0, ReplyBuf::new());

@@ -1,7 +1,7 @@
 //! Random requests.
 
-use crate::strategies::{KINDS, operation, operation_of};
-use crate::world::{World, blind, keyed, shown};
+use crate::solo::strategies::{KINDS, operation, operation_of};
+use crate::solo::world::{World, blind, keyed, shown};
 use datatypes::Operation;
 use proptest::collection::vec;
 use proptest::prelude::*;

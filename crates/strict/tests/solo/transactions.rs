@@ -1,6 +1,6 @@
 //! Interactive transactions.
 
-use crate::world::{World, blind, delete, get, increment, keyed, set, shown};
+use crate::solo::world::{World, blind, delete, get, increment, keyed, set, shown};
 use datatypes::{Items, Operation, set as sets};
 use protocol::{Durability, KeyedOperation, Request, Step};
 use std::time::Duration;

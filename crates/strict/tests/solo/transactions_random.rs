@@ -1,9 +1,9 @@
 //! Random transactions: what a transaction is told is true at its snapshot, and when it commits a change, also at
 //! its place after everything committed before.
 
-use crate::for_all;
-use crate::traffic::{Call, KEYS, Traffic, perform, traffic};
-use crate::world::{START_MILLIS, World, shown};
+use crate::solo::for_all;
+use crate::solo::traffic::{Call, KEYS, Traffic, perform, traffic};
+use crate::solo::world::{START_MILLIS, World, shown};
 use datatypes::{Cell, Context, Operation, apply, dict, key, prepare, set as sets};
 use proptest::collection::vec;
 use proptest::prelude::*;

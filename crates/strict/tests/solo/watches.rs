@@ -1,6 +1,6 @@
 //! WATCH over several partitions.
 
-use crate::world::{START_MILLIS, World, blind, delete, expire_at, get, increment, set, shown};
+use crate::solo::world::{START_MILLIS, World, blind, delete, expire_at, get, increment, set, shown};
 use protocol::{Durability, KeyedOperation, Request, Step};
 use types::SessionId;
 

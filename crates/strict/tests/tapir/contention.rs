@@ -1,7 +1,7 @@
 //! Many transactions on few keys: all of them commit, none starves (Corrections 12).
 
-use crate::network::{Network, text};
-use crate::scripts::assert_settled;
+use crate::tapir::network::{Network, text};
+use crate::tapir::scripts::assert_settled;
 use anabranch_strict::tapir::{Message, Options};
 use datatypes::{Items, Operation, set};
 use protocol::{KeyedOperation, Request, Step};

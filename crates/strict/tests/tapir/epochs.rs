@@ -1,6 +1,6 @@
 //! Shards whose replicas change (Corrections 83, 84).
 
-use crate::network::{Network, address, ir_of, text};
+use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::{Message as Ir, Status, epoch_of, first_view};
 use anabranch_strict::tapir::{Message, Node, Options};
 use anabranch_strict::{Mutant, Mutants};

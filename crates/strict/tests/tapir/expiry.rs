@@ -1,6 +1,6 @@
 //! Operations that do not look at a key's deadline, beside deadlines that their replica has not seen (Corrections 69).
 
-use crate::network::{Network, address, ir_of, text};
+use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::tapir::Options;
 use datatypes::{Items, Operation, key, set};
 use protocol::{KeyedOperation, Step};

@@ -1,7 +1,7 @@
 //! Steps on the whole keyspace inside transactions (Corrections 78).
 
-use crate::network::{Network, address, ir_of, text};
-use crate::scripts::assert_settled;
+use crate::tapir::network::{Network, address, ir_of, text};
+use crate::tapir::scripts::assert_settled;
 use anabranch_strict::ir;
 use anabranch_strict::tapir::{Message, Options};
 use anabranch_strict::{Mutant, Mutants};

@@ -1,6 +1,6 @@
 //! Processes die one after the other, with replicas and a coordinator each: the others go on soon.
 
-use crate::network::{Network, address};
+use crate::tapir::network::{Network, address};
 use anabranch_strict::tapir::Options;
 use protocol::Request;
 use std::time::Duration;

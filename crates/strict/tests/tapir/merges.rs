@@ -1,8 +1,8 @@
 //! Known bugs of view changes that need more replicas, or a rarer schedule, than the models have: what clients were
 //! answered must be there in the next view.
 
-use crate::network::{Network, address, ir_of, text};
-use crate::scripts::assert_settled;
+use crate::tapir::network::{Network, address, ir_of, text};
+use crate::tapir::scripts::assert_settled;
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Options};
 use anabranch_strict::{Mutant, Mutants};
@@ -137,7 +137,7 @@ fn what_commuted_with_a_vote_of_the_fast_path_does_not_undo_it_in_a_new_view() {
 fn field_after_a_long_time(members: u16, mutants: Mutants) -> String {
     let other_client = members + 1;
     let mut network =
-        Network::new(13, 1, members, other_client, &Options { mutants, ..crate::sync::options() });
+        Network::new(13, 1, members, other_client, &Options { mutants, ..crate::tapir::sync::options() });
     let before = put(&network, b"before", b"1");
     network.set_skew(address(3, None), 100_000);
     assert_eq!(text(&network.one(3, &before)), "OK");
@@ -161,7 +161,7 @@ fn field_after_a_long_time(members: u16, mutants: Mutants) -> String {
         Some(Box::new(|_, _, message| matches!(ir_of(message), Some(Ir::CoordinatorChange { .. }))));
     network.set_skew(address(other_client, None), 400_000);
     assert_eq!(text(&network.answer(id)), "OK");
-    crate::sync::pass(&mut network, "b", 3000);
+    crate::tapir::sync::pass(&mut network, "b", 3000);
     let prepared = network.replicas().map(|(_, replica)| replica.prepared());
     assert!(
         prepared.eq([1, usize::from(members == 3), 1, 1, 1].into_iter().take(members.into())),

@@ -1,6 +1,6 @@
 //! Known bugs that a script shows; the models of `tests/model` find most others.
 
-use crate::network::{Network, address, text};
+use crate::tapir::network::{Network, address, text};
 use anabranch_strict::tapir::Options;
 use anabranch_strict::{Mutant, Mutants};
 use datatypes::register;

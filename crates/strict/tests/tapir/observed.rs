@@ -1,6 +1,6 @@
 //! Somebody has observed what others hold undecided.
 
-use crate::network::{Network, address, ir_of, text};
+use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Options};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Serializable keyspaces, and clocks that are far off (the paper's 6.3, 6.5 and 6.6).
 
-use crate::network::{Network, address, ir_of, text};
-use crate::scripts::assert_settled;
+use crate::tapir::network::{Network, address, ir_of, text};
+use crate::tapir::scripts::assert_settled;
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Isolation, Options, Vote};
 use std::cell::Cell;

@@ -1,7 +1,7 @@
 //! Which path a transaction takes, in round trips and messages: fast where every replica answers in time, slow at
 //! once where one is down or far (Corrections 18).
 
-use crate::network::{Network, address, ir_of, text};
+use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::{Ending, Message as Ir};
 use anabranch_strict::tapir::{Options, Transactions};
 use protocol::{Request, Step};

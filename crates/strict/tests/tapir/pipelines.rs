@@ -1,6 +1,6 @@
 //! Pipelines: the commands of one session that wait together run as one transaction, in their order.
 
-use crate::network::{Network, address, text};
+use crate::tapir::network::{Network, address, text};
 use anabranch_strict::ir::Status;
 use anabranch_strict::tapir::Options;
 use protocol::Claim;

@@ -2,7 +2,7 @@
 //! coordinators, few keys. Afterwards every committed transaction is replayed in the order of stamps and every
 //! result is compared; and that order must agree with real time wherever transactions conflict.
 
-use crate::network::{Network, address, text};
+use crate::tapir::network::{Network, address, text};
 use anabranch_strict::Mutant;
 use anabranch_strict::ir::Status;
 use anabranch_strict::tapir::{Decided, KeyedEffects, Options};

@@ -1,7 +1,7 @@
 //! Reads that f+1 replicas answer without Prepare: of one key in one round trip, of several by a check that what the
 //! closest replica said is current. They are linearizable, though they take no stamp.
 
-use crate::network::{Network, address, ir_of, text};
+use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::Mutant;
 use anabranch_strict::ir::Status;
 use anabranch_strict::tapir::{Decided, Options};

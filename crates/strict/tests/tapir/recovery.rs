@@ -1,7 +1,7 @@
 //! Coordinators that die at every step: the replicas end what they left.
 
-use crate::network::{Network, address, ir_of, text};
-use crate::scripts::assert_settled;
+use crate::tapir::network::{Network, address, ir_of, text};
+use crate::tapir::scripts::assert_settled;
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Decided, Options};
 use anabranch_strict::{Mutant, Mutants};

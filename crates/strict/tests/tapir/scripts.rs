@@ -1,6 +1,6 @@
 //! The normal path: fast and slow, conflicts, retries, messages out of order and repeated.
 
-use crate::network::{Network, address, ir_of, text};
+use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Decided, Options};
 use datatypes::register;

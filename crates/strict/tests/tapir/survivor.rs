@@ -1,7 +1,7 @@
 //! More than f replicas are lost for good, and an operator accepts that (Corrections 84).
 
-use crate::merges::{on_dict, put};
-use crate::network::{Network, address, ir_of, text};
+use crate::tapir::merges::{on_dict, put};
+use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::{Message as Ir, Status, epoch_of};
 use anabranch_strict::tapir::Options;
 use anabranch_strict::{Mutant, Mutants};

@@ -1,6 +1,6 @@
 //! Synchronization: intervals are closed, outcomes forgotten, and nobody is told wrongly about what was forgotten.
 
-use crate::network::{Network, address, ir_of, text};
+use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Options, Replica};
 use anabranch_strict::{Mutant, Mutants};
@@ -140,7 +140,7 @@ fn proposed_late(mutants: Mutants) -> String {
     pass(&mut network, "b", 500);
     let first = address(1, None);
     let seen = std::rc::Rc::new(std::cell::Cell::new(Timestamp::MAX));
-    let filter = |proposals: bool| -> crate::network::Filter {
+    let filter = |proposals: bool| -> crate::tapir::network::Filter {
         let seen = std::rc::Rc::clone(&seen);
         Box::new(move |from, _, message| match ir_of(message) {
             Some(Ir::Propose { born, .. }) if from == first => {

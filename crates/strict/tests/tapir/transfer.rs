@@ -1,7 +1,7 @@
 //! Replicas that are too far behind for the record fetch the state.
 
-use crate::network::{Network, address, ir_of, text};
-use crate::sync::{options, pass, replica};
+use crate::tapir::network::{Network, address, ir_of, text};
+use crate::tapir::sync::{options, pass, replica};
 use anabranch_strict::ir::{Message as Ir, Status};
 use anabranch_strict::tapir::{Message, Options};
 use anabranch_strict::{Mutant, Mutants};
@@ -31,7 +31,7 @@ fn assert_alike(network: &Network) {
     for (at, replica) in network.replicas() {
         assert_eq!(replica.status(), Status::Normal, "{at}");
         for key in KEYS {
-            let first = crate::sync::replica(network, 1, 0).cell(key.as_bytes());
+            let first = crate::tapir::sync::replica(network, 1, 0).cell(key.as_bytes());
             assert_eq!(replica.cell(key.as_bytes()), first, "{key} at {at}");
         }
     }

@@ -1,7 +1,7 @@
 //! View changes, and replicas that come back with all, some or none of their log.
 
-use crate::network::{Network, address, ir_of, text};
-use crate::scripts::assert_settled;
+use crate::tapir::network::{Network, address, ir_of, text};
+use crate::tapir::scripts::assert_settled;
 use anabranch_strict::ir::{Message as Ir, Status};
 use anabranch_strict::tapir::Options;
 use std::time::Duration;

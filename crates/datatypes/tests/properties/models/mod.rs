@@ -6,8 +6,8 @@ mod list;
 mod merged;
 mod scored_set;
 
-use crate::strategies::{KINDS, operation_of};
-use crate::{evaluate, for_all};
+use crate::properties::strategies::{KINDS, operation_of};
+use crate::properties::{evaluate, for_all};
 use datatypes::key::Operation as KeyOperation;
 use datatypes::register::{self, Condition, SetReply};
 use datatypes::{Cell, Kind, Operation, Value, apply};

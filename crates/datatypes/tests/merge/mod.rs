@@ -1,8 +1,6 @@
 //! What concurrent effects come to: the table of `docs/decisions/0014` cell by cell, and random histories against rules
 //! that look at nothing but who observed whom.
 
-extern crate anabranch_datatypes as datatypes;
-
 mod losses;
 mod random;
 mod replayed;

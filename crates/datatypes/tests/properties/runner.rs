@@ -1,0 +1,22 @@
+//! Runs properties on random values.
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngSeed, TestCaseResult, TestRunner};
+
+/// So many cases, and a seed that is known: the one in `PROPTEST_RNG_SEED`, or else a fixed one.
+pub fn config(cases: u32) -> Config {
+    let mut config = Config { cases, failure_persistence: None, ..Config::default() };
+    if config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(20);
+    }
+    config
+}
+
+/// Runs `check` on `cases` random values.
+pub fn for_all<S: Strategy>(cases: u32, strategy: S, check: impl Fn(S::Value) -> TestCaseResult) {
+    let config = config(cases);
+    let seed = config.rng_seed;
+    if let Err(failure) = TestRunner::new(config).run(&strategy, check) {
+        panic!("{failure}\nrepeat it with PROPTEST_RNG_SEED={seed}");
+    }
+}

@@ -1,0 +1,6 @@
+//! All integration tests of the crate, in one binary: each further one would link the same crates again.
+
+mod properties;
+mod replies;
+mod requests;
+mod support;

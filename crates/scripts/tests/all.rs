@@ -1,0 +1,4 @@
+//! All integration tests of the crate, in one binary: each further one would link the same crates again.
+
+mod client;
+mod programs;
