@@ -29,6 +29,7 @@ mod options;
 mod process;
 mod recovery;
 mod refusal;
+mod sandbox;
 mod server;
 mod solo;
 mod syncer;

@@ -3,6 +3,7 @@
 
 use crate::files;
 use crate::process::{Process, WorkerHandle};
+use crate::sandbox;
 use datatypes::user;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

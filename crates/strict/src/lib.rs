@@ -5,6 +5,7 @@
 //! - `locking`: the same with a leader in every shard, two-phase commit over replicated logs.
 //! - `qwstore`: a weakly consistent baseline for measurements, without transactions.
 //! - `coordinator`: what coordinators of both have in common, for the commit protocol to build on.
+//! - [`validation`]: what a transaction observed, and optimistic validation over invocations.
 //!
 //! No networking, no clock, no entropy, no threads: everything is an input or an output of a step.
 
@@ -20,6 +21,7 @@ mod small_map;
 pub mod solo;
 pub mod tapir;
 mod topology;
+pub mod validation;
 
 pub use heat::{Heat, HotKey, Meeting, Meetings, Pair, Sketch, merged};
 pub use mutants::{Mutant, Mutants};

@@ -3,7 +3,7 @@
 
 use crate::Topology;
 use crate::coordinator::{CommitProtocol, Coordinator};
-use commit::Stamp;
+use crate::validation::Stamp;
 use protocol::{Claim, Input, Now, Outputs, Protocol};
 use std::fmt::Debug;
 use types::{Incarnation, ProcessId, Rng, TransactionId};

@@ -1,7 +1,7 @@
 //! What a transaction did on a shard: the invocations that replicas judge, keep and apply.
 
 use crate::KeyedEffects;
-use commit::{Access, Observed, Stamp, Undecided, overwrites};
+use crate::validation::{Access, Observed, Stamp, Undecided, overwrites};
 use datatypes::{Effect, Invocation, Observation, Operation};
 use mvcc::CompactKey;
 use std::sync::OnceLock;

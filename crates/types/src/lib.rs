@@ -1,8 +1,9 @@
-//! The words every crate shares: identifiers, times, errors, the reply sink and the wire primitives.
+//! The words every crate shares: identifiers, times, the hybrid clock, errors, the reply sink and the wire primitives.
 //!
 //! This crate never opens a socket or a file, reads a clock or draws entropy; it depends on no other crate of
 //! the workspace. What has no meaning outside one crate does not belong here.
 
+mod clock;
 mod error;
 mod hash;
 mod id;
@@ -11,6 +12,7 @@ mod reply;
 mod time;
 mod wire;
 
+pub use clock::{HybridClock, TooFarAhead};
 pub use error::{Error, ErrorCode};
 pub use hash::{HashSeed, KeyHash};
 pub use id::{

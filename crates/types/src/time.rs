@@ -34,7 +34,7 @@ impl Sub for Instant {
     }
 }
 
-/// A hybrid timestamp: 52 bits of microseconds since 1970, 12 bits of counter. Orders events; made by `clock`.
+/// A hybrid timestamp: 52 bits of microseconds since 1970, 12 bits of counter. Orders events; made by [`crate::HybridClock`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 wire_struct!(Timestamp(0));

@@ -18,11 +18,9 @@ use super::source::{Source, block_end, find_words, is_word, line_of};
 pub const PURE_CRATES: &[&str] = &[
     "types",
     "usertypes",
-    "clock",
     "datatypes",
     "protocol",
     "mvcc",
-    "commit",
     "replication",
     "strict",
     "causal",

@@ -4,6 +4,7 @@
 //! ```text
 //!   coordinator/   the client library and the coordinator half of the papers' servers: cache, snapshots, votes
 //!   partition/     the other half: slices, votes and decisions, replication, stabilization, recovery, state transfer
+//!   commit/        both halves of a two-phase commit: votes, queues of a participant, remembered decisions
 //!   times          what differs: which times are stable, and what a snapshot made of them shows
 //!   one_time       the same where it is one time
 //!   setup, tree    who has a replica of what, and who reports to whom what is stable
@@ -12,6 +13,7 @@
 //!
 //! Line numbers of Wren's algorithms stand in the comments; PaRiS's are the same but where its module says otherwise.
 
+mod commit;
 mod coordinator;
 mod copied;
 mod message;

@@ -4,7 +4,7 @@ use super::keyset::{KeysetCall, KeysetKind};
 use super::steps::Done;
 use crate::Topology;
 use crate::part::{Invoked, USUAL_BYTES, encoded};
-use commit::{deadline_set, overwrites};
+use crate::validation::{deadline_set, overwrites};
 use datatypes::{Cell, Context, Effect, Operation, key, prepare};
 use mvcc::CompactKey;
 use protocol::KeyedOperation;

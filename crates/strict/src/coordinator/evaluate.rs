@@ -3,7 +3,7 @@
 use super::steps::{Progress, Steps, Watched};
 use super::transaction::Running;
 use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Transaction};
-use commit::Stamp;
+use crate::validation::Stamp;
 use smallvec::SmallVec;
 use types::{SessionId, Timestamp};
 

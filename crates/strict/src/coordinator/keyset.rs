@@ -5,7 +5,7 @@ use super::call::Call;
 use super::steps::{CallStep, Done, Progress, Steps};
 use crate::Topology;
 use crate::part::{Invoked, KeysetAccess};
-use commit::Observed;
+use crate::validation::Observed;
 use datatypes::Effect;
 use mvcc::{CompactKey, Stamp, Store};
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@
 
 use super::Call;
 use super::steps::Watched;
-use commit::Stamp;
+use crate::validation::Stamp;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use types::{Error, Instant, RequestId, SessionId};

@@ -3,7 +3,7 @@
 use super::call::{Call, whole_key};
 use super::expiring::Expiring;
 use crate::part::{Invoked, encoded, narrowed};
-use commit::{Observed, deadline_set, overwrites};
+use crate::validation::{Observed, deadline_set, overwrites};
 use datatypes::{Effect, Operation};
 use mvcc::CompactKey;
 use protocol::KeyEffect;
@@ -566,7 +566,7 @@ mod tests {
     }
 
     fn answer(effect: Option<&Effect<'_>>, expired: bool) -> Answer {
-        let observed = Observed::new(commit::Stamp::ZERO, []);
+        let observed = Observed::new(crate::validation::Stamp::ZERO, []);
         Answer { result: ReplyBuf::new(), effect: effect.map(encoded), observed, expired, expires_at: 0 }
     }
 

@@ -3,7 +3,7 @@
 use super::sessions::Lost;
 use super::steps::{Steps, Watched};
 use super::{CommitProtocol, conflict, keyset_conflict};
-use commit::Stamp;
+use crate::validation::Stamp;
 use types::{Error, Instant, RequestId, SessionId, TransactionId};
 
 /// What becomes of a transaction once its steps are evaluated.

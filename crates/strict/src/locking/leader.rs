@@ -7,14 +7,13 @@ use super::machine::{Machine, Prepared};
 use super::message::{Message, Span};
 use super::options::Options;
 use super::unapplied::Unapplied;
+use crate::validation::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
 use crate::{Invoked, Meeting, Mutant, Pair, Part};
-use clock::HybridClock;
-use commit::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
 use datatypes::{Claim, Effect, Invocation, Mode, Observation, Operation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Address, Incarnation, Instant, ProcessId, Timestamp, TransactionId, WallTime};
+use types::{Address, HybridClock, Incarnation, Instant, ProcessId, Timestamp, TransactionId, WallTime};
 
 /// The clock follows what the log has accepted, however far ahead.
 const CLOCK_BOUND: Duration = Duration::MAX;

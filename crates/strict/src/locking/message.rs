@@ -3,7 +3,7 @@
 use super::machine::Evaluation;
 use crate::Part;
 use crate::coordinator::{Look, LookQuestion};
-use commit::Stamp;
+use crate::validation::Stamp;
 use replication::log;
 use types::{Address, Timestamp, TransactionId, WallTime, wire_enum, wire_struct};
 

@@ -6,12 +6,13 @@ use super::{Acknowledgements, Options};
 use crate::Topology;
 use crate::coordinator::Call;
 use crate::ir::quorum;
-use clock::HybridClock;
-use commit::Stamp;
+use crate::validation::Stamp;
 use protocol::{Input, Now, Outputs, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Error, ErrorCode, Incarnation, Instant, ProcessId, ReplyBuf, RequestId, Rng, TransactionId};
+use types::{
+    Error, ErrorCode, HybridClock, Incarnation, Instant, ProcessId, ReplyBuf, RequestId, Rng, TransactionId,
+};
 
 /// No foreign timestamp is ever taken over.
 const CLOCK_BOUND: Duration = Duration::ZERO;

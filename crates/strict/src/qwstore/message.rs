@@ -1,6 +1,6 @@
 //! What QWStore's coordinators and replicas say to one another, and what replicas write down.
 
-use commit::Stamp;
+use crate::validation::Stamp;
 use types::{ReplyBuf, TransactionId, wire_enum, wire_struct};
 
 /// Effects in their binary form, in order.

@@ -3,7 +3,7 @@
 use super::message::{Effects, Message, Record};
 use super::node::Node;
 use crate::part::encoded;
-use commit::Stamp;
+use crate::validation::Stamp;
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use mvcc::Store;
 use protocol::{Durability, Input, Outputs};

@@ -3,11 +3,10 @@
 use super::keyset::Keyset;
 use super::undo::Unlogged;
 use super::watches::Watches;
-use clock::HybridClock;
 use mvcc::{Remains, Store};
 use protocol::{Durability, Input, Now, Outputs, Protocol, Request};
 use std::time::Duration;
-use types::{Error, ErrorCode, HashSeed, Malformed, Rng, Timestamp};
+use types::{Error, ErrorCode, HashSeed, HybridClock, Malformed, Rng, Timestamp};
 
 use super::record::Record;
 

@@ -1,6 +1,7 @@
 //! What validation keeps of keys beside their effects: by key, found by hash, and forgotten by age.
 
-use commit::{CommittedRead, ModeStamps, Observed, Stamp};
+use crate::tapir::order::CommittedRead;
+use crate::validation::{ModeStamps, Observed, Stamp};
 use mvcc::{CompactKey, Keyed, Table};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;

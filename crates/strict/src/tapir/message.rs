@@ -4,7 +4,7 @@ use super::operation::{Part, Transactions, Vote};
 use super::state::Place;
 use crate::coordinator::{Look, LookQuestion};
 use crate::ir;
-use commit::Observed;
+use crate::validation::Observed;
 use mvcc::CompactKey;
 use std::sync::Arc;
 use types::{ProcessId, ReplyBuf, Timestamp, TransactionId, wire_enum, wire_struct};

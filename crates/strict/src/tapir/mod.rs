@@ -29,6 +29,7 @@ mod message;
 mod node;
 mod operation;
 mod options;
+mod order;
 mod reads;
 mod record;
 mod recovery;

@@ -2,7 +2,7 @@
 
 use crate::ir;
 pub use crate::part::{Invoked, Part};
-use commit::Stamp;
+use crate::validation::Stamp;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{Malformed, Reader, Timestamp, Wire, wire_enum};

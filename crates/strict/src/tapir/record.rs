@@ -2,7 +2,8 @@
 
 use super::operation::Transactions;
 use crate::ir::{Change, Recovering};
-use commit::{CommittedRead, ModeStamps, Observed, Stamp};
+use crate::tapir::order::CommittedRead;
+use crate::validation::{ModeStamps, Observed, Stamp};
 use protocol::Encode;
 use types::{Malformed, Reader, Timestamp, Wire, wire_struct};
 

@@ -14,7 +14,7 @@
 //! again: not for one that has come without asking, nor while nothing is heard of its coordinator.
 
 use super::operation::{Part, Prepare};
-use commit::Stamp;
+use crate::validation::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +145,7 @@ fn conflict(older: &Part, younger: &Part) -> bool {
 mod tests {
     use super::super::operation::Invoked;
     use super::*;
-    use commit::Observed;
+    use crate::validation::Observed;
     use datatypes::{Effect, Operation, register};
 
     const PATIENCE: Duration = Duration::from_millis(500);

@@ -13,12 +13,10 @@ use super::options::Isolation;
 use super::record::{KeyCell, KeyStamps, KeysetStamps, Record, put};
 use crate::ir::{self, Application};
 use crate::part::{Invoked, encoded};
+use crate::tapir::order::{CommittedRead, validate_in_order};
+use crate::validation::{Access, ModeStamps, Observed, Stamp, Undecided, Verdict, overwrites, validate};
 use crate::{Heat, Meeting, Mutant, Mutants};
 use bounds::Take;
-use commit::{
-    Access, CommittedRead, ModeStamps, Observed, Stamp, Undecided, Verdict, overwrites, validate,
-    validate_in_order,
-};
 use datatypes::{Aspect, Cell, Effect};
 use keyset::Keyset;
 use mvcc::{CompactKey, Remains, Store};

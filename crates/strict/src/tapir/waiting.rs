@@ -23,7 +23,7 @@ use super::node::{IrMessage, Node};
 use super::operation::{Decision, Prepare};
 use super::replica::{Replica, Wires};
 use crate::ir::{self, Status};
-use commit::Stamp;
+use crate::validation::Stamp;
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
 use std::time::Duration;

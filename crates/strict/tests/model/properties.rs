@@ -6,7 +6,7 @@ use crate::model::setup::MEMBERS;
 use crate::model::space::{Sent, Space, fingerprint};
 use anabranch_strict::ir::{CoordinatorView, Ending, Message as Ir, fast_quorum, quorum};
 use anabranch_strict::tapir::{Decision, Message, Transactions, Vote};
-use commit::{Stamp, overwrites};
+use anabranch_strict::validation::{Stamp, overwrites};
 use datatypes::Aspect;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Timestamp, TransactionId};

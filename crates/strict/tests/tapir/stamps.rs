@@ -1,6 +1,6 @@
 //! What a user-defined type's lock modes are to stamps (Corrections 71).
 
-use commit::{Access, ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
+use anabranch_strict::validation::{Access, ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
 use datatypes::{Invocation, Mode, Operation, user};
 use types::{Timestamp, TransactionId};
 

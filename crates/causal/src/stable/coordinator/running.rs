@@ -3,8 +3,8 @@
 use super::ask::Planned;
 use super::session::{Open, Watch};
 use crate::stable::Times;
+use crate::stable::commit::Votes;
 use crate::stable::message::{Gained, KeyEffects, Message};
-use commit::Votes;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
     Address, Incarnation, Instant, RegionSet, ReplyBuf, RequestId, SessionId, Timestamp, TransactionId,

@@ -10,9 +10,9 @@ use super::ask::Planned;
 use super::running::{Kind, Phase, Preparing, Running, Spreading};
 use super::slices::{part_of, work_of};
 use super::{Coordinator, backoff};
+use crate::stable::commit::Votes;
 use crate::stable::message::{Gained, KeyEffects, Message, Part, Vote, Whole, Work};
 use crate::stable::{Node, Timer, Times};
-use commit::Votes;
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{

@@ -31,8 +31,7 @@ use super::record::{Effects, Record};
 use super::setup::{Options, Topology};
 use super::stamp::Stamp;
 use super::{Node, Timer, Times, pledge, stamp};
-use clock::HybridClock;
-use commit::{Decisions, Participant};
+use crate::stable::commit::{Decisions, Participant};
 use datatypes::{Effect, key};
 use evict::Evictions;
 use expire::Expiry;
@@ -46,7 +45,7 @@ use stabilize::{Leases, Tree};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use types::{Address, Error, Instant, NodeId, RegionId, Rng, Timestamp, TransactionId};
+use types::{Address, Error, HybridClock, Instant, NodeId, RegionId, Rng, Timestamp, TransactionId};
 use wait::Waiting;
 pub use wait::Waits;
 

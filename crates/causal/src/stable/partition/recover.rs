@@ -21,7 +21,7 @@ use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use types::{Instant, Malformed, Reader, RegionId, Rng, Timestamp};
+use types::{HybridClock, Instant, Malformed, Reader, RegionId, Rng, Timestamp};
 
 /// Where a checkpoint's keys begin, among its cursors.
 const KEYS: u64 = 1 << 63;
@@ -184,7 +184,7 @@ impl<S: Times> Partition<S> {
     pub(super) fn begin_serving(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         self.life = Life::Serving;
         if self.options.mutants.promise_forgotten {
-            self.clock = clock::HybridClock::new(self.options.clock_bound);
+            self.clock = HybridClock::new(self.options.clock_bound);
         }
         self.participant.undecided_mut().for_each(|pending| pending.since = now.instant);
         self.leases.begin(now.instant, self.options.lease);

@@ -31,14 +31,13 @@ use super::record::Record;
 use super::replica::Replica;
 use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
 use batch::Batches;
-use clock::HybridClock;
 use combine::Combiner;
 use contended::Contended;
 use demand::Demand;
 use std::collections::{BTreeMap, BTreeSet};
 use timestamps::SERVER_BOUND;
 use transaction::{Phase, Run, Transaction, asks_first, chains, has_begun, touched};
-use types::{Instant, NodeId, Timestamp, TransactionId};
+use types::{HybridClock, Instant, NodeId, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
 const HOPS: u32 = 4;

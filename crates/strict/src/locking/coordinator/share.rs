@@ -2,7 +2,7 @@
 
 use crate::coordinator::{Call, CallStep, Done, Expiring, Progress, Steps, whole_key};
 use crate::part::{Invoked, encoded, narrowed};
-use commit::deadline_set;
+use crate::validation::deadline_set;
 use datatypes::combine::{Combined, Outstanding, combine, may_combine};
 use datatypes::{Claim, Effect, Mode, Operation};
 use types::{Reader, Rng};

@@ -15,8 +15,8 @@ mod phaser;
 #[cfg(test)]
 mod tests;
 
+use crate::validation::Stamp;
 use crate::{Heat, Meeting, Mutant, Mutants, Pair};
-use commit::Stamp;
 use datatypes::{Claim, Mode, Modes};
 use name::Name;
 use phaser::Phaser;

@@ -8,8 +8,8 @@
 //! younger one, which the proof that no deadlock lasts needs (`docs/protocols/claret.md`).
 
 use super::Modes;
+use crate::validation::Stamp;
 use crate::{Mutant, Mutants, Pair};
-use commit::Stamp;
 use datatypes::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -7,8 +7,8 @@ use crate::locking::locks::Asker;
 use crate::locking::machine::Entry;
 use crate::locking::message::{Message, Span};
 use crate::locking::options::Concurrency;
+use crate::validation::Stamp;
 use crate::{Mutant, Part};
-use commit::Stamp;
 use std::sync::Arc;
 use types::{Address, Instant, Timestamp, TransactionId, Wire};
 

@@ -28,7 +28,7 @@ use crate::locking::machine::{Entry, Evaluation, Question, Told};
 use crate::locking::message::Message;
 use crate::locking::single::{Keys, Single, part};
 use crate::part::encoded;
-use commit::deadline_set;
+use crate::validation::deadline_set;
 use datatypes::{Mode, Operation};
 use std::sync::Arc;
 use types::{Address, Malformed, Timestamp, TransactionId};

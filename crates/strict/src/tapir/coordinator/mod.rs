@@ -28,7 +28,6 @@ use super::replica::Replica;
 use crate::Mutant;
 use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
 use crate::ir::{first_view, quorum};
-use clock::HybridClock;
 use hot_keys::HotKeys;
 use protocol::Now;
 use quickest::Quickest;
@@ -38,7 +37,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use transaction::{Own, Phase, Transaction};
-use types::{Instant, NodeId, Timestamp, WallTime};
+use types::{HybridClock, Instant, NodeId, Timestamp, WallTime};
 
 /// How far ahead of the own clock a replica's timestamp may be before it is no longer believed.
 const CLOCK_BOUND: Duration = Duration::from_secs(60);

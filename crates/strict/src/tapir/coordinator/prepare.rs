@@ -7,7 +7,7 @@ use super::{Coordinator, Step};
 use crate::Mutant;
 use crate::coordinator::Purpose;
 use crate::ir::{CoordinatorView, Tally, quorum};
-use commit::{Observed, Stamp};
+use crate::validation::{Observed, Stamp};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;

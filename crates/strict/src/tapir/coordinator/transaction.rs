@@ -7,7 +7,7 @@ use super::check::Check;
 use crate::coordinator::{Answer, whole_key};
 use crate::ir::Tally;
 use crate::small_map::SmallMap;
-use commit::Observed;
+use crate::validation::Observed;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -13,7 +13,7 @@
 
 use crate::part::Part;
 use crate::tapir::operation::Decision;
-use commit::{Access, ModeStamps, Observed, Stamp};
+use crate::validation::{Access, ModeStamps, Observed, Stamp};
 use datatypes::commutes;
 use std::collections::{BTreeMap, BTreeSet};
 use types::TransactionId;

@@ -33,7 +33,7 @@ use crate::Mutant;
 use crate::coordinator::{Look, LookQuestion, look_at};
 use crate::part::{KeysetAccess, Part, takes};
 use crate::tapir::record::KeysetStamps;
-use commit::{Access, Observed, Stamp, Verdict};
+use crate::validation::{Access, Observed, Stamp, Verdict};
 use datatypes::Effect;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -1,8 +1,8 @@
 //! Notes whom a proposal met on which key: only when it was refused or has to wait.
 
 use super::Shard;
+use crate::validation::Verdict;
 use crate::{Heat, Meeting, Pair, Part};
-use commit::Verdict;
 use datatypes::Mode;
 use types::TransactionId;
 

@@ -4,7 +4,7 @@ use super::Shard;
 use crate::Mutant;
 use crate::part::{Invoked, encoded};
 use crate::tapir::message::{Evaluation, Reading};
-use commit::{Access, Observed, Stamp};
+use crate::validation::{Access, Observed, Stamp};
 use datatypes::{Cell, Context, Effect, Operation, apply, prepare};
 use mvcc::CompactKey;
 use smallvec::SmallVec;

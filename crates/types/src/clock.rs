@@ -4,8 +4,8 @@
 //! timestamps are accepted only within a bound, so that one poisoned clock cannot drag the others along
 //! (Corrections 35 and 85).
 
+use crate::{Timestamp, WallTime};
 use std::time::Duration;
-use types::{Timestamp, WallTime};
 
 /// A timestamp farther ahead of the local wall clock than the bound allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

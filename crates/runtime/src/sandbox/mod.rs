@@ -20,7 +20,7 @@ use wasmi::{
 };
 
 /// The largest module, in bytes.
-pub const MAX_MODULE_BYTES: usize = 512 << 10;
+pub(crate) const MAX_MODULE_BYTES: usize = 512 << 10;
 /// The most elements of a module's tables.
 const MAX_TABLE_ELEMENTS: usize = 10_000;
 /// The most calls within calls.
@@ -32,7 +32,7 @@ const CALL: &str = "anabranch_call";
 
 /// Why a module is no type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfit(String);
+pub(crate) struct Unfit(String);
 
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,7 +44,7 @@ impl fmt::Display for Unfit {
 ///
 /// # Errors
 /// It is no module, may do what it must not, or does not describe a type.
-pub fn load(bytes: &[u8]) -> Result<Module, Unfit> {
+pub(crate) fn load(bytes: &[u8]) -> Result<Module, Unfit> {
     if bytes.len() > MAX_MODULE_BYTES {
         return Err(Unfit(format!("the module has {} bytes; {MAX_MODULE_BYTES} is the most", bytes.len())));
     }
@@ -142,3 +142,6 @@ fn fault(error: &Error, limits: Limits) -> Fault {
         _ => Fault::Trap(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,14 +3,13 @@
 mod assemble;
 mod modes;
 
-use anabranch_sandbox as sandbox;
+use super::{MAX_MODULE_BYTES, load};
 use assemble::{ENDLESS, GROWING, NESTING, hostile, plain};
 use auction::Auction;
-use sandbox::load;
 use usertypes::check::{Unfit, check, check_until};
 use usertypes::{Answer, Argument, Call, Codec, Fault, Kind, Limits, Module, Operation, Reply, UserType};
 
-const AUCTION: &[u8] = include_bytes!("../../../../examples/auction/auction.wasm");
+const AUCTION: &[u8] = include_bytes!("../../../../../examples/auction/auction.wasm");
 /// The same as it was when types had no lock modes.
 const AUCTION_OF_VERSION_1: &[u8] = include_bytes!("auction-1.wasm");
 
@@ -234,7 +233,7 @@ fn a_module_that_could_do_more_than_answer_is_refused() {
     let starting = plain().starting().bytes();
     assert!(refusal(&starting).contains("disallows start functions"), "{}", refusal(&starting));
     assert!(refusal(&plain().without_exports().bytes()).contains("does not export what a type has"));
-    assert!(refusal(&vec![0; sandbox::MAX_MODULE_BYTES + 1]).contains("524288 is the most"));
+    assert!(refusal(&vec![0; MAX_MODULE_BYTES + 1]).contains("524288 is the most"));
     assert!(refusal(&plain().bytes()).contains("description makes no sense"));
 }
 

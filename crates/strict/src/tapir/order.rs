@@ -1,7 +1,7 @@
 //! Validation where the order of stamps is all that counts: serializability, not strict (TAPIR, technical report 6.3).
 //! A transaction may read the past, and write it, as long as nobody has seen that it was otherwise.
 
-use crate::{Access, Observed, Stamp, Undecided, Verdict};
+use crate::validation::{Access, Observed, Stamp, Undecided, Verdict};
 use datatypes::{Effect, Kind, Operation, key};
 use types::{Malformed, Reader, wire_struct};
 
@@ -29,7 +29,7 @@ impl CommittedRead {
     }
 }
 
-/// Judges `access`, proposed at `stamp`, against one key, as [`crate::validate`] does, but by the order of stamps:
+/// Judges `access`, proposed at `stamp`, against one key, as [`crate::validation::validate`] does, but by the order of stamps:
 ///
 /// 1. what it observes must be all there is below its stamp: an effect there that it has not seen aborts it if it is
 ///    committed, and makes it wait if it is undecided; effects above its stamp are nothing to it;

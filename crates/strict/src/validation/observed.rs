@@ -1,6 +1,6 @@
 //! The exact effects that a read observed on one key.
 
-use crate::Stamp;
+use super::Stamp;
 use types::{Malformed, Reader, Wire};
 
 /// A set of stamps: everything up to a closed base, and single ones above it. A greatest version would not do:

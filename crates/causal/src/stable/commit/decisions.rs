@@ -76,11 +76,6 @@ impl<O> Decisions<O> {
     pub fn len(&self) -> usize {
         self.decided.len()
     }
-
-    /// True when nothing is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.decided.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -99,7 +94,7 @@ mod tests {
         decisions.decide(id(1, 1, 3), "aborted");
         assert_eq!(decisions.get(id(1, 1, 3)), Some(&"committed"), "the first decision stands");
         assert!(decisions.admit(id(1, 1, 5), 4, |_| true));
-        assert!(decisions.is_empty());
+        assert_eq!(decisions.len(), 0);
         assert!(!decisions.admit(id(1, 1, 3), 0, |_| true), "a late repetition is not done again");
     }
 

@@ -1,7 +1,14 @@
 //! Optimistic validation over invocations: one invocation of a transaction against everything that one replica
 //! knows of the same key. Rigorous: no rule trusts a clock (Corrections 1).
 
-use crate::{ModeStamps, Observed, Stamp};
+mod modes;
+mod observed;
+mod stamp;
+
+pub use modes::ModeStamps;
+pub use observed::Observed;
+pub use stamp::Stamp;
+
 use datatypes::{Cell, Effect, Invocation, commutes, key, register};
 use types::{Reader, Timestamp};
 

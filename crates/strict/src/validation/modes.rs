@@ -1,6 +1,6 @@
 //! The greatest stamps committed on one key, one per lock mode.
 
-use crate::Stamp;
+use super::Stamp;
 use datatypes::Mode;
 use smallvec::SmallVec;
 use types::{Malformed, Reader, Wire, put_varint};
