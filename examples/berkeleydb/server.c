@@ -1,5 +1,5 @@
 /* BerkeleyDB behind the Redis protocol: the flat store that TARDiS's paper compares with (section 7), for
- * `anabranch bench tardis --against`.
+ * `anabranch-lab bench tardis --against`.
  *
  * A thread for each connection, all on one environment. TXN BEGIN, GET, SET and TXN COMMIT are a transaction under BerkeleyDB's own
  * two-phase locking, serializable; a deadlock refuses one of those in it with CONFLICT. Commits are written to the log and not synced,

@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from harness import READY_TIMEOUT, binary
+from harness import READY_TIMEOUT, product
 from resp import Raw
 
 
@@ -46,12 +46,12 @@ class Node:
 
 
 class Cluster:
-    """`anabranch cluster local`."""
+    """`cluster local` of the product, or of another program."""
 
-    def __init__(self, regions: int, processes: int, *arguments: str, config: str = ""):
+    def __init__(self, regions: int, processes: int, *arguments: str, config: str = "", program: str | None = None):
         self.folder = Path(tempfile.mkdtemp(prefix="anabranch-cluster-"))
-        self.command = [binary(), "cluster", "local", "--regions", str(regions), "--processes", str(processes)]
-        self.command += ["--base-port", "0", "--data", str(self.folder / "data"), "--json", *arguments]
+        self.command = [program or product(), "cluster", "local", "--regions", str(regions)]
+        self.command += ["--processes", str(processes), "--base-port", "0", "--data", str(self.folder / "data"), "--json", *arguments]
         if config:
             (self.folder / "config.toml").write_text(config)
             self.command += ["--config", str(self.folder / "config.toml")]

@@ -23,9 +23,19 @@ READY_TIMEOUT = 60.0
 EXPECTED_ENDS = (0, -signal.SIGTERM, -signal.SIGKILL)
 
 
-def binary() -> str:
-    path = os.environ.get("ANABRANCH_BIN")
-    assert path, "ANABRANCH_BIN names no binary; run the process tests with: cargo xtask test process"
+def product() -> str:
+    """The binary that users run."""
+    return _binary("ANABRANCH_BIN")
+
+
+def laboratory() -> str:
+    """The binary that simulates, checks and measures, and whose servers have the baselines, too."""
+    return _binary("ANABRANCH_LAB")
+
+
+def _binary(variable: str) -> str:
+    path = os.environ.get(variable)
+    assert path, f"{variable} names no binary; run the process tests with: cargo xtask test process"
     return path
 
 
@@ -140,7 +150,7 @@ class Anabranch(Server):
         where = ["--memory"]
         if self.durability:
             where = ["--data", str(self.data), "--durability", self.durability]
-        serve = [binary(), "serve", "--config", str(self.config), "--listen", "127.0.0.1:0", *where, "--json"]
+        serve = [product(), "serve", "--config", str(self.config), "--listen", "127.0.0.1:0", *where, "--json"]
         return self.wrapper + serve
 
     def _ready_line(self) -> dict:

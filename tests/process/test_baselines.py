@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from cluster import Cluster
-from harness import wait_until
+from harness import laboratory, wait_until
 
 REGIONS = "ab"
 PROTOCOLS = ("cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc")
@@ -33,7 +33,7 @@ def refused(client: redis.Redis, *command: str) -> str:
 @pytest.fixture(scope="module")
 def cluster():
     """Two regions, 20 ms apart, with a keyspace of two partitions for each protocol."""
-    with Cluster(2, 1, "--model", "causal", "--delay", "a-b=20ms") as cluster:
+    with Cluster(2, 1, "--model", "causal", "--delay", "a-b=20ms", program=laboratory()) as cluster:
         with cluster["a/1"].client() as client:
             for protocol in PROTOCOLS:
                 create = ("KEYSPACE", "CREATE", protocol, "MODEL", "causal", "PARTITIONS", "2", "PROTOCOL", protocol)
@@ -102,11 +102,21 @@ def test_it_says_what_it_is_and_how_long_reads_waited(clients):
         assert micros / waited > 10_000
 
 
+def test_they_list_no_conflicts(clients):
+    _, clients = clients
+    for words in (["COUNT"], ["LIST"]):
+        assert "records no conflicts" in refused(clients["a"], "CONFLICTS", *words)
+    resolved = refused(clients["a"], "CONFLICTS", "RESOLVE", "KEY", "k")
+    assert "no conflicts to resolve here" in resolved or "records no conflicts" in resolved
+
+
 def test_only_causal_keyspaces_have_a_protocol_and_cure_is_whole_everywhere(cluster):
     with cluster["b/1"].client() as client:
         assert "MODEL causal" in refused(client, "KEYSPACE", "CREATE", "x", "MODEL", "branch", "PROTOCOL", "cure")
         partial = ("KEYSPACE", "CREATE", "x", "MODEL", "causal", "REPLICAS", "1", "PROTOCOL", "cure")
         assert "every partition in every region" in refused(client, *partial)
+        copies = ("KEYSPACE", "CREATE", "x", "MODEL", "causal", "COPIES", "3", "PROTOCOL", "bpr")
+        assert "without COPIES" in refused(client, *copies)
         assert "h-cure" in refused(client, "KEYSPACE", "CREATE", "x", "MODEL", "causal", "PROTOCOL", "occult")
         assert "PROTOCOL stays" in refused(client, "KEYSPACE", "ALTER", "cure", "PROTOCOL", "bpr")
         evict = ("KEYSPACE", "EVICT", "cure", "a", "ACCEPT-LOSS")

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from cluster import Cluster
-from harness import binary
+from harness import laboratory
 from test_keyspaces import create, use
 
 # Measurements: `cargo xtask soak` runs them.
@@ -17,13 +17,13 @@ RUBIS = {"bid", "view_auction", "browse", "view_user", "add_comment", "add_user"
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(1, 3) as cluster:
+    with Cluster(1, 3, program=laboratory()) as cluster:
         yield cluster
 
 
 def bench(cluster, *arguments: str, keyspace: str = "") -> subprocess.CompletedProcess:
     urls = [word for node in cluster for word in ("--url", f"redis://127.0.0.1:{node.port}/{keyspace}")]
-    command = [binary(), "bench", *arguments, *urls, "--clients", "12", "--seconds", "1", "--warm-up", "0", "--json"]
+    command = [laboratory(), "bench", *arguments, *urls, "--clients", "12", "--seconds", "1", "--warm-up", "0", "--json"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 

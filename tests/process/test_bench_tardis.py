@@ -1,4 +1,4 @@
-"""`anabranch bench tardis`: the paper's transactions on branches, against the same store with locks and with OCC (B6)."""
+"""`anabranch-lab bench tardis`: the paper's transactions on branches, against the same store with locks and with OCC (B6)."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from cluster import Cluster
-from harness import binary, free_port, wait_until
+from harness import laboratory, free_port, wait_until
 
 # Measurements: `cargo xtask soak` runs them.
 pytestmark = pytest.mark.soak
@@ -35,7 +35,7 @@ def port():
 
 def bench(port: int, keyspace: str, *arguments: str) -> subprocess.CompletedProcess:
     url = f"redis://127.0.0.1:{port}/{keyspace}"
-    command = [binary(), "bench", "tardis", "--url", url, "--keys", "50", "--clients", "12", "--seconds", "1", "--json"]
+    command = [laboratory(), "bench", "tardis", "--url", url, "--keys", "50", "--clients", "12", "--seconds", "1", "--json"]
     return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60)
 
 

@@ -1,4 +1,4 @@
-"""`anabranch bench tcc`: the workload of Wren and PaRiS on keyspaces of a real cluster, one protocol after the other."""
+"""`anabranch-lab bench tcc`: the workload of Wren and PaRiS on keyspaces of a real cluster, one protocol after the other."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from cluster import Cluster
-from harness import binary
+from harness import laboratory
 
 # Measurements: `cargo xtask soak` runs them.
 pytestmark = pytest.mark.soak
@@ -19,12 +19,12 @@ def cluster():
     """Three regions, 20 ms apart, of two processes, whose clocks are off by up to 2 ms."""
     delays = ("--delay", "a-b=20ms", "--delay", "a-c=20ms", "--delay", "b-c=20ms")
     skews = ("--skew", "a/1=2ms", "--skew", "a/2=-2ms", "--skew", "b/1=2ms", "--skew", "b/2=-2ms")
-    with Cluster(REGIONS, 2, "--model", "causal", *delays, *skews) as cluster:
+    with Cluster(REGIONS, 2, "--model", "causal", *delays, *skews, program=laboratory()) as cluster:
         yield cluster
 
 
 def bench(cluster: Cluster, *arguments: str) -> dict:
-    command = [binary(), "bench", "tcc", "--keys", "2000", "--zipf", "0.99", "--size", "8", "--clients", "6"]
+    command = [laboratory(), "bench", "tcc", "--keys", "2000", "--zipf", "0.99", "--size", "8", "--clients", "6"]
     command += ["--seconds", "2", "--warm-up", "1", "--json", *arguments]
     for node in cluster:
         command += ["--url", f"127.0.0.1:{node.port}"]

@@ -12,7 +12,7 @@ import redis
 import retwis
 
 from cluster import Cluster
-from harness import wait_until
+from harness import laboratory, wait_until
 from resp import encode
 
 # Small files and frequent checkpoints, so that restarts meet them.
@@ -418,7 +418,7 @@ def test_a_record_shrinks_when_everybody_knows_it():
 
 def test_clocks_that_are_off_change_no_order():
     """Real-time order holds whatever clocks say: each increment happens after the one before it was answered."""
-    with Cluster(3, 1, "--skew", "a/1=3s", "--skew", "b/1=-2s") as cluster:
+    with Cluster(3, 1, "--skew", "a/1=3s", "--skew", "b/1=-2s", program=laboratory()) as cluster:
         clients = itertools.cycle([node.client() for node in cluster])
         for number in range(1, 40):
             assert next(clients).incr("skewed") == number

@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from cluster import Cluster
+from harness import laboratory
 from test_keyspaces import create, info, use
 
 ADDERS, READERS, ROUNDS = 24, 8, 40
@@ -15,7 +16,7 @@ KEYS = ["h0", "h1", "h2", "h3"]
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(1, 3) as cluster:
+    with Cluster(1, 3, program=laboratory()) as cluster:
         yield cluster
 
 

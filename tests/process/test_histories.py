@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cluster import Cluster
-from harness import binary
+from harness import laboratory
 
 SOAK = bool(os.environ.get("ANABRANCH_SOAK"))
 # Each round is a run and a history of its own, so that checking needs memory for one only.
@@ -33,7 +33,7 @@ LONGEST_SILENCE = 2.0
 def bench(cluster: Cluster, workload: str, history: Path, *arguments: str) -> subprocess.Popen:
     """Starts a recorded run against all processes."""
     urls = [argument for node in cluster for argument in ("--url", f"127.0.0.1:{node.port}")]
-    command = [binary(), "bench", workload, *urls, "--history", str(history), "--json", *arguments]
+    command = [laboratory(), "bench", workload, *urls, "--history", str(history), "--json", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -45,7 +45,7 @@ def finish(process: subprocess.Popen, seconds: int) -> dict:
 
 def check(history: Path, model: str) -> dict:
     """Checks a history, which must be good; an undecided one is no good one."""
-    command = [binary(), "check", str(history), "--model", model, "--json"]
+    command = [laboratory(), "check", str(history), "--model", model, "--json"]
     report = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=600).stdout)
     assert report["ok"] and not report.get("undecided"), report
     return report

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cluster import Cluster
-from harness import binary
+from harness import laboratory
 
 FORMATS = ("plume", "dbcop", "porcupine")
 WORKLOADS = ("rmw", "retwis")
@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
     with Cluster(3, 1, "--partitions", "2") as cluster:
         urls = [argument for node in cluster for argument in ("--url", f"127.0.0.1:{node.port}")]
         for workload in WORKLOADS:
-            command = [binary(), "bench", workload, *urls, "--clients", "4", "--keys", "20", "--seconds", "1", "--json"]
+            command = [laboratory(), "bench", workload, *urls, "--clients", "4", "--keys", "20", "--seconds", "1", "--json"]
             command += ["--history", str(folder / f"{workload}.jsonl")]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
             assert done.returncode == 0, done.stderr
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 
 
 def run_export(history: Path, layout: str) -> subprocess.CompletedProcess:
-    command = [binary(), "history", "export", str(history), "--format", layout]
+    command = [laboratory(), "history", "export", str(history), "--format", layout]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
@@ -161,4 +161,4 @@ def test_a_history_with_other_types_is_refused_by_name(layout, history, tmp_path
     done = run_export(typed, layout)
     assert done.returncode == 2 and done.stdout == ""
     assert "transaction 1000000 did Set(Members) on s, which no register has" in done.stderr
-    assert "anabranch check" in done.stderr, "it says what to do instead"
+    assert "anabranch-lab check" in done.stderr, "it says what to do instead"

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from cluster import Cluster
-from harness import wait_until
+from harness import laboratory, wait_until
 from test_crowds import transact
 from test_keyspaces import create, use
 
@@ -17,7 +17,7 @@ CONCURRENCIES = ["locking", "locking PHASING off", "locking LOCKS readwrite", "o
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(1, 3) as cluster:
+    with Cluster(1, 3, program=laboratory()) as cluster:
         yield cluster
 
 

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from cluster import Cluster
-from harness import wait_until
+from harness import laboratory, wait_until
 from test_keyspaces import create, info, use
 
 OPTIONS = ("MODEL", "strict", "CONCURRENCY", "locking", "LOCKS", "none", "REPLICAS", 3, "PARTITIONS", 2)
@@ -15,7 +15,7 @@ OPTIONS = ("MODEL", "strict", "CONCURRENCY", "locking", "LOCKS", "none", "REPLIC
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(1, 3) as cluster:
+    with Cluster(1, 3, program=laboratory()) as cluster:
         yield cluster
 
 

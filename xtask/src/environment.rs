@@ -31,7 +31,7 @@ pub enum Length {
     Long,
 }
 
-/// Runs what `test` runs of `tests/process/test_*.py`, against the binary of the shared profile.
+/// Runs what `test` runs of `tests/process/test_*.py`, against the binaries of the shared profile.
 pub fn process_tests(workspace: &Workspace) -> Result<()> {
     run_process_tests(workspace, Length::Brief)
 }
@@ -43,9 +43,9 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
         println!("no {PROCESS_TESTS}/test_*.py in this tree");
         return Ok(());
     }
-    let binary = workspace.binary();
-    if !binary.is_file() {
-        bail!("{} does not exist; run `cargo xtask test build` first", binary.display());
+    let (product, laboratory) = (workspace.product(), workspace.laboratory());
+    if let Some(missing) = [&product, &laboratory].into_iter().find(|binary| !binary.is_file()) {
+        bail!("{} does not exist; run `cargo xtask test build` first", missing.display());
     }
     install_packages(workspace)?;
     let python = python_environment(workspace)?;
@@ -60,7 +60,8 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
             pytest.args(["-k", "kill or random_sequences or cut_apart"]).env("ANABRANCH_SOAK", "1")
         }
     };
-    run(pytest.env("ANABRANCH_BIN", &binary).env("PYTHONDONTWRITEBYTECODE", "1"))
+    pytest.env("ANABRANCH_BIN", &product).env("ANABRANCH_LAB", &laboratory);
+    run(pytest.env("PYTHONDONTWRITEBYTECODE", "1"))
 }
 
 /// The process tests of this tree, sorted, relative to the root.

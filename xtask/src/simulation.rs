@@ -1,4 +1,4 @@
-//! `sim`, and the simulation step of `test`: the binary's own `sim` command, for many protocols.
+//! `sim`, and the simulation step of `test`: the laboratory's own `sim` command, for many protocols.
 //!
 //! The step of `test` simulates seeds that follow from the commit, so that every commit explores others and any run
 //! can be repeated: one seed of each protocol twice, which must be equal, then as many seeds as there is time for, each
@@ -66,7 +66,7 @@ struct Seeds {
 
 impl Seeds {
     fn command(self, workspace: &Workspace, protocol: &str) -> std::process::Command {
-        let mut sim = workspace.command(workspace.binary());
+        let mut sim = workspace.command(workspace.laboratory());
         sim.args(["sim", protocol, "--json", "--first-seed", &self.first.to_string()]);
         sim.args(["--seeds", &self.count.to_string()]).args(self.once.then_some("--once"));
         sim

@@ -24,7 +24,7 @@ const LINT: &[Step] = &[
 ];
 
 const TESTS: &[Step] = &[
-    Step { name: "build", about: "the binary and the tests, in the shared profile", run: build },
+    Step { name: "build", about: "the binaries and the tests, in the shared profile", run: build },
     Step { name: "unit", about: "unit, property and integration tests", run: unit },
     Step {
         name: "sim",
@@ -65,7 +65,7 @@ fn clippy(workspace: &Workspace) -> Result<()> {
     run(&mut workspace.cargo(&arguments))
 }
 
-/// Builds the binary together with the tests, so that features are resolved once and nothing is compiled twice.
+/// Builds the binaries together with the tests, so that features are resolved once and nothing is compiled twice.
 pub fn build(workspace: &Workspace) -> Result<()> {
     let mut build = workspace.cargo(&["build", "--profile", PROFILE, "--workspace", "--exclude", FIGURES]);
     run(build.args(["--lib", "--bins", "--tests"]))
@@ -74,7 +74,7 @@ pub fn build(workspace: &Workspace) -> Result<()> {
 fn unit(workspace: &Workspace) -> Result<()> {
     let mut tests = workspace.cargo(&["test", "--profile", PROFILE, "--workspace", "--exclude", FIGURES]);
     tests.args(["--lib", "--bins", "--tests", "--no-fail-fast", "--", "--skip", SOAK]);
-    run(tests.env("ANABRANCH_BIN", workspace.binary()))
+    run(&mut tests)
 }
 
 /// Formats the tree, rewrites the generated `clippy.toml` files and applies what clippy can fix by itself.

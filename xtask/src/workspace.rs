@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// The profile that tests, the simulation and the binary of the process tests share, so that one build serves all.
+/// The profile that tests, the simulation and the binaries of the process tests share, so that one build serves all.
 pub const PROFILE: &str = "ci";
 
 /// The checked-out tree and what `cargo metadata` says about it.
@@ -44,9 +44,14 @@ impl Workspace {
         Ok(Workspace { root, metadata, target_directory })
     }
 
-    /// The `anabranch` binary of the shared profile; it exists once the `build` step has run.
-    pub fn binary(&self) -> PathBuf {
+    /// The product's binary of the shared profile; it exists once the `build` step has run.
+    pub fn product(&self) -> PathBuf {
         self.target_directory.join(PROFILE).join("anabranch")
+    }
+
+    /// The laboratory's binary of the shared profile, likewise.
+    pub fn laboratory(&self) -> PathBuf {
+        self.target_directory.join(PROFILE).join("anabranch-lab")
     }
 
     /// A number that follows from the commit, for what is to be different in each and repeatable; 0 outside of git.

@@ -82,7 +82,7 @@ impl fmt::Display for ExportError {
             ExportError::Operation { transaction, key, text } => write!(
                 f,
                 "transaction {transaction} did {text} on {key}, which no register has: only GET and SET can be \
-                 exported; check such a history with `anabranch check`"
+                 exported; check such a history with `anabranch-lab check`"
             ),
             ExportError::WrittenTwice { key, value, transactions: [first, second] } => write!(
                 f,

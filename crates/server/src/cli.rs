@@ -1,18 +1,13 @@
 //! The command line. Its shapes are relied on by scripts: add to them, do not change them.
 
-mod measures;
-
-use crate::commands::cluster::{Delay, Skew};
+use crate::commands::cluster::Delay;
 use crate::config::{Durability, HostPort, LogLevel};
-use checker::Level;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub use measures::*;
-use simulator::Feature;
-use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all is well; 1 a violation was found, or a measurement failed; 2 the command could not be carried out.";
+Exit codes: 0 all is well; 1 a process of a cluster did not end in order; 2 the command could not be carried out.";
 
 /// Anabranch: a transactional data-structure store that speaks the Redis protocol.
 ///
@@ -31,19 +26,6 @@ pub enum Command {
     /// Run a cluster.
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Simulate a protocol with faults, from seeds, and check what clients saw.
-    Sim(SimArguments),
-    /// Check a recorded history.
-    Check(CheckArguments),
-    /// Handle recorded histories.
-    #[command(subcommand)]
-    History(HistoryCommand),
-    /// Measure servers.
-    #[command(subcommand)]
-    Bench(BenchCommand),
-    /// Run a paper's experiments in virtual time.
-    #[command(subcommand)]
-    Figures(FiguresCommand),
 }
 
 impl Default for Command {
@@ -52,6 +34,7 @@ impl Default for Command {
     }
 }
 
+/// The options of `serve` that every binary has.
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Prints `ready` with its addresses when it serves. SIGINT and SIGTERM end it in order; a second one ends it at once.
@@ -87,7 +70,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
     #[command(flatten)]
-    pub member: MemberArguments,
+    pub(crate) member: MemberArguments,
     /// Print the configuration in effect as a commented file, and exit
     #[arg(long)]
     pub print_config: bool,
@@ -114,19 +97,16 @@ pub struct MemberArguments {
     /// End in order when standard input ends, as it does when the process that started this one dies
     #[arg(long, requires = "cluster")]
     pub until_input_ends: bool,
-    /// Added to the wall clock, in milliseconds, to test skewed clocks
-    #[arg(long, value_name = "MS", requires = "cluster", allow_negative_numbers = true, default_value_t = 0)]
-    pub clock_skew_ms: i64,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Run a cluster of processes on this machine, with faults on demand.
-    Local(ClusterLocalArguments),
+    Local(ProductClusterArguments),
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
+/// What `cluster local` obeys, for its help.
+pub const INSTRUCTIONS: &str = "\
 Regions are called a, b, c ...; processes a/1, a/2 ... Stays in the foreground until SIGINT or SIGTERM, and obeys lines
 on standard input, each answered by `ok` or `error: ...`:
 
@@ -139,12 +119,26 @@ on standard input, each answered by `ok` or `error: ...`:
   restart a/1       starts a dead process again, with its port and its data
   accept-loss a/1   the same, and what was lost for good is given up (serve --accept-loss)
 
-A strict cluster has an odd number of processes and serves while most of them do. A causal region serves by itself.
+A strict cluster has an odd number of processes and serves while most of them do. A causal region serves by itself.";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+{INSTRUCTIONS}
 
 Examples:
   anabranch cluster local --regions 3 --processes 1
   anabranch cluster local --regions 3 --processes 1 --concurrency locking
-  anabranch cluster local --regions 2 --processes 2 --model causal --delay a-b=80ms --json")]
+  anabranch cluster local --regions 2 --processes 2 --model causal --delay a-b=80ms --json"))]
+pub struct ProductClusterArguments {
+    #[command(flatten)]
+    pub common: ClusterLocalArguments,
+    /// How a strict keyspace keeps conflicting transactions apart
+    #[arg(long, value_enum, default_value_t = ClusterConcurrency::Optimistic)]
+    pub concurrency: ClusterConcurrency,
+}
+
+/// The options of `cluster local` that every binary has.
+#[derive(Debug, Args)]
 pub struct ClusterLocalArguments {
     /// How many regions
     #[arg(long, value_name = "R")]
@@ -155,12 +149,6 @@ pub struct ClusterLocalArguments {
     /// How the keyspace `default` is kept
     #[arg(long, value_enum, default_value_t = ClusterModel::Strict)]
     pub model: ClusterModel,
-    /// How a strict one keeps conflicting transactions apart
-    #[arg(long, value_enum, default_value_t = ClusterConcurrency::Optimistic)]
-    pub concurrency: ClusterConcurrency,
-    /// Which protocol keeps a causal one
-    #[arg(long, value_enum, default_value_t = ClusterProtocol::Usual)]
-    pub protocol: ClusterProtocol,
     /// How many partitions it has
     #[arg(long, value_name = "N", default_value = "2")]
     pub partitions: NonZeroU16,
@@ -189,13 +177,6 @@ pub struct ClusterLocalArguments {
     /// What passes between two places takes so long, each way; may be given several times
     #[arg(long, value_name = "A-B=80ms")]
     pub delay: Vec<Delay>,
-    /// Processes reach each other without the relays that delay and cut, but where there is a --delay: for measurements of
-    /// speed
-    #[arg(long)]
-    pub direct: bool,
-    /// How far a process's clock is off, such as a/1=-200ms; may be given several times
-    #[arg(long, value_name = "A/1=200ms", allow_hyphen_values = true)]
-    pub skew: Vec<Skew>,
     /// Print `ready` as a JSON object
     #[arg(long)]
     pub json: bool,
@@ -221,41 +202,6 @@ pub enum ClusterConcurrency {
     Locking,
     /// Two-phase commit over replicated logs, validation at the shards' leaders
     Occ,
-    /// Write all, read any, without transactions: a baseline for measurements
-    Qwstore,
-}
-
-/// Which protocol keeps a causal keyspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ClusterProtocol {
-    /// Wren; with --replicas PaRiS
-    Usual,
-    /// Cure, a baseline for measurements as the following ones are
-    Cure,
-    /// Cure with hybrid clocks
-    HCure,
-    /// Blocking partial replication
-    Bpr,
-    /// Cure whose reads wait for the next application, as in the thesis's code
-    CureApplied,
-    /// Cure with hybrid clocks, likewise
-    HCureApplied,
-    /// Without causal consistency
-    Nocc,
-}
-
-impl From<ClusterProtocol> for runtime::ClusterProtocol {
-    fn from(protocol: ClusterProtocol) -> Self {
-        match protocol {
-            ClusterProtocol::Usual => runtime::ClusterProtocol::Usual,
-            ClusterProtocol::Cure => runtime::ClusterProtocol::Cure,
-            ClusterProtocol::HCure => runtime::ClusterProtocol::HCure,
-            ClusterProtocol::Bpr => runtime::ClusterProtocol::Bpr,
-            ClusterProtocol::CureApplied => runtime::ClusterProtocol::CureApplied,
-            ClusterProtocol::HCureApplied => runtime::ClusterProtocol::HCureApplied,
-            ClusterProtocol::Nocc => runtime::ClusterProtocol::Nocc,
-        }
-    }
 }
 
 impl From<ClusterConcurrency> for runtime::ClusterConcurrency {
@@ -264,7 +210,6 @@ impl From<ClusterConcurrency> for runtime::ClusterConcurrency {
             ClusterConcurrency::Optimistic => runtime::ClusterConcurrency::Optimistic,
             ClusterConcurrency::Locking => runtime::ClusterConcurrency::Locking,
             ClusterConcurrency::Occ => runtime::ClusterConcurrency::Occ,
-            ClusterConcurrency::Qwstore => runtime::ClusterConcurrency::QwStore,
         }
     }
 }
@@ -279,181 +224,11 @@ impl From<ClusterModel> for runtime::ClusterModel {
     }
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
-A failing seed prints the command that shows it again. Equal seeds give equal output. With --seed or --script what
-happened is printed to standard error, event by event.
-
-Examples:
-  anabranch sim wren --seeds 200
-  anabranch sim tapir --seed 17
-  anabranch sim tapir --seed 17 --quiet --history /tmp/h")]
-pub struct SimArguments {
-    /// The protocol to simulate
-    pub protocol: String,
-    /// Run this many seeds
-    #[arg(long, value_name = "N", required_unless_present_any = ["seed", "script"], conflicts_with = "seed")]
-    pub seeds: Option<NonZeroU64>,
-    /// With --seeds: the first of them
-    #[arg(long, value_name = "X", default_value_t = 0, conflicts_with_all = ["seed", "script"])]
-    pub first_seed: u64,
-    /// With --seeds: run each seed once, and do not compare with a second run
-    #[arg(long, conflicts_with_all = ["seed", "script"])]
-    pub once: bool,
-    /// Run this seed only, print what happens and write its history
-    #[arg(long, value_name = "X")]
-    pub seed: Option<u64>,
-    /// Run what this file says, as printed for a failing seed
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "with"])]
-    pub script: Option<PathBuf>,
-    /// Shrink the first seed that fails to a short script with at most this many runs; 0 to leave it
-    #[arg(long, value_name = "RUNS", default_value_t = 400, conflicts_with = "script")]
-    pub shrink: usize,
-    /// Let every seed bring this, also where it is off for its known bugs; may be given several times
-    #[arg(long, value_name = "FEATURE")]
-    pub with: Vec<Feature>,
-    /// Write the history of the first failing seed, or else of the last seed, to this file [default with --seed:
-    /// sim-PROTOCOL-SEED.jsonl in the present folder; else none]
-    #[arg(long, value_name = "FILE")]
-    pub history: Option<PathBuf>,
-    /// With --seed or --script: do not print what happened, and write no history but to --history
-    #[arg(long, conflicts_with = "seeds")]
-    pub quiet: bool,
-    /// Seeds that run at the same time [default: one per processor]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<NonZeroUsize>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Levels: strict-serializable, serializable, snapshot, transactional-causal, causal, read-atomic, branch, convergence;
-read-your-writes, monotonic-reads, monotonic-writes, writes-follow-reads, exactly-once.
-
-What a history without claims leaves open is reported as undecided, with exit code 0. See docs/histories.md.
-
-Example:
-  anabranch check history.jsonl --model strict-serializable")]
-pub struct CheckArguments {
-    /// The history: one JSON object per transaction and line
-    pub file: PathBuf,
-    /// What to check it for
-    #[arg(long, value_name = "LEVEL")]
-    pub model: Level,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum HistoryCommand {
-    /// Write a history in the format of another checker.
-    Export(HistoryExportArguments),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-plume      lines for Plume and AWDIT: r(key,value,session,transaction) and w(...)
-dbcop      JSON for DBCop
-porcupine  JSON lines for linearizability checkers: client, call, return, input, output
-
-An operation that these formats cannot express is refused by name. See docs/histories.md.
-
-Example:
-  anabranch history export history.jsonl --format plume > history.txt")]
-pub struct HistoryExportArguments {
-    /// The history: one JSON object per transaction and line
-    pub file: PathBuf,
-    /// The format to write
-    #[arg(long, value_name = "FORMAT")]
-    pub format: checker::Format,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum FiguresCommand {
-    /// TAPIR beside two-phase commit over replicated logs and a weakly consistent store.
-    #[command(after_help = "\
-Latency and throughput of tapir, locking, occ and qwstore in one rack, one data center and over the wide area, beside the
-paper's claims. Equal seeds give equal output. What is run and assumed: docs/figures.md. A run measures --seconds; four
-times as long over the wide area.
-
-Examples:
-  anabranch figures tapir --quick
-  anabranch figures tapir --seconds 2 --out figures
-  anabranch figures tapir --only rmw-latency --only touched")]
-    Tapir(FiguresArguments),
-    /// Claret's locks, phases and combining, each with and without, beside no transactions and optimistic ones.
-    #[command(after_help = "\
-Throughput, latency and conflicts of readwrite, typed, their phases, claret (typed locks, phases and combining), none, optimistic
-and occ: raw mix, RUBiS and Retwis, beside the paper's claims and the project's aims. Equal seeds give equal output. What is
-run and assumed: docs/figures.md. A run measures --seconds; with --quick a quarter.
-
-Examples:
-  anabranch figures claret --quick
-  anabranch figures claret --quick --only fig5 --only fig9 --out figures")]
-    Claret(FiguresArguments),
-    /// Wren beside Cure, Cure with hybrid clocks, and no causal consistency.
-    #[command(after_help = "\
-Latency, throughput, how long reads wait, bytes and visibility of wren, cure, h-cure and nocc, beside the thesis's claims.
-Equal seeds give equal output. What is run and assumed: docs/figures.md. A run measures a fifth of --seconds.
-
-Examples:
-  anabranch figures wren --quick
-  anabranch figures wren --only small --only mix-95-5 --out figures")]
-    Wren(FiguresArguments),
-    /// PaRiS beside blocking partial replication, and no causal consistency.
-    #[command(after_help = "\
-Latency, throughput, how long reads wait, bytes and visibility of paris, bpr and nocc, beside the thesis's claims. Equal
-seeds give equal output. What is run and assumed: docs/figures.md. A run measures --seconds.
-
-Examples:
-  anabranch figures paris --quick
-  anabranch figures paris --only locality")]
-    Paris(FiguresArguments),
-    /// TARDiS beside the same store with locks and with optimistic concurrency control.
-    #[command(after_help = "\
-Throughput, latency, useful work, states and bytes of branch keyspaces and of strict ones of one replica, beside the paper's
-claims and the project's goals. Equal seeds give equal output. What is run and assumed: docs/figures.md. A run measures
---seconds.
-
-Examples:
-  anabranch figures tardis --quick
-  anabranch figures tardis --only branching --out figures")]
-    Tardis(FiguresArguments),
-}
-
-#[derive(Debug, Args)]
-pub struct FiguresArguments {
-    /// Virtual seconds: see below
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub seconds: NonZeroU64,
-    /// Fewer points
-    #[arg(long)]
-    pub quick: bool,
-    /// Only the experiments whose names begin like this, and no claims; may be given several times
-    #[arg(long, value_name = "NAME")]
-    pub only: Vec<String>,
-    /// Draw the curves into this directory, as SVG
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Decides everything that is drawn
-    #[arg(long, value_name = "X", default_value_t = 1)]
-    pub seed: u64,
-    /// Runs at the same time [default: one per processor]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<NonZeroUsize>,
-    /// Print a JSON object for every point and claim
-    #[arg(long)]
-    pub json: bool,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::tcc::Protocol;
     use clap::CommandFactory;
+    use clap::error::ErrorKind;
 
     fn parse(line: &str) -> Result<CommandLine, clap::Error> {
         CommandLine::try_parse_from(line.split_whitespace())
@@ -493,77 +268,20 @@ mod tests {
     }
 
     #[test]
-    fn sim_takes_seeds_or_one_seed() {
-        assert!(parse("anabranch sim wren --seeds 20 --json").is_ok());
-        assert!(parse("anabranch sim wren --seed 0 --quiet --history /tmp/h").is_ok());
-        assert!(parse("anabranch sim wren").is_err());
-        assert!(parse("anabranch sim wren --seeds 2 --seed 1").is_err());
-        assert!(parse("anabranch sim wren --seeds 2 --quiet").is_err());
-    }
-
-    #[test]
-    fn check_names_the_levels_it_knows() {
-        assert!(parse("anabranch check h.jsonl --model convergence").is_ok());
-        assert!(refusal("anabranch check h.jsonl --model linear").contains("strict-serializable"));
-    }
-
-    #[test]
-    fn transactional_workloads_take_several_servers() {
-        let line =
-            "anabranch bench retwis --url 127.0.0.1:1 --url 127.0.0.1:2 --zipf 0.75 --txn --history /tmp/h";
-        let Some(Command::Bench(BenchCommand::Retwis(retwis))) = parse(line).unwrap().command else {
-            unreachable!("retwis was asked")
-        };
-        assert_eq!((retwis.load.url.len(), retwis.load.zipf, retwis.load.txn), (2, Some(0.75), true));
-        assert!(parse("anabranch bench rmw --most-keys 4").is_ok());
-        assert!(refusal("anabranch bench rmw --zipf 11").contains("--zipf"));
-        assert!(
-            refusal("anabranch bench rmw --history h --against 127.0.0.1:1").contains("cannot be used with")
-        );
-        assert!(parse("anabranch history export h --format dbcop").is_ok());
-        assert!(refusal("anabranch history export h --format elle").contains("porcupine"));
-    }
-
-    #[test]
-    fn protocols_of_bench_tcc_are_a_list() {
-        let line = "anabranch bench tcc --protocols wren,h-cure --touched 2 --local 95 --read-only 50";
-        let Some(Command::Bench(BenchCommand::Tcc(tcc))) = parse(line).unwrap().command else {
-            unreachable!("tcc was asked")
-        };
-        assert_eq!(tcc.protocols, [Protocol::Wren, Protocol::HybridCure]);
-        assert!(refusal("anabranch bench tcc --protocols wren --against 127.0.0.1:1").contains("cannot be"));
-        assert!(refusal("anabranch bench tcc --protocols occ").contains("h-cure"));
-        assert!(refusal("anabranch bench tcc --writes 20").contains("--writes"));
-        assert!(refusal("anabranch bench tcc --local 101").contains("--local"));
-    }
-
-    #[test]
-    fn claret_s_workloads_compare_settings() {
-        let line =
-            "anabranch bench rawmix --setting readwrite --setting typed-phased --adds 20 --zipf 1.2 --txn";
-        let Some(Command::Bench(BenchCommand::Rawmix(rawmix))) = parse(line).unwrap().command else {
-            unreachable!("rawmix was asked")
-        };
-        assert_eq!((rawmix.adds, rawmix.load.compared.setting.len(), rawmix.load.txn), (20, 2, true));
-        assert!(parse("anabranch bench rubis --mix bid --items 100 --partitions 2").is_ok());
-        assert!(parse("anabranch bench retwis --graph kronecker --scale 8 --mix post").is_ok());
-        assert!(refusal("anabranch bench retwis --scale 8").contains("--graph"));
-        assert!(refusal("anabranch bench rawmix --setting fast").contains("typed-phased"));
-    }
-
-    #[test]
-    fn bench_takes_lists() {
-        let line =
-            "anabranch bench redis --against 127.0.0.1:7000 --against-pid 7 --tests set,TXN --pipeline 1,16";
-        let Some(Command::Bench(BenchCommand::Redis(redis))) = parse(line).unwrap().command else {
-            unreachable!("bench was asked")
-        };
-        let names: Vec<&str> = redis.tests.iter().flat_map(|tests| tests.0).map(|test| test.name).collect();
-        assert_eq!(names, ["set", "txn"]);
-        assert_eq!(redis.pipeline.iter().map(|pipeline| pipeline.get()).collect::<Vec<_>>(), [1, 16]);
-        assert!(refusal("anabranch bench redis --tests sett").contains("lrange_100"));
-        assert!(parse("anabranch bench redis --against-pid 7").is_err());
-        assert!(parse("anabranch bench redis --pipeline 0").is_err());
+    fn the_product_has_nothing_of_the_laboratory() {
+        let command = CommandLine::command();
+        let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        assert_eq!(names, ["serve", "cluster"]);
+        let cluster = "anabranch cluster local --regions 1 --processes 1";
+        for option in ["--skew a/1=1ms", "--direct", "--protocol cure"] {
+            let refused = parse(&format!("{cluster} {option}")).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::UnknownArgument, "{option}");
+        }
+        let refused = parse("anabranch serve --cluster c.json --process 1 --clock-skew-ms 5").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::UnknownArgument);
+        let refused = parse(&format!("{cluster} --concurrency qwstore")).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidValue);
+        assert_eq!(parse("anabranch sim tapir --seed 1").unwrap_err().kind(), ErrorKind::InvalidSubcommand);
     }
 
     #[test]

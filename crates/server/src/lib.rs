@@ -1,7 +1,7 @@
-//! What the binary `anabranch` does: a server, and the tools to test and to measure it.
+//! The product: the command line of the binary `anabranch`, and the commands of it that the laboratory's binary has, too.
 //!
-//! This crate parses, prints and wires. What a command does is the work of the crates below it: `runtime` serves,
-//! `simulator` simulates, `checker` checks histories, `bench` makes load, `figures` repeats the experiments of papers.
+//! This crate parses, prints and wires; `runtime` serves. It links nothing of what only checks or measures: that is the
+//! laboratory's (`crates/lab`).
 //!
 //! Standard output carries results only, one JSON object a line with `--json`; logs go to standard error.
 
@@ -12,31 +12,25 @@ mod config;
 mod logs;
 
 use clap::Parser;
-use cli::{BenchCommand, ClusterCommand, Command, CommandLine, FiguresCommand, HistoryCommand};
-use commands::Outcome;
+use cli::{ClusterCommand, Command, CommandLine, ProductClusterArguments};
+pub use cli::{ClusterLocalArguments, INSTRUCTIONS, ServeArguments};
+pub use commands::Outcome;
+pub use commands::cluster::{ClusterExtras, Delay, Skew, run_local};
+pub use commands::serve::{ServeExtras, serve};
 use std::process::ExitCode;
 
-/// Reads the command line and does what it says.
+/// Reads the product's command line and does what it says.
 pub fn run() -> ExitCode {
-    let result = match CommandLine::parse().command.unwrap_or_default() {
-        Command::Serve(arguments) => commands::serve::run(&arguments),
-        Command::Cluster(ClusterCommand::Local(arguments)) => commands::cluster::local::run(&arguments),
-        Command::Figures(FiguresCommand::Tapir(arguments)) => commands::figures::tapir(&arguments),
-        Command::Figures(FiguresCommand::Claret(arguments)) => commands::figures::claret(&arguments),
-        Command::Figures(FiguresCommand::Wren(arguments)) => commands::figures::wren(&arguments),
-        Command::Figures(FiguresCommand::Paris(arguments)) => commands::figures::paris(&arguments),
-        Command::Figures(FiguresCommand::Tardis(arguments)) => commands::figures::tardis(&arguments),
-        Command::Sim(arguments) => commands::sim::run(&arguments),
-        Command::Check(arguments) => commands::check::run(&arguments),
-        Command::History(HistoryCommand::Export(arguments)) => commands::history::export(&arguments),
-        Command::Bench(BenchCommand::Redis(arguments)) => commands::bench::redis(arguments),
-        Command::Bench(BenchCommand::Retwis(arguments)) => commands::bench::retwis(arguments),
-        Command::Bench(BenchCommand::Rmw(arguments)) => commands::bench::rmw(arguments),
-        Command::Bench(BenchCommand::Tcc(arguments)) => commands::bench::tcc(arguments),
-        Command::Bench(BenchCommand::Tardis(arguments)) => commands::bench::tardis(arguments),
-        Command::Bench(BenchCommand::Rawmix(arguments)) => commands::bench::rawmix(arguments),
-        Command::Bench(BenchCommand::Rubis(arguments)) => commands::bench::rubis(arguments),
-    };
+    conclude(match CommandLine::parse().command.unwrap_or_default() {
+        Command::Serve(arguments) => serve(&arguments, ServeExtras::default()),
+        Command::Cluster(ClusterCommand::Local(ProductClusterArguments { common, concurrency })) => {
+            run_local(&common, ClusterExtras { concurrency: concurrency.into(), ..ClusterExtras::default() })
+        }
+    })
+}
+
+/// What the process ends with after a command; why it could not be carried out is printed.
+pub fn conclude(result: anyhow::Result<Outcome>) -> ExitCode {
     match result {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         Err(error) => {

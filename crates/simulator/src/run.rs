@@ -144,7 +144,7 @@ pub fn run_seeds<D: Deployment>(name: &str, options: &Options, build: impl Fn() 
     let with: String = options.with.iter().map(|feature| format!(" --with {feature}")).collect();
     for seed in options.first_seed..options.first_seed + options.seeds {
         let script = Script::draw(name, &build(), seed, &options.with);
-        let command = format!("anabranch sim {name} --seed {seed}{with}");
+        let command = format!("anabranch-lab sim {name} --seed {seed}{with}");
         summary.run(&script, options, command, &build);
     }
     summary

@@ -11,18 +11,21 @@ use serde_json::Value;
 use super::Finding;
 use super::purity::PURE_CRATES;
 
-/// Our crates by layer, from the ground up. A crate may depend on those of lower layers.
+/// Our crates by layer, from the ground up. A crate may depend on those of lower layers. What only checks and measures lies
+/// above the product, so the product links none of it.
 const LAYERS: &[(&str, &[&str])] = &[
     ("ground", &["types", "usertypes", "datatypes", "protocol"]),
     ("blocks", &["journal", "mvcc", "replication"]),
     ("models", &["strict", "causal", "branch"]),
     ("front", &["resp", "gateway"]),
     ("engines", &["scripts"]),
+    ("driver", &["runtime"]),
+    ("product", &["server"]),
     ("checking", &["checker"]),
-    ("drivers", &["simulator", "runtime"]),
+    ("simulation", &["simulator"]),
     ("load", &["bench"]),
     ("experiments", &["figures"]),
-    ("bin", &["server"]),
+    ("laboratory", &["lab"]),
     ("tools", &["xtask"]),
     ("examples", &["auction"]),
 ];
@@ -253,6 +256,21 @@ mod tests {
                 "`types` (ground) must not depend on `mvcc`: arrows only go down",
             ]
         );
+    }
+
+    #[test]
+    fn the_product_links_nothing_of_the_laboratory() {
+        for instrument in ["checker", "simulator", "bench", "figures"] {
+            assert_eq!(arrows(&graph(&[("server", &["runtime"]), ("lab", &["server", instrument])])), []);
+            for from in ["server", "runtime"] {
+                let findings = arrows(&graph(&[(from, &[instrument])]));
+                let manifest = format!("crates/{from}/Cargo.toml");
+                assert_eq!(
+                    findings.iter().map(|finding| &finding.file).collect::<Vec<_>>(),
+                    [Path::new(&manifest)]
+                );
+            }
+        }
     }
 
     #[test]

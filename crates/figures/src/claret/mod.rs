@@ -2,7 +2,7 @@
 //! make: which runs, and what the paper and the project's aims say of them.
 //!
 //! Four shards of three replicas, round trips of 150 us, and gateways that serve many clients each: the real
-//! `gateway::Gateway` with its coordinator, to which clients send the commands of `anabranch bench rawmix`, `rubis`
+//! `gateway::Gateway` with its coordinator, to which clients send the commands of `anabranch-lab bench rawmix`, `rubis`
 //! and `retwis --graph kronecker`.
 
 mod claims;

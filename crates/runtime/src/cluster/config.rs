@@ -561,7 +561,7 @@ impl ClusterKeyspace {
 
 impl ClusterConcurrency {
     /// The one of this name, in any case.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let named = |concurrency: &Self| concurrency.as_str().eq_ignore_ascii_case(name);
         use ClusterConcurrency::{Locking, Occ, Optimistic, QwStore};
         [Optimistic, Locking, Occ, QwStore].into_iter().find(named)

@@ -1,19 +1,14 @@
 //! The commands, one module each.
 
-pub mod bench;
-pub mod check;
 pub mod cluster;
-pub mod figures;
-pub mod history;
 pub mod serve;
-pub mod sim;
 
 /// How a command ended that could be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All is well.
     Good,
-    /// It found what it looks for: a violation, a test that fails.
+    /// It found what it looks for: a violation, a measurement that fails, a process that did not end in order.
     Found,
 }
 

@@ -14,8 +14,19 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+/// What a binary adds to the process that it serves with: the product nothing, the laboratory what only tests and
+/// measurements set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServeExtras {
+    /// Added to the wall clock of a process of a cluster, in milliseconds.
+    pub clock_skew_ms: i64,
+}
+
 /// Serves until a signal or a client ends the process.
-pub fn run(arguments: &ServeArguments) -> Result<Outcome> {
+///
+/// # Errors
+/// The configuration is refused, an address or the data directory cannot be used, or the server could not end in order.
+pub fn serve(arguments: &ServeArguments, extras: ServeExtras) -> Result<Outcome> {
     let config = Config::of(arguments)?;
     if arguments.print_config {
         print!("{}", config.to_toml()?);
@@ -27,7 +38,7 @@ pub fn run(arguments: &ServeArguments) -> Result<Outcome> {
     if arguments.member.until_input_ends {
         end_with_input()?;
     }
-    let options = options(&config, &arguments.member)?;
+    let options = options(&config, &arguments.member, extras)?;
     if options.cluster.is_some() {
         do_without_huge_pages();
     }
@@ -49,11 +60,12 @@ pub fn run(arguments: &ServeArguments) -> Result<Outcome> {
 }
 
 /// What the runtime is told.
-fn options(config: &Config, member: &MemberArguments) -> Result<runtime::Options> {
+fn options(config: &Config, member: &MemberArguments, extras: ServeExtras) -> Result<runtime::Options> {
     let options = config.options()?;
     let (Some(file), Some(process)) = (&member.cluster, member.process) else { return Ok(options) };
     let file = runtime::ClusterFile::load(file).map_err(anyhow::Error::msg)?;
-    let MemberArguments { bootstrap, accept_loss, clock_skew_ms, .. } = *member;
+    let MemberArguments { bootstrap, accept_loss, .. } = *member;
+    let ServeExtras { clock_skew_ms } = extras;
     let cluster = Some(runtime::ClusterOptions { file, process, bootstrap, accept_loss, clock_skew_ms });
     Ok(runtime::Options { cluster, ..options })
 }

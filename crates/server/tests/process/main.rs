@@ -1,6 +1,8 @@
-//! The binary as its users meet it: real processes, sockets, signals and exit codes.
+//! The product as its users meet it: real processes, sockets, signals and exit codes.
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
 mod serve;
 mod support;
-mod tools;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_anabranch");

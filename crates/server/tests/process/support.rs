@@ -1,4 +1,4 @@
-//! Starting the binary and talking to it.
+//! Starting the program under test and talking to it. The laboratory's tests have this file, too.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The binary under test with these arguments.
-pub fn anabranch(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+pub fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(crate::PROGRAM);
     command.args(arguments).env_remove("ANABRANCH_LOG").stdin(Stdio::null());
     command
 }
 
 /// Runs the binary to its end.
 pub fn output(arguments: &[&str]) -> Output {
-    anabranch(arguments).output().unwrap()
+    program(arguments).output().unwrap()
 }
 
 /// What it wrote to standard output.
@@ -64,7 +64,7 @@ pub struct Server {
 impl Server {
     /// Starts `serve --json` on a free port and waits until it serves.
     pub fn start(arguments: &[&str]) -> Self {
-        let mut child = anabranch(&["serve", "--json", "--listen", "127.0.0.1:0"])
+        let mut child = program(&["serve", "--json", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -68,7 +68,9 @@ impl Member {
         if let Some(config) = &settings.config {
             command.arg("--config").arg(config);
         }
-        command.args(["--clock-skew-ms", &layout.clock_skew_ms.to_string()]);
+        if layout.clock_skew_ms != 0 {
+            command.args(["--clock-skew-ms", &layout.clock_skew_ms.to_string()]);
+        }
         // Its input ends when this process dies, however that happens.
         command.arg("--until-input-ends");
         command.args(flag);

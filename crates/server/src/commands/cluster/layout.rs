@@ -1,5 +1,6 @@
 //! What a local cluster consists of, and where: ports, folders, the file that every process gets.
 
+use super::ClusterExtras;
 use super::place::{MAX_REGIONS, Place};
 use super::relay::Relays;
 use crate::cli::{ClusterLocalArguments, ClusterModel};
@@ -89,7 +90,11 @@ fn fresh_seed() -> u64 {
 }
 
 /// Lays the cluster out, writes its files and begins its relays.
-pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result<Layout> {
+pub fn lay_out(
+    arguments: &ClusterLocalArguments,
+    extras: &ClusterExtras,
+    relays: &mut Relays,
+) -> Result<Layout> {
     let (regions, each) = (arguments.regions.get(), arguments.processes.get());
     ensure!(regions <= MAX_REGIONS, "a local cluster has at most {MAX_REGIONS} regions");
     ensure!(u32::from(regions) * u32::from(each) <= 64, "a local cluster has at most 64 processes");
@@ -103,7 +108,8 @@ pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create the data directory {}", directory.display()))?;
     let catalog = directory.canonicalize()?.join(CATALOG);
-    let (file, fresh) = settle(&directory, describe(arguments, catalog), &default_keyspace(arguments))?;
+    let keyspace = default_keyspace(arguments, extras);
+    let (file, fresh) = settle(&directory, describe(arguments, catalog), &keyspace)?;
     let (mut processes, mut ports) = (Vec::new(), Ports::default());
     for (index, process) in file.processes.iter().enumerate() {
         let place = Place::process(process.region, index as u16 % each);
@@ -113,7 +119,7 @@ pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result
         };
         let directory = directory.join(place.to_string().replace('/', "-"));
         std::fs::create_dir_all(&directory)?;
-        let skew = arguments.skew.iter().rev().find(|skew| skew.process == place);
+        let skew = extras.skew.iter().rev().find(|skew| skew.process == place);
         let clock_skew_ms = skew.map_or(0, |skew| skew.skew_ms);
         processes.push(ProcessLayout {
             id: process.id,
@@ -123,14 +129,14 @@ pub fn lay_out(arguments: &ClusterLocalArguments, relays: &mut Relays) -> Result
             directory,
         });
     }
-    for skew in &arguments.skew {
+    for skew in &extras.skew {
         let known = processes.iter().any(|process: &ProcessLayout| process.place == skew.process);
         ensure!(known, "there is no process {}", skew.process);
     }
     let layout = Layout { processes, directory, temporary, fresh };
     let relayed = |from: Place, to: Place| {
         let delays = || arguments.delay.iter().any(|delay| delay.is_between(from, to));
-        from != to && (!arguments.direct || delays())
+        from != to && (!extras.direct || delays())
     };
     connect(&layout, &file, &mut ports, relays, relayed)?;
     for delay in &arguments.delay {
@@ -150,15 +156,15 @@ fn describe(arguments: &ClusterLocalArguments, catalog: PathBuf) -> ClusterFile 
     ClusterFile { seed: fresh_seed(), processes: (0..regions * each).map(process).collect(), catalog }
 }
 
-fn default_keyspace(arguments: &ClusterLocalArguments) -> ClusterKeyspace {
+fn default_keyspace(arguments: &ClusterLocalArguments, extras: &ClusterExtras) -> ClusterKeyspace {
     // A site has all keys.
     let is_branch = arguments.model == ClusterModel::Branch;
     let partitions = if is_branch { 1 } else { arguments.partitions.get() };
     ClusterKeyspace {
         replicas: arguments.replicas.map(NonZeroU16::get),
         copies: arguments.copies.map(NonZeroU16::get),
-        concurrency: arguments.concurrency.into(),
-        protocol: arguments.protocol.into(),
+        concurrency: extras.concurrency,
+        protocol: extras.protocol,
         ..ClusterKeyspace::new("default".to_owned(), arguments.model.into(), partitions)
     }
 }

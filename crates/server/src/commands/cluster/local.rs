@@ -1,5 +1,6 @@
 //! `cluster local`: a cluster of processes on this machine, in the foreground, whose faults are made by lines.
 
+use super::ClusterExtras;
 use super::children::{Children, Member, Settings};
 use super::console::Instruction;
 use super::layout::{self, Layout};
@@ -23,11 +24,15 @@ enum Event {
     Signal,
 }
 
-/// Runs the cluster until a signal ends it.
-pub fn run(arguments: &ClusterLocalArguments) -> Result<Outcome> {
+/// Runs a cluster on this machine until a signal ends it. Its processes run the program of this process, whose `serve` they
+/// call.
+///
+/// # Errors
+/// The cluster cannot be laid out as asked, or a process of it did not become ready.
+pub fn run_local(arguments: &ClusterLocalArguments, extras: ClusterExtras) -> Result<Outcome> {
     let events = listen()?;
     let mut relays = Relays::new();
-    let layout = layout::lay_out(arguments, &mut relays)?;
+    let layout = layout::lay_out(arguments, &extras, &mut relays)?;
     let outcome = serve(arguments, &layout, &relays, &events);
     if layout.temporary {
         std::fs::remove_dir_all(&layout.directory)

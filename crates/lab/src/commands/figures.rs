@@ -2,13 +2,13 @@
 //!
 //! Runs are independent: they are spread over threads, and the output does not depend on how many.
 
-use super::Outcome;
 use crate::cli::FiguresArguments;
 use anyhow::{Context, Result, anyhow};
 use figures::tapir::{Claim, Scale};
 use figures::{COST, Plot, claims_table, claret, tapir, tardis, tcc};
 use serde::Serialize;
 use serde_json::json;
+use server::Outcome;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

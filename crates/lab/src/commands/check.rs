@@ -1,8 +1,8 @@
 //! `check`: a recorded history against a consistency level.
 
-use super::Outcome;
 use crate::cli::CheckArguments;
 use anyhow::{Context, Result};
+use server::Outcome;
 
 /// Checks the file and prints the report.
 pub fn run(arguments: &CheckArguments) -> Result<Outcome> {

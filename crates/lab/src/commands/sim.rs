@@ -3,10 +3,10 @@
 //! Each seed is run by itself and the results are put together in the order of the seeds, so that the output does not
 //! depend on the number of threads.
 
-use super::Outcome;
 use crate::cli::SimArguments;
 use anyhow::{Context, Result, anyhow, ensure};
 use serde::Serialize;
+use server::Outcome;
 use simulator::{Failure, Options, Script, Summary, UnknownProtocol, Violation};
 use std::collections::BTreeMap;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -90,10 +90,10 @@ fn replay(file: &Path, arguments: &SimArguments) -> Result<Total> {
     let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let script = Script::read(&text[..]).with_context(|| format!("cannot use {}", file.display()))?;
     let (said, wanted) = (script.protocol(), &arguments.protocol);
-    ensure!(said == wanted, "{} is a script of `{said}`: run `anabranch sim {said}`", file.display());
+    ensure!(said == wanted, "{} is a script of `{said}`: run `anabranch-lab sim {said}`", file.display());
     let mut summary = simulator::replay(&script, is_told(arguments))?;
     for failure in &mut summary.failures {
-        failure.command = format!("anabranch sim {said} --script {}", file.display());
+        failure.command = format!("anabranch-lab sim {said} --script {}", file.display());
     }
     let mut total = Total::default();
     total.add(summary);
@@ -260,7 +260,7 @@ fn print(protocol: &str, total: &Total, json: bool) -> Result<()> {
     if let Some(short) = &total.shrunk {
         println!(
             "\nseed {} shrunk from {} faults and {} transactions to {} and {}; save the lines as FILE and run \
-             `anabranch sim {protocol} --script FILE`:",
+             `anabranch-lab sim {protocol} --script FILE`:",
             short.seed, short.faults_before, short.transactions_before, short.faults, short.transactions
         );
         short.script.iter().for_each(|line| println!("{line}"));

@@ -1,6 +1,5 @@
 //! `bench`: load for servers.
 
-use super::Outcome;
 use crate::cli::{
     BenchRawmixArguments, BenchRedisArguments, BenchRetwisArguments, BenchRmwArguments, BenchRubisArguments,
     BenchTardisArguments, BenchTccArguments, ClaretLoad, ComparedSettings, RetwisMix, RubisMix,
@@ -11,6 +10,7 @@ use bench::claret;
 use bench::redis::{Server, Settings, json_line, run_all, table_head, table_line};
 use bench::tcc::{self, Mix};
 use bench::transactions::{self, Keys, Workload, compare, table};
+use server::Outcome;
 use std::num::NonZeroU16;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,6 +1,6 @@
 //! `sim`, `check` and `bench`.
 
-use super::support::{Directory, Server, anabranch, output, stderr, stdout};
+use super::support::{Directory, Server, output, program, stderr, stdout};
 use serde_json::Value;
 
 /// A protocol that can be simulated.
@@ -33,7 +33,7 @@ fn one_seed_is_told_and_its_history_written() {
     let directory = Directory::new("seed");
     let run = |more: &[&str]| {
         let arguments = [&["sim", PROTOCOL, "--seed", "7"], more].concat();
-        anabranch(&arguments).current_dir(&directory.0).output().unwrap()
+        program(&arguments).current_dir(&directory.0).output().unwrap()
     };
     let file = directory.0.join("sim-solo-7.jsonl");
     let quiet = run(&["--quiet"]);

@@ -28,16 +28,16 @@ pub enum BenchCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 5 percent add a user, 15 follow, 30 post, 50 read a timeline. With --history every try is recorded, on keys that are new,
-for `anabranch check`; without, all keys are loaded first, and retwis:* is overwritten.
+for `anabranch-lab check`; without, all keys are loaded first, and retwis:* is overwritten.
 
 With --graph it is Claret's Retwis (section 6.3) instead: users of a Kronecker graph, posts that go to the timelines of all
 followers, and reposts of what is popular; see `bench rawmix` for --setting. --keys, --zipf, --size, --against and --history are
 not for it.
 
 Examples:
-  anabranch bench retwis --url 127.0.0.1:6379 --against 127.0.0.1:6380 --zipf 0.75
-  anabranch bench retwis --url 127.0.0.1:7001 --url 127.0.0.1:7002 --url 127.0.0.1:7003 --txn --history retwis.jsonl
-  anabranch bench retwis --graph kronecker --mix post --setting readwrite-phased --setting typed-phased --rounds 3")]
+  anabranch-lab bench retwis --url 127.0.0.1:6379 --against 127.0.0.1:6380 --zipf 0.75
+  anabranch-lab bench retwis --url 127.0.0.1:7001 --url 127.0.0.1:7002 --url 127.0.0.1:7003 --txn --history retwis.jsonl
+  anabranch-lab bench retwis --graph kronecker --mix post --setting readwrite-phased --setting typed-phased --rounds 3")]
 pub struct BenchRetwisArguments {
     /// Claret's Retwis, on such a graph
     #[arg(long, value_enum, conflicts_with_all = ["against", "history"])]
@@ -114,8 +114,8 @@ that turns; ratios are of one round. readwrite and typed are locks without phase
 and no transactions. uneven: deviation of the commits of each tenth of a second through their mean.
 
 Examples:
-  anabranch bench rawmix --setting readwrite --setting typed --setting typed-phased --setting none --rounds 3
-  anabranch bench rawmix --url 127.0.0.1:7001 --url 127.0.0.1:7002 --adds 20 --zipf 1.2 --setting a='CONCURRENCY occ'")]
+  anabranch-lab bench rawmix --setting readwrite --setting typed --setting typed-phased --setting none --rounds 3
+  anabranch-lab bench rawmix --url 127.0.0.1:7001 --url 127.0.0.1:7002 --adds 20 --zipf 1.2 --setting a='CONCURRENCY occ'")]
 pub struct BenchRawmixArguments {
     /// How many of a hundred operations add
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -141,8 +141,8 @@ Transactions: bid, view_auction, browse, view_user, add_comment, add_user, close
 --setting and --txn.
 
 Examples:
-  anabranch bench rubis --mix bid --setting readwrite --setting typed-phased --rounds 3
-  anabranch bench rubis --url 127.0.0.1:7001 --items 1000 --seconds 5 --json")]
+  anabranch-lab bench rubis --mix bid --setting readwrite --setting typed-phased --rounds 3
+  anabranch-lab bench rubis --url 127.0.0.1:7001 --items 1000 --seconds 5 --json")]
 pub struct BenchRubisArguments {
     /// How many auctions are open at a time
     #[arg(long, value_name = "N", default_value = "30000")]
@@ -184,8 +184,8 @@ pub struct ClaretLoad {
 Without --history all keys are loaded first, and rmw:* is overwritten.
 
 Examples:
-  anabranch bench rmw --url 127.0.0.1:6379 --most-keys 4 --keys 1000 --zipf 0.9
-  anabranch bench rmw --url 127.0.0.1:6379 --txn --history rmw.jsonl --seconds 5 --json")]
+  anabranch-lab bench rmw --url 127.0.0.1:6379 --most-keys 4 --keys 1000 --zipf 0.9
+  anabranch-lab bench rmw --url 127.0.0.1:6379 --txn --history rmw.jsonl --seconds 5 --json")]
 pub struct BenchRmwArguments {
     /// The most keys of a transaction
     #[arg(long, value_name = "N", default_value = "1")]
@@ -206,10 +206,10 @@ turn; ratios are of one round. Give all processes of the cluster by --url. cpu u
 a transaction; reads p50: until its reads were answered; far B/tx: bytes to other regions for it.
 
 Examples:
-  anabranch cluster local --regions 3 --processes 2 --model causal --memory --delay a-b=43ms --skew a/1=1ms --skew a/2=-1ms
-  anabranch bench tcc --url 127.0.0.1:7001 --url 127.0.0.1:7002 --url 127.0.0.1:7003 --url 127.0.0.1:7004 \
+  anabranch-lab cluster local --regions 3 --processes 2 --model causal --memory --delay a-b=43ms --skew a/1=1ms --skew a/2=-1ms
+  anabranch-lab bench tcc --url 127.0.0.1:7001 --url 127.0.0.1:7002 --url 127.0.0.1:7003 --url 127.0.0.1:7004 \
     --url 127.0.0.1:7005 --url 127.0.0.1:7006 --protocols wren,cure,nocc --rounds 3 --zipf 0.99 --size 8 --keys 20000
-  anabranch bench tcc --url 127.0.0.1:7001 --writes 10")]
+  anabranch-lab bench tcc --url 127.0.0.1:7001 --writes 10")]
 pub struct BenchTccArguments {
     /// How many of the 20 operations write
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(0..=19))]
@@ -247,8 +247,8 @@ mixes have 25 (read-heavy), 75 and 100 (write-heavy) writers in a hundred, keys 
 are loaded first, and tardis:* is overwritten. --against is another keyspace, always by TXN BEGIN and TXN COMMIT.
 
 Examples:
-  anabranch bench tardis --url redis://127.0.0.1:7001/forks --branch --against redis://127.0.0.1:7001/locks --zipf 0.99
-  anabranch bench tardis --url redis://127.0.0.1:7001/plain --against redis://127.0.0.1:7001/occ --writers 25 --rounds 3")]
+  anabranch-lab bench tardis --url redis://127.0.0.1:7001/forks --branch --against redis://127.0.0.1:7001/locks --zipf 0.99
+  anabranch-lab bench tardis --url redis://127.0.0.1:7001/plain --against redis://127.0.0.1:7001/occ --writers 25 --rounds 3")]
 pub struct BenchTardisArguments {
     /// How many of a hundred transactions write
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -296,7 +296,7 @@ pub struct TransactionLoad {
     /// Bytes of a value
     #[arg(long, value_name = "BYTES", default_value = "64", conflicts_with = "history")]
     pub size: usize,
-    /// Record what clients saw in this file, for `anabranch check`
+    /// Record what clients saw in this file, for `anabranch-lab check`
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
     /// Print one JSON object
@@ -316,8 +316,8 @@ measurement of a round through our first: what two equal things differ by on thi
 two SET, EXEC, and counts as one request. The tests overwrite key:*, counter:*, mylist, myset, myhash and myzset.
 
 Examples:
-  anabranch bench redis --url 127.0.0.1:6379 --against 127.0.0.1:6380 --tests set,get,txn --pipeline 1,16
-  anabranch bench redis --pid $(pidof anabranch) --tests all --json")]
+  anabranch-lab bench redis --url 127.0.0.1:6379 --against 127.0.0.1:6380 --tests set,get,txn --pipeline 1,16
+  anabranch-lab bench redis --pid $(pidof anabranch) --tests all --json")]
 pub struct BenchRedisArguments {
     /// Our server: HOST:PORT or `redis://[:PASSWORD@]HOST:PORT`
     #[arg(long, value_name = "URL", default_value = "127.0.0.1:6379")]

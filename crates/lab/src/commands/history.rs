@@ -1,8 +1,8 @@
 //! `history`: recorded histories for other checkers.
 
-use super::Outcome;
 use crate::cli::HistoryExportArguments;
 use anyhow::{Context, Result};
+use server::Outcome;
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 
