@@ -34,6 +34,7 @@ mod instance;
 mod kept;
 mod keyspace;
 pub mod merge;
+pub mod model;
 mod mutants;
 mod part;
 mod records;

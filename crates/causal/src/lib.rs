@@ -3,7 +3,7 @@
 //! Every protocol here answers three questions: how a stamp is chosen, which stamps a reader may see, and what
 //! happens to effects that do not commute. No networking, no clock, no entropy, no hash-order iteration.
 
-pub mod baselines;
+pub mod model;
 pub mod paris;
 pub mod stable;
 pub mod wren;
@@ -12,8 +12,4 @@ protocol::compile_here! {
     WREN: wren::Node,
     WREN_COPIES: replication::copies::Node<wren::Node>,
     PARIS: paris::Node,
-    CURE: stable::Node<baselines::Cure>,
-    HYBRID_CURE: stable::Node<baselines::HybridCure>,
-    BLOCKING: stable::Node<baselines::Blocking>,
-    UNCOORDINATED: stable::Node<baselines::Uncoordinated>,
 }

@@ -1,9 +1,10 @@
 //! The systems that are compared, each as the protocol's own step functions.
 
 use crate::environment::Environment;
+use baselines::qwstore;
 use protocol::{Durability, Protocol};
 use std::time::Duration;
-use strict::{Topology, locking, qwstore, tapir};
+use strict::{Topology, locking, tapir};
 use types::{Address, Incarnation, ProcessId};
 
 /// Every process has one life.

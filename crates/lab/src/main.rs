@@ -8,11 +8,13 @@
 
 mod cli;
 mod commands;
+mod models;
 
 use anyhow::Result;
 use clap::Parser;
 use cli::{BenchCommand, ClusterCommand, Command, CommandLine, FiguresCommand, HistoryCommand};
 use cli::{LabClusterArguments, LabServeArguments};
+use models::MODELS;
 use server::{ClusterExtras, Outcome, ServeExtras};
 use std::process::ExitCode;
 
@@ -35,11 +37,13 @@ fn obey(command: Command) -> Result<Outcome> {
         Command::Figures(FiguresCommand::Paris(arguments)) => commands::figures::paris(&arguments),
         Command::Figures(FiguresCommand::Tardis(arguments)) => commands::figures::tardis(&arguments),
         Command::Serve(LabServeArguments { common, clock_skew_ms }) => {
-            server::serve(&common, ServeExtras { clock_skew_ms })
+            server::serve(&common, ServeExtras { models: MODELS, clock_skew_ms })
         }
         Command::Cluster(ClusterCommand::Local(arguments)) => {
             let LabClusterArguments { common, concurrency, protocol, direct, skew } = arguments;
-            server::run_local(&common, ClusterExtras { concurrency, protocol, skew, direct })
+            let concurrency = concurrency.map(|how| ("CONCURRENCY", how));
+            let options = concurrency.into_iter().chain(protocol.map(|name| ("PROTOCOL", name))).collect();
+            server::run_local(&common, ClusterExtras { models: MODELS, options, skew, direct })
         }
     }
 }

@@ -8,7 +8,7 @@ type Step<P> =
 
 /// Names the code of an instance of a protocol, so that it is compiled in the crate that has a static of this type. At the
 /// optimization of tests rustc takes it from there in all crates above, instead of compiling it again in the simulator, in the
-/// figures, in the runtime and in every test; see [`compile_here`](crate::compile_here).
+/// figures and in every test; see [`compile_here`](crate::compile_here).
 #[derive(Debug)]
 pub struct Compiled<P: Protocol> {
     _step: Step<P>,

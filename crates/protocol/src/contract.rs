@@ -2,7 +2,7 @@
 
 use crate::request::Request;
 use crate::timers::Timers;
-use types::{Address, Instant, NodeId, ReplySink, RequestId, Rng, WallTime, Wire};
+use types::{Address, Instant, NodeId, ReplyBuf, ReplySink, RequestId, Rng, WallTime, Wire};
 
 /// A replica of a partition, or a coordinator in a gateway: anything with an address that reacts to inputs.
 pub trait Protocol: Sized {
@@ -155,6 +155,17 @@ pub trait Replies {
     /// Where the reply to `id` goes; the whole reply is written before the step ends, perhaps by several calls with
     /// no other reply between them.
     fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink;
+}
+
+/// For steps that nobody is answered in: what is written is forgotten.
+#[derive(Debug, Default)]
+pub struct NoReplies(ReplyBuf);
+
+impl Replies for NoReplies {
+    fn reply(&mut self, _: RequestId) -> &mut dyn ReplySink {
+        self.0.clear();
+        &mut self.0
+    }
 }
 
 /// A message on its way out, held behind the gate of its step.

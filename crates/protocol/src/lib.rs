@@ -30,6 +30,11 @@
 //! [`Outputs::fetch`] asks for it again ([`Replica::spool_requests`], [`Replica::spooled`]). A spool ends with the life,
 //! and may lose any part of itself before: a protocol keeps there only what it can do without.
 //!
+//! # What a process hosts
+//!
+//! [`hosted`] has a keyspace's instances in a process, and what the process asks of them whatever their model; [`model`] what it
+//! asks of a model: its options, and to host a keyspace.
+//!
 //! # One sequenced stream per peer
 //!
 //! Effects, heartbeats and stability reports to one peer share one stream ([`Outputs::stream`]): behind the gate,
@@ -41,6 +46,9 @@ mod compiled;
 mod conflict;
 mod contract;
 mod gate;
+mod heat;
+pub mod hosted;
+pub mod model;
 mod replica;
 mod request;
 mod stream;
@@ -49,8 +57,9 @@ mod timers;
 pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim, ThreadClaim, VectorClaim};
 pub use compiled::Compiled;
 pub use conflict::{Conflict, ConflictingWrite};
-pub use contract::{Durability, Encode, Input, Now, Outputs, Protocol, Replies, SpoolRequest};
+pub use contract::{Durability, Encode, Input, NoReplies, Now, Outputs, Protocol, Replies, SpoolRequest};
 pub use gate::{Durable, Gate};
+pub use heat::{Heat, HotKey, Meeting, Meetings, Pair, Sketch, merged};
 pub use replica::{Packet, Replica};
 pub use request::{ContextAsk, KeyedOperation, Losses, Request, Step};
 pub use stream::Frame;

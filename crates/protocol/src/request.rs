@@ -70,8 +70,7 @@ impl Losses {
     /// What a model replies that loses none.
     pub fn none() -> Error {
         Error::err(
-            "this keyspace records no conflicts: only causal ones do, unless created with CONFLICTS ignore or with a baseline as \
-             PROTOCOL",
+            "this keyspace records no conflicts: only causal ones do, unless created with CONFLICTS ignore",
         )
     }
 }

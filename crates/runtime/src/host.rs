@@ -1,12 +1,13 @@
 //! What surrounds a worker's gateway.
 
-use crate::cluster::{self, Cluster, HotKeysQuestion, Turn};
+use crate::cluster::{self, Cluster, HotKeysQuestion};
 use crate::info;
 use crate::keyspace::{Keyspace, class_of, durability_of};
 use crate::process::{Process, WorkerHandle};
 use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model};
+use protocol::hosted::Turn;
 use protocol::{Gate, Now, Replies, Request};
 use std::sync::Arc;
 use types::{Error, KeyspaceId, ReplySink, RequestId, Rng};
@@ -120,7 +121,7 @@ impl WorkerHost {
         let solo = self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name);
         let replicated = || {
             let cluster = self.cluster.as_ref()?;
-            Some((cluster.entry(cluster.keyspace_of_name(name)?).partitions, cluster.seed()))
+            Some((cluster.partitions(cluster.keyspace_of_name(name)?), cluster.seed()))
         };
         let found = solo.map(|keyspace| (keyspace.partitions.len() as u16, self.process.seed));
         let Some((partitions, seed)) = found.or_else(replicated) else { return sink.error(&missing(name)) };

@@ -1,10 +1,11 @@
 //! What the process says about itself: INFO, CONFIG GET, KEYSPACE INFO, metrics.
 
-use crate::cluster::{self, Backlog, Lag};
+use crate::cluster;
 use crate::host::durability_name;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, class_of};
 use crate::process::Process;
+use protocol::hosted::{Backlog, Lag};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -36,10 +36,7 @@ mod syncer;
 mod user_types;
 mod worker;
 
-pub use cluster::{
-    ClusterCatalog, ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel,
-    ClusterMove, ClusterOptions, ClusterProcess, ClusterProtocol,
-};
+pub use cluster::{ClusterCatalog, ClusterFile, ClusterKeyspace, ClusterOptions, ClusterProcess, Models};
 pub use error::StartError;
 pub use health::Health;
 pub use options::Options;

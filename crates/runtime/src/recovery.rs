@@ -8,28 +8,12 @@ use crate::options::Options;
 use crate::process::Process;
 use crate::user_types;
 use ::journal::{DirectoryId, Disk, Log, LogOptions, Piece, RealDisk};
-use protocol::{Input, Now, Replica, Replies};
+use protocol::{Input, NoReplies, Now, Replica};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use strict::solo::{Group, Record, Solo};
-use types::{HashSeed, Incarnation, KeyspaceId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
-
-/// Replies nobody waits for.
-pub(crate) struct NoReplies(ReplyBuf);
-
-impl NoReplies {
-    pub(crate) fn new() -> Self {
-        NoReplies(ReplyBuf::new())
-    }
-}
-
-impl Replies for NoReplies {
-    fn reply(&mut self, _: RequestId) -> &mut dyn ReplySink {
-        self.0.clear();
-        &mut self.0
-    }
-}
+use types::{HashSeed, Incarnation, KeyspaceId, Rng, WallTime};
 
 /// Opens the data directory, if there is one, and recovers everything in it.
 pub(crate) fn recover(options: Options) -> Result<Process, StartError> {
@@ -143,7 +127,7 @@ fn feed(keyspace: &Keyspace, index: usize, record: &[u8]) -> Result<(), String> 
 
 fn input(replica: &mut Replica<Solo>, input: Input<'_, Solo>) {
     let now = Now { wall: WallTime(0), instant: types::Instant(0) };
-    replica.step(now, &mut vec![input], &mut Rng::with_seed(0), &mut NoReplies::new());
+    replica.step(now, &mut vec![input], &mut Rng::with_seed(0), &mut NoReplies::default());
 }
 
 fn finish(process: Process, complete: bool) -> Process {

@@ -6,12 +6,11 @@ use crate::cluster::{Cluster, FIRST_TOKEN};
 use crate::connection::{Connection, Io};
 use crate::host::{WorkerHost, answer};
 use crate::process::{Process, WorkerHandle};
-use crate::recovery::NoReplies;
 use crate::solo::Outcome;
 use gateway::{Config, ConnectionId, Gateway, Peer, State};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use protocol::{Durable, Replies};
+use protocol::{Durable, NoReplies, Replies};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -450,7 +449,7 @@ impl Worker {
         for keyspace in keyspaces.iter() {
             for cell in keyspace.partitions.iter().skip(self.index).step_by(threads) {
                 let mut replica = cell.replica.lock();
-                replica.fire(self.host.now, &mut self.host.random, &mut NoReplies::new());
+                replica.fire(self.host.now, &mut self.host.random, &mut NoReplies::default());
                 if let Some(journal) = &self.host.process.journal {
                     // Nobody waits for a reply; if the log refused, it is undone and comes again.
                     let _ = journal.append(&mut [(cell, &mut replica)]);

@@ -39,4 +39,4 @@ mod order;
 mod program;
 
 pub use client::{Library, Scripts};
-pub use program::{Program, Unfit};
+pub use program::{Program, Unfit, handler};

@@ -136,6 +136,17 @@ impl Program {
     }
 }
 
+/// A keyspace's merge handler.
+///
+/// # Errors
+/// The program is none; says what is wrong with it.
+pub fn handler(source: &str) -> Result<Box<dyn Handler>, String> {
+    match Program::new(source) {
+        Ok(program) => Ok(Box::new(program)),
+        Err(unfit) => Err(unfit.to_string()),
+    }
+}
+
 impl Handler for Program {
     fn version(&self) -> u64 {
         self.version

@@ -132,9 +132,9 @@ Examples:
 pub struct ProductClusterArguments {
     #[command(flatten)]
     pub common: ClusterLocalArguments,
-    /// How a strict keyspace keeps conflicting transactions apart
-    #[arg(long, value_enum, default_value_t = ClusterConcurrency::Optimistic)]
-    pub concurrency: ClusterConcurrency,
+    /// How a strict keyspace keeps conflicting transactions apart [default: optimistic]
+    #[arg(long, value_enum)]
+    pub concurrency: Option<ClusterConcurrency>,
 }
 
 /// The options of `cluster local` that every binary has.
@@ -204,22 +204,24 @@ pub enum ClusterConcurrency {
     Occ,
 }
 
-impl From<ClusterConcurrency> for runtime::ClusterConcurrency {
-    fn from(concurrency: ClusterConcurrency) -> Self {
-        match concurrency {
-            ClusterConcurrency::Optimistic => runtime::ClusterConcurrency::Optimistic,
-            ClusterConcurrency::Locking => runtime::ClusterConcurrency::Locking,
-            ClusterConcurrency::Occ => runtime::ClusterConcurrency::Occ,
+impl ClusterConcurrency {
+    /// Its name in KEYSPACE CREATE.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ClusterConcurrency::Optimistic => "optimistic",
+            ClusterConcurrency::Locking => "locking",
+            ClusterConcurrency::Occ => "occ",
         }
     }
 }
 
-impl From<ClusterModel> for runtime::ClusterModel {
-    fn from(model: ClusterModel) -> Self {
-        match model {
-            ClusterModel::Strict => runtime::ClusterModel::Strict,
-            ClusterModel::Causal => runtime::ClusterModel::Causal,
-            ClusterModel::Branch => runtime::ClusterModel::Branch,
+impl ClusterModel {
+    /// Its name in KEYSPACE CREATE.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ClusterModel::Strict => "strict",
+            ClusterModel::Causal => "causal",
+            ClusterModel::Branch => "branch",
         }
     }
 }

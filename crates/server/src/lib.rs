@@ -10,6 +10,7 @@ mod cli;
 mod commands;
 mod config;
 mod logs;
+mod models;
 
 use clap::Parser;
 use cli::{ClusterCommand, Command, CommandLine, ProductClusterArguments};
@@ -17,14 +18,18 @@ pub use cli::{ClusterLocalArguments, INSTRUCTIONS, ServeArguments};
 pub use commands::Outcome;
 pub use commands::cluster::{ClusterExtras, Delay, Skew, run_local};
 pub use commands::serve::{ServeExtras, serve};
+pub use models::{BRANCH, MODELS};
 use std::process::ExitCode;
 
 /// Reads the product's command line and does what it says.
 pub fn run() -> ExitCode {
     conclude(match CommandLine::parse().command.unwrap_or_default() {
-        Command::Serve(arguments) => serve(&arguments, ServeExtras::default()),
+        Command::Serve(arguments) => serve(&arguments, ServeExtras { models: MODELS, clock_skew_ms: 0 }),
         Command::Cluster(ClusterCommand::Local(ProductClusterArguments { common, concurrency })) => {
-            run_local(&common, ClusterExtras { concurrency: concurrency.into(), ..ClusterExtras::default() })
+            let concurrency = concurrency.map(|how| ("CONCURRENCY", how.as_str().to_owned()));
+            let options = concurrency.into_iter().collect();
+            let (skew, direct) = (Vec::new(), false);
+            run_local(&common, ClusterExtras { models: MODELS, options, skew, direct })
         }
     })
 }

@@ -5,7 +5,7 @@ mod mistakes;
 mod support;
 
 use anabranch_simulator::{CausalDeployment, Checked, run_seeds};
-use causal::baselines::{Blocking, Cure, HybridCure};
+use baselines::{Blocking, Cure, HybridCure};
 use causal::stable::{self, Mutants};
 use mistakes::assert_shown;
 use std::ops::RangeInclusive;

@@ -21,6 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engines", &["scripts"]),
     ("driver", &["runtime"]),
     ("product", &["server"]),
+    ("baselines", &["baselines"]),
     ("checking", &["checker"]),
     ("simulation", &["simulator"]),
     ("load", &["bench"]),
@@ -69,6 +70,8 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "erased-serde",
     "serde",
     "serde_core",
+    "serde_json",
+    "zmij",
     "zerocopy",
     // Its build script's: they run in the compiler's process.
     "protobuf-build",
@@ -260,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_product_links_nothing_of_the_laboratory() {
-        for instrument in ["checker", "simulator", "bench", "figures"] {
+        for instrument in ["baselines", "checker", "simulator", "bench", "figures"] {
             assert_eq!(arrows(&graph(&[("server", &["runtime"]), ("lab", &["server", instrument])])), []);
             for from in ["server", "runtime"] {
                 let findings = arrows(&graph(&[(from, &[instrument])]));

@@ -25,6 +25,7 @@ pub const PURE_CRATES: &[&str] = &[
     "strict",
     "causal",
     "branch",
+    "baselines",
     "gateway",
     "resp",
 ];

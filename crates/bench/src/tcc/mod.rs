@@ -70,14 +70,6 @@ impl Protocol {
         }
     }
 
-    /// `PROTOCOL` of `KEYSPACE CREATE`.
-    fn option(self) -> &'static str {
-        match self {
-            Protocol::Wren | Protocol::Paris => "usual",
-            other => other.name(),
-        }
-    }
-
     /// True if it can leave partitions out of regions.
     fn is_partial(self) -> bool {
         matches!(self, Protocol::Paris | Protocol::Bpr | Protocol::NoCc)
@@ -186,7 +178,7 @@ fn one(settings: &Settings, protocol: Protocol) -> Result<Summary, RunError> {
 /// Creates the keyspace, anew if there is one, and waits until every process knows it.
 fn create(settings: &Settings, protocol: Protocol, keyspace: &str) -> Result<(), RunError> {
     let (partitions, replicas) = (settings.partitions.to_string(), settings.replicas.map(|n| n.to_string()));
-    let mut words = vec!["MODEL", "causal", "PARTITIONS", &partitions, "PROTOCOL", protocol.option()];
+    let mut words = vec!["MODEL", "causal", "PARTITIONS", &partitions, "PROTOCOL", protocol.name()];
     if let Some(replicas) = replicas.as_deref().filter(|_| protocol.is_partial()) {
         words.extend(["REPLICAS", replicas]);
     }

@@ -30,7 +30,7 @@ mod tree;
 pub use coordinator::Coordinator;
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
 pub use one_time::{OneTime, Origins, Rule};
-pub use partition::{Partition, Waits};
+pub use partition::Partition;
 pub use pledge::{Deed, Pledge};
 pub use record::{Effects, Progress, Record};
 pub use setup::{Mutants, Options, RegionTopology, Scope, Topology};

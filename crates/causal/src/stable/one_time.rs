@@ -13,7 +13,7 @@ use types::{Malformed, Reader, RegionId, RegionSet, Timestamp, Wire, wire_struct
 const NOBODY: u16 = u16::MAX;
 
 /// What tells protocols with one time apart.
-pub trait Rule: Copy + Debug + Default + Ord + 'static {
+pub trait Rule: Copy + Debug + Default + Ord + Send + 'static {
     /// A snapshot is as fresh as its coordinator. What is stable everywhere is only asked for to know what may be forgotten.
     const FRESH: bool;
     /// A stamp tells the snapshot that its effects were chosen on: see [`Times::MERGES`].
@@ -173,7 +173,6 @@ impl<R: Rule> Times for OneTime<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::baselines::{Blocking, Uncoordinated};
     use crate::paris::Universal;
 
     const HERE: RegionId = RegionId(0);
@@ -218,7 +217,6 @@ mod tests {
         let of_process =
             Stamp { transaction: types::TransactionId { process, ..stamp.transaction }, ..stamp };
         assert_eq!((Universal::group(&of_process), Universal::group_of_readers(HERE)), (4, NOBODY));
-        assert_eq!(Blocking::observed(Blocking::at(Timestamp(20)).depends_on(HERE)), Timestamp::ZERO);
     }
 
     #[test]
@@ -237,20 +235,5 @@ mod tests {
         let stable = Universal::at(Timestamp(5));
         assert_eq!((stable.begin(HERE, Timestamp(20)), stable.known_stable(HERE)), (stable, stable));
         assert_eq!(stable.needed(HERE), Timestamp::ZERO);
-    }
-
-    #[test]
-    fn a_fresh_snapshot_is_as_fresh_as_its_coordinator_and_waits_for_all_replicas() {
-        let snapshot = Blocking::at(Timestamp(5)).begin(HERE, Timestamp(20));
-        assert_eq!((snapshot.whole(), snapshot.needed(RegionId(1))), (Timestamp(20), Timestamp(20)));
-        assert_eq!(Blocking::installed(Timestamp(30), Timestamp(10)), Timestamp(10));
-        assert_eq!(snapshot.known_stable(HERE), Blocking::default());
-    }
-
-    #[test]
-    fn without_snapshots_everything_is_seen_and_nothing_waited_for() {
-        let snapshot = Uncoordinated::at(Timestamp(5)).begin(HERE, Timestamp(7));
-        assert!(snapshot.shows(&stamp(9, 1), HERE));
-        assert_eq!(snapshot.needed(HERE), Timestamp::ZERO);
     }
 }

@@ -10,9 +10,9 @@ use types::{RegionId, RegionSet, Timestamp, Wire};
 /// Stable times, and the snapshots that are made of them: Wren has two, the local and the remote one, PaRiS one, Cure one
 /// for each region. [`Lattice::newest`] and [`Lattice::oldest`] are the bounds of two, time by time; the default is below
 /// all others.
-pub trait Times: Lattice + Wire + Debug + Default + PartialEq + 'static {
+pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
     /// What a stamp says of what its effects depend on, beside their place.
-    type Depends: Wire + Copy + Ord + Debug + Default + 'static;
+    type Depends: Wire + Copy + Ord + Debug + Default + Send + 'static;
 
     /// True if what is stable is so in all regions, which any of them may then be asked about: transactions have parts
     /// in several regions. Otherwise what is stable is so in a region, which holds every partition.

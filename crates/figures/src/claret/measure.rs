@@ -5,9 +5,9 @@ use super::world::World;
 use super::{PIECE, Setup};
 use crate::system::Tapir;
 use bench::claret::{Workload, unevenness};
+use protocol::{HotKey, Meetings, Pair};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use strict::{HotKey, Meetings, Pair};
 
 /// What is counted between two moments.
 #[derive(Default)]

@@ -2,8 +2,8 @@
 
 use crate::system::{Deployed, FOLLOWERS_TICK, LIFE, Place, REQUEST_TIMEOUT};
 use protocol::Durability;
+use protocol::{HotKey, Meetings};
 use strict::locking::{Combining, Concurrency, Coordinates, LastShard, LockOptions, Node, Options, Phasing};
-use strict::{HotKey, Meetings};
 use types::ProcessId;
 
 /// A system under test.

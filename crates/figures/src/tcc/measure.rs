@@ -2,7 +2,7 @@
 
 use super::System;
 use super::world::{Setup, World};
-use causal::baselines::{Blocking, Cure, HybridCure, Uncoordinated};
+use baselines::{Blocking, Cure, HybridCure, Uncoordinated};
 use causal::stable::{Stamp, Times};
 use causal::{paris, wren};
 use serde::Serialize;

@@ -136,7 +136,7 @@ fn hot_keys<'a>(call: &Call<'a>) -> Result<Administration<'a>, Error> {
 }
 
 /// The names of options; a list of regions ends before one.
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 14] = [
     "MODEL",
     "DURABILITY",
     "PARTITIONS",
@@ -146,7 +146,6 @@ const OPTIONS: [&str; 15] = [
     "CONCURRENCY",
     "PHASING",
     "COMBINING",
-    "LOCKS",
     "PROTOCOL",
     "CONFLICTS",
     "ISOLATION",

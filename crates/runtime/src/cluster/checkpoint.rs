@@ -4,6 +4,7 @@
 use crate::cluster::Cluster;
 use crate::journal::{CLUSTER_RECORDS, Journal};
 use ::journal::{CheckpointWriter, LogError};
+use protocol::hosted::Hosted;
 use types::PartitionId;
 
 /// A checkpoint in progress.
@@ -18,8 +19,9 @@ impl Cluster {
     /// Begins a checkpoint, unless one is under way. Everything persisted so far has been appended.
     pub(crate) fn begin_checkpoint(&mut self, journal: &Journal) -> Result<(), LogError> {
         if self.checkpoint.is_none() {
-            let of = |(index, keyspace): (usize, &super::keyspace::ReplicatedKeyspace)| {
-                keyspace.partitions().into_iter().map(move |partition| (index, PartitionId(partition)))
+            let of = |(index, keyspace): (usize, &Option<Box<dyn Hosted>>)| {
+                let partitions = keyspace.as_ref().map(|keyspace| keyspace.partitions()).unwrap_or_default();
+                partitions.into_iter().map(move |partition| (index, PartitionId(partition)))
             };
             let rest = self.keyspaces.iter().enumerate().flat_map(of).collect();
             self.has_remains = false;
@@ -40,7 +42,9 @@ impl Cluster {
         let mut chunk = vec![CLUSTER_RECORDS];
         chunk.extend_from_slice(&(index as u16).to_le_bytes());
         chunk.extend_from_slice(&partition.0.to_le_bytes());
-        let next = self.keyspaces[index].checkpoint(partition, checkpoint.cursor, &mut chunk);
+        let keyspace = self.keyspaces[index].as_mut();
+        let next =
+            keyspace.and_then(|keyspace| keyspace.checkpoint(partition, checkpoint.cursor, &mut chunk));
         checkpoint.writer.chunk(&chunk)?;
         checkpoint.writer.reflect(journal.open_group());
         if next.is_none() {

@@ -1,9 +1,10 @@
 //! What a process of a cluster says about it: a section of INFO, KEYSPACE INFO.
 
-use crate::cluster::config::{ClusterConcurrency, ClusterKeyspace, ClusterModel, ClusterProtocol};
-use crate::cluster::{Backlog, Cluster, ClusterView, placement};
+use crate::cluster::{Cluster, ClusterView};
 use crate::keyspace::class_of;
 use crate::process::Process;
+use protocol::hosted::Backlog;
+use protocol::model::{Properties, Property};
 use std::sync::atomic::Ordering::Relaxed;
 use types::{KeyspaceId, ReplySink};
 
@@ -58,84 +59,26 @@ fn queue_line(name: &str, backlog: &Backlog) -> Option<String> {
 /// `KEYSPACE INFO`. The keyspace exists.
 pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sink: &mut dyn ReplySink) {
     let entry = cluster.entry(id);
-    let here = cluster.keyspaces[usize::from(id.0)].state();
     let durability = class_of(process.options.effective(process.options.durability));
-    let pairs: [(&[u8], &[u8]); 3] = [
-        (b"name", entry.name.as_bytes()),
-        (b"model", entry.model.as_str().as_bytes()),
-        (b"durability", durability.as_str().as_bytes()),
+    let here = cluster.keyspaces[usize::from(id.0)].as_ref().map(|keyspace| keyspace.state());
+    let mut properties: Properties = vec![
+        ("name", entry.name.as_str().into()),
+        ("model", entry.model.as_str().into()),
+        ("durability", durability.as_str().into()),
     ];
-    let placed_in: Vec<String> = match entry.is_partial() {
-        true => (0..entry.partitions).map(|partition| placed(cluster, entry, partition)).collect(),
-        false => Vec::new(),
-    };
-    let strict = entry.model == ClusterModel::Strict;
-    let optimistic = strict && entry.concurrency == ClusterConcurrency::Optimistic;
-    let locking = strict && entry.concurrency == ClusterConcurrency::Locking;
-    let branch = entry.model == ClusterModel::Branch;
-    let baseline = entry.protocol != ClusterProtocol::Usual;
-    sink.map(
-        pairs.len()
-            + 2
-            + usize::from(baseline)
-            + usize::from(strict)
-            + if optimistic { 3 } else { 0 }
-            + if locking { 3 } else { 0 }
-            + if branch { 3 } else { 0 }
-            + usize::from(!placed_in.is_empty()),
-    );
-    for (name, value) in pairs {
-        sink.bulk(name);
-        sink.bulk(value);
-    }
-    if baseline {
-        sink.bulk(b"protocol");
-        sink.bulk(entry.protocol.as_str().as_bytes());
-    }
-    if strict {
-        sink.bulk(b"concurrency");
-        sink.bulk(entry.concurrency.as_str().as_bytes());
-    }
-    if optimistic {
-        let clocks = placement::clocks(entry);
-        sink.bulk(b"isolation");
-        sink.bulk(entry.isolation.as_str().as_bytes());
-        for (name, duration) in [("clock_bound_ms", clocks.bound), ("skew_wait_ms", clocks.wait)] {
-            sink.bulk(name.as_bytes());
-            sink.integer(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX));
+    properties.extend(cluster.properties(id));
+    properties.push(("partitions", Property::Number(u64::from(cluster.partitions(id)))));
+    properties.push(("partitions_here", Property::List(here.unwrap_or_default())));
+    sink.map(properties.len());
+    for (name, value) in &properties {
+        sink.bulk(name.as_bytes());
+        match value {
+            Property::Text(text) => sink.bulk(text.as_bytes()),
+            Property::Number(number) => sink.integer(i64::try_from(*number).unwrap_or(i64::MAX)),
+            Property::List(lines) => {
+                sink.array(lines.len());
+                lines.iter().for_each(|line| sink.bulk(line.as_bytes()));
+            }
         }
     }
-    if locking {
-        let switch = |is_off: bool| if is_off || entry.without_locks { "off" } else { "on" };
-        let (phasing, combining) = (switch(entry.without_phases), switch(entry.without_combining));
-        for (name, value) in [("locks", entry.locks()), ("phasing", phasing), ("combining", combining)] {
-            sink.bulk(name.as_bytes());
-            sink.bulk(value.as_bytes());
-        }
-    }
-    if branch {
-        sink.bulk(b"collect");
-        sink.bulk(if entry.branching.collects_early { b"optimistic" } else { b"pessimistic" });
-        sink.bulk(b"keep");
-        sink.integer(i64::try_from(entry.branching.keep).unwrap_or(i64::MAX));
-        sink.bulk(b"keep_for_ms");
-        sink.integer(i64::try_from(entry.branching.keep_for_ms.unwrap_or(0)).unwrap_or(i64::MAX));
-    }
-    sink.bulk(b"partitions");
-    sink.integer(i64::from(entry.partitions));
-    sink.bulk(b"partitions_here");
-    sink.array(here.len());
-    here.iter().for_each(|partition| sink.bulk(partition.as_bytes()));
-    if !placed_in.is_empty() {
-        sink.bulk(b"placement");
-        sink.array(placed_in.len());
-        placed_in.iter().for_each(|partition| sink.bulk(partition.as_bytes()));
-    }
-}
-
-/// A partition and the regions that hold it.
-fn placed(cluster: &Cluster, entry: &ClusterKeyspace, partition: u16) -> String {
-    let holders = entry.holders(&cluster.file, partition);
-    let names: Vec<String> = holders.into_iter().map(|region| cluster.file.region_name(region)).collect();
-    format!("{partition}: {}", names.join(", "))
 }

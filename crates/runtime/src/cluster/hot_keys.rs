@@ -1,74 +1,7 @@
-//! What the replicas of this process have counted of transactions that are in each other's way, and how `KEYSPACE HOTKEYS`
-//! replies it. [`super::hot_keys_of_all`] asks the other processes.
+//! How `KEYSPACE HOTKEYS` replies what replicas have counted of transactions that are in each other's way.
 
-use crate::cluster::keyspace::ReplicatedKeyspace;
-use crate::cluster::nodes::Nodes;
-use protocol::Protocol;
-use strict::{Heat, HotKey, Meetings, Sketch};
-use strict::{locking, tapir};
-use types::{PartitionId, ProcessId, ReplySink};
-
-impl ReplicatedKeyspace {
-    /// What the replicas here have counted: of a keyspace with leaders, those that lead.
-    fn heats(&self) -> Vec<(PartitionId, &Heat)> {
-        match self {
-            ReplicatedKeyspace::Strict(nodes) => of_partitions(nodes, of_tapir),
-            ReplicatedKeyspace::Locking(nodes) => of_partitions(nodes, of_leader),
-            _ => Vec::new(),
-        }
-    }
-
-    /// How often transactions met here.
-    pub(super) fn meetings(&self) -> Meetings {
-        self.heats().into_iter().fold(Meetings::default(), |sum, (_, heat)| sum.and(heat.total()))
-    }
-
-    /// What is counted here, which is forgotten then if that is wanted.
-    pub(super) fn sketches(&mut self, reset: bool) -> Vec<Sketch> {
-        let sketches = self.heats().into_iter().map(|(partition, heat)| heat.sketch(partition)).collect();
-        if reset {
-            self.reset_heat();
-        }
-        sketches
-    }
-
-    fn reset_heat(&mut self) {
-        match self {
-            ReplicatedKeyspace::Strict(nodes) => nodes.protocols_mut().for_each(|node| {
-                if let tapir::Node::Replica(replica) = node {
-                    replica.reset_heat();
-                }
-            }),
-            ReplicatedKeyspace::Locking(nodes) => nodes.protocols_mut().for_each(|node| {
-                if let locking::Node::Replica(replica) = node {
-                    replica.reset_heat();
-                }
-            }),
-            _ => {}
-        }
-    }
-}
-
-fn of_partitions<P: Protocol>(
-    nodes: &Nodes<P>,
-    heat: impl Fn(&P) -> Option<&Heat>,
-) -> Vec<(PartitionId, &Heat)> {
-    nodes.of_partitions().filter_map(|(partition, node)| Some((partition, heat(node)?))).collect()
-}
-
-fn of_tapir(node: &tapir::Node) -> Option<&Heat> {
-    match node {
-        tapir::Node::Replica(replica) => Some(replica.heat()),
-        tapir::Node::Coordinator(_) => None,
-    }
-}
-
-fn of_leader(node: &locking::Node) -> Option<&Heat> {
-    match node {
-        locking::Node::Replica(replica) => replica.heat(),
-        locking::Node::Coordinator(_) => None,
-    }
-}
+use protocol::{HotKey, Meetings};
+use types::{ProcessId, ReplySink};
 
 /// The reply: the keys, and the processes that have not answered.
 pub(super) fn write_hot_keys(keys: &[HotKey], unanswered: &[ProcessId], sink: &mut dyn ReplySink) {

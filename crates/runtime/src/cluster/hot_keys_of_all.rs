@@ -9,12 +9,12 @@
 //! Nobody waits for longer than [`PATIENCE`]. A question may be lost, and is not asked again: who has not answered is named,
 //! and so is who is not connected. `LOCAL` asks nobody.
 
+use crate::cluster::Cluster;
 use crate::cluster::hot_keys::write_hot_keys;
-use crate::cluster::{Cluster, ClusterModel, Turn};
-use protocol::{Now, Replies};
+use protocol::hosted::Turn;
+use protocol::{Now, Replies, Sketch, merged};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use strict::{Sketch, merged};
 use types::{
     Error, Incarnation, Instant, KeyspaceId, NodeId, ProcessId, Reader, ReplySink, RequestId, Slot, Wire,
     wire_enum, wire_struct,
@@ -99,7 +99,7 @@ impl Cluster {
             Ok(keyspace) => keyspace,
             Err(error) => return replies.reply(request).error(&error),
         };
-        let sketches = self.keyspaces[usize::from(keyspace.0)].sketches(asked.reset);
+        let sketches = self.sketches(keyspace, asked.reset);
         self.questions.asked += 1;
         let question = Number { life: self.life.incarnation, number: self.questions.asked };
         let (awaited, absent) = match asked.local {
@@ -121,13 +121,19 @@ impl Cluster {
         let id = self
             .keyspace_of_name(name)
             .ok_or_else(|| Error::err(format!("no such keyspace '{text}'; KEYSPACE LIST names them")))?;
-        if self.entry(id).model == ClusterModel::Strict {
+        if self.keyspaces[usize::from(id.0)].as_ref().is_some_and(|keyspace| keyspace.counts_meetings()) {
             return Ok(id);
         }
         Err(Error::err(format!(
             "keyspace '{text}' is not strict: its transactions do not wait for each other; CONFLICTS LIST and BRANCH STATE \
              tell what they do instead"
         )))
+    }
+
+    /// What is counted here of a keyspace, which is forgotten then if that is wanted.
+    fn sketches(&mut self, keyspace: KeyspaceId, reset: bool) -> Vec<Sketch> {
+        let hosted = self.keyspaces.get_mut(usize::from(keyspace.0)).and_then(Option::as_mut);
+        hosted.map(|hosted| hosted.sketches(reset)).unwrap_or_default()
     }
 
     /// Those that were asked, and those that are not connected.
@@ -149,12 +155,10 @@ impl Cluster {
     pub(super) fn hear(&mut self, from: ProcessId, packet: &[u8], now: Now) {
         match Said::decode(&mut Reader::new(packet)) {
             Ok(Said::Ask { question, keyspace, reset }) => {
-                let index = usize::from(keyspace.0);
-                if index >= self.keyspaces.len() {
+                if usize::from(keyspace.0) >= self.keyspaces.len() {
                     self.refresh(now);
                 }
-                let counted = self.keyspaces.get_mut(index).map(|keyspace| keyspace.sketches(reset));
-                let sketches = counted.unwrap_or_default();
+                let sketches = self.sketches(keyspace, reset);
                 self.say(from, &Said::Tell { question, sketches });
             }
             Ok(Said::Tell { question, sketches }) => {

@@ -19,26 +19,22 @@ mod catalog;
 mod checkpoint;
 mod config;
 mod describe;
+mod environment;
 mod hot_keys;
 mod hot_keys_of_all;
 mod identity;
-mod keyspace;
-mod nodes;
+mod models;
 mod peers;
 mod place;
-mod placement;
 mod recovery;
 mod spool;
 
 pub use catalog::ClusterCatalog;
-pub use config::{
-    ClusterConcurrency, ClusterFile, ClusterIsolation, ClusterKeyspace, ClusterModel, ClusterMove,
-    ClusterOptions, ClusterProcess, ClusterProtocol,
-};
+pub use config::{ClusterFile, ClusterOptions, ClusterProcess};
 pub(crate) use describe::{describe, section};
+pub(crate) use environment::dropped;
 pub(crate) use hot_keys_of_all::HotKeysQuestion;
-pub(crate) use keyspace::{Backlog, Lag, dropped};
-pub(crate) use nodes::Turn;
+pub use models::{ClusterKeyspace, Models};
 pub(crate) use peers::FIRST_TOKEN;
 pub(crate) use recovery::recover;
 
@@ -47,21 +43,21 @@ use crate::user_types::{self, StoredType};
 use ::journal::CheckpointWriter;
 use catalog::Catalog;
 use checkpoint::Checkpoint;
+use environment::{Surroundings, refuse, unanswered};
 use gateway::KeyspaceOptions;
 use hot_keys_of_all::Questions;
 use identity::Identity;
-use keyspace::ReplicatedKeyspace;
 use mio::Registry;
-use nodes::Context;
 use parking_lot::Mutex;
 use peers::{Arrivals, Peers};
-use placement::Life;
-use protocol::{Durable, Gate, Now, Request};
+use protocol::hosted::{Backlog, Hosted, Lag, Life, LogWork, Place, Turn};
+use protocol::model::Properties;
+use protocol::{Gate, Now, Request};
 use spool::Spools;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use types::{Error, HashSeed, Instant, KeyspaceId, RequestId};
+use types::{Error, HashSeed, Instant, KeyspaceId, RequestId, Slot};
 
 /// What other threads may know of the cluster.
 pub(crate) struct ClusterView {
@@ -123,8 +119,8 @@ pub(crate) struct Cluster {
     file: ClusterFile,
     life: Life,
     catalog: Catalog,
-    /// In the catalog's order, which is that of their ids.
-    keyspaces: Vec<ReplicatedKeyspace>,
+    /// In the catalog's order, which is that of their ids; of one that was dropped only its number is taken.
+    keyspaces: Vec<Option<Box<dyn Hosted>>>,
     /// Keyspaces whose clients have not been told that they were dropped.
     dropped: Vec<KeyspaceId>,
     /// The log has records of a keyspace that was dropped; the next checkpoint does not.
@@ -144,26 +140,6 @@ struct Gaps {
     identity: Identity,
     /// The group that holds the last of what was missing.
     learnt: Option<u64>,
-}
-
-/// What the log owes the replicas after a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogWork {
-    /// Something waits until the open group is written, and for nothing else.
-    pub(crate) write: bool,
-    /// Something waits for a sync.
-    pub(crate) sync: bool,
-}
-
-impl LogWork {
-    /// What opens this gate. What waits for a sync is written by it, too.
-    fn of(gate: Gate, durable: Durable) -> Self {
-        LogWork { write: gate.written > durable.written.max(gate.synced), sync: gate.synced > durable.synced }
-    }
-
-    fn and(self, other: LogWork) -> Self {
-        LogWork { write: self.write || other.write, sync: self.sync || other.sync }
-    }
 }
 
 impl Cluster {
@@ -186,14 +162,17 @@ impl Cluster {
                 self.hear(from.process, packet, now);
                 continue;
             }
-            let index = usize::from(to.keyspace.0);
-            let known = self.keyspaces.get(index).is_some_and(|keyspace| keyspace.hosts(to));
-            if !known {
+            if !self.hosts(to) {
                 // It was created, or is to move here, since this process last looked.
                 self.refresh(now);
             }
-            match self.keyspaces.get_mut(index) {
-                Some(keyspace) => keyspace.receive(from, to, packet),
+            match self.keyspaces.get_mut(usize::from(to.keyspace.0)) {
+                Some(Some(keyspace)) => {
+                    if let Err(error) = keyspace.receive(from, to, packet) {
+                        tracing::warn!(%from, %error, "a malformed packet was dropped");
+                    }
+                }
+                Some(None) => {}
                 None => {
                     tracing::warn!(%from, keyspace = %to.keyspace, "a packet for an unknown keyspace was dropped")
                 }
@@ -203,38 +182,62 @@ impl Cluster {
         self.arrived = arrived;
     }
 
+    /// True if the instance is here, or its keyspace was dropped.
+    fn hosts(&self, slot: Slot) -> bool {
+        let keyspace = self.keyspaces.get(usize::from(slot.keyspace.0));
+        keyspace.is_some_and(|keyspace| keyspace.as_ref().is_none_or(|keyspace| keyspace.hosts(slot)))
+    }
+
     /// Begins to serve the keyspaces that were created elsewhere since, and ends those that were dropped. This process
     /// has never said anything for a new one, so it misses nothing of it.
     pub(crate) fn refresh(&mut self, now: Now) {
-        self.catalog.refresh(&self.file);
-        let served = self.catalog.keyspaces().iter().zip(&mut self.keyspaces).enumerate();
-        for (index, (entry, keyspace)) in served {
-            if !entry.dropped {
-                keyspace.alter(entry);
-                self.stirred |= keyspace.evict(KeyspaceId(index as u16), entry, &self.file, now);
-            } else if !matches!(keyspace, ReplicatedKeyspace::Dropped) {
-                tracing::info!(keyspace = entry.name, "dropped");
-                *keyspace = ReplicatedKeyspace::Dropped;
-                self.spools.drop_keyspace(KeyspaceId(index as u16));
-                self.dropped.push(KeyspaceId(index as u16));
-                self.has_remains = true;
-                // Begun before, it may be of a keyspace that is no more.
-                self.checkpoint = None;
-                self.stirred = true;
+        self.catalog.refresh();
+        for index in 0..self.catalog.keyspaces().len() {
+            if index == self.keyspaces.len() {
+                self.begin_keyspace(index, now);
+            } else if self.catalog.keyspaces()[index].dropped {
+                self.end_keyspace(index);
             }
+            self.configure(index, now);
         }
-        for index in self.keyspaces.len()..self.catalog.keyspaces().len() {
-            let entry = &self.catalog.keyspaces()[index];
-            let mut keyspace = placement::build(&self.file, KeyspaceId(index as u16), entry, self.life);
-            keyspace.recovered(true, now);
-            self.keyspaces.push(keyspace);
-            self.stirred = true;
+    }
+
+    /// Hosts what is to be here of a new keyspace.
+    fn begin_keyspace(&mut self, index: usize, now: Now) {
+        let mut keyspace = host(&self.catalog, index, self.life).unwrap_or_else(|reason| {
+            tracing::error!(%reason, "a keyspace cannot be served");
+            None
+        });
+        if let Some(keyspace) = &mut keyspace {
+            unanswered(now, |turn| keyspace.recovered(true, turn));
         }
-        for (index, entry) in (0..).zip(self.catalog.keyspaces()) {
-            if let Some(keyspace) = self.keyspaces.get_mut(usize::from(index)) {
-                self.stirred |=
-                    placement::join(&self.file, KeyspaceId(index), entry, self.life, keyspace, now);
-            }
+        self.keyspaces.push(keyspace);
+        self.stirred = true;
+    }
+
+    /// Ends a keyspace that was dropped, unless it has ended.
+    fn end_keyspace(&mut self, index: usize) {
+        if self.keyspaces[index].take().is_none() {
+            return;
+        }
+        let id = KeyspaceId(index as u16);
+        tracing::info!(keyspace = self.entry(id).name, "dropped");
+        self.spools.drop_keyspace(id);
+        self.dropped.push(id);
+        self.has_remains = true;
+        // Begun before, it may be of a keyspace that is no more.
+        self.checkpoint = None;
+        self.stirred = true;
+    }
+
+    /// Hands a keyspace's options to what is hosted of it.
+    fn configure(&mut self, index: usize, now: Now) {
+        let (Some(keyspace), entry) = (&mut self.keyspaces[index], &self.catalog.keyspaces()[index]) else {
+            return;
+        };
+        match unanswered(now, |turn| keyspace.configure(&entry.options, turn)) {
+            Ok(stirred) => self.stirred |= stirred,
+            Err(reason) => tracing::error!(keyspace = entry.name, %reason, "options cannot be used"),
         }
     }
 
@@ -245,14 +248,14 @@ impl Cluster {
         options: &KeyspaceOptions<'_>,
         now: Now,
     ) -> Result<(), Error> {
-        self.catalog.create(name, options, &self.file)?;
+        self.catalog.create(name, options)?;
         self.refresh(now);
         Ok(())
     }
 
     /// `KEYSPACE ALTER`: durable when this returns; the other processes know within a tenth of a second.
     pub(crate) fn alter(&mut self, name: &str, options: &KeyspaceOptions<'_>, now: Now) -> Result<(), Error> {
-        self.catalog.alter(name, options, &self.file)?;
+        self.catalog.alter(name, options)?;
         self.refresh(now);
         Ok(())
     }
@@ -260,14 +263,14 @@ impl Cluster {
     /// `KEYSPACE DROP`: durable when this returns, and nothing is left here; the other processes know within a tenth
     /// of a second.
     pub(crate) fn drop_keyspace(&mut self, name: &str, now: Now) -> Result<(), Error> {
-        self.catalog.drop_keyspace(name, &self.file)?;
+        self.catalog.drop_keyspace(name)?;
         self.refresh(now);
         Ok(())
     }
 
     /// `TYPES LOAD`: durable, and known to every process that meets the name, when this returns.
     pub(crate) fn add_type(&mut self, new: &StoredType, now: Now) -> Result<(), Error> {
-        self.catalog.add_type(new, &self.file)?;
+        self.catalog.add_type(new)?;
         self.refresh(now);
         user_types::register(new).map_err(Error::err)
     }
@@ -291,25 +294,25 @@ impl Cluster {
         turn: &mut Turn<'_>,
     ) -> Gate {
         self.stirred = true;
-        if let Some(keyspace) = self.keyspaces.get_mut(usize::from(keyspace.0)) {
-            keyspace.submit(requests, journal, turn);
-            return keyspace.reply_gate();
-        }
-        requests.drain(..).for_each(|(id, request)| {
-            if !matches!(request, Request::Close { .. }) {
-                turn.replies.reply(id).error(&Error::refused("the cluster has no such keyspace"));
+        let mut environment = Surroundings { journal, peers: &mut self.peers, spools: &mut self.spools };
+        match self.keyspaces.get_mut(usize::from(keyspace.0)) {
+            Some(Some(keyspace)) => {
+                keyspace.submit(requests, &mut environment, turn);
+                return keyspace.reply_gate();
             }
-        });
+            Some(None) => refuse(requests, &dropped(), turn),
+            None => refuse(requests, &Error::refused("the cluster has no such keyspace"), turn),
+        }
         Gate::OPEN
     }
 
     /// Does everything that can be done without waiting. Returns what replies wait for.
     pub(crate) fn pump(&mut self, journal: Option<&Journal>, turn: &mut Turn<'_>) -> Gate {
         self.stirred = false;
-        let mut context = Context { journal, peers: &mut self.peers, spools: &mut self.spools };
+        let mut environment = Surroundings { journal, peers: &mut self.peers, spools: &mut self.spools };
         let mut gate = Gate::OPEN;
-        for keyspace in &mut self.keyspaces {
-            keyspace.pump(&mut context, turn);
+        for keyspace in self.keyspaces.iter_mut().flatten() {
+            keyspace.pump(&mut environment, turn);
             gate = gate.and(keyspace.reply_gate());
         }
         self.tell_hot_keys(turn);
@@ -324,7 +327,7 @@ impl Cluster {
     /// What the log has to do so that what waits may leave.
     pub(crate) fn log_work(&self, journal: &Journal) -> LogWork {
         let durable = journal.durable();
-        let each = self.keyspaces.iter().map(|keyspace| keyspace.log_work(durable));
+        let each = self.keyspaces.iter().flatten().map(|keyspace| keyspace.log_work(durable));
         each.fold(LogWork::default(), LogWork::and)
     }
 
@@ -336,19 +339,27 @@ impl Cluster {
 
     /// Notes what is kept for others, and how old is what is known of them.
     pub(crate) fn note_backlogs(&self, now: Now, view: &ClusterView) {
-        let served = self.served().filter_map(|(id, entry)| {
-            let lag = self.keyspaces[usize::from(id.0)].lag(now.wall)?;
-            let sent = self.peers.sent(id).fold(BTreeMap::new(), |mut sent, (to, bytes)| {
-                let region = self.file.process(to.0).map_or("", |process| process.region_name.as_str());
-                *sent.entry(region.to_owned()).or_default() += bytes;
-                sent
-            });
-            Some((entry.name.clone(), Lag { sent, ..lag }))
-        });
-        *view.lags.lock() = served.collect();
-        let each = self.catalog.keyspaces().iter().zip(&self.keyspaces).filter(|(entry, _)| !entry.dropped);
-        let backlogs = each.map(|(entry, keyspace)| (entry.name.clone(), keyspace.backlog()));
-        *view.backlogs.lock() = backlogs.collect();
+        let (mut lags, mut backlogs) = (Vec::new(), Vec::new());
+        for ((id, entry), keyspace) in
+            (0..).map(KeyspaceId).zip(self.catalog.keyspaces()).zip(&self.keyspaces)
+        {
+            let Some(keyspace) = keyspace else { continue };
+            if let Some(lag) = keyspace.lag(now.wall) {
+                lags.push((entry.name.clone(), Lag { sent: self.sent(id), ..lag }));
+            }
+            backlogs.push((entry.name.clone(), keyspace.backlog()));
+        }
+        *view.lags.lock() = lags;
+        *view.backlogs.lock() = backlogs;
+    }
+
+    /// By region, how many bytes of a keyspace have been queued for its processes.
+    fn sent(&self, id: KeyspaceId) -> BTreeMap<String, u64> {
+        self.peers.sent(id).fold(BTreeMap::new(), |mut sent, (to, bytes)| {
+            let region = self.file.process(to.0).map_or("", |process| process.region_name.as_str());
+            *sent.entry(region.to_owned()).or_default() += bytes;
+            sent
+        })
     }
 
     /// When it must be pumped at the latest.
@@ -356,14 +367,14 @@ impl Cluster {
         if self.stirred || self.checkpoint.is_some() {
             return Some(now);
         }
-        let replicas = self.keyspaces.iter().filter_map(ReplicatedKeyspace::deadline);
+        let replicas = self.keyspaces.iter().flatten().filter_map(|keyspace| keyspace.deadline());
         replicas.chain(self.peers.deadline()).chain(self.questions.deadline()).min()
     }
 
     /// Notes in the data directory when nothing is missing any more.
     pub(crate) fn note_complete(&mut self, journal: &Journal, directory: &Path) {
         let Some(gaps) = &mut self.gaps else { return };
-        if gaps.learnt.is_none() && self.keyspaces.iter().all(ReplicatedKeyspace::is_complete) {
+        if gaps.learnt.is_none() && self.keyspaces.iter().flatten().all(|keyspace| keyspace.is_complete()) {
             gaps.learnt = Some(journal.open_group().0);
             // What was learnt is in no log: until a checkpoint holds it, a restart learns it again.
             if let Err(error) = self.begin_checkpoint(journal) {
@@ -418,4 +429,28 @@ impl Cluster {
     pub(crate) fn entry(&self, id: KeyspaceId) -> &ClusterKeyspace {
         &self.catalog.keyspaces()[usize::from(id.0)]
     }
+
+    /// How many partitions a keyspace has.
+    pub(crate) fn partitions(&self, id: KeyspaceId) -> u16 {
+        let entry = self.entry(id);
+        self.catalog.models().named(&entry.model).map_or(0, |model| model.partitions(&entry.options))
+    }
+
+    /// What a keyspace's options are, for people.
+    fn properties(&self, id: KeyspaceId) -> Properties {
+        let (entry, cluster) = (self.entry(id), self.catalog.cluster());
+        let model = self.catalog.models().named(&entry.model);
+        model.map(|model| model.describe(&entry.options, cluster)).unwrap_or_default()
+    }
+}
+
+/// What a process hosts of the keyspace with this number; nothing if it was dropped.
+fn host(catalog: &Catalog, index: usize, life: Life) -> Result<Option<Box<dyn Hosted>>, String> {
+    let entry = &catalog.keyspaces()[index];
+    if entry.dropped {
+        return Ok(None);
+    }
+    let place = Place { cluster: catalog.cluster(), keyspace: KeyspaceId(index as u16), life };
+    let hosted = catalog.models().named(&entry.model).and_then(|model| model.host(&entry.options, &place));
+    hosted.map(Some).map_err(|reason| entry.reason(&reason))
 }

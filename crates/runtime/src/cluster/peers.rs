@@ -7,6 +7,7 @@
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
+use protocol::Encode;
 use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -139,7 +140,7 @@ impl Peers {
         to: ProcessId,
         from: NodeId,
         slot: Slot,
-        packet: &impl Wire,
+        packet: &dyn Encode,
         can_wait: Option<types::Instant>,
     ) {
         let Some(peer) = self.outgoing.get_mut(&to) else { return };
@@ -153,9 +154,9 @@ impl Peers {
             None => None,
         };
         peer.queue.extend_from_slice(&[0; 4]);
-        from.encode(&mut peer.queue);
-        slot.encode(&mut peer.queue);
-        packet.encode(&mut peer.queue);
+        Encode::encode(&from, &mut peer.queue);
+        Encode::encode(&slot, &mut peer.queue);
+        Encode::encode(packet, &mut peer.queue);
         let len = peer.queue.len() - start - 4;
         if len > MAX_FRAME_BYTES {
             tracing::error!(len, %to, "a packet is too large to be sent and was dropped");

@@ -11,12 +11,11 @@
 
 use crate::cluster::catalog::Catalog;
 use crate::cluster::config::ClusterOptions;
+use crate::cluster::environment::unanswered;
 use crate::cluster::identity::Identity;
-use crate::cluster::keyspace::ReplicatedKeyspace;
 use crate::cluster::peers::Peers;
-use crate::cluster::placement::{self, Life};
 use crate::cluster::spool::Spools;
-use crate::cluster::{Cluster, ClusterView, Gaps};
+use crate::cluster::{Cluster, ClusterView, Gaps, host};
 use crate::error::StartError;
 use crate::journal::{CLUSTER_RECORDS, Journal};
 use crate::metadata::Metadata;
@@ -25,10 +24,11 @@ use crate::process::Process;
 use ::journal::{DirectoryId, Log, LogOptions, Piece, RealDisk};
 use mio::net::TcpListener;
 use protocol::Durability;
+use protocol::hosted::{Hosted, Life};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use types::{Incarnation, KeyspaceId, PartitionId, ProcessId, RegionId};
+use types::{Incarnation, PartitionId, ProcessId, RegionId};
 
 /// Recovers the process `options.cluster` names, which will listen to its peers through `listener`.
 pub(crate) fn recover(
@@ -47,17 +47,17 @@ pub(crate) fn recover(
         region_queue_bytes: options.region_queue_bytes,
         region_spill_bytes: if options.data.is_some() { options.region_spill_bytes } else { 0 },
     };
-    let catalog = Catalog::open(&cluster.file).map_err(StartError::Cluster)?;
+    let catalog = Catalog::open(&cluster.file, cluster.models).map_err(StartError::Cluster)?;
     let build = |incarnation| {
-        let build =
-            |(number, entry)| placement::build(&cluster.file, KeyspaceId(number), entry, life(incarnation));
-        (0..).zip(catalog.keyspaces()).map(build).collect::<Vec<_>>()
+        let build = |index| host(&catalog, index, life(incarnation));
+        let built: Result<Keyspaces, String> = (0..catalog.keyspaces().len()).map(build).collect();
+        built.map_err(StartError::Cluster)
     };
     let Recovered { keyspaces, journal, incarnation, complete, identity } = match &options.data {
         Some(directory) => from_disk(&options, &cluster, directory, &build)?,
         None => {
             let incarnation = first_incarnation();
-            let keyspaces = build(incarnation);
+            let keyspaces = build(incarnation)?;
             Recovered { keyspaces, journal: None, incarnation, complete: cluster.bootstrap, identity: None }
         }
     };
@@ -73,7 +73,7 @@ pub(crate) fn recover(
         life: life(incarnation),
         catalog,
         dropped: Vec::new(),
-        has_remains: keyspaces.iter().any(|keyspace| matches!(keyspace, ReplicatedKeyspace::Dropped)),
+        has_remains: keyspaces.iter().any(Option::is_none),
         keyspaces,
         peers,
         spools: Spools::new(options.data.as_deref()),
@@ -93,7 +93,9 @@ pub(crate) fn recover(
     let metadata = Metadata::of_cluster(view.options.file.seed);
     let process = Process::new(options, metadata, incarnation, Vec::new(), journal).in_cluster(view);
     let now = process.now();
-    state.keyspaces.iter_mut().for_each(|keyspace| keyspace.recovered(complete, now));
+    unanswered(now, |turn| {
+        state.keyspaces.iter_mut().flatten().for_each(|keyspace| keyspace.recovered(complete, turn));
+    });
     Ok((process, state))
 }
 
@@ -113,9 +115,12 @@ fn region(options: &Options, cluster: &ClusterOptions) -> Result<u16, StartError
     }
 }
 
+/// What is hosted, by the keyspaces' numbers.
+type Keyspaces = Vec<Option<Box<dyn Hosted>>>;
+
 /// What a start begins with.
 struct Recovered {
-    keyspaces: Vec<ReplicatedKeyspace>,
+    keyspaces: Keyspaces,
     journal: Option<Journal>,
     incarnation: Incarnation,
     complete: bool,
@@ -127,7 +132,7 @@ fn from_disk(
     options: &Options,
     cluster: &ClusterOptions,
     directory: &Path,
-    build: &dyn Fn(Incarnation) -> Vec<ReplicatedKeyspace>,
+    build: &dyn Fn(Incarnation) -> Result<Keyspaces, StartError>,
 ) -> Result<Recovered, StartError> {
     let journal_error = |error| StartError::Journal { directory: directory.to_owned(), error };
     let disk = RealDisk::open(directory)
@@ -139,7 +144,7 @@ fn from_disk(
         Incarnation(0) => first_incarnation(),
         Incarnation(last) => Incarnation(last + 1),
     };
-    let mut keyspaces = build(incarnation);
+    let mut keyspaces = build(incarnation)?;
     let log_options = LogOptions {
         segment_bytes: options.segment_bytes,
         fresh_id: DirectoryId(fastrand::u128(..)),
@@ -173,7 +178,7 @@ fn first_incarnation() -> Incarnation {
 }
 
 /// Hands a recovered piece to the replica it came from.
-fn visit(keyspaces: &mut [ReplicatedKeyspace], piece: Piece<'_>) -> Result<(), String> {
+fn visit(keyspaces: &mut [Option<Box<dyn Hosted>>], piece: Piece<'_>) -> Result<(), String> {
     let (Piece::Chunk(bytes) | Piece::Record { bytes, .. }) = piece;
     let [CLUSTER_RECORDS, k0, k1, p0, p1, content @ ..] = bytes else {
         return Err(
@@ -186,6 +191,8 @@ fn visit(keyspaces: &mut [ReplicatedKeyspace], piece: Piece<'_>) -> Result<(), S
             "the log has keyspace {keyspace}, which the list of keyspaces does not name; restore the list from a backup"
         ));
     };
+    // What the log still has of a dropped one goes with the next checkpoint.
+    let Some(keyspace) = keyspace else { return Ok(()) };
     match piece {
         Piece::Chunk(_) => keyspace.snapshot(partition, content),
         Piece::Record { .. } => keyspace.recover(partition, content),

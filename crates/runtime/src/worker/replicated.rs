@@ -1,7 +1,8 @@
 //! A worker's turn in a process of a cluster: packets, timers, the log, in the order that the gates need.
 
 use super::Worker;
-use crate::cluster::{Turn, dropped};
+use crate::cluster::dropped;
+use protocol::hosted::Turn;
 use std::sync::atomic::Ordering;
 
 /// How often a turn goes round before clients and peers are heard again.

@@ -6,6 +6,7 @@ use crate::cli::{MemberArguments, ServeArguments};
 use crate::config::Config;
 use crate::logs;
 use anyhow::{Context, Result};
+use runtime::Models;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -14,10 +15,12 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What a binary adds to the process that it serves with: the product nothing, the laboratory what only tests and
-/// measurements set.
-#[derive(Clone, Copy, Debug, Default)]
+/// What a binary adds to the process that it serves with: its models, the laboratory also what only tests and measurements
+/// set.
+#[derive(Clone, Copy, Debug)]
 pub struct ServeExtras {
+    /// The models of the keyspaces that a process of a cluster serves.
+    pub models: Models,
     /// Added to the wall clock of a process of a cluster, in milliseconds.
     pub clock_skew_ms: i64,
 }
@@ -65,8 +68,9 @@ fn options(config: &Config, member: &MemberArguments, extras: ServeExtras) -> Re
     let (Some(file), Some(process)) = (&member.cluster, member.process) else { return Ok(options) };
     let file = runtime::ClusterFile::load(file).map_err(anyhow::Error::msg)?;
     let MemberArguments { bootstrap, accept_loss, .. } = *member;
-    let ServeExtras { clock_skew_ms } = extras;
-    let cluster = Some(runtime::ClusterOptions { file, process, bootstrap, accept_loss, clock_skew_ms });
+    let ServeExtras { models, clock_skew_ms } = extras;
+    let cluster =
+        Some(runtime::ClusterOptions { file, process, bootstrap, accept_loss, models, clock_skew_ms });
     Ok(runtime::Options { cluster, ..options })
 }
 

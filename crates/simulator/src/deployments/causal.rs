@@ -5,7 +5,7 @@
 
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
-use causal::baselines::{Blocking, Cure, HybridCure, Uncoordinated};
+use baselines::{Blocking, Cure, HybridCure, Uncoordinated};
 use causal::stable::{KeyEffects, Message, Node, Options, RegionTopology, Scope, Stamp, Times, Topology};
 use causal::{paris, wren};
 use checker::{Level, ListedLoss};

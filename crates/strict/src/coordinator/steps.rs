@@ -707,7 +707,7 @@ mod tests {
         steps.ask_behind(0, at, 9, &expiring);
         assert_eq!(chain(&steps, 0), [2, 3], "what needs no evaluation ends it");
         steps.ask_behind(1, at, 9, &expiring);
-        assert_eq!(chain(&steps, 1), [], "and so does a deletion of everything");
+        assert!(chain(&steps, 1).is_empty(), "and so does a deletion of everything");
         steps.set(2, Progress::Asked { tries: 2, at });
         assert_eq!((chain(&steps, 0), steps.is_chained(2)), (vec![2, 3], true));
         steps.take(0, answer(None, false));

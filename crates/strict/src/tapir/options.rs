@@ -2,11 +2,13 @@
 
 use crate::Mutants;
 use protocol::Durability;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use types::{ProcessId, RegionId};
 
 /// What a keyspace promises about the order of its transactions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Isolation {
     /// Strict serializability: some order explains everything and agrees with real time.
     #[default]

@@ -47,7 +47,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use types::{Address, Error, HybridClock, Instant, NodeId, RegionId, Rng, Timestamp, TransactionId};
 use wait::Waiting;
-pub use wait::Waits;
 
 /// Whether it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

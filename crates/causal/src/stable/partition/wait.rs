@@ -9,21 +9,11 @@
 use super::Partition;
 use crate::stable::message::Message;
 use crate::stable::{Node, Timer, Times};
+use protocol::hosted::Waits;
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Address, Instant, Rng, Timestamp, TransactionId};
-
-/// How much reads have waited at a partition since it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
-    /// Reads that came.
-    pub reads: u64,
-    /// Those of them that had to wait.
-    pub waited: u64,
-    /// For how long these did, in microseconds, all together.
-    pub micros: u64,
-}
 
 /// What waits at a partition.
 #[derive(Debug)]

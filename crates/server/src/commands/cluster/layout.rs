@@ -5,9 +5,10 @@ use super::place::{MAX_REGIONS, Place};
 use super::relay::Relays;
 use crate::cli::{ClusterLocalArguments, ClusterModel};
 use anyhow::{Context, Result, bail, ensure};
-use runtime::{ClusterCatalog, ClusterFile, ClusterKeyspace, ClusterProcess};
+use protocol::model::OptionWords;
+use runtime::{ClusterCatalog, ClusterFile, ClusterKeyspace, ClusterProcess, Models};
+use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU16;
@@ -108,8 +109,9 @@ pub fn lay_out(
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create the data directory {}", directory.display()))?;
     let catalog = directory.canonicalize()?.join(CATALOG);
-    let keyspace = default_keyspace(arguments, extras);
-    let (file, fresh) = settle(&directory, describe(arguments, catalog), &keyspace)?;
+    let keyspace = default_keyspace(arguments, extras)?;
+    let wanted = describe(arguments, catalog);
+    let (file, fresh) = settle(&directory, wanted, &keyspace, extras.models)?;
     let (mut processes, mut ports) = (Vec::new(), Ports::default());
     for (index, process) in file.processes.iter().enumerate() {
         let place = Place::process(process.region, index as u16 % each);
@@ -156,38 +158,45 @@ fn describe(arguments: &ClusterLocalArguments, catalog: PathBuf) -> ClusterFile 
     ClusterFile { seed: fresh_seed(), processes: (0..regions * each).map(process).collect(), catalog }
 }
 
-fn default_keyspace(arguments: &ClusterLocalArguments, extras: &ClusterExtras) -> ClusterKeyspace {
+/// The keyspace `default`, as `KEYSPACE CREATE` would make it.
+fn default_keyspace(arguments: &ClusterLocalArguments, extras: &ClusterExtras) -> Result<ClusterKeyspace> {
+    let number = |number: NonZeroU16| number.to_string();
+    let mut options = extras.options.clone();
     // A site has all keys.
-    let is_branch = arguments.model == ClusterModel::Branch;
-    let partitions = if is_branch { 1 } else { arguments.partitions.get() };
-    ClusterKeyspace {
-        replicas: arguments.replicas.map(NonZeroU16::get),
-        copies: arguments.copies.map(NonZeroU16::get),
-        concurrency: extras.concurrency,
-        protocol: extras.protocol,
-        ..ClusterKeyspace::new("default".to_owned(), arguments.model.into(), partitions)
+    if arguments.model != ClusterModel::Branch {
+        options.push(("PARTITIONS", number(arguments.partitions)));
     }
+    options.extend(arguments.replicas.map(|replicas| ("REPLICAS", number(replicas))));
+    options.extend(arguments.copies.map(|copies| ("COPIES", number(copies))));
+    let words: Vec<_> = options.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+    let words = OptionWords::new(Vec::new(), &words);
+    let made = extras.models.keyspace("default".to_owned(), arguments.model.as_str(), &words);
+    made.map_err(|error| anyhow::Error::msg(error.message))
 }
 
 /// The cluster of the data directory: the one that is there already, if it is as wanted, or a new one.
-fn settle(directory: &Path, wanted: ClusterFile, keyspace: &ClusterKeyspace) -> Result<(ClusterFile, bool)> {
+fn settle(
+    directory: &Path,
+    wanted: ClusterFile,
+    keyspace: &ClusterKeyspace,
+    models: Models,
+) -> Result<(ClusterFile, bool)> {
     let path = directory.join(FILE);
     if !path.exists() {
         let catalog = ClusterCatalog { keyspaces: vec![keyspace.clone()], types: Vec::new() };
-        catalog.check(&wanted).map_err(anyhow::Error::msg)?;
+        catalog.check(models, &wanted.shape()).map_err(anyhow::Error::msg)?;
         catalog.save(&wanted.catalog)?;
         std::fs::write(&path, serde_json::to_vec_pretty(&wanted)?)?;
         return Ok((wanted, true));
     }
     let found = ClusterFile::load(&path).map_err(anyhow::Error::msg)?;
-    let catalog = ClusterCatalog::load(&wanted.catalog, &found).map_err(anyhow::Error::msg)?;
+    let catalog =
+        ClusterCatalog::load(&wanted.catalog, models, &found.shape()).map_err(anyhow::Error::msg)?;
     // Where its partitions have moved since makes it no other cluster.
-    let first = catalog.keyspaces.first();
-    let first =
-        first.map(|first| ClusterKeyspace { moved: BTreeMap::new(), evicted: Vec::new(), ..first.clone() });
-    if found.processes != wanted.processes || first.as_ref() != Some(keyspace) {
+    let same = |first: &ClusterKeyspace| first.was_created_as(keyspace, models);
+    if found.processes != wanted.processes || !catalog.keyspaces.first().is_some_and(same) {
         bail!(
-            "{} holds a cluster of other regions, processes, partitions, model, concurrency or protocol; see {}",
+            "{} holds a cluster of other regions, processes, partitions or options; see {}",
             directory.display(),
             path.display()
         );

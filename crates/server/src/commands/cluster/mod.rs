@@ -9,16 +9,15 @@ mod relay;
 
 pub use local::run_local;
 pub use place::{Delay, Skew};
-use runtime::{ClusterConcurrency, ClusterProtocol};
+use runtime::Models;
 
-/// What a binary adds to a local cluster: the product nothing but the concurrency, the laboratory what only tests and
-/// measurements set.
-#[derive(Clone, Debug, Default)]
+/// What a binary adds to a local cluster: its models, the laboratory also what only tests and measurements set.
+#[derive(Clone, Debug)]
 pub struct ClusterExtras {
-    /// How a strict keyspace keeps conflicting transactions apart.
-    pub concurrency: ClusterConcurrency,
-    /// Which protocol keeps a causal one.
-    pub protocol: ClusterProtocol,
+    /// The models of the cluster's keyspaces.
+    pub models: Models,
+    /// Options of the keyspace `default`, as KEYSPACE CREATE takes them.
+    pub options: Vec<(&'static str, String)>,
     /// How far clocks are off; of several for one process the last one counts.
     pub skew: Vec<Skew>,
     /// Processes reach each other without relays, but where something is delayed.

@@ -16,11 +16,12 @@ mod phaser;
 mod tests;
 
 use crate::validation::Stamp;
-use crate::{Heat, Meeting, Mutant, Mutants, Pair};
+use crate::{Mutant, Mutants};
 use datatypes::{Claim, Mode, Modes};
 use name::Name;
 use phaser::Phaser;
 pub use phaser::Phasing;
+use protocol::{Heat, Meeting, Pair};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Instant, TransactionId};
 

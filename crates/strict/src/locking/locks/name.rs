@@ -3,9 +3,9 @@
 //! A lock on an element is one like any other, with a phaser of its own: what the essay says of deadlocks holds of all of
 //! them. Who asks for one has the key's already, in a mode in which others have other elements. People are told of keys.
 
-use crate::Pair;
 use datatypes::{Claim, Mode};
 use mvcc::CompactKey;
+use protocol::Pair;
 use types::{HashSeed, KeyHash};
 
 /// Elements are known by their hashes: where two have one, they are one.

@@ -9,8 +9,9 @@
 
 use super::Modes;
 use crate::validation::Stamp;
-use crate::{Mutant, Mutants, Pair};
+use crate::{Mutant, Mutants};
 use datatypes::Mode;
+use protocol::Pair;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Instant, TransactionId};

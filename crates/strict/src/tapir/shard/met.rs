@@ -1,9 +1,10 @@
 //! Notes whom a proposal met on which key: only when it was refused or has to wait.
 
 use super::Shard;
+use crate::Part;
 use crate::validation::Verdict;
-use crate::{Heat, Meeting, Pair, Part};
 use datatypes::Mode;
+use protocol::{Heat, Meeting, Pair};
 use types::TransactionId;
 
 impl Shard {

@@ -147,7 +147,7 @@ pub struct Heat {
 
 impl Heat {
     /// Something has happened on a key.
-    pub(crate) fn note(&mut self, key: &[u8], pair: Pair, meeting: Meeting) {
+    pub fn note(&mut self, key: &[u8], pair: Pair, meeting: Meeting) {
         self.total.note(meeting);
         let place = self.place(key);
         let hot = &mut self.keys[place];

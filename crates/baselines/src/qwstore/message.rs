@@ -1,10 +1,18 @@
 //! What QWStore's coordinators and replicas say to one another, and what replicas write down.
 
-use crate::validation::Stamp;
+use datatypes::Effect;
+use strict::validation::Stamp;
 use types::{ReplyBuf, TransactionId, wire_enum, wire_struct};
 
 /// Effects in their binary form, in order.
 pub type Effects = Vec<Box<[u8]>>;
+
+/// The binary form of an effect.
+pub(super) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    effect.encode(&mut bytes);
+    bytes.into()
+}
 
 /// A message between a coordinator and a replica.
 #[derive(Clone, Debug, PartialEq)]

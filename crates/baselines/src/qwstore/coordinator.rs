@@ -1,15 +1,15 @@
 //! The coordinator: one operation after another for every request, each by itself.
 
+use super::call::Call;
 use super::message::{Effects, Message, Record, Timer};
 use super::node::Node;
 use super::{Acknowledgements, Options};
-use crate::Topology;
-use crate::coordinator::Call;
-use crate::ir::quorum;
-use crate::validation::Stamp;
 use protocol::{Input, Now, Outputs, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use strict::Topology;
+use strict::ir::quorum;
+use strict::validation::Stamp;
 use types::{
     Error, ErrorCode, HybridClock, Incarnation, Instant, ProcessId, ReplyBuf, RequestId, Rng, TransactionId,
 };
@@ -147,8 +147,7 @@ impl Coordinator {
         };
         self.counter += 1;
         // Any key may have a deadline here.
-        let done = call.without_reading(now.wall.as_millis(), true, random);
-        match done.and_then(|done| Some((done.result, vec![done.invoked.effect?]))) {
+        match call.without_reading(now.wall.as_millis(), random) {
             Some(written) => self.write(now, self.counter, pending, written, out),
             None => {
                 pending.phase = Phase::Reading { tries: 0 };
@@ -168,7 +167,6 @@ impl Coordinator {
                 let first = here.unwrap_or(self.options.near);
                 let member = (first + tries) % replicas.len().max(1);
                 let (key, operation) = (call.key.clone(), call.operation.clone());
-                let (key, operation) = ((*key).into(), (*operation).into());
                 let message = Message::Read { id, key, operation, now_millis: now.wall.as_millis() };
                 replicas.get(member).into_iter().for_each(|replica| out.send(*replica, message.clone()));
             }
@@ -193,7 +191,7 @@ impl Coordinator {
     ) {
         let Some(call) = pending.calls.get(pending.results.len()) else { return };
         let stamp = Stamp { at: self.clock.tick(now.wall), transaction: self.id(number) };
-        let write = Record { key: (*call.key).into(), stamp, effects };
+        let write = Record { key: call.key.clone(), stamp, effects };
         let missing = (0..self.topology.replicas(call.shard).len()).collect();
         pending.phase = Phase::Writing { write, missing, result };
         self.ask(now, number, pending, out);

@@ -4,8 +4,8 @@ use super::Options;
 use super::coordinator::Coordinator;
 use super::message::{Message, Record, Timer};
 use super::replica::Replica;
-use crate::Topology;
 use protocol::{Input, Now, Outputs, Protocol};
+use strict::Topology;
 use types::{Incarnation, ProcessId, Rng};
 
 /// An instance of QWStore.

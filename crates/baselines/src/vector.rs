@@ -1,6 +1,6 @@
 //! The snapshots of Cure: one time for each region.
 
-use crate::stable::{Stamp, Times};
+use causal::stable::{Stamp, Times};
 use replication::Lattice;
 use types::{Malformed, Reader, RegionId, Timestamp, Wire};
 

@@ -1,10 +1,10 @@
 //! QWStore over a network that a test decides on.
 
 use super::{Acknowledgements, Message, Node, Options};
-use crate::Topology;
 use datatypes::{Operation, register};
 use protocol::{Durable, Input, KeyedOperation, Now, Packet, Protocol, Replica, Replies, Request, Step};
 use std::collections::{BTreeMap, VecDeque};
+use strict::Topology;
 use types::{
     Address, HashSeed, Incarnation, Instant, KeyspaceId, PartitionId, ProcessId, Reader, ReplyBuf, ReplySink,
     RequestId, Rng, SessionId, Slot, WallTime,

@@ -1,13 +1,12 @@
 //! A replica: evaluates on what it has, and keeps every effect in the order of timestamps.
 
-use super::message::{Effects, Message, Record};
+use super::message::{Effects, Message, Record, encoded};
 use super::node::Node;
-use crate::part::encoded;
-use crate::validation::Stamp;
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use mvcc::Store;
 use protocol::{Durability, Input, Outputs};
 use std::collections::BTreeSet;
+use strict::validation::Stamp;
 use types::{Error, HashSeed, Malformed, Reader, ReplyBuf, Rng, Wire};
 
 /// About how many bytes a piece of a checkpoint has.

@@ -15,8 +15,9 @@
 //! ```
 //!
 //! Left out: aborts, watches and commands on the whole keyspace, which are refused; repair of a replica that has lost its
-//! journal; trimming of histories, as in [`crate::tapir`].
+//! journal; trimming of histories, as in [`strict::tapir`].
 
+mod call;
 mod coordinator;
 mod message;
 mod node;

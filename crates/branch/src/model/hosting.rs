@@ -1,0 +1,91 @@
+//! What a process is told of a site and of its records.
+
+use super::Compile;
+use super::options::Options;
+use crate::site::Site;
+use crate::{Instance, Part};
+use protocol::hosted::{Backlog, Hosting, Nodes, Turn};
+use protocol::model::{StoredOptions, read};
+
+/// See the module. A site that has nothing yet holds what it is asked, and says so after a while: it is always complete.
+pub(super) struct SiteHosting {
+    compile: Compile,
+    /// As they were taken over last.
+    options: StoredOptions,
+}
+
+impl SiteHosting {
+    pub(super) fn new(compile: Compile) -> Self {
+        SiteHosting { compile, options: StoredOptions::Null }
+    }
+}
+
+fn sites(nodes: &Nodes<Instance>) -> impl Iterator<Item = &Site> {
+    nodes.protocols().filter_map(Instance::as_site)
+}
+
+impl Hosting for SiteHosting {
+    type Protocol = Instance;
+
+    fn backlog(&self, nodes: &Nodes<Instance>) -> Backlog {
+        Backlog { queued_bytes: sites(nodes).map(Site::queued_bytes).sum(), ..Backlog::default() }
+    }
+
+    fn state(&self, nodes: &Nodes<Instance>) -> Vec<String> {
+        let parts = nodes.protocols().filter_map(Instance::as_part);
+        sites(nodes).map(site_state).chain(parts.map(part_state)).collect()
+    }
+
+    fn configure(
+        &mut self,
+        nodes: &mut Nodes<Instance>,
+        stored: &StoredOptions,
+        _: &mut Turn<'_>,
+    ) -> Result<bool, String> {
+        if *stored == self.options {
+            return Ok(false);
+        }
+        self.options.clone_from(stored);
+        let options: Options = read(stored)?;
+        for site in nodes.protocols_mut().filter_map(Instance::as_site_mut) {
+            site.alter(&options.set_up());
+            if site.handler_source() != options.handler.as_deref() {
+                // Nothing is merged by the old one any more.
+                site.set_handler(None);
+                site.set_handler(options.handler(self.compile)?);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn site_state(site: &Site) -> String {
+    let census = site.keyspace().census();
+    let joining = if site.is_joining() { "waits to hear from the other sites; " } else { "" };
+    let handler = site.handler_state().map(|handler| format!(", {handler}")).unwrap_or_default();
+    let parted = match site.keyspace().is_parted() {
+        true => format!(
+            " near, {} orders not yet on the disks of record partitions, {} requests waiting for them",
+            site.keyspace().pending_orders(),
+            site.waiting()
+        ),
+        false => String::new(),
+    };
+    format!(
+        "site: {joining}{} states, {} heads, {} keys, {} versions{parted}, {} states ({} bytes) queued for other sites, {} of them \
+         collected early, {} waiting for a parent, {} ceilings of clients{handler}",
+        census.states,
+        census.heads,
+        census.keys,
+        census.versions,
+        site.unreceived(),
+        site.queued_bytes(),
+        census.early,
+        site.orphans(),
+        census.ceilings
+    )
+}
+
+fn part_state(part: &Part) -> String {
+    format!("records: {} keys, {} versions, up to order {}", part.keys(), part.versions(), part.applied())
+}

@@ -1,0 +1,89 @@
+//! The model `causal` as a process knows it: its options, where its partitions are, and what hosts them.
+
+mod copied;
+mod hosting;
+mod options;
+mod placement;
+
+pub use copied::host_copies;
+pub use hosting::host_partitions;
+pub use options::{Options, Protocol};
+pub use placement::{groups, set_up, topology};
+
+use crate::{paris, wren};
+use protocol::hosted::{Hosted, Place};
+use protocol::model::{ClusterShape, Model, OptionWords, Properties, StoredOptions, read, store};
+use types::Error;
+
+/// The model's name.
+const NAME: &str = "causal";
+
+/// Causal snapshots in every region, in keyspaces whose partitions are replicated by regions.
+#[derive(Clone, Copy, Debug)]
+pub struct Causal;
+
+impl Model for Causal {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn create(&self, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {
+        Options::create(words).map(|options| store(&options))
+    }
+
+    fn alter(&self, options: &StoredOptions, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {
+        options::refuse_changes(words).map(|()| options.clone())
+    }
+
+    fn check(&self, options: &StoredOptions, cluster: &ClusterShape) -> Result<(), String> {
+        read::<Options>(options)?.check(cluster)
+    }
+
+    fn may_become(&self, earlier: &StoredOptions, now: &StoredOptions) -> bool {
+        let (Ok(earlier), Ok(now)) = (read::<Options>(earlier), read::<Options>(now)) else { return false };
+        now.evicted.starts_with(&earlier.evicted)
+            && Options { evicted: now.evicted.clone(), ..earlier } == now
+    }
+
+    fn was_created_as(&self, options: &StoredOptions, created: &StoredOptions) -> bool {
+        let (Ok(options), Ok(created)) = (read::<Options>(options), read::<Options>(created)) else {
+            return false;
+        };
+        Options { evicted: Vec::new(), ..options } == created
+    }
+
+    fn partitions(&self, options: &StoredOptions) -> u16 {
+        read::<Options>(options).map_or(0, |options| options.partitions)
+    }
+
+    fn describe(&self, options: &StoredOptions, cluster: &ClusterShape) -> Properties {
+        read::<Options>(options).map(|options| options.describe(cluster)).unwrap_or_default()
+    }
+
+    fn host(&self, options: &StoredOptions, place: &Place<'_>) -> Result<Box<dyn Hosted>, String> {
+        Ok(host(&read(options)?, place))
+    }
+
+    fn note_eviction(
+        &self,
+        options: &StoredOptions,
+        region: &str,
+        asked_in: &str,
+        cluster: &ClusterShape,
+    ) -> Result<StoredOptions, String> {
+        let mut options: Options = read(options)?;
+        options.note_eviction(region, asked_in, cluster)?;
+        Ok(store(&options))
+    }
+}
+
+/// A keyspace's instances in a process.
+fn host(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
+    let set_up = set_up(options, place);
+    match (options.protocol, options.is_copied()) {
+        (Protocol::Wren, false) => host_partitions::<wren::Snapshot>(options, set_up, place),
+        (Protocol::Wren, true) => host_copies::<wren::Snapshot>(options, set_up, place),
+        (Protocol::Paris, false) => host_partitions::<paris::Universal>(options, set_up, place),
+        (Protocol::Paris, true) => host_copies::<paris::Universal>(options, set_up, place),
+    }
+}

@@ -1,0 +1,349 @@
+//! The options of a causal keyspace: as commands spell them, as the catalog stores them, what is wrong with them.
+
+use super::NAME;
+use protocol::model::{ClusterShape, OptionWords, Properties, Property, check_partitions};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use types::{Error, RegionSet};
+
+/// The options that commands know.
+const KNOWN: [&str; 6] = ["PARTITIONS", "REPLICAS", "COPIES", "REGIONS", "PROTOCOL", "CONFLICTS"];
+
+/// Which protocol keeps a keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Every partition in every region.
+    Wren,
+    /// Partitions in some of the regions.
+    Paris,
+}
+
+impl Protocol {
+    /// Its name in commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Wren => "wren",
+            Protocol::Paris => "paris",
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// How many partitions.
+    pub partitions: u16,
+    /// Which protocol keeps it.
+    pub protocol: Protocol,
+    /// How many of its regions keep each partition; all of them if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u16>,
+    /// How many processes of a region keep each partition, 1 or 3.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub copies: u16,
+    /// The names of the regions that keep partitions; all of them if it does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<String>,
+    /// Writes that are lost to concurrent ones are not listed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_conflicts: bool,
+    /// The names of the regions that are gone for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evicted: Vec<String>,
+}
+
+fn one() -> u16 {
+    1
+}
+
+fn is_one(copies: &u16) -> bool {
+    *copies == 1
+}
+
+/// What `KEYSPACE ALTER` asks for: nothing of a causal keyspace may be altered.
+pub(super) fn refuse_changes(words: &OptionWords<'_>) -> Result<(), Error> {
+    let region = words.regions.first().map(|_| "REGIONS");
+    let named = words.options.iter().map(|word| word.name());
+    let Some(first) = region.into_iter().chain(named).next() else { return Ok(()) };
+    let reason = match first {
+        "REGIONS" => "REGIONS stays: partitions do not move yet",
+        "PARTITIONS" => "PARTITIONS stays: keys do not move between partitions yet",
+        "REPLICAS" => "REPLICAS stays: partitions do not move yet",
+        "COPIES" => "COPIES stays: groups do not change their members yet",
+        "PROTOCOL" => "PROTOCOL stays: another one keeps its data in another way",
+        "CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded",
+        _ => return Err(words.options[0].unknown(NAME, &KNOWN)),
+    };
+    Err(Error::err(format!("{reason}; create another keyspace and copy")))
+}
+
+impl Options {
+    /// What `KEYSPACE CREATE` asks for.
+    ///
+    /// # Errors
+    /// An option is unknown, or has no such value.
+    pub fn create(words: &OptionWords<'_>) -> Result<Self, Error> {
+        let regions = words.regions.iter().map(|region| String::from_utf8_lossy(region).into_owned());
+        let mut options = Options {
+            partitions: 2,
+            protocol: Protocol::Wren,
+            replicas: None,
+            copies: 1,
+            regions: regions.collect(),
+            ignore_conflicts: false,
+            evicted: Vec::new(),
+        };
+        let mut protocol = None;
+        for word in &words.options {
+            match word.name() {
+                "PARTITIONS" => options.partitions = word.number()?,
+                "REPLICAS" => options.replicas = Some(word.number()?),
+                "COPIES" => options.copies = word.number()?,
+                "CONFLICTS" => options.ignore_conflicts = word.one_of(&["record", "ignore"])? == 1,
+                "PROTOCOL" => {
+                    let names = [Protocol::Wren, Protocol::Paris];
+                    protocol = Some(names[word.one_of(&names.map(Protocol::name))?]);
+                }
+                _ => return Err(word.unknown(NAME, &KNOWN)),
+            }
+        }
+        let usual = if options.is_placed() { Protocol::Paris } else { Protocol::Wren };
+        options.protocol = protocol.unwrap_or(usual);
+        Ok(options)
+    }
+
+    /// True if it says where its partitions are.
+    pub fn is_placed(&self) -> bool {
+        self.replicas.is_some() || !self.regions.is_empty()
+    }
+
+    /// True if several processes of a region keep each partition.
+    pub fn is_copied(&self) -> bool {
+        self.copies > 1
+    }
+
+    /// Can this cluster keep such a keyspace?
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn check(&self, cluster: &ClusterShape) -> Result<(), String> {
+        check_partitions(self.partitions)?;
+        if self.protocol == Protocol::Wren && self.is_placed() {
+            return Err("PROTOCOL wren keeps every partition in every region; leave REPLICAS and REGIONS out, or take \
+                        PROTOCOL paris"
+                .to_owned());
+        }
+        self.check_regions(cluster)?;
+        self.check_copies(cluster)
+    }
+
+    /// What is wrong with the copies of its partitions.
+    fn check_copies(&self, cluster: &ClusterShape) -> Result<(), String> {
+        let copies = self.copies;
+        if copies != 1 && copies != 3 {
+            return Err(format!("COPIES is 1 or 3, not {copies}"));
+        }
+        let mut regions = self.regions(cluster).into_iter();
+        let few = regions.find(|region| cluster.processes_of(*region).len() < usize::from(copies));
+        few.map_or(Ok(()), |region| {
+            Err(format!(
+                "{copies} copies need as many processes in every region of it; region '{}' has {}",
+                cluster.region_name(region),
+                cluster.processes_of(region).len()
+            ))
+        })
+    }
+
+    /// What is wrong with where it is to be.
+    fn check_regions(&self, cluster: &ClusterShape) -> Result<(), String> {
+        let known: Vec<&str> = cluster.region_names().collect();
+        if let Some(stranger) = self.regions.iter().find(|region| !known.contains(&region.as_str())) {
+            return Err(format!("no region '{stranger}'; there are {}", known.join(", ")));
+        }
+        let different: BTreeSet<&String> = self.regions.iter().collect();
+        if different.len() != self.regions.len() {
+            return Err("it names a region twice".to_owned());
+        }
+        let regions = self.regions(cluster).len();
+        match self.replicas.map(usize::from) {
+            Some(replicas) if !(1..=regions).contains(&replicas) => Err(format!(
+                "it is causal: a partition has at most one replica in a region, so 1 to {regions} here, not {replicas}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The regions that it is in.
+    fn regions(&self, cluster: &ClusterShape) -> Vec<u16> {
+        match self.regions.as_slice() {
+            [] => (0..cluster.region_count()).collect(),
+            named => named.iter().filter_map(|name| cluster.region_of_name(name)).collect(),
+        }
+    }
+
+    /// The regions that hold a partition.
+    pub(super) fn holders(&self, cluster: &ClusterShape, partition: u16) -> Vec<u16> {
+        let regions = self.regions(cluster);
+        let replicas = self.replicas.map_or(regions.len(), usize::from).min(regions.len());
+        let first = usize::from(partition) % regions.len().max(1);
+        regions.iter().cycle().skip(first).take(replicas).copied().collect()
+    }
+
+    /// The keyspace goes on without a region, if it can.
+    pub(super) fn note_eviction(
+        &mut self,
+        region: &str,
+        asked_in: &str,
+        cluster: &ClusterShape,
+    ) -> Result<(), String> {
+        if asked_in == region || self.evicted.iter().any(|evicted| evicted == asked_in) {
+            return Err(format!("this process is in region '{asked_in}': ask one of a region that stays"));
+        }
+        self.check_eviction(region, cluster)?;
+        if self.evicted.iter().all(|evicted| evicted != region) {
+            self.evicted.push(region.to_owned());
+        }
+        Ok(())
+    }
+
+    fn check_eviction(&self, region: &str, cluster: &ClusterShape) -> Result<(), String> {
+        if self.protocol == Protocol::Paris && self.is_copied() {
+            return Err("it has partitions in some regions only, and copies of them: a region cannot be evicted from it yet; \
+                        restore two of three processes of each of its partitions, or copy the keys to another keyspace"
+                .to_owned());
+        }
+        let known: Vec<&str> = cluster.region_names().collect();
+        if !known.contains(&region) {
+            return Err(format!("no region '{region}'; there are {}", known.join(", ")));
+        }
+        let stays = |known: &str| known != region && self.evicted.iter().all(|evicted| evicted != known);
+        if !known.iter().any(|known| stays(known)) {
+            return Err(format!("region '{region}' is its last one"));
+        }
+        match self.protocol {
+            Protocol::Wren => Ok(()),
+            Protocol::Paris => self.check_survivors(region, &stays, cluster),
+        }
+    }
+
+    /// Of each partition somebody must be left: nobody else has what is in it, and all others count on it.
+    fn check_survivors(
+        &self,
+        region: &str,
+        stays: &dyn Fn(&str) -> bool,
+        cluster: &ClusterShape,
+    ) -> Result<(), String> {
+        if cluster.region_count() > RegionSet::TOLD_APART {
+            return Err(format!("eviction is for clusters of at most {} regions", RegionSet::TOLD_APART));
+        }
+        let is_gone = |partition: &u16| {
+            let holders = self.holders(cluster, *partition);
+            !holders.iter().any(|holder| stays(cluster.region_name(*holder)))
+        };
+        let gone: Vec<String> =
+            (0..self.partitions).filter(is_gone).map(|partition| partition.to_string()).collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "nobody else has what is in the partitions {}, and its snapshots show all partitions: region '{region}' cannot be \
+             evicted from it; restore its processes, or copy the other keys to another keyspace",
+            gone.join(", ")
+        ))
+    }
+
+    /// What KEYSPACE INFO says.
+    pub(super) fn describe(&self, cluster: &ClusterShape) -> Properties {
+        let mut properties = vec![("protocol", Property::from(self.protocol.name()))];
+        if self.is_copied() {
+            properties.push(("copies", Property::Number(u64::from(self.copies))));
+        }
+        if self.is_placed() {
+            let placed = |partition: u16| {
+                let holders = self.holders(cluster, partition);
+                let names: Vec<&str> =
+                    holders.into_iter().map(|region| cluster.region_name(region)).collect();
+                format!("{partition}: {}", names.join(", "))
+            };
+            properties.push(("placement", Property::List((0..self.partitions).map(placed).collect())));
+        }
+        properties
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Causal;
+    use protocol::model::{Model, RegionShape, read, store};
+    use types::HashSeed;
+
+    fn cluster(processes: &[u16]) -> ClusterShape {
+        let region = |(region, each): (u16, &u16)| RegionShape {
+            name: format!("r{region}"),
+            processes: (0..*each).map(|process| region * 10 + process).collect(),
+        };
+        ClusterShape { seed: HashSeed(1), regions: (0..).zip(processes).map(region).collect() }
+    }
+
+    fn created(regions: &[&'static [u8]], words: &[(&[u8], &[u8])]) -> Result<Options, String> {
+        Options::create(&OptionWords::new(regions.to_vec(), words))
+            .map_err(|error| error.message.into_owned())
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_reason() {
+        let two = cluster(&[1, 1]);
+        let check = |regions: &[&'static [u8]], words: &[(&[u8], &[u8])]| {
+            created(regions, words).and_then(|options| options.check(&two))
+        };
+        assert_eq!(check(&[], &[]), Ok(()));
+        assert_eq!(check(&[], &[(b"REPLICAS", b"1")]), Ok(()));
+        assert!(check(&[], &[(b"REPLICAS", b"3")]).unwrap_err().contains("1 to 2 here, not 3"));
+        assert!(check(&[b"r1", b"x"], &[]).unwrap_err().contains("no region 'x'; there are r0, r1"));
+        assert!(check(&[b"r1", b"r1"], &[]).unwrap_err().contains("twice"));
+        assert_eq!(check(&[b"r1"], &[]), Ok(()));
+        assert!(check(&[], &[(b"PARTITIONS", b"0")]).unwrap_err().contains("partition"));
+        assert!(check(&[], &[(b"COPIES", b"3")]).unwrap_err().contains("region 'r0' has 1"));
+        assert!(check(&[], &[(b"COPIES", b"2")]).unwrap_err().contains("1 or 3"));
+        assert!(check(&[], &[(b"LOCKS", b"none")]).unwrap_err().contains("unknown keyspace option 'LOCKS'"));
+        assert!(check(&[], &[(b"PROTOCOL", b"cure")]).unwrap_err().contains("wren or paris, not 'cure'"));
+        let wren = check(&[b"r1"], &[(b"PROTOCOL", b"wren")]);
+        assert!(wren.unwrap_err().contains("every partition in every region"));
+    }
+
+    #[test]
+    fn where_partitions_are_chooses_the_protocol_unless_it_is_named() {
+        assert_eq!(created(&[], &[]).unwrap().protocol, Protocol::Wren);
+        assert_eq!(created(&[], &[(b"REPLICAS", b"1")]).unwrap().protocol, Protocol::Paris);
+        assert_eq!(created(&[b"r1"], &[]).unwrap().protocol, Protocol::Paris);
+        assert_eq!(created(&[], &[(b"PROTOCOL", b"PaRiS")]).unwrap().protocol, Protocol::Paris);
+    }
+
+    #[test]
+    fn a_region_that_holds_nothing_needs_no_processes_for_copies() {
+        let copies: (&[u8], &[u8]) = (b"COPIES", b"3");
+        let placed = created(&[b"r0", b"r1"], &[copies, (b"REPLICAS", b"2")]).unwrap();
+        assert_eq!(placed.check(&cluster(&[3, 3, 2])), Ok(()));
+        let everywhere = created(&[], &[copies]).unwrap();
+        assert!(everywhere.check(&cluster(&[3, 3, 2])).unwrap_err().contains("region 'r2' has 2"));
+    }
+
+    #[test]
+    fn an_eviction_is_all_that_becomes_of_options() {
+        let cluster = cluster(&[1, 1, 1]);
+        let before = store(&created(&[], &[(b"REPLICAS", b"2")]).unwrap());
+        let after = Causal.note_eviction(&before, "r2", "r0", &cluster).unwrap();
+        assert!(Causal.may_become(&before, &after) && !Causal.may_become(&after, &before));
+        assert!(Causal.was_created_as(&after, &before));
+        assert_eq!(read::<Options>(&after).unwrap().evicted, ["r2"]);
+        let refused = |region: &str, asked_in: &str| {
+            Causal.note_eviction(&after, region, asked_in, &cluster).unwrap_err()
+        };
+        assert!(refused("r1", "r0").contains("nobody else has"));
+        assert!(refused("r0", "r2").contains("ask one of a region that stays"));
+        assert!(refused("x", "r0").contains("no region 'x'"));
+    }
+}

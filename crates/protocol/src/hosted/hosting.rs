@@ -1,0 +1,225 @@
+//! What a model adds to [`Nodes`].
+
+use super::{Backlog, Environment, Hosted, Lag, LogWork, Nodes, Turn};
+use crate::contract::Protocol;
+use crate::gate::{Durable, Gate};
+use crate::heat::{Heat, Sketch};
+use crate::model::{PartitionMove, StoredOptions};
+use crate::request::Request;
+use types::{Error, Instant, Malformed, NodeId, PartitionId, RequestId, Slot, WallTime};
+
+/// What only a model knows of its instances in a process. A type of the model's crate, with what it has to remember; see
+/// [`Hosted`] for what each function is asked.
+pub trait Hosting: Send {
+    /// What it hosts.
+    type Protocol: Protocol;
+
+    /// See [`Hosted::counts_meetings`].
+    const COUNTS_MEETINGS: bool = false;
+
+    /// See [`Hosted::is_complete`].
+    fn is_complete(&self, nodes: &Nodes<Self::Protocol>) -> bool {
+        let _ = nodes;
+        true
+    }
+
+    /// See [`Hosted::backlog`]; without meetings, which [`Hosting::heats`] tells.
+    fn backlog(&self, nodes: &Nodes<Self::Protocol>) -> Backlog {
+        let _ = nodes;
+        Backlog::default()
+    }
+
+    /// See [`Hosted::lag`].
+    fn lag(&self, nodes: &Nodes<Self::Protocol>, wall: WallTime) -> Option<Lag> {
+        let _ = (nodes, wall);
+        None
+    }
+
+    /// See [`Hosted::state`].
+    fn state(&self, nodes: &Nodes<Self::Protocol>) -> Vec<String> {
+        let _ = nodes;
+        Vec::new()
+    }
+
+    /// See [`Hosted::configure`].
+    ///
+    /// # Errors
+    /// As there.
+    fn configure(
+        &mut self,
+        nodes: &mut Nodes<Self::Protocol>,
+        options: &StoredOptions,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, String> {
+        let _ = (nodes, options, turn);
+        Ok(false)
+    }
+
+    /// What an instance counts of transactions that are in each other's way, if it does.
+    fn heat<'n>(&self, node: &'n Self::Protocol) -> Option<&'n Heat> {
+        let _ = node;
+        None
+    }
+
+    /// Forgets what an instance has counted.
+    fn reset_heat(&self, node: &mut Self::Protocol) {
+        let _ = node;
+    }
+
+    /// See [`Hosted::present`].
+    fn present(&self, nodes: &Nodes<Self::Protocol>, partition: u16) -> Option<PartitionMove> {
+        let _ = (nodes, partition);
+        None
+    }
+
+    /// See [`Hosted::place`].
+    fn place(
+        &mut self,
+        nodes: &mut Nodes<Self::Protocol>,
+        partition: u16,
+        processes: &[u16],
+        turn: &mut Turn<'_>,
+    ) {
+        let _ = (nodes, partition, processes, turn);
+    }
+
+    /// See [`Hosted::accept_loss`].
+    ///
+    /// # Errors
+    /// As there.
+    fn accept_loss(
+        &mut self,
+        nodes: &mut Nodes<Self::Protocol>,
+        partition: u16,
+        left: &[u16],
+        turn: &mut Turn<'_>,
+    ) -> Result<Vec<String>, Error> {
+        let _ = (nodes, partition, left, turn);
+        Err(Error::err("only keyspaces without leaders do this"))
+    }
+}
+
+/// Instances, and what their model knows of them.
+pub struct HostedNodes<H: Hosting> {
+    nodes: Nodes<H::Protocol>,
+    hosting: H,
+}
+
+impl<H: Hosting> HostedNodes<H> {
+    /// Both together.
+    pub fn new(nodes: Nodes<H::Protocol>, hosting: H) -> Self {
+        HostedNodes { nodes, hosting }
+    }
+
+    fn heats(&self) -> impl Iterator<Item = (PartitionId, &Heat)> {
+        self.nodes.of_partitions().filter_map(|(partition, node)| Some((partition, self.hosting.heat(node)?)))
+    }
+}
+
+impl<H: Hosting> Hosted for HostedNodes<H>
+where
+    Nodes<H::Protocol>: Send,
+{
+    fn snapshot(&mut self, partition: PartitionId, chunk: &[u8]) -> Result<(), String> {
+        self.nodes.snapshot(partition, chunk)
+    }
+
+    fn recover(&mut self, partition: PartitionId, records: &[u8]) -> Result<(), String> {
+        self.nodes.recover(partition, records)
+    }
+
+    fn recovered(&mut self, complete: bool, turn: &mut Turn<'_>) {
+        self.nodes.recovered(complete, turn);
+    }
+
+    fn submit(
+        &mut self,
+        requests: &mut Vec<(RequestId, Request<'_>)>,
+        environment: &mut dyn Environment,
+        turn: &mut Turn<'_>,
+    ) {
+        self.nodes.submit(requests, environment, turn);
+    }
+
+    fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8]) -> Result<(), Malformed> {
+        self.nodes.receive(from, to, packet)
+    }
+
+    fn pump(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>) {
+        self.nodes.pump(environment, turn);
+    }
+
+    fn hosts(&self, slot: Slot) -> bool {
+        self.nodes.hosts(slot)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.nodes.deadline()
+    }
+
+    fn log_work(&self, durable: Durable) -> LogWork {
+        self.nodes.log_work(durable)
+    }
+
+    fn reply_gate(&self) -> Gate {
+        self.nodes.reply_gate()
+    }
+
+    fn partitions(&self) -> Vec<u16> {
+        self.nodes.partitions()
+    }
+
+    fn checkpoint(&mut self, partition: PartitionId, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        self.nodes.checkpoint(partition, cursor, chunk)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.hosting.is_complete(&self.nodes)
+    }
+
+    fn backlog(&self) -> Backlog {
+        let meetings = self.heats().fold(Default::default(), |sum, (_, heat)| heat.total().and(sum));
+        Backlog { meetings, ..self.hosting.backlog(&self.nodes) }
+    }
+
+    fn lag(&self, wall: WallTime) -> Option<Lag> {
+        self.hosting.lag(&self.nodes, wall)
+    }
+
+    fn state(&self) -> Vec<String> {
+        self.hosting.state(&self.nodes)
+    }
+
+    fn configure(&mut self, options: &StoredOptions, turn: &mut Turn<'_>) -> Result<bool, String> {
+        self.hosting.configure(&mut self.nodes, options, turn)
+    }
+
+    fn counts_meetings(&self) -> bool {
+        H::COUNTS_MEETINGS
+    }
+
+    fn sketches(&mut self, reset: bool) -> Vec<Sketch> {
+        let sketches = self.heats().map(|(partition, heat)| heat.sketch(partition)).collect();
+        if reset {
+            self.nodes.protocols_mut().for_each(|node| self.hosting.reset_heat(node));
+        }
+        sketches
+    }
+
+    fn present(&self, partition: u16) -> Option<PartitionMove> {
+        self.hosting.present(&self.nodes, partition)
+    }
+
+    fn place(&mut self, partition: u16, processes: &[u16], turn: &mut Turn<'_>) {
+        self.hosting.place(&mut self.nodes, partition, processes, turn);
+    }
+
+    fn accept_loss(
+        &mut self,
+        partition: u16,
+        left: &[u16],
+        turn: &mut Turn<'_>,
+    ) -> Result<Vec<String>, Error> {
+        self.hosting.accept_loss(&mut self.nodes, partition, left, turn)
+    }
+}

@@ -1,0 +1,166 @@
+//! A keyspace's instances in one process, and what the process asks of any keyspace, whatever its model.
+//!
+//! ```text
+//!   process -- dyn Hosted --> HostedNodes<H> -- H: Hosting --> what only the model knows: its state in words, evictions, moves
+//!                                  |
+//!                                  +-- Nodes<H::Protocol>: the coordinator and the replicas, stepped, logged, connected
+//!                                         |
+//!                                         +-- dyn Environment --> the process's log, network and spool
+//! ```
+//!
+//! [`Nodes`] drives instances and knows no model. A model adds a type that implements [`Hosting`], and hands out a
+//! `Box<dyn Hosted>` from functions that are not generic: so the code of its protocols is compiled once, in the model's own
+//! crate, and a process links it without compiling it again.
+//!
+//! No socket, file or clock is here: [`Environment`] is given at every call.
+
+mod hosting;
+mod life;
+mod nodes;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use hosting::{HostedNodes, Hosting};
+pub use life::{Life, LogWork, Place, Turn};
+pub use nodes::Nodes;
+pub use report::{Backlog, Lag, Waits};
+
+use crate::contract::{Encode, SpoolRequest};
+use crate::gate::{Durable, Gate};
+use crate::heat::Sketch;
+use crate::model::{PartitionMove, StoredOptions};
+use crate::request::Request;
+use types::{
+    Error, Instant, KeyspaceId, Malformed, NodeId, PartitionId, ProcessId, RequestId, Slot, WallTime,
+};
+
+/// What a process does for the instances that it hosts.
+pub trait Environment {
+    /// Appends what a replica persisted to the log's open group, and tells the group's number; 0 without a log.
+    fn append(&mut self, keyspace: KeyspaceId, partition: PartitionId, records: &[u8]) -> u64;
+
+    /// How far the log is durable; without a log there is nothing to wait for.
+    fn durable(&self) -> Durable;
+
+    /// Sends a packet to an instance of another process. One that can wait says since when it does.
+    fn send(
+        &mut self,
+        to: ProcessId,
+        from: NodeId,
+        slot: Slot,
+        packet: &dyn Encode,
+        can_wait: Option<Instant>,
+    );
+
+    /// Does what a replica asks of its spool, and returns what there is to tell it: a chunk's number, and its bytes unless it
+    /// is gone.
+    fn spool(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        request: SpoolRequest,
+    ) -> Option<(u64, Option<Vec<u8>>)>;
+
+    /// A message of a stream was malformed and was dropped.
+    fn malformed(&mut self, error: Malformed);
+}
+
+/// A keyspace's instances in this process. Recovery comes first: `snapshot` and `recover` for what the log has, then
+/// `recovered`. From then on each turn of the process calls `receive` and `submit` for what has come, then `pump`.
+pub trait Hosted: Send {
+    /// Takes a piece of a replica's checkpoint.
+    ///
+    /// # Errors
+    /// The partition is not kept here.
+    fn snapshot(&mut self, partition: PartitionId, chunk: &[u8]) -> Result<(), String>;
+
+    /// Takes records of a replica, each behind its length.
+    ///
+    /// # Errors
+    /// The partition is not kept here, or a record is cut.
+    fn recover(&mut self, partition: PartitionId, records: &[u8]) -> Result<(), String>;
+
+    /// Ends recovery. `complete` is false if records may be missing that this process had relied on.
+    fn recovered(&mut self, complete: bool, turn: &mut Turn<'_>);
+
+    /// Hands requests to the coordinator, or to the site that serves clients itself, and logs what it persisted: its
+    /// replies may wait for that.
+    fn submit(
+        &mut self,
+        requests: &mut Vec<(RequestId, Request<'_>)>,
+        environment: &mut dyn Environment,
+        turn: &mut Turn<'_>,
+    );
+
+    /// Takes a packet from a peer, which `pump` serves.
+    ///
+    /// # Errors
+    /// It makes no sense, and was dropped.
+    fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8]) -> Result<(), Malformed>;
+
+    /// Fires timers, logs what was persisted, sends what may leave, and serves what comes back from this process itself,
+    /// until nothing is left to do but to wait.
+    fn pump(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>);
+
+    /// True if the instance is here.
+    fn hosts(&self, slot: Slot) -> bool;
+
+    /// When `pump` is due at the latest.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// What the log has to do for messages and replies to leave.
+    fn log_work(&self, durable: Durable) -> LogWork;
+
+    /// What its replies to clients wait for.
+    fn reply_gate(&self) -> Gate;
+
+    /// The partitions that this process keeps.
+    fn partitions(&self) -> Vec<u16>;
+
+    /// The next piece of a replica's checkpoint; see [`crate::Protocol::checkpoint`].
+    fn checkpoint(&mut self, partition: PartitionId, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64>;
+
+    /// True when every replica here knows all it has to.
+    fn is_complete(&self) -> bool;
+
+    /// What its replicas here keep for others.
+    fn backlog(&self) -> Backlog;
+
+    /// How old is what is known here of other regions; `None` if the model has no such age.
+    fn lag(&self, wall: WallTime) -> Option<Lag>;
+
+    /// Every replica here, with what it does at present, for people.
+    fn state(&self) -> Vec<String>;
+
+    /// Takes over the options as they are now: what was altered, what is to move here, which regions are gone for good. True
+    /// if there is something to pump.
+    ///
+    /// # Errors
+    /// They are not this model's.
+    fn configure(&mut self, options: &StoredOptions, turn: &mut Turn<'_>) -> Result<bool, String>;
+
+    /// True if transactions meet on keys and that is counted.
+    fn counts_meetings(&self) -> bool;
+
+    /// What is counted here of transactions that are in each other's way, which is forgotten then if that is wanted.
+    fn sketches(&mut self, reset: bool) -> Vec<Sketch>;
+
+    /// Where a partition is at present, as this process knows; `None` if partitions of the keyspace do not move.
+    fn present(&self, partition: u16) -> Option<PartitionMove>;
+
+    /// Lets the coordinator see to it that a partition moves to these processes.
+    fn place(&mut self, partition: u16, processes: &[u16], turn: &mut Turn<'_>);
+
+    /// This process's replica of a partition goes on without those that are lost for good, with what those of the processes
+    /// `left` have besides. Says what may be lost.
+    ///
+    /// # Errors
+    /// It cannot, and says why.
+    fn accept_loss(
+        &mut self,
+        partition: u16,
+        left: &[u16],
+        turn: &mut Turn<'_>,
+    ) -> Result<Vec<String>, Error>;
+}

@@ -1,0 +1,51 @@
+//! What a keyspace's instances tell about themselves, for metrics and INFO.
+
+use crate::heat::Meetings;
+use std::collections::BTreeMap;
+
+/// What the replicas of a keyspace keep for others; it shrinks as these take part.
+#[derive(Clone, Debug, Default)]
+pub struct Backlog {
+    /// Strict: the epochs of the partitions that have a replica here.
+    pub epochs: Vec<(u16, u32)>,
+    /// Strict: transactions whose outcome another replica may still ask for.
+    pub recorded_groups: usize,
+    /// Strict with locks: transactions of this process that committed with another one of it.
+    pub combined: Option<u64>,
+    /// Causal and branch: bytes of transactions that some region may lack, in memory.
+    pub queued_bytes: usize,
+    /// Causal: and in the spool.
+    pub spilled_bytes: u64,
+    /// Causal: how often a partition here began to take its peers' state in this life.
+    pub transfers: Option<u64>,
+    /// Causal: writes that were lost to concurrent ones, and are listed.
+    pub conflicts: usize,
+    /// Causal: and those that were dropped from the list because it was full.
+    pub conflicts_dropped: u64,
+    /// Strict: how often transactions met at replicas here.
+    pub meetings: Meetings,
+}
+
+/// How old is what this process knows of a causal keyspace, in milliseconds by its wall clock, and what reads waited.
+#[derive(Clone, Debug, Default)]
+pub struct Lag {
+    /// The newest snapshot that its clients read: what other regions wrote since is not in it.
+    pub snapshot_ms: u64,
+    /// By region: what has arrived here of its partitions, the one most behind.
+    pub regions: BTreeMap<String, u64>,
+    /// By region: how many bytes the process has queued for its processes since it started; the process itself knows.
+    pub sent: BTreeMap<String, u64>,
+    /// How much reads waited here for their snapshots, in protocols where they do.
+    pub waits: Waits,
+}
+
+/// How much reads have waited for their snapshots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How many reads there were.
+    pub reads: u64,
+    /// How many of them waited.
+    pub waited: u64,
+    /// For how long these waited, all together, in microseconds.
+    pub micros: u64,
+}

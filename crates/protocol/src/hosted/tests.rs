@@ -1,0 +1,155 @@
+//! What is hosted, with a protocol that only passes numbers on.
+
+use super::*;
+use crate::model::{ClusterShape, RegionShape};
+use crate::{Durability, Input, NoReplies, Now, Outputs, Protocol};
+use types::{Address, HashSeed, Incarnation, RegionId, ReplyBuf, ReplySink, Rng, SessionId};
+
+/// Asks others for each request; whoever is asked logs that and answers.
+struct Echo {
+    others: Vec<Address>,
+    heard: Vec<u64>,
+}
+
+const ASK: u64 = 1;
+const ANSWER: u64 = 2;
+
+impl Protocol for Echo {
+    type Message = u64;
+    type Timer = ();
+    type Record<'a> = u64;
+
+    fn step(&mut self, _: Now, batch: &mut Vec<Input<'_, Self>>, _: &mut Rng, out: &mut Outputs<'_, Self>) {
+        for input in batch.drain(..) {
+            match input {
+                Input::Request { id, .. } => {
+                    out.reply(id).simple("OK");
+                    self.others.iter().for_each(|other| out.send(*other, ASK));
+                }
+                Input::Message { from, message: ASK } => {
+                    out.persist(&ASK, Durability::Written);
+                    out.send(from.address(), ANSWER);
+                    self.heard.push(ASK);
+                }
+                Input::Message { message, .. } => self.heard.push(message),
+                Input::Recover(_) => self.heard.push(0),
+                _ => {}
+            }
+        }
+    }
+
+    fn checkpoint(&mut self, _: u64, _: &mut Vec<u8>) -> Option<u64> {
+        None
+    }
+}
+
+struct Quiet;
+
+impl Hosting for Quiet {
+    type Protocol = Echo;
+
+    fn state(&self, nodes: &Nodes<Echo>) -> Vec<String> {
+        nodes.protocols().map(|node| format!("{:?}", node.heard)).collect()
+    }
+}
+
+/// A log that is as durable as a test says, and what was sent to other processes.
+#[derive(Default)]
+struct World {
+    durable: Durable,
+    groups: u64,
+    sent: Vec<(ProcessId, Slot)>,
+}
+
+impl Environment for World {
+    fn append(&mut self, _: KeyspaceId, _: PartitionId, records: &[u8]) -> u64 {
+        assert!(!records.is_empty());
+        self.groups += 1;
+        self.groups
+    }
+
+    fn durable(&self) -> Durable {
+        self.durable
+    }
+
+    fn send(&mut self, to: ProcessId, _: NodeId, slot: Slot, _: &dyn Encode, _: Option<Instant>) {
+        self.sent.push((to, slot));
+    }
+
+    fn spool(&mut self, _: KeyspaceId, _: PartitionId, _: SpoolRequest) -> Option<(u64, Option<Vec<u8>>)> {
+        unreachable!("nothing is spilled")
+    }
+
+    fn malformed(&mut self, error: Malformed) {
+        panic!("{error}");
+    }
+}
+
+#[derive(Default)]
+struct Answers(ReplyBuf);
+
+impl crate::Replies for Answers {
+    fn reply(&mut self, _: RequestId) -> &mut dyn ReplySink {
+        &mut self.0
+    }
+}
+
+const KEYSPACE: KeyspaceId = KeyspaceId(3);
+
+fn address(process: u16, partition: u16) -> Address {
+    Address { process: ProcessId(process), slot: Slot::replica(KEYSPACE, PartitionId(partition)) }
+}
+
+/// The coordinator of process 1 with partition 0; partition 1 is on process 2.
+fn hosted() -> Box<dyn Hosted> {
+    let regions = vec![RegionShape { name: "a".to_owned(), processes: vec![1, 2] }];
+    let cluster = ClusterShape { seed: HashSeed(1), regions };
+    let life = Life {
+        process: ProcessId(1),
+        region: RegionId(0),
+        incarnation: Incarnation(1),
+        durability: Durability::Written,
+        accept_loss: false,
+        region_queue_bytes: 0,
+        region_spill_bytes: 0,
+    };
+    let place = Place { cluster: &cluster, keyspace: KEYSPACE, life };
+    let echo = |others| Echo { others, heard: Vec::new() };
+    let others = vec![address(1, 0), address(2, 1)];
+    let mut nodes = Nodes::new(&place, place.coordinator(), echo(others));
+    assert!(nodes.host(address(1, 0), echo(Vec::new())) && !nodes.host(address(1, 0), echo(Vec::new())));
+    Box::new(HostedNodes::new(nodes, Quiet))
+}
+
+#[test]
+fn what_an_instance_says_waits_for_its_records_also_inside_a_process() {
+    let (mut hosted, mut world, mut answers) = (hosted(), World::default(), Answers::default());
+    let mut random = Rng::with_seed(1);
+    let mut turn = Turn { now: Now::default(), random: &mut random, replies: &mut answers };
+    let request = Request::Unwatch { session: SessionId(1) };
+    hosted.submit(&mut vec![(RequestId(7), request)], &mut world, &mut turn);
+    assert_eq!(hosted.reply_gate(), Gate::OPEN);
+    hosted.pump(&mut world, &mut turn);
+    assert_eq!(world.sent, [(ProcessId(2), address(2, 1).slot)]);
+    assert_eq!((hosted.state(), world.groups), (vec!["[]".to_owned(), "[1]".to_owned()], 1));
+    assert_eq!(hosted.log_work(world.durable), LogWork { write: true, sync: false });
+    world.durable.written = 1;
+    hosted.pump(&mut world, &mut turn);
+    assert_eq!(hosted.state(), ["[2]", "[1]"]);
+    assert_eq!(hosted.log_work(world.durable), LogWork::default());
+    assert!(!answers.0.is_empty());
+}
+
+#[test]
+fn a_log_is_recovered_by_the_instances_that_wrote_it() {
+    let mut hosted = hosted();
+    let record = [[8, 0, 0, 0].as_slice(), &[1; 8]].concat();
+    assert_eq!(hosted.recover(PartitionId(0), &[record.clone(), record].concat()), Ok(()));
+    assert_eq!(hosted.state(), ["[]", "[0, 0]"]);
+    assert!(hosted.recover(PartitionId(0), &[9, 0, 0, 0, 1]).unwrap_err().contains("cut"));
+    assert!(hosted.recover(PartitionId(1), &[]).unwrap_err().contains("not kept here any more"));
+    let mut random = Rng::with_seed(1);
+    let mut replies = NoReplies::default();
+    hosted.recovered(true, &mut Turn { now: Now::default(), random: &mut random, replies: &mut replies });
+    assert_eq!((hosted.partitions(), hosted.hosts(address(1, 1).slot)), (vec![0], false));
+}

@@ -1,0 +1,71 @@
+//! What this process does for the instances that it hosts: its log, its peers, its spools.
+
+use crate::cluster::peers::Peers;
+use crate::cluster::spool::Spools;
+use crate::journal::Journal;
+use protocol::hosted::{Environment, Turn};
+use protocol::{Durable, Encode, NoReplies, Now, Request, SpoolRequest};
+use types::{Error, Instant, KeyspaceId, Malformed, NodeId, PartitionId, ProcessId, RequestId, Rng, Slot};
+
+/// See the module.
+pub(crate) struct Surroundings<'c> {
+    /// `None` if everything is kept in memory.
+    pub(crate) journal: Option<&'c Journal>,
+    pub(crate) peers: &'c mut Peers,
+    pub(crate) spools: &'c mut Spools,
+}
+
+impl Environment for Surroundings<'_> {
+    fn append(&mut self, keyspace: KeyspaceId, partition: PartitionId, records: &[u8]) -> u64 {
+        self.journal.map_or(0, |journal| journal.append_replica(keyspace, partition, records).0)
+    }
+
+    fn durable(&self) -> Durable {
+        self.journal.map_or(Durable { written: u64::MAX, synced: u64::MAX }, Journal::durable)
+    }
+
+    fn send(
+        &mut self,
+        to: ProcessId,
+        from: NodeId,
+        slot: Slot,
+        packet: &dyn Encode,
+        can_wait: Option<Instant>,
+    ) {
+        self.peers.send(to, from, slot, packet, can_wait);
+    }
+
+    fn spool(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        request: SpoolRequest,
+    ) -> Option<(u64, Option<Vec<u8>>)> {
+        self.spools.perform(keyspace, partition, request)
+    }
+
+    fn malformed(&mut self, error: Malformed) {
+        tracing::warn!(%error, "a malformed message of a stream was dropped");
+    }
+}
+
+/// Acts in a turn in which nobody is answered.
+pub(crate) fn unanswered<R>(now: Now, act: impl FnOnce(&mut Turn<'_>) -> R) -> R {
+    act(&mut Turn { now, random: &mut Rng::new(), replies: &mut NoReplies::default() })
+}
+
+/// What a client of a dropped keyspace is told.
+pub(crate) fn dropped() -> Error {
+    Error::refused(
+        "the keyspace was dropped with everything in it; choose another with KEYSPACE USE or SELECT",
+    )
+}
+
+/// Answers requests that nobody serves.
+pub(crate) fn refuse(requests: &mut Vec<(RequestId, Request<'_>)>, error: &Error, turn: &mut Turn<'_>) {
+    for (id, request) in requests.drain(..) {
+        if !matches!(request, Request::Close { .. }) {
+            turn.replies.reply(id).error(error);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The options of a strict keyspace: as commands spell them, as the catalog stores them, what is wrong with them.
+
+use super::NAME;
+use crate::tapir::{Clocks, Isolation};
+use protocol::model::{
+    ClusterShape, OptionWord, OptionWords, PartitionMove, Properties, Property, check_partitions,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::Error;
+
+/// The options that commands know.
+const KNOWN: [&str; 8] =
+    ["PARTITIONS", "REPLICAS", "CONCURRENCY", "PHASING", "COMBINING", "ISOLATION", "CLOCKBOUND", "SKEWWAIT"];
+
+/// The longest wait for transactions with lower timestamps: requests are given up after five seconds.
+const MAX_SKEW_WAIT_MS: u64 = 1_000;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// How many shards.
+    pub partitions: u16,
+    /// How many processes keep each shard; all of them if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u16>,
+    /// How conflicting transactions are kept apart.
+    pub concurrency: Concurrency,
+    /// The partitions that were to move, by number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub moved: BTreeMap<u16, PartitionMove>,
+}
+
+/// How a keyspace keeps conflicting transactions apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Concurrency {
+    /// TAPIR: no leader, validation at every replica.
+    Optimistic(OptimisticOptions),
+    /// Two-phase commit over replicated logs, locks at the leaders.
+    Locking(LockingOptions),
+    /// Two-phase commit over replicated logs, validation at the leaders.
+    Occ,
+}
+
+/// What is optional without leaders.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OptimisticOptions {
+    /// What is promised about the order of transactions.
+    pub isolation: Isolation,
+    /// In milliseconds: replicas refuse timestamps that are farther ahead of their clock; 60 s if it does not say. May be
+    /// altered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_bound_ms: Option<u64>,
+    /// In milliseconds: for how long replicas wait for transactions with lower timestamps; not at all if it does not say.
+    /// May be altered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skew_wait_ms: Option<u64>,
+}
+
+impl OptimisticOptions {
+    /// How far clocks are trusted.
+    pub fn clocks(&self) -> Clocks {
+        let standard = Clocks::default();
+        Clocks {
+            bound: self.clock_bound_ms.map_or(standard.bound, Duration::from_millis),
+            wait: self.skew_wait_ms.map_or(standard.wait, Duration::from_millis),
+        }
+    }
+}
+
+/// What is optional with locks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockingOptions {
+    /// Those that wait for locks have them in phases; else the oldest first.
+    pub phasing: bool,
+    /// Transactions of one process share locks and commit as one.
+    pub combining: bool,
+}
+
+impl Concurrency {
+    /// Its name in commands.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Concurrency::Optimistic(_) => "optimistic",
+            Concurrency::Locking(_) => "locking",
+            Concurrency::Occ => "occ",
+        }
+    }
+
+    /// What `CONCURRENCY` asks for; without leaders if nobody says.
+    fn wanted(word: Option<&OptionWord<'_>>) -> Result<Self, Error> {
+        let index = word.map_or(Ok(0), |word| word.one_of(&["optimistic", "locking", "occ"]))?;
+        Ok(match index {
+            0 => Concurrency::Optimistic(OptimisticOptions::default()),
+            1 => Concurrency::Locking(LockingOptions { phasing: true, combining: true }),
+            _ => Concurrency::Occ,
+        })
+    }
+
+    fn set(&mut self, word: &OptionWord<'_>) -> Result<(), Error> {
+        match (self, word.name()) {
+            (Concurrency::Optimistic(optimistic), "ISOLATION") => {
+                let serializable = word.one_of(&["strict", "serializable"])? == 1;
+                optimistic.isolation = if serializable { Isolation::Serializable } else { Isolation::Strict };
+            }
+            (Concurrency::Optimistic(optimistic), "CLOCKBOUND") => {
+                optimistic.clock_bound_ms = Some(word.number()?);
+            }
+            (Concurrency::Optimistic(optimistic), "SKEWWAIT") => {
+                optimistic.skew_wait_ms = Some(word.number()?);
+            }
+            (Concurrency::Locking(locking), "PHASING") => locking.phasing = word.one_of(&["on", "off"])? == 0,
+            (Concurrency::Locking(locking), "COMBINING") => {
+                locking.combining = word.one_of(&["on", "off"])? == 0;
+            }
+            (_, "ISOLATION" | "CLOCKBOUND" | "SKEWWAIT") => {
+                return Err(Error::err("ISOLATION, CLOCKBOUND and SKEWWAIT are for CONCURRENCY optimistic"));
+            }
+            (_, "PHASING" | "COMBINING") => {
+                return Err(Error::err("PHASING and COMBINING are for CONCURRENCY locking"));
+            }
+            _ => return Err(word.unknown(NAME, &KNOWN)),
+        }
+        Ok(())
+    }
+}
+
+impl Options {
+    /// What `KEYSPACE CREATE` asks for.
+    pub(super) fn create(words: &OptionWords<'_>) -> Result<Self, Error> {
+        words.refuse_regions(NAME, &KNOWN)?;
+        let concurrency = Concurrency::wanted(words.get("CONCURRENCY"))?;
+        let mut options = Options { partitions: 2, replicas: None, concurrency, moved: BTreeMap::new() };
+        for word in &words.options {
+            match word.name() {
+                "PARTITIONS" => options.partitions = word.number()?,
+                "REPLICAS" => options.replicas = Some(word.number()?),
+                "CONCURRENCY" => {}
+                _ => options.concurrency.set(word)?,
+            }
+        }
+        Ok(options)
+    }
+
+    /// What `KEYSPACE ALTER` asks for.
+    pub(super) fn alter(&mut self, words: &OptionWords<'_>) -> Result<(), Error> {
+        words.refuse_regions(NAME, &KNOWN)?;
+        for word in &words.options {
+            let reason = match word.name() {
+                "PARTITIONS" => "PARTITIONS stays: keys do not move between shards yet",
+                "REPLICAS" => "REPLICAS stays: shards do not change their members yet",
+                "CONCURRENCY" => {
+                    "CONCURRENCY stays: transactions that are under way would not know of each other"
+                }
+                "PHASING" => "PHASING stays: leaders would hand out locks by different rules",
+                "COMBINING" => "COMBINING stays: every process reads it when it begins to serve the keyspace",
+                "ISOLATION" => {
+                    "ISOLATION stays: what was promised when it was created holds for what is under way"
+                }
+                _ => {
+                    self.concurrency.set(word)?;
+                    continue;
+                }
+            };
+            return Err(Error::err(format!("{reason}; create another keyspace and copy")));
+        }
+        Ok(())
+    }
+
+    /// These options with what may change in them as in others.
+    pub(super) fn altered_to(&self, now: &Self) -> Self {
+        let mut altered = Options { moved: now.moved.clone(), ..self.clone() };
+        if let (Concurrency::Optimistic(optimistic), Concurrency::Optimistic(now)) =
+            (&mut altered.concurrency, &now.concurrency)
+        {
+            optimistic.clock_bound_ms = now.clock_bound_ms;
+            optimistic.skew_wait_ms = now.skew_wait_ms;
+        }
+        altered
+    }
+
+    /// Can this cluster keep such a keyspace?
+    pub(super) fn check(&self, cluster: &ClusterShape) -> Result<(), String> {
+        check_partitions(self.partitions)?;
+        let processes = cluster.processes().len();
+        let replicas = self.replicas.map_or(processes, usize::from);
+        if replicas.is_multiple_of(2) || replicas > processes {
+            return Err(format!(
+                "a strict keyspace needs 1, 3, 5 ... replicas of a shard, each on a process of its own, and the cluster has \
+                 {processes}"
+            ));
+        }
+        match &self.concurrency {
+            Concurrency::Optimistic(optimistic)
+                if optimistic.clock_bound_ms == Some(0)
+                    || optimistic.skew_wait_ms.unwrap_or(0) > MAX_SKEW_WAIT_MS =>
+            {
+                Err(format!("CLOCKBOUND is 1 millisecond or more, and SKEWWAIT at most {MAX_SKEW_WAIT_MS}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that a partition was to move.
+    pub(super) fn note_move(&mut self, partition: u16, to: &PartitionMove) {
+        let known = self.moved.entry(partition).or_default();
+        known.joining.extend(&to.joining);
+        if to.epoch > known.epoch {
+            (known.epoch, known.processes) = (to.epoch, to.processes.clone());
+        }
+    }
+
+    /// The partitions whose replicas a process was to join.
+    pub(super) fn joining(&self, process: u16) -> impl Iterator<Item = u16> {
+        let here = move |(_, moved): &(&u16, &PartitionMove)| moved.joining.contains(&process);
+        self.moved.iter().filter(here).map(|(partition, _)| *partition)
+    }
+
+    /// What KEYSPACE INFO says.
+    pub(super) fn describe(&self) -> Properties {
+        let mut properties = vec![("concurrency", Property::from(self.concurrency.name()))];
+        match &self.concurrency {
+            Concurrency::Optimistic(optimistic) => {
+                let isolation = match optimistic.isolation {
+                    Isolation::Strict => "strict",
+                    Isolation::Serializable => "serializable",
+                };
+                let clocks = optimistic.clocks();
+                let millis = |time: Duration| Property::Number(time.as_millis() as u64);
+                properties.push(("isolation", isolation.into()));
+                properties.push(("clock_bound_ms", millis(clocks.bound)));
+                properties.push(("skew_wait_ms", millis(clocks.wait)));
+            }
+            Concurrency::Locking(locking) => {
+                let switch = |is_on: bool| Property::from(if is_on { "on" } else { "off" });
+                properties.push(("phasing", switch(locking.phasing)));
+                properties.push(("combining", switch(locking.combining)));
+            }
+            Concurrency::Occ => {}
+        }
+        properties
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Strict;
+    use protocol::model::{Model, RegionShape, store};
+    use types::HashSeed;
+
+    fn cluster(processes: u16) -> ClusterShape {
+        let region = RegionShape { name: "a".to_owned(), processes: (1..=processes).collect() };
+        ClusterShape { seed: HashSeed(1), regions: vec![region] }
+    }
+
+    fn created(words: &[(&[u8], &[u8])]) -> Result<Options, String> {
+        Options::create(&OptionWords::new(Vec::new(), words)).map_err(|error| error.message.into_owned())
+    }
+
+    #[test]
+    fn options_belong_to_their_concurrency() {
+        let locking: (&[u8], &[u8]) = (b"concurrency", b"locking");
+        let options = created(&[(b"PHASING", b"off"), locking]).unwrap();
+        let expected = Concurrency::Locking(LockingOptions { phasing: false, combining: true });
+        assert_eq!(options.concurrency, expected);
+        assert!(created(&[locking, (b"SKEWWAIT", b"5")]).unwrap_err().contains("CONCURRENCY optimistic"));
+        assert!(created(&[(b"PHASING", b"off")]).unwrap_err().contains("CONCURRENCY locking"));
+        assert!(created(&[(b"LOCKS", b"none")]).unwrap_err().contains("unknown keyspace option 'LOCKS'"));
+        let unknown = created(&[(b"CONCURRENCY", b"qwstore")]).unwrap_err();
+        assert!(unknown.contains("CONCURRENCY is optimistic, locking or occ, not 'qwstore'"));
+        let regions = OptionWords::new(vec![b"a"], &[]);
+        assert!(Options::create(&regions).unwrap_err().message.contains("unknown keyspace option 'REGIONS'"));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_reason() {
+        let two = created(&[]).unwrap();
+        assert_eq!(two.check(&cluster(3)), Ok(()));
+        assert!(two.check(&cluster(2)).unwrap_err().contains("1, 3, 5"));
+        assert!(created(&[(b"PARTITIONS", b"0")]).unwrap().check(&cluster(3)).is_err());
+        assert!(created(&[(b"SKEWWAIT", b"1001")]).unwrap().check(&cluster(3)).is_err());
+    }
+
+    #[test]
+    fn the_catalog_follows_what_was_altered_and_nothing_else() {
+        let before = created(&[(b"CLOCKBOUND", b"7")]).unwrap();
+        let mut after = before.clone();
+        let words = |name: &'static [u8]| OptionWords::new(Vec::new(), &[(name, b"9")]);
+        after.alter(&words(b"SKEWWAIT")).unwrap();
+        after.note_move(1, &PartitionMove { epoch: 2, processes: vec![1], joining: [4].into() });
+        assert!(Strict.may_become(&store(&before), &store(&after)));
+        assert!(Strict.was_created_as(
+            &store(&Options { moved: after.moved.clone(), ..before.clone() }),
+            &store(&before)
+        ));
+        let other = Options { partitions: 3, ..after.clone() };
+        assert!(!Strict.may_become(&store(&before), &store(&other)));
+        assert!(after.alter(&words(b"REPLICAS")).unwrap_err().message.contains("REPLICAS stays"));
+        assert_eq!(read_back(&after), after);
+    }
+
+    fn read_back(options: &Options) -> Options {
+        protocol::model::read(&store(options)).unwrap()
+    }
+}

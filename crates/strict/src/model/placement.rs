@@ -1,0 +1,146 @@
+//! Where the replicas of a strict keyspace are: computed alike by every process. A shard has 2f+1 replicas over all regions:
+//! on every process, or on as many as the keyspace says, shard s from process number s modulo the processes on.
+
+use super::locking::LockingHosting;
+use super::options::{Concurrency, LockingOptions, Options};
+use super::tapir::{self, TapirHosting};
+use crate::Topology;
+use crate::ir::Configuration;
+use crate::locking;
+use protocol::Protocol;
+use protocol::hosted::{Hosted, HostedNodes, Nodes, Place};
+use types::Address;
+
+/// Who keeps what.
+pub fn topology(options: &Options, place: &Place<'_>) -> Topology {
+    let processes = place.cluster.processes();
+    let shard = |partition: u16| -> Vec<Address> {
+        let replicas = options.replicas.map_or(processes.len(), usize::from);
+        // Where every process keeps a replica, all name them in one order.
+        let first = if replicas < processes.len() { usize::from(partition) % processes.len() } else { 0 };
+        let from = processes.iter().cycle().skip(first).take(replicas.min(processes.len()));
+        from.map(|process| place.address(*process, partition)).collect()
+    };
+    let shards = (0..options.partitions).map(shard).collect();
+    let (keyspace, seed) = (place.keyspace, place.cluster.seed);
+    let mut topology = Topology { shards, epochs: Default::default(), keyspace, seed };
+    for (partition, moved) in options.moved.iter().filter(|(_, moved)| moved.epoch > 0) {
+        let members = moved.processes.iter().map(|process| place.address(*process, *partition)).collect();
+        topology.learn(*partition, &Configuration { epoch: moved.epoch, members });
+    }
+    topology
+}
+
+/// A keyspace's instances in a process.
+pub(super) fn host(options: Options, place: &Place<'_>) -> Box<dyn Hosted> {
+    let topology = topology(&options, place);
+    match &options.concurrency {
+        Concurrency::Optimistic(optimistic) => {
+            let nodes = tapir::nodes(&topology, &options, optimistic, place);
+            Box::new(HostedNodes::new(nodes, TapirHosting::new(options, place)))
+        }
+        Concurrency::Locking(locking) => host_locking(&topology, locking_options(locking, place), place),
+        Concurrency::Occ => {
+            let locks = LockingOptions { phasing: true, combining: true };
+            let concurrency = locking::Concurrency::Optimistic;
+            let options = locking::Options { concurrency, ..locking_options(&locks, place) };
+            host_locking(&topology, options, place)
+        }
+    }
+}
+
+/// How replicas with leaders are set up in a process.
+pub fn locking_options(options: &LockingOptions, place: &Place<'_>) -> locking::Options {
+    let phasing = options.phasing.then(locking::Phasing::default);
+    locking::Options {
+        coordinates: locking::Coordinates::over(place.cluster.regions.len()),
+        locks: locking::LockOptions { phasing, readers_and_writers: false },
+        combining: options.combining.then(locking::Combining::default),
+        durability: place.life.durability,
+        near: Some(place.life.process),
+        region: place.life.region,
+        ..locking::Options::default()
+    }
+}
+
+/// The instances of a keyspace with leaders in a process.
+pub fn host_locking(topology: &Topology, options: locking::Options, place: &Place<'_>) -> Box<dyn Hosted> {
+    let life = place.life;
+    let coordinator =
+        locking::Node::coordinator(topology.clone(), life.process, life.incarnation, options.clone());
+    let nodes = host_shards(topology, place, coordinator, |shard, index| {
+        locking::Node::replica(topology.clone(), shard, index, life.incarnation, options.clone())
+    });
+    Box::new(HostedNodes::new(nodes, LockingHosting))
+}
+
+/// The coordinator of a process and its replicas of every shard.
+pub fn host_shards<P: Protocol>(
+    topology: &Topology,
+    place: &Place<'_>,
+    coordinator: P,
+    replica: impl Fn(u16, usize) -> P,
+) -> Nodes<P> {
+    let mut nodes = Nodes::new(place, place.coordinator(), coordinator);
+    for (shard, members) in (0..).zip(&topology.shards) {
+        if let Some(index) = members.iter().position(|member| member.process == place.life.process) {
+            nodes.host(members[index], replica(shard, index));
+        }
+    }
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::OptimisticOptions;
+    use protocol::Durability;
+    use protocol::hosted::Life;
+    use protocol::model::{ClusterShape, RegionShape};
+    use types::{HashSeed, Incarnation, KeyspaceId, ProcessId, RegionId};
+
+    fn cluster(processes: u16) -> ClusterShape {
+        let region = |id| RegionShape { name: format!("r{id}"), processes: vec![id] };
+        ClusterShape { seed: HashSeed(7), regions: (1..=processes).map(region).collect() }
+    }
+
+    const LIFE: Life = Life {
+        process: ProcessId(2),
+        region: RegionId(1),
+        incarnation: Incarnation(1),
+        durability: Durability::Written,
+        accept_loss: false,
+        region_queue_bytes: 1 << 20,
+        region_spill_bytes: 0,
+    };
+
+    fn options(replicas: Option<u16>) -> Options {
+        let concurrency = Concurrency::Optimistic(OptimisticOptions::default());
+        Options { partitions: 3, replicas, concurrency, moved: Default::default() }
+    }
+
+    #[test]
+    fn shards_are_on_as_many_processes_as_they_say() {
+        let on = |processes: u16, replicas| {
+            let cluster = cluster(processes);
+            let place = Place { cluster: &cluster, keyspace: KeyspaceId(0), life: LIFE };
+            let topology = topology(&options(replicas), &place);
+            let processes = |members: &Vec<Address>| members.iter().map(|member| member.process.0).collect();
+            topology.shards.iter().map(processes).collect::<Vec<Vec<u16>>>()
+        };
+        assert_eq!(on(3, None), [[1, 2, 3], [1, 2, 3], [1, 2, 3]]);
+        assert_eq!(on(3, Some(3)), on(3, None));
+        assert_eq!(on(5, Some(3)), [[1, 2, 3], [2, 3, 4], [3, 4, 5]]);
+    }
+
+    #[test]
+    fn a_process_hosts_what_is_placed_on_it() {
+        let cluster = cluster(9);
+        let place = Place { cluster: &cluster, keyspace: KeyspaceId(4), life: LIFE };
+        assert_eq!(host(options(None), &place).partitions(), [0, 1, 2]);
+        assert_eq!(host(options(Some(3)), &place).partitions(), [0, 1]);
+        let locking = LockingOptions { phasing: true, combining: true };
+        let locking = Options { concurrency: Concurrency::Locking(locking), ..options(Some(3)) };
+        assert_eq!(host(locking, &place).partitions(), [0, 1]);
+    }
+}
