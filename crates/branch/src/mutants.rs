@@ -36,20 +36,5 @@ pub enum Mutant {
     PromisesOvertake,
 }
 
-/// The bugs of an instance: none, or the one under test. Nothing of it is left in a release build.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mutants(Option<Mutant>);
-
-impl Mutants {
-    /// True if this bug is under test.
-    #[inline]
-    pub fn has(self, mutant: Mutant) -> bool {
-        cfg!(debug_assertions) && self.0 == Some(mutant)
-    }
-}
-
-impl From<Mutant> for Mutants {
-    fn from(mutant: Mutant) -> Self {
-        Mutants(Some(mutant))
-    }
-}
+/// The bug of an instance, or none.
+pub type Mutants = types::Mutants<Mutant>;

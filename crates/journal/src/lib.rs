@@ -109,5 +109,5 @@ pub use error::{LogError, OpenError};
 pub use format::{DirectoryId, FORMAT_VERSION, GroupNumber};
 pub use log::{FinishedSync, Log, MAX_GROUP_BYTES, RecordWriter, SyncTicket};
 pub use real::RealDisk;
-pub use recovery::{Cut, LogOptions, Piece, Recovered, RecoveryOptions};
+pub use recovery::{Cut, LogOptions, Mutant, Mutants, Piece, Recovered};
 pub use simulated::{MountedDisk, SimulatedDisk};

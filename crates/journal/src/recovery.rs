@@ -38,8 +38,8 @@ pub struct LogOptions {
     pub retain_previous_checkpoint: bool,
     /// The identity to give the directory if it is new: a random number from the caller.
     pub fresh_id: DirectoryId,
-    /// For validating the harness only.
-    pub recovery: RecoveryOptions,
+    /// A known bug.
+    pub mutants: Mutants,
 }
 
 impl Default for LogOptions {
@@ -49,17 +49,20 @@ impl Default for LogOptions {
             spare_segments: 4,
             retain_previous_checkpoint: false,
             fresh_id: DirectoryId::default(),
-            recovery: RecoveryOptions::default(),
+            mutants: Mutants::NONE,
         }
     }
 }
 
-/// Deliberate mistakes, for validating the tests that must catch them. Never set one to keep data.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RecoveryOptions {
-    /// Takes a group whose payload does not match its checksum for an intact one.
-    pub accept_torn_groups: bool,
+/// Known bugs, to validate the tests with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Recovery takes a group whose payload does not match its checksum for an intact one.
+    TornGroups,
 }
+
+/// The bug of a log, or none.
+pub type Mutants = types::Mutants<Mutant>;
 
 /// What recovery yields, in order: the checkpoint's chunks, then the log's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +141,7 @@ impl Log {
         let mut reader = LogReader {
             manifest: &manifest,
             segments: load_segments(&store, &manifest, &directory.segments, from)?,
-            options: options.recovery,
+            mutants: options.mutants,
             last: base,
             used: Vec::new(),
             unsynced: Unsynced::default(),
@@ -308,7 +311,7 @@ struct End {
 struct LogReader<'a> {
     manifest: &'a Manifest,
     segments: Vec<Segment>,
-    options: RecoveryOptions,
+    mutants: Mutants,
     /// The newest group read.
     last: u64,
     /// The segments that groups were read from.
@@ -371,7 +374,7 @@ impl LogReader<'_> {
             let Some(payload) = payload else { return Ok((offset, true)) };
             let checksum = crc32fast::hash(payload);
             let intact = checksum == header.payload_checksum;
-            if !intact && !self.options.accept_torn_groups {
+            if !intact && !self.mutants.has(Mutant::TornGroups) {
                 return Ok((offset, true));
             }
             yield_group(&header, payload, visit, intact).map_err(|error| error.at(&file.name, offset))?;

@@ -2,7 +2,7 @@
 //! whole, and what was cut never comes back.
 
 use crate::common::{check, open, options, scenarios};
-use anabranch_journal::{Log, LogOptions, RecoveryOptions, SimulatedDisk};
+use anabranch_journal::{Log, LogOptions, Mutant, SimulatedDisk};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use types::Rng;
@@ -27,7 +27,7 @@ proptest! {
 fn a_torn_group_accepted_is_caught() {
     let config = Config { cases: 600, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
     let mut runner = TestRunner::new(config);
-    let options = LogOptions { recovery: RecoveryOptions { accept_torn_groups: true }, ..options() };
+    let options = LogOptions { mutants: Mutant::TornGroups.into(), ..options() };
     let outcome = runner.run(&scenarios(), |ops| check(&ops, &options).map_err(TestCaseError::fail));
     assert!(matches!(outcome, Err(TestError::Fail(..))), "the mutant survived: {outcome:?}");
 }

@@ -11,8 +11,8 @@ mod losing;
 mod replaying;
 mod whole;
 
-use crate::CompactKey;
 use crate::losses::LostWrite;
+use crate::{CompactKey, Mutant, Mutants};
 use coming::{Coming, InOrder};
 use datatypes::merge::{
     Performed, Trace, is_whole_write, lasting_kind, may_be_hidden, may_hide_later, perform_plainly,
@@ -162,9 +162,7 @@ pub(crate) struct History<S> {
     told: Option<S>,
     /// Some effect that came since all were forgotten replaces an element of a list.
     replaces: bool,
-    /// A mistake that tests must catch: a read does not undo the first effect that it must not see.
-    #[cfg(feature = "mutants")]
-    pub(crate) leave_out_undo: bool,
+    pub(crate) mutants: Mutants,
 }
 
 impl<S: Copy + Ord> History<S> {
@@ -186,8 +184,7 @@ impl<S: Copy + Ord> History<S> {
             contested: false,
             told: None,
             replaces: false,
-            #[cfg(feature = "mutants")]
-            leave_out_undo: false,
+            mutants: Mutants::NONE,
         }
     }
 
@@ -501,9 +498,10 @@ impl<S: Copy + Ord> History<S> {
         {
             return read(&seen);
         }
-        let hidden = self.first_hidden(&visible, bounds);
-        #[cfg(feature = "mutants")]
-        let hidden = self.entries.len().min(hidden + usize::from(self.leave_out_undo));
+        let mut hidden = self.first_hidden(&visible, bounds);
+        if self.mutants.has(Mutant::UndoLeftOut) {
+            hidden = self.entries.len().min(hidden + 1);
+        }
         self.undo_from(hidden, cell);
         let answer = self.with_on_top(hidden, cell, &visible, stamped, own, read);
         self.redo_from(hidden, cell);

@@ -8,11 +8,13 @@
 mod compact_key;
 mod history;
 mod losses;
+mod mutants;
 mod store;
 mod table;
 
 pub use compact_key::CompactKey;
 pub use history::{Bounds, Sight, SightOf};
 pub use losses::{LossOptions, LostWrite};
+pub use mutants::{Mutant, Mutants};
 pub use store::{Record, Remains, Stamp, Store};
 pub use table::{Drained, Keyed, Table};

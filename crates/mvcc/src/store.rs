@@ -31,7 +31,7 @@ mod snapshots;
 
 use crate::history::{FEW, SightOf};
 use crate::losses::Losses;
-use crate::{CompactKey, Drained, Keyed, Table};
+use crate::{CompactKey, Drained, Keyed, Mutants, Table};
 use agenda::{Agenda, Entry};
 use datatypes::register::Register;
 use datatypes::{Cell, Value};
@@ -140,8 +140,7 @@ pub struct Store<S> {
     seed: HashSeed,
     /// The binary form of the effect being committed.
     scratch: Vec<u8>,
-    #[cfg(feature = "mutants")]
-    leave_out_undo: bool,
+    mutants: Mutants,
 }
 
 impl<S: Stamp> Store<S> {
@@ -170,15 +169,13 @@ impl<S: Stamp> Store<S> {
             memory: 0,
             seed,
             scratch: Vec::new(),
-            #[cfg(feature = "mutants")]
-            leave_out_undo: false,
+            mutants: Mutants::NONE,
         }
     }
 
-    /// A mutant that tests must catch: from now on reads do not undo the first effect that they must not see.
-    #[cfg(feature = "mutants")]
-    pub fn leave_out_undo(&mut self) {
-        self.leave_out_undo = true;
+    /// The same with a known bug.
+    pub fn with_mutants(self, mutants: Mutants) -> Self {
+        Store { mutants, ..self }
     }
 
     /// How many keys there are, expired ones that nobody has met included.
@@ -466,11 +463,7 @@ impl<S: Stamp> Store<S> {
         let mut empty = Store::new(self.seed, self.watermark.max(stamp));
         (empty.horizon, empty.era) = (self.horizon, self.era);
         (empty.sight, empty.watershed, empty.few) = (self.sight, self.watershed, self.few);
-        empty.shown = self.shown;
-        #[cfg(feature = "mutants")]
-        {
-            empty.leave_out_undo = self.leave_out_undo;
-        }
+        (empty.shown, empty.mutants) = (self.shown, self.mutants);
         std::mem::replace(self, empty)
     }
 

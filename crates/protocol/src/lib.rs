@@ -60,6 +60,6 @@ pub use conflict::{Conflict, ConflictingWrite};
 pub use contract::{Durability, Encode, Input, NoReplies, Now, Outputs, Protocol, Replies, SpoolRequest};
 pub use gate::{Durable, Gate};
 pub use heat::{Heat, HotKey, Meeting, Meetings, Pair, Sketch, merged};
-pub use replica::{Packet, Replica};
+pub use replica::{Mutant, Mutants, Packet, Replica};
 pub use request::{ContextAsk, KeyedOperation, Losses, Request, Step};
 pub use stream::Frame;

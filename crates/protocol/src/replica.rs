@@ -56,6 +56,16 @@ enum Held<M> {
     Frame(Address, Frame),
 }
 
+/// Known bugs of the driver, each to be caught by the simulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Messages do not wait for the log.
+    Ungated,
+}
+
+/// The bug of a replica's driver, or none.
+pub type Mutants = types::Mutants<Mutant>;
+
 /// See the crate's documentation for what a driver owes it.
 #[derive(Debug)]
 pub struct Replica<P: Protocol> {
@@ -79,8 +89,7 @@ pub struct Replica<P: Protocol> {
     packets: Vec<(Address, Packet<P>)>,
     ungated: Vec<(Address, P::Message)>,
     spool: Vec<SpoolRequest>,
-    #[cfg(feature = "mutants")]
-    skip_gate: bool,
+    mutants: Mutants,
 }
 
 impl<P: Protocol> Replica<P> {
@@ -103,9 +112,13 @@ impl<P: Protocol> Replica<P> {
             packets: Vec::new(),
             ungated: Vec::new(),
             spool: Vec::new(),
-            #[cfg(feature = "mutants")]
-            skip_gate: false,
+            mutants: Mutants::NONE,
         }
+    }
+
+    /// The same with a known bug.
+    pub fn with_mutants(self, mutants: Mutants) -> Self {
+        Replica { mutants, ..self }
     }
 
     /// Its address and life.
@@ -340,7 +353,7 @@ impl<P: Protocol> Replica<P> {
                 *gate = Gate::OPEN;
             }
         }
-        let gate = self.effective_gate();
+        let gate = if self.mutants.has(Mutant::Ungated) { Gate::OPEN } else { self.gate };
         let messages = self.fresh.drain(..).map(Held::Message);
         let fresh = messages.chain(self.fresh_frames.drain(..).map(|(to, frame)| Held::Frame(to, frame)));
         let (streams, packets) = (&mut self.streams, &mut self.packets);
@@ -358,22 +371,6 @@ impl<P: Protocol> Replica<P> {
         while let Some((_, held)) = self.held.pop_front_if(|(gate, _)| gate.is_open(durable)) {
             leave(held);
         }
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    fn effective_gate(&self) -> Gate {
-        self.gate
-    }
-
-    #[cfg(feature = "mutants")]
-    fn effective_gate(&self) -> Gate {
-        if self.skip_gate { Gate::OPEN } else { self.gate }
-    }
-
-    /// A mutant that the simulator must catch: messages do not wait for the log.
-    #[cfg(feature = "mutants")]
-    pub fn skip_gate(&mut self) {
-        self.skip_gate = true;
     }
 
     /// Takes the packets that may leave now.

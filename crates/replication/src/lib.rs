@@ -8,9 +8,11 @@ pub mod copies;
 mod link;
 pub mod log;
 mod minimum;
+mod mutants;
 mod outbox;
 pub mod transfer;
 
 pub use link::Link;
 pub use minimum::{Lattice, MinimumOf};
+pub use mutants::{Mutant, Mutants};
 pub use outbox::{Fetched, Outbox, Window};

@@ -247,16 +247,18 @@ pub trait Deployment {
     }
 }
 
-/// Deliberate mistakes of the world around the protocol, which the checks must catch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mutants {
+/// Known bugs of the world around the protocol, which the checks must catch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
     /// Messages do not wait for the log (an ungated heartbeat, an ungated vote).
-    #[cfg(feature = "mutants")]
-    pub ungated: bool,
+    Ungated,
     /// Replies do not wait for the log.
-    pub ungated_replies: bool,
+    UngatedReplies,
     /// Recovery takes a torn group for an intact one.
-    pub torn_groups: bool,
+    TornGroups,
     /// Effects that the disk refused are not undone.
-    pub undo_left_out: bool,
+    UndoLeftOut,
 }
+
+/// The bug of a world, or none.
+pub type Mutants = types::Mutants<Mutant>;

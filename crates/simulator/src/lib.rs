@@ -47,7 +47,7 @@ mod workload;
 mod world;
 
 pub use checker::Violation;
-pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutants, Setting, Standing};
+pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutant, Mutants, Setting, Standing};
 pub use deployments::{
     BlockingDeployment, CausalDeployment, Checked, CopiesDeployment, CureDeployment, HybridCureDeployment,
     LockingDeployment, NAMES, ParisCopiesDeployment, ParisDeployment, SoloDeployment, TapirDeployment,

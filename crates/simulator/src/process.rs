@@ -1,10 +1,9 @@
 //! A simulated process: a disk that outlives it, and in each life a log and the protocol instances.
 
-use crate::deployment::{Deployment, Host, Mutants, Setting};
+use crate::deployment::{Deployment, Host, Mutant, Mutants, Setting};
 use crate::script::stream;
 use journal::{
-    CheckpointWriter, DirectoryId, FinishedCheckpoint, GroupNumber, Log, LogOptions, Piece, RecoveryOptions,
-    SyncTicket,
+    CheckpointWriter, DirectoryId, FinishedCheckpoint, GroupNumber, Log, LogOptions, Piece, SyncTicket,
 };
 use journal::{LogError, OpenError, SimulatedDisk};
 use protocol::{Claim, Durability, Durable, Gate, Input, Now, Protocol, Replica, Replies};
@@ -126,15 +125,6 @@ impl From<OpenError> for StartError {
     }
 }
 
-/// What becomes of effects that the disk refused.
-#[derive(Clone, Copy)]
-pub(crate) enum Undo {
-    /// They are taken back.
-    TakeBack,
-    /// They stay: a mistake.
-    LeaveOut,
-}
-
 /// Why a life ends: its log failed.
 pub(crate) struct LogFailed(pub String);
 
@@ -211,7 +201,10 @@ impl<P: Protocol> Process<P> {
         let options = LogOptions {
             segment_bytes: SEGMENT_BYTES,
             fresh_id: DirectoryId(self.noise.u128(..)),
-            recovery: RecoveryOptions { accept_torn_groups: mutants.torn_groups },
+            mutants: match mutants.has(Mutant::TornGroups) {
+                true => journal::Mutant::TornGroups.into(),
+                false => journal::Mutants::NONE,
+            },
             ..LogOptions::default()
         };
         let mut found: BTreeMap<Slot, Recovered> = BTreeMap::new();
@@ -221,7 +214,7 @@ impl<P: Protocol> Process<P> {
             match Slot::decode(&mut reader) {
                 Ok(slot) => found.entry(slot).or_default().take(piece, reader.rest()),
                 // Only a torn group that a mutant accepted has such records.
-                Err(_) if mutants.torn_groups => {}
+                Err(_) if mutants.has(Mutant::TornGroups) => {}
                 Err(error) => return Err(error.to_string()),
             }
             Ok(())
@@ -250,9 +243,8 @@ impl<P: Protocol> Process<P> {
             let node = types::Address { process: self.host.process, slot }.at(incarnation);
             let protocol = deployment.start(node, setting, &mut self.random);
             let mut replica = Replica::new(node, protocol);
-            #[cfg(feature = "mutants")]
-            if mutants.ungated {
-                replica.skip_gate();
+            if mutants.has(Mutant::Ungated) {
+                replica = replica.with_mutants(protocol::Mutant::Ungated.into());
             }
             let pieces = found.remove(&slot).unwrap_or_default();
             let mut batch: Vec<Input<'_, P>> = (pieces.chunks.iter().map(|bytes| Input::Snapshot(bytes)))
@@ -331,10 +323,10 @@ impl<P: Protocol> Life<P> {
 
     /// Writes the open group to the kernel. False if the disk refused it and the protocol has taken it back: then
     /// the log is suspended until [`Life::retry`].
-    pub fn write_out(&mut self, undo: Undo) -> Result<bool, LogFailed> {
+    pub fn write_out(&mut self, mutants: Mutants) -> Result<bool, LogFailed> {
         self.write_scheduled = false;
         match self.log.write_out() {
-            Err(error @ LogError::NotWritten { .. }) => self.refuse(undo, &error).map(|()| false),
+            Err(error @ LogError::NotWritten { .. }) => self.refuse(mutants, &error).map(|()| false),
             result => {
                 result?;
                 self.tell_logged();
@@ -345,15 +337,15 @@ impl<P: Protocol> Life<P> {
 
     /// The records beyond what is written are gone: their effects are taken back, and who waits for them hears that
     /// the outcome is unknown.
-    fn refuse(&mut self, undo: Undo, error: &LogError) -> Result<(), LogFailed> {
+    fn refuse(&mut self, mutants: Mutants, error: &LogError) -> Result<(), LogFailed> {
         let written = self.log.written().0;
         // It may show what is taken back.
         self.drop_checkpoint();
         for replica in &mut self.replicas {
-            match undo {
-                Undo::TakeBack if !replica.refused(written) => return Err(LogFailed(error.to_string())),
-                Undo::TakeBack => {}
-                Undo::LeaveOut => replica.logged(u64::MAX),
+            if mutants.has(Mutant::UndoLeftOut) {
+                replica.logged(u64::MAX);
+            } else if !replica.refused(written) {
+                return Err(LogFailed(error.to_string()));
             }
         }
         for (gate, _, reply) in self.replies.iter_mut().filter(|(gate, ..)| gate.written > written) {

@@ -2,7 +2,7 @@
 
 use crate::deployment::Deployment;
 use crate::faults::{Feature, exponential};
-use crate::process::{End, Life, LogFailed, Undo};
+use crate::process::{End, Life, LogFailed};
 use crate::trace::kind;
 use crate::world::{Event, LAZY_SYNC, World};
 use protocol::{Durability, SpoolRequest};
@@ -70,8 +70,7 @@ impl<D: Deployment> World<D> {
             return;
         }
         let Some(life) = &mut self.processes[index].life else { return };
-        let undo = if self.mutants.undo_left_out { Undo::LeaveOut } else { Undo::TakeBack };
-        match life.write_out(undo) {
+        match life.write_out(self.mutants) {
             Err(failed) => return self.log_failed(index, failed),
             Ok(true) => {}
             Ok(false) => {

@@ -4,7 +4,7 @@
 //! which they were scheduled. All randomness comes from the seed, so a seed is a run.
 
 use crate::client::{Client, Context};
-use crate::deployment::{Deployment, Mutants, Setting};
+use crate::deployment::{Deployment, Mutant, Mutants, Setting};
 use crate::faults::{Feature, Swarm, exponential};
 use crate::keyset::KnownKeys;
 use crate::losses::{Loss, Seen};
@@ -346,7 +346,7 @@ impl<D: Deployment> World<D> {
     }
 
     fn gate_of_replies(&self, replica: &Replica<D::Protocol>) -> Gate {
-        if self.mutants.ungated_replies { Gate::OPEN } else { replica.reply_gate() }
+        if self.mutants.has(Mutant::UngatedReplies) { Gate::OPEN } else { replica.reply_gate() }
     }
 
     /// What a step did for the transactions whose only request it served, each with its place in the history.

@@ -6,18 +6,20 @@ mod support;
 
 use anabranch_simulator::{CausalDeployment, Checked, run_seeds};
 use baselines::{Blocking, Cure, HybridCure};
-use causal::stable::{self, Mutants};
+use causal::stable::{self, Mutant, Mutants};
 use mistakes::assert_shown;
 use std::ops::RangeInclusive;
 use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
-fn assert_caught<S: Checked>(name: &str, seeds: RangeInclusive<u64>, mutants: Mutants) {
+fn assert_caught<S: Checked>(name: &str, seeds: RangeInclusive<u64>, mutant: Mutant) {
     let fails = |seed, mutants| {
         let build = || CausalDeployment::<S>::new(stable::Options { mutants, ..stable::Options::default() });
         !run_seeds(name, &options(seed, 1), build).failures.is_empty()
     };
-    assert_shown(seeds, (name, mutants), |seed| fails(seed, mutants) && !fails(seed, Mutants::default()));
+    assert_shown(seeds, (name, mutant), |seed| {
+        fails(seed, mutant.into()) && !fails(seed, Mutants::default())
+    });
 }
 
 #[test]
@@ -42,25 +44,21 @@ fn without_causal_consistency_replicas_agree_and_nothing_is_lost() {
 
 #[test]
 fn a_read_of_what_is_not_installed_is_caught() {
-    let mutants = Mutants { read_not_installed: true, ..Mutants::default() };
-    assert_caught::<Cure>("cure", 4..=23, mutants);
-    assert_caught::<HybridCure>("h-cure", 4..=23, mutants);
-    assert_caught::<Blocking>("bpr", 4..=23, mutants);
+    let mutant = Mutant::ReadNotInstalled;
+    assert_caught::<Cure>("cure", 4..=23, mutant);
+    assert_caught::<HybridCure>("h-cure", 4..=23, mutant);
+    assert_caught::<Blocking>("bpr", 4..=23, mutant);
 }
 
 /// Without its vector an effect is shown before what it depends on.
 #[test]
 fn an_effect_shown_without_what_it_depends_on_is_caught() {
-    assert_caught::<HybridCure>(
-        "h-cure",
-        11..=70,
-        Mutants { depends_on_nothing: true, ..Mutants::default() },
-    );
+    assert_caught::<HybridCure>("h-cure", 11..=70, Mutant::DependsOnNothing);
 }
 
 #[test]
 fn a_forgotten_bound_is_caught() {
-    assert_caught::<Cure>("cure", 12..=61, Mutants { bound_not_remembered: true, ..Mutants::default() });
+    assert_caught::<Cure>("cure", 12..=61, Mutant::BoundNotRemembered);
 }
 
 /// As in the code that the thesis measured, where what commits is read from the next application on.

@@ -10,18 +10,18 @@ use std::ops::RangeInclusive;
 use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
-fn assert_caught(seeds: RangeInclusive<u64>, mutants: paris::Mutants) {
-    assert_caught_with(&[], seeds, mutants);
+fn assert_caught(seeds: RangeInclusive<u64>, mutant: paris::Mutant) {
+    assert_caught_with(&[], seeds, mutant);
 }
 
 #[track_caller]
-fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutants: paris::Mutants) {
+fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutant: paris::Mutant) {
     let fails = |seed, mutants| {
         let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("paris", &options, build).failures.is_empty()
     };
-    assert_shown(seeds, mutants, |seed| fails(seed, mutants) && !fails(seed, Default::default()));
+    assert_shown(seeds, mutant, |seed| fails(seed, mutant.into()) && !fails(seed, Default::default()));
 }
 
 #[test]
@@ -41,42 +41,42 @@ fn seeds_that_showed_bugs_pass() {
 
 #[test]
 fn a_snapshot_read_above_the_universal_stable_time_is_caught() {
-    assert_caught(4..=23, paris::Mutants { read_above_stable: true, ..Default::default() });
+    assert_caught(4..=23, paris::Mutant::ReadAboveStable);
 }
 
 #[test]
 fn an_ungated_heartbeat_is_caught() {
-    assert_caught(16..=65, paris::Mutants { ungated_heartbeat: true, ..Default::default() });
+    assert_caught(16..=65, paris::Mutant::UngatedHeartbeat);
 }
 
 /// Corrections 20.
 #[test]
 fn an_effect_left_out_at_the_bound_is_caught() {
-    assert_caught(19..=68, paris::Mutants { apply_below: true, ..Default::default() });
+    assert_caught(19..=68, paris::Mutant::ApplyBelow);
 }
 
 /// Corrections 21.
 #[test]
 fn a_forgotten_bound_is_caught() {
-    assert_caught(12..=61, paris::Mutants { bound_not_remembered: true, ..Default::default() });
+    assert_caught(12..=61, paris::Mutant::BoundNotRemembered);
 }
 
 /// The tree inside a region: one in its middle speaks for itself alone.
 #[test]
 fn a_minimum_without_those_below_is_caught() {
-    assert_caught(28..=57, paris::Mutants { subtree_left_out: true, ..Default::default() });
+    assert_caught(28..=57, paris::Mutant::SubtreeLeftOut);
 }
 
 /// Corrections 29.
 #[test]
 fn a_region_that_vouches_for_what_it_has_not_received_is_caught() {
-    assert_caught(4..=23, paris::Mutants { own_entry_only: true, ..Default::default() });
+    assert_caught(4..=23, paris::Mutant::OwnEntryOnly);
 }
 
 /// Corrections 30.
 #[test]
 fn a_commit_to_another_replica_than_the_one_that_prepared_is_caught() {
-    assert_caught(12..=31, paris::Mutants { target_chosen_twice: true, ..Default::default() });
+    assert_caught(12..=31, paris::Mutant::TargetChosenTwice);
 }
 
 /// Commands of a pipeline that run as one transaction keep its promise, also where it fails.
@@ -90,7 +90,7 @@ fn merged_pipelines_keep_the_promise_too() {
 /// Corrections 75: an effect resets what it did not observe.
 #[test]
 fn a_reset_of_what_was_not_observed_is_caught() {
-    assert_caught(11..=40, paris::Mutants { reset_unobserved: true, ..Default::default() });
+    assert_caught(11..=40, paris::Mutant::ResetUnobserved);
 }
 
 #[test]
@@ -103,8 +103,7 @@ fn every_lost_write_is_listed_and_nothing_else() {
 /// What was resolved in one region stays listed in another one.
 #[test]
 fn a_loss_that_is_settled_in_one_region_only_is_caught() {
-    let mutants = paris::Mutants { settled_here_only: true, ..Default::default() };
-    assert_caught_with(&[Feature::Resolutions], 11..=40, mutants);
+    assert_caught_with(&[Feature::Resolutions], 11..=40, paris::Mutant::SettledHereOnly);
 }
 
 /// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
@@ -117,15 +116,17 @@ fn sessions_that_share_a_thread_keep_the_promise_too() {
 
 #[test]
 fn a_shared_cache_without_versions_is_caught() {
-    let mutants = paris::Mutants { cache_unversioned: true, ..Default::default() };
-    assert_caught_with(&[Feature::SharedThreads, Feature::Interactive], 11..=20, mutants);
+    assert_caught_with(
+        &[Feature::SharedThreads, Feature::Interactive],
+        11..=20,
+        paris::Mutant::CacheUnversioned,
+    );
 }
 
 /// Corrections 31.
 #[test]
 fn a_tie_that_is_not_broken_alike_is_caught() {
-    let mutants = paris::Mutants { own_first_at_a_tie: true, ..Default::default() };
-    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 17..=56, mutants);
+    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 17..=56, paris::Mutant::OwnFirstAtATie);
 }
 
 #[test]
@@ -157,26 +158,26 @@ fn who_restarts_after_an_eviction_goes_on() {
 }
 
 #[track_caller]
-fn assert_caught_evicting(seeds: RangeInclusive<u64>, mutants: paris::Mutants) {
-    assert_caught_with(&FADING, seeds, mutants);
+fn assert_caught_evicting(seeds: RangeInclusive<u64>, mutant: paris::Mutant) {
+    assert_caught_with(&FADING, seeds, mutant);
 }
 
 #[test]
 fn a_survivor_that_keeps_what_is_above_the_cut_is_caught() {
-    assert_caught_evicting(1..=50, paris::Mutants { kept_above_cut: true, ..Default::default() });
+    assert_caught_evicting(1..=50, paris::Mutant::KeptAboveCut);
 }
 
 #[test]
 fn a_survivor_that_keeps_a_part_of_what_is_given_up_is_caught() {
-    assert_caught_evicting(1..=50, paris::Mutants { part_kept: true, ..Default::default() });
+    assert_caught_evicting(1..=50, paris::Mutant::PartKept);
 }
 
 #[test]
 fn a_survivor_that_aborts_what_others_have_is_caught() {
-    assert_caught_evicting(277..=676, paris::Mutants { undecided_given_up: true, ..Default::default() });
+    assert_caught_evicting(277..=676, paris::Mutant::UndecidedGivenUp);
 }
 
 #[test]
 fn a_session_that_is_not_told_of_what_is_given_up_is_caught() {
-    assert_caught_evicting(9..=58, paris::Mutants { given_up_cached: true, ..Default::default() });
+    assert_caught_evicting(9..=58, paris::Mutant::GivenUpCached);
 }

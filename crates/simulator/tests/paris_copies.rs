@@ -17,7 +17,7 @@ fn assert_caught(
     with: &[Feature],
     seeds: RangeInclusive<u64>,
     paris: paris::Mutants,
-    copies: copies::Mutants,
+    copies: replication::Mutants,
 ) {
     let fails = |seed, paris, copies| {
         let build = || {
@@ -56,12 +56,20 @@ fn what_only_a_leader_recovered_is_in_the_history() {
 /// Corrections 22: what was promised, published or proposed is below what the next leader stamps.
 #[test]
 fn a_leader_that_begins_below_a_promise_is_caught() {
-    let mutants = paris::Mutants { promise_forgotten: true, ..Default::default() };
-    assert_caught(&[Feature::Kills, Feature::ClockJumps], 80..=139, mutants, copies::Mutants::default());
+    assert_caught(
+        &[Feature::Kills, Feature::ClockJumps],
+        80..=139,
+        paris::Mutant::PromiseForgotten.into(),
+        replication::Mutants::default(),
+    );
 }
 
 #[test]
 fn effects_that_leave_before_their_entry_is_committed_are_caught() {
-    let mutants = copies::Mutants { said_before_committed: true, ..Default::default() };
-    assert_caught(&[Feature::Kills, Feature::Partitions], 5..=64, paris::Mutants::default(), mutants);
+    assert_caught(
+        &[Feature::Kills, Feature::Partitions],
+        5..=64,
+        paris::Mutants::default(),
+        replication::Mutant::SaidBeforeCommitted.into(),
+    );
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use anabranch_simulator::{Mutants, Options, run};
+use anabranch_simulator::{Mutant, Mutants, Options, run};
 use support::assert_keeps_its_promise;
 
 fn options(seeds: u64, mutants: Mutants) -> Options {
@@ -16,9 +16,8 @@ fn solo_is_strictly_serializable() {
 
 #[test]
 fn effects_that_the_disk_refused_and_that_are_not_undone_are_caught() {
-    let mutants = Mutants { undo_left_out: true, ..Mutants::default() };
     let caught = (40..100).any(|seed| {
-        let options = Options { first_seed: seed, ..options(1, mutants) };
+        let options = Options { first_seed: seed, ..options(1, Mutant::UndoLeftOut.into()) };
         !run("solo", &options).unwrap().failures.is_empty()
     });
     assert!(caught, "not caught in 60 seeds");

@@ -5,7 +5,7 @@
 mod mistakes;
 mod support;
 
-use anabranch_simulator::{Feature, Mutants, Options, TardisDeployment, run, run_seeds};
+use anabranch_simulator::{Feature, Options, TardisDeployment, run, run_seeds};
 use branch::Mutant;
 use mistakes::assert_shown;
 use std::ops::RangeInclusive;
@@ -81,7 +81,7 @@ fn types_of_our_own_are_merged_and_come_back_from_the_log() {
 /// The driver's mistake, not the protocol's: processes made it while the log was being synced, since a site answers its clients itself.
 #[test]
 fn replies_that_do_not_wait_for_the_log_are_caught() {
-    let mutants = Mutants { ungated_replies: true, ..Mutants::default() };
+    let mutants = anabranch_simulator::Mutant::UngatedReplies.into();
     let is_caught = |seed: u64| {
         let summary = run("tardis", &Options { mutants, ..options(seed, 1) }).unwrap();
         !summary.failures.is_empty()

@@ -12,18 +12,18 @@ use std::time::Duration;
 use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
-fn assert_caught(seeds: RangeInclusive<u64>, mutants: wren::Mutants) {
-    assert_caught_with(&[], seeds, mutants);
+fn assert_caught(seeds: RangeInclusive<u64>, mutant: wren::Mutant) {
+    assert_caught_with(&[], seeds, mutant);
 }
 
 #[track_caller]
-fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutants: wren::Mutants) {
+fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutant: wren::Mutant) {
     let fails = |seed, mutants| {
         let build = || WrenDeployment::new(wren::Options { mutants, ..wren::Options::default() });
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("wren", &options, build).failures.is_empty()
     };
-    assert_shown(seeds, mutants, |seed| fails(seed, mutants) && !fails(seed, Default::default()));
+    assert_shown(seeds, mutant, |seed| fails(seed, mutant.into()) && !fails(seed, Default::default()));
 }
 
 /// The history of the last seed.
@@ -52,63 +52,67 @@ fn sessions_that_share_a_thread_keep_the_promise_too() {
 /// Corrections 72: the cache that they share is as it was when a transaction began.
 #[test]
 fn a_shared_cache_without_versions_is_caught() {
-    let mutants = wren::Mutants { cache_unversioned: true, ..Default::default() };
-    assert_caught_with(&[Feature::SharedThreads, Feature::Interactive], 1..=10, mutants);
+    assert_caught_with(
+        &[Feature::SharedThreads, Feature::Interactive],
+        1..=10,
+        wren::Mutant::CacheUnversioned,
+    );
 }
 
 /// Corrections 72: what an older snapshot does not show is still to be read from the cache.
 #[test]
 fn a_cache_that_forgets_what_only_the_newest_snapshot_shows_is_caught() {
-    let mutants = wren::Mutants { pruned_for_newest: true, ..Default::default() };
-    assert_caught_with(&[Feature::SharedThreads, Feature::Interactive], 1..=20, mutants);
-    assert_caught_with(&[Feature::Interactive], 2..=21, mutants);
+    assert_caught_with(
+        &[Feature::SharedThreads, Feature::Interactive],
+        1..=20,
+        wren::Mutant::PrunedForNewest,
+    );
+    assert_caught_with(&[Feature::Interactive], 2..=21, wren::Mutant::PrunedForNewest);
 }
 
 #[test]
 fn an_ungated_heartbeat_is_caught() {
-    assert_caught(1..=50, wren::Mutants { ungated_heartbeat: true, ..Default::default() });
+    assert_caught(1..=50, wren::Mutant::UngatedHeartbeat);
 }
 
 #[test]
 fn a_snapshot_read_above_stable_time_is_caught() {
-    assert_caught(1..=20, wren::Mutants { read_above_stable: true, ..Default::default() });
+    assert_caught(1..=20, wren::Mutant::ReadAboveStable);
 }
 
 /// BiST over a tree: one in its middle speaks for itself alone.
 #[test]
 fn a_minimum_without_those_below_is_caught() {
-    assert_caught(1..=30, wren::Mutants { subtree_left_out: true, ..Default::default() });
+    assert_caught(1..=30, wren::Mutant::SubtreeLeftOut);
 }
 
 /// Corrections 75: a removal takes away what it never saw.
 #[test]
 fn a_reset_of_what_was_not_observed_is_caught() {
-    assert_caught(1..=30, wren::Mutants { reset_unobserved: true, ..Default::default() });
+    assert_caught(1..=30, wren::Mutant::ResetUnobserved);
 }
 
 #[test]
 fn a_receiver_taken_for_the_origin_is_caught() {
-    assert_caught(1..=50, wren::Mutants { receiver_as_origin: true, ..Default::default() });
+    assert_caught(1..=50, wren::Mutant::ReceiverAsOrigin);
 }
 
 /// Corrections 27: a snapshot shows effects of other regions, and not what of its own region they depend on.
 #[test]
 fn a_remote_time_above_the_local_one_is_caught() {
-    assert_caught(8..=27, wren::Mutants { remote_not_below_local: true, ..Default::default() });
+    assert_caught(8..=27, wren::Mutant::RemoteNotBelowLocal);
 }
 
 /// Corrections 32: several transactions may share a place, and the first of them speaks for all.
 #[test]
 fn effects_that_vouch_for_their_place_are_caught() {
-    let mutants = wren::Mutants { effects_vouch: true, ..Default::default() };
-    assert_caught_with(&[Feature::CoarseClocks], 12..=31, mutants);
+    assert_caught_with(&[Feature::CoarseClocks], 12..=31, wren::Mutant::EffectsVouch);
 }
 
 /// Corrections 31: two regions commit at the same time, which each takes for the earlier one of its own.
 #[test]
 fn a_tie_that_is_not_broken_alike_is_caught() {
-    let mutants = wren::Mutants { own_first_at_a_tie: true, ..Default::default() };
-    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 27..=66, mutants);
+    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 27..=66, wren::Mutant::OwnFirstAtATie);
 }
 
 /// What is dropped from queues for a region that is cut off it takes with the state, beside what goes on.
@@ -123,15 +127,13 @@ fn regions_that_take_the_state_after_a_cut_keep_the_promise_too() {
 
 #[test]
 fn a_dropped_queue_that_counts_as_sent_is_caught() {
-    let mutants = wren::Mutants { dropped_counts_as_sent: true, ..Default::default() };
-    assert_caught_with(CUT_OFF, 2..=11, mutants);
+    assert_caught_with(CUT_OFF, 2..=11, wren::Mutant::DroppedCountsAsSent);
 }
 
 /// What is folded while the state is taken is in neither store afterwards.
 #[test]
 fn a_horizon_that_rises_while_the_state_is_taken_is_caught() {
-    let mutants = wren::Mutants { horizon_while_replaced: true, ..Default::default() };
-    assert_caught_with(CUT_OFF, 39..=78, mutants);
+    assert_caught_with(CUT_OFF, 39..=78, wren::Mutant::HorizonWhileReplaced);
 }
 
 /// Nothing but registers, whose versions replies name: the promise is decided without believing any claim, by other people's
@@ -155,7 +157,7 @@ fn histories_of_registers_are_decided_without_claims() {
 /// The check that believes no claim sees mistakes by itself.
 #[test]
 fn a_mistake_is_seen_without_claims() {
-    let mutants = wren::Mutants { read_above_stable: true, ..Default::default() };
+    let mutants = wren::Mutant::ReadAboveStable.into();
     assert_shown(1..=20, mutants, |seed| {
         let build = || WrenDeployment::new(wren::Options { mutants, ..wren::Options::default() });
         let options = Options { with: vec![Feature::Registers], ..options(seed, 1) };
@@ -167,14 +169,13 @@ fn a_mistake_is_seen_without_claims() {
 /// Corrections 70: two who observe a key in one region at the same time both win.
 #[test]
 fn what_observes_past_something_undecided_is_caught() {
-    assert_caught(1..=10, wren::Mutants { undecided_ignored: true, ..Default::default() });
+    assert_caught(1..=10, wren::Mutant::UndecidedIgnored);
 }
 
 /// Corrections 73: a coordinator dies with a decision that nobody else has.
 #[test]
 fn a_decision_that_only_the_coordinator_knows_is_caught() {
-    let mutants = wren::Mutants { answered_before_decision: true, ..Default::default() };
-    assert_caught_with(&[Feature::LastReplies], 1..=20, mutants);
+    assert_caught_with(&[Feature::LastReplies], 1..=20, wren::Mutant::AnsweredBeforeDecision);
 }
 
 /// Leases so short that snapshots in use fall below the horizon when a coordinator is not heard for a moment.
@@ -193,7 +194,7 @@ fn snapshots_that_fall_below_the_horizon_are_refused() {
 
 #[test]
 fn a_snapshot_read_below_the_horizon_is_caught() {
-    let mutants = wren::Mutants { read_below_horizon: true, ..Default::default() };
+    let mutants = wren::Mutant::ReadBelowHorizon.into();
     assert_shown(8..=27, mutants, |seed| {
         let with = vec![Feature::Partitions, Feature::Interactive];
         let options = Options { with, ..options(seed, 1) };
@@ -220,18 +221,13 @@ fn clients_take_contexts_over_from_one_another() {
 
 #[test]
 fn a_context_that_is_ignored_is_caught() {
-    assert_caught_with(
-        &[Feature::Contexts],
-        1..=10,
-        wren::Mutants { context_ignored: true, ..Default::default() },
-    );
+    assert_caught_with(&[Feature::Contexts], 1..=10, wren::Mutant::ContextIgnored);
 }
 
 /// Corrections 35.
 #[test]
 fn a_foreign_local_time_that_is_believed_is_caught() {
-    let mutants = wren::Mutants { foreign_local_time: true, ..Default::default() };
-    assert_caught_with(&[Feature::Contexts], 1..=20, mutants);
+    assert_caught_with(&[Feature::Contexts], 1..=20, wren::Mutant::ForeignLocalTime);
 }
 
 #[test]
@@ -243,14 +239,12 @@ fn a_region_is_lost_and_the_others_go_on() {
 
 #[test]
 fn a_survivor_that_keeps_what_is_above_the_cut_is_caught() {
-    let mutants = wren::Mutants { kept_above_cut: true, ..Default::default() };
-    assert_caught_with(&[Feature::Eviction, Feature::Partitions], 3..=52, mutants);
+    assert_caught_with(&[Feature::Eviction, Feature::Partitions], 3..=52, wren::Mutant::KeptAboveCut);
 }
 
 #[test]
 fn survivors_that_do_not_take_what_they_lack_are_caught() {
-    let mutants = wren::Mutants { cut_not_reached: true, ..Default::default() };
-    assert_caught_with(&[Feature::Eviction, Feature::Partitions], 6..=55, mutants);
+    assert_caught_with(&[Feature::Eviction, Feature::Partitions], 6..=55, wren::Mutant::CutNotReached);
 }
 
 /// Leases so short that replicas forget effects while clients write: what these have lost is listed for good.
@@ -267,24 +261,22 @@ fn every_lost_write_is_listed_and_nothing_else() {
 }
 
 #[track_caller]
-fn assert_caught_forgetting(with: &[Feature], seeds: RangeInclusive<u64>, mutants: wren::Mutants) {
+fn assert_caught_forgetting(with: &[Feature], seeds: RangeInclusive<u64>, mutant: wren::Mutant) {
     let fails = |seed, mutants| {
         let options = Options { with: with.to_vec(), ..options(seed, 1) };
         !run_seeds("wren", &options, || forgetful(mutants)).failures.is_empty()
     };
-    assert_shown(seeds, mutants, |seed| fails(seed, mutants) && !fails(seed, Default::default()));
+    assert_shown(seeds, mutant, |seed| fails(seed, mutant.into()) && !fails(seed, Default::default()));
 }
 
 #[test]
 fn losses_forgotten_by_a_restart_are_caught() {
-    let mutants = wren::Mutants { losses_not_in_checkpoint: true, ..Default::default() };
-    assert_caught_forgetting(&[Feature::Kills], 3..=62, mutants);
+    assert_caught_forgetting(&[Feature::Kills], 3..=62, wren::Mutant::LossesNotInCheckpoint);
 }
 
 #[test]
 fn what_is_settled_in_one_region_only_is_caught() {
-    let mutants = wren::Mutants { settled_here_only: true, ..Default::default() };
-    assert_caught_forgetting(&[Feature::Resolutions], 1..=20, mutants);
+    assert_caught_forgetting(&[Feature::Resolutions], 1..=20, wren::Mutant::SettledHereOnly);
 }
 
 /// Counters, summaries, tops and identifiers.
@@ -312,12 +304,18 @@ fn queues_that_spill_keep_the_promise_too() {
 
 #[test]
 fn a_chunk_that_counts_as_sent_before_it_is_there_is_caught() {
-    let mutants = wren::Mutants { awaited_counts_as_sent: true, ..Default::default() };
-    assert_caught_with(&[Feature::SmallQueues, Feature::Partitions], 1..=20, mutants);
+    assert_caught_with(
+        &[Feature::SmallQueues, Feature::Partitions],
+        1..=20,
+        wren::Mutant::AwaitedCountsAsSent,
+    );
 }
 
 #[test]
 fn a_lost_chunk_that_counts_as_sent_is_caught() {
-    let mutants = wren::Mutants { dropped_counts_as_sent: true, ..Default::default() };
-    assert_caught_with(&[Feature::SmallQueues, Feature::Partitions], 4..=23, mutants);
+    assert_caught_with(
+        &[Feature::SmallQueues, Feature::Partitions],
+        4..=23,
+        wren::Mutant::DroppedCountsAsSent,
+    );
 }

@@ -11,7 +11,12 @@ use std::ops::RangeInclusive;
 use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
-fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, wren: wren::Mutants, copies: copies::Mutants) {
+fn assert_caught(
+    with: &[Feature],
+    seeds: RangeInclusive<u64>,
+    wren: wren::Mutants,
+    copies: replication::Mutants,
+) {
     let fails = |seed, wren, copies| {
         let build = || {
             let options = wren::Options { mutants: wren, ..wren::Options::default() };
@@ -57,26 +62,42 @@ fn a_minority_loses_its_disks_and_nothing_is_lost() {
 /// Corrections 22: what was promised, published or proposed is below what the next leader stamps.
 #[test]
 fn a_leader_that_begins_below_a_promise_is_caught() {
-    let mutants = wren::Mutants { promise_forgotten: true, ..Default::default() };
-    assert_caught(&[Feature::Kills, Feature::ClockJumps], 278..=530, mutants, copies::Mutants::default());
+    assert_caught(
+        &[Feature::Kills, Feature::ClockJumps],
+        278..=530,
+        wren::Mutant::PromiseForgotten.into(),
+        replication::Mutants::default(),
+    );
 }
 
 #[test]
 fn effects_that_leave_before_their_entry_is_committed_are_caught() {
-    let mutants = copies::Mutants { said_before_committed: true, ..Default::default() };
-    assert_caught(&[Feature::Kills, Feature::Partitions], 7..=66, wren::Mutants::default(), mutants);
+    assert_caught(
+        &[Feature::Kills, Feature::Partitions],
+        7..=66,
+        wren::Mutants::default(),
+        replication::Mutant::SaidBeforeCommitted.into(),
+    );
 }
 
 #[test]
 fn a_deposed_leaders_state_that_is_kept_is_caught() {
-    let mutants = copies::Mutants { state_kept: true, ..Default::default() };
-    assert_caught(&[Feature::Partitions], 158..=217, wren::Mutants::default(), mutants);
+    assert_caught(
+        &[Feature::Partitions],
+        158..=217,
+        wren::Mutants::default(),
+        replication::Mutant::StateKept.into(),
+    );
 }
 
 #[test]
 fn a_member_that_forgot_and_votes_is_caught() {
-    let mutants = copies::Mutants { trusting: true, ..Default::default() };
-    assert_caught(&[Feature::LostDisks], 18..=77, wren::Mutants::default(), mutants);
+    assert_caught(
+        &[Feature::LostDisks],
+        18..=77,
+        wren::Mutants::default(),
+        replication::Mutant::TrustMemory.into(),
+    );
 }
 
 /// A region is lost while leaders of the others die, stand still and are cut off.

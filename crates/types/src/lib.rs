@@ -7,6 +7,7 @@ mod clock;
 mod error;
 mod hash;
 mod id;
+mod mutants;
 mod regions;
 mod reply;
 mod time;
@@ -19,6 +20,7 @@ pub use id::{
     Address, Incarnation, KeyspaceId, NodeId, PartitionId, ProcessId, RegionId, RequestId, SessionId, Slot,
     TransactionId,
 };
+pub use mutants::Mutants;
 pub use regions::RegionSet;
 pub use reply::{Reply, ReplyBuf, ReplySink};
 pub use time::{Instant, Timestamp, WallTime};

@@ -108,10 +108,22 @@ struct Package {
 
 type Graph = BTreeMap<String, Package>;
 
-/// Finds dependencies that go up or sideways and impure dependencies of pure crates.
+/// Finds dependencies that go up or sideways, impure dependencies of pure crates, and known bugs behind features.
 pub fn check(metadata: &Value) -> Result<Vec<Finding>> {
     let graph = read_graph(metadata)?;
-    Ok([arrows(&graph), impure_dependencies(&graph)].concat())
+    Ok([arrows(&graph), impure_dependencies(&graph), mutant_features(metadata)?].concat())
+}
+
+/// Finds features that build known bugs in: these hang on debug assertions, so that no release build can have one.
+fn mutant_features(metadata: &Value) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for package in list(metadata, "packages")? {
+        if package["source"].is_null() && !package["features"]["mutants"].is_null() {
+            let message = "a known bug is a variant for `types::Mutants`, not a feature";
+            findings.push(Finding::error(Path::new(text(package, "manifest_path")?), 0, message));
+        }
+    }
+    Ok(findings)
 }
 
 fn read_graph(metadata: &Value) -> Result<Graph> {
@@ -240,6 +252,17 @@ mod tests {
 
     fn messages(findings: &[Finding]) -> Vec<&str> {
         findings.iter().map(|finding| finding.message.as_str()).collect()
+    }
+
+    #[test]
+    fn known_bugs_behind_a_feature_fail() {
+        let found = |features: &str| {
+            let packages = format!(
+                r#"{{"packages": [{{"source": null, "manifest_path": "a/Cargo.toml", "features": {features}}}]}}"#
+            );
+            mutant_features(&serde_json::from_str(&packages).unwrap()).unwrap().len()
+        };
+        assert_eq!([found(r#"{"mutants": []}"#), found(r#"{"default": []}"#)], [1, 0]);
     }
 
     #[test]

@@ -36,7 +36,7 @@
 //! - The oldest snapshot in use is the minimum over all regions, since any of them may be asked about it.
 
 pub use crate::stable::{
-    KeyEffects, Mutants, Options, RegionTopology, Scope, Stamp, Timer, Times, Topology, Vote,
+    KeyEffects, Mutant, Mutants, Options, RegionTopology, Scope, Stamp, Timer, Times, Topology, Vote,
 };
 use crate::stable::{OneTime, Rule};
 

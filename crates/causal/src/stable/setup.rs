@@ -1,6 +1,6 @@
 //! Who takes part, and how a node is set up.
 
-use super::tree;
+use super::{Mutants, tree};
 use protocol::Durability;
 use replication::Window;
 use std::collections::BTreeMap;
@@ -246,101 +246,6 @@ impl Default for Options {
             mutants: Mutants::default(),
         }
     }
-}
-
-/// Mistakes that tests switch on to see that the harness catches them; all off otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mutants {
-    /// Heartbeats leave at once, past the gate and the stream, and overtake the effects they vouch for.
-    pub ungated_heartbeat: bool,
-    /// A snapshot's local time is the coordinator's clock instead of the local stable time.
-    pub read_above_stable: bool,
-    /// The clock does not remember the bound it published (Corrections 21).
-    pub bound_not_remembered: bool,
-    /// A transaction placed exactly at the bound is declared applied, but is not (Corrections 20).
-    pub apply_below: bool,
-    /// A replicated effect takes its receiver's region for its origin (Corrections 25).
-    pub receiver_as_origin: bool,
-    /// Stable times are overwritten by what was said last (Corrections 28).
-    pub non_monotone_snapshot: bool,
-    /// A region's minimum leaves out what its partitions have received of their other replicas (Corrections 29).
-    pub own_entry_only: bool,
-    /// An inner partition of the stabilization tree tells what it has installed itself, without those below it.
-    pub subtree_left_out: bool,
-    /// The commit message goes to a replica that is chosen anew, not to the one that prepared (Corrections 30).
-    pub target_chosen_twice: bool,
-    /// A partition that lost records serves and stamps at once (Corrections 67).
-    pub stamp_before_refill: bool,
-    /// It vouches for what its peers hold without having taken it.
-    pub vouch_for_lost: bool,
-    /// What it takes from a peer, it does not send on to those that lack it (Corrections 36).
-    pub nothing_forwarded: bool,
-    /// Checkpoints leave out what was lost to concurrent writes.
-    pub losses_not_in_checkpoint: bool,
-    /// What one region settled of these, another one does not take off its list.
-    pub settled_here_only: bool,
-    /// What was dropped from the queue for a region counts as sent.
-    pub dropped_counts_as_sent: bool,
-    /// So does what is still to be fetched from the spool.
-    pub awaited_counts_as_sent: bool,
-    /// A checkpoint does not say that what is in the spool will be gone.
-    pub spilled_not_told: bool,
-    /// Effects reset everything before them, observed or not (Corrections 75).
-    pub reset_unobserved: bool,
-    /// Who did what is forgotten as soon as every snapshot of the region shows it, also while effects may come from
-    /// elsewhere that have not observed it.
-    pub forget_context: bool,
-    /// A session goes on at once with a context that it is given.
-    pub context_ignored: bool,
-    /// The local time of a context's region counts as that of any region (Corrections 35).
-    pub foreign_local_time: bool,
-    /// A survivor does not take from the others what it lacks of an evicted region.
-    pub cut_not_reached: bool,
-    /// What all survivors have observed is forgotten, also while one of them may still be given effects of an evicted region
-    /// that have not.
-    pub forgotten_for_lost: bool,
-    /// A survivor keeps what it holds of an evicted region above the cut.
-    pub kept_above_cut: bool,
-    /// Whoever learns the cut from its log, as copies that follow do, keeps what it holds above.
-    pub kept_by_followers: bool,
-    /// A survivor gives up what committed in an evicted region only, not the other parts of such a transaction.
-    pub part_kept: bool,
-    /// What is undecided when a region is evicted is aborted, whatever other survivors hold of it.
-    pub undecided_given_up: bool,
-    /// A coordinator goes on with what was given up in its cache until the stable time passes it.
-    pub given_up_cached: bool,
-    /// Reads do not wait until their snapshot is installed.
-    pub read_not_installed: bool,
-    /// What effects depend on is not looked at: a snapshot shows them by their place alone.
-    pub depends_on_nothing: bool,
-    /// Who takes a partition over begins below what was promised before (Corrections 22).
-    pub promise_forgotten: bool,
-    /// A snapshot's remote time is what is stable of the others, also where that is not below its local time (Corrections 27).
-    pub remote_not_below_local: bool,
-    /// Of two effects at one time each replica performs its own first, whatever their ids (Corrections 31).
-    pub own_first_at_a_tie: bool,
-    /// The other regions are told the time only when nothing that has committed waits to be applied (Corrections 32).
-    pub heartbeat_when_idle: bool,
-    /// An effect vouches for its place to those that receive it, although another one may share that (Corrections 32).
-    pub effects_vouch: bool,
-    /// Snapshots below the horizon are answered from what is left (Corrections 33).
-    pub read_below_horizon: bool,
-    /// What observes does not look whether something undecided is in its way (Corrections 70).
-    pub undecided_ignored: bool,
-    /// A transaction sees whatever its thread's cache holds when it reads (Corrections 72).
-    pub cache_unversioned: bool,
-    /// Caches forget what the newest snapshot shows, also while an older one is read (Corrections 72).
-    pub pruned_for_newest: bool,
-    /// A session goes on although the outcome of its last transaction is not known yet (Corrections 34 and 72).
-    pub unknown_not_awaited: bool,
-    /// The horizon rises, and what is below it is folded, also while a store is built that will replace the one that is there.
-    pub horizon_while_replaced: bool,
-    /// Coordinators answer, and tell all participants, before the decider has logged the decision (Corrections 73).
-    pub answered_before_decision: bool,
-    /// Keys are deleted when their deadline has passed here, whatever other regions have done to them in time (Corrections 69).
-    pub expired_by_own_clock: bool,
-    /// What has arrived of other regions is in the log by its effects only.
-    pub heard_not_logged: bool,
 }
 
 #[cfg(test)]

@@ -33,8 +33,8 @@
 mod snapshot;
 
 pub use crate::stable::{
-    Answer, CachedEffect, Deed, Effects, Gained, KeyEffects, Mutants, Options, Outcome, Pledge, Record,
-    RegionTopology, Scope, Stamp, Timer, Times, Topology, Vote, Whole,
+    Answer, CachedEffect, Deed, Effects, Gained, KeyEffects, Mutant, Mutants, Options, Outcome, Pledge,
+    Record, RegionTopology, Scope, Stamp, Timer, Times, Topology, Vote, Whole,
 };
 pub use snapshot::Snapshot;
 

@@ -4,7 +4,7 @@
 
 use crate::survivors::client::{Client, GET, blind_step, increment, key_in, step};
 use crate::survivors::world::{Faults, KEYSPACE, SEED, World, coordinator, replica};
-use anabranch_causal::paris::{Message, Mutants, Options, RegionTopology, Times, Topology};
+use anabranch_causal::paris::{Message, Mutant, Mutants, Options, RegionTopology, Times, Topology};
 use protocol::{Durability, Request};
 use std::time::Duration;
 use types::{RegionId, SessionId, Timestamp};
@@ -218,7 +218,7 @@ fn a_part_elsewhere_is_given_up_with_the_lost_one() {
 
 #[test]
 fn a_survivor_that_keeps_a_part_elsewhere_is_found_out() {
-    let mut world = world(Mutants { part_kept: true, ..Mutants::default() });
+    let mut world = world(Mutant::PartKept.into());
     half_elsewhere(&mut world);
     evict(&mut world, 0, 2);
     world.run_ms(4_000);
@@ -227,7 +227,7 @@ fn a_survivor_that_keeps_a_part_elsewhere_is_found_out() {
 
 #[test]
 fn a_coordinator_that_says_nothing_of_what_was_given_up_is_found_out() {
-    let mut world = world(Mutants { given_up_cached: true, ..Mutants::default() });
+    let mut world = world(Mutant::GivenUpCached.into());
     half_elsewhere(&mut world);
     evict(&mut world, 0, 2);
     world.run_ms(4_000);
@@ -301,7 +301,7 @@ fn what_is_undecided_ends_as_where_its_effects_are() {
 
 #[test]
 fn a_survivor_that_aborts_what_others_have_is_found_out() {
-    let mut world = world(Mutants { undecided_given_up: true, ..Mutants::default() });
+    let mut world = world(Mutant::UndecidedGivenUp.into());
     decided_in_the_lost_region(&mut world);
     assert_eq!(read(&mut world, 0), [1, 11, 1]);
 }
@@ -329,7 +329,7 @@ fn survivors_forward_what_they_hold() {
 
 #[test]
 fn survivors_that_forward_nothing_are_found_out() {
-    let mut world = unevenly_heard(Mutants { cut_not_reached: true, ..Mutants::default() });
+    let mut world = unevenly_heard(Mutant::CutNotReached.into());
     let seen = [1, 2].map(|region| read(&mut world, region)[1]);
     assert_eq!(seen, [1, 11]);
 }

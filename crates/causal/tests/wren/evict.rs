@@ -3,7 +3,7 @@
 use crate::wren::client::{Client, GET, blind_step, increment, key_in, step};
 use crate::wren::operations::{DELETE, write};
 use crate::wren::world::{Faults, World, coordinator, replica};
-use anabranch_causal::wren::{Message, Mutants, Options};
+use anabranch_causal::wren::{Message, Mutant, Mutants, Options};
 use protocol::Durability;
 use std::time::Duration;
 use types::RegionId;
@@ -124,8 +124,7 @@ fn what_is_forwarded_late_resets_only_what_it_observed() {
 
 #[test]
 fn survivors_that_forget_too_early_are_found_out() {
-    let mutants = Mutants { forgotten_for_lost: true, ..Mutants::default() };
-    assert_eq!(deleted_unseen(mutants), [both(15), both(10)]);
+    assert_eq!(deleted_unseen(Mutant::ForgottenForLost.into()), [both(15), both(10)]);
 }
 
 /// Region 2's last transaction has reached the others' first partition only.
@@ -169,7 +168,7 @@ fn a_transaction_that_lost_a_part_is_given_up_everywhere() {
 /// What is above the cut on one partition only is half of a transaction.
 #[test]
 fn a_survivor_that_keeps_what_is_above_the_cut_is_found_out() {
-    let mut world = world(3, Mutants { kept_above_cut: true, ..Mutants::default() });
+    let mut world = world(3, Mutant::KeptAboveCut.into());
     half_arrived(&mut world);
     evict(&mut world, 0, 2);
     world.run_ms(3_000);
@@ -178,7 +177,7 @@ fn a_survivor_that_keeps_what_is_above_the_cut_is_found_out() {
 
 #[test]
 fn survivors_that_forward_nothing_are_found_out() {
-    let mut world = world(3, Mutants { cut_not_reached: true, ..Mutants::default() });
+    let mut world = world(3, Mutant::CutNotReached.into());
     world.cut(2, 1);
     add(&mut world, 2, 10);
     world.run_ms(200);

@@ -3,7 +3,7 @@
 use crate::wren::client::{Client, GET, on, step};
 use crate::wren::operations::write;
 use crate::wren::world::{EPOCH, World, coordinator, replica};
-use anabranch_causal::wren::{Mutants, Options};
+use anabranch_causal::wren::{Mutant, Mutants, Options};
 use datatypes::key::ExpireCondition;
 use datatypes::{Operation, key};
 use protocol::Request;
@@ -99,6 +99,5 @@ fn a_later_deadline_of_a_region_that_is_cut_off_stays() {
 
 #[test]
 fn deleting_by_the_own_clock_is_caught() {
-    let mutants = Mutants { expired_by_own_clock: true, ..Mutants::default() };
-    assert_eq!(refreshed_while_apart(mutants), "(nil) (nil)");
+    assert_eq!(refreshed_while_apart(Mutant::ExpiredByOwnClock.into()), "(nil) (nil)");
 }

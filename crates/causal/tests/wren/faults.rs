@@ -3,7 +3,7 @@
 use crate::wren::client::{Client, GET, blind_step, increment, key_in, step};
 use crate::wren::operations::write;
 use crate::wren::world::{Faults, World, coordinator, replica};
-use anabranch_causal::wren::{Mutants, Options};
+use anabranch_causal::wren::{Mutant, Mutants, Options};
 use protocol::{Durability, Request};
 use std::time::Duration;
 
@@ -63,8 +63,7 @@ fn a_region_that_restarts_while_it_is_cut_off_shows_what_it_wrote() {
 
 #[test]
 fn forgetting_what_was_heard_is_caught() {
-    let mutants = Mutants { heard_not_logged: true, ..Mutants::default() };
-    assert_eq!(restarted_while_cut_off(mutants), "(nil); (nil)");
+    assert_eq!(restarted_while_cut_off(Mutant::HeardNotLogged.into()), "(nil); (nil)");
 }
 
 /// A partition restarted from its log has lost nothing that was acknowledged, and stamps above what it published.

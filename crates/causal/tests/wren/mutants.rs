@@ -4,11 +4,11 @@ use crate::wren::client::{Client, GET, key_in, step};
 use crate::wren::operations::write;
 use crate::wren::random::{CALM, FORGETTING, LOSING, Plan, REMOVING, SPILLING, play};
 use crate::wren::world::{EPOCH, World, coordinator, replica};
-use anabranch_causal::wren::{Mutants, Options};
+use anabranch_causal::wren::{Mutant, Mutants, Options};
 use std::time::Duration;
 
-fn caught(mutants: Mutants, seeds: u64) {
-    caught_in(Plan { mutants, rounds: 150, jumps: true, near: 12_000, ..CALM }, seeds);
+fn caught(mutant: Mutant, seeds: u64) {
+    caught_in(Plan { mutants: mutant.into(), rounds: 150, jumps: true, near: 12_000, ..CALM }, seeds);
 }
 
 fn caught_in(plan: Plan, seeds: u64) {
@@ -19,80 +19,74 @@ fn caught_in(plan: Plan, seeds: u64) {
 
 #[test]
 fn reading_above_the_stable_time_is_caught() {
-    caught(Mutants { read_above_stable: true, ..Mutants::default() }, 5);
+    caught(Mutant::ReadAboveStable, 5);
 }
 
 #[test]
 fn a_heartbeat_past_the_gate_is_caught() {
-    caught(Mutants { ungated_heartbeat: true, ..Mutants::default() }, 10);
+    caught(Mutant::UngatedHeartbeat, 10);
 }
 
 #[test]
 fn a_receiver_taken_for_the_origin_is_caught() {
-    caught(Mutants { receiver_as_origin: true, ..Mutants::default() }, 10);
+    caught(Mutant::ReceiverAsOrigin, 10);
 }
 
 #[test]
 fn overwritten_stable_times_are_caught() {
-    caught(Mutants { non_monotone_snapshot: true, ..Mutants::default() }, 10);
+    caught(Mutant::NonMonotoneSnapshot, 10);
 }
 
 /// Corrections 21: a clock that jumps back stamps below what was published.
 #[test]
 fn a_forgotten_bound_is_caught() {
-    caught(Mutants { bound_not_remembered: true, ..Mutants::default() }, 40);
+    caught(Mutant::BoundNotRemembered, 40);
 }
 
 /// Corrections 20.
 #[test]
 fn an_effect_left_out_at_the_bound_is_caught() {
-    caught(Mutants { apply_below: true, ..Mutants::default() }, 40);
+    caught(Mutant::ApplyBelow, 40);
 }
 
 /// Corrections 67: a partition that lost records serves at once, from what is left.
 #[test]
 fn serving_before_the_refill_is_caught() {
-    let mutants = Mutants { stamp_before_refill: true, ..Mutants::default() };
-    caught_in(Plan { mutants, ..LOSING }, 20);
+    caught_in(Plan { mutants: Mutant::StampBeforeRefill.into(), ..LOSING }, 20);
 }
 
 /// Stable times that count what was lost.
 #[test]
 fn vouching_for_what_is_lost_is_caught() {
-    let mutants = Mutants { vouch_for_lost: true, ..Mutants::default() };
-    caught_in(Plan { mutants, ..LOSING }, 20);
+    caught_in(Plan { mutants: Mutant::VouchForLost.into(), ..LOSING }, 20);
 }
 
 /// Corrections 75: a deletion takes away what it never saw.
 #[test]
 fn a_reset_of_what_was_not_observed_is_caught() {
-    caught_in(Plan { mutants: Mutants { reset_unobserved: true, ..Mutants::default() }, ..REMOVING }, 10);
+    caught_in(Plan { mutants: Mutant::ResetUnobserved.into(), ..REMOVING }, 10);
 }
 
 /// Who did what is forgotten while an effect may come that has not observed it.
 #[test]
 fn a_forgotten_context_is_caught() {
-    let mutants = Mutants { forget_context: true, ..Mutants::default() };
-    caught_in(Plan { mutants, near: 500, rounds: 300, ..REMOVING }, 40);
+    caught_in(Plan { mutants: Mutant::ForgetContext.into(), near: 500, rounds: 300, ..REMOVING }, 40);
 }
 
 #[test]
 fn a_dropped_queue_that_counts_as_sent_is_caught() {
-    let mutants = Mutants { dropped_counts_as_sent: true, ..Mutants::default() };
-    caught_in(Plan { mutants, ..FORGETTING }, 20);
+    caught_in(Plan { mutants: Mutant::DroppedCountsAsSent.into(), ..FORGETTING }, 20);
 }
 
 #[test]
 fn a_chunk_that_counts_as_sent_before_it_is_fetched_is_caught() {
-    let mutants = Mutants { awaited_counts_as_sent: true, ..Mutants::default() };
-    caught_in(Plan { mutants, ..SPILLING }, 20);
+    caught_in(Plan { mutants: Mutant::AwaitedCountsAsSent.into(), ..SPILLING }, 20);
 }
 
 /// A partition that restarts from it takes what was in the spool for sent.
 #[test]
 fn a_checkpoint_that_does_not_tell_what_is_spilled_is_caught() {
-    let mutants = Mutants { spilled_not_told: true, ..Mutants::default() };
-    caught_in(Plan { mutants, ..SPILLING }, 20);
+    caught_in(Plan { mutants: Mutant::SpilledNotTold.into(), ..SPILLING }, 20);
 }
 
 /// How far behind another region is, at most, in milliseconds, while something commits in every tick.
@@ -114,7 +108,7 @@ fn lag_under_load(mutants: Mutants) -> u64 {
 /// meanwhile, other regions see all but the last milliseconds.
 #[test]
 fn time_that_is_told_only_when_nothing_waits_is_caught() {
-    let (sound, mutant) = (Mutants::default(), Mutants { heartbeat_when_idle: true, ..Mutants::default() });
+    let (sound, mutant) = (Mutants::default(), Mutant::HeartbeatWhenIdle.into());
     let [sound, mutant] = [sound, mutant].map(lag_under_load);
     assert!(sound < 50, "{sound} ms behind");
     assert!(mutant > 300, "{mutant} ms behind: the load goes on for 400 ms");
@@ -138,8 +132,7 @@ fn reads_around_a_write(mutants: Mutants) -> [String; 2] {
 #[test]
 fn a_shared_cache_without_versions_is_caught() {
     assert_eq!(reads_around_a_write(Mutants::default()), ["\"1\"", "\"1\""]);
-    let mutants = Mutants { cache_unversioned: true, ..Mutants::default() };
-    assert_eq!(reads_around_a_write(mutants), ["\"1\"", "\"2\""], "fractured");
+    assert_eq!(reads_around_a_write(Mutant::CacheUnversioned.into()), ["\"1\"", "\"2\""], "fractured");
 }
 
 /// What a session reads that was told of its last write that it may have taken effect.
@@ -164,6 +157,9 @@ fn read_after_an_unknown_outcome(mutants: Mutants) -> String {
 #[test]
 fn a_session_that_goes_on_in_doubt_is_caught() {
     assert_eq!(read_after_an_unknown_outcome(Mutants::default()), "\"new\"");
-    let mutants = Mutants { unknown_not_awaited: true, ..Mutants::default() };
-    assert_eq!(read_after_an_unknown_outcome(mutants), "\"old\"", "its own write is missing");
+    assert_eq!(
+        read_after_an_unknown_outcome(Mutant::UnknownNotAwaited.into()),
+        "\"old\"",
+        "its own write is missing"
+    );
 }

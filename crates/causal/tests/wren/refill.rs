@@ -3,7 +3,7 @@
 use crate::wren::client::{Client, GET, blind_step, increment, key_in, step};
 use crate::wren::operations::write;
 use crate::wren::world::{Faults, World, coordinator, replica};
-use anabranch_causal::wren::{Message, Mutants, Options};
+use anabranch_causal::wren::{Message, Mutant, Mutants, Options};
 use protocol::Durability;
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ fn what_one_region_holds_of_a_lost_life_reaches_the_others() {
 
 #[test]
 fn a_survivors_knowledge_that_is_not_forwarded_is_missed() {
-    let mutants = Mutants { nothing_forwarded: true, ..Mutants::default() };
+    let mutants = Mutant::NothingForwarded.into();
     let seen = read_after_a_loss_behind_a_cut(mutants);
     assert_eq!(seen, ["\"x\"; \"x\"", "\"x\"; \"x\"", "\"x\"; (nil)"]);
 }
@@ -315,7 +315,6 @@ fn what_is_committed_while_the_state_is_taken_once_more_stays() {
 
 #[test]
 fn a_horizon_that_rises_while_the_state_is_taken_is_caught() {
-    let (made, seen) =
-        counted_beside_transfers(Mutants { horizon_while_replaced: true, ..Mutants::default() });
+    let (made, seen) = counted_beside_transfers(Mutant::HorizonWhileReplaced.into());
     assert!(seen.iter().any(|seen| *seen != made), "{made} made, {seen:?} seen");
 }

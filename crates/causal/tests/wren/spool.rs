@@ -3,7 +3,7 @@
 use crate::wren::client::{Client, GET, blind_step, increment, key_in, step};
 use crate::wren::operations::write;
 use crate::wren::world::{EPOCH, World, coordinator, replica};
-use anabranch_causal::wren::{Mutants, Options, Partition};
+use anabranch_causal::wren::{Mutant, Mutants, Options, Partition};
 use replication::Window;
 
 /// How much of a queue stays in memory, in bytes.
@@ -191,6 +191,9 @@ fn what_leaves_memory_while_a_checkpoint_is_written_is_missing_in_it() {
         let seen = counted_after_such_a_checkpoint(spill_bytes, Mutants::default());
         assert_eq!(seen, ["\"1800\"", "\"1800\""]);
     }
-    let mutants = Mutants { spilled_not_told: true, ..Mutants::default() };
-    assert_ne!(counted_after_such_a_checkpoint(1 << 30, mutants)[1], "\"1800\"", "the mistake shows");
+    assert_ne!(
+        counted_after_such_a_checkpoint(1 << 30, Mutant::SpilledNotTold.into())[1],
+        "\"1800\"",
+        "the mistake shows"
+    );
 }

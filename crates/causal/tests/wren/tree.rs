@@ -3,7 +3,7 @@
 use crate::wren::client::{Client, GET, increment, key_in, step};
 use crate::wren::operations::write;
 use crate::wren::world::{EPOCH, Faults, World, coordinator, replica};
-use anabranch_causal::wren::{Message, Mutants, Options};
+use anabranch_causal::wren::{Message, Mutant, Mutants, Options};
 use protocol::Durability;
 use std::time::Duration;
 use types::{RegionId, Timestamp};
@@ -85,7 +85,7 @@ fn a_tree_waits_for_who_is_down_whoever_restarts_meanwhile() {
 
 #[test]
 fn a_minimum_without_those_below_is_found_out() {
-    let mut world = world(1, 1, Mutants { subtree_left_out: true, ..Mutants::default() });
+    let mut world = world(1, 1, Mutant::SubtreeLeftOut.into());
     world.crash(replica(0, 4));
     world.run_ms(100);
     let stood_at = local(&world, 0, 0);

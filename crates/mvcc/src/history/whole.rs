@@ -3,6 +3,7 @@
 //! put between two, and a reader looks for the last that it sees.
 
 use super::{Entry, History, effect_of};
+use crate::Mutant;
 use datatypes::merge::is_whole_write;
 use datatypes::{Cell, Effect, Patch, Value, apply};
 use std::borrow::Cow;
@@ -49,8 +50,7 @@ impl<S: Copy + Ord> History<S> {
         stamped: &[(S, Effect<'_>)],
         own: &[Effect<'_>],
     ) -> Option<Cow<'c, Cell>> {
-        #[cfg(feature = "mutants")]
-        if self.leave_out_undo {
+        if self.mutants.has(Mutant::UndoLeftOut) {
             return None;
         }
         let mut seen = if let Some((_, last)) = stamped.last() {

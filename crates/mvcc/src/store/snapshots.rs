@@ -384,10 +384,7 @@ impl<S: Stamp> Store<S> {
             *memory += kept.heap_bytes();
             kept
         });
-        #[cfg(feature = "mutants")]
-        {
-            kept.history.leave_out_undo = self.leave_out_undo;
-        }
+        kept.history.mutants = self.mutants;
         let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
         let contested = kept.history.is_contested();
         change(&mut kept.history, &mut record.cell);

@@ -1,8 +1,9 @@
 //! The instance as one member has it, and how it stands to the log.
 
+use super::Copied;
 use super::rebuild::Rebuild;
-use super::{Copied, Mutants};
 use crate::log::Application;
+use crate::{Mutant, Mutants};
 use protocol::{Durable, Input, Now, Replica, Replies};
 use std::collections::VecDeque;
 use types::{
@@ -163,7 +164,9 @@ impl<P: Copied> Copy<P> {
     pub(super) fn turns(&self) -> (u64, u64) {
         match self.role {
             Role::Follows => (0, 0),
-            Role::Leads { proposed, .. } if self.mutants.said_before_committed => (proposed, proposed),
+            Role::Leads { proposed, .. } if self.mutants.has(Mutant::SaidBeforeCommitted) => {
+                (proposed, proposed)
+            }
             Role::Leads { proposed, committed, .. } => (committed, proposed),
         }
     }
@@ -192,7 +195,7 @@ impl<P: Copied> Copy<P> {
     /// The state is not the log's: another member's is taken, which has everything up to this entry at least.
     pub(super) fn invalidate_after(&mut self, index: u64) {
         self.ahead = None;
-        if !self.mutants.state_kept {
+        if !self.mutants.has(Mutant::StateKept) {
             self.inner = self.empty();
             self.is_valid = false;
             self.rebuild = Some(Rebuild::new(index));

@@ -100,16 +100,12 @@ impl<P: Copied> Member<P> {
         let found = groups.find(node.address());
         assert!(found.is_some(), "{node} is in no group");
         let (group, me) = found.unwrap_or((node.address(), 0));
-        let mut log = Log::new(me, groups.members(group).len());
-        if options.mutants.trusting {
-            log.trust_memory();
-        }
         Member {
             group,
             me,
             incarnation: node.incarnation,
             options,
-            log,
+            log: Log::new(me, groups.members(group).len()).with_mutants(options.mutants),
             copy: Copy::new(group, protocol, options.mutants),
             routes: Routes::new(groups.clone()),
             groups,

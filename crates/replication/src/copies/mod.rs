@@ -42,6 +42,7 @@ pub use member::Member;
 pub use message::Message;
 pub use routes::Groups;
 
+use crate::Mutants;
 use crate::log::Change;
 use protocol::{Durability, Encode, Input, Now, Outputs, Packet, Protocol};
 use std::time::Duration;
@@ -74,7 +75,7 @@ pub struct Options {
     pub durability: Durability,
     /// The log's unit of time: leaders speak every two, followers miss them after six to twelve.
     pub tick: Duration,
-    /// Deliberate mistakes.
+    /// A known bug.
     pub mutants: Mutants,
 }
 
@@ -86,17 +87,6 @@ impl Default for Options {
             mutants: Mutants::default(),
         }
     }
-}
-
-/// Mistakes that tests switch on to see that the harness catches them; all off otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mutants {
-    /// What a step says leaves when its entry is proposed, before it is committed.
-    pub said_before_committed: bool,
-    /// A deposed leader keeps its state when other entries took the place of its own.
-    pub state_kept: bool,
-    /// A member that lost its disk votes at once (Corrections 67).
-    pub trusting: bool,
 }
 
 /// What a node can be reminded of.

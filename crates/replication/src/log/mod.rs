@@ -41,6 +41,7 @@ mod transfer;
 pub use message::{Message, Raft};
 pub use record::{Change, Recovering};
 
+use crate::{Mutant, Mutants};
 use protocol::Durability;
 use raft::eraftpb::{Entry, Message as RaftMessage, MessageType};
 use raft::{Config, RawNode, StateRole};
@@ -129,8 +130,7 @@ pub struct Log {
     electable: bool,
     /// See [`Log::give_all`].
     gives_all: bool,
-    /// A mistake: see [`Log::trust_memory`].
-    trusts_memory: bool,
+    mutants: Mutants,
 }
 
 impl Log {
@@ -151,13 +151,13 @@ impl Log {
             ticked: false,
             electable: true,
             gives_all: false,
-            trusts_memory: false,
+            mutants: Mutants::NONE,
         }
     }
 
-    /// A deliberate mistake, to validate tests with: a member that lost what it acknowledged votes at once.
-    pub fn trust_memory(&mut self) {
-        self.trusts_memory = true;
+    /// The same with a known bug.
+    pub fn with_mutants(self, mutants: Mutants) -> Self {
+        Log { mutants, ..self }
     }
 
     /// Takes a record of the journal; `app` gets the pieces of a state that was transferred.
@@ -186,7 +186,7 @@ impl Log {
         let State::Recovering(memory) = &mut self.state else { return };
         let mut memory = std::mem::replace(memory, Memory::new(self.members));
         memory.settle();
-        if !complete && self.members > 1 && !self.trusts_memory {
+        if !complete && self.members > 1 && !self.mutants.has(Mutant::TrustMemory) {
             self.standing.forget(self.me, incarnation);
             let change = Change::Life { life: incarnation, regained: false };
             port.persist(&change, Some(Durability::Synced));

@@ -1,5 +1,6 @@
 //! A group of members whose messages wait until the test lets them pass.
 
+use anabranch_replication::Mutants;
 use anabranch_replication::log::{Application, Change, Log, Message, Port, Recovering};
 use protocol::Durability;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -72,15 +73,7 @@ pub struct Member {
     /// Every record, and whether it is synced at once.
     records: Vec<(Vec<u8>, bool)>,
     life: u32,
-    trusting: bool,
-}
-
-fn new_log(me: usize, members: usize, trusting: bool) -> Log {
-    let mut log = Log::new(me, members);
-    if trusting {
-        log.trust_memory();
-    }
-    log
+    mutants: Mutants,
 }
 
 pub struct Group {
@@ -95,15 +88,14 @@ pub struct Group {
 }
 
 impl Group {
-    /// With `trusting`, members make the mistake to vote after they have forgotten.
-    pub fn new(members: usize, trusting: bool) -> Self {
+    pub fn new(members: usize, mutants: Mutants) -> Self {
         let member = |me| Member {
-            log: new_log(me, members, trusting),
+            log: Log::new(me, members).with_mutants(mutants),
             applied: Applied::default(),
             confirmed: Vec::new(),
             records: Vec::new(),
             life: 1,
-            trusting,
+            mutants,
         };
         let mut group = Group {
             members: (0..members).map(member).collect(),
@@ -239,7 +231,7 @@ impl Group {
             let synced = member.records.iter().rposition(|(_, synced)| *synced).map_or(0, |last| last + 1);
             member.records.truncate(synced);
         }
-        member.log = new_log(me, count, member.trusting);
+        member.log = Log::new(me, count).with_mutants(member.mutants);
         member.applied = Applied::default();
         member.life += 1;
         for (record, _) in &member.records {

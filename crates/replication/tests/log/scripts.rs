@@ -1,4 +1,5 @@
 use crate::group::Group;
+use anabranch_replication::{Mutant, Mutants};
 
 fn text(number: u64) -> Vec<u8> {
     number.to_le_bytes().to_vec()
@@ -6,7 +7,7 @@ fn text(number: u64) -> Vec<u8> {
 
 #[test]
 fn entries_are_applied_everywhere_and_survive_a_restart_of_all() {
-    let mut group = Group::new(3, false);
+    let mut group = Group::new(3, Mutants::NONE);
     let leader = group.elect();
     (0..20).for_each(|number| group.propose(leader, &text(number)));
     group.pass(4);
@@ -20,7 +21,7 @@ fn entries_are_applied_everywhere_and_survive_a_restart_of_all() {
 
 #[test]
 fn entries_of_one_step_are_one_message_to_each_member() {
-    let mut group = Group::new(3, false);
+    let mut group = Group::new(3, Mutants::NONE);
     let leader = group.elect();
     group.pass(4);
     let small: Vec<Vec<u8>> = (0..50).map(text).collect();
@@ -36,7 +37,7 @@ fn entries_of_one_step_are_one_message_to_each_member() {
 
 #[test]
 fn reads_of_one_step_are_one_question() {
-    let mut group = Group::new(3, false);
+    let mut group = Group::new(3, Mutants::NONE);
     let leader = group.elect();
     group.pass(4);
     assert_eq!(group.confirm_together(leader, &[3, 4, 5]), 2);
@@ -57,7 +58,7 @@ fn terms(group: &Group) -> Vec<u64> {
 
 #[test]
 fn who_leads_is_asked_and_told_without_the_disk() {
-    let mut group = Group::new(3, false);
+    let mut group = Group::new(3, Mutants::NONE);
     let leader = group.elect();
     group.pass(4);
     let before = terms(&group);
@@ -75,7 +76,7 @@ fn who_leads_is_asked_and_told_without_the_disk() {
 
 #[test]
 fn what_is_committed_is_told_again() {
-    let mut group = Group::new(3, false);
+    let mut group = Group::new(3, Mutants::NONE);
     let leader = group.elect();
     group.pass(4);
     group.propose_silently(leader, b"entry");
@@ -87,7 +88,7 @@ fn what_is_committed_is_told_again() {
 
 #[test]
 fn a_leader_that_is_cut_off_is_replaced_and_applies_nothing_more() {
-    let mut group = Group::new(3, false);
+    let mut group = Group::new(3, Mutants::NONE);
     let old = group.elect();
     group.propose(old, b"before");
     group.cut.insert(old);
@@ -104,8 +105,8 @@ fn a_leader_that_is_cut_off_is_replaced_and_applies_nothing_more() {
 
 /// An entry is committed by the leader and one follower, which then loses it with the power. Leader cut off, the other
 /// two may elect nobody: the one that lacks the entry always has, and the one that had it has forgotten.
-fn lose_an_acknowledged_entry(trusting: bool) -> (Group, usize) {
-    let mut group = Group::new(3, trusting);
+fn lose_an_acknowledged_entry(mutants: Mutants) -> (Group, usize) {
+    let mut group = Group::new(3, mutants);
     let leader = group.elect();
     group.pass(4);
     let (behind, forgetful) = ((leader + 1) % 3, (leader + 2) % 3);
@@ -120,7 +121,7 @@ fn lose_an_acknowledged_entry(trusting: bool) -> (Group, usize) {
 
 #[test]
 fn a_member_that_forgot_an_acknowledged_entry_elects_nobody_without_it() {
-    let (mut group, leader) = lose_an_acknowledged_entry(false);
+    let (mut group, leader) = lose_an_acknowledged_entry(Mutants::NONE);
     assert_eq!(group.leader(), None);
     // The one that has the entry is back: all three get on with it.
     group.cut.clear();
@@ -134,14 +135,14 @@ fn a_member_that_forgot_an_acknowledged_entry_elects_nobody_without_it() {
 
 #[test]
 fn a_vote_with_amnesia_loses_the_entry() {
-    let (group, _) = lose_an_acknowledged_entry(true);
+    let (group, _) = lose_an_acknowledged_entry(Mutant::TrustMemory.into());
     let leader = group.leader().expect("the mutant votes");
     assert!(!group.members[leader].applied.0.values().any(|entry| entry == b"acknowledged"));
 }
 
 #[test]
 fn a_member_that_lags_behind_the_oldest_entry_takes_the_state_over() {
-    let mut group = Group::new(3, false);
+    let mut group = Group::new(3, Mutants::NONE);
     let leader = group.elect();
     let behind = (leader + 1) % 3;
     group.cut.insert(behind);

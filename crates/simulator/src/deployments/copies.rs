@@ -315,7 +315,7 @@ mod tests {
     /// Who leads when its group has agreed on the cut is not who leads later.
     #[test]
     fn a_follower_that_keeps_what_its_leader_gave_up_is_caught() {
-        let mutants = stable::Mutants { kept_by_followers: true, ..Default::default() };
+        let mutants = stable::Mutant::KeptByFollowers.into();
         let options = stable::Options { mutants, ..stable::Options::default() };
         let build = || WrenCopiesDeployment::new(options, copies::Options::default());
         // Begins with one that showed it when this was written.

@@ -3,7 +3,9 @@
 mod protocol;
 
 use ::protocol::Claim;
-use anabranch_simulator::{Deployment, Feature, Host, Layout, Mutants, Options, Setting, Summary, run_seeds};
+use anabranch_simulator::{
+    Deployment, Feature, Host, Layout, Mutant, Mutants, Options, Setting, Summary, run_seeds,
+};
 use checker::Level;
 use protocol::{Mistakes, Node};
 use types::{NodeId, PartitionId, ProcessId, RegionId, Rng};
@@ -133,15 +135,14 @@ fn the_honest_backup_converges() {
 
 #[test]
 fn messages_that_do_not_wait_for_the_log_are_caught() {
-    let mutants = Mutants { ungated: true, ..Mutants::default() };
+    let mutants = Mutants::from(Mutant::Ungated);
     assert_caught(HONEST, mutants);
     assert_caught(PrimaryBackup { reads_at_backup: true, ..HONEST }, mutants);
 }
 
 #[test]
 fn a_torn_group_that_recovery_accepts_is_caught() {
-    let mutants = Mutants { torn_groups: true, ..Mutants::default() };
-    assert_caught(HONEST, mutants);
+    assert_caught(HONEST, Mutant::TornGroups.into());
 }
 
 #[test]

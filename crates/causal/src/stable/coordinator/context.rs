@@ -4,7 +4,7 @@
 use super::Coordinator;
 use super::ask::Ask;
 use crate::stable::token::Token;
-use crate::stable::{Mutants, Node, Scope, Times};
+use crate::stable::{Mutant, Mutants, Node, Scope, Times};
 use protocol::Outputs;
 use types::{Error, RegionId, RequestId, SessionId};
 
@@ -71,8 +71,8 @@ impl Ask {
     /// True if it has to wait until snapshots show more than this one.
     pub(super) fn is_ahead_of<S: Times>(&self, snapshot: S, region: RegionId, mutants: Mutants) -> bool {
         match self {
-            Ask::Restore { .. } if mutants.context_ignored => false,
-            Ask::Restore { token: Some(token), .. } if mutants.foreign_local_time => {
+            Ask::Restore { .. } if mutants.has(Mutant::ContextIgnored) => false,
+            Ask::Restore { token: Some(token), .. } if mutants.has(Mutant::ForeignLocalTime) => {
                 !token.is_shown_at_home(snapshot)
             }
             Ask::Restore { token: Some(token), .. } => !token.is_shown_by(snapshot, region),

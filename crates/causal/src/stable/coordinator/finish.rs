@@ -6,7 +6,7 @@ use super::apart::Reason;
 use super::running::{Kind, Phase, Preparing, Running};
 use crate::stable::message::KeyEffects;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Timer, Times};
+use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim, ThreadClaim, VectorClaim};
 use std::collections::BTreeSet;
 use types::{Error, ErrorCode, Timestamp, TransactionId};
@@ -270,7 +270,7 @@ impl<S: Times> Coordinator<S> {
         }
         if let Some(mut running) = self.running.remove(&number) {
             self.leave_in_doubt(number, &mut running, &error, out);
-            if self.options.mutants.unknown_not_awaited
+            if self.options.mutants.has(Mutant::UnknownNotAwaited)
                 && let Some(state) = self.sessions.get_mut(&running.session)
             {
                 state.running = None;

@@ -12,7 +12,7 @@ use super::apart::Reason;
 use super::running::{Phase, Running, Spreading};
 use crate::stable::message::KeyEffects;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Times};
+use crate::stable::{Mutant, Node, Times};
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Error, ErrorCode, RegionId, RegionSet, Rng, SessionId, Timestamp, TransactionId};
@@ -148,7 +148,7 @@ impl<S: Times> Coordinator<S> {
                 self.unsettled.remove(&number);
             }
         }
-        if self.options.mutants.given_up_cached {
+        if self.options.mutants.has(Mutant::GivenUpCached) {
             return;
         }
         let is_given_up = |stamp: &Stamp<S::Depends>| {
@@ -167,7 +167,7 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let lost = self.losses.regions.keys().copied().find(|region| regions.contains(*region));
-        if let Some(region) = lost.filter(|_| !self.options.mutants.given_up_cached) {
+        if let Some(region) = lost.filter(|_| !self.options.mutants.has(Mutant::GivenUpCached)) {
             self.drop_cached(now, region, |stamp| stamp.transaction == id, random, out);
         }
     }

@@ -24,7 +24,7 @@ mod votes;
 
 use super::message::Message;
 use super::setup::{Options, Scope, Topology};
-use super::{Node, Timer, Times};
+use super::{Mutant, Node, Timer, Times};
 use ask::Ask;
 use lost::Losses;
 use protocol::{Claim, Input, Now, Outputs};
@@ -247,7 +247,7 @@ impl<S: Times> Coordinator<S> {
         let oldest = self.oldest(now);
         out.send(self.homes[self.home], Message::StartTx { stable: self.stable, oldest, gone: self.gone() });
         self.probe(now, oldest, out);
-        let shown = if self.options.mutants.pruned_for_newest { self.stable } else { oldest };
+        let shown = if self.options.mutants.has(Mutant::PrunedForNewest) { self.stable } else { oldest };
         self.threads.values_mut().for_each(|thread| thread.prune(shown.reach()));
         self.give_up_waiting(now, out);
         out.arm(Timer::StartTx, now.instant + self.options.gossip_every * S::GOSSIP_RARER);
@@ -259,7 +259,7 @@ impl<S: Times> Coordinator<S> {
             self.unanswered = 0;
         }
         let ready = self.is_ready();
-        if self.options.mutants.non_monotone_snapshot {
+        if self.options.mutants.has(Mutant::NonMonotoneSnapshot) {
             self.stable = stable;
         } else {
             self.stable = self.stable.newest(stable);
@@ -278,10 +278,10 @@ impl<S: Times> Coordinator<S> {
     /// The snapshot of a transaction that begins now.
     fn snapshot(&mut self, now: Now, session: SessionId) -> S {
         let clock = Timestamp::from_wall(now.wall);
-        if self.options.mutants.read_above_stable {
+        if self.options.mutants.has(Mutant::ReadAboveStable) {
             return self.stable.reaching(clock).readable();
         }
-        if self.options.mutants.remote_not_below_local {
+        if self.options.mutants.has(Mutant::RemoteNotBelowLocal) {
             return self.stable;
         }
         let newest = clock.max(self.thread(session).highest).max(self.given);

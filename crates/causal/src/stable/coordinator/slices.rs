@@ -8,7 +8,7 @@ use super::running::{Kind, Phase, Running};
 use super::session::{Done, Open};
 use super::{Coordinator, millis};
 use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole, Work};
-use crate::stable::{Node, Timer, Times};
+use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::{Losses, Now, Outputs};
 use std::collections::BTreeMap;
 use types::{
@@ -296,7 +296,7 @@ impl<S: Times> Coordinator<S> {
     /// What a transaction sees of a key beyond its snapshot: its thread's cache, then its own writes.
     fn overlay(&self, running: &Running<S>, key: &[u8]) -> Seen<S> {
         let thread = self.threads.get(&self.thread_key(running.session));
-        let epoch = if self.options.mutants.cache_unversioned { u64::MAX } else { running.epoch };
+        let epoch = if self.options.mutants.has(Mutant::CacheUnversioned) { u64::MAX } else { running.epoch };
         let cached = thread.map(|thread| thread.overlay(key, running.snapshot.reach(), epoch).0);
         let open = self.sessions.get(&running.session).and_then(|state| state.open.as_ref());
         let own =

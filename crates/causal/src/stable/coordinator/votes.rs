@@ -12,7 +12,7 @@ use super::slices::{part_of, work_of};
 use super::{Coordinator, backoff};
 use crate::stable::commit::Votes;
 use crate::stable::message::{Gained, KeyEffects, Message, Part, Vote, Whole, Work};
-use crate::stable::{Node, Timer, Times};
+use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
@@ -294,7 +294,7 @@ impl<S: Times> Coordinator<S> {
     fn decide(&mut self, now: Now, number: u64, at: Timestamp, out: &mut Outputs<'_, Node<S>>) {
         let Some(mut running) = self.running.remove(&number) else { return };
         if let Phase::Preparing(prepared) = running.phase {
-            if self.options.mutants.answered_before_decision {
+            if self.options.mutants.has(Mutant::AnsweredBeforeDecision) {
                 let missing = prepared.participants.clone();
                 running.phase = Phase::Deciding { at, prepared };
                 self.running.insert(number, running);
@@ -337,7 +337,7 @@ impl<S: Times> Coordinator<S> {
         };
         let mut missing = prepared.participants.clone();
         missing.remove(&partition);
-        if self.options.mutants.target_chosen_twice {
+        if self.options.mutants.has(Mutant::TargetChosenTwice) {
             missing.iter_mut().for_each(|(other, place)| *place = self.routes.next(*other, *place));
         }
         self.spread(now, number, at, missing, out);

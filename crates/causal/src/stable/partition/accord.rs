@@ -38,7 +38,7 @@ use super::{Life, Partition};
 use crate::stable::message::{Message, Standing};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Times};
+use crate::stable::{Mutant, Node, Times};
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -437,7 +437,7 @@ impl<S: Times> Partition<S> {
             if !self.is_left_to_survivors(id) || !self.evictions.accord.is_filled {
                 continue;
             }
-            match at.filter(|_| !self.options.mutants.undecided_given_up) {
+            match at.filter(|_| !self.options.mutants.has(Mutant::UndecidedGivenUp)) {
                 Some(at) => {
                     self.evictions.accord.unanswered.remove(&id);
                     self.evictions.accord.found.insert(id, at);

@@ -37,7 +37,7 @@ use super::{Life, Outgoing, Partition};
 use crate::stable::message::Message;
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Times};
+use crate::stable::{Mutant, Mutants, Node, Times};
 use mvcc::CompactKey;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
@@ -81,8 +81,7 @@ pub(super) struct Evictions {
     pub(super) is_over: bool,
     /// This region itself was evicted.
     pub(super) of_own: bool,
-    /// Looks at where it committed only: a deliberate mistake.
-    by_origin: bool,
+    mutants: Mutants,
     /// What the survivors agree on where transactions have parts in several regions.
     pub(super) accord: Accord,
 }
@@ -95,9 +94,9 @@ impl Lost {
 }
 
 impl Evictions {
-    /// None; `by_origin` is a deliberate mistake.
-    pub(super) fn new(by_origin: bool) -> Self {
-        Evictions { by_origin, ..Evictions::default() }
+    /// None.
+    pub(super) fn new(mutants: Mutants) -> Self {
+        Evictions { mutants, ..Evictions::default() }
     }
 
     pub(super) fn set(&self) -> impl Iterator<Item = RegionId> {
@@ -172,7 +171,7 @@ impl Evictions {
         cut: impl Fn(&Lost) -> Option<Timestamp>,
     ) -> bool {
         let mut above = self.lost.iter().filter(|(_, lost)| cut(lost).is_some_and(|cut| stamp.at > cut));
-        let parts = || match self.by_origin {
+        let parts = || match self.mutants.has(Mutant::PartKept) {
             true => [stamp.region].into_iter().collect(),
             false => S::parts(stamp.depends_on, stamp.region),
         };
@@ -296,7 +295,7 @@ impl<S: Times> Partition<S> {
             (lost.held, lost.cut, lost.last) = (lost.held.max(held), cut, cut.or(lost.last));
         }
         self.send_none_given_up();
-        match self.options.mutants.kept_by_followers {
+        match self.options.mutants.has(Mutant::KeptByFollowers) {
             true => self.evictions.is_clean = cut.is_some(),
             false => self.evictions.search_again(),
         }
@@ -500,7 +499,7 @@ impl<S: Times> Partition<S> {
     /// What is given up is sent to nobody any more.
     fn send_none_given_up(&mut self) {
         let (region, evictions) = (self.region, &self.evictions);
-        if self.options.mutants.kept_above_cut {
+        if self.options.mutants.has(Mutant::KeptAboveCut) {
             return;
         }
         let stays = |at, transaction, outgoing: &Outgoing<S::Depends>| {
@@ -517,7 +516,7 @@ impl<S: Times> Partition<S> {
         if is_clean || search.is_some() || is_busy || self.evictions.cuts().is_none() {
             return;
         }
-        if self.options.mutants.cut_not_reached {
+        if self.options.mutants.has(Mutant::CutNotReached) {
             self.evictions
                 .lost
                 .values_mut()
@@ -558,7 +557,7 @@ impl<S: Times> Partition<S> {
                 let (above, below): (Vec<_>, Vec<_>) =
                     effects.into_iter().partition(|stamp| self.evictions.gives_up::<S>(stamp));
                 below.iter().for_each(|stamp| self.find(stamp));
-                for stamp in above.into_iter().filter(|_| !self.options.mutants.kept_above_cut) {
+                for stamp in above.into_iter().filter(|_| !self.options.mutants.has(Mutant::KeptAboveCut)) {
                     self.store.retract(hash, key, stamp);
                 }
             }
@@ -576,7 +575,7 @@ impl<S: Times> Partition<S> {
     /// Lost regions of which other survivors may still give this one something: that may not have observed what all
     /// survivors have.
     pub(super) fn still_coming(&self) -> impl Iterator<Item = RegionId> {
-        let nothing = self.evictions.is_clean || self.options.mutants.forgotten_for_lost;
+        let nothing = self.evictions.is_clean || self.options.mutants.has(Mutant::ForgottenForLost);
         self.evictions.set().filter(move |_| !nothing)
     }
 

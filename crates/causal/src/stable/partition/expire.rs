@@ -13,7 +13,7 @@ use super::{Partition, borrowed, effects_of};
 use crate::stable::pledge::{Deed, Pledge, encoded};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Times};
+use crate::stable::{Mutant, Node, Times};
 use datatypes::Effect;
 use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
@@ -92,7 +92,7 @@ impl<S: Times> Partition<S> {
         if observed < self.promised_sight || (S::MERGES && observed < self.horizon.whole()) {
             return;
         }
-        let by_own_clock = self.options.mutants.expired_by_own_clock;
+        let by_own_clock = self.options.mutants.has(Mutant::ExpiredByOwnClock);
         let now_ms = if by_own_clock { now.wall } else { self.horizon.whole().wall() }.as_millis();
         self.expire_share(now, now_ms.saturating_sub(PATIENCE_MS), true, depends_on, out);
         self.expire_share(now, now_ms.saturating_sub(LONG_PATIENCE_MS), false, depends_on, out);

@@ -16,6 +16,8 @@ mod evict;
 mod expire;
 mod inquire;
 mod losses;
+#[cfg(debug_assertions)]
+mod mutants;
 mod prepare;
 mod recover;
 mod refill;
@@ -30,7 +32,7 @@ use super::pledge::Pledge;
 use super::record::{Effects, Record};
 use super::setup::{Options, Topology};
 use super::stamp::Stamp;
-use super::{Node, Timer, Times, pledge, stamp};
+use super::{Mutant, Node, Timer, Times, pledge, stamp};
 use crate::stable::commit::{Decisions, Participant};
 use datatypes::{Effect, key};
 use evict::Evictions;
@@ -250,7 +252,7 @@ impl<S: Times> Partition<S> {
             forgetful: false,
             fence: Timestamp::ZERO,
             inquiries: BTreeMap::new(),
-            evictions: Evictions::new(options.mutants.part_kept),
+            evictions: Evictions::new(options.mutants),
             expiry: Expiry::default(),
             decided: Vec::new(),
             abandoned: Vec::new(),
@@ -478,7 +480,8 @@ impl<S: Times> Partition<S> {
             }
             for effect in of_key.effects.iter().filter_map(|bytes| pledge::effect(bytes)) {
                 let settles = matches!(effect, Effect::Key(key::Effect::Resolve { .. }));
-                if settles && stamp.region != self.region && self.options.mutants.settled_here_only {
+                if settles && stamp.region != self.region && self.options.mutants.has(Mutant::SettledHereOnly)
+                {
                     continue;
                 }
                 self.store.commit(hash, &of_key.key, stamp, &effect);
@@ -538,7 +541,7 @@ impl<S: Times> Partition<S> {
 /// A store in which effects reset only what they observed, if stamps tell what that is.
 fn new_store<S: Times>(topology: &Topology, options: &Options) -> Store<Stamp<S::Depends>> {
     let mut store = Store::new(topology.seed, Stamp::default());
-    if S::MERGES && !options.mutants.reset_unobserved {
+    if S::MERGES && !options.mutants.has(Mutant::ResetUnobserved) {
         store.merge_by(stamp::sight::<S>);
         if options.conflict_bytes > 0 {
             store.list_losses_by(LossOptions { name: Stamp::name, bytes: options.conflict_bytes });

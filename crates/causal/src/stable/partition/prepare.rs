@@ -7,7 +7,7 @@ use crate::stable::message::{Answer, Gained, KeyEffects, Message, Part, Vote, Wh
 use crate::stable::pledge::{self, Deed, Pledge, encoded};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Times};
+use crate::stable::{Mutant, Node, Times};
 use datatypes::Effect;
 use mvcc::Bounds;
 use protocol::{Now, Outputs};
@@ -350,7 +350,7 @@ impl<S: Times> Partition<S> {
     }
 
     fn is_blocked(&self, pledge: &Pledge) -> bool {
-        if self.options.mutants.undecided_ignored {
+        if self.options.mutants.has(Mutant::UndecidedIgnored) {
             return false;
         }
         let holders = self.held.get(&pledge.key).into_iter().flatten();

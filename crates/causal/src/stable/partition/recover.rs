@@ -14,7 +14,7 @@ use super::{Decided, Life, Origin, Partition, Pending};
 use crate::stable::pledge;
 use crate::stable::record::{self, Effects, Record};
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Timer, Times};
+use crate::stable::{Mutant, Node, Timer, Times};
 use datatypes::merge::Trace;
 use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
@@ -90,7 +90,7 @@ impl<S: Times> Partition<S> {
                 }
                 self.store_effects(stamp, &effects);
             }
-            Record::Promise { .. } if self.options.mutants.promise_forgotten => {}
+            Record::Promise { .. } if self.options.mutants.has(Mutant::PromiseForgotten) => {}
             Record::Promise { until, observed } => {
                 self.promised = self.promised.max(until);
                 self.promised_sight = self.promised_sight.max(observed);
@@ -170,7 +170,7 @@ impl<S: Times> Partition<S> {
     ) {
         self.settle_origins();
         self.give_up_all();
-        if (complete && !self.gaps) || self.options.mutants.stamp_before_refill {
+        if (complete && !self.gaps) || self.options.mutants.has(Mutant::StampBeforeRefill) {
             return self.begin_serving(now, out);
         }
         self.life = Life::Refilling;
@@ -183,7 +183,7 @@ impl<S: Times> Partition<S> {
     /// Nothing is missing: it serves, and its peers go on from what it holds.
     pub(super) fn begin_serving(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         self.life = Life::Serving;
-        if self.options.mutants.promise_forgotten {
+        if self.options.mutants.has(Mutant::PromiseForgotten) {
             self.clock = HybridClock::new(self.options.clock_bound);
         }
         self.participant.undecided_mut().for_each(|pending| pending.since = now.instant);
@@ -254,7 +254,7 @@ impl<S: Times> Partition<S> {
     /// the last piece, or before, is missing, and each piece says so: it is in no log either. A cursor is half the place up
     /// to which they have been told, so that it never looks like one of a key.
     fn checkpoint_outgoing(&self, told: Timestamp, chunk: &mut Vec<u8>) -> u64 {
-        let until = match self.options.mutants.spilled_not_told {
+        let until = match self.options.mutants.has(Mutant::SpilledNotTold) {
             true => self.outbox.dropped(),
             false => self.outbox.dropped_from_memory(),
         };
@@ -332,7 +332,7 @@ impl<S: Times> Partition<S> {
 
     /// The losses that are listed after a number.
     fn checkpoint_losses(&self, number: u64, chunk: &mut Vec<u8>) -> u64 {
-        if self.options.mutants.losses_not_in_checkpoint {
+        if self.options.mutants.has(Mutant::LossesNotInCheckpoint) {
             return 0;
         }
         if number == 0 {

@@ -22,7 +22,7 @@ use super::{Decided, Life, Outgoing, Partition, new_store};
 use crate::stable::message::{Gained, KeyEffects, Message, Outcome, Vote};
 use crate::stable::record::{self, Record};
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Timer, Times, pledge};
+use crate::stable::{Mutant, Node, Timer, Times, pledge};
 use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
 use replication::transfer::{Ask, Piece, Taken, Taker};
@@ -259,7 +259,7 @@ impl<S: Times> Partition<S> {
             staged.set_horizon(Some(Stamp::last_at(highest)));
             refill.staged = Some(staged);
         }
-        if self.options.mutants.vouch_for_lost {
+        if self.options.mutants.has(Mutant::VouchForLost) {
             rest.clear();
         }
         let above = refill.staged.is_none().then_some(refill.horizon);
@@ -540,7 +540,7 @@ impl<S: Times> Partition<S> {
                 let decided = Decided { at: Some(at), outlives: true, gained: Gained::default() };
                 self.decisions.decide(id, decided);
             }
-            if !self.options.mutants.nothing_forwarded {
+            if !self.options.mutants.has(Mutant::NothingForwarded) {
                 self.participant.commit(at, id, outgoing);
             }
         }

@@ -10,15 +10,12 @@ use super::{Life, Outgoing, Partition, borrowed};
 use crate::stable::message::{KeyEffects, Message};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Timer, Times};
+use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::{Now, Outputs};
-use types::{Address, Incarnation, NodeId, ProcessId, RegionId, Timestamp, TransactionId};
+use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
 
 /// How many steps a tick spends at most on keys in which effects wait, on average: about a millisecond.
 const REFRESHED: u64 = 5000;
-/// Above every id that a transaction has.
-const LAST: TransactionId =
-    TransactionId { process: ProcessId(u16::MAX), incarnation: Incarnation(u32::MAX), number: u64::MAX };
 /// About what a transaction occupies in a queue beside its effects, in bytes.
 const OVERHEAD: usize = 128;
 
@@ -34,7 +31,7 @@ impl<S: Times> Partition<S> {
         self.installed = self.installed.max(bound);
         self.raise_watershed();
         let is_idle = self.participant.waiting().next().is_none();
-        let due = match self.options.mutants.apply_below {
+        let due = match self.options.mutants.has(Mutant::ApplyBelow) {
             true => self.participant.apply_through(self.installed.previous()),
             false => self.participant.apply_through(self.installed),
         };
@@ -44,7 +41,7 @@ impl<S: Times> Partition<S> {
         let heartbeat_due = now.instant - self.last_heartbeat >= self.options.heartbeat_every;
         for peer in self.resumed() {
             let sent = self.send_due(peer, out);
-            let withheld = self.options.mutants.heartbeat_when_idle && (sent || !is_idle);
+            let withheld = self.options.mutants.has(Mutant::HeartbeatWhenIdle) && (sent || !is_idle);
             if (sent || heartbeat_due) && !withheld {
                 self.last_heartbeat = now.instant;
                 self.tell_time(peer, sent, out);
@@ -74,7 +71,7 @@ impl<S: Times> Partition<S> {
         let least = others.fold(own, Timestamp::min);
         // Effects of one region have observed one another where its primary evaluates them.
         let alone = S::OBSERVES && coming().next().is_none();
-        let watershed = match alone || self.options.mutants.forget_context {
+        let watershed = match alone || self.options.mutants.has(Mutant::ForgetContext) {
             true => Timestamp::MAX,
             false => least,
         };
@@ -84,7 +81,7 @@ impl<S: Times> Partition<S> {
 
     /// Nothing will be placed at or below it any more. The clock remembers it (Corrections 21).
     pub(super) fn publishable(&mut self, now: Now) -> Timestamp {
-        let clock = if self.options.mutants.bound_not_remembered {
+        let clock = if self.options.mutants.has(Mutant::BoundNotRemembered) {
             self.clock.last().max(Timestamp::from_wall(now.wall))
         } else {
             self.clock.read(now.wall)
@@ -99,7 +96,7 @@ impl<S: Times> Partition<S> {
             let until = Timestamp::from_wall(types::WallTime(bound.wall().0 + ahead)).max(bound);
             self.promised_sight = self.promised_sight.max(self.oldest);
             self.persist(&Record::Promise { until, observed: self.promised_sight }, out);
-            if !self.options.mutants.heard_not_logged && !self.origins.is_empty() {
+            if !self.options.mutants.has(Mutant::HeardNotLogged) && !self.origins.is_empty() {
                 let received = self.origins.iter().map(|(origin, received)| (*origin, received.up_to));
                 self.persist(&Record::Heard { received: received.collect() }, out);
             }
@@ -111,7 +108,7 @@ impl<S: Times> Partition<S> {
     /// Sends a peer what it lacks of what has been applied, as far as there is room on the way. True if that was
     /// anything.
     pub(super) fn send_due(&mut self, peer: RegionId, out: &mut Outputs<'_, Node<S>>) -> bool {
-        if self.options.mutants.dropped_counts_as_sent && self.outbox.lacks(peer) {
+        if self.options.mutants.has(Mutant::DroppedCountsAsSent) && self.outbox.lacks(peer) {
             self.outbox.resume(peer, self.outbox.dropped());
         }
         let to = self.topology.address(peer, self.index);
@@ -119,7 +116,7 @@ impl<S: Times> Partition<S> {
         for (at, id, outgoing) in &due {
             let (id, at, origin, depends_on) = (*id, *at, self.region, outgoing.depends_on);
             let stamp = Stamp { at, transaction: id, region: origin, depends_on };
-            if self.evictions.gave_up::<S>(&stamp) && !self.options.mutants.kept_above_cut {
+            if self.evictions.gave_up::<S>(&stamp) && !self.options.mutants.has(Mutant::KeptAboveCut) {
                 // It was spilled before.
                 continue;
             }
@@ -127,7 +124,7 @@ impl<S: Times> Partition<S> {
             out.stream(to, Message::Replicate { origin, id, at, depends_on, effects });
         }
         let is_any = !due.is_empty();
-        if self.options.mutants.awaited_counts_as_sent
+        if self.options.mutants.has(Mutant::AwaitedCountsAsSent)
             && let Some(last) = self.outbox.awaits(peer)
         {
             self.outbox.resume(peer, last);
@@ -149,7 +146,7 @@ impl<S: Times> Partition<S> {
         };
         let heartbeat = Message::Heartbeat { origin: self.region, at, received, observed };
         let to = self.topology.address(peer, self.index);
-        if self.options.mutants.ungated_heartbeat {
+        if self.options.mutants.has(Mutant::UngatedHeartbeat) {
             out.send_now(to, heartbeat);
         } else {
             out.stream(to, heartbeat);
@@ -173,29 +170,21 @@ impl<S: Times> Partition<S> {
         if at <= known.up_to || !known.above.insert((at, id)) {
             return;
         }
-        let region = if self.options.mutants.receiver_as_origin { self.region } else { origin };
-        let transaction = if self.ties_wrongly(at, &effects) { LAST } else { id };
-        let stamp = Stamp { at, transaction, region, depends_on };
-        let logged = Stamp { region: origin, transaction: id, ..stamp };
+        let region = if self.options.mutants.has(Mutant::ReceiverAsOrigin) { self.region } else { origin };
+        let stamp = Stamp { at, transaction: id, region, depends_on };
+        let logged = Stamp { region: origin, ..stamp };
         if self.evictions.gives_up::<S>(&logged) {
             return;
         }
         self.persist(&Record::Replicated(borrowed(logged, &effects)), out);
+        #[cfg(debug_assertions)]
+        let stamp = self.after_own_at_a_tie(stamp, &effects);
         self.store_effects(stamp, &effects);
-        if self.options.mutants.effects_vouch
+        if self.options.mutants.has(Mutant::EffectsVouch)
             && let Some(known) = self.origins.get_mut(&origin)
         {
             known.up_to = at;
         }
-    }
-
-    /// The mistake that Corrections 31 warns of: where an effect of this region is at the same time on the same key.
-    fn ties_wrongly(&self, at: Timestamp, effects: &[KeyEffects]) -> bool {
-        let is_tied = |of_key: &KeyEffects| {
-            let mut known = self.store.effects(self.store.hash(&of_key.key), &of_key.key);
-            known.any(|(stamp, _)| stamp.at == at && stamp.region == self.region)
-        };
-        self.options.mutants.own_first_at_a_tie && effects.iter().any(is_tied)
     }
 
     pub(super) fn on_heartbeat(

@@ -4,7 +4,7 @@ use super::Partition;
 use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole, Work};
 use crate::stable::pledge::encoded;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Times};
+use crate::stable::{Mutant, Node, Times};
 use datatypes::{Cell, Context, Effect, Operation, apply, key, merge, prepare};
 use mvcc::{Bounds, Store};
 use protocol::{Now, Outputs};
@@ -135,7 +135,7 @@ impl<S: Times> Partition<S> {
     ) {
         let Message::SliceReq { id, round, snapshot, now_millis, parts, whole } = request else { return };
         let forgotten = snapshot.whole() < self.horizon.whole();
-        let outcome = if forgotten && !self.options.mutants.read_below_horizon {
+        let outcome = if forgotten && !self.options.mutants.has(Mutant::ReadBelowHorizon) {
             Outcome::TooOld
         } else {
             match self.slice(snapshot, now_millis, &parts, random) {
@@ -205,7 +205,8 @@ impl<S: Times> Partition<S> {
         random: &mut Rng,
         reply: &mut ReplyBuf,
     ) -> Result<Vec<Box<[u8]>>, Malformed> {
-        let (region, without_dependencies) = (self.region, self.options.mutants.depends_on_nothing);
+        let (region, without_dependencies) =
+            (self.region, self.options.mutants.has(Mutant::DependsOnNothing));
         let visible = |stamp: &Stamp<S::Depends>| match without_dependencies {
             true => snapshot.shows(&Stamp { depends_on: Default::default(), ..*stamp }, region),
             false => snapshot.shows(stamp, region),

@@ -16,7 +16,7 @@
 use super::Partition;
 use crate::stable::message::Message;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Node, Options, Timer, Times, Topology};
+use crate::stable::{Mutant, Node, Options, Timer, Times, Topology};
 use protocol::{Now, Outputs};
 use replication::{Lattice, Link, MinimumOf};
 use std::collections::BTreeMap;
@@ -186,7 +186,7 @@ impl<S: Times> Partition<S> {
             self.take_stable(now, stable, oldest);
             self.tell_below(oldest, out);
         }
-        let is_alone = self.options.mutants.subtree_left_out && !self.tree.is_root();
+        let is_alone = self.options.mutants.has(Mutant::SubtreeLeftOut) && !self.tree.is_root();
         let of_subtree = if is_alone { Some((installed, oldest)) } else { self.tree.subtree.minimum() };
         let (installed, oldest) = of_subtree.unwrap_or_default();
         let report = Message::StableReport { installed, oldest, fastest: self.clock.last() };
@@ -218,7 +218,7 @@ impl<S: Times> Partition<S> {
 
     /// What is vouched for of the other replicas, or stays of those that are being evicted.
     pub(super) fn received(&self) -> impl Iterator<Item = (RegionId, Timestamp)> {
-        let is_left_out = self.options.mutants.own_entry_only;
+        let is_left_out = self.options.mutants.has(Mutant::OwnEntryOnly);
         let received = self.origins.iter().map(|(region, origin)| (*region, origin.vouched));
         let all = received.chain(self.evictions.received());
         all.map(move |(region, at)| (region, if is_left_out { Timestamp::MAX } else { at }))
@@ -248,14 +248,14 @@ impl<S: Times> Partition<S> {
     }
 
     fn take_stable(&mut self, now: Now, stable: S, oldest: S) {
-        if self.options.mutants.non_monotone_snapshot {
+        if self.options.mutants.has(Mutant::NonMonotoneSnapshot) {
             self.stable = stable;
         } else {
             self.stable = self.stable.newest(stable);
         }
         self.oldest = self.oldest.max(S::observed(oldest.depends_on(self.region)));
         let is_given_from = self.checkpointing || self.lent;
-        let is_replaced = self.is_replacing() && !self.options.mutants.horizon_while_replaced;
+        let is_replaced = self.is_replacing() && !self.options.mutants.has(Mutant::HorizonWhileReplaced);
         if !is_given_from
             && !is_replaced
             && !self.giver.is_giving(now.instant, self.options.transfer_patience)

@@ -8,7 +8,7 @@
 
 use super::Partition;
 use crate::stable::message::Message;
-use crate::stable::{Node, Timer, Times};
+use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::hosted::Waits;
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,7 +134,9 @@ impl<S: Times> Partition<S> {
             return Some(request);
         }
         self.waiting.waits.reads += 1;
-        if self.options.mutants.read_not_installed || self.installed_for_readers(now, out) >= needed {
+        if self.options.mutants.has(Mutant::ReadNotInstalled)
+            || self.installed_for_readers(now, out) >= needed
+        {
             return Some(request);
         }
         self.waiting.waits.waited += 1;

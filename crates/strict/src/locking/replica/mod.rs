@@ -80,7 +80,7 @@ impl Replica {
     ) -> Self {
         let mut log = Log::new(index, topology.replicas(shard).len());
         if options.mutants.has(Mutant::ForgetRecovery) {
-            log.trust_memory();
+            log = log.with_mutants(replication::Mutant::TrustMemory.into());
         }
         Replica {
             log,
