@@ -6,6 +6,7 @@
 //! refers to them; what falls away is what they say of branches that are gone.
 
 use crate::effort::Meter;
+use crate::{Mutant, Mutants};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -96,9 +97,8 @@ impl Branches {
         Branches { branches: BTreeMap::new(), next: 0, sweep: None, meter: Meter::default() }
     }
 
-    /// The label of a new state below these. `sibling` is true if a parent has a child already; a mutant then makes
-    /// the new branch see all of that child's branch.
-    pub fn label(&mut self, parents: &[Label], sees_sibling: bool) -> Label {
+    /// The label of a new state below these.
+    pub fn label(&mut self, parents: &[Label], mutants: Mutants) -> Label {
         if let [parent] = parents
             && let Some(branch) = self.branches.get_mut(&parent.branch)
             && branch.tip == parent.sequence
@@ -107,18 +107,18 @@ impl Branches {
             branch.tip += 1;
             return Label { branch: parent.branch, sequence: branch.tip };
         }
-        self.label_apart(parents, sees_sibling)
+        self.label_apart(parents, mutants)
     }
 
     /// The same on a branch of its own.
-    pub fn label_apart(&mut self, parents: &[Label], sees_sibling: bool) -> Label {
+    pub fn label_apart(&mut self, parents: &[Label], mutants: Mutants) -> Label {
         let known = match parents {
-            [parent] if !sees_sibling => {
+            [parent] if !mutants.has(Mutant::ForkSeesSibling) => {
                 self.branches.get(&parent.branch).and_then(|branch| branch.below(*parent))
             }
             _ => None,
         };
-        let base = known.unwrap_or_else(|| self.base_below(parents, sees_sibling));
+        let base = known.unwrap_or_else(|| self.base_below(parents, mutants));
         if let [parent] = parents
             && let Some(branch) = self.branches.get_mut(&parent.branch)
         {
@@ -130,10 +130,10 @@ impl Branches {
         Label { branch, sequence: 0 }
     }
 
-    fn base_below(&self, parents: &[Label], sees_sibling: bool) -> Base {
+    fn base_below(&self, parents: &[Label], mutants: Mutants) -> Base {
         let Bounds(mut base) = self.together(parents);
         self.meter.lookups(base.len());
-        if sees_sibling {
+        if mutants.has(Mutant::ForkSeesSibling) {
             let tip = |branch: u64| self.branches.get(&branch).map_or(0, |branch| branch.tip);
             let is_parents = |branch: u64| parents.iter().any(|parent| parent.branch == branch);
             base.iter_mut()

@@ -16,7 +16,7 @@ pub use labels::{Label, Sight, View};
 pub(crate) use spread::{SeenBy, Spread, Spreading};
 
 use crate::effort::Meter;
-use crate::{Mutant, Mutants, StateId, WriteSet};
+use crate::{Mutants, StateId, WriteSet};
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -112,14 +112,13 @@ impl Dag {
 
     fn add(&mut self, id: StateId, parents: SmallVec<[Node; 1]>, writes: WriteSet) -> Node {
         let labels = self.labels_of(&parents);
-        let label = self.branches.label(&labels, self.mutants.has(Mutant::ForkSeesSibling));
+        let label = self.branches.label(&labels, self.mutants);
         self.place(id, label, parents, writes)
     }
 
     /// A label for a merge of these states, which nobody sees until the merge is inserted.
     pub(crate) fn reserve(&mut self, parents: &[Node]) -> Label {
-        let label =
-            self.branches.label_apart(&self.labels_of(parents), self.mutants.has(Mutant::ForkSeesSibling));
+        let label = self.branches.label_apart(&self.labels_of(parents), self.mutants);
         self.branches.retain(label);
         label
     }

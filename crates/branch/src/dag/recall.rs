@@ -7,7 +7,7 @@
 //! that descends from another branch's state is the first of all.
 
 use super::{Dag, Label, MissingParent, Node};
-use crate::{StateId, WriteSet};
+use crate::{Mutants, StateId, WriteSet};
 use smallvec::SmallVec;
 
 impl Dag {
@@ -33,7 +33,7 @@ impl Dag {
             Some(label) => label,
             None => {
                 let labels = self.labels_of(&parents);
-                let label = self.branches.label(&labels, false);
+                let label = self.branches.label(&labels, Mutants::NONE);
                 self.reveal(label, heir);
                 label
             }
@@ -98,7 +98,7 @@ impl Dag {
         }
         let parents = self.parents_of(parents)?;
         let labels = self.labels_of(&parents);
-        let label = self.branches.label_apart(&labels, false);
+        let label = self.branches.label_apart(&labels, Mutants::NONE);
         Ok(self.place(id, label, parents, writes))
     }
 }

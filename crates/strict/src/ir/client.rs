@@ -2,18 +2,19 @@
 
 use super::{Operations, fast_quorum, quorum};
 use crate::small_map::SmallMap;
+use crate::{Mutant, Mutants};
 use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug)]
-struct Answer<O: Operations> {
-    view: u64,
+pub(super) struct Answer<O: Operations> {
+    pub(super) view: u64,
     result: O::Result,
     finalized: bool,
 }
 
 /// The result that is being finalized on the slow path.
 #[derive(Clone, Debug)]
-struct Finalizing<O: Operations> {
+pub(super) struct Finalizing<O: Operations> {
     view: u64,
     result: O::Result,
     confirmed: BTreeSet<usize>,
@@ -24,33 +25,21 @@ struct Finalizing<O: Operations> {
 pub struct Tally<O: Operations> {
     members: usize,
     fast: usize,
-    answers: SmallMap<usize, Answer<O>, 3>,
-    finalizing: Option<Finalizing<O>>,
+    pub(super) answers: SmallMap<usize, Answer<O>, 3>,
+    pub(super) finalizing: Option<Finalizing<O>>,
     succeeded: Option<O::Result>,
 }
 
 impl<O: Operations> Tally<O> {
     /// Of an operation that `members` replicas were asked to execute.
-    pub fn new(members: usize) -> Self {
+    pub fn new(members: usize, mutants: Mutants) -> Self {
         Tally {
             members,
-            fast: fast_quorum(members),
+            fast: if mutants.has(Mutant::WrongQuorum) { quorum(members) } else { fast_quorum(members) },
             answers: SmallMap::default(),
             finalizing: None,
             succeeded: None,
         }
-    }
-
-    /// A mutant that the simulator must catch: `fast` equal results pass for a fast quorum.
-    pub fn with_fast_quorum(members: usize, fast: usize) -> Self {
-        Tally { fast, ..Tally::new(members) }
-    }
-
-    /// A mutant that the simulator must catch: what was said in an earlier epoch passes for something of this view.
-    pub fn carried_into(&self, view: u64) -> Self {
-        let mut carried = Tally { finalizing: None, ..self.clone() };
-        carried.answers.values_mut().for_each(|answer| answer.view = view);
-        carried
     }
 
     /// The highest view among the replies.

@@ -53,6 +53,8 @@ mod forgetting;
 mod log;
 mod merge;
 mod message;
+#[cfg(debug_assertions)]
+mod mutants;
 mod outcomes;
 mod reconfigure;
 mod record;

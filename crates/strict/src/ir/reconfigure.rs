@@ -392,8 +392,9 @@ impl<O: Operations> Replica<O> {
         let of_last = self.me.is_none() || (epoch_of(after) == present.epoch && self.last_normal >= after);
         let forgetful = self.forgetful && !self.mutants.has(Mutant::BeginForgetful);
         let begins = !forgetful && of_last && next.as_ref() == Some(&configuration);
-        if begins && self.mutants.has(Mutant::DropUndecidedAtChange) {
-            self.drop_all_undecided(app);
+        #[cfg(debug_assertions)]
+        if begins {
+            self.drop_undecided_at_change(app);
         }
         self.me = place;
         self.view = first_view(configuration.epoch);
@@ -422,15 +423,6 @@ impl<O: Operations> Replica<O> {
             Status::Recovering => self.ask_views(port),
             Status::Outside if self.forgetful => port.arm_view_timer(self.pause()),
             _ => {}
-        }
-    }
-
-    /// A mutant's: the record of the next epoch begins without what is undecided.
-    fn drop_all_undecided(&mut self, app: &mut impl Application<O>) {
-        let ids: Vec<_> = self.log.undecided().map(|(id, _)| id).collect();
-        for id in ids {
-            app.release(id);
-            self.log.remove(id);
         }
     }
 

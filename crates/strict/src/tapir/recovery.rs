@@ -5,8 +5,8 @@
 //! other transaction, so recoveries cannot deadlock.
 
 use super::operation::{Decision, Prepare, Transactions, Vote};
-use crate::Topology;
 use crate::ir::{self, CoordinatorView, Entry, fast_quorum, quorum};
+use crate::{Mutant, Mutants, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Instant, Timestamp, TransactionId};
 
@@ -187,8 +187,9 @@ impl Recovery {
         }
     }
 
-    /// What follows from all that was said. With `raw` (a mutant) choices are not finalized first.
-    pub(super) fn next(&mut self, raw: bool) -> Verdict {
+    /// What follows from all that was said.
+    pub(super) fn next(&mut self, mutants: Mutants) -> Verdict {
+        let raw = mutants.has(Mutant::RawPollDecides);
         if let Some(known) = self.shards.values().find_map(|poll| poll.outcome.clone()) {
             return self.follow(&known);
         }

@@ -562,8 +562,7 @@ impl Replica {
     /// Takes the next step of a recovery that learned something.
     fn carry_on(&mut self, group: TransactionId, out: &mut Outputs<'_, Node>) {
         let Some(recovery) = self.recoveries.get_mut(&group) else { return };
-        let raw = self.options.mutants.has(Mutant::RawPollDecides);
-        match recovery.next(raw) {
+        match recovery.next(self.options.mutants) {
             Verdict::Wait => {}
             Verdict::Finalize(messages) => {
                 for (shard, message) in messages {

@@ -1,9 +1,9 @@
 //! A replica's copy of a shard: the store, the prepared transactions, and validation. IR's application.
 
 mod again;
-mod bounds;
 mod keyset;
 mod met;
+mod mutants;
 mod prefetch;
 mod reading;
 
@@ -16,9 +16,9 @@ use crate::part::{Invoked, encoded};
 use crate::tapir::order::{CommittedRead, validate_in_order};
 use crate::validation::{Access, ModeStamps, Observed, Stamp, Undecided, Verdict, overwrites, validate};
 use crate::{Mutant, Mutants};
-use bounds::Take;
 use datatypes::{Aspect, Cell, Effect};
 use keyset::Keyset;
+use mutants::Take;
 use mvcc::{CompactKey, Remains, Store};
 pub(super) use prefetch::{Use, Uses};
 use protocol::{Heat, Meeting};

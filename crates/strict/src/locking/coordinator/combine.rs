@@ -16,6 +16,9 @@
 //!   before it began to commit: each could have run right after the one before it.
 //! - Members have no message, lock, vote or outcome of their own: their host's are theirs.
 
+#[cfg(debug_assertions)]
+mod mutants;
+
 use super::share::{may_share, share};
 use super::transaction::{Phase, Transaction, is_alone};
 use super::{Coordinator, Step};
@@ -165,6 +168,7 @@ impl Coordinator {
         let Some(limits) = self.combining(&transaction) else { return self.set_out(transaction, step) };
         let wants = self.wants(&transaction);
         let is_first = transaction.retries == 0;
+        #[cfg(debug_assertions)]
         if is_first && self.options.mutants.has(Mutant::CombineAfterCommitBegan) {
             return self.join_too_late(transaction, wants, step);
         }
@@ -356,19 +360,6 @@ impl Coordinator {
             let own = results.by_ref().take(steps).enumerate();
             own.for_each(|(index, result)| member.steps.set(index, result));
             self.reply_results(member, step);
-        }
-    }
-
-    /// The mutant: whoever has begun to commit is joined like any other.
-    fn join_too_late(&mut self, transaction: Transaction, wants: Wants, step: &mut Step<'_, '_>) {
-        let committing = self.protocol.combiner.committing(&wants);
-        let host = committing.filter(|host| self.suits(&transaction, *host, Combining::default(), step));
-        match host.and_then(|host| self.take(host)) {
-            Some(mut host) => {
-                self.take_one_in(&mut host, transaction, step);
-                self.keep(host, step);
-            }
-            None => self.lead(transaction, wants, Combining::default(), step),
         }
     }
 }

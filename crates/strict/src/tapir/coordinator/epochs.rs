@@ -90,7 +90,6 @@ impl Coordinator {
 
     /// Asks the present replicas of a shard what a transaction had asked the earlier ones.
     fn ask_anew(&mut self, mut transaction: Transaction, shard: u16, step: &mut Step<'_, '_>) {
-        let both = self.options.mutants.has(Mutant::CountTwoEpochs);
         let fresh: Tally<Transactions> = self.tally(shard);
         match &mut transaction.phase {
             Phase::Preparing(preparing) => {
@@ -98,8 +97,12 @@ impl Coordinator {
                 let Some(votes) = votes.filter(|votes| votes.tally.succeeded().is_none()) else {
                     return self.keep(transaction, step);
                 };
-                let carried = votes.tally.carried_into(first_view(self.topology.epoch(shard)));
-                (votes.tally, votes.quorum_at) = (if both { carried } else { fresh }, None);
+                #[cfg(debug_assertions)]
+                let fresh = match self.options.mutants.has(Mutant::CountTwoEpochs) {
+                    true => votes.tally.carried_into(first_view(self.topology.epoch(shard))),
+                    false => fresh,
+                };
+                (votes.tally, votes.quorum_at) = (fresh, None);
                 self.propose(&transaction, step);
             }
             Phase::QuorumRead(read)

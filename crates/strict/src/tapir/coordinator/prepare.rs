@@ -94,12 +94,7 @@ impl Coordinator {
     }
 
     pub(super) fn tally(&self, shard: u16) -> Tally<super::super::operation::Transactions> {
-        let members = self.topology.replicas(shard).len();
-        if self.options.mutants.has(Mutant::WrongQuorum) {
-            Tally::with_fast_quorum(members, quorum(members))
-        } else {
-            Tally::new(members)
-        }
+        Tally::new(self.topology.replicas(shard).len(), self.options.mutants)
     }
 
     /// True if a key that was seen alive has expired at the commit timestamp (Corrections 69).
