@@ -262,6 +262,31 @@ def test_a_cluster_keeps_types_everywhere(cluster, concurrency):
     wait_until(again)
 
 
+def test_what_names_a_type_waits_for_a_process_that_cannot_read_the_list():
+    with Cluster(1, 3) as cluster:
+        first, _, behind = cluster
+        with first.client() as client:
+            client.execute_command("KEYSPACE", "CREATE", "lots", "MODEL", "strict", "REPLICAS", 3)
+        with behind.using("lots") as client:
+            assert client.set("text", "x")
+        cluster.do(f"pause {behind.name}")
+        with first.using("lots") as client:
+            load(client, "auction")
+            call(client, "lot", "bid", "ann", 5)
+        names = cluster.folder / "data" / "keyspaces.json"
+        aside = names.rename(names.with_suffix(".aside"))
+        cluster.do(f"resume {behind.name}")
+        wait_until(lambda: "a peer uses types that this process cannot read" in cluster.logs())
+        with behind.using("lots") as client:
+            with pytest.raises(redis.ResponseError, match="no type 'auction' is loaded"):
+                leader(client, "lot")
+            aside.rename(names)
+            assert leader(client, "lot") == ["ann", 5]
+            call(client, "lot", "bid", "bob", 7)
+        with first.using("lots") as client:
+            assert leader(client, "lot") == ["bob", 7]
+
+
 def test_keyspaces_where_effects_meet_unseen_refuse(cluster):
     with next(iter(cluster)).client() as client:
         load(client, "auction")

@@ -1,7 +1,7 @@
 //! The command table as clients and readers see it: `COMMAND`, and a page of the documentation.
 
 use crate::control::Control;
-use crate::documents::{self, Document, write_flags};
+use crate::documents::{Document, Documents, write_flags};
 use crate::table::{Command, FAMILIES, Handler, flag};
 use std::fmt::Write;
 use types::{Error, ReplySink};
@@ -54,8 +54,8 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
 }
 
 /// Writes the command's entry of `COMMAND INFO`.
-pub(crate) fn write_info(command: &Command, sink: &mut dyn ReplySink) {
-    let document = documents::of(command.name);
+pub(crate) fn write_info(documents: &Documents, command: &Command, sink: &mut dyn ReplySink) {
+    let document = documents.of(command.name);
     let known = FLAG_NAMES.iter().filter(|(flag, _)| command.is(*flag)).map(|(_, name)| *name);
     let flags: Vec<&str> = known.chain(document.flags()).collect();
     sink.array(10);
@@ -69,9 +69,9 @@ pub(crate) fn write_info(command: &Command, sink: &mut dyn ReplySink) {
     let tips = document.tips();
     sink.set(tips.len());
     tips.iter().for_each(|tip| sink.bulk(tip.as_bytes()));
-    write_key_specifications(command, &document, sink);
+    write_key_specifications(command, document, sink);
     sink.array(command.subcommands.len());
-    command.subcommands.iter().for_each(|sub| write_info(sub, sink));
+    command.subcommands.iter().for_each(|sub| write_info(documents, sub, sink));
 }
 
 /// Which arguments are keys, in the words of Redis 7: what is done with them, where the first is found, and how to go
@@ -119,9 +119,9 @@ fn write_typed(kind: &str, numbers: &[(&str, i32)], sink: &mut dyn ReplySink) {
 }
 
 /// Writes the command's name and its entry of `COMMAND DOCS`.
-pub(crate) fn write_docs(command: &Command, sink: &mut dyn ReplySink) {
+pub(crate) fn write_docs(documents: &Documents, command: &Command, sink: &mut dyn ReplySink) {
     let fields = [("summary", command.summary), ("since", command.since), ("group", group(command))];
-    let document = documents::of(command.name);
+    let document = documents.of(command.name);
     let has_subcommands = !command.subcommands.is_empty();
     sink.bulk(command.name.as_bytes());
     sink.map(fields.len() + document.len() + usize::from(has_subcommands));
@@ -133,7 +133,7 @@ pub(crate) fn write_docs(command: &Command, sink: &mut dyn ReplySink) {
     if has_subcommands {
         sink.bulk(b"subcommands");
         sink.map(command.subcommands.len());
-        command.subcommands.iter().for_each(|sub| write_docs(sub, sink));
+        command.subcommands.iter().for_each(|sub| write_docs(documents, sub, sink));
     }
 }
 

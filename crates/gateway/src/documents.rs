@@ -2,14 +2,13 @@
 //! history, tips, what is done with its keys. The text stands in `documents.txt`, an entry for each command.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 use types::ReplySink;
 
-static DOCUMENTS: LazyLock<BTreeMap<&'static str, Document>> =
-    LazyLock::new(|| entries(include_str!("documents.txt")));
+/// The documents of all commands, by name.
+pub(crate) struct Documents(BTreeMap<&'static str, Document>);
 
 /// The lines of one command: fields with their texts.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Document(Vec<(&'static str, &'static str)>);
 
 /// One argument of a command, or a group of them.
@@ -27,21 +26,25 @@ struct Argument {
     arguments: Vec<Argument>,
 }
 
-fn entries(text: &'static str) -> BTreeMap<&'static str, Document> {
-    let mut entries: BTreeMap<&str, Document> = BTreeMap::new();
-    let mut name = "";
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        match line.strip_prefix("  ").and_then(|field| field.split_once(": ")) {
-            Some(field) => entries.entry(name).or_default().0.push(field),
-            None => name = line,
+impl Documents {
+    /// Reads them: a fraction of a millisecond, when a client asks for them.
+    pub(crate) fn read() -> Self {
+        let mut entries: BTreeMap<&str, Document> = BTreeMap::new();
+        let mut name = "";
+        for line in include_str!("documents.txt").lines().filter(|line| !line.starts_with('#')) {
+            match line.strip_prefix("  ").and_then(|field| field.split_once(": ")) {
+                Some(field) => entries.entry(name).or_default().0.push(field),
+                None => name = line,
+            }
         }
+        Documents(entries)
     }
-    entries
-}
 
-/// What is known of the command; nothing if it has no entry, which a test excludes.
-pub(crate) fn of(command: &str) -> Document {
-    DOCUMENTS.get(command).cloned().unwrap_or_default()
+    /// What is known of the command; nothing if it has no entry, which a test excludes.
+    pub(crate) fn of(&self, command: &str) -> &Document {
+        const NOTHING: &Document = &Document(Vec::new());
+        self.0.get(command).unwrap_or(NOTHING)
+    }
 }
 
 impl Document {
@@ -215,8 +218,9 @@ mod tests {
             .map(|c| c.name)
             .collect();
         names.sort_unstable();
-        assert_eq!(DOCUMENTS.keys().copied().collect::<Vec<_>>(), names);
-        for (name, document) in DOCUMENTS.iter() {
+        let documents = Documents::read();
+        assert_eq!(documents.0.keys().copied().collect::<Vec<_>>(), names);
+        for (name, document) in &documents.0 {
             let known = ["arguments", "complexity", "deprecated", "flags", "history", "keys", "tips"];
             assert!(document.0.iter().all(|(field, _)| known.contains(field)), "{name}");
             assert_eq!(document.all("complexity").count(), 1, "{name}");
@@ -225,9 +229,10 @@ mod tests {
 
     #[test]
     fn the_entries_of_a_key_agree_with_the_table() {
+        let documents = Documents::read();
         for command in FAMILIES.iter().flat_map(|family| family.commands) {
             let has_keys = command.keys.first > 0 || command.key_count > 0;
-            assert_eq!(of(command.name).keys().next().is_some(), has_keys, "{}", command.name);
+            assert_eq!(documents.of(command.name).keys().next().is_some(), has_keys, "{}", command.name);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::mailbox::InOrder;
 use crate::plan::{Call, Plan};
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::{Activity, Connection, Mode};
-use crate::table::{self, Command, Handler, flag};
+use crate::table::{self, Command, Handler, Planner, flag};
 use crate::task::Task;
 use protocol::{KeyedOperation, Now, Request, Step};
 use resp::{Arguments, Pipeline};
@@ -186,6 +186,19 @@ impl<'e, H: Host> Engine<'e, H> {
         }
     }
 
+    /// Plans a command on data; again, once the host has looked for it, if it names a type that nobody has heard of here.
+    #[inline]
+    pub(crate) fn plan<'a>(&mut self, planner: Planner, call: &Call<'a>) -> Result<Plan<'a>, Error> {
+        let mut planned = planner(call);
+        if let Err(error) = &planned
+            && error.code == ErrorCode::UnknownType
+            && self.host.look_for_types()
+        {
+            planned = planner(call);
+        }
+        planned
+    }
+
     /// Looks the command up and decides what to do, without doing it.
     #[inline]
     fn classify<'a>(&mut self, arguments: Arguments<'a>) -> Result<Action<'a>, Error> {
@@ -199,7 +212,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let read_only = match &session.mode {
             Mode::Plain => {
                 return match command.handler {
-                    Handler::Data(plan) => Ok(match plan(&call)? {
+                    Handler::Data(planner) => Ok(match self.plan(planner, &call)? {
                         Plan::One(operation) => Action::Join(operation),
                         plan => Action::Run(plan),
                     }),
@@ -236,7 +249,7 @@ impl<'e, H: Host> Engine<'e, H> {
             return Err(Error::err(format!("'{name}' writes, and the transaction was begun READONLY")));
         }
         match command.handler {
-            Handler::Data(plan) => Ok(match plan(&call)? {
+            Handler::Data(planner) => Ok(match self.plan(planner, &call)? {
                 Plan::One(operation) => Action::Step(operation),
                 plan => Action::Run(plan),
             }),

@@ -67,11 +67,11 @@ enum Next {
 }
 
 impl<H: Host> Engine<'_, H> {
-    pub(crate) fn read_queued<'a>(&self, arguments: Arguments<'a>) -> Result<Queued<'a>, Error> {
+    pub(crate) fn read_queued<'a>(&mut self, arguments: Arguments<'a>) -> Result<Queued<'a>, Error> {
         let command = table::find(arguments)?;
         let call = self.call(command, arguments);
         Ok(match command.handler {
-            Handler::Data(plan) => Queued::Plan(plan(&call)?),
+            Handler::Data(planner) => Queued::Plan(self.plan(planner, &call)?),
             Handler::Local(run) => Queued::Local(run, call),
             Handler::Flow(Flow::FlushAll) => {
                 crate::commands::keys::check_flush_mode(&call)?;

@@ -290,15 +290,16 @@ impl<H: Host> Engine<'_, H> {
             let name = command.name.replace('|', " ").to_ascii_uppercase();
             Error::err(format!("AT takes a command that reads data in one step, and '{name}' is none"))
         };
-        let Handler::Data(plan) = command.handler else { return Err(refused()) };
+        let Handler::Data(planner) = command.handler else { return Err(refused()) };
         if command.is(WRITE) {
             return Err(refused());
         }
-        let (steps, combine) = match plan(&Call { arguments, command, ..call })? {
+        let (steps, combine) = match self.plan(planner, &Call { arguments, command, ..call })? {
             Plan::One(operation) => (vec![Step::Key(operation)], Combine::Pass),
             Plan::Many { steps, combine } => (steps, combine),
             Plan::Dialogue(_) => return Err(refused()),
         };
+        let session = &self.connection.session;
         let request = Request::Own { session: session.id(), words: &[b"AT", call.bytes(1)], steps: &steps };
         let id = self.send(session.keyspace, request);
         self.finish_or_wait(id, Task::Combine { combine, len: steps.len() });

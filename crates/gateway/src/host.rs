@@ -33,6 +33,9 @@ pub trait Host {
     /// The keyspace of this name; looked for anew if it was not known.
     fn keyspace_of_name(&mut self, name: &[u8]) -> Option<KeyspaceId>;
 
+    /// Looks whether types have been loaded that this process has not heard of, and makes them known. False if there are none.
+    fn look_for_types(&mut self) -> bool;
+
     /// All keyspaces, in the order in which `FLUSHALL` empties them.
     fn keyspaces(&self) -> Vec<KeyspaceId>;
 

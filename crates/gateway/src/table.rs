@@ -68,11 +68,14 @@ pub(crate) struct Command {
     pub(crate) subcommands: &'static [Command],
 }
 
+/// What makes a plan of a command on data.
+pub(crate) type Planner = for<'a> fn(&Call<'a>) -> Result<Plan<'a>, Error>;
+
 /// How a command is executed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Handler {
     /// It becomes operations.
-    Data(for<'a> fn(&Call<'a>) -> Result<Plan<'a>, Error>),
+    Data(Planner),
     /// It concerns the session or the process, and is answered at once.
     Local(fn(&mut Control<'_>, &mut dyn ReplySink) -> Result<(), Error>),
     /// It steers the connection.

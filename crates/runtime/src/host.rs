@@ -266,6 +266,13 @@ impl Host for WorkerHost {
         self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name).map(|keyspace| keyspace.id)
     }
 
+    fn look_for_types(&mut self) -> bool {
+        let Some(cluster) = &mut self.cluster else { return false };
+        let known = cluster.known_types();
+        cluster.refresh(self.now);
+        cluster.known_types() > known
+    }
+
     fn keyspaces(&self) -> Vec<KeyspaceId> {
         if let Some(cluster) = &self.cluster {
             return cluster.served().map(|(id, _)| id).collect();

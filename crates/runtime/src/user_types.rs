@@ -1,13 +1,10 @@
 //! User-defined types on their way: from a client through the check into the list of keyspaces, and from there into every
-//! process that meets their names.
+//! process.
 
-use crate::files;
 use crate::process::{Process, WorkerHandle};
 use crate::sandbox;
 use datatypes::user;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -74,32 +71,6 @@ pub(crate) fn add_to(types: &mut Vec<StoredType>, new: &StoredType) -> Result<()
             Ok(())
         }
     }
-}
-
-/// The part of a cluster's list that is looked at for a name that nobody has heard of.
-#[derive(Deserialize)]
-struct Types {
-    #[serde(default)]
-    types: Vec<StoredType>,
-}
-
-/// From now on, a name that this process has not heard of is looked for in the cluster's list at once.
-pub(crate) fn look_in(list: PathBuf) {
-    // Most names that are not known are mistyped: the list is read again only when it has changed.
-    let seen = Mutex::new(None);
-    user::on_unknown(Box::new(move || {
-        let changed = files::identify(&list);
-        let mut seen = seen.lock();
-        if *seen == changed {
-            return;
-        }
-        let read = std::fs::read(&list).map_err(|error| error.to_string());
-        let types = read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
-        match types.and_then(|Types { types }| register_all(&types)) {
-            Ok(()) => *seen = changed,
-            Err(reason) => tracing::error!(%reason, "the types of the list of keyspaces cannot be read"),
-        }
-    }));
 }
 
 /// Begins to check a module, in a thread of its own: the worker finds what came of it in its inbox. What can be said at

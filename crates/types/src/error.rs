@@ -61,6 +61,8 @@ codes! {
     NoScript = 17 "NOSCRIPT",
     /// A script of a client made it: the message begins with a word of its own.
     Scripted = 18 "",
+    /// A command names a type that this process has not heard of. Clients read the same word as for any bad input.
+    UnknownType = 19 "ERR",
 }
 
 /// An error reply: `CODE message`.

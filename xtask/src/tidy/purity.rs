@@ -3,7 +3,8 @@
 //! Three fences, because each sees what the others do not. Clippy resolves names and refuses the methods and types
 //! that `pure-clippy.toml` lists; clippy reads only the configuration nearest to a crate and takes no wildcards, so
 //! the file is copied into every pure crate, and this module keeps the copies equal. The text is searched for whole
-//! modules of the standard library and for `for` loops over hash maps, which no clippy lint covers for hashbrown.
+//! modules of the standard library, for statics that can change, and for `for` loops over hash maps, which no clippy lint
+//! covers for hashbrown.
 //! The dependency graph is checked in `layers`.
 
 use std::fs;
@@ -38,6 +39,30 @@ const IMPURE_TOKENS: &[(&str, &str)] = &[
     ("thread_local!", "state that the driver cannot see"),
     (".await", "a step runs to its end"),
     ("extern \"", "foreign code"),
+];
+
+/// What makes a static one that can change.
+const CHANGING: &[&str] = &[
+    "Cell",
+    "Condvar",
+    "LazyCell",
+    "LazyLock",
+    "Mutex",
+    "Once",
+    "OnceCell",
+    "OnceLock",
+    "RefCell",
+    "RwLock",
+    "SyncUnsafeCell",
+    "UnsafeCell",
+];
+
+/// Statics that hold what a process decides once, and that no result depends on otherwise: file and name. A step that
+/// looks a type up finds a constant of the program it runs (decision 0033), and the seed of the collections shows in no
+/// reply and no effect.
+const DECIDED_ONCE: &[(&str, &str)] = &[
+    ("crates/datatypes/src/collections/mod.rs", "SEEDS"),
+    ("crates/datatypes/src/user/registry.rs", "FIRST"),
 ];
 
 /// Where a pure crate writes what runs in the sandbox, and never in the driver's process.
@@ -101,6 +126,11 @@ pub fn check_source(source: &Source<'_>) -> Vec<Finding> {
         let matches = source.code.match_indices(token).filter(|(at, _)| ends(*at));
         found.extend(matches.map(|(at, _)| (at, format!("`{token}` in a pure crate: {why}"))));
     }
+    let changing = changing_statics(&source.code);
+    let is_known = |name: &str| DECIDED_ONCE.iter().any(|it| source.path == Path::new(it.0) && it.1 == name);
+    let changing = changing.into_iter().filter(|(_, name)| !is_known(name));
+    let message = |name| format!("the static `{name}` in a pure crate can change: make it an argument");
+    found.extend(changing.map(|(at, name)| (at, message(name))));
     found.extend(hash_loops(&source.code));
     found
         .into_iter()
@@ -126,6 +156,25 @@ fn impure_modules(code: &str) -> Vec<(usize, String)> {
             found.extend(
                 IMPURE_MODULES.iter().find(|module| **module == first).map(|module| (start, message(module))),
             );
+        }
+    }
+    found
+}
+
+/// Finds statics that are mutable or whose type lets what is inside change, with their names.
+fn changing_statics(code: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for start in find_words(code, "static").filter(|start| !code[..*start].ends_with('\'')) {
+        let rest = &code[start + "static".len()..];
+        let (item, is_mutable) = match rest.trim_start().strip_prefix("mut ") {
+            Some(item) => (item, true),
+            None => (rest, false),
+        };
+        let Some((name, declared)) = item.split_once(':') else { continue };
+        let kind = &declared[..declared.find(['=', ';']).unwrap_or(declared.len())];
+        let mut words = kind.split(|at: char| !at.is_ascii() || !is_word(at as u8));
+        if is_mutable || words.any(|word| word.starts_with("Atomic") || CHANGING.contains(&word)) {
+            found.push((start, name.trim()));
         }
     }
     found
@@ -189,6 +238,39 @@ mod tests {
         assert_eq!(messages(PURE, "fn a() { b.await; b.awaits() }").len(), 1);
         assert_eq!(messages(PURE, "use std::{collections::BTreeMap, fs, net::TcpStream};").len(), 2);
         assert_eq!(messages(PURE, "thread_local! { static A: u8 = 0; }").len(), 1);
+    }
+
+    #[test]
+    fn a_static_that_can_change_is_found() {
+        let found = |kind: &str| messages(PURE, &format!("pub(crate) static COUNT: {kind} = new();"));
+        for kind in [
+            "AtomicU64",
+            "std::sync::atomic::AtomicBool",
+            "OnceLock<&'static str>",
+            "LazyLock<BTreeMap<u8, u8>>",
+            "[Mutex<u8>; 2]",
+            "parking_lot::RwLock<u8>",
+        ] {
+            let message = "the static `COUNT` in a pure crate can change: make it an argument";
+            assert_eq!(found(kind), [message], "{kind}");
+        }
+        assert_eq!(messages(PURE, "static mut COUNT: u8 = 0;").len(), 1);
+        assert_eq!(messages(PURE, "fn a() { static ONCE: OnceLock<u8> = OnceLock::new(); }").len(), 1);
+        for kind in ["u8", "&[Command]", "&'static str", "[Folded; SIZE]"] {
+            assert_eq!(found(kind), [""; 0], "{kind}");
+        }
+        assert_eq!(messages(PURE, "struct A { once: OnceLock<&'static u8> }"), [""; 0]);
+        assert_eq!(messages(PURE, "#[cfg(test)]\nmod tests { static A: AtomicU8 = a(); }\n"), [""; 0]);
+        assert_eq!(messages("crates/runtime/src/lib.rs", "static A: AtomicU8 = a();"), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_decided_once_may_be_static_in_its_own_file() {
+        for &(file, name) in DECIDED_ONCE {
+            let text = format!("static {name}: OnceLock<u8> = OnceLock::new();");
+            assert_eq!(messages(file, &text), [""; 0]);
+            assert_eq!(messages(PURE, &text).len(), 1);
+        }
     }
 
     #[test]

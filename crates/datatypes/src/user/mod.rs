@@ -2,7 +2,8 @@
 //!
 //! A loaded type is a constant: its name means the same functions of bytes as long as the process runs, and the same
 //! in every process that decodes it, because name and digest travel together ([`Type`]). So whoever evaluates, applies
-//! or judges needs no registry as an argument; who knows fewer of them decodes less, and nothing else.
+//! or judges needs no registry as an argument. A name that is not loaded does not decode; drivers load it before the step
+//! that meets it.
 //!
 //! States are byte strings that are shared, so the patch of an effect is the state before it.
 
@@ -10,7 +11,7 @@ mod mode;
 mod registry;
 
 pub use mode::{Mode, Modes};
-pub use registry::{MAX_TYPES, Type, all, check_new, find, on_unknown, register};
+pub use registry::{MAX_TYPES, Type, all, check_new, find, register};
 
 use crate::observation::Footprint;
 use crate::{Aspect, Cell, Kind, Observation, Value};

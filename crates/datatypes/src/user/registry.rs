@@ -25,8 +25,6 @@ struct Registered {
 
 /// The first of the types that are loaded; each knows the next one. It only grows.
 static FIRST: OnceLock<&'static Registered> = OnceLock::new();
-/// Called for a name that is not loaded: it may load it.
-static LOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
 /// A type that is loaded.
 #[derive(Clone, Copy)]
@@ -38,7 +36,7 @@ pub struct Type(&'static Loaded);
 /// Another type has the name, or there are too many.
 pub fn register(name: &str, digest: u64, module: Module) -> Result<Type, Error> {
     check_new(name, digest)?;
-    if let Some(known) = known(name.as_bytes()) {
+    if let Some(known) = find(name.as_bytes()) {
         return Ok(known);
     }
     let modes = module.spec().modes.iter().map(|mode| format!("{name}:{}", mode.name)).collect();
@@ -63,7 +61,7 @@ pub fn register(name: &str, digest: u64, module: Module) -> Result<Type, Error> 
 /// # Errors
 /// Another one has the name, or there are too many.
 pub fn check_new(name: &str, digest: u64) -> Result<(), Error> {
-    match known(name.as_bytes()) {
+    match find(name.as_bytes()) {
         Some(known) if known.0.digest == digest => Ok(()),
         Some(_) => Err(Error::err(format!(
             "type '{name}' is loaded already, from another module, and values of it exist or may; load this one under \
@@ -76,27 +74,14 @@ pub fn check_new(name: &str, digest: u64) -> Result<(), Error> {
     }
 }
 
-/// What is to be called when a name is met that is not loaded. The first one counts.
-pub fn on_unknown(look: Box<dyn Fn() + Send + Sync>) {
-    // A second deployment in one process finds what is loaded, as the first one does.
-    let _ = LOOK.set(look);
-}
-
 /// Every type, in the order of loading.
 pub fn all() -> impl Iterator<Item = Type> {
     std::iter::successors(FIRST.get(), |it| it.next.get()).map(|it| Type(&it.loaded))
 }
 
-fn known(name: &[u8]) -> Option<Type> {
-    all().find(|it| it.0.name.as_bytes() == name)
-}
-
 /// The type of this name.
 pub fn find(name: &[u8]) -> Option<Type> {
-    known(name).or_else(|| {
-        LOOK.get()?();
-        known(name)
-    })
+    all().find(|it| it.0.name.as_bytes() == name)
 }
 
 impl Type {

@@ -43,6 +43,10 @@ impl<P: Protocol> Host for Keyspace<'_, P> {
         None
     }
 
+    fn look_for_types(&mut self) -> bool {
+        false
+    }
+
     fn keyspaces(&self) -> Vec<KeyspaceId> {
         vec![self.id]
     }

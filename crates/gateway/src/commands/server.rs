@@ -3,6 +3,7 @@
 use super::{keys, transactions};
 use crate::control::Control;
 use crate::describe;
+use crate::documents::Documents;
 use crate::flow::Flow;
 use crate::glob;
 use crate::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, READONLY, STALE, WRITE};
@@ -87,8 +88,9 @@ fn named(name: &[u8]) -> Option<&'static Command> {
 }
 
 fn all_commands(_control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let documents = Documents::read();
     sink.array(commands().count());
-    commands().for_each(|command| describe::write_info(command, sink));
+    commands().for_each(|command| describe::write_info(&documents, command, sink));
     Ok(())
 }
 
@@ -101,10 +103,11 @@ fn command_info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(
     if control.call.len() == 2 {
         return all_commands(control, sink);
     }
+    let documents = Documents::read();
     sink.array(control.call.len() - 2);
     for name in control.arguments().iter().skip(2) {
         match named(name) {
-            Some(command) => describe::write_info(command, sink),
+            Some(command) => describe::write_info(&documents, command, sink),
             None => sink.null(),
         }
     }
@@ -117,8 +120,9 @@ fn command_docs(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(
     } else {
         control.arguments().iter().skip(2).filter_map(named).collect()
     };
+    let documents = Documents::read();
     sink.map(described.len());
-    described.into_iter().for_each(|command| describe::write_docs(command, sink));
+    described.into_iter().for_each(|command| describe::write_docs(&documents, command, sink));
     Ok(())
 }
 

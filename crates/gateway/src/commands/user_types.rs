@@ -12,7 +12,7 @@ use crate::table::flag::{ADMIN, DENYOOM, LOADING, NO_MULTI, NOSCRIPT, READONLY, 
 use crate::table::{Command, Handler, Handler::Data, Handler::Flow as Steer, Handler::Local, lossy};
 use datatypes::Operation::User;
 use datatypes::user::{self, Type};
-use types::{Error, ReplySink};
+use types::{Error, ErrorCode, ReplySink};
 use usertypes::abi::{Kind, OperationSpec, Spec};
 
 /// The table's entries.
@@ -51,10 +51,10 @@ fn operation<'a>(call: &Call<'a>) -> Result<user::Operation<'a>, Error> {
 
 fn named(name: &[u8]) -> Result<Type, Error> {
     let unknown = || {
-        Error::err(format!(
-            "no type '{}' is loaded; TYPES LIST names those that are, TYPES LOAD loads one",
-            lossy(name)
-        ))
+        let name = lossy(name);
+        let text =
+            format!("no type '{name}' is loaded; TYPES LIST names those that are, TYPES LOAD loads one");
+        Error::new(ErrorCode::UnknownType, text)
     };
     user::find(name).ok_or_else(unknown)
 }
@@ -66,7 +66,11 @@ fn list(_: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
 }
 
 fn info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
-    let of = named(control.call.bytes(2))?;
+    let name = control.call.bytes(2);
+    if user::find(name).is_none() {
+        control.host.look_for_types();
+    }
+    let of = named(name)?;
     let spec = of.module().spec();
     sink.map(4);
     sink.bulk(b"name");

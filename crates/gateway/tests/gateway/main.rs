@@ -7,3 +7,4 @@ mod properties;
 mod scripts;
 mod support;
 mod transactions;
+mod user_types;

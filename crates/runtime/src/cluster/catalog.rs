@@ -86,6 +86,8 @@ pub(crate) struct Catalog {
     models: Models,
     cluster: ClusterShape,
     content: ClusterCatalog,
+    /// How many of its types, from the first one, can be used here.
+    known_types: usize,
     /// The file that `content` was read from: its inode, size and time of change.
     seen: Option<(u64, u64, i64, i64)>,
 }
@@ -96,8 +98,8 @@ impl Catalog {
         let seen = identify(&path);
         let content = ClusterCatalog::load(&path, models, &cluster)?;
         user_types::register_all(&content.types)?;
-        user_types::look_in(path.clone());
-        Ok(Catalog { path, models, cluster, content, seen })
+        let known_types = content.types.len();
+        Ok(Catalog { path, models, cluster, content, known_types, seen })
     }
 
     /// In the order of their numbers.
@@ -115,6 +117,11 @@ impl Catalog {
         &self.cluster
     }
 
+    /// How many of the list's types, from the first one, this process knows.
+    pub(crate) fn known_types(&self) -> usize {
+        self.known_types
+    }
+
     /// Reads the file again if it has changed. What is known stays as it is, whatever the file says.
     pub(crate) fn refresh(&mut self) {
         let now = identify(&self.path);
@@ -124,8 +131,9 @@ impl Catalog {
         self.seen = now;
         match self.load() {
             Ok(content) if content.follows(&self.content, self.models) => {
-                if let Err(reason) = user_types::register_all(&content.types) {
-                    tracing::error!(%reason, "a type of the list cannot be used here");
+                match user_types::register_all(&content.types) {
+                    Ok(()) => self.known_types = content.types.len(),
+                    Err(reason) => tracing::error!(%reason, "a type of the list cannot be used here"),
                 }
                 self.content = content;
             }

@@ -23,6 +23,7 @@ mod environment;
 mod hot_keys;
 mod hot_keys_of_all;
 mod identity;
+mod known_types;
 mod models;
 mod peers;
 mod place;
@@ -57,7 +58,7 @@ use spool::Spools;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use types::{Error, HashSeed, Instant, KeyspaceId, RequestId, Slot};
+use types::{Error, HashSeed, Instant, KeyspaceId, ProcessId, RequestId, Slot};
 
 /// What other threads may know of the cluster.
 pub(crate) struct ClusterView {
@@ -128,6 +129,8 @@ pub(crate) struct Cluster {
     peers: Peers,
     spools: Spools,
     arrived: Arrivals,
+    /// See [`known_types`].
+    ahead: BTreeMap<ProcessId, u64>,
     /// Something was stepped since the last pump.
     stirred: bool,
     checkpoint: Option<Checkpoint>,
@@ -145,6 +148,7 @@ struct Gaps {
 impl Cluster {
     /// Begins to listen and to connect, in this event loop.
     pub(crate) fn begin(&mut self, now: Instant, registry: &Registry) -> std::io::Result<()> {
+        self.peers.know_types(self.catalog.known_types());
         self.peers.begin(now, registry)
     }
 
@@ -160,6 +164,13 @@ impl Cluster {
         for (from, to, packet) in arrived.iter() {
             if to == hot_keys_of_all::SLOT {
                 self.hear(from.process, packet, now);
+                continue;
+            }
+            if to == known_types::SLOT {
+                self.hear_of_types(from.process, packet, now);
+                continue;
+            }
+            if self.ahead.contains_key(&from.process) {
                 continue;
             }
             if !self.hosts(to) {
@@ -192,6 +203,7 @@ impl Cluster {
     /// has never said anything for a new one, so it misses nothing of it.
     pub(crate) fn refresh(&mut self, now: Now) {
         self.catalog.refresh();
+        self.note_types();
         for index in 0..self.catalog.keyspaces().len() {
             if index == self.keyspaces.len() {
                 self.begin_keyspace(index, now);

@@ -5,6 +5,7 @@
 //! a `u32` length, little-endian, the sender's [`NodeId`], the receiver's [`Slot`], the packet. Whoever connected
 //! writes, the other side only reads. Peers trust one another: the addresses belong into a private network.
 
+use crate::cluster::known_types;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use protocol::Encode;
@@ -86,6 +87,8 @@ struct Outgoing {
     sent: usize,
     /// Until when what is queued can wait; `None` if it cannot.
     linger_until: Option<types::Instant>,
+    /// How many types the peer was told of on this connection.
+    told_types: u64,
     /// How many bytes have been queued since the start, by keyspace.
     bytes: BTreeMap<KeyspaceId, u64>,
 }
@@ -104,6 +107,8 @@ pub(crate) struct Peers {
     incoming: BTreeMap<usize, Incoming>,
     next_token: usize,
     chunk: Box<[u8]>,
+    /// How many user-defined types this process knows: see [`known_types`].
+    types: u64,
 }
 
 impl Peers {
@@ -115,7 +120,8 @@ impl Peers {
     ) -> Self {
         let down = |address| {
             let (link, bytes) = (Link::Down { since: None }, BTreeMap::new());
-            Outgoing { address, link, queue: Vec::new(), sent: 0, linger_until: None, bytes }
+            let (queue, told_types) = (Vec::new(), 0);
+            Outgoing { address, link, queue, sent: 0, linger_until: None, told_types, bytes }
         };
         Peers {
             seed,
@@ -124,6 +130,7 @@ impl Peers {
             incoming: BTreeMap::new(),
             next_token: FIRST_TOKEN + 1,
             chunk: vec![0; READ_BYTES].into(),
+            types: 0,
         }
     }
 
@@ -143,6 +150,7 @@ impl Peers {
         packet: &dyn Encode,
         can_wait: Option<types::Instant>,
     ) {
+        let types = self.types;
         let Some(peer) = self.outgoing.get_mut(&to) else { return };
         if matches!(peer.link, Link::Down { .. }) || peer.queue.len() - peer.sent > MAX_QUEUE_BYTES {
             return;
@@ -153,17 +161,20 @@ impl Peers {
             Some(_) => peer.linger_until,
             None => None,
         };
-        peer.queue.extend_from_slice(&[0; 4]);
-        Encode::encode(&from, &mut peer.queue);
-        Encode::encode(&slot, &mut peer.queue);
-        Encode::encode(packet, &mut peer.queue);
-        let len = peer.queue.len() - start - 4;
-        if len > MAX_FRAME_BYTES {
-            tracing::error!(len, %to, "a packet is too large to be sent and was dropped");
-            return peer.queue.truncate(start);
+        if peer.told_types != types {
+            peer.told_types = types;
+            peer.queue_frame(from, known_types::SLOT, &types);
         }
-        peer.queue[start..start + 4].copy_from_slice(&(len as u32).to_le_bytes());
-        *peer.bytes.entry(slot.keyspace).or_default() += (len + 4) as u64;
+        let len = peer.queue_frame(from, slot, packet);
+        if len == 0 {
+            tracing::error!(%to, "a packet is too large to be sent and was dropped");
+        }
+        *peer.bytes.entry(slot.keyspace).or_default() += len as u64;
+    }
+
+    /// Peers are told of so many types before they get another packet.
+    pub(crate) fn know_types(&mut self, count: usize) {
+        self.types = count as u64;
     }
 
     /// How many bytes of a keyspace have been queued for each peer since the start.
@@ -240,6 +251,22 @@ impl Outgoing {
         matches!(self.link, Link::Up { established: true, .. })
     }
 
+    /// Queues a frame; how many bytes it has, or 0 for one that is too large.
+    fn queue_frame(&mut self, from: NodeId, to: Slot, packet: &dyn Encode) -> usize {
+        let start = self.queue.len();
+        self.queue.extend_from_slice(&[0; 4]);
+        Encode::encode(&from, &mut self.queue);
+        Encode::encode(&to, &mut self.queue);
+        packet.encode(&mut self.queue);
+        let len = self.queue.len() - start - 4;
+        if len > MAX_FRAME_BYTES {
+            self.queue.truncate(start);
+            return 0;
+        }
+        self.queue[start..start + 4].copy_from_slice(&(len as u32).to_le_bytes());
+        len + 4
+    }
+
     fn connect(&mut self, seed: u64, token: usize, registry: &Registry) {
         let connected = TcpStream::connect(self.address).and_then(|mut socket| {
             registry.register(&mut socket, Token(token), Interest::READABLE | Interest::WRITABLE)?;
@@ -248,7 +275,7 @@ impl Outgoing {
             Ok(socket)
         });
         self.queue.clear();
-        (self.sent, self.linger_until) = (0, None);
+        (self.sent, self.linger_until, self.told_types) = (0, None, 0);
         self.link = match connected {
             Ok(socket) => {
                 self.queue.extend_from_slice(MAGIC);
@@ -492,6 +519,30 @@ mod tests {
             second.turn();
         }
         assert!(second.arrived.is_empty() && second.peers.incoming.values().all(|peer| !peer.greeted));
+    }
+
+    #[test]
+    fn a_peer_is_told_of_types_before_it_gets_another_packet_on_every_connection() {
+        let (mut first, mut second) = two(7);
+        assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));
+        let slots =
+            |end: &End| end.arrived.list.iter().map(|it| it.to == known_types::SLOT).collect::<Vec<bool>>();
+        say(&mut first, b"before");
+        first.peers.know_types(3);
+        say(&mut first, b"after");
+        say(&mut first, b"and again");
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.list.len() == 4));
+        assert_eq!(slots(&second), [false, true, false, false]);
+        let (from, _, packet) = second.arrived.iter().nth(1).unwrap();
+        assert_eq!((from.process, u64::decode(&mut Reader::new(packet))), (ProcessId(1), Ok(3)));
+        second.arrived.clear();
+        second.peers.incoming.clear();
+        say(&mut first, b"lost");
+        assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 0));
+        assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));
+        say(&mut first, b"found");
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.list.len() == 2));
+        assert_eq!(slots(&second), [true, false]);
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub(crate) fn recover(
         life: life(incarnation),
         catalog,
         dropped: Vec::new(),
+        ahead: Default::default(),
         has_remains: keyspaces.iter().any(Option::is_none),
         keyspaces,
         peers,

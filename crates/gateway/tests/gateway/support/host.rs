@@ -19,6 +19,8 @@ pub struct TestHost {
     pub seen: Vec<String>,
     /// Sizes of the vectors that were submitted.
     pub batches: Vec<usize>,
+    /// The name of an auction that others have loaded.
+    pub unheard_of: Option<&'static str>,
 }
 
 impl TestHost {
@@ -35,6 +37,7 @@ impl TestHost {
             held: None,
             seen: Vec::new(),
             batches: Vec::new(),
+            unheard_of: None,
         }
     }
 
@@ -168,6 +171,11 @@ impl Host for TestHost {
 
     fn keyspace_of_name(&mut self, name: &[u8]) -> Option<KeyspaceId> {
         self.find(name)
+    }
+
+    fn look_for_types(&mut self) -> bool {
+        let Some(name) = self.unheard_of.take() else { return false };
+        datatypes::user::register(name, 1, usertypes::Module::native::<auction::Auction>()).is_ok()
     }
 
     fn keyspaces(&self) -> Vec<KeyspaceId> {
