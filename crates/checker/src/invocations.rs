@@ -4,7 +4,7 @@ use crate::history::{Outcome, Transaction};
 use crate::report::{Check, Findings};
 use crate::revealed::revealed;
 use datatypes::{Effect, Invocation, Observation, Operation, commutes, key};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::Reader;
 
 /// A step, decoded.
@@ -50,6 +50,12 @@ impl<'h> Decoded<'h> {
                 .map(effect)
                 .collect::<Option<_>>()?,
         })
+    }
+
+    /// The keys that it names, and those that it claims to have changed.
+    pub fn keys(&self) -> BTreeSet<&'h [u8]> {
+        let asked = self.steps.iter().map(|step| step.key);
+        asked.chain(self.effects.iter().map(|(key, _)| *key)).collect()
     }
 
     /// What it observed and changed, key by key. A blind operation that claims no effect has found nothing to do: that

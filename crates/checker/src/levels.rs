@@ -16,13 +16,15 @@ use crate::accesses::{Accesses, decode};
 use crate::dependencies::Dependencies;
 use crate::history::Transaction;
 use crate::report::{Check, Findings, Level};
+use crate::strict::Demands;
 use crate::{
-    axioms, branch, causal, convergence, identifiers, outlives, schedule, search, sessions, strict, totals,
+    axioms, branch, causal, convergence, identifiers, outlives, schedule, search, sessions, strays, strict,
+    totals,
 };
 
 /// Checks a level. False if the history remained undecided.
 pub(crate) fn check(history: &[Transaction], level: Level, findings: &mut Findings) -> bool {
-    let decided = check_replies(history, level, findings);
+    let decided = check_claimed(history, level, true, findings);
     if !is_session_guarantee(level) {
         totals::check(history, findings);
         identifiers::check(history, findings);
@@ -32,11 +34,16 @@ pub(crate) fn check(history: &[Transaction], level: Level, findings: &mut Findin
 
 /// The same without what the operations that clients asked for come to in the end.
 pub(crate) fn check_replies(history: &[Transaction], level: Level, findings: &mut Findings) -> bool {
+    check_claimed(history, level, false, findings)
+}
+
+fn check_claimed(history: &[Transaction], level: Level, asked_for: bool, findings: &mut Findings) -> bool {
     let claims = Claims::of(history);
     let has_rest = history.iter().any(|transaction| transaction.at_rest) || history.is_empty();
     let decided = match level {
-        Level::StrictSerializable | Level::Serializable if claims.any => {
-            strict::check(history, level == Level::StrictSerializable, findings)
+        Level::StrictSerializable | Level::Serializable if claims.serial(level) => {
+            let real_time = level == Level::StrictSerializable;
+            strict::check(history, Demands { real_time, asked_for }, findings)
         }
         Level::TransactionalCausal if claims.snapshots => {
             causal::check(history, findings);
@@ -51,6 +58,9 @@ pub(crate) fn check_replies(history: &[Transaction], level: Level, findings: &mu
         Level::Convergence | Level::ExactlyOnce => has_rest,
         _ => holds_by_claims(history, level) || infer_into(history, level, findings),
     };
+    if asked_for && !claims.serial(level) && !is_session_guarantee(level) {
+        strays::check(history, findings);
+    }
     if level != Level::ExactlyOnce && !is_session_guarantee(level) {
         convergence::check(history, findings);
     }
@@ -70,6 +80,11 @@ struct Claims {
 }
 
 impl Claims {
+    /// True if a level is decided by the order that is claimed.
+    fn serial(&self, level: Level) -> bool {
+        self.any && matches!(level, Level::StrictSerializable | Level::Serializable)
+    }
+
     fn of(history: &[Transaction]) -> Self {
         let mut found = Claims { any: false, snapshots: false, branches: false };
         for claim in history.iter().filter_map(|transaction| transaction.claim.as_ref()) {
@@ -85,22 +100,23 @@ impl Claims {
 pub fn holds_by_claims(history: &[Transaction], level: Level) -> bool {
     let claims = Claims::of(history);
     let mut findings = Findings::default();
+    let demands = |real_time| Demands { real_time, asked_for: false };
     let decided = match level {
-        Level::StrictSerializable if claims.any => strict::check(history, true, &mut findings),
+        Level::StrictSerializable if claims.any => strict::check(history, demands(true), &mut findings),
         Level::Branch if claims.branches => {
             branch::check(history, &mut findings);
             true
         }
         Level::StrictSerializable | Level::Branch | Level::Convergence | Level::ExactlyOnce => false,
         Level::Serializable | Level::Snapshot if claims.any && !claims.snapshots => {
-            strict::check(history, false, &mut findings)
+            strict::check(history, demands(false), &mut findings)
         }
         Level::Serializable | Level::Snapshot => false,
         _ if claims.snapshots => {
             causal::check(history, &mut findings);
             true
         }
-        _ if claims.any => strict::check(history, false, &mut findings),
+        _ if claims.any => strict::check(history, demands(false), &mut findings),
         _ => false,
     };
     decided && findings.is_empty()

@@ -12,8 +12,10 @@
 //! | transactional causal consistency | `causal` | visible sets: closed, atomic, monotone, never ahead; then replays |
 //! | branch isolation | `branch` | claimed states and their parents: sessions stay on their branch; then replays |
 //! | all levels but branch, black box | `dependencies`, `sessions` | cycles among sessions, reads, writes and real time |
-//! | serializability, black box | `schedule`, `search` | an execution that explains every reply, built or searched for |
+//! | serializability, black box | `schedule`, `search`, `configuration` | an execution that explains every reply, built or searched for |
 //! | the levels' definition, black box | `axioms` | all commit orders of a small history, as a second opinion |
+//! | nothing that nobody asked for | `strays` | what took effect unclaimed, beside what clients in doubt asked for |
+//! | plain types, by a second model | `plain` | what replays execute, with another evaluation than the servers' |
 //! | convergence | `convergence` | reads at rest: equal everywhere |
 //! | exactly once | `totals` | counters, sets and lists at rest against what was committed |
 //! | every lost write listed | `losses` | what regions list at rest against who observed whom |
@@ -65,6 +67,7 @@ mod accesses;
 mod axioms;
 mod branch;
 mod causal;
+mod configuration;
 mod convergence;
 mod dependencies;
 mod export;
@@ -78,6 +81,7 @@ mod list_elements;
 mod losses;
 mod merged;
 mod outlives;
+mod plain;
 mod readers;
 mod record;
 mod render;
@@ -87,6 +91,7 @@ mod revealed;
 mod schedule;
 mod search;
 mod sessions;
+mod strays;
 mod strict;
 mod totals;
 mod touches;
@@ -100,4 +105,4 @@ pub use levels::{holds_by_claims, holds_by_definition, infer};
 pub use losses::{ListedLoss, check_losses};
 pub use render::{describe, render, render_values};
 pub use report::{Check, Level, Report, Violation, check, check_file, check_replies, check_unclaimed};
-pub use search::{SearchOutcome, search_serial_order, search_strict_order};
+pub use search::{SearchOutcome, search_asked, search_serial_order, search_strict_order};

@@ -1,5 +1,5 @@
 //! Transactions that took no place, because they changed nothing: some moment between invocation and answer must explain
-//! what they saw.
+//! what they saw, and that there was nothing to change. A write that was answered and is nowhere has no such moment.
 //!
 //! First they are tried along one serial execution. Where several are possible, since what commutes has no order, a reader
 //! may need another one. So those that are left without a moment are put into the graph, one after the other: each behind a
@@ -10,7 +10,7 @@
 use crate::graph::{Graph, Reason};
 use crate::history::Transaction;
 use crate::invocations::{Decoded, conflict};
-use crate::replay::{Cells, execute};
+use crate::replay::{Cells, changes_nothing};
 use crate::report::{Check, Findings};
 use crate::search::{SearchOutcome, search_strict_order};
 use crate::strict::answered;
@@ -71,8 +71,8 @@ impl<'d, 'h> Readers<'d, 'h> {
                 other.found.is_none()
                     && answered(other.transaction.transaction).is_some_and(|end| end < invoked)
             };
-            let matches = !self.0[..index].iter().any(waits)
-                && execute(self.0[index].transaction, None, &mut state.clone()).is_ok();
+            let matches =
+                !self.0[..index].iter().any(waits) && changes_nothing(self.0[index].transaction, state);
             if matches {
                 self.0[index].found = Some(position);
             }
@@ -101,10 +101,12 @@ impl<'d, 'h> Readers<'d, 'h> {
         for reader in self.0.iter().filter(|reader| reader.found.is_none()) {
             let number = reader.transaction.number();
             let seen: Vec<&str> = reader.transaction.steps.iter().filter_map(|step| step.observed).collect();
+            let writes = reader.transaction.steps.iter().any(|step| !step.operation.is_read());
             let message = format!(
-                "transaction {number} took no place, and what it saw ([{}]) was true at no moment between its \
+                "transaction {number} took no place, and what it saw ([{}]){} was true at no moment between its \
                  invocation at {} us and its answer",
                 seen.join(", "),
+                if writes { ", with nothing for its writes to change," } else { "" },
                 reader.transaction.transaction.invoked
             );
             findings.add(Check::Replies, message, vec![number]);
@@ -216,7 +218,7 @@ impl<'h> Placing<'_, 'h> {
         for index in relevant.iter().filter(|index| set.contains(index)) {
             self.placed[*index].effects.iter().for_each(|(key, effect)| cells.apply(key, effect));
         }
-        if execute(reader, None, &mut cells).is_ok() {
+        if changes_nothing(reader, &cells) {
             return Some(set);
         }
         for (place, next) in relevant.iter().enumerate().skip(at).filter(|(_, next)| !set.contains(next)) {
@@ -246,7 +248,7 @@ impl<'h> Placing<'_, 'h> {
             }
             Some(reader) => {
                 let reader = self.readers.get(reader);
-                reader.is_none_or(|reader| execute(reader, None, &mut cells.touched(reader)).is_ok())
+                reader.is_none_or(|reader| changes_nothing(reader, &cells))
             }
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::identifiers::is_drawn_alike;
 use crate::invocations::{Decoded, DecodedStep};
+use crate::plain;
 use crate::render::{readable, render};
 use crate::report::{Check, Findings};
 use datatypes::{Cell, Context, Effect, apply, prepare};
@@ -27,21 +28,24 @@ impl<'h> Cells<'h> {
         self.0.insert(key, cell);
     }
 
-    /// The binary form of everything, for telling states apart.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The binary form of each key and its cell, for telling states apart; none of what is absent.
+    pub fn each_encoded(&self, mut take: impl FnMut(&[u8])) {
         let mut bytes = Vec::new();
         for (key, cell) in self.0.iter().filter(|(_, cell)| cell.value.is_some()) {
+            bytes.clear();
             types::put_bytes(&mut bytes, key);
             cell.encode(&mut bytes);
+            take(&bytes);
         }
-        bytes
     }
 
     /// A copy of the cells of the keys that the transaction touches.
     pub fn touched(&self, transaction: &Decoded<'h>) -> Cells<'h> {
-        let keys: BTreeSet<&'h [u8]> = (transaction.steps.iter().map(|step| step.key))
-            .chain(transaction.effects.iter().map(|(key, _)| *key))
-            .collect();
+        self.only(transaction.keys())
+    }
+
+    /// A copy of the cells of these keys.
+    pub fn only(&self, keys: BTreeSet<&'h [u8]>) -> Cells<'h> {
         Cells(keys.into_iter().map(|key| (key, self.cell(key).clone())).collect())
     }
 
@@ -51,14 +55,14 @@ impl<'h> Cells<'h> {
     }
 
     /// Drops what has expired at this time.
-    fn expire(&mut self, now_millis: u64) {
+    pub fn expire(&mut self, now_millis: u64) {
         self.0.values_mut().filter(|cell| cell.is_expired(now_millis)).for_each(|cell| *cell = Cell::ABSENT);
     }
 }
 
 /// When a transaction took place for the deadlines of keys, in milliseconds since 1970 (Corrections 69): at its commit
 /// timestamp. One that took no place observed no expiry, or it would have committed the deletion: time stands still for it.
-fn time_of(transaction: &Decoded<'_>) -> u64 {
+pub(crate) fn time_of(transaction: &Decoded<'_>) -> u64 {
     let commit = transaction.transaction.claim.as_ref().and_then(|claim| claim.commit);
     commit.map_or(0, |commit| Timestamp(commit.at).wall().as_millis())
 }
@@ -76,16 +80,32 @@ pub(crate) fn execute<'h>(
     only: Option<&[u8]>,
     cells: &mut Cells<'h>,
 ) -> Result<(), Difference> {
-    let now_millis = time_of(transaction);
     if transaction.steps.is_empty() {
         transaction.effects.iter().for_each(|(key, effect)| cells.apply(key, effect));
     }
+    execute_at(time_of(transaction), transaction, only, cells)
+}
+
+/// The same for the steps alone, at a time for deadlines.
+pub(crate) fn execute_at<'h>(
+    now_millis: u64,
+    transaction: &Decoded<'h>,
+    only: Option<&[u8]>,
+    cells: &mut Cells<'h>,
+) -> Result<(), Difference> {
     for (index, step) in transaction.steps.iter().enumerate() {
         if only.is_none_or(|only| only == step.key) {
             execute_step(step, now_millis, cells).map_err(|expected| Difference { step: index, expected })?;
         }
     }
     Ok(())
+}
+
+/// True if a transaction that took no place may stand here: its replies come out, and it changes nothing.
+pub(crate) fn changes_nothing<'h>(transaction: &Decoded<'h>, cells: &Cells<'h>) -> bool {
+    let before = cells.touched(transaction);
+    let mut after = before.clone();
+    execute(transaction, None, &mut after).is_ok() && after == before
 }
 
 /// Executes one step on `cells` at a time for deadlines, or says what it replies there if that is not what the client
@@ -135,6 +155,7 @@ pub(crate) fn replay<'h>(
     let number = transaction.number();
     let outcome = execute(transaction, only, &mut executed);
     let now_millis = time_of(transaction);
+    let disagreement = plain::disagreement(transaction, only, now_millis, (base, &executed));
     let (mut wanted, mut found) = (executed, claimed.clone());
     wanted.expire(now_millis);
     found.expire(now_millis);
@@ -158,7 +179,13 @@ pub(crate) fn replay<'h>(
             );
             Err((Check::Effects, message))
         }
-        Ok(()) => Ok(()),
+        Ok(()) => match disagreement {
+            Some(what) => {
+                let what = readable(&what);
+                Err((Check::Model, format!("transaction {number}, by the second model on {whence}: {what}")))
+            }
+            None => Ok(()),
+        },
     };
     (claimed, result)
 }

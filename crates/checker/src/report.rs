@@ -105,6 +105,8 @@ pub enum Check {
     Replies,
     /// The effects are not what the operations ask for.
     Effects,
+    /// The second model of the plain types comes to something else.
+    Model,
     /// A snapshot is not closed under what its members saw.
     CausalClosure,
     /// A snapshot counts a transaction that began only after it was used.

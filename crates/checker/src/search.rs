@@ -1,13 +1,17 @@
-//! A black-box search for an order that explains a history and respects real time, or sessions only (Wing and Gong's algorithm with
-//! Lowe's memory of visited configurations), over transactions of typed operations. Exponential in the worst case:
-//! for small histories, as a second opinion that believes no claim.
+//! A black-box search for an order that explains a history and respects real time, or sessions only (Wing and Gong's
+//! algorithm with Lowe's memory of visited configurations), over transactions of typed operations.
+//!
+//! Exponential in the worst case. What keeps it short: keys that no transaction joins are searched apart where real time
+//! orders everything (Herlihy and Wing: linearizability is local); what changes nothing and can be explained now is taken
+//! at once, since waiting gains nothing; and claimed places, where there are some, say what to try first, no more.
 
+use crate::configuration::{Configuration, Item};
 use crate::history::{Outcome, Transaction};
 use crate::invocations::Decoded;
-use crate::replay::{Cells, execute};
+use crate::replay::{Cells, time_of};
 use crate::report::{Check, Findings};
+use crate::strays::{Strays, doubts};
 use std::collections::{BTreeMap, BTreeSet};
-use types::HashSeed;
 
 /// What the search came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +25,7 @@ pub enum SearchOutcome {
 }
 
 /// How many configurations a check without claims may look at.
-const LIMIT: usize = 50_000;
+const LIMIT: usize = 200_000;
 /// How many transactions a history without claims may have: each configuration takes time in proportion.
 const LARGEST: usize = 10_000;
 
@@ -75,17 +79,8 @@ fn seen_until(history: &[Transaction], end: u64) -> Vec<Transaction> {
         .collect()
 }
 
-/// One transaction taken, and what may be tried beside it.
-struct Frame<'h> {
-    /// The state before the choice.
-    state: Cells<'h>,
-    candidates: Vec<usize>,
-    /// The one taken now.
-    taken: Option<usize>,
-}
-
 /// Searches for a strictly serial order of the committed transactions, among which any of unknown outcome may stand.
-/// Gives up after `limit` configurations.
+/// What nobody asked for is performed as claimed. Gives up after `limit` configurations.
 pub fn search_strict_order(history: &[Transaction], limit: usize) -> SearchOutcome {
     search_order(history, true, limit)
 }
@@ -95,77 +90,156 @@ pub fn search_serial_order(history: &[Transaction], limit: usize) -> SearchOutco
     search_order(history, false, limit)
 }
 
-fn search_order(history: &[Transaction], real_time: bool, limit: usize) -> SearchOutcome {
-    let relevant = history.iter().filter(|transaction| transaction.outcome != Outcome::Aborted);
-    let Some(transactions) = relevant.map(Decoded::new).collect::<Option<Vec<_>>>() else {
+/// Searches for a strictly serial order of what clients asked for and saw, whatever is claimed: effects are not looked
+/// at, and what nobody asked for is left out. Claims say what to try first and, where keys expire, when a transaction
+/// looked at deadlines.
+pub fn search_asked<'h>(history: &'h [Transaction], limit: usize) -> SearchOutcome {
+    let Some(hints) = Hints::of(history) else { return SearchOutcome::GaveUp };
+    let asked = history.iter().filter(|t| t.outcome != Outcome::Aborted && !t.steps.is_empty());
+    let Some(decoded) = asked.map(Decoded::new).collect::<Option<Vec<_>>>() else {
         return SearchOutcome::GaveUp;
     };
-    let mut done = vec![false; transactions.len()];
-    let mut visited: BTreeSet<(u64, u64)> = BTreeSet::new();
-    let first = Frame {
-        state: Cells::default(),
-        candidates: candidates(&transactions, &done, real_time),
-        taken: None,
+    let item = |transaction: Decoded<'h>| {
+        let stray = hints.0.get(&transaction.number());
+        let place = stray.map_or(transaction.transaction.place(), |stray| stray.transaction.place());
+        let now_millis = stray.map_or(time_of(&transaction), time_of);
+        Item { place, now_millis, is_idle: false, transaction }
     };
-    let mut path = vec![first];
-    while let Some(frame) = path.last_mut() {
-        if let Some(taken) = frame.taken.take() {
-            done[taken] = false;
+    search(decoded.into_iter().map(item).collect(), true, limit)
+}
+
+/// Of clients in doubt, by the numbers of their transactions, what took effect and is taken for these.
+struct Hints<'h>(BTreeMap<u64, Decoded<'h>>);
+
+impl<'h> Hints<'h> {
+    /// `None` for a malformed history.
+    fn of(history: &'h [Transaction]) -> Option<Self> {
+        let doubts = doubts(history);
+        let mut strays = Strays::new(history, &doubts);
+        let mut placed: Vec<&Transaction> = history.iter().filter(|t| t.place().is_some()).collect();
+        placed.sort_by_key(|transaction| transaction.place());
+        let placed = placed.into_iter().map(Decoded::new).collect::<Option<Vec<_>>>()?;
+        let mut state = Cells::default();
+        for transaction in &placed {
+            strays.note_at(transaction, &state);
+            transaction.effects.iter().for_each(|(key, effect)| state.apply(key, effect));
         }
-        let certain = |index: usize| transactions[index].transaction.outcome == Outcome::Committed;
-        if (0..done.len()).all(|index| done[index] || !certain(index)) {
-            let taken = path.iter().filter_map(|frame| frame.taken);
-            return SearchOutcome::Serial(taken.map(|index| transactions[index].number()).collect());
+        let mut by_number: BTreeMap<u64, Decoded<'h>> =
+            placed.into_iter().map(|transaction| (transaction.number(), transaction)).collect();
+        let pair = |(doubt, stray)| Some((doubt, by_number.remove(&stray)?));
+        Some(Hints(strays.pairs().into_iter().filter_map(pair).collect()))
+    }
+}
+
+fn search_order<'h>(history: &'h [Transaction], real_time: bool, limit: usize) -> SearchOutcome {
+    let relevant = history.iter().filter(|transaction| transaction.outcome != Outcome::Aborted);
+    let Some(decoded) = relevant.map(Decoded::new).collect::<Option<Vec<_>>>() else {
+        return SearchOutcome::GaveUp;
+    };
+    let item = |transaction: Decoded<'h>| {
+        let Transaction { claim, outcome, .. } = transaction.transaction;
+        let is_placeless = claim.as_ref().is_some_and(|claim| claim.commit.is_none());
+        Item {
+            place: transaction.transaction.place(),
+            now_millis: time_of(&transaction),
+            is_idle: is_placeless && *outcome == Outcome::Committed,
+            transaction,
         }
-        let Some(next) = frame.candidates.pop() else {
-            path.pop();
-            continue;
+    };
+    search(decoded.into_iter().map(item).collect(), real_time, limit)
+}
+
+fn search(items: Vec<Item<'_>>, real_time: bool, mut limit: usize) -> SearchOutcome {
+    // Real time alone tells each group's order: what all of them allow together exists.
+    let groups = if real_time { apart(items) } else { vec![items] };
+    let mut order: Vec<(u64, u64)> = Vec::new();
+    for group in groups {
+        let mut configuration = Configuration::new(&group, real_time);
+        let found = explore(&group, &mut configuration, &mut limit);
+        let taken = match found {
+            SearchOutcome::Serial(taken) => taken,
+            other => return other,
         };
-        let mut state = frame.state.clone();
-        if execute(&transactions[next], None, &mut state).is_err() {
-            continue;
+        // Each stands at the first moment at which all before it have been asked for.
+        let by_number: BTreeMap<u64, u64> = group
+            .iter()
+            .map(|item| (item.transaction.number(), item.transaction.transaction.invoked))
+            .collect();
+        let mut moment = 0;
+        for number in taken {
+            moment = by_number[&number].max(moment);
+            order.push((moment, number));
         }
-        done[next] = true;
-        if visited.len() >= limit {
-            return SearchOutcome::GaveUp;
-        }
-        if !visited.insert(fingerprint(&done, &state)) {
-            done[next] = false;
-            continue;
-        }
-        frame.taken = Some(next);
-        let candidates = candidates(&transactions, &done, real_time);
-        path.push(Frame { state, candidates, taken: None });
     }
-    SearchOutcome::Impossible
+    if real_time {
+        order.sort_by_key(|(moment, _)| *moment);
+    }
+    SearchOutcome::Serial(order.into_iter().map(|(_, number)| number).collect())
 }
 
-/// Those that may come next: none that is certain and not yet done ended before they began. They are tried from the
-/// back: certain ones first, in order of invocation and, in a pipeline, of the history; one of unknown outcome only where those lead nowhere, so that it
-/// enters the order where its effect is first needed.
-fn candidates(transactions: &[Decoded<'_>], done: &[bool], real_time: bool) -> Vec<usize> {
-    let open = || transactions.iter().enumerate().filter(|(index, _)| !done[*index]);
-    let is_certain = |index: usize| transactions[index].transaction.outcome == Outcome::Committed;
-    // The first answer of each session, or of all together.
-    let line = |t: &Decoded<'_>| if real_time { 0 } else { t.transaction.session };
-    let mut first_ends: BTreeMap<u64, u64> = BTreeMap::new();
-    for (_, t) in open().filter(|(index, _)| is_certain(*index)) {
-        let end = first_ends.entry(line(t)).or_insert(u64::MAX);
-        *end = (*end).min(t.transaction.responded.unwrap_or(u64::MAX));
+/// Groups of transactions that have no key in common.
+fn apart(items: Vec<Item<'_>>) -> Vec<Vec<Item<'_>>> {
+    let mut groups: Vec<(BTreeSet<&[u8]>, Vec<Item<'_>>)> = Vec::new();
+    for item in items {
+        let mut keys = item.transaction.keys();
+        let (joined, rest): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|(known, _)| !known.is_disjoint(&keys));
+        let mut all = Vec::new();
+        for (known, items) in joined {
+            keys.extend(known);
+            all.extend(items);
+        }
+        all.push(item);
+        groups = rest;
+        groups.push((keys, all));
     }
-    let may_begin =
-        |t: &Decoded<'_>| first_ends.get(&line(t)).is_none_or(|end| t.transaction.invoked <= *end);
-    let mut next: Vec<usize> = open().filter(|(_, t)| may_begin(t)).map(|(index, _)| index).collect();
-    next.sort_by_key(|index| {
-        (is_certain(*index), std::cmp::Reverse((transactions[*index].transaction.invoked, *index)))
-    });
-    next
+    groups.into_iter().map(|(_, items)| items).collect()
 }
 
-/// A fingerprint of what is done and what state it left; two differ where their contents do, but for a chance of
-/// about one in 2^128.
-fn fingerprint(done: &[bool], state: &Cells<'_>) -> (u64, u64) {
-    let mut bytes = state.encode();
-    bytes.extend(done.iter().map(|done| u8::from(*done)));
-    (HashSeed(0).hash(&bytes).0, HashSeed(1).hash(&bytes).0)
+/// One transaction taken, and what may be tried beside it.
+struct Frame<'h> {
+    candidates: Vec<usize>,
+    /// The one taken now, and what it changed.
+    taken: Option<(usize, Cells<'h>)>,
+}
+
+/// Goes through the configurations of a group, from a fresh one on; `limit` becomes what is left of it.
+fn explore<'h>(
+    items: &[Item<'h>],
+    configuration: &mut Configuration<'_, 'h>,
+    limit: &mut usize,
+) -> SearchOutcome {
+    let mut visited: BTreeSet<(u64, u64)> = BTreeSet::new();
+    let mut path: Vec<Frame<'h>> = Vec::new();
+    while !configuration.is_complete() {
+        path.push(Frame { candidates: configuration.candidates(), taken: None });
+        loop {
+            let Some(frame) = path.last_mut() else { return SearchOutcome::Impossible };
+            if let Some((index, before)) = frame.taken.take() {
+                configuration.put_back(index, before);
+            }
+            let Some(next) = frame.candidates.pop() else {
+                path.pop();
+                continue;
+            };
+            let Some((before, changes)) = configuration.take(next) else { continue };
+            if !changes && items[next].is_certain() {
+                // Waiting would gain nothing.
+                frame.candidates.clear();
+            }
+            if *limit == 0 {
+                return SearchOutcome::GaveUp;
+            }
+            *limit -= 1;
+            let is_needless = !changes && !items[next].is_certain();
+            if is_needless || !visited.insert(configuration.fingerprint()) {
+                configuration.put_back(next, before);
+                continue;
+            }
+            frame.taken = Some((next, before));
+            break;
+        }
+    }
+    let taken = path.iter().filter_map(|frame| Some(frame.taken.as_ref()?.0));
+    SearchOutcome::Serial(taken.map(|index| items[index].transaction.number()).collect())
 }

@@ -4,6 +4,7 @@
 //!    the higher (see [`crate::key_order`]); session order; and real time. It must have no cycle.
 //! 2. Any topological order of it is then a serial execution with the same results as any other, because what it
 //!    leaves open commutes. One is replayed, and every reply and every effect must come out as seen and claimed.
+//!    Where a stray stands, a client in doubt must have asked for what it leaves: see [`crate::strays`].
 //! 3. Transactions that changed nothing may have taken no place. Each must find one between what had ended before it
 //!    began and what began after it had ended, such that its replies come out: see [`crate::readers`].
 
@@ -15,10 +16,21 @@ use crate::readers::{Readers, have_places};
 use crate::render::readable;
 use crate::replay::{Cells, replay_onto};
 use crate::report::{Check, Findings};
+use crate::strays::{Strays, doubts};
 use std::collections::BTreeMap;
 
-/// Checks a history; without `real_time` for serializability only. False when it remained undecided.
-pub(crate) fn check(history: &[Transaction], real_time: bool, findings: &mut Findings) -> bool {
+/// What is asked of a history beside one order that explains it.
+#[derive(Clone, Copy)]
+pub(crate) struct Demands {
+    /// The order keeps real time.
+    pub real_time: bool,
+    /// What took effect was asked for. Not so in a history that goes on from what only claims tell.
+    pub asked_for: bool,
+}
+
+/// Checks a history. False when it remained undecided.
+pub(crate) fn check(history: &[Transaction], demands: Demands, findings: &mut Findings) -> bool {
+    let Demands { real_time, asked_for } = demands;
     let decoded = decode_all(history, findings);
     let (placed, unplaced): (Vec<_>, Vec<_>) =
         decoded.into_iter().partition(|t| t.transaction.place().is_some());
@@ -37,15 +49,21 @@ pub(crate) fn check(history: &[Transaction], real_time: bool, findings: &mut Fin
         }
     };
     let mut readers = Readers::new(&placed, &order, &unplaced, real_time);
+    let doubts = doubts(history);
+    let mut strays = Strays::new(history, &doubts);
     let mut state = Cells::default();
     readers.try_at(0, &state);
     for (index, transaction) in order.iter().map(|node| &placed[*node]).enumerate() {
+        if asked_for {
+            strays.note_at(transaction, &state);
+        }
         replay_onto(transaction, &mut state, "the serial execution", findings);
         if !findings.is_empty() {
             return true;
         }
         readers.try_at(index + 1, &state);
     }
+    strays.report(findings);
     readers.have_all_been_found()
         || have_places(&placed, &unplaced, &order, graph_of(&placed, &unplaced, real_time))
         // A search keeps real time, which is more than is asked for.

@@ -102,8 +102,8 @@ fn list_touches(operation: &list::Operation<'_>, observed: Option<&str>) -> Opti
 }
 
 /// A value as [`crate::render`] writes it.
-pub(crate) fn quoted(bytes: &[u8]) -> String {
-    format!("\"{}\"", bytes.escape_ascii())
+pub(crate) fn quoted(bytes: impl AsRef<[u8]>) -> String {
+    format!("\"{}\"", bytes.as_ref().escape_ascii())
 }
 
 fn content(reply: &str) -> Option<Content> {

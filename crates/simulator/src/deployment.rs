@@ -118,6 +118,12 @@ pub trait Deployment {
         Vec::new()
     }
 
+    /// What this instance knows to have ended without effects. Asked for with `outcomes`.
+    fn aborted(&self, instance: &Self::Protocol) -> Vec<TransactionId> {
+        let _ = instance;
+        Vec::new()
+    }
+
     /// What a streamed message, which waited for its sender's log, says of committed transactions; like `outcomes`.
     fn claims_of_message(&self, message: &<Self::Protocol as Protocol>::Message) -> Vec<Claim> {
         let _ = message;
@@ -167,11 +173,6 @@ pub trait Deployment {
 
     /// What histories are checked for.
     fn level(&self) -> Level;
-
-    /// True if a coordinator may commit several clients' transactions as one.
-    fn combines(&self) -> bool {
-        false
-    }
 
     /// True if its protocol has causal threads, which sessions may share, and queues for other regions.
     fn is_causal(&self) -> bool {

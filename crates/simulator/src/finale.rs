@@ -1,12 +1,11 @@
 //! A run from its beginning to its end: traffic under faults, healing, the demand for progress, reads at rest.
 
 use crate::deployment::{Deployment, Mutants};
-use crate::faults::Feature;
 use crate::script::Script;
 use crate::world::{Event, World};
 use checker::{
     Check, Level, ListedLoss, Outcome, Report, SearchOutcome, Transaction, Violation, check, check_losses,
-    check_unclaimed, search_strict_order,
+    check_unclaimed, search_asked,
 };
 use std::collections::BTreeMap;
 use types::{PartitionId, RegionId};
@@ -18,7 +17,7 @@ const PROMPT: u64 = 20_000_000;
 /// Within what time everything undecided must end after that.
 const PATIENCE: u64 = 60_000_000;
 /// How many configurations the search for a second opinion looks at before it gives up.
-const SEARCHED: usize = 5_000;
+const SEARCHED: usize = 50_000;
 /// How often that is looked at, and a read of everything repeated.
 const ROUND: u64 = 500_000;
 
@@ -37,6 +36,9 @@ pub struct Run {
     pub report: Report,
     /// True if the history, of a causal protocol, was also checked without its claims, and that decided nothing.
     pub undecided_unclaimed: bool,
+    /// True if the history, of a strict protocol, was also searched for an order without believing what is claimed, and the
+    /// search gave up.
+    pub gave_up: bool,
 }
 
 /// Runs a script and checks its history.
@@ -224,7 +226,7 @@ impl<D: Deployment> World<D> {
         // What was answered may be lost, and what was refused may have committed.
         let whole = judged.is_none();
         if whole {
-            self.recorder.check_strays(self.deployment.combines());
+            self.recorder.check_atomicity();
         }
         if whole && self.deployment.level() == Level::StrictSerializable {
             self.recorder.check_watches();
@@ -236,12 +238,9 @@ impl<D: Deployment> World<D> {
             let holds = |region, key: &[u8]| self.deployment.holds(self.setting, RegionId(region), key);
             report.violations.extend(check_losses(&self.recorder.history, &listed, holds));
         }
-        if whole
-            && report.violations.is_empty()
-            && report.model == Level::StrictSerializable
-            && !self.swarm.has(Feature::Expiry)
-            && search_strict_order(&self.recorder.history, SEARCHED) == SearchOutcome::Impossible
-        {
+        let is_searched = whole && report.violations.is_empty() && report.model == Level::StrictSerializable;
+        let searched = is_searched.then(|| search_asked(&self.recorder.history, SEARCHED));
+        if searched == Some(SearchOutcome::Impossible) {
             let message =
                 "the claims explain the history, but a search that believes none finds no order".into();
             report.violations.push(Violation { check: Check::Order, message, transactions: Vec::new() });
@@ -254,7 +253,8 @@ impl<D: Deployment> World<D> {
         report.ok = report.violations.is_empty();
         let script = Script { plans: Some(self.began), ..script.clone() };
         let history = self.recorder.history;
-        Run { script, trace_hash, trace, history, report, undecided_unclaimed }
+        let gave_up = searched == Some(SearchOutcome::GaveUp);
+        Run { script, trace_hash, trace, history, report, undecided_unclaimed, gave_up }
     }
 }
 

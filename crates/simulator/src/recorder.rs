@@ -26,25 +26,21 @@ pub(crate) struct Recorder {
     requests: BTreeMap<RequestId, usize>,
     /// All that were asked for, by their requests.
     asked: BTreeMap<RequestId, usize>,
-    /// The process of the gateway that each was asked at last, by its place in the history.
-    asked_at: BTreeMap<usize, u64>,
-    /// What was asked for in pipelines whose commands may run as one transaction.
-    piped: BTreeSet<usize>,
     /// What pipelines asked for in several requests and was done as one transaction.
     merged: Vec<Vec<usize>>,
     /// Where each claim that took a place went.
     claimed: BTreeMap<[u64; 3], usize>,
     /// The regions that took part in transactions, where there may be several.
     parts: BTreeMap<[u64; 3], RegionSet>,
+    /// What some instance has ended without effects.
+    aborted: BTreeSet<[u64; 3]>,
     keys: KnownKeys,
-    /// Commands of pipelines may run as one transaction.
-    may_merge: bool,
 }
 
 impl Recorder {
-    /// A recorder of a run on these keys, in which commands of pipelines may run as one transaction.
-    pub fn new(keys: KnownKeys, may_merge: bool) -> Self {
-        Recorder { keys, may_merge, ..Recorder::default() }
+    /// A recorder of a run on these keys.
+    pub fn new(keys: KnownKeys) -> Self {
+        Recorder { keys, ..Recorder::default() }
     }
 
     /// Tells what was done to the whole keyspace key by key. Nothing is recorded after it.
@@ -58,9 +54,6 @@ impl Recorder {
     pub fn begin(&mut self, session: SessionId, plan: &Plan, pipelined: bool, now: u64) -> usize {
         let place = self.push(session.0, now, plan.steps.clone());
         self.newest.insert(session.0, place);
-        if pipelined && self.may_merge {
-            self.piped.insert(place);
-        }
         if pipelined {
             self.pipelined.entry(session.0).or_default().push_back(place);
         }
@@ -108,9 +101,8 @@ impl Recorder {
     }
 
     /// A request of a transaction has reached its gateway, where its session has this thread in common with others.
-    pub fn asked(&mut self, request: RequestId, place: usize, process: usize, thread: Option<u64>) {
+    pub fn asked(&mut self, request: RequestId, place: usize, thread: Option<u64>) {
         self.history[place].thread = thread;
-        self.asked_at.insert(place, process as u64);
         self.requests.insert(request, place);
         self.asked.insert(request, place);
     }
@@ -238,7 +230,7 @@ impl Recorder {
     }
 
     /// An instance knows that a transaction has committed. Where nobody claimed it, it stands for itself; somebody
-    /// must be in doubt about it then. `partition` is the instance's, if it has one only.
+    /// must be in doubt about it then, which the checker looks after. `partition` is the instance's, if it has one only.
     pub fn outcome(&mut self, mut claim: protocol::Claim, partition: Option<PartitionId>) {
         self.note_parts(&claim);
         self.keys.expand_claim(&mut claim, partition);
@@ -293,54 +285,23 @@ impl Recorder {
         }
     }
 
-    /// Every transaction that nobody claimed, but that took effect, must be one whose client is in doubt: one that
-    /// was asked to write all the keys that it changed; where a coordinator `combines`, several such of one process.
-    pub fn check_strays(&mut self, combines: bool) {
-        let unknown =
-            |t: &&Transaction| t.outcome == Outcome::Unknown && !t.steps.is_empty() && t.claim.is_none();
-        let doubts: Vec<&Transaction> = self.history.iter().filter(unknown).collect();
-        // Of a pipeline's commands nobody knows which ran as one.
-        let piped = |t: &&&Transaction| self.piped.contains(&(t.number as usize));
-        let mut pipelines: BTreeMap<u64, BTreeSet<&Key>> = BTreeMap::new();
-        for doubt in doubts.iter().filter(piped) {
-            pipelines.entry(doubt.session).or_default().extend(doubt.steps.iter().map(|step| &step.key));
-        }
-        let mut groups: BTreeMap<u64, BTreeSet<&Key>> = BTreeMap::new();
-        for doubt in doubts.iter().filter(|_| combines) {
-            let Some(process) = self.asked_at.get(&(doubt.number as usize)) else { continue };
-            groups.entry(*process).or_default().extend(doubt.steps.iter().map(|step| &step.key));
-        }
-        // A coordinator may give a read up with a definite answer, and a backup coordinator end it later: it changes
-        // nothing, and nobody sees its results. A write is not to be ended without its effects.
-        let given_up: BTreeSet<[u64; 3]> = (self.history.iter())
-            .filter(|t| t.outcome == Outcome::Aborted)
-            .filter_map(|t| t.claim.as_ref().filter(|claim| claim.commit.is_none()))
-            .map(|claim| claim.transaction)
-            .collect();
-        let strays = self.history.iter().filter(|t| t.steps.is_empty());
-        for stray in strays {
-            let Some(claim) = &stray.claim else { continue };
-            // Sites merge by themselves: nobody asked them to.
-            if claim.branch.as_ref().is_some_and(|branch| branch.parents.len() > 1) {
-                continue;
-            }
-            let wrote = |doubt: &Transaction, key: &Key| doubt.steps.iter().any(|step| step.key == *key);
-            let in_doubt = doubts.iter().any(|doubt| claim.effects.iter().all(|(key, _)| wrote(doubt, key)))
-                || pipelines.values().any(|keys| claim.effects.iter().all(|(key, _)| keys.contains(key)))
-                || groups
-                    .get(&claim.transaction[0])
-                    .is_some_and(|keys| claim.effects.iter().all(|(key, _)| keys.contains(key)));
-            let explained = in_doubt || (claim.effects.is_empty() && given_up.contains(&claim.transaction));
-            if !explained {
-                let keys: Vec<String> = claim.effects.iter().map(|(key, _)| key.to_string()).collect();
-                let message = format!(
-                    "transaction {:?} committed on [{}], but no client is in doubt about such a transaction",
-                    claim.transaction,
-                    keys.join(", ")
-                );
-                let transactions = vec![stray.number];
-                self.violations.push(Violation { check: Check::Claims, message, transactions });
-            }
+    /// Instances have ended this transaction without effects.
+    pub fn aborted(&mut self, transaction: TransactionId) {
+        self.aborted.insert(name(transaction));
+    }
+
+    /// What one shard has committed, no other one may have ended without effects.
+    pub fn check_atomicity(&mut self) {
+        for transaction in self.aborted.iter().filter(|transaction| self.claimed.contains_key(*transaction)) {
+            let place = self.claimed[transaction];
+            let message = format!(
+                "transaction {transaction:?} committed, but some replica has ended it without effects"
+            );
+            self.violations.push(Violation {
+                check: Check::Claims,
+                message,
+                transactions: vec![place as u64],
+            });
         }
     }
 
@@ -382,9 +343,19 @@ impl Recorder {
             });
             return;
         }
-        let news: Vec<_> = (claim.effects.into_iter())
-            .filter(|(key, _)| known.effects.iter().all(|(other, _)| other != key))
-            .collect();
+        let (known_keys, news): (Vec<_>, Vec<_>) = (claim.effects.into_iter())
+            .partition(|(key, _)| known.effects.iter().any(|(other, _)| other == key));
+        let differs = |key: &Key| {
+            let of = |effects: &[(Key, Bytes)]| -> Vec<Bytes> {
+                effects.iter().filter(|(other, _)| other == key).map(|(_, effect)| effect.clone()).collect()
+            };
+            of(&known.effects) != of(&known_keys)
+        };
+        if let Some((key, _)) = known_keys.iter().find(|(key, _)| differs(key)) {
+            let message = format!("transaction {place} is claimed to have had different effects on {key}");
+            let transactions = vec![place as u64];
+            self.violations.push(Violation { check: Check::Claims, message, transactions });
+        }
         known.effects.extend(news);
         known.snapshot = known.snapshot.or(claim.snapshot);
         known.thread = known.thread.take().or(claim.thread);

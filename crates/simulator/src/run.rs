@@ -52,6 +52,8 @@ pub struct Summary {
     pub undecided: u64,
     /// Of how many seeds with a causal history what clients saw, as if nothing was claimed, decided nothing.
     pub undecided_unclaimed: u64,
+    /// Of how many seeds with a strict history the search for an order, which believes no claim, gave up.
+    pub gave_up: u64,
     /// How many violations were found.
     pub violations: u64,
     /// A hash of all runs.
@@ -211,6 +213,7 @@ impl Summary {
         self.committed += committed.count() as u64;
         self.undecided += u64::from(run.report.undecided);
         self.undecided_unclaimed += u64::from(run.undecided_unclaimed);
+        self.gave_up += u64::from(run.gave_up);
         self.trace = run.trace;
         self.history.clear();
         // Writing into memory does not fail.

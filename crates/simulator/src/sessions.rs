@@ -167,7 +167,7 @@ impl<D: Deployment> World<D> {
         let thread = life.map(|life| (process as u64) << 32 | u64::from(life.incarnation.0));
         // The batch borrows from what is asked.
         let asked = Open { plan: open.plan.clone(), context: open.context.clone(), request, ..*open };
-        self.recorder.asked(request, place, process, thread);
+        self.recorder.asked(request, place, thread);
         let fed = asked.ask::<D::Protocol>(session, seed, |batch| {
             self.step(process, replica, |replica, now, random, sink| replica.step(now, batch, random, sink));
         });

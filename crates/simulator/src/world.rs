@@ -154,7 +154,7 @@ impl<D: Deployment> World<D> {
             processes,
             network: Network::new(seed),
             trace,
-            recorder: Recorder::new(keys, merged),
+            recorder: Recorder::new(keys),
             clients: Vec::new(),
             began: Vec::new(),
             contexts: Vec::new(),
@@ -259,6 +259,8 @@ impl<D: Deployment> World<D> {
             for claim in self.deployment.outcomes(replica.protocol()) {
                 self.recorder.outcome(claim, replica.node().slot.partition);
             }
+            let aborted = self.deployment.aborted(replica.protocol());
+            aborted.into_iter().for_each(|transaction| self.recorder.aborted(transaction));
         }
         if self.swarm.has(Feature::AcceptLoss) {
             self.see_replicas();

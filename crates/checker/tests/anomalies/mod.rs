@@ -5,5 +5,6 @@ mod causal;
 mod format;
 mod levels;
 mod losses;
+mod strays;
 mod strict;
 mod support;

@@ -1,7 +1,7 @@
 //! Histories that are not strictly serializable, each by one known anomaly, and good ones that look alike.
 
 use crate::anomalies::support::{
-    Builder, DELETE, EXISTS, GET, History, MEMBERS, POP, add, increment, push, write,
+    Builder, DELETE, EXISTS, GET, History, MEMBERS, POP, add, increment, push, write, write_if_absent,
 };
 use anabranch_checker::{Check, Level, SearchOutcome, check, search_strict_order};
 
@@ -193,6 +193,27 @@ fn an_observed_transaction_that_vanished() {
             assert_good(&history);
         }
     }
+}
+
+/// A write was answered and took no place. Nobody else wrote the key, so that what it would have changed was never there.
+#[test]
+fn an_acknowledged_write_that_is_nowhere_afterwards() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).without_effects();
+    let message = assert_bad(&history, Check::Replies);
+    assert!(message.contains("with nothing for its writes to change"), "{message}");
+    history.transaction(2, 5, 30).step("x", GET, Some("(nil)")).at(25);
+    assert_bad(&history, Check::Replies);
+    // What finds nothing to do needs no place.
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("x", write("a"), Some("OK")).at(5);
+    history.transaction(2, 20, 30).step("x", write_if_absent("b"), Some("(nil)"));
+    history.transaction(3, 20, 30).step("y", DELETE, Some("(integer) 0"));
+    history.transaction(4, 20, 30).step("x", write("a"), None).without_effects();
+    let idle = &mut history.0[1];
+    idle.claim.as_mut().expect("the builder made a claim").effects.clear();
+    history.0[2].claim.as_mut().expect("the builder made a claim").effects.clear();
+    assert_good(&history);
 }
 
 #[test]

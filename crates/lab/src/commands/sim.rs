@@ -122,6 +122,8 @@ struct Total {
     undecided: u64,
     /// Of how many with a causal history what clients saw decided nothing without its claims.
     undecided_unclaimed: u64,
+    /// Of how many with a strict history the search for an order gave up, which believes no claim.
+    gave_up: u64,
     violations: u64,
     /// How many seeds committed nothing.
     idle: u64,
@@ -153,6 +155,7 @@ impl Total {
         self.committed += summary.committed;
         self.undecided += summary.undecided;
         self.undecided_unclaimed += summary.undecided_unclaimed;
+        self.gave_up += summary.gave_up;
         self.violations += summary.violations;
         self.idle += u64::from(summary.committed == 0);
         self.failures.extend(summary.failures);
@@ -228,10 +231,14 @@ impl Collector {
 
 /// Of how many seeds something remained open.
 fn undecided(total: &Total) -> String {
-    match total.undecided_unclaimed {
-        0 => format!("{} undecided", total.undecided),
-        unclaimed => format!("{} undecided, {unclaimed} without their claims", total.undecided),
+    let mut text = format!("{} undecided", total.undecided);
+    if total.undecided_unclaimed > 0 {
+        text += &format!(", {} without their claims", total.undecided_unclaimed);
     }
+    if total.gave_up > 0 {
+        text += &format!(", {} searches gave up", total.gave_up);
+    }
+    text
 }
 
 fn print(protocol: &str, total: &Total, json: bool) -> Result<()> {

@@ -9,7 +9,7 @@ use checker::Level;
 use protocol::Claim;
 use std::time::Duration;
 use strict::locking::{Combining, Concurrency, Coordinates, LastShard, Node, Options, Reads};
-use types::{NodeId, Rng};
+use types::{NodeId, Rng, TransactionId};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +79,10 @@ impl Deployment for LockingDeployment {
         replicated::outcomes(instance.decided())
     }
 
+    fn aborted(&self, instance: &Node) -> Vec<TransactionId> {
+        replicated::aborted(instance.decided())
+    }
+
     fn undecided(&self, instance: &Node) -> usize {
         match instance {
             Node::Replica(replica) => replica.prepared(),
@@ -92,10 +96,6 @@ impl Deployment for LockingDeployment {
 
     fn is_recovering(&self, instance: &Node) -> bool {
         matches!(instance, Node::Replica(replica) if replica.is_forgetful())
-    }
-
-    fn combines(&self) -> bool {
-        self.options.combining.is_some()
     }
 
     fn lacks(&self) -> &[Feature] {

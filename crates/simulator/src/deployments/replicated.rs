@@ -104,3 +104,8 @@ pub(super) fn outcomes(decided: impl Iterator<Item = (TransactionId, Decided)>) 
     };
     decided.filter_map(committed).collect()
 }
+
+/// What replicas know to have ended without effects.
+pub(super) fn aborted(decided: impl Iterator<Item = (TransactionId, Decided)>) -> Vec<TransactionId> {
+    decided.filter(|(_, decided)| *decided == Decided::Aborted).map(|(transaction, _)| transaction).collect()
+}

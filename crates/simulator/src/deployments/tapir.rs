@@ -8,7 +8,7 @@ use protocol::Claim;
 use std::time::Duration;
 use strict::ir::Status;
 use strict::tapir::{Isolation, Message, Node, Options};
-use types::{NodeId, PartitionId, ProcessId, Rng};
+use types::{NodeId, PartitionId, ProcessId, Rng, TransactionId};
 
 /// Epochs that begin after an accepted loss are not below this.
 const FIRST_AFTER_LOSS: u32 = 0x1_0000;
@@ -71,6 +71,10 @@ impl Deployment for TapirDeployment {
 
     fn outcomes(&self, instance: &Node) -> Vec<Claim> {
         replicated::outcomes(instance.decided())
+    }
+
+    fn aborted(&self, instance: &Node) -> Vec<TransactionId> {
+        replicated::aborted(instance.decided())
     }
 
     fn undecided(&self, instance: &Node) -> usize {

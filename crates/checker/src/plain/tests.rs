@@ -1,0 +1,251 @@
+//! The second model agrees with the type library on whatever is asked, and notices where an effect is another one.
+
+use super::disagreement;
+use crate::history::{Outcome, Step, Transaction};
+use crate::invocations::Decoded;
+use crate::replay::{Cells, execute_step};
+use crate::{Bytes, Key, render};
+use datatypes::list::{self, End};
+use datatypes::register::{self, Condition, Deadline, SetReply};
+use datatypes::{Context, Effect, Items, Operation, counter, dict, key, prepare, set};
+use proptest::prelude::*;
+use types::{ReplyBuf, Rng};
+
+const KEYS: [&[u8]; 2] = [b"x", b"y"];
+const TEXTS: [&[u8]; 5] = [b"a", b"b", b"7", b"-1", b""];
+
+fn text() -> impl Strategy<Value = &'static [u8]> {
+    prop::sample::select(TEXTS.to_vec())
+}
+
+fn texts() -> impl Strategy<Value = Items<'static>> {
+    prop::collection::vec(text(), 1..4).prop_map(|texts| Items::collect(texts.into_iter()))
+}
+
+fn index() -> impl Strategy<Value = i64> {
+    prop_oneof![8 => -4i64..4, 1 => Just(i64::MIN), 1 => Just(i64::MAX)]
+}
+
+fn summand() -> impl Strategy<Value = i64> {
+    prop_oneof![8 => -3i64..4, 1 => Just(i64::MAX), 1 => Just(i64::MIN)]
+}
+
+fn end() -> impl Strategy<Value = End> {
+    prop::sample::select(vec![End::Front, End::Back])
+}
+
+fn on_register() -> impl Strategy<Value = register::Operation<'static>> {
+    use register::Operation;
+    let condition = prop::sample::select(vec![Condition::Always, Condition::IfAbsent, Condition::IfPresent]);
+    let reply = prop::sample::select(vec![SetReply::Status, SetReply::Flag, SetReply::Old]);
+    let deadline = prop_oneof![
+        Just(Deadline::Clear),
+        Just(Deadline::Keep),
+        (0u64..30).prop_map(|millis| Deadline::At { millis })
+    ];
+    prop_oneof![
+        Just(Operation::Get),
+        Just(Operation::Length),
+        Just(Operation::GetDelete),
+        text().prop_map(|value| Operation::Append { value }),
+        summand().prop_map(|by| Operation::Increment { by }),
+        (text(), deadline, condition, reply).prop_map(|(value, deadline, condition, reply)| Operation::Set {
+            value,
+            deadline,
+            condition,
+            reply
+        }),
+    ]
+}
+
+fn on_set() -> impl Strategy<Value = set::Operation<'static>> {
+    use set::Operation;
+    prop_oneof![
+        texts().prop_map(|members| Operation::Add { members }),
+        texts().prop_map(|members| Operation::Remove { members }),
+        text().prop_map(|member| Operation::Contains { member }),
+        texts().prop_map(|members| Operation::ContainsMany { members }),
+        Just(Operation::Members),
+        Just(Operation::Length),
+    ]
+}
+
+fn on_dict() -> impl Strategy<Value = dict::Operation<'static>> {
+    use dict::{Operation, PutReply};
+    let pairs = prop::collection::vec((text(), text()), 1..3);
+    let pairs =
+        pairs.prop_map(|pairs| Items::collect(pairs.into_iter().flat_map(|(field, value)| [field, value])));
+    let reply = prop::sample::select(vec![PutReply::Added, PutReply::Status]);
+    prop_oneof![
+        (pairs, reply).prop_map(|(pairs, reply)| Operation::Put { pairs, reply }),
+        (text(), text()).prop_map(|(field, value)| Operation::PutIfAbsent { field, value }),
+        text().prop_map(|field| Operation::Get { field }),
+        texts().prop_map(|fields| Operation::GetMany { fields }),
+        prop::sample::select(vec![
+            Operation::GetAll,
+            Operation::Fields,
+            Operation::Values,
+            Operation::Length
+        ]),
+        text().prop_map(|field| Operation::Contains { field }),
+        text().prop_map(|field| Operation::FieldLength { field }),
+        texts().prop_map(|fields| Operation::Delete { fields }),
+        (text(), summand()).prop_map(|(field, by)| Operation::Increment { field, by }),
+    ]
+}
+
+fn on_list() -> impl Strategy<Value = list::Operation<'static>> {
+    use list::Operation;
+    prop_oneof![
+        3 => (end(), texts(), any::<bool>()).prop_map(|(end, values, only_if_exists)| Operation::Push {
+            end,
+            values,
+            only_if_exists
+        }),
+        1 => (end(), prop::option::of(0u64..4)).prop_map(|(end, count)| Operation::Pop { end, count }),
+        1 => (index(), index()).prop_map(|(start, stop)| Operation::Range { start, stop }),
+        1 => Just(Operation::Length),
+        1 => index().prop_map(|index| Operation::Index { index }),
+        1 => (index(), text()).prop_map(|(index, value)| Operation::Put { index, value }),
+        1 => (index(), index()).prop_map(|(start, stop)| Operation::Trim { start, stop }),
+        1 => (index(), text()).prop_map(|(count, value)| Operation::Remove { count, value }),
+        1 => (any::<bool>(), text(), text())
+            .prop_map(|(before, pivot, value)| Operation::InsertBeside { before, pivot, value }),
+    ]
+}
+
+fn on_counter() -> impl Strategy<Value = counter::Operation> {
+    use counter::Operation;
+    prop_oneof![
+        summand().prop_map(|by| Operation::Add { by }),
+        Just(Operation::Get),
+        (summand(), summand()).prop_map(|(by, floor)| Operation::Take { by, floor }),
+        summand().prop_map(|bound| Operation::AtLeast { bound, known: None }),
+    ]
+}
+
+fn on_any() -> impl Strategy<Value = key::Operation<'static>> {
+    use key::{ExpireCondition, Operation};
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let condition = flags.prop_map(|(none, some, later, earlier)| ExpireCondition {
+        if_none: none && !some,
+        if_some: some && !none,
+        if_later: later && !earlier,
+        if_earlier: earlier && !later,
+    });
+    prop_oneof![
+        Just(Operation::Delete),
+        Just(Operation::Exists),
+        Just(Operation::Persist),
+        (0u64..30, condition).prop_map(|(at_millis, condition)| Operation::ExpireAt { at_millis, condition }),
+    ]
+}
+
+/// Mostly of one type for each key, so that they meet values of their own.
+fn operation() -> impl Strategy<Value = Operation<'static>> {
+    prop_oneof![
+        on_register().prop_map(Operation::Register),
+        on_set().prop_map(Operation::Set),
+        on_dict().prop_map(Operation::Dict),
+        on_list().prop_map(Operation::List),
+        on_counter().prop_map(Operation::Counter),
+        on_any().prop_map(Operation::Key),
+    ]
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation<'static>>> {
+    let of_one = prop_oneof![
+        prop::collection::vec(on_register().prop_map(Operation::Register), 1..12),
+        prop::collection::vec(on_set().prop_map(Operation::Set), 1..12),
+        prop::collection::vec(on_dict().prop_map(Operation::Dict), 1..12),
+        prop::collection::vec(on_list().prop_map(Operation::List), 1..12),
+        prop::collection::vec(on_counter().prop_map(Operation::Counter), 1..12),
+    ];
+    (of_one, prop::collection::vec(operation(), 0..4)).prop_map(|(mut all, more)| {
+        let every = all.len() / (more.len() + 1) + 1;
+        more.into_iter().enumerate().for_each(|(place, one)| all.insert((place * every).min(all.len()), one));
+        all
+    })
+}
+
+/// A transaction of these on two keys in turn, with the replies that the library gives on nothing, at a time.
+fn transaction(operations: &[Operation<'_>], now_millis: u64) -> Transaction {
+    let mut random = Rng::with_seed(0);
+    let mut cells = [datatypes::Cell::ABSENT, datatypes::Cell::ABSENT];
+    let mut steps = Vec::new();
+    for (turn, operation) in operations.iter().enumerate() {
+        // Two on one key, one on the other.
+        let at = usize::from(turn % 3 == 2);
+        if cells[at].is_expired(now_millis) {
+            cells[at].clear();
+        }
+        let (mut reply, mut bytes) = (ReplyBuf::new(), Vec::new());
+        let mut context = Context { now_millis, random: &mut random };
+        if let Some(effect) = prepare(&cells[at], operation, &mut context, &mut reply) {
+            datatypes::apply::<false>(&mut cells[at], &effect);
+        }
+        operation.encode(&mut bytes);
+        steps.push(Step {
+            key: Key(KEYS[at].to_vec()),
+            operation: Bytes(bytes),
+            text: String::new(),
+            blind: false,
+            reply: Some(render(&reply)),
+            state: None,
+        });
+    }
+    Transaction {
+        number: 1,
+        session: 1,
+        invoked: 0,
+        responded: Some(1),
+        outcome: Outcome::Committed,
+        steps,
+        claim: None,
+        follows: None,
+        thread: None,
+        given_up: false,
+        told_of_loss: false,
+        at_rest: false,
+    }
+}
+
+/// What the library leaves of a transaction on nothing, after `more`.
+fn executed<'h>(decoded: &Decoded<'h>, now_millis: u64, more: Option<&Effect<'_>>) -> Cells<'h> {
+    let mut cells = Cells::default();
+    for step in &decoded.steps {
+        execute_step(step, now_millis, &mut cells).expect("the replies are its own");
+    }
+    more.iter().for_each(|effect| cells.apply(KEYS[0], effect));
+    cells
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn both_models_agree(operations in operations(), now_millis in 0u64..20) {
+        let transaction = transaction(&operations, now_millis);
+        let decoded = Decoded::new(&transaction).expect("it is well formed");
+        let left = executed(&decoded, now_millis, None);
+        prop_assert_eq!(disagreement(&decoded, None, now_millis, (&Cells::default(), &left)), None);
+    }
+
+    #[test]
+    fn a_wrong_effect_and_a_wrong_reply_are_noticed(operations in operations(), wrong in 0usize..3) {
+        let transaction = transaction(&operations, 0);
+        let effect = [
+            Effect::Register(register::Effect::Set { value: b"wrong", deadline: Deadline::Clear }),
+            Effect::Set(set::Effect::Add { members: Items::one(b"wrong") }),
+            Effect::List(list::Effect::Push { end: End::Back, values: Items::one(b"wrong") }),
+        ];
+        let decoded = Decoded::new(&transaction).expect("it is well formed");
+        let (before, left) = (executed(&decoded, 0, None), executed(&decoded, 0, Some(&effect[wrong])));
+        let noticed = disagreement(&decoded, None, 0, (&Cells::default(), &left)).is_some();
+        prop_assert_eq!(noticed, before.cell(KEYS[0]) != left.cell(KEYS[0]));
+        let mut misled = transaction.clone();
+        misled.steps[0].reply = Some("\"wrong\"".into());
+        let misled = Decoded::new(&misled).expect("it is well formed");
+        prop_assert!(disagreement(&misled, None, 0, (&Cells::default(), &before)).is_some());
+    }
+}
