@@ -7,15 +7,22 @@
 //!
 //! A merge has several parents. What two of them changed independently of each other, to different ends, the merge must
 //! write itself (Corrections 55); of anything else the one that knows most changes has the value, and a merge that no
-//! client asked for leaves it. A merge may say for each step which parent it read.
+//! client asked for leaves it. What such a merge writes must be what the types' rules make of its parents' values over
+//! their fork points, for plain types ([`values`]). A merge may say for each step which parent it read.
 //!
 //! The contents of a state are kept while somebody has still to read them, and copied at forks only.
 
 use crate::history::{ROOT, Transaction};
 use crate::invocations::{Decoded, decode_all};
+use crate::plain::Key;
+use crate::render::readable;
 use crate::replay::{Cells, execute_step, replay};
 use crate::report::{Check, Findings};
 use std::collections::{BTreeMap, BTreeSet};
+use values::{Layers, Versions};
+
+mod rules;
+mod values;
 
 /// A state, once its maker is known.
 struct State<'d, 'h> {
@@ -30,6 +37,8 @@ struct State<'d, 'h> {
 struct Dag<'d, 'h> {
     states: BTreeMap<&'h str, State<'d, 'h>>,
     contents: BTreeMap<&'h str, Cells<'h>>,
+    /// What every state made of the keys that it wrote.
+    versions: Versions<'h>,
 }
 
 pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
@@ -51,7 +60,11 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
 impl<'d, 'h> Dag<'d, 'h> {
     fn new(decoded: &'d [Decoded<'h>], findings: &mut Findings) -> Self {
         let root = State { maker: None, parents: Vec::new(), depth: 0, uses: 1 };
-        let mut dag = Dag { states: BTreeMap::from([(ROOT, root)]), contents: BTreeMap::new() };
+        let mut dag = Dag {
+            states: BTreeMap::from([(ROOT, root)]),
+            contents: BTreeMap::new(),
+            versions: Versions::new(),
+        };
         for transaction in decoded {
             let number = transaction.number();
             let Some(branch) = branch(transaction) else {
@@ -189,7 +202,7 @@ impl<'d, 'h> Dag<'d, 'h> {
         for id in order {
             let cells = match self.states[id].maker {
                 None => Cells::default(),
-                Some(maker) => self.made(maker, findings),
+                Some(maker) => self.made(id, maker, findings),
             };
             self.contents.insert(id, cells);
             for reader in readers.get(id).into_iter().flatten() {
@@ -224,20 +237,27 @@ impl<'d, 'h> Dag<'d, 'h> {
     }
 
     /// What a transaction leaves.
-    fn made(&mut self, maker: &'d Decoded<'h>, findings: &mut Findings) -> Cells<'h> {
+    fn made(&mut self, id: &'h str, maker: &'d Decoded<'h>, findings: &mut Findings) -> Cells<'h> {
         let parents: Vec<&'h str> =
             branch(maker).into_iter().flat_map(|b| &b.parents).map(String::as_str).collect();
-        let [parent] = parents[..] else { return self.merge(maker, &parents, findings) };
+        let [parent] = parents[..] else { return self.merge(id, maker, &parents, findings) };
         let mut cells = self.take(parent);
         let (left, result) = replay(maker, None, &cells, &format!("its parent, state {parent},"));
         if let Err((check, message)) = result {
             findings.add(check, message, vec![maker.number()]);
         }
         cells.update(left);
+        self.note_made(id, maker, |key| cells.cell(key).clone());
         cells
     }
 
-    fn merge(&mut self, maker: &'d Decoded<'h>, parents: &[&'h str], findings: &mut Findings) -> Cells<'h> {
+    fn merge(
+        &mut self,
+        id: &'h str,
+        maker: &'d Decoded<'h>,
+        parents: &[&'h str],
+        findings: &mut Findings,
+    ) -> Cells<'h> {
         let writers = self.writers_since_fork(parents);
         let contents: Vec<Cells<'h>> = parents.iter().map(|parent| self.take(parent)).collect();
         let written: BTreeSet<&[u8]> = maker.effects.iter().map(|(key, _)| *key).collect();
@@ -262,6 +282,7 @@ impl<'d, 'h> Dag<'d, 'h> {
             }
             let newest = (0..parents.len()).max_by_key(|side| by_side[*side].len()).unwrap_or(0);
             merged.put(key, contents[newest].cell(key).clone());
+            self.note_left(id, key, parents[newest]);
         }
         if maker.steps.is_empty() {
             for key in written.difference(&independent) {
@@ -285,7 +306,47 @@ impl<'d, 'h> Dag<'d, 'h> {
             }
         }
         maker.effects.iter().for_each(|(key, effect)| merged.apply(key, effect));
+        self.check_values(id, (maker, parents), &independent, &merged, findings);
         merged
+    }
+
+    /// What parents changed apart has the value that the types' rules give, unless a client or a handler has decided.
+    fn check_values(
+        &mut self,
+        id: &'h str,
+        (maker, parents): (&'d Decoded<'h>, &[&'h str]),
+        independent: &BTreeSet<&'h [u8]>,
+        merged: &Cells<'h>,
+        findings: &mut Findings,
+    ) {
+        let is_handled = branch(maker).is_some_and(|branch| branch.handled);
+        let mut layers = Layers::new();
+        for key in independent.iter().copied() {
+            let resolved = self.resolve(parents, key, &mut layers);
+            self.note_merged(
+                id,
+                key,
+                merged.cell(key),
+                resolved.as_ref().and_then(|resolved| resolved.change),
+            );
+            let Some(resolved) = resolved.filter(|resolved| !(is_handled && resolved.is_chosen)) else {
+                continue;
+            };
+            let found = Key::read(merged.cell(key)).map(|key| key.held);
+            if maker.steps.is_empty() && found.as_ref() != Some(&resolved.held) {
+                let number = maker.number();
+                let message = format!(
+                    "transaction {number} merges [{}] and makes {} {found:?}, but by the rule of its type it is {:?}",
+                    parents.join(", "),
+                    key.escape_ascii(),
+                    resolved.held
+                );
+                findings.add(Check::Effects, readable(&message), vec![number]);
+            }
+        }
+        for key in maker.effects.iter().map(|(key, _)| *key).filter(|key| !independent.contains(key)) {
+            self.note_merged(id, key, merged.cell(key), None);
+        }
     }
 
     /// By key: for each of some states the states on the way there, but not on the way to all of them, that wrote it.

@@ -131,6 +131,9 @@ pub struct Branch {
     /// The states that one continues: one, or for a merge several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parents: Vec<String>,
+    /// True if an application's handler decides what the types' rules leave open in this merge.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handled: bool,
 }
 
 impl Claim {

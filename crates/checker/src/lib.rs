@@ -44,7 +44,8 @@
 //! * `claim`: absent where nobody made one. `commit` is the place in the commit order, compared by `at`, then by
 //!   `transaction` (process, incarnation, number); `snapshot` is `{region, local, remote}`; `effects` are keys and
 //!   binary effects in the order of application; `branch`, in branch keyspaces only, is [`Branch`]: the states `read`,
-//!   the `state` made and its `parents`, by name, where [`ROOT`] is the empty keyspace.
+//!   the `state` made and its `parents`, by name, where [`ROOT`] is the empty keyspace; `handled` marks a merge in which an
+//!   application's handler decides what the types' rules leave open.
 //! * `state`, of a step of a merge: the parent that it read.
 //! * `thread`: the causal thread that the session shared with other sessions, which then read one another's answered writes at
 //!   once; absent where a session is a thread of its own. With it `claim` has a `thread`, too: the coordinator that the

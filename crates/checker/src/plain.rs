@@ -13,14 +13,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 mod lists;
 mod model;
+pub(crate) use model::number;
 #[cfg(test)]
 mod tests;
 
-type Text = Vec<u8>;
+pub(crate) type Text = Vec<u8>;
 
 /// What a key holds.
 #[derive(Clone, Debug, PartialEq)]
-enum Held {
+pub(crate) enum Held {
     Register(Text),
     Counter(i128),
     Set(BTreeSet<Text>),
@@ -30,8 +31,8 @@ enum Held {
 
 /// A key: what it holds, and its deadline in milliseconds, 0 for none.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Key {
-    held: Option<Held>,
+pub(crate) struct Key {
+    pub held: Option<Held>,
     deadline: u64,
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn disagreement(
 
 impl Key {
     /// `None` for what a key holds of another type.
-    fn read(cell: &Cell) -> Option<Key> {
+    pub fn read(cell: &Cell) -> Option<Key> {
         let held = match &cell.value {
             None => None,
             Some(Value::Register(register)) => Some(Held::Register(register.with_bytes(<[u8]>::to_vec))),
@@ -99,6 +100,13 @@ impl Key {
             Some(_) => return None,
         };
         Some(Key { held, deadline: cell.expires_at })
+    }
+}
+
+impl Key {
+    /// True if it will be gone some day.
+    pub fn has_deadline(&self) -> bool {
+        self.deadline != 0
     }
 }
 

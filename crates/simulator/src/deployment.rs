@@ -174,6 +174,11 @@ pub trait Deployment {
     /// What histories are checked for.
     fn level(&self) -> Level;
 
+    /// True if a handler decides what the types' rules leave open in merges.
+    fn merges_by_handler(&self) -> bool {
+        false
+    }
+
     /// True if its protocol has causal threads, which sessions may share, and queues for other regions.
     fn is_causal(&self) -> bool {
         false

@@ -221,6 +221,9 @@ impl<D: Deployment> World<D> {
         std::mem::take(&mut self.decided).into_iter().for_each(|claim| self.recorder.outcome(claim, None));
         self.recorder.merge_pipelines();
         self.recorder.expand_keysets();
+        if self.deployment.merges_by_handler() {
+            self.recorder.merges_were_handled();
+        }
         self.take_cut();
         let judged = self.judge_loss();
         // What was answered may be lost, and what was refused may have committed.

@@ -285,6 +285,12 @@ impl Recorder {
         }
     }
 
+    /// An application's handler has decided what the types' rules leave open in merges.
+    pub fn merges_were_handled(&mut self) {
+        let branches = self.history.iter_mut().filter_map(|t| t.claim.as_mut()?.branch.as_mut());
+        branches.filter(|branch| branch.parents.len() > 1).for_each(|branch| branch.handled = true);
+    }
+
     /// Instances have ended this transaction without effects.
     pub fn aborted(&mut self, transaction: TransactionId) {
         self.aborted.insert(name(transaction));
@@ -404,6 +410,7 @@ fn converted(claim: protocol::Claim) -> Claim {
             read: branch.read,
             state: branch.state,
             parents: branch.parents,
+            handled: false,
         }),
     }
 }

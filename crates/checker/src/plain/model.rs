@@ -5,19 +5,19 @@ use crate::touches::quoted;
 use datatypes::{Operation, counter, dict, key, register, set};
 
 /// The number that a text is, if it is one as it would be printed.
-fn number(text: &[u8]) -> Option<i64> {
+pub(crate) fn number(text: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (number.to_string().as_bytes() == text).then_some(number)
 }
 
 impl Key {
-    pub fn expire(&mut self, now_millis: u64) {
+    pub(super) fn expire(&mut self, now_millis: u64) {
         if self.deadline != 0 && self.deadline <= now_millis {
             *self = Key::default();
         }
     }
 
-    pub fn execute(&mut self, operation: &Operation<'_>, now_millis: u64) -> Answer {
+    pub(super) fn execute(&mut self, operation: &Operation<'_>, now_millis: u64) -> Answer {
         self.expire(now_millis);
         let answer = match operation {
             Operation::Key(operation) => self.any(operation, now_millis),

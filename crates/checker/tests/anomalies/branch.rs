@@ -1,7 +1,8 @@
 //! Branch isolation, on histories made by hand: what a State DAG permits, and what breaks it.
 
-use crate::anomalies::support::{GET, History, increment, write};
+use crate::anomalies::support::{DELETE, GET, History, add, increment, push, write};
 use anabranch_checker::{Check, Level, ROOT, check};
+use datatypes::{Items, Operation, list, set};
 
 const OK: Option<&str> = Some("OK");
 
@@ -145,6 +146,86 @@ fn a_merge_that_nobody_asked_for_writes_what_conflicts_and_nothing_else() {
         .unasked()
         .states(&["a1", "b1"], Some(("m", &["a1", "b1"])));
     assert!(assert_bad(&history, Check::Effects).contains("disagree about x"));
+}
+
+/// Two branches from a state that holds `base`, each of which does this to `x`, and a site's merge that makes it this.
+fn site_merge<'o>(
+    base: Option<Operation<'o>>,
+    [left, right]: [Operation<'o>; 2],
+    merged: Operation<'o>,
+    handled: bool,
+) -> History {
+    let mut history = History::default();
+    let begin = history.transaction(1, 0, 10).step("y", write("b"), OK);
+    let begin = base.into_iter().fold(begin, |begin, base| begin.step("x", base, None));
+    begin.at(1).states(&[ROOT], Some(("s", &[ROOT])));
+    history.transaction(1, 20, 30).step("x", left, None).at(2).states(&["s"], Some(("a", &["s"])));
+    history.transaction(2, 20, 30).step("x", right, None).at(3).states(&["s"], Some(("b", &["s"])));
+    let merge = history.transaction(9, 40, 50).step("x", DELETE, None).step("x", merged, None).unasked();
+    merge.at(4).states(&["a", "b"], Some(("m", &["a", "b"])));
+    let merge = history.0.last_mut().and_then(|merge| merge.claim.as_mut()?.branch.as_mut());
+    merge.expect("it claims states").handled = handled;
+    history
+}
+
+#[test]
+fn a_site_merges_values_by_the_rules_of_their_types() {
+    let both =
+        |merged| site_merge(Some(increment(10)), [increment(2), increment(3)], increment(merged), false);
+    assert_good(&both(15));
+    assert!(assert_bad(&both(13), Check::Effects).contains("by the rule of its type"));
+    assert_bad(&both(25), Check::Effects);
+    // An addition beside a write counts, too.
+    assert_good(&site_merge(None, [increment(2), write("7")], write("9"), false));
+    assert_bad(&site_merge(None, [increment(2), write("7")], write("7"), false), Check::Effects);
+    let members = |all: &[&'static [u8]]| {
+        Operation::Set(set::Operation::Add { members: Items::collect(all.iter().copied()) })
+    };
+    let sets = |merged| site_merge(Some(add("m")), [add("l"), add("r")], merged, false);
+    assert_good(&sets(members(&[b"m", b"l", b"r"])));
+    assert_bad(&sets(members(&[b"m", b"r"])), Check::Effects);
+    let values = |all: &[&'static [u8]]| {
+        let values = Items::collect(all.iter().copied());
+        Operation::List(list::Operation::Push { end: list::End::Back, values, only_if_exists: false })
+    };
+    let lists = |merged| site_merge(Some(push("m")), [push("l"), push("r")], merged, false);
+    assert_good(&lists(values(&[b"m", b"l", b"r"])));
+    assert_bad(&lists(values(&[b"m", b"r", b"l"])), Check::Effects);
+}
+
+#[test]
+fn what_the_rules_leave_open_goes_to_the_newer_side_unless_a_handler_decides() {
+    let writes = |merged, handled| site_merge(None, [write("l"), write("r")], write(merged), handled);
+    assert_good(&writes("r", false));
+    assert_bad(&writes("l", false), Check::Effects);
+    assert_good(&writes("l", true));
+}
+
+/// Two merges of the same two branches, each with a transaction on top, have two fork points in common.
+#[test]
+fn several_fork_points_are_merged_first() {
+    let crossed = |last: i64| {
+        let mut history = site_merge(None, [increment(2), increment(3)], increment(5), false);
+        let merge =
+            history.transaction(10, 40, 50).step("x", DELETE, None).step("x", increment(5), None).unasked();
+        merge.at(5).states(&["a", "b"], Some(("n", &["a", "b"])));
+        history
+            .transaction(3, 60, 70)
+            .step("x", increment(10), None)
+            .at(6)
+            .states(&["m"], Some(("m1", &["m"])));
+        history
+            .transaction(4, 60, 70)
+            .step("x", increment(20), None)
+            .at(7)
+            .states(&["n"], Some(("n1", &["n"])));
+        let merge =
+            history.transaction(11, 80, 90).step("x", DELETE, None).step("x", increment(last), None).unasked();
+        merge.at(8).states(&["m1", "n1"], Some(("p", &["m1", "n1"])));
+        history
+    };
+    assert_good(&crossed(35));
+    assert_bad(&crossed(40), Check::Effects);
 }
 
 #[test]

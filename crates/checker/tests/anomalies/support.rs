@@ -143,6 +143,7 @@ impl Builder<'_> {
             read: names(read),
             state: made.map(|(state, _)| state.to_owned()),
             parents: made.map_or_else(Vec::new, |(_, parents)| names(parents)),
+            handled: false,
         });
         self
     }

@@ -216,6 +216,10 @@ impl Deployment for TardisDeployment {
         })
     }
 
+    fn merges_by_handler(&self) -> bool {
+        self.by_handler
+    }
+
     fn level(&self) -> Level {
         Level::Branch
     }
