@@ -82,6 +82,28 @@ fn a_commit_over_two_partitions_is_never_torn() {
     }
 }
 
+/// Wren, section 4.3.2: a read takes a round trip inside its region, whatever is undecided there and however far behind
+/// another region is.
+#[test]
+fn no_read_waits_for_what_is_undecided_or_far_behind() {
+    let mut world = world();
+    let (a, b) = (key_in(0, 2, "a"), key_in(1, 2, "b"));
+    let (writer, reader) = (Client::new(coordinator(0, 0), 1), Client::new(coordinator(0, 1), 2));
+    let timed = |world: &mut World| {
+        let began = world.now;
+        reader.many(world, &[step(&a, GET), step(&b, GET)]);
+        world.now - began
+    };
+    let undisturbed = timed(&mut world);
+    world.cut(0, 1);
+    for round in 0..60 {
+        let done = writer.send(&mut world, &[step(&a, write("v")), step(&b, write("v"))]);
+        world.run_us(round * 10);
+        assert_eq!(timed(&mut world), undisturbed, "round {round}");
+        world.await_reply(done);
+    }
+}
+
 /// Wren, section 4.3.3: another region sees an update once the remote stable time has passed it, not before.
 #[test]
 fn another_region_sees_a_write_when_it_is_stable_there() {

@@ -219,8 +219,11 @@ fn several_fork_points_are_merged_first() {
             .step("x", increment(20), None)
             .at(7)
             .states(&["n"], Some(("n1", &["n"])));
-        let merge =
-            history.transaction(11, 80, 90).step("x", DELETE, None).step("x", increment(last), None).unasked();
+        let merge = history
+            .transaction(11, 80, 90)
+            .step("x", DELETE, None)
+            .step("x", increment(last), None)
+            .unasked();
         merge.at(8).states(&["m1", "n1"], Some(("p", &["m1", "n1"])));
         history
     };
