@@ -165,12 +165,12 @@ impl Total {
         self.trace_hash = format!("{:016x}", self.hash);
     }
 
-    /// A run that commits nothing shows nothing, and neither do many histories that no check decides. One undecided history
-    /// among fewer than two hundred is bad luck.
+    /// A run that commits nothing shows nothing, and neither do many histories that no check decides, or for which the search
+    /// gave up. One undecided history among fewer than two hundred is bad luck.
     fn judge(&self) -> Vec<String> {
         let mut shortfalls = Vec::new();
-        if self.undecided > (self.seeds / UNDECIDED_IN).max(1) {
-            let (undecided, seeds) = (self.undecided, self.seeds);
+        let (undecided, seeds) = (self.undecided + self.gave_up, self.seeds);
+        if undecided > (seeds / UNDECIDED_IN).max(1) {
             shortfalls.push(format!(
                 "{undecided} of {seeds} histories are undecided, more than 1 in {UNDECIDED_IN}"
             ));
