@@ -97,7 +97,7 @@ mod strict;
 mod totals;
 mod touches;
 
-pub use export::{ExportError, Format, export};
+pub use export::{ExportError, Format, LeftOut, export};
 pub use history::{
     Branch, Bytes, Claim, Commit, HistoryError, Key, Outcome, ROOT, Snapshot, Step, Thread, Transaction,
     Vector, read_history, write_history,

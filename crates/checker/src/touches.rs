@@ -134,6 +134,11 @@ pub(crate) fn elements(reply: &str) -> Option<Vec<String>> {
     Some(elements)
 }
 
+/// The members of `{"a", "b"}`, each with its quotes.
+pub(crate) fn members(reply: &str) -> Option<Vec<String>> {
+    elements(&format!("[{}]", reply.strip_prefix('{')?.strip_suffix('}')?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,5 +149,6 @@ mod tests {
         let tricky = [quoted(b"a\", \"b"), quoted(b"\\"), quoted(b"")];
         assert_eq!(elements(&format!("[{}]", tricky.join(", "))), Some(tricky.to_vec()));
         assert_eq!(elements("[\"a]"), None);
+        assert_eq!(members("{\"a\", \"}\"}"), Some(vec![quoted(b"a"), quoted(b"}")]));
     }
 }
