@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -43,14 +44,8 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
         println!("no {PROCESS_TESTS}/test_*.py in this tree");
         return Ok(());
     }
-    let (product, laboratory) = (workspace.product(), workspace.laboratory());
-    if let Some(missing) = [&product, &laboratory].into_iter().find(|binary| !binary.is_file()) {
-        bail!("{} does not exist; run `cargo xtask test build` first", missing.display());
-    }
-    install_packages(workspace)?;
-    let python = python_environment(workspace)?;
-    let mut pytest = workspace.command(python);
-    pytest.args(["-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "--durations=10"]).args(&files);
+    let mut pytest = pytest(workspace)?;
+    pytest.args(&files);
     match length {
         // They wait more than they work; a file's tests share servers, so a file stays together.
         Length::Brief => pytest.args(["-m", "not soak", "-n", PARALLEL_FILES, "--dist", "loadfile"]),
@@ -60,8 +55,21 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
             pytest.args(["-k", "kill or random_sequences or cut_apart"]).env("ANABRANCH_SOAK", "1")
         }
     };
+    run(&mut pytest)
+}
+
+/// Pytest in the environment of the pinned requirements, for tests of the binaries of the shared profile.
+pub fn pytest(workspace: &Workspace) -> Result<Command> {
+    let (product, laboratory) = (workspace.product(), workspace.laboratory());
+    if let Some(missing) = [&product, &laboratory].into_iter().find(|binary| !binary.is_file()) {
+        bail!("{} does not exist; run `cargo xtask test build` first", missing.display());
+    }
+    install_packages(workspace)?;
+    let mut pytest = workspace.command(python_environment(workspace)?);
+    pytest.args(["-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "--durations=10"]);
     pytest.env("ANABRANCH_BIN", &product).env("ANABRANCH_LAB", &laboratory);
-    run(pytest.env("PYTHONDONTWRITEBYTECODE", "1"))
+    pytest.env("PYTHONDONTWRITEBYTECODE", "1");
+    Ok(pytest)
 }
 
 /// The process tests of this tree, sorted, relative to the root.

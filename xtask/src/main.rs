@@ -5,6 +5,7 @@
 
 mod environment;
 mod fuzzing;
+mod judges;
 mod simulation;
 mod soak;
 mod steps;

@@ -11,7 +11,7 @@ use crate::environment::{Length, run_process_tests};
 use crate::simulation::{self, number};
 use crate::steps::{OnFailure, Step, run_steps, select};
 use crate::workspace::{PROFILE, Workspace, run};
-use crate::{fuzzing, suite};
+use crate::{fuzzing, judges, suite};
 
 /// What is the same every time, and left out by `test` because it takes long.
 const ONCE: &[Step] = &[
@@ -41,6 +41,11 @@ const ROUND: &[Step] = &[
     Step { name: "properties", about: "the decoders' property tests with many more cases", run: properties },
     Step { name: "scripts", about: "tests that go through seeds, with many more of them", run: features },
     Step { name: "fuzz", about: "every fuzz target for two minutes", run: fuzz },
+    Step {
+        name: "judges",
+        about: "histories before porcupine and the definition of causal consistency, good and damaged",
+        run: judges::judge,
+    },
     Step {
         name: "kills",
         about: "kill -9, random sequences and regions cut apart, for long",

@@ -177,7 +177,7 @@ plume      lines for Plume and AWDIT: r(key,value,session,transaction) and w(...
 dbcop      JSON for DBCop
 porcupine  JSON lines for linearizability checkers: client, call, return, input, output
 
-An operation that these formats cannot express is refused by name. See docs/histories.md.
+Keys and reads that a format cannot express are left out, and told on standard error. See docs/histories.md.
 
 Example:
   anabranch-lab history export history.jsonl --format plume > history.txt")]
