@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 """Judges whether a history is transactionally causally consistent, by the definition alone.
 
-The input has a line for each read and write, in the format of Plume and AWDIT, `r(key,version,session,transaction)` and
-`w(key,version,session,transaction)`, numbers all. Lines of a session are in its order; an aborted transaction has the
+The input has a line for each read and write, in the format of Plume and AWDIT, `r(key,version,session,transaction)`
+and `w(key,version,session,transaction)`, numbers all. Lines of a session are in its order; an aborted transaction has the
 number -1. Every version is written once, so a read names its writer. Session 0 is the initial transaction.
 
-With SO the order within sessions, WR the pairs of a writer and its reader, and HB the transitive closure of both, a history
-is judged in this order (Biswas and Enea, OOPSLA 2019; Terry et al., PDIS 1994):
+With SO the order within sessions, WR the pairs of a writer and its reader, and HB the transitive closure of both, a
+history is judged in this order (Biswas and Enea, OOPSLA 2019; Terry et al., PDIS 1994):
 
-    integrity    a read sees a version that a committed transaction wrote last, and its own write if it made one before
+    integrity    a read sees a version that a committed transaction wrote last, its own if it wrote one before
     atomicity    t reads x of a; b wrote x too, and b is in SO or WR directly before t: then b comes before a
-    sessions     the same where b is what t's session wrote (read your writes) or had read there (monotonic reads), or what a
-                 session had read there before a write that t's session has seen (writes follow reads)
+    sessions     the same where b is what t's session wrote (read your writes) or had read there (monotonic
+                 reads), or what a session had read there before a write that t's session has seen (writes
+                 follow reads)
     causality    the same where b is in HB before t
 
-"Comes before" is an order of all transactions that contains SO and WR: each judgement demands that what it asks for has no
-cycle, and no order exists if and only if there is one. Exit code 0: accepted; 1: refused; 2: no history.
+"Comes before" is an order of all transactions that contains SO and WR: each judgement demands that what it asks for has
+no cycle, and there is no such order if and only if there is one. Exit code 0: accepted; 1: refused; 2: no history.
 """
 
 import json
@@ -119,6 +120,8 @@ def split(text: str):
             open_now[session] = (name, session, [])
             found.append(open_now[session])
         open_now[session][2].append((kind == "w", int(match[2]), int(match[3])))
+    if not found:
+        raise ValueError("it is empty")
     return found
 
 
@@ -222,7 +225,7 @@ def main() -> int:
         with open(sys.argv[1], encoding="ascii") as file:
             verdict = judge(file.read())
     except (IndexError, OSError, ValueError) as error:
-        print(f"usage: causal.py FILE, where FILE is of `history export --format plume`: {error}", file=sys.stderr)
+        print(f"no history of `history export --format plume`: {error}\nusage: causal.py FILE", file=sys.stderr)
         return 2
     print(json.dumps(verdict))
     return 0 if verdict["ok"] else 1

@@ -1,7 +1,7 @@
 """Damages exported histories, so that no order explains them: a judge must refuse every one.
 
-Each function returns the damaged history, or None if this one offers no place for the damage. All of them show a version that
-certainly comes before another one: the one that its writer had read, or the one that was there first.
+Each function returns the damaged history, or None if this one offers no place for the damage. All of them show a version
+that certainly comes before another one: the one that its writer had read, or the one that was there first.
 """
 
 import copy
@@ -192,8 +192,8 @@ def strict_lost_write(text: str):
     for writer, reader, key in later_readers(operations):
         if writer["return"] + 2 < reader["call"]:
             put = {"op": "put", "key": key, "value": "lost"}
-            lost = {"client": -1, "call": writer["return"] + 1, "return": reader["call"] - 1, "input": [put], "output": []}
-            return write_operations([*operations, lost])
+            times = {"call": writer["return"] + 1, "return": reader["call"] - 1}
+            return write_operations([*operations, {"client": -1, **times, "input": [put], "output": []}])
     return None
 
 
@@ -220,8 +220,8 @@ def strict_lost_element(text: str):
     for operation in operations:
         seen = [step for step in operation["input"] if step["op"] != "put" and not step.get("blind")]
         for at, step in enumerate(seen):
-            result = operation["output"][at]
-            if step["op"] == "lrange" and result and ends.get((step["key"], result[-1]), operation["call"]) < operation["call"]:
+            result, begin = operation["output"][at], operation["call"]
+            if step["op"] == "lrange" and result and ends.get((step["key"], result[-1]), begin) < begin:
                 result.pop()
                 return write_operations(operations)
     return None

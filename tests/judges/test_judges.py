@@ -1,7 +1,7 @@
 """Histories of real and simulated clusters before checkers that share no code with ours: `cargo xtask soak judges`.
 
-Porcupine judges strict serializability, `causal.py` transactional causal consistency. Each must accept what was recorded, and refuse it
-once it is damaged: a judge that accepts everything says nothing.
+Porcupine judges strict serializability, `causal.py` transactional causal consistency. Each must accept what was recorded,
+and refuse it once it is damaged: a judge that accepts everything says nothing.
 """
 
 import json
@@ -20,8 +20,10 @@ from recorder import Recorder
 
 SECONDS = 10
 SEEDS = 20
-# What the judges must have looked at, at least: a run that does nothing shows nothing.
-MOST_PARTIAL = 300
+# So many transactions the judges must have looked at: a run that does nothing shows nothing.
+FEWEST = 300
+# How many kinds of damage histories of a workload have a place for: transactions of `rmw` have one key, none is fractured.
+DAMAGES = {"rmw": 3, "retwis": 4}
 
 
 class Exported:
@@ -36,7 +38,8 @@ class Exported:
     def porcupine(self, text: str | None = None) -> dict:
         path = self.folder / "operations.jsonl"
         path.write_text(self.text if text is None else text)
-        done = subprocess.run([os.environ["ANABRANCH_PORCUPINE"], str(path)], capture_output=True, text=True, timeout=900)
+        command = [os.environ["ANABRANCH_PORCUPINE"], str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
         assert done.returncode in (0, 1), done.stdout + done.stderr
         return {"ok": done.returncode == 0, **json.loads(done.stdout)}
 
@@ -100,7 +103,7 @@ def test_porcupine_accepts_what_strict_processes_did(concurrency, workload, tmp_
         record(cluster, workload, history, kill=list(cluster)[1].name)
     verdict = accepted_by_porcupine(history, corruptions.STRICT)
     print(f"\n{concurrency}, {workload}: {verdict}")
-    assert verdict["transactions"] > MOST_PARTIAL and verdict["damages"] == len(corruptions.STRICT)
+    assert verdict["transactions"] > FEWEST and verdict["damages"] == DAMAGES[workload]
 
 
 def test_porcupine_accepts_lists_sets_and_counters_of_strict_processes(tmp_path):
@@ -109,7 +112,7 @@ def test_porcupine_accepts_lists_sets_and_counters_of_strict_processes(tmp_path)
         Recorder(list(cluster), clients=6, seconds=SECONDS, keys=40).run().write(history)
     verdict = accepted_by_porcupine(history, [corruptions.strict_lost_element])
     print(f"\ntyped: {verdict}")
-    assert verdict["transactions"] > MOST_PARTIAL and verdict["damages"] == 1
+    assert verdict["transactions"] > FEWEST and verdict["damages"] == 1
 
 
 @pytest.mark.parametrize("features", [[], ["--with", "registers"]], ids=["all-types", "registers"])
@@ -125,7 +128,7 @@ def test_porcupine_accepts_simulated_histories(protocol, features, tmp_path):
         transactions += verdict["transactions"]
         damages += verdict["damages"]
     print(f"\n{protocol} {features}: {transactions} transactions of {SEEDS} seeds, {damages} damages refused")
-    assert transactions > MOST_PARTIAL and (damages > SEEDS or not features)
+    assert transactions > FEWEST and (damages > SEEDS or not features)
 
 
 @pytest.mark.parametrize("workload", ["rmw", "retwis"])
@@ -135,7 +138,7 @@ def test_the_definition_accepts_what_causal_processes_did(workload, tmp_path):
         record(cluster, workload, history, kill=list(cluster)[1].name)
     verdict = accepted_by_definition(history, corruptions.CAUSAL)
     print(f"\ncausal, {workload}: {verdict}")
-    assert verdict["transactions"] > MOST_PARTIAL and verdict["damages"] == len(corruptions.CAUSAL)
+    assert verdict["transactions"] > FEWEST and verdict["damages"] == DAMAGES[workload]
 
 
 def test_the_definition_accepts_lists_and_sets_of_causal_processes(tmp_path):
@@ -144,7 +147,7 @@ def test_the_definition_accepts_lists_and_sets_of_causal_processes(tmp_path):
         Recorder(list(cluster), clients=6, seconds=SECONDS, keys=100).run().write(history)
     verdict = accepted_by_definition(history, corruptions.CAUSAL)
     print(f"\ncausal, typed: {verdict}")
-    assert verdict["transactions"] > MOST_PARTIAL and verdict["damages"] == len(corruptions.CAUSAL)
+    assert verdict["transactions"] > FEWEST and verdict["damages"] == len(corruptions.CAUSAL)
 
 
 @pytest.mark.parametrize("features", [[], ["--with", "registers"]], ids=["all-types", "registers"])
@@ -162,4 +165,4 @@ def test_the_definition_accepts_simulated_histories(protocol, features, tmp_path
         transactions += verdict["transactions"]
         damages += verdict["damages"]
     print(f"\n{protocol} {features}: {transactions} transactions of {judged} seeds, {damages} damages refused")
-    assert judged >= (SEEDS // 2 if features else SEEDS // 4) and transactions > MOST_PARTIAL and damages > judged
+    assert judged >= (SEEDS // 2 if features else SEEDS // 4) and transactions > FEWEST and damages > judged

@@ -98,7 +98,6 @@ impl<'d, 'h> Accesses<'d, 'h> {
         let merged = !matches!(level, Level::Snapshot | Level::Serializable | Level::StrictSerializable);
         let mut reading = Reading { merged, ..Reading::default() };
         for transaction in decoded {
-            reading.complete &= !transaction.steps.is_empty();
             let steps = transaction.steps.len();
             if by_step {
                 (0..steps).for_each(|step| reading.take(transaction, step..step + 1));

@@ -96,6 +96,7 @@ mod strays;
 mod strict;
 mod totals;
 mod touches;
+mod variables;
 
 pub use export::{ExportError, Format, LeftOut, export};
 pub use history::{

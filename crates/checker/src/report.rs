@@ -1,7 +1,7 @@
 //! What a check found, and the entry points.
 
 use crate::history::{HistoryError, Transaction, read_history};
-use crate::levels;
+use crate::{levels, variables};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -188,14 +188,17 @@ pub fn check_replies(history: &[Transaction], level: Level) -> Report {
     report_of(history, level, levels::check_replies)
 }
 
-/// What clients saw, as if nothing was claimed: a second opinion on a history that is explained by its claims. What took
-/// effect without anybody having been asked for it, as far as claims say so, is not looked at: it is part of a transaction of
-/// unknown outcome. Undecided where operations name no versions.
+/// What clients saw, as if nothing was claimed: a second opinion on a history that is explained by its claims. Where that leaves
+/// the whole undecided, the keys and elements of which all writes name versions are judged by themselves, below snapshot isolation;
+/// undecided if there is none.
 pub fn check_unclaimed(history: &[Transaction], level: Level) -> Report {
-    let asked = |transaction: &&Transaction| !transaction.steps.is_empty();
     let told = |transaction: &Transaction| Transaction { claim: None, ..transaction.clone() };
-    let history: Vec<Transaction> = history.iter().filter(asked).map(told).collect();
-    report_of(&history, level, levels::infer_into)
+    let told: Vec<Transaction> = history.iter().map(told).collect();
+    let whole = report_of(&told, level, levels::infer_into);
+    let merged = !matches!(level, Level::Snapshot | Level::Serializable | Level::StrictSerializable);
+    let registers =
+        Some(&told).filter(|_| whole.undecided && merged).and_then(|told| variables::on_registers(told));
+    registers.map_or(whole, |registers| report_of(&registers, level, levels::infer_into))
 }
 
 fn report_of(

@@ -3,3 +3,4 @@
 mod anomalies;
 mod export;
 mod second_opinion;
+mod unclaimed;

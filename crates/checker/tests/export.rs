@@ -202,7 +202,13 @@ fn each_element_is_a_variable_where_only_versions_are_known() {
     assert_eq!(text.lines().collect::<Vec<_>>(), lines);
     assert_eq!(left_out.keys.keys().collect::<Vec<_>>(), ["n"]);
     assert!(left_out.keys["n"].starts_with("transaction 3 did Register(Increment"), "{left_out}");
-    assert_eq!((left_out.of_keys, left_out.reads), (3, 1));
+    assert_eq!((left_out.of_keys, left_out.elements, left_out.reads), (3, 0, 1));
+    // An element that two added names neither of them.
+    let mut twice = typed();
+    let added = twice[0].steps.clone();
+    twice[1].steps.extend(added);
+    let (_, left_out) = exported_of(&twice, Format::Plume);
+    assert_eq!((left_out.keys.len(), left_out.elements), (1, 1), "{left_out}");
 }
 
 #[test]

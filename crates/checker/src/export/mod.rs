@@ -57,6 +57,8 @@ pub struct LeftOut {
     pub keys: BTreeMap<String, String>,
     /// How many keys the history has.
     pub of_keys: usize,
+    /// How many elements of sets and lists on the other keys, because several transactions added them.
+    pub elements: usize,
     /// How many reads on the other keys.
     pub reads: usize,
 }
@@ -64,7 +66,7 @@ pub struct LeftOut {
 impl LeftOut {
     /// True if the export holds everything.
     pub fn is_nothing(&self) -> bool {
-        self.keys.is_empty() && self.reads == 0
+        self.keys.is_empty() && self.elements == 0 && self.reads == 0
     }
 
     fn key(&mut self, key: &[u8], why: impl FnOnce() -> String) {
@@ -78,8 +80,12 @@ impl LeftOut {
 
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LeftOut { keys, of_keys, reads } = self;
-        write!(f, "left out: {} of {of_keys} keys, and {reads} reads on others", keys.len())?;
+        let LeftOut { keys, of_keys, elements, reads } = self;
+        write!(
+            f,
+            "left out: {} of {of_keys} keys; of the others {elements} elements and {reads} reads",
+            keys.len()
+        )?;
         keys.iter().try_for_each(|(key, why)| write!(f, "\n  {key}: {why}"))
     }
 }
@@ -165,9 +171,4 @@ fn unless_all(left_out: LeftOut) -> Result<LeftOut, ExportError> {
         true => Err(ExportError::Nothing(left_out)),
         false => Ok(left_out),
     }
-}
-
-/// Why a step makes its key be left out.
-fn inexpressible(transaction: &Decoded<'_>, step: usize) -> String {
-    format!("transaction {} did {}", transaction.number(), transaction.transaction.steps[step].text)
 }

@@ -3,10 +3,11 @@
 //! A transaction is one operation on the whole store. What a transaction of unknown outcome saw nobody knows: only its
 //! writes are told, and it returns after everything.
 
-use super::{ExportError, LeftOut, inexpressible, unless_all};
+use super::{ExportError, LeftOut, unless_all};
 use crate::history::Outcome;
 use crate::invocations::{Decoded, DecodedStep};
 use crate::touches::{elements, members, quoted};
+use crate::variables::inexpressible;
 use datatypes::register::{Condition, Deadline, SetReply};
 use datatypes::{Items, Operation, key, list, register, set};
 use serde_json::{Value, json};
