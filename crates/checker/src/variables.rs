@@ -221,12 +221,11 @@ fn told(facts: &Facts) -> impl Iterator<Item = &String> {
     facts.elements.iter().filter(|element| !facts.twice.contains_key(*element))
 }
 
-/// The history on its variables alone, each as a register; `None` if a binary form is malformed, or if there is no variable. What
-/// breaks a level there breaks it in the whole history.
+/// The history on its variables alone, each as a register; `None` if a binary form is malformed, or if nobody read
+/// a variable. What breaks a level there breaks it in the whole history.
 pub(crate) fn on_registers(history: &[Transaction]) -> Option<Vec<Transaction>> {
     let decoded: Vec<Decoded<'_>> = history.iter().map(Decoded::new).collect::<Option<_>>()?;
     let variables = Variables::new(&decoded);
-    variables.iter().next()?;
     let steps = |(step, recorded): (&DecodedStep<'_>, &Step)| match (&step.operation, Said::of(step)) {
         (_, Said::Register(_)) if variables.kept.contains_key(step.key) => vec![recorded.clone()],
         // What a transaction of unknown outcome read is known, too, if it took effect.
@@ -240,7 +239,10 @@ pub(crate) fn on_registers(history: &[Transaction]) -> Option<Vec<Transaction>> 
         let steps = decoded.steps.iter().zip(&recorded.steps).flat_map(steps).collect();
         Transaction { steps, ..recorded.clone() }
     };
-    Some(decoded.iter().map(transaction).collect())
+    let registers: Vec<Transaction> = decoded.iter().map(transaction).collect();
+    let certain = registers.iter().filter(|transaction| transaction.outcome == Outcome::Committed);
+    let is_read = |step: &Step| step.reply.as_ref().is_some_and(|reply| reply != "OK");
+    certain.flat_map(|transaction| &transaction.steps).any(is_read).then_some(registers)
 }
 
 impl Access<'_> {
