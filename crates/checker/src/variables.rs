@@ -3,7 +3,7 @@
 //! A register is a variable. So is each element of a set or a list that only grows: its addition is the only write, and
 //! whoever sees all elements reads each of them, as there or not; the order of a list is not told. What names no version is left out in
 //! a way that makes no good history bad: with a write that names none its key is left out of every transaction, as is an
-//! element that several transactions added; a read that names none is left out by itself. Counters name no version where
+//! element that was added twice; a read that names none is left out by itself. Counters name no version where
 //! concurrent updates are merged.
 
 use crate::history::{Outcome, Step, Transaction};
@@ -17,7 +17,7 @@ pub(crate) enum Said {
     /// It read or wrote a register.
     Register(Vec<Touch>),
     /// It added elements.
-    Adds(Vec<String>),
+    Adds(BTreeSet<String>),
     /// It saw all elements.
     Shows(Vec<String>),
     /// It saw whether one element is there.
@@ -84,7 +84,7 @@ struct Facts {
     elements: BTreeSet<String>,
     /// Who wrote each value, or added each element.
     writers: BTreeMap<String, u64>,
-    /// Values that several transactions wrote, and the first two of these.
+    /// Values that several transactions wrote, and the first two of these; elements that several steps added.
     twice: BTreeMap<String, [u64; 2]>,
     /// Why it is left out.
     left_out: Option<String>,
@@ -93,14 +93,17 @@ struct Facts {
 impl Facts {
     fn note(&mut self, said: &Said, writer: u64) {
         for value in said.written() {
-            let first = *self.writers.entry(value.clone()).or_insert(writer);
-            if first != writer {
+            let first = self.writers.get(value).copied();
+            self.writers.entry(value.clone()).or_insert(writer);
+            let is_element = matches!(said, Said::Adds(_));
+            if let Some(first) = first.filter(|first| *first != writer || is_element) {
                 self.twice.entry(value.clone()).or_insert([first, writer]);
             }
         }
         match said {
             Said::Register(_) => self.is_register = true,
-            Said::Adds(some) | Said::Shows(some) => self.elements.extend(some.iter().cloned()),
+            Said::Adds(added) => self.elements.extend(added.iter().cloned()),
+            Said::Shows(seen) => self.elements.extend(seen.iter().cloned()),
             Said::Contains(element, _) => {
                 self.elements.insert(element.clone());
             }
@@ -168,7 +171,7 @@ impl<'h> Variables<'h> {
         self.kept.len() + self.left_out.len()
     }
 
-    /// How many elements several transactions added.
+    /// How many elements were added twice.
     pub fn repeated(&self) -> usize {
         self.kept.values().filter(|facts| !facts.is_register).map(|facts| facts.twice.len()).sum()
     }
@@ -216,7 +219,7 @@ impl<'h> Variables<'h> {
     }
 }
 
-/// The elements of which each was added by one transaction, at most.
+/// The elements of which each was added once, at most.
 fn told(facts: &Facts) -> impl Iterator<Item = &String> {
     facts.elements.iter().filter(|element| !facts.twice.contains_key(*element))
 }

@@ -57,7 +57,7 @@ pub struct LeftOut {
     pub keys: BTreeMap<String, String>,
     /// How many keys the history has.
     pub of_keys: usize,
-    /// How many elements of sets and lists on the other keys, because several transactions added them.
+    /// How many elements of sets and lists on the other keys, because they were added twice.
     pub elements: usize,
     /// How many reads on the other keys.
     pub reads: usize,
