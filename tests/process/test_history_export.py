@@ -153,7 +153,7 @@ def test_calls_and_returns_are_on_one_clock(history):
 
 # SMEMBERS and HDEL h f, as histories hold them.
 MEMBERS = {"key": "s", "operation": "0304", "text": "Set(Members)", "reply": '{"m"}'}
-HDEL = {"key": "h", "operation": "020401020166", "text": "Dict(Delete)", "reply": "(integer) 1"}
+HDEL = {"key": "h", "operation": "020a01020166", "text": "Dict(Delete)", "reply": "(integer) 1"}
 
 
 @pytest.mark.parametrize("layout", FORMATS)
