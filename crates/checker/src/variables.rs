@@ -66,10 +66,12 @@ impl Said {
     /// What it wrote.
     fn written(&self) -> Vec<&String> {
         match self {
-            Said::Register(touches) => {
-                let written = |touch| if let &Touch::Write(ref value) = touch { Some(value) } else { None };
-                touches.iter().filter_map(written).collect()
-            }
+            Said::Register(touches) => (touches.iter())
+                .filter_map(|touch| match touch {
+                    Touch::Write(value) => Some(value),
+                    _ => None,
+                })
+                .collect(),
             Said::Adds(added) => added.iter().collect(),
             _ => Vec::new(),
         }
@@ -159,8 +161,12 @@ impl<'h> Variables<'h> {
         let mut variables = Variables { kept: BTreeMap::new(), left_out: BTreeMap::new() };
         for (key, facts) in all {
             match facts.why_left_out() {
-                Ok(facts) => drop(variables.kept.insert(key, facts)),
-                Err(why) => drop(variables.left_out.insert(key, why)),
+                Ok(facts) => {
+                    variables.kept.insert(key, facts);
+                }
+                Err(why) => {
+                    variables.left_out.insert(key, why);
+                }
             }
         }
         variables
