@@ -18,16 +18,8 @@ const ONCE: &[Step] = &[
     Step { name: "docs", about: "rustdoc with warnings denied", run: docs },
     Step { name: "examples", about: "the code in documentation comments", run: examples },
     Step { name: "figures", about: "what the papers' figures show whatever things cost", run: figures },
-    Step {
-        name: "models",
-        about: "all models, each to its end or with four hundred times the states of a test",
-        run: models,
-    },
-    Step {
-        name: "skipped",
-        about: "tests in modules named `soak`: known bugs caught by seeds of a stated window, and others that take long",
-        run: skipped,
-    },
+    Step { name: "models", about: "all models, each to its end or to millions of states", run: models },
+    Step { name: "skipped", about: "tests in modules named `soak`, which `test` skips", run: skipped },
     Step {
         name: "evidence",
         about: "process tests marked `soak`: the bench commands, the whole differential test",
@@ -122,11 +114,11 @@ fn figures(workspace: &Workspace) -> Result<()> {
     run(&mut workspace.cargo(&["test", "--profile", PROFILE, "-p", suite::FIGURES, "--lib", "--tests"]))
 }
 
-/// Model checking with higher bounds, one model after the other: each may need some gigabytes.
+/// All models, one after the other: each may need some gigabytes.
 fn models(workspace: &Workspace) -> Result<()> {
     let mut tests = workspace.cargo(&["test", "--profile", PROFILE]);
     tests.args(["-p", "anabranch-strict", "-p", "anabranch-causal", "--test", "all"]);
-    run(tests.args(["--", "model::", "--test-threads", "1"]).env("ANABRANCH_SOAK", "1"))
+    run(tests.args(["--", "model::", "--test-threads", "1"]))
 }
 
 /// What `test` skips by its name, but the models.
@@ -140,7 +132,7 @@ fn seeds(workspace: &Workspace) -> Result<()> {
     let file = workspace.root.join(NEXT_SEED);
     let first = match fs::read_to_string(&file) {
         Ok(text) => number(NEXT_SEED, text.trim())?,
-        Err(_) => 0,
+        Err(_) => simulation::RARE,
     };
     println!("seeds {first} to {}", first + u64::from(SEEDS) - 1);
     simulation::explore(workspace, first, SEEDS)?;

@@ -73,58 +73,75 @@ features! {
     Resolutions = 0.3;
     /// A process dies when it has answered a client; what it would have told other processes at the same time is lost.
     LastReplies = 0.3;
-    /// Counters, summaries, tops and identifiers: types that Redis does not have. Only where they are asked for, so that
-    /// seeds stay what they were.
-    Types = 0.0;
-    /// The commands of pipelines, which are more frequent, run as one transaction where they may. Only where it is asked for.
-    MergedPipelines = 0.0;
+    /// Counters, summaries, tops and identifiers: types that Redis does not have.
+    Types = 0.1;
+    /// The commands of pipelines, which are more frequent, run as one transaction where they may.
+    MergedPipelines = 0.1;
     /// Writes that an earlier one may hide which they have not observed: elements of lists are replaced, registers and fields
-    /// that others write words to are incremented. Only where they are asked for.
-    Encounters = 0.0;
-    /// Of what goes wrong at certain times only what is asked for, and often. Only where it is asked for.
-    Focus = 0.0;
-    /// One or two keys are all there is. Only where it is asked for.
-    FewKeys = 0.0;
-    /// Nothing but counters, most of whose changes are bounded subtractions. Only where it is asked for.
-    Bounds = 0.0;
+    /// that others write words to are incremented.
+    Encounters = 0.1;
+    /// Of what goes wrong at certain times only what is asked for, or else one kind, and often.
+    Focus = 0.1;
+    /// One or two keys are all there is.
+    FewKeys = 0.1;
+    /// Nothing but counters, most of whose changes are bounded subtractions.
+    Bounds = 0.05;
     /// A process is cut off for a moment while others restart, so that views begin which it sleeps through, and one more when
-    /// it is back. Only where it is asked for.
-    SleepingReplicas = 0.0;
-    /// Processes with replicas restart one after the other, faster than the views that begin with that are told. Only where it
-    /// is asked for.
-    CrashLoops = 0.0;
-    /// Links lose most of their packets for a while, in one direction or both. Only where it is asked for.
-    LossyLinks = 0.0;
-    /// A process dies, and the disk fails to read when it starts again. Only where it is asked for.
-    ReadErrors = 0.0;
+    /// it is back.
+    SleepingReplicas = 0.1;
+    /// Processes with replicas restart one after the other, faster than the views that begin with that are told.
+    CrashLoops = 0.1;
+    /// Links lose most of their packets for a while, in one direction or both.
+    LossyLinks = 0.1;
+    /// A process dies, and the disk fails to read when it starts again.
+    ReadErrors = 0.1;
     /// More than f replicas of a partition are lost for good, and an operator lets those that are left go on; partitions do not
-    /// move otherwise. Only where it is asked for.
-    AcceptLoss = 0.0;
+    /// move otherwise.
+    AcceptLoss = 0.05;
     /// Of what is queued for other regions next to nothing stays in memory and little is on its way at a time: the rest is
     /// spilled, and some of that is lost, where the protocol spills.
     SmallQueues = 0.3;
     /// The sessions of a gateway share a causal thread, as they do by default; otherwise each is one of its own.
     SharedThreads = 0.5;
-    /// Nothing but registers that are read and set, so that histories are decided without claims. Only where
-    /// it is asked for.
-    Registers = 0.0;
+    /// Nothing but registers that are read and set, so that histories are decided without claims.
+    Registers = 0.05;
     /// A region is lost for good, and before that some hear it no more: those that it replicates to, or those that it commits
-    /// with. So transactions are under way between it and the others when it is lost. Only where it is asked for.
-    FadingRegions = 0.0;
+    /// with. So transactions are under way between it and the others when it is lost.
+    FadingRegions = 0.1;
     /// A checkpoint lasts for a second or so, instead of some milliseconds.
     LongCheckpoints = 0.3;
+    /// Connections of clients break: a request or a reply is lost. Who is left in doubt may do the same again.
+    LostConnections = 0.1;
+    /// Wall clocks jump by hours.
+    ClockLeaps = 0.05;
+    /// Processes are down and links cut for minutes, and so long does traffic last; clients take their time.
+    LongOutages = 0.01;
 }
 
 impl Feature {
     /// True for what goes wrong at certain times, as drawn in `schedule`.
     pub(crate) fn is_fault(self) -> bool {
         use Feature::{
-            ClockJumps, CrashLoops, Eviction, LastReplies, LossyLinks, ReadErrors, Reconfiguration,
-            SleepingReplicas,
+            ClockJumps, ClockLeaps, CrashLoops, Eviction, LastReplies, LongOutages, LossyLinks, ReadErrors,
+            Reconfiguration, SleepingReplicas,
         };
-        let later =
-            [Reconfiguration, Eviction, LastReplies, SleepingReplicas, CrashLoops, LossyLinks, ReadErrors];
+        let later = [
+            Reconfiguration,
+            Eviction,
+            LastReplies,
+            SleepingReplicas,
+            CrashLoops,
+            LossyLinks,
+            ReadErrors,
+            ClockLeaps,
+            LongOutages,
+        ];
         self <= ClockJumps || later.contains(&self)
+    }
+
+    /// True for what this seed brings only where it is asked for.
+    pub(crate) fn is_rare_in(self, seed: u64) -> bool {
+        seed < RARE_FROM && RARE.contains(&self)
     }
 
     /// Every feature.
@@ -150,12 +167,38 @@ impl std::fmt::Display for Feature {
     }
 }
 
+/// The first seed that brings the features of `RARE` by itself. Those below are the seeds that tests and documents name.
+const RARE_FROM: u64 = 10_000_000;
+
+/// What seeds below `RARE_FROM` bring only where it is asked for.
+const RARE: [Feature; 16] = [
+    Feature::Types,
+    Feature::MergedPipelines,
+    Feature::Encounters,
+    Feature::Focus,
+    Feature::FewKeys,
+    Feature::Bounds,
+    Feature::SleepingReplicas,
+    Feature::CrashLoops,
+    Feature::LossyLinks,
+    Feature::ReadErrors,
+    Feature::AcceptLoss,
+    Feature::Registers,
+    Feature::FadingRegions,
+    Feature::LostConnections,
+    Feature::ClockLeaps,
+    Feature::LongOutages,
+];
+
 /// This feature and those behind it are drawn after everything else, so that a new one leaves the seeds without it as
 /// they were.
 const LATER: Feature = Feature::Keyset;
 
 /// The mean time between two faults of a seed with few kinds of them, at most.
 const OFTEN: u64 = 400_000;
+
+/// By how much less often things happen where outages are long.
+const LEISURE: u64 = 30;
 
 /// What a seed draws. All times are in microseconds of virtual time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -252,13 +295,25 @@ impl Swarm {
         swarm
     }
 
-    /// Leaves out the faults that are not among these.
-    pub(crate) fn focus(&mut self, with: &[Feature]) {
-        self.features.retain(|feature| !feature.is_fault() || with.contains(feature));
+    /// Leaves out the faults that are not among these, or if none is, all but one kind.
+    pub(crate) fn focus(&mut self, with: &[Feature], random: &mut Rng) {
+        let faults: Vec<Feature> =
+            self.features.iter().copied().filter(|feature| feature.is_fault()).collect();
+        let mut wanted: Vec<Feature> = with.iter().copied().filter(|feature| feature.is_fault()).collect();
+        if wanted.is_empty() {
+            wanted.extend(random.choice(&faults));
+        }
+        self.features.retain(|feature| !feature.is_fault() || wanted.contains(feature));
         self.fault_interval = match self.fault_interval {
             0 => OFTEN,
             interval => interval.min(OFTEN),
         };
+    }
+
+    /// Lets everything take its time.
+    pub(crate) fn slow_down(&mut self) {
+        (self.think, self.fault_interval) = (self.think * LEISURE, self.fault_interval * LEISURE);
+        self.checkpoint_interval *= LEISURE;
     }
 
     /// True if the seed brings it.

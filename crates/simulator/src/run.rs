@@ -104,13 +104,17 @@ pub fn replay(script: &Script, readable: bool) -> Result<Summary, UnknownProtoco
     impl Task for Replay<'_> {
         type Result = Summary;
         fn perform<D: Deployment>(self, build: impl Fn() -> D) -> Summary {
-            let mut summary = Summary::default();
-            let options = Options { readable: self.1, ..Options::default() };
-            summary.run(self.0, &options, String::new(), build);
-            summary
+            run_script(self.0, &Options { readable: self.1, ..Options::default() }, build)
         }
     }
     find(&script.protocol, Replay(script, readable))
+}
+
+/// Runs a script with a deployment: twice unless the options say once, where `build` makes a fresh one for each run.
+pub fn run_script<D: Deployment>(script: &Script, options: &Options, build: impl Fn() -> D) -> Summary {
+    let mut summary = Summary::default();
+    summary.run(script, options, String::new(), build);
+    summary
 }
 
 /// Shrinks the run of a failing seed by running it at most so often; `None` if it does not fail.

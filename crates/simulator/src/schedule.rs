@@ -13,6 +13,10 @@ const CUT: u64 = 3_000_000;
 const PAUSE: u64 = 1_500_000;
 /// How far a clock jumps at most.
 const JUMP: i64 = 2_000_000;
+/// How far at most where clocks leap.
+const LEAP: i64 = 4 * 3_600_000_000;
+/// How long a long outage lasts at most.
+const LONG: u64 = 120_000_000;
 /// How long after one process of a lost region the next one is lost at most.
 const APART: u64 = 200_000;
 /// How long it takes at most until an operator gives a lost region up.
@@ -120,6 +124,11 @@ fn one(
         Feature::SyncErrors => Fault::SyncError { process },
         Feature::FullDisks => Fault::FullDisk { process, room: random.u64(..40_000), lasts },
         Feature::ClockJumps => Fault::ClockJump { process, by: random.i64(-JUMP..JUMP) },
+        Feature::ClockLeaps => Fault::ClockJump { process, by: random.i64(-LEAP..LEAP) },
+        Feature::LongOutages if random.bool() => Fault::Kill { process, down: random.u64(LONG / 2..LONG) },
+        Feature::LongOutages => {
+            Fault::Cut { links: links(random, hosts.len() as u16), lasts: random.u64(LONG / 2..LONG) }
+        }
         Feature::Eviction => {
             let regions: Vec<u16> = hosts.iter().map(|host| host.region.0).collect();
             let region = random.choice(&regions).copied().unwrap_or_default();

@@ -26,10 +26,12 @@ use crate::workload::Plan;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::BufRead;
-use types::Rng;
+use types::{PartitionId, Rng};
 
 /// How long traffic lasts under faults, in microseconds of virtual time.
 const TRAFFIC: u64 = 8_000_000;
+/// How long where outages last for minutes.
+const LONG_TRAFFIC: u64 = 200_000_000;
 
 /// A direction between two processes.
 pub(crate) type Link = (u16, u16);
@@ -123,12 +125,22 @@ impl Script {
         lacks.extend((!deployment.spills()).then_some(Feature::SmallQueues));
         lacks.extend((!deployment.is_causal()).then_some(Feature::SharedThreads));
         lacks.extend(lacks.contains(&Feature::Eviction).then_some(Feature::FadingRegions));
-        let off: BTreeSet<Feature> = off.chain(&lacks).copied().collect();
+        let accepts_loss = deployment.accept_loss(PartitionId(0), &[]).is_some();
+        lacks.extend((!accepts_loss).then_some(Feature::AcceptLoss));
+        let rare = Feature::all().filter(|feature| feature.is_rare_in(seed));
+        let off: BTreeSet<Feature> = off.chain(&lacks).copied().chain(rare).collect();
         let mut layout = deployment.layout(&mut stream(seed, "layout", 0));
         let mut swarm = Swarm::draw(&mut stream(seed, "swarm", 0), &off);
         swarm.features.extend(with.iter().filter(|feature| !lacks.contains(feature)));
         if swarm.has(Feature::Focus) {
-            swarm.focus(with);
+            swarm.focus(with, &mut stream(seed, "focus", 0));
+        }
+        let traffic = match swarm.has(Feature::LongOutages) {
+            true => LONG_TRAFFIC,
+            false => TRAFFIC,
+        };
+        if traffic > TRAFFIC {
+            swarm.slow_down();
         }
         let loses = swarm.has(Feature::AcceptLoss);
         if loses {
@@ -141,17 +153,17 @@ impl Script {
             layout = layout.with_parts_elsewhere();
         }
         let hosts: Vec<Host> = deployment.hosts(layout);
-        let mut faults = schedule::draw(&mut stream(seed, "faults", 0), &swarm, &hosts, TRAFFIC);
+        let mut faults = schedule::draw(&mut stream(seed, "faults", 0), &swarm, &hosts, traffic);
         if loses {
             let members = &hosts[..hosts.len() - usize::from(layout.spares)];
-            faults.extend(schedule::loss(&mut stream(seed, "loss", 0), members, TRAFFIC));
+            faults.extend(schedule::loss(&mut stream(seed, "loss", 0), members, traffic));
             faults.sort_by_key(|fault| fault.at);
         }
         if swarm.has(Feature::FadingRegions) {
-            faults.extend(schedule::fading(&mut stream(seed, "fading", 0), &hosts, TRAFFIC));
+            faults.extend(schedule::fading(&mut stream(seed, "fading", 0), &hosts, traffic));
             faults.sort_by_key(|fault| fault.at);
         }
-        Script { protocol: protocol.to_owned(), seed, layout, swarm, traffic: TRAFFIC, faults, plans: None }
+        Script { protocol: protocol.to_owned(), seed, layout, swarm, traffic, faults, plans: None }
     }
 
     /// How many faults it has.

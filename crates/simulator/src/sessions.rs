@@ -2,12 +2,12 @@
 
 use crate::client::{Client, Context, Next, Open, Stage};
 use crate::deployment::Deployment;
-use crate::faults::exponential;
+use crate::faults::{Feature, exponential};
 use crate::process::EPOCH;
 use crate::process::Process;
 use crate::script::{TimedPlan, stream};
 use crate::trace::kind;
-use crate::workload::{Plan, Shape};
+use crate::workload::{Passing, Plan, Shape, Watching};
 use crate::world::{Event, World};
 use checker::Outcome;
 use protocol::{Input, Request};
@@ -17,6 +17,18 @@ use types::{Error, ErrorCode, Reply, ReplyBuf, RequestId, SessionId, Slot, Wire}
 const PATIENCE: u64 = 8_000_000;
 /// How long a client waits that finds no gateway.
 const NO_GATEWAY: u64 = 50_000;
+/// Of so many requests the connection breaks, where connections do.
+const LOST_CONNECTIONS: f64 = 0.03;
+/// How long it takes a client at most to notice that its request is lost.
+const NOTICED: u64 = 500_000;
+
+/// What is lost with a client's connection.
+enum Lost {
+    /// The request never arrives.
+    Request,
+    /// The request is served, and the reply is lost.
+    Reply,
+}
 
 impl<D: Deployment> World<D> {
     /// Adds a client of this gateway, or of a random one.
@@ -152,7 +164,24 @@ impl<D: Deployment> World<D> {
             )
         });
         self.after(PATIENCE, Event::Timeout { client, request });
-        self.after(1, Event::Ask { process, client, request });
+        match self.loss_of(request) {
+            Some((Lost::Request, after)) => self.after(after, Event::Timeout { client, request }),
+            Some((Lost::Reply, _)) => {
+                self.unheard.insert(request);
+                self.after(1, Event::Ask { process, client, request });
+            }
+            None => self.after(1, Event::Ask { process, client, request }),
+        }
+    }
+
+    /// What of a request is lost with its client's connection, if it is, and how long after it was asked for.
+    fn loss_of(&self, request: RequestId) -> Option<(Lost, u64)> {
+        if !self.faults || !self.swarm.has(Feature::LostConnections) {
+            return None;
+        }
+        let mut random = stream(self.seed, "connection", request.0);
+        let lost = if random.bool() { Lost::Request } else { Lost::Reply };
+        (random.f64() < LOST_CONNECTIONS).then(|| (lost, random.u64(1..NOTICED)))
     }
 
     /// A client's request reaches its gateway.
@@ -196,6 +225,9 @@ impl<D: Deployment> World<D> {
 
     pub(crate) fn on_reply(&mut self, client: usize, request: RequestId, reply: &ReplyBuf) {
         self.waiting.remove(&request);
+        if self.unheard.remove(&request) {
+            return self.on_timeout(client, request);
+        }
         let Some(index) = self.clients[client].open.iter().position(|open| open.request == request) else {
             return;
         };
@@ -280,9 +312,17 @@ impl<D: Deployment> World<D> {
     /// The client closes its session, not knowing what becomes of what it asked for, and will go on with another,
     /// perhaps elsewhere.
     fn leave(&mut self, client: usize) {
-        let Client { session, gateway, .. } = self.clients[client];
+        let Client { session, gateway, ref open, .. } = self.clients[client];
+        let first =
+            open.first().filter(|open| open.may_commit() && !open.at_rest).map(|open| open.plan.clone());
         self.give_up(client);
         self.after(1, Event::Close { process: gateway, session });
+        // What was written is told apart by its values where nothing else tells.
+        let retries = self.swarm.has(Feature::LostConnections) && !self.swarm.has(Feature::Registers);
+        let alone = |plan: &Plan| plan.watching == Watching::Nothing && plan.passing == Passing::Nothing;
+        if let Some(plan) = first.filter(|plan| retries && alone(plan)) {
+            self.clients[client].follow_up = self.clients[client].random.bool().then_some(plan);
+        }
     }
 
     /// Nobody will answer the client any more.

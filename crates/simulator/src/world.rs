@@ -117,6 +117,8 @@ pub(crate) struct World<D: Deployment> {
     /// Which client waits for which request.
     pub waiting: BTreeMap<RequestId, usize>,
     pub next_request: u64,
+    /// Requests whose reply is lost with the connection.
+    pub unheard: BTreeSet<RequestId>,
     pub next_session: u64,
     /// How many requests were served by the step that took them; see `Deployment::served`.
     served: u64,
@@ -165,6 +167,7 @@ impl<D: Deployment> World<D> {
             decided: Vec::new(),
             waiting: BTreeMap::new(),
             next_request: 1,
+            unheard: BTreeSet::new(),
             next_session: 1,
             served: 0,
             faults: true,

@@ -339,15 +339,30 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         S::LEVEL
     }
 
-    /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet.
+    /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet. What was
+    /// committed by a clock that is hours ahead is seen when the others are there.
     fn lacks(&self) -> &[Feature] {
-        use Feature::{BlindExpiry, EverySecond, Eviction, Expiry, Keyset, LostDisks, Reconfiguration};
-        const LACKS: &[Feature] =
-            &[Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration, Eviction];
-        match S::EVICTS {
-            true => &LACKS[..LACKS.len() - 1],
-            false => LACKS,
-        }
+        use Feature::{
+            BlindExpiry, ClockLeaps, EverySecond, Eviction, Expiry, FadingRegions, Keyset, LostDisks,
+            Reconfiguration,
+        };
+        const LACKS: &[Feature] = &[
+            Expiry,
+            BlindExpiry,
+            ClockLeaps,
+            LostDisks,
+            EverySecond,
+            Keyset,
+            Reconfiguration,
+            FadingRegions,
+            Eviction,
+        ];
+        let offered = match (S::EVICTS, S::UNIVERSAL) {
+            (true, true) => 2,
+            (true, false) => 1,
+            _ => 0,
+        };
+        &LACKS[..LACKS.len() - offered]
     }
 }
 

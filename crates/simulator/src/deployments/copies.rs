@@ -236,10 +236,12 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
         instance.as_member().is_some_and(copies::Member::is_lacking)
     }
 
-    /// Deadlines compare with clocks that the checker does not know.
+    /// Deadlines compare with clocks that the checker does not know. What was committed by a clock that is hours ahead is seen
+    /// when the others are there.
     fn lacks(&self) -> &[Feature] {
-        use Feature::{BlindExpiry, Eviction, Expiry, Keyset, Reconfiguration};
-        const LACKS: &[Feature] = &[Expiry, BlindExpiry, Keyset, Reconfiguration, Eviction];
+        use Feature::{BlindExpiry, ClockLeaps, Eviction, Expiry, FadingRegions, Keyset, Reconfiguration};
+        const LACKS: &[Feature] =
+            &[Expiry, BlindExpiry, ClockLeaps, Keyset, Reconfiguration, FadingRegions, Eviction];
         match S::OBSERVES {
             true => &LACKS[..LACKS.len() - 1],
             false => LACKS,

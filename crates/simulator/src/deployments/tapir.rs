@@ -118,8 +118,9 @@ impl Deployment for TapirDeployment {
         })
     }
 
-    /// A pipeline may run as one transaction, whose claim the recorder cannot divide among the requests yet.
+    /// A pipeline may run as one transaction, whose claim the recorder cannot divide among the requests yet. A clock that is
+    /// hours ahead holds those up that it has met for as long.
     fn lacks(&self) -> &[Feature] {
-        &[Feature::Pipelines, Feature::Contexts, Feature::Eviction]
+        &[Feature::Pipelines, Feature::Contexts, Feature::Eviction, Feature::ClockLeaps]
     }
 }

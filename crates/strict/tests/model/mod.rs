@@ -6,14 +6,9 @@
 //! nobody else can notice happen right before the next one that somebody can; everything else interleaves freely.
 //! Each new state is checked (`properties`), and from some of the last ones the system must recover (`heal`).
 //!
-//! Bounds and numbers are in `docs/protocols/tapir.md`. With `ANABRANCH_SOAK` set, the largest of those that end do so, and the
-//! searches that do not end visit forty times as many states.
+//! Bounds and numbers are in `docs/protocols/tapir.md`. What takes long is in `soak`.
 
-#![expect(
-    clippy::disallowed_macros,
-    clippy::disallowed_methods,
-    reason = "a test says what it counted, and its environment asks for long runs"
-)]
+#![expect(clippy::disallowed_macros, reason = "a test says what it counted")]
 
 mod explore;
 mod heal;
@@ -24,5 +19,6 @@ mod properties;
 mod routes;
 mod serial;
 mod setup;
+mod soak;
 mod space;
 mod symmetry;
