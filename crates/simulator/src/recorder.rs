@@ -5,6 +5,7 @@ use crate::workload::{Plan, Watching};
 use checker::{
     Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Thread, Transaction, Vector, Violation,
 };
+use datatypes::Effect;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::{PartitionId, RegionId, RegionSet, RequestId, SessionId, Timestamp, TransactionId};
 
@@ -351,12 +352,7 @@ impl Recorder {
         }
         let (known_keys, news): (Vec<_>, Vec<_>) = (claim.effects.into_iter())
             .partition(|(key, _)| known.effects.iter().any(|(other, _)| other == key));
-        let differs = |key: &Key| {
-            let of = |effects: &[(Key, Bytes)]| -> Vec<Bytes> {
-                effects.iter().filter(|(other, _)| other == key).map(|(_, effect)| effect.clone()).collect()
-            };
-            of(&known.effects) != of(&known_keys)
-        };
+        let differs = |key: &Key| effects_on(key, &known.effects) != effects_on(key, &known_keys);
         if let Some((key, _)) = known_keys.iter().find(|(key, _)| differs(key)) {
             let message = format!("transaction {place} is claimed to have had different effects on {key}");
             let transactions = vec![place as u64];
@@ -374,6 +370,17 @@ impl Recorder {
     pub fn no_progress(&mut self, message: String) {
         self.violations.push(Violation { check: Check::Progress, message, transactions: Vec::new() });
     }
+}
+
+/// The effects on a key, in their order, without deletions of what was just deleted: an expired key's deletion commits
+/// with every operation that met it, and a coordinator claims it as often as it asked.
+fn effects_on(key: &Key, effects: &[(Key, Bytes)]) -> Vec<Bytes> {
+    let mut deletion = Vec::new();
+    Effect::DELETE.encode(&mut deletion);
+    let on_key = effects.iter().filter(|(other, _)| other == key);
+    let mut on_key: Vec<Bytes> = on_key.map(|(_, effect)| effect.clone()).collect();
+    on_key.dedup_by(|second, first| second == first && first.0 == deletion);
+    on_key
 }
 
 /// A transaction's name in histories.
