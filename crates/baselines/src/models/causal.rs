@@ -41,8 +41,7 @@ impl Model for CausalBaselines {
 
     fn check(&self, options: &StoredOptions, cluster: &ClusterShape) -> Result<(), String> {
         let (baseline, rest) = split(options);
-        Causal.check(&rest, cluster)?;
-        let Some(protocol) = baseline else { return Ok(()) };
+        let Some(protocol) = baseline else { return Causal.check(&rest, cluster) };
         let options: Options = read(&rest)?;
         if options.is_copied() {
             return Err(format!("PROTOCOL {protocol} is a baseline for measurements, without COPIES"));
@@ -56,7 +55,7 @@ impl Model for CausalBaselines {
         if is_cure(&protocol) && usize::from(cluster.region_count()) > MAX_REGIONS {
             return Err(format!("PROTOCOL {protocol} is for at most {MAX_REGIONS} regions"));
         }
-        Ok(())
+        Causal.check(&rest, cluster)
     }
 
     fn may_become(&self, earlier: &StoredOptions, now: &StoredOptions) -> bool {
@@ -154,6 +153,8 @@ mod tests {
         );
         assert!(check(&[cure], 9).unwrap_err().contains("at most 8 regions"));
         assert_eq!(check(&[(b"PROTOCOL", b"bpr"), (b"REPLICAS", b"1")], 9), Ok(()));
+        let copies = check(&[(b"PROTOCOL", b"bpr"), (b"COPIES", b"3")], 2);
+        assert!(copies.unwrap_err().contains("without COPIES"));
         let occult = OptionWords::new(Vec::new(), &[(b"PROTOCOL", b"occult")]);
         assert!(CausalBaselines.create(&occult).unwrap_err().message.contains("h-cure"));
         assert!(
